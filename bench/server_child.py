@@ -31,13 +31,13 @@ from stateward.schemas.objects import ObjectView
 from stateward.schemas.requests import Ask
 from stateward.server import run
 from stateward.server.app import create_app
-from stateward.server.classes import state_classes
 from stateward.server.live.feeds import Windows
 from stateward.server.live.live_routes import ROUTES
-from stateward.server.presenting import Presenter
+from stateward.server.presenter import Presenter
 from stateward.server.runtime_tuning import settle_collector
 from stateward.server.telemetry.observed_engine import ObservedEngine
 from stateward.server.telemetry.traces import NoTraces
+from stateward.server.views import state_classes
 from stateward.store import open_store
 
 CALLERS = 64

@@ -18,7 +18,7 @@ from stateward.engine import Engine
 from stateward.server.app import create_app
 from stateward.server.live import live_routes
 from stateward.server.live.feeds import Windows
-from stateward.server.routes import console
+from stateward.server.routes import console_routes
 from stateward.store.filters import JournalFilter, Page, Selector
 from stateward.store.port import Reader, Store
 
@@ -57,7 +57,7 @@ async def open_to_readers(store: Store, plugin: DomainPlugin, ns: str) -> AsyncI
         await stack.enter_async_context(engine)
         await stack.enter_async_context(plugin.running(engine, works=True))
         tokens = Tokens(engine)
-        routes = {"routes": plugin.routes, "api_routes": [*console.API_ROUTES, *live_routes.ROUTES]}
+        routes = {"routes": plugin.routes, "api_routes": [*console_routes.API_ROUTES, *live_routes.ROUTES]}
         app = create_app(engine, tokens, Config(rate=1_000_000), **routes)  # type: ignore[arg-type]
         app.state["windows"] = await stack.enter_async_context(Windows(engine))
         served = Served(engine, app, {})

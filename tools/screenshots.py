@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.console.browser import CHROMIUM, PATIENT, launched, signed_in  # noqa: E402
 from tests.console.processes import Played, played  # noqa: E402
-from tests.integration.server.processes import Served, served  # noqa: E402
+from tests.integration.server.server_processes import Served, served  # noqa: E402
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.integration.server.processes import PATIENT, Served, served
+from tests.integration.server.server_processes import PATIENT, Served, served
 
 VENV = Path(sys.prefix)
 TEMPEST = VENV / "tempest" / "bin" / "python"

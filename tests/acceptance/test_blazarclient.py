@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.server.processes import PATIENT, Served, served
+from tests.integration.server.server_processes import PATIENT, Served, served
 
 BLAZAR = Path(sys.executable).parent / "blazar"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.server.processes import Served, served
+from tests.integration.server.server_processes import Served, served
 
 ROOT = Path(__file__).parents[2]
 STATEWARD = Path(sys.executable).parent / "stateward"

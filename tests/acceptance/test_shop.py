@@ -17,7 +17,7 @@ from socket import socket
 import pytest
 
 from tests.integration.domains.systems.machine import kill_marked
-from tests.integration.server.processes import served
+from tests.integration.server.server_processes import served
 
 ROOT = Path(__file__).parents[2]
 STATEWARD = Path(sys.executable).parent / "stateward"

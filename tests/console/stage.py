@@ -24,7 +24,7 @@ from stateward.server.app import create_app
 from stateward.server.data_dir import DataFolder
 from stateward.server.live import live_routes
 from stateward.server.live.feeds import Windows
-from stateward.server.routes import console
+from stateward.server.routes import console_routes
 from stateward.server.run import Server, listener_of, settings_of
 from stateward.server.telemetry import prometheus_metrics
 from stateward.store import open_store
@@ -120,8 +120,8 @@ async def open_stage(
             engine,
             tokens,
             config,
-            routes=(*prometheus_metrics.ROUTES, *console.ROUTES),
-            api_routes=(*live_routes.ROUTES, *console.API_ROUTES),
+            routes=(*prometheus_metrics.ROUTES, *console_routes.ROUTES),
+            api_routes=(*live_routes.ROUTES, *console_routes.API_ROUTES),
         )
         async with Windows(engine) as windows:
             app.state.windows, app.state.metrics = windows, windows.metrics

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from tests.console.browser import AUDIT, Complaints, signed_in
-from tests.integration.server.processes import Served, served
+from tests.integration.server.server_processes import Served, served
 
 DEFINITION = """
 services:

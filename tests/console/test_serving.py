@@ -9,7 +9,7 @@ import pytest
 
 from stateward.access import Role, Tokens
 from stateward.config import Config
-from stateward.server.routes.console import chunk_of, page_files, place_of
+from stateward.server.routes.console_routes import chunk_of, page_files, place_of
 from stateward.store.records import Object
 from tests.console.cast import Part, object_of
 from tests.console.stage import open_stage

@@ -4,7 +4,7 @@ import asyncio
 import signal
 from pathlib import Path
 
-from tests.integration.server.processes import Process, Served, run
+from tests.integration.server.server_processes import Process, Served, run
 
 SERVERS, WORKERS = 2, 3
 CALM = {"STATEWARD_RATE": "100000", "STATEWARD_LOG_LEVEL": "warning"}

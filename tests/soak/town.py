@@ -11,7 +11,7 @@ import httpx
 from msgspec import Struct
 
 from tests.integration.domains.edge.proxy import Proxy
-from tests.integration.server.processes import Process, Served, run
+from tests.integration.server.server_processes import Process, Served, run
 
 AGAIN = (httpx.TransportError, OSError)
 """What a caller sees of a server that was killed."""

@@ -17,7 +17,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from tests.integration.server.processes import Process, Served, served
+from tests.integration.server.server_processes import Process, Served, served
 from tests.servers import PostgresServer
 from tests.stored.write import NS, agent_arguments
 

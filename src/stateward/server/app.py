@@ -24,45 +24,43 @@ from stateward.server.auth.audit import AuditLog
 from stateward.server.auth.authenticator import Door
 from stateward.server.auth.client_address import Peers, read_networks
 from stateward.server.auth.middleware import Entrance, settle_guards, settle_plain_routes
-from stateward.server.classes import state_classes
 from stateward.server.http.body_decoding import StrictJson
-from stateward.server.http.problems import answer
+from stateward.server.http.problem_details import answer
 from stateward.server.http.security_headers import wanted_headers
-from stateward.server.openapi.document import openapi_config
+from stateward.server.openapi.openapi_config import openapi_config
 from stateward.server.routes import (
+    access_routes,
     action_routes,
-    admin,
-    health,
-    journal,
+    admin_routes,
+    health_routes,
+    journal_routes,
     kind_routes,
     object_details,
-    objects,
-    operations,
-    quota_routes,
-    retention,
-    stuck,
-    token_routes,
+    object_routes,
+    operation_routes,
+    retention_routes,
+    stuck_routes,
     why_routes,
 )
 from stateward.server.routes.composite_actions import Wholes
 from stateward.server.routes.kind_routes import Drawings
 from stateward.server.service import Call, Service
+from stateward.server.views import state_classes
 
 BASE = "/api/v1"
 NO_WHOLES = Wholes()
 MODULES = (
     kind_routes,
-    objects,
+    object_routes,
     object_details,
     why_routes,
     action_routes,
-    operations,
-    journal,
-    admin,
-    stuck,
-    retention,
-    token_routes,
-    quota_routes,
+    operation_routes,
+    journal_routes,
+    admin_routes,
+    stuck_routes,
+    retention_routes,
+    access_routes,
 )
 
 
@@ -81,7 +79,7 @@ def create_app(
     service = _service(engine, tokens, config, clock, wholes)
     api = Router(BASE, route_handlers=[*(one for module in MODULES for one in module.ROUTES), *api_routes])
     app = Litestar(
-        route_handlers=[*health.ROUTES, api, *routes],
+        route_handlers=[*health_routes.ROUTES, api, *routes],
         request_class=Call,
         dto=StrictJson,
         return_dto=None,

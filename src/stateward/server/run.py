@@ -38,9 +38,9 @@ from stateward.server.connection_limits import HEAD_LIMIT, WebSockets, http_prot
 from stateward.server.data_dir import DataFolder, make_private
 from stateward.server.live import live_routes
 from stateward.server.live.feeds import Windows
-from stateward.server.routes import console
+from stateward.server.routes import console_routes
 from stateward.server.routes.composite_actions import Wholes
-from stateward.server.routes.retention import pruning
+from stateward.server.routes.retention_routes import pruning
 from stateward.server.runtime_tuning import settle_collector
 from stateward.server.telemetry import prometheus_metrics
 from stateward.server.telemetry.observed_engine import ObservedEngine
@@ -153,8 +153,8 @@ async def opened(config: Config, traces: Traces | None = None) -> AsyncIterator[
             engine,
             tokens,
             config,
-            routes=(*prometheus_metrics.ROUTES, *console.ROUTES, *domains),
-            api_routes=(*live_routes.ROUTES, *console.API_ROUTES),
+            routes=(*prometheus_metrics.ROUTES, *console_routes.ROUTES, *domains),
+            api_routes=(*live_routes.ROUTES, *console_routes.API_ROUTES),
             wholes=Wholes(plugins),
         )
         async with Windows(engine) as windows:

@@ -13,10 +13,10 @@ from stateward.config import Config
 from stateward.engine import Engine
 from stateward.server.auth.audit import AuditLog
 from stateward.server.auth.authenticator import Door
-from stateward.server.classes import StateClasses
 from stateward.server.http.security_headers import Headers
-from stateward.server.presenting import Presenter, sees_internal
+from stateward.server.presenter import Presenter, sees_internal
 from stateward.server.routes.composite_actions import Wholes
+from stateward.server.views import StateClasses
 from stateward.store.port import Reader
 
 if TYPE_CHECKING:  # its routes import this module

@@ -3,21 +3,33 @@
 JSON text that the store keeps (specs, arguments, results) is passed on as it is, and never decoded on the way.
 """
 
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Raw
 
+from stateward.engine import Kind
 from stateward.engine.errors import Blocker
+from stateward.lifecycle import StateClass
 from stateward.schemas.deployment import TimerView, WorkerView
 from stateward.schemas.journal import LineView
 from stateward.schemas.lanes import LaneGroupView, LanesView, LaneView, LockView
 from stateward.schemas.objects import ObjectView
 from stateward.schemas.operations import OperationView
 from stateward.schemas.problems import BlockerView
-from stateward.server.classes import StateClasses
 from stateward.store.port import LaneLoad
 from stateward.store.records import JournalEntry, LaneGroup, Lock, Object, Operation, Timer, WorkerRecord
+
+StateClasses: TypeAlias = Mapping[tuple[str, str], StateClass]
+"""By kind and state; a state of a kind that this process does not know is not there."""
+
+
+def state_classes(kinds: Iterable[Kind]) -> StateClasses:
+    """Return the classes of all states of these kinds."""
+    return {(kind.name, state.word): state.state_class for kind in kinds for state in kind.lifecycle.states}
+
 
 FIRST, LAST = (one.replace(tzinfo=UTC) for one in (datetime.min, datetime.max))
 """The times that can be told: one in another zone may be just outside, where it is told as the nearest."""

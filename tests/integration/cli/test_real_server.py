@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from stateward.cli.main import app as command_line
 from tests.integration.cli.house import WIDE
 from tests.integration.cli.wanted import with_spec
-from tests.integration.server.processes import kill_machines_below, served
+from tests.integration.server.server_processes import kill_machines_below, served
 
 
 def run(folder: Path, *words: str, **environ: str) -> Result:

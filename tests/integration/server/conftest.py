@@ -1,10 +1,10 @@
-"""A house: the server's application on an engine in memory, with a small plant behind it and a key for every role."""
+"""A harness: the server's application on an engine in memory, with a small plant behind it and a key for every role."""
 
 from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.integration.server.house import House, open_house
+from tests.integration.server.server_harness import ServerHarness, open_server
 from tests.servers import PostgresServer
 
 STORES = ("sqlite", "postgres")
@@ -23,6 +23,6 @@ own_database = pytest.fixture(_database, params=STORES)
 
 
 @pytest.fixture
-async def house() -> AsyncIterator[House]:
-    async with open_house() as opened:
+async def harness() -> AsyncIterator[ServerHarness]:
+    async with open_server() as opened:
         yield opened

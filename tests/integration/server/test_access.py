@@ -6,86 +6,86 @@ import msgspec
 
 from stateward.access.tokens import SYSTEM
 from stateward.config import Config
-from tests.integration.server.house import NS, House, open_house
+from tests.integration.server.server_harness import NS, ServerHarness, open_server
 
 WISH = {"name": "ann", "role": "operator", "namespaces": [NS]}
 
 
-async def test_a_token_is_told_once_and_opens_what_it_is_for(house: House) -> None:
-    answer = await house.post("/tokens", WISH)
+async def test_a_token_is_told_once_and_opens_what_it_is_for(harness: ServerHarness) -> None:
+    answer = await harness.post("/tokens", WISH)
     assert answer.status_code == 201
-    house.texts["ann"] = answer.json()["token"]
+    harness.texts["ann"] = answer.json()["token"]
     assert answer.json()["info"] | {"id": "", "created": ""} == WISH | {
         "id": "",
         "created": "",
         "state": "active",
         "expires": None,
     }
-    assert (await house.get(f"/ns/{NS}/objects", "ann")).status_code == 200
-    listed = (await house.get("/tokens")).text
-    assert house.texts["ann"].split("_", 2)[2] not in listed
+    assert (await harness.get(f"/ns/{NS}/objects", "ann")).status_code == 200
+    listed = (await harness.get("/tokens")).text
+    assert harness.texts["ann"].split("_", 2)[2] not in listed
     assert "digest" not in listed
 
 
-async def test_a_token_that_is_taken_back_is_listed_as_revoked(house: House) -> None:
-    made = (await house.post("/tokens", WISH)).json()["info"]
-    taken = await house.caller("admin").delete(f"/tokens/{made['id']}")
+async def test_a_token_that_is_taken_back_is_listed_as_revoked(harness: ServerHarness) -> None:
+    made = (await harness.post("/tokens", WISH)).json()["info"]
+    taken = await harness.caller("admin").delete(f"/tokens/{made['id']}")
     assert (taken.status_code, taken.json()["state"]) == (200, "revoked")
-    again = await house.caller("admin").delete(f"/tokens/{made['id']}")
+    again = await harness.caller("admin").delete(f"/tokens/{made['id']}")
     assert (again.status_code, again.json()["code"]) == (409, "final_state")
-    states = {one["id"]: one["state"] for one in (await house.get("/tokens")).json()}
+    states = {one["id"]: one["state"] for one in (await harness.get("/tokens")).json()}
     assert states[made["id"]] == "revoked"
 
 
-async def test_a_token_may_expire(house: House) -> None:
-    made = (await house.post("/tokens", WISH | {"expires": "2199-01-01T00:00:00+01:00"})).json()["info"]
+async def test_a_token_may_expire(harness: ServerHarness) -> None:
+    made = (await harness.post("/tokens", WISH | {"expires": "2199-01-01T00:00:00+01:00"})).json()["info"]
     assert made["expires"] == "2198-12-31T23:00:00Z"
 
 
-async def test_a_time_beyond_all_that_can_be_told_is_told_as_the_last_one(house: House) -> None:
-    made = await house.post("/tokens", WISH | {"expires": "9999-12-31T23:59:59-23:00"})
+async def test_a_time_beyond_all_that_can_be_told_is_told_as_the_last_one(harness: ServerHarness) -> None:
+    made = await harness.post("/tokens", WISH | {"expires": "9999-12-31T23:59:59-23:00"})
     assert (made.status_code, made.json()["info"]["expires"]) == (201, "9999-12-31T23:59:59.999999Z")
-    assert (await house.get("/tokens")).status_code == 200
+    assert (await harness.get("/tokens")).status_code == 200
 
 
 async def test_all_tokens_and_quotas_are_listed_however_short_a_page_is() -> None:
-    async with open_house(config=Config(page_limit=2)) as house:
+    async with open_server(config=Config(page_limit=2)) as harness:
         for number in range(3):
-            await house.put(f"/quotas/{number}", {"operations": number})
-        assert {one["name"] for one in (await house.get("/tokens")).json()} >= {"ada", "vic", "olga", "007"}
-        assert [one["ns"] for one in (await house.get("/quotas")).json()] == ["0", "1", "2"]
+            await harness.put(f"/quotas/{number}", {"operations": number})
+        assert {one["name"] for one in (await harness.get("/tokens")).json()} >= {"ada", "vic", "olga", "007"}
+        assert [one["ns"] for one in (await harness.get("/quotas")).json()] == ["0", "1", "2"]
 
 
 async def test_every_issue_and_revocation_stands_in_the_journal_without_the_digest(
-    house: House,
+    harness: ServerHarness,
 ) -> None:
-    made = (await house.post("/tokens", WISH)).json()["info"]
-    await house.caller("admin").delete(f"/tokens/{made['id']}")
-    lines = (await house.get(f"/journal?ns={SYSTEM}&object=token-{made['id']}")).json()["items"]
+    made = (await harness.post("/tokens", WISH)).json()["info"]
+    await harness.caller("admin").delete(f"/tokens/{made['id']}")
+    lines = (await harness.get(f"/journal?ns={SYSTEM}&object=token-{made['id']}")).json()["items"]
     assert [(line["event"], line["who"], line["spec"]) for line in lines] == [
         ("issue", "ada", None),
         ("revoke", "ada", None),
     ]
 
 
-async def test_a_quota_is_set_changed_and_listed(house: House) -> None:
+async def test_a_quota_is_set_changed_and_listed(harness: ServerHarness) -> None:
     first = {"objects": {"test.pump": 3}, "operations": 5}
-    assert (await house.put(f"/quotas/{NS}", first)).json() == {"ns": NS, **first}
-    await house.put("/quotas/bank", {"operations": 1})
+    assert (await harness.put(f"/quotas/{NS}", first)).json() == {"ns": NS, **first}
+    await harness.put("/quotas/bank", {"operations": 1})
     second: dict[str, Any] = {"objects": {}, "operations": None}
-    assert (await house.put(f"/quotas/{NS}", second)).json() == {"ns": NS, **second}
-    assert (await house.get("/quotas")).json() == [
+    assert (await harness.put(f"/quotas/{NS}", second)).json() == {"ns": NS, **second}
+    assert (await harness.get("/quotas")).json() == [
         {"ns": "bank", "objects": {}, "operations": 1},
         {"ns": NS, **second},
     ]
-    events = [line["event"] for line in (await house.get(f"/journal?object=quota-{NS}")).json()["items"]]
+    events = [line["event"] for line in (await harness.get(f"/journal?object=quota-{NS}")).json()["items"]]
     assert events == ["set", "change"]
 
 
-async def test_the_journal_is_filtered(house: House) -> None:
-    await house.built("p1")
-    await house.built("p2", labels={})
-    lines = (await house.get("/journal?ns=shop")).json()["items"]
+async def test_the_journal_is_filtered(harness: ServerHarness) -> None:
+    await harness.built("p1")
+    await harness.built("p2", labels={})
+    lines = (await harness.get("/journal?ns=shop")).json()["items"]
     op = lines[0]["op"]
     for query, expected in (
         ("object=p2", 2),
@@ -99,14 +99,14 @@ async def test_the_journal_is_filtered(house: House) -> None:
         (f"since={lines[2]['at']}", 2),
         (f"until={lines[2]['at']}", 2),
     ):
-        found = (await house.get(f"/journal?ns=shop&{query}")).json()["items"]
+        found = (await harness.get(f"/journal?ns=shop&{query}")).json()["items"]
         assert len(found) == expected, query
 
 
-async def test_the_journal_is_exported_as_one_object_in_each_line(house: House) -> None:
+async def test_the_journal_is_exported_as_one_object_in_each_line(harness: ServerHarness) -> None:
     for number in range(3):
-        await house.built(f"p{number}")
-    paged = (await house.get("/journal?ns=shop&limit=1000")).json()["items"]
-    answer = await house.get("/journal?ns=shop&limit=1", headers={"Accept": "application/x-ndjson"})
+        await harness.built(f"p{number}")
+    paged = (await harness.get("/journal?ns=shop&limit=1000")).json()["items"]
+    answer = await harness.get("/journal?ns=shop&limit=1", headers={"Accept": "application/x-ndjson"})
     assert answer.headers["content-type"].startswith("application/x-ndjson")
     assert [msgspec.json.decode(line) for line in answer.text.splitlines()] == paged

@@ -11,7 +11,7 @@ from stateward.server.store_backup import CannotCopy, back_up, embedded, restore
 from stateward.store import open_store
 from stateward.store.errors import NotADatabase, WrongSchema
 from stateward.store.filters import JournalFilter, Page, Selector
-from tests.integration.server.processes import run, served
+from tests.integration.server.server_processes import run, served
 from tests.simulated_clouds import all_kinds
 
 TABLES = ("objects", "operations", "work", "journal", "progress", "locks", "timers", "answers", "numbers")

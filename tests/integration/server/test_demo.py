@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from stateward.domains.registry import lifecycles
-from tests.integration.server.processes import Process, Served, run, served
+from tests.integration.server.server_processes import Process, Served, run, served
 
 NS = "demo"
 PATIENT = 120.0

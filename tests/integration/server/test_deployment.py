@@ -14,24 +14,24 @@ from stateward.engine.worker.claims import claim
 from stateward.store.changes import Changes
 from stateward.store.port import Tx
 from stateward.store.records import Key, Timer, WorkerRecord
-from tests.integration.server.house import NS, House, open_house
+from tests.integration.server.server_harness import NS, ServerHarness, open_server
 from tests.stores import fresh_store
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def site(request: pytest.FixtureRequest) -> AsyncIterator[House]:
-    async with open_house(fresh_store(request.param, request)()) as opened:
+async def site(request: pytest.FixtureRequest) -> AsyncIterator[ServerHarness]:
+    async with open_server(fresh_store(request.param, request)()) as opened:
         yield opened
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def idle_site(request: pytest.FixtureRequest) -> AsyncIterator[House]:
-    """Give a test a house in which nobody works."""
-    async with open_house(fresh_store(request.param, request)(), works=False) as opened:
+async def idle_site(request: pytest.FixtureRequest) -> AsyncIterator[ServerHarness]:
+    """Give a test a harness in which nobody works."""
+    async with open_server(fresh_store(request.param, request)(), works=False) as opened:
         yield opened
 
 
-async def test_a_lane_is_limited_from_now_on(site: House) -> None:
+async def test_a_lane_is_limited_from_now_on(site: ServerHarness) -> None:
     set_ = await site.put("/lanes/aws/eu-west-1", {"grp": "aws", "capacity": 7})
     assert (set_.status_code, set_.json()["lane"], set_.json()["capacity"]) == (200, "aws/eu-west-1", 7)
     assert (await site.put("/groups/aws", {"lanes": 2})).json() == {"grp": "aws", "lanes": 2}
@@ -40,13 +40,13 @@ async def test_a_lane_is_limited_from_now_on(site: House) -> None:
     assert [(one["lane"], one["capacity"]) for one in told["lanes"] if one["grp"] == "aws"] == [("aws/eu-west-1", 7)]
 
 
-async def test_workers_are_shown_with_whether_they_live(site: House) -> None:
+async def test_workers_are_shown_with_whether_they_live(site: ServerHarness) -> None:
     workers = (await site.get("/workers")).json()
     assert site.engine.worker is not None
     assert [(one["id"], one["alive"]) for one in workers] == [(site.engine.worker.name, True)]
 
 
-async def test_timers_are_shown_in_the_order_in_which_they_fall_due(site: House) -> None:
+async def test_timers_are_shown_in_the_order_in_which_they_fall_due(site: ServerHarness) -> None:
     await site.built("p1")
     now = await site.engine.store.reader.time()
     for name, due in (("later", now + 2000), ("sooner", now + 1000)):
@@ -59,7 +59,7 @@ async def test_timers_are_shown_in_the_order_in_which_they_fall_due(site: House)
     assert (await site.get("/ns/bank/timers")).json() == []
 
 
-async def test_labels_are_changed_in_the_store(site: House) -> None:
+async def test_labels_are_changed_in_the_store(site: ServerHarness) -> None:
     await site.built("p1", labels={"a": "1"})
     changed = await site.put(f"/ns/{NS}/objects/p1/labels", {"labels": {"b": "2"}})
     assert changed.status_code == 200
@@ -67,7 +67,7 @@ async def test_labels_are_changed_in_the_store(site: House) -> None:
     assert (await site.get(f"/ns/{NS}/objects?label=a=1")).json()["items"] == []
 
 
-async def test_what_a_dead_worker_holds_is_stuck_until_it_is_healed(idle_site: House) -> None:
+async def test_what_a_dead_worker_holds_is_stuck_until_it_is_healed(idle_site: ServerHarness) -> None:
     store = idle_site.engine.store
     await idle_site.post(f"/ns/{NS}/objects", {"id": "p1", "kind": "test.pump"})
     dead = WorkerRecord("gone/1", -1.0, 0.0, "host", 1)
@@ -76,14 +76,14 @@ async def test_what_a_dead_worker_holds_is_stuck_until_it_is_healed(idle_site: H
     stuck = (await idle_site.get("/stuck")).json()
     assert [(one["ns"], one["object"], one["action"], one["owner"]) for one in stuck] == [(NS, "p1", "build", "gone/1")]
     assert stuck[0]["why"] == "its worker is dead"
-    assert (await idle_site.get("/stuck", "stranger")).json() == []
+    assert (await idle_site.get("/stuck", "outsider")).json() == []
     healed = await idle_site.post("/heal")
     assert (healed.status_code, healed.json()["freed"]) == (200, 1)
     assert (await idle_site.get("/stuck")).json() == []
     assert (await idle_site.get("/workers")).json() == []
 
 
-async def test_why_says_that_a_worker_is_dead_wherever_stuck_does(idle_site: House) -> None:
+async def test_why_says_that_a_worker_is_dead_wherever_stuck_does(idle_site: ServerHarness) -> None:
     store = idle_site.engine.store
     await idle_site.post(f"/ns/{NS}/objects", {"id": "s1", "kind": "test.station"})
     await idle_site.post(f"/ns/{NS}/objects", {"id": "p1", "kind": "test.pump", "parent": "s1"})
@@ -114,7 +114,7 @@ async def test_why_says_that_a_worker_is_dead_wherever_stuck_does(idle_site: Hou
     assert whole["text"].endswith(f"; worker alive/1, which holds 1 of them, {silent}")
 
 
-async def test_the_metric_the_route_and_the_engine_agree_on_what_is_stuck(idle_site: House) -> None:
+async def test_the_metric_the_route_and_the_engine_agree_on_what_is_stuck(idle_site: ServerHarness) -> None:
     store = idle_site.engine.store
     for name in ("late", "late of a live worker", "orphan", "in time"):
         await idle_site.engine.create(NS, name, "test.pump", "build")
@@ -141,14 +141,14 @@ async def test_the_metric_the_route_and_the_engine_agree_on_what_is_stuck(idle_s
     assert [one["object"] for one in (await idle_site.get("/stuck?limit=1", "viewer")).json()] == ["late"]
 
 
-async def test_without_a_worker_an_object_waits_for_one(idle_site: House) -> None:
+async def test_without_a_worker_an_object_waits_for_one(idle_site: ServerHarness) -> None:
     await idle_site.post(f"/ns/{NS}/objects", {"id": "p1", "kind": "test.pump"})
     why = (await idle_site.get(f"/ns/{NS}/objects/p1/why")).json()
     assert (why["reason"], why["text"]) == ("no worker", "build: no worker is alive")
     assert (why["lane"]["lane"], why["operation"]["action"]) == ("", "build")
 
 
-async def test_a_full_lane_is_what_an_object_waits_for(site: House) -> None:
+async def test_a_full_lane_is_what_an_object_waits_for(site: ServerHarness) -> None:
     for name in ("p1", "p2"):
         site.plant.lanes[name] = Route("aws", "aws/eu")
     await site.put("/lanes/aws/eu", {"grp": "aws", "capacity": 1})
@@ -160,19 +160,19 @@ async def test_a_full_lane_is_what_an_object_waits_for(site: House) -> None:
     assert sorted(reasons) == ["lane full", "running"]
 
 
-async def test_the_server_is_alive_and_ready(site: House) -> None:
+async def test_the_server_is_alive_and_ready(site: ServerHarness) -> None:
     async with site.client({}) as client:
         assert (await client.get("http://test/healthz")).json() == {"status": "ok"}
         ready = await client.get("http://test/readyz")
     assert (ready.status_code, ready.json()) == (200, {"store": "ok", "worker": "ok"})
 
 
-async def test_a_server_without_a_worker_is_ready_too(idle_site: House) -> None:
+async def test_a_server_without_a_worker_is_ready_too(idle_site: ServerHarness) -> None:
     async with idle_site.client({}) as client:
         assert (await client.get("http://test/readyz")).json() == {"store": "ok", "worker": "none here"}
 
 
-async def test_a_server_whose_worker_is_dead_is_not_ready(site: House) -> None:
+async def test_a_server_whose_worker_is_dead_is_not_ready(site: ServerHarness) -> None:
     assert site.engine.worker is not None
     name = site.engine.worker.name
     await site.engine.store.transact(lambda tx: tx.remove_worker(name))
@@ -182,7 +182,7 @@ async def test_a_server_whose_worker_is_dead_is_not_ready(site: House) -> None:
     assert answer.headers["retry-after"] == "1"
 
 
-async def test_a_server_whose_store_is_closed_is_alive_and_not_ready(site: House) -> None:
+async def test_a_server_whose_store_is_closed_is_alive_and_not_ready(site: ServerHarness) -> None:
     await site.engine.store.close()
     async with site.client({}) as client:
         assert (await client.get("http://test/healthz")).status_code == 200

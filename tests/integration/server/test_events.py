@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from stateward.access import Role
-from tests.integration.server.outpost import PATIENT, Outpost, open_outpost, until
+from tests.integration.server.live_server import PATIENT, LiveServer, open_live_server, until
 
 VM = "mci.vm"
 
@@ -22,8 +22,8 @@ class Event(NamedTuple):
 
 
 @pytest.fixture
-async def outpost(tmp_path: Path) -> AsyncIterator[Outpost]:
-    async with open_outpost(tmp_path) as opened:
+async def live_server(tmp_path: Path) -> AsyncIterator[LiveServer]:
+    async with open_live_server(tmp_path) as opened:
         yield opened
 
 
@@ -40,10 +40,10 @@ async def events(answer: httpx.Response) -> AsyncIterator[Event]:
             fields = {}
 
 
-async def followed(outpost: Outpost, op: str, last: int | None = None) -> list[Event]:
+async def followed(live_server: LiveServer, op: str, last: int | None = None) -> list[Event]:
     """Follow an operation to its end."""
     headers = {} if last is None else {"Last-Event-ID": str(last)}
-    async with outpost.client() as client, client.stream("GET", path(op), headers=headers) as answer:
+    async with live_server.client() as client, client.stream("GET", path(op), headers=headers) as answer:
         assert answer.status_code == 200
         assert answer.headers["content-type"].startswith("text/event-stream")
         async with asyncio.timeout(PATIENT):
@@ -54,127 +54,127 @@ def path(op: str, ns: str = "a") -> str:
     return f"/api/v1/ns/{ns}/operations/{op}/events"
 
 
-async def begun(outpost: Outpost, name: str = "vm") -> str:
-    return (await outpost.engine.create("a", name, VM)).op.id
+async def begun(live_server: LiveServer, name: str = "vm") -> str:
+    return (await live_server.engine.create("a", name, VM)).op.id
 
 
-async def test_progress_is_told_as_it_happens_and_the_end_with_the_operation(outpost: Outpost) -> None:
-    outpost.hold()
-    op = await begun(outpost)
-    async with outpost.client() as client, client.stream("GET", path(op)) as answer:
+async def test_progress_is_told_as_it_happens_and_the_end_with_the_operation(live_server: LiveServer) -> None:
+    live_server.hold()
+    op = await begun(live_server)
+    async with live_server.client() as client, client.stream("GET", path(op)) as answer:
         coming = events(answer)
         first = await anext(coming)
         assert (first.name, first.data["text"], first.data["done"]) == ("progress", "create at home", 0)
-        outpost.release()
+        live_server.release()
         rest = [event async for event in coming]
     assert {event.name for event in rest[:-1]} == {"progress"}
     assert (rest[-1].name, rest[-1].data["id"], rest[-1].data["status"]) == ("end", op, "succeeded")
 
 
-async def test_who_comes_late_is_told_everything_from_the_beginning(outpost: Outpost) -> None:
-    op = await begun(outpost)
-    await outpost.engine.wait("a", op, PATIENT)
-    told = await followed(outpost, op)
+async def test_who_comes_late_is_told_everything_from_the_beginning(live_server: LiveServer) -> None:
+    op = await begun(live_server)
+    await live_server.engine.wait("a", op, PATIENT)
+    told = await followed(live_server, op)
     assert [event.data["done"] for event in told[:-1]] == list(range(len(told) - 1))
     assert told[-1].name == "end"
 
 
-async def test_who_reconnects_goes_on_behind_the_last_event_that_it_saw(outpost: Outpost) -> None:
-    op = await begun(outpost)
-    await outpost.engine.wait("a", op, PATIENT)
-    everything = await followed(outpost, op)
+async def test_who_reconnects_goes_on_behind_the_last_event_that_it_saw(live_server: LiveServer) -> None:
+    op = await begun(live_server)
+    await live_server.engine.wait("a", op, PATIENT)
+    everything = await followed(live_server, op)
     for seen, event in enumerate(everything[:-1], 1):
-        assert await followed(outpost, op, event.id) == everything[seen:]
+        assert await followed(live_server, op, event.id) == everything[seen:]
 
 
-async def test_an_operation_that_fails_is_told_so(outpost: Outpost) -> None:
-    outpost.hold()
-    op = await begun(outpost)
-    await outpost.engine.cancel("a", op)
-    told = await followed(outpost, op)
+async def test_an_operation_that_fails_is_told_so(live_server: LiveServer) -> None:
+    live_server.hold()
+    op = await begun(live_server)
+    await live_server.engine.cancel("a", op)
+    told = await followed(live_server, op)
     assert told[-1].data["status"] == "cancelled"
 
 
-async def test_many_followers_of_one_operation_cost_one_look(outpost: Outpost) -> None:
-    outpost.hold()
-    op = await begun(outpost)
-    followers = [asyncio.create_task(followed(outpost, op)) for _ in range(20)]
-    watched = outpost.windows.following._followed
+async def test_many_followers_of_one_operation_cost_one_look(live_server: LiveServer) -> None:
+    live_server.hold()
+    op = await begun(live_server)
+    followers = [asyncio.create_task(followed(live_server, op)) for _ in range(20)]
+    watched = live_server.windows.following._followed
     await until(lambda: any(one.readers == 20 for one in watched.values()))
     assert len(watched) == 1
-    outpost.release()
+    live_server.release()
     told = await asyncio.gather(*followers)
     assert all(one == told[0] for one in told)
     assert not watched
 
 
-async def test_a_follower_that_vanishes_is_forgotten(outpost: Outpost) -> None:
-    outpost.hold()
-    op = await begun(outpost)
-    outpost.windows.following._beat = 0.01
-    async with outpost.client() as client, client.stream("GET", path(op)) as answer:
+async def test_a_follower_that_vanishes_is_forgotten(live_server: LiveServer) -> None:
+    live_server.hold()
+    op = await begun(live_server)
+    live_server.windows.following._beat = 0.01
+    async with live_server.client() as client, client.stream("GET", path(op)) as answer:
         await anext(events(answer))
-    await until(lambda: not outpost.windows.following._followed)
+    await until(lambda: not live_server.windows.following._followed)
 
 
-async def test_in_quiet_times_there_are_signs_of_life(outpost: Outpost) -> None:
-    outpost.hold()
-    op = await begun(outpost)
-    outpost.windows.following._beat = 0.01
-    async with outpost.client() as client, client.stream("GET", path(op)) as answer:
+async def test_in_quiet_times_there_are_signs_of_life(live_server: LiveServer) -> None:
+    live_server.hold()
+    op = await begun(live_server)
+    live_server.windows.following._beat = 0.01
+    async with live_server.client() as client, client.stream("GET", path(op)) as answer:
         async with asyncio.timeout(PATIENT):
             async for line in answer.aiter_lines():
                 if line.startswith(":"):
                     break
 
 
-async def test_a_stopping_server_lets_its_followers_go(outpost: Outpost) -> None:
-    outpost.hold()
-    op = await begun(outpost)
-    async with outpost.client() as client, client.stream("GET", path(op)) as answer:
+async def test_a_stopping_server_lets_its_followers_go(live_server: LiveServer) -> None:
+    live_server.hold()
+    op = await begun(live_server)
+    async with live_server.client() as client, client.stream("GET", path(op)) as answer:
         coming = events(answer)
         await anext(coming)
-        outpost.server.should_exit = True
+        live_server.server.should_exit = True
         assert [event.name async for event in coming if event.name == "end"] == []
-    outpost.release()
+    live_server.release()
 
 
-async def test_a_token_that_is_taken_back_follows_no_further(outpost: Outpost) -> None:
-    outpost.hold()
-    op = await begun(outpost)
-    text, info = await outpost.tokens.issue("short", Role.VIEWER, ["a"])
-    async with outpost.client(text) as client, client.stream("GET", path(op)) as answer:
+async def test_a_token_that_is_taken_back_follows_no_further(live_server: LiveServer) -> None:
+    live_server.hold()
+    op = await begun(live_server)
+    text, info = await live_server.tokens.issue("short", Role.VIEWER, ["a"])
+    async with live_server.client(text) as client, client.stream("GET", path(op)) as answer:
         coming = events(answer)
         await anext(coming)
-        await outpost.tokens.revoke(info.id)
+        await live_server.tokens.revoke(info.id)
         async with asyncio.timeout(PATIENT):
             assert [event.name async for event in coming if event.name == "end"] == []
-    outpost.release()
-    assert (await followed(outpost, op))[-1].name == "end"
+    live_server.release()
+    assert (await followed(live_server, op))[-1].name == "end"
 
 
-async def test_an_operation_that_is_not_there_is_a_problem_and_not_a_stream(outpost: Outpost) -> None:
-    async with outpost.client() as client:
+async def test_an_operation_that_is_not_there_is_a_problem_and_not_a_stream(live_server: LiveServer) -> None:
+    async with live_server.client() as client:
         answer = await client.get(path("nowhere"))
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
 
 
 @pytest.mark.parametrize("last", ["x", "-1", "1.5", "9" * 30])
-async def test_a_bad_last_event_is_refused(outpost: Outpost, last: str) -> None:
-    op = await begun(outpost)
-    async with outpost.client() as client:
+async def test_a_bad_last_event_is_refused(live_server: LiveServer, last: str) -> None:
+    op = await begun(live_server)
+    async with live_server.client() as client:
         answer = await client.get(path(op), headers={"Last-Event-ID": last})
     assert answer.status_code == 400
 
 
-async def test_only_those_who_may_read_the_namespace_follow(outpost: Outpost) -> None:
-    op = await begun(outpost)
+async def test_only_those_who_may_read_the_namespace_follow(live_server: LiveServer) -> None:
+    op = await begun(live_server)
     tokens = {
-        403: [await outpost.token("b"), await outpost.token("a:*", role=Role.AGENT)],
+        403: [await live_server.token("b"), await live_server.token("a:*", role=Role.AGENT)],
         401: ["sw_0123456789ab_nothing"],
-        200: [await outpost.token("a", role=Role.VIEWER)],
+        200: [await live_server.token("a", role=Role.VIEWER)],
     }
     for status, texts in tokens.items():
         for text in texts:
-            async with outpost.client(text) as client:
+            async with live_server.client(text) as client:
                 assert (await client.get(path(op))).status_code == status

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stateward.store import open_store
-from tests.integration.server.house import NS, Answer, House, open_house
+from tests.integration.server.server_harness import NS, Answer, ServerHarness, open_server
 
 ROUTES = {
     "create": ("POST", f"/ns/{NS}/objects", {"id", "kind", "action", "spec", "labels", "facts", "priority", "args"}),
@@ -35,21 +35,21 @@ def bodies(fields: set[str]) -> st.SearchStrategy[bytes]:
 
 
 @asynccontextmanager
-async def furnished(database: str) -> AsyncIterator[House]:
-    async with open_house(open_store(database or ":memory:", migrate=True)) as house:
-        await house.built("p1")
-        yield house
+async def furnished(database: str) -> AsyncIterator[ServerHarness]:
+    async with open_server(open_store(database or ":memory:", migrate=True)) as harness:
+        await harness.built("p1")
+        yield harness
 
 
 @pytest.mark.parametrize("name", ROUTES)
 def test_no_body_whatsoever_breaks_the_server_or_changes_anything(name: str, own_database: str) -> None:
     method, path, fields = ROUTES[name]
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(furnished(own_database)) as house:
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(furnished(own_database)) as harness:
 
         async def send(body: bytes) -> Answer:
-            return await house.caller("admin").request(method, path, content=body)
+            return await harness.caller("admin").request(method, path, content=body)
 
-        before = portal.call(house.everything)
+        before = portal.call(harness.everything)
 
         @settings(max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck))
         @given(body=bodies(fields))
@@ -60,7 +60,7 @@ def test_no_body_whatsoever_breaks_the_server_or_changes_anything(name: str, own
                 assert answer.json()["field"]
 
         check()
-        assert portal.call(house.everything) == before
+        assert portal.call(harness.everything) == before
 
 
 AWKWARD: list[tuple[str | bytes, str, str]] = [
@@ -85,10 +85,10 @@ AWKWARD: list[tuple[str | bytes, str, str]] = [
 
 
 @pytest.mark.parametrize(("body", "_", "field"), AWKWARD, ids=[what for _, what, _ in AWKWARD])
-async def test_what_is_wrong_with_a_body_is_named(house: House, body: Any, _: str, field: str) -> None:
-    answer = await house.caller("admin").post(f"/ns/{NS}/objects", content=body)
+async def test_what_is_wrong_with_a_body_is_named(harness: ServerHarness, body: Any, _: str, field: str) -> None:
+    answer = await harness.caller("admin").post(f"/ns/{NS}/objects", content=body)
     assert (answer.status_code, answer.json()["field"]) == (400, field)
-    assert (await house.get(f"/ns/{NS}/objects")).json()["items"] == []
+    assert (await harness.get(f"/ns/{NS}/objects")).json()["items"] == []
 
 
 @pytest.mark.parametrize(
@@ -106,24 +106,24 @@ async def test_what_is_wrong_with_a_body_is_named(house: House, body: Any, _: st
         ("after=%0A", "after"),
     ],
 )
-async def test_what_is_wrong_with_a_query_is_named(house: House, query: str, field: str) -> None:
-    answer = await house.get(f"/ns/{NS}/objects?{query}")
+async def test_what_is_wrong_with_a_query_is_named(harness: ServerHarness, query: str, field: str) -> None:
+    answer = await harness.get(f"/ns/{NS}/objects?{query}")
     assert (answer.status_code, answer.json()["field"]) == (400, field)
 
 
 @pytest.mark.parametrize("path", ["/ns/a%00b/objects", "/ns/%F0/objects", "/ns/-/objects", f"/ns/{NS}/objects/a%0Ab"])
-async def test_a_name_that_cannot_be_one_is_bad_input(house: House, path: str) -> None:
-    assert (await house.get(path)).status_code == 400
+async def test_a_name_that_cannot_be_one_is_bad_input(harness: ServerHarness, path: str) -> None:
+    assert (await harness.get(path)).status_code == 400
 
 
 @pytest.mark.parametrize("key", ["a b", "\x7f", "x" * 201])
-async def test_a_key_that_cannot_be_one_is_bad_input(house: House, key: str) -> None:
-    await house.built()
-    answer = await house.post(f"/ns/{NS}/objects/p1/actions/pump", headers={"Idempotency-Key": key})
+async def test_a_key_that_cannot_be_one_is_bad_input(harness: ServerHarness, key: str) -> None:
+    await harness.built()
+    answer = await harness.post(f"/ns/{NS}/objects/p1/actions/pump", headers={"Idempotency-Key": key})
     assert (answer.status_code, answer.json()["field"]) == (400, "Idempotency-Key")
 
 
-Make = Callable[[House], Any]
+Make = Callable[[ServerHarness], Any]
 REFUSED: dict[str, tuple[int, Make]] = {
     "an unknown object": (404, lambda h: h.post(f"/ns/{NS}/objects/p9/actions/pump")),
     "an unknown action": (404, lambda h: h.post(f"/ns/{NS}/objects/p1/actions/dance")),
@@ -151,12 +151,12 @@ REFUSED: dict[str, tuple[int, Make]] = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-async def test_a_refused_request_changes_nothing(house: House, what: str) -> None:
+async def test_a_refused_request_changes_nothing(harness: ServerHarness, what: str) -> None:
     status, make = REFUSED[what]
-    await house.built()
-    before = await house.everything()
-    answer = await make(house)
+    await harness.built()
+    before = await harness.everything()
+    answer = await make(harness)
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     assert {"type", "title", "status", "detail", "code"} <= answer.json().keys()
-    assert await house.everything() == before
+    assert await harness.everything() == before

@@ -15,8 +15,8 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.integration.server.house import NS, House
-from tests.integration.server.manor import open_manor
+from tests.integration.server.full_server import open_full_server
+from tests.integration.server.server_harness import NS, ServerHarness
 
 DOMAINS = ("/api/v1/ovc", "/blazar/v1", "/api/v1/edge", "/api/v1/systems")
 """The routes of mci have a test of their own, because they read leniently."""
@@ -36,16 +36,21 @@ def bodies(fields: tuple[str, ...]) -> st.SearchStrategy[bytes]:
 
 
 @pytest.fixture(scope="module")
-def manor(tmp_path_factory: pytest.TempPathFactory, database: str) -> Iterator[tuple[BlockingPortal, House]]:
-    folder = tmp_path_factory.mktemp("manor")
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(open_manor(folder, database)) as house:
-        yield portal, house
+def full_server(
+    tmp_path_factory: pytest.TempPathFactory, database: str
+) -> Iterator[tuple[BlockingPortal, ServerHarness]]:
+    folder = tmp_path_factory.mktemp("full_server")
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(open_full_server(folder, database)) as harness,
+    ):
+        yield portal, harness
 
 
 @pytest.fixture(scope="module")
-def description(manor: tuple[BlockingPortal, House]) -> dict[str, Any]:
-    portal, house = manor
-    found: dict[str, Any] = portal.call(house.caller("admin").get, "http://test/docs/openapi.json").json()
+def description(full_server: tuple[BlockingPortal, ServerHarness]) -> dict[str, Any]:
+    portal, harness = full_server
+    found: dict[str, Any] = portal.call(harness.caller("admin").get, "http://test/docs/openapi.json").json()
     return found
 
 
@@ -81,14 +86,14 @@ def filled(path: str, word: str) -> str:
 
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_no_body_breaks_a_route_of_a_domain(
-    manor: tuple[BlockingPortal, House], description: dict[str, Any], domain: str
+    full_server: tuple[BlockingPortal, ServerHarness], description: dict[str, Any], domain: str
 ) -> None:
-    portal, house = manor
+    portal, harness = full_server
     found = sorted(routes(description, domain))
     assert len(found) >= 3
 
     async def sent(method: str, path: str, body: bytes) -> httpx.Response:
-        return await house.caller("admin").request(method, f"http://test{path}", content=body)
+        return await harness.caller("admin").request(method, f"http://test{path}", content=body)
 
     @MANY
     @given(

@@ -2,12 +2,12 @@ import pytest
 
 from stateward.config import Config
 from stateward.server.http.security_headers import ALWAYS
-from tests.integration.server.house import NS, House, open_house
+from tests.integration.server.server_harness import NS, ServerHarness, open_server
 
 
 @pytest.mark.parametrize("path", ["/kinds", f"/ns/{NS}/objects/none", "/nothing", "/stuck?limit=x"])
-async def test_no_answer_is_to_be_kept_framed_or_guessed_at(house: House, path: str) -> None:
-    answer = await house.get(path)
+async def test_no_answer_is_to_be_kept_framed_or_guessed_at(harness: ServerHarness, path: str) -> None:
+    answer = await harness.get(path)
     assert answer.headers["cache-control"] == "no-store"
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["referrer-policy"] == "no-referrer"
@@ -16,12 +16,12 @@ async def test_no_answer_is_to_be_kept_framed_or_guessed_at(house: House, path: 
 
 
 async def test_a_server_with_tls_says_that_it_will_always_have_it() -> None:
-    async with open_house(config=Config(tls_cert="cert.pem", tls_key="key.pem")) as house:
-        assert (await house.get("/kinds")).headers["strict-transport-security"] == "max-age=31536000"
+    async with open_server(config=Config(tls_cert="cert.pem", tls_key="key.pem")) as harness:
+        assert (await harness.get("/kinds")).headers["strict-transport-security"] == "max-age=31536000"
 
 
-async def test_the_page_runs_nothing_from_outside_and_nothing_inline(house: House) -> None:
-    async with house.client({}) as client:
+async def test_the_page_runs_nothing_from_outside_and_nothing_inline(harness: ServerHarness) -> None:
+    async with harness.client({}) as client:
         page = await client.get("http://test/docs")
         program = await client.get("http://test/docs/page.js")
     assert page.headers["content-type"].startswith("text/html")
@@ -35,37 +35,37 @@ async def test_the_page_runs_nothing_from_outside_and_nothing_inline(house: Hous
     assert "innerHTML" not in program.text
 
 
-async def test_a_picture_may_use_its_own_style_and_nothing_else(house: House) -> None:
-    answer = await house.get("/kinds/test.pump/diagram")
+async def test_a_picture_may_use_its_own_style_and_nothing_else(harness: ServerHarness) -> None:
+    answer = await harness.get("/kinds/test.pump/diagram")
     assert answer.headers["content-type"].startswith("image/svg+xml")
     assert answer.text.startswith("<svg")
     assert "style-src 'sha256-" in answer.headers["content-security-policy"]
 
 
 @pytest.mark.parametrize(("form", "beginning"), [("mermaid", "stateDiagram-v2"), ("markdown", "|")])
-async def test_a_lifecycle_is_drawn_in_other_forms_too(house: House, form: str, beginning: str) -> None:
-    assert beginning in (await house.get(f"/kinds/test.pump/diagram?format={form}")).text
+async def test_a_lifecycle_is_drawn_in_other_forms_too(harness: ServerHarness, form: str, beginning: str) -> None:
+    assert beginning in (await harness.get(f"/kinds/test.pump/diagram?format={form}")).text
 
 
-async def test_kinds_are_shown_without_the_deployments_own(house: House) -> None:
-    kinds = (await house.get("/kinds")).json()
+async def test_kinds_are_shown_without_the_deployments_own(harness: ServerHarness) -> None:
+    kinds = (await harness.get("/kinds")).json()
     assert [one["kind"] for one in kinds] == ["test.pump", "test.station", "ovc.vm", "ovc.account"]
-    assert (await house.get("/kinds/ovc.vm")).json() == kinds[2]
-    answer = await house.get("/kinds/ovc.wm")
+    assert (await harness.get("/kinds/ovc.vm")).json() == kinds[2]
+    answer = await harness.get("/kinds/ovc.wm")
     assert (answer.status_code, answer.json()["nearest"]) == (404, "ovc.vm")
 
 
-async def test_a_method_that_a_path_does_not_have_is_refused_with_those_it_has(house: House) -> None:
-    answer = await house.caller("admin").patch(f"/ns/{NS}/objects")
+async def test_a_method_that_a_path_does_not_have_is_refused_with_those_it_has(harness: ServerHarness) -> None:
+    answer = await harness.caller("admin").patch(f"/ns/{NS}/objects")
     assert (answer.status_code, set(answer.headers["allow"].split(", "))) == (405, {"GET", "OPTIONS", "POST"})
     assert answer.json()["code"] == "no_such_method"
 
 
-async def test_the_answers_of_the_hot_routes_carry_each_header_once(house: House) -> None:
-    await house.built()
-    shown = await house.get(f"/ns/{NS}/objects/p1")
-    unchanged = await house.get(f"/ns/{NS}/objects/p1", headers={"If-None-Match": shown.headers["etag"]})
-    accepted = await house.post(f"/ns/{NS}/objects/p1/actions/pump")
+async def test_the_answers_of_the_hot_routes_carry_each_header_once(harness: ServerHarness) -> None:
+    await harness.built()
+    shown = await harness.get(f"/ns/{NS}/objects/p1")
+    unchanged = await harness.get(f"/ns/{NS}/objects/p1", headers={"If-None-Match": shown.headers["etag"]})
+    accepted = await harness.post(f"/ns/{NS}/objects/p1/actions/pump")
     assert [one.status_code for one in (shown, unchanged, accepted)] == [200, 304, 202]
     for answer in (shown, unchanged, accepted):
         names = [name for name, _ in answer.headers.multi_items()]

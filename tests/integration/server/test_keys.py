@@ -14,17 +14,17 @@ from stateward.engine.errors import NoneAllowed
 from stateward.server.routes.composite_actions import Wholes
 from tests.integration.engine.plant import PUMP as PUMPS
 from tests.integration.engine.plant import STATION
-from tests.integration.server.house import NS, Answer, House, open_house
-from tests.integration.server.manor import open_manor
-from tests.integration.server.test_whole import made
+from tests.integration.server.full_server import open_full_server
+from tests.integration.server.server_harness import NS, Answer, ServerHarness, open_server
+from tests.integration.server.test_full_server import made
 from tests.stores import fresh_store
 
 PUMP = f"/ns/{NS}/objects/p1/actions/pump"
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def site(request: pytest.FixtureRequest) -> AsyncIterator[House]:
-    async with open_house(fresh_store(request.param, request)()) as opened:
+async def site(request: pytest.FixtureRequest) -> AsyncIterator[ServerHarness]:
+    async with open_server(fresh_store(request.param, request)()) as opened:
         yield opened
 
 
@@ -38,7 +38,7 @@ def verdict(answer: Answer) -> tuple[int, str]:
     return answer.status_code, told.get("code") or told["operation"]["id"]
 
 
-async def test_the_same_key_and_body_of_another_token_is_another_request(site: House) -> None:
+async def test_the_same_key_and_body_of_another_token_is_another_request(site: ServerHarness) -> None:
     await site.built()
     first = await site.post(f"{PUMP}?wait=30", **key("monday"))
     assert first.status_code == 200, first.text
@@ -52,7 +52,7 @@ async def test_the_same_key_and_body_of_another_token_is_another_request(site: H
     assert verdict(await site.post(PUMP, **key("monday")))[1] == first.json()["operation"]["id"]
 
 
-async def test_a_key_that_is_used_for_something_else_is_told_as_the_caller_gave_it(site: House) -> None:
+async def test_a_key_that_is_used_for_something_else_is_told_as_the_caller_gave_it(site: ServerHarness) -> None:
     await site.built()
     await site.post(f"{PUMP}?wait=30", **key("monday"))
     answer = await site.post(PUMP, {"args": {"fast": True}}, **key("monday"))
@@ -60,7 +60,7 @@ async def test_a_key_that_is_used_for_something_else_is_told_as_the_caller_gave_
     assert "'monday'" in answer.json()["detail"]
 
 
-async def test_a_refusal_is_the_verdict_of_its_key_whatever_happens_afterwards(site: House) -> None:
+async def test_a_refusal_is_the_verdict_of_its_key_whatever_happens_afterwards(site: ServerHarness) -> None:
     await site.built()
     site.plant.hold()
     begun = await site.post(PUMP)
@@ -86,7 +86,7 @@ async def test_a_refusal_is_the_verdict_of_its_key_whatever_happens_afterwards(s
     ],
 )
 async def test_every_sort_of_refusal_is_repeated_as_it_was(
-    site: House, path: str, body: Any, status: int, code: str
+    site: ServerHarness, path: str, body: Any, status: int, code: str
 ) -> None:
     await site.built()
     first = await site.post(path, body, **key("wednesday"))
@@ -95,7 +95,7 @@ async def test_every_sort_of_refusal_is_repeated_as_it_was(
     assert first.json()["detail"] == again.json()["detail"]
 
 
-async def test_a_request_that_is_sent_twice_at_once_has_one_verdict(site: House) -> None:
+async def test_a_request_that_is_sent_twice_at_once_has_one_verdict(site: ServerHarness) -> None:
     await site.built()
     verdicts = []
     for number in range(40):
@@ -121,7 +121,9 @@ async def test_a_request_that_is_sent_twice_at_once_has_one_verdict(site: House)
     assert set(verdicts) <= {202, 409}
 
 
-async def test_a_key_of_before_counts_for_the_request_that_it_was_used_for_and_for_no_other(site: House) -> None:
+async def test_a_key_of_before_counts_for_the_request_that_it_was_used_for_and_for_no_other(
+    site: ServerHarness,
+) -> None:
     await site.built()
     before = await site.engine.act(NS, "p1", "pump", actor="admin", who="ada", key="thursday")
     await site.engine.wait(NS, before.op.id, 60)
@@ -135,7 +137,7 @@ class Stations(DomainPlugin):
     parts_of: ClassVar[CompositeParts] = {(STATION.kind, "pump"): PUMPS.kind}
 
 
-async def test_a_whole_whose_parts_refuse_says_why_each_does_with_a_key_as_without(site: House) -> None:
+async def test_a_whole_whose_parts_refuse_says_why_each_does_with_a_key_as_without(site: ServerHarness) -> None:
     wholes, engine = Wholes([Stations([])]), site.engine
     await engine.create(NS, "s1", STATION.kind, "found")
     site.plant.hold()
@@ -151,13 +153,13 @@ async def test_a_whole_whose_parts_refuse_says_why_each_does_with_a_key_as_witho
 
 
 async def test_a_group_that_was_refused_under_a_key_stays_refused_under_it(tmp_path: Path) -> None:
-    async with open_manor(tmp_path) as manor:
-        await made(manor)
+    async with open_full_server(tmp_path) as full_server:
+        await made(full_server)
         resume = f"/ns/{NS}/objects/m1/actions/resume"
-        refused = await manor.post(resume, **key("friday"))
+        refused = await full_server.post(resume, **key("friday"))
         assert refused.status_code == 409, refused.text
-        suspended = await manor.post(f"/ns/{NS}/objects/m1/actions/suspend?wait=60", **key("saturday"))
+        suspended = await full_server.post(f"/ns/{NS}/objects/m1/actions/suspend?wait=60", **key("saturday"))
         assert suspended.status_code == 200, suspended.text
-        again = await manor.post(resume, **key("friday"))
+        again = await full_server.post(resume, **key("friday"))
         assert (verdict(again), again.json()["detail"]) == (verdict(refused), refused.json()["detail"])
-        assert (await manor.post(f"{resume}?wait=60", **key("sunday"))).status_code == 200
+        assert (await full_server.post(f"{resume}?wait=60", **key("sunday"))).status_code == 200

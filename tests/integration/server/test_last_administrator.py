@@ -7,13 +7,13 @@ import pytest
 
 from stateward.access import Role
 from stateward.access.tokens import LastAdministrator
-from tests.integration.server.house import NS, Answer, House, open_house
+from tests.integration.server.server_harness import NS, Answer, ServerHarness, open_server
 from tests.stores import fresh_store
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def site(request: pytest.FixtureRequest) -> AsyncIterator[House]:
-    async with open_house(fresh_store(request.param, request)()) as opened:
+async def site(request: pytest.FixtureRequest) -> AsyncIterator[ServerHarness]:
+    async with open_server(fresh_store(request.param, request)()) as opened:
         yield opened
 
 
@@ -21,11 +21,11 @@ def id_of(text: str) -> str:
     return text.split("_")[1]
 
 
-async def revoke(site: House, text: str) -> Answer:
+async def revoke(site: ServerHarness, text: str) -> Answer:
     return await site.caller("admin").delete(f"/tokens/{id_of(text)}")
 
 
-async def test_the_last_token_that_administers_everything_is_not_revoked(site: House) -> None:
+async def test_the_last_token_that_administers_everything_is_not_revoked(site: ServerHarness) -> None:
     answer = await revoke(site, site.texts["admin"])
     assert (answer.status_code, answer.json()["code"]) == (409, "last_administrator")
     assert "stateward token create NAME --role admin --ns '*'" in answer.json()["detail"]
@@ -37,18 +37,20 @@ async def test_the_last_token_that_administers_everything_is_not_revoked(site: H
 
 
 @pytest.mark.parametrize("who", ["viewer", "operator", "local admin", "reader"])
-async def test_a_token_that_does_not_administer_everything_is_revoked_at_any_time(site: House, who: str) -> None:
+async def test_a_token_that_does_not_administer_everything_is_revoked_at_any_time(
+    site: ServerHarness, who: str
+) -> None:
     assert (await revoke(site, site.texts[who])).status_code == 200
 
 
-async def test_a_token_that_ends_sooner_does_not_count_as_another_administrator(site: House) -> None:
+async def test_a_token_that_ends_sooner_does_not_count_as_another_administrator(site: ServerHarness) -> None:
     now = await site.engine.store.reader.time()
     brief, _ = await site.tokens.issue("brief", Role.ADMIN, ["*"], now + 3600)
     assert (await revoke(site, site.texts["admin"])).status_code == 409
     assert (await revoke(site, brief)).status_code == 200, "the one that stays lasts longer"
 
 
-async def test_administrators_whose_tokens_all_expire_can_still_take_turns(site: House) -> None:
+async def test_administrators_whose_tokens_all_expire_can_still_take_turns(site: ServerHarness) -> None:
     now = await site.engine.store.reader.time()
     first, _ = await site.tokens.issue("first", Role.ADMIN, ["*"], now + 3600)
     await site.tokens.issue("second", Role.ADMIN, ["*"], now + 7200)
@@ -56,7 +58,7 @@ async def test_administrators_whose_tokens_all_expire_can_still_take_turns(site:
     assert (await site.tokens.revoke(id_of(first))).state == "revoked"
 
 
-async def test_of_those_who_revoke_the_last_tokens_at_once_one_is_refused(site: House) -> None:
+async def test_of_those_who_revoke_the_last_tokens_at_once_one_is_refused(site: ServerHarness) -> None:
     last = id_of(site.texts["admin"])
     for _ in range(10):
         (_, another) = await site.tokens.issue("another", Role.ADMIN, ["*"])
@@ -69,7 +71,7 @@ async def test_of_those_who_revoke_the_last_tokens_at_once_one_is_refused(site: 
 
 
 @pytest.mark.parametrize("named", [NS, "*", f":{NS}", f"{NS}:"])
-async def test_the_token_of_an_agent_names_cloudlets(site: House, named: str) -> None:
+async def test_the_token_of_an_agent_names_cloudlets(site: ServerHarness, named: str) -> None:
     before = len(await site.tokens.list())
     answer = await site.post("/tokens", {"name": "x", "role": "agent", "namespaces": [named]})
     assert (answer.status_code, answer.json()["field"][:10]) == (400, "namespaces")
@@ -77,7 +79,9 @@ async def test_the_token_of_an_agent_names_cloudlets(site: House, named: str) ->
 
 
 @pytest.mark.parametrize("named", [f"{NS}:munich", f"{NS}:*"])
-async def test_an_agent_speaks_for_one_cloudlet_or_explicitly_for_all_of_a_namespace(site: House, named: str) -> None:
+async def test_an_agent_speaks_for_one_cloudlet_or_explicitly_for_all_of_a_namespace(
+    site: ServerHarness, named: str
+) -> None:
     made = await site.post("/tokens", {"name": "x", "role": "agent", "namespaces": [named]})
     assert made.status_code == 201
     grant = await site.tokens.check(made.json()["token"])
@@ -87,6 +91,6 @@ async def test_an_agent_speaks_for_one_cloudlet_or_explicitly_for_all_of_a_names
     assert not grant.speaks_for("other", "munich")
 
 
-async def test_nobody_but_an_agent_is_for_all_cloudlets_of_a_namespace(site: House) -> None:
+async def test_nobody_but_an_agent_is_for_all_cloudlets_of_a_namespace(site: ServerHarness) -> None:
     answer = await site.post("/tokens", {"name": "x", "role": "viewer", "namespaces": [f"{NS}:*"]})
     assert (answer.status_code, answer.json()["field"]) == (400, "namespaces")

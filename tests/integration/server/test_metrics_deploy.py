@@ -13,7 +13,7 @@ from stateward.config import describe
 from stateward.domains.registry import sections
 from stateward.server.telemetry.prometheus_metrics import Metrics
 from stateward.server.telemetry.snapshot import Survey
-from tests.integration.server.processes import run
+from tests.integration.server.server_processes import run
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 NAMED = re.compile(r"\bstateward_[a-z_]+")

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from websockets.sync.client import ClientConnection, connect
 
-from tests.integration.server.processes import PATIENT, run, served
+from tests.integration.server.server_processes import PATIENT, run, served
 from tests.integration.server.test_serve import created, settled
 from tests.poolers import PgBouncer
 from tests.servers import PostgresServer

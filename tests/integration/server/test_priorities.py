@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from stateward.access import Role
-from tests.integration.server.house import NS, House
+from tests.integration.server.server_harness import NS, ServerHarness
 
 ABOVE = 1_000_000
 PUMP = {"object": "p1", "action": "pump"}
@@ -28,31 +28,31 @@ def body_of(route: str, priority: int) -> dict[str, Any]:
 @pytest.mark.parametrize("who", ["operator", "local admin", "operator of all"])
 @pytest.mark.parametrize("route", ROUTES)
 async def test_only_an_administrator_of_the_deployment_gives_a_priority_above_zero(
-    house: House, route: str, who: str
+    harness: ServerHarness, route: str, who: str
 ) -> None:
-    await house.built()
-    house.texts["operator of all"] = (await house.tokens.issue("oscar", Role.OPERATOR, ["*"]))[0]
+    await harness.built()
+    harness.texts["operator of all"] = (await harness.tokens.issue("oscar", Role.OPERATOR, ["*"]))[0]
     path, _, field = ROUTES[route]
-    before = await house.everything()
-    answer = await house.post(path, body_of(route, ABOVE), who=who)
+    before = await harness.everything()
+    answer = await harness.post(path, body_of(route, ABOVE), who=who)
     problem = answer.json()
     assert (answer.status_code, problem["code"], problem["field"]) == (403, "forbidden", field)
     assert f"{field}: {ABOVE} must be 0 or less" in problem["detail"]
-    assert await house.everything() == before
+    assert await harness.everything() == before
 
 
 @pytest.mark.parametrize(("who", "priority"), [("operator", 0), ("operator", -ABOVE), ("admin", ABOVE)])
 @pytest.mark.parametrize("route", ROUTES)
 async def test_everybody_may_yield_and_an_administrator_may_overtake(
-    house: House, route: str, who: str, priority: int
+    harness: ServerHarness, route: str, who: str, priority: int
 ) -> None:
-    await house.built()
-    answer = await house.post(ROUTES[route][0], body_of(route, priority), who=who)
+    await harness.built()
+    answer = await harness.post(ROUTES[route][0], body_of(route, priority), who=who)
     assert answer.status_code in (200, 202), answer.text
 
 
-async def test_a_refused_priority_does_not_use_up_its_idempotency_key(house: House) -> None:
-    await house.built()
+async def test_a_refused_priority_does_not_use_up_its_idempotency_key(harness: ServerHarness) -> None:
+    await harness.built()
     path, key = ROUTES["act"][0], {"Idempotency-Key": "k1"}
-    assert (await house.post(path, {"priority": 1}, who="operator", headers=key)).status_code == 403
-    assert (await house.post(path, {"priority": 0}, who="operator", headers=key)).status_code == 202
+    assert (await harness.post(path, {"priority": 1}, who="operator", headers=key)).status_code == 403
+    assert (await harness.post(path, {"priority": 0}, who="operator", headers=key)).status_code == 202

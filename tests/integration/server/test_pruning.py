@@ -12,15 +12,15 @@ import pytest
 from stateward.config import Config
 from stateward.engine.maintenance.horizon import horizon
 from stateward.engine.maintenance.retention import prune
-from stateward.server.routes.retention import pruning
+from stateward.server.routes.retention_routes import pruning
 from stateward.server.run import opened
 from stateward.store.port import Store
 from stateward.store.records import Key
 from stateward.store.sqlite import SqliteStore
 from tests.contract.hands import write
 from tests.contract.samples import a_line, an_answer, an_object, an_operation
-from tests.integration.server.house import NS, House, open_house
-from tests.integration.server.outpost import Outpost, open_outpost, said
+from tests.integration.server.live_server import LiveServer, open_live_server, said
+from tests.integration.server.server_harness import NS, ServerHarness, open_server
 
 DAY = 86_400
 
@@ -44,20 +44,20 @@ def years() -> Years:
 
 
 @pytest.fixture
-async def old_house(years: Years) -> AsyncIterator[House]:
-    """Give a house in which a pump was built, used and scrapped a hundred days ago, and another one was built."""
-    async with open_house(SqliteStore(":memory:", clock=years)) as house:
-        await house.built("p1")
-        await house.built("p2")
-        scrapping = await house.post(f"/ns/{NS}/objects/p1/actions/scrap", headers={"Idempotency-Key": "k"})
-        await house.ended(scrapping)
-        await house.post(f"/ns/{NS}/objects/p1/actions/forget")
+async def old_house(years: Years) -> AsyncIterator[ServerHarness]:
+    """Give a harness in which a pump was built, used and scrapped a hundred days ago, and another one was built."""
+    async with open_server(SqliteStore(":memory:", clock=years)) as harness:
+        await harness.built("p1")
+        await harness.built("p2")
+        scrapping = await harness.post(f"/ns/{NS}/objects/p1/actions/scrap", headers={"Idempotency-Key": "k"})
+        await harness.ended(scrapping)
+        await harness.post(f"/ns/{NS}/objects/p1/actions/forget")
         years.pass_days(100)
-        await house.built("p3")
-        yield house
+        await harness.built("p3")
+        yield harness
 
 
-async def test_a_dry_run_says_what_would_go_and_touches_nothing(old_house: House) -> None:
+async def test_a_dry_run_says_what_would_go_and_touches_nothing(old_house: ServerHarness) -> None:
     before = await old_house.everything()
     said = (await old_house.post("/prune", {"older": 90 * DAY, "dry_run": True})).json()
     assert (said["operations"], said["objects"], said["next"]) == (3, 1, None)
@@ -68,12 +68,12 @@ async def test_a_dry_run_says_what_would_go_and_touches_nothing(old_house: House
     assert {**done, "before": ""} == {**said, "before": ""}
 
 
-async def test_what_is_younger_stays(old_house: House) -> None:
+async def test_what_is_younger_stays(old_house: ServerHarness) -> None:
     done = (await old_house.post("/prune", {"older": 101 * DAY})).json()
     assert (done["operations"], done["objects"], done["lines"], done["answers"]) == (0, 0, 0, 0)
 
 
-async def test_a_page_of_the_journal_tells_where_it_is_not_whole(old_house: House) -> None:
+async def test_a_page_of_the_journal_tells_where_it_is_not_whole(old_house: ServerHarness) -> None:
     assert (await old_house.get("/journal")).json()["pruned"] is None
     await old_house.post("/prune", {"older": 90 * DAY})
     kept = (await horizon(old_house.engine.store.reader)).seq
@@ -82,7 +82,7 @@ async def test_a_page_of_the_journal_tells_where_it_is_not_whole(old_house: Hous
     assert (await old_house.get(f"/ns/{NS}/objects/p2/history")).json()["pruned"] == kept
 
 
-async def test_so_does_an_export(old_house: House) -> None:
+async def test_so_does_an_export(old_house: ServerHarness) -> None:
     def exported(after: int) -> Any:
         return old_house.get(f"/journal?after={after}", headers={"Accept": "application/x-ndjson"})
 
@@ -93,7 +93,7 @@ async def test_so_does_an_export(old_house: House) -> None:
     assert "Stateward-Pruned" not in (await exported(kept)).headers
 
 
-async def test_the_state_at_a_time_before_is_not_known(old_house: House, years: Years) -> None:
+async def test_the_state_at_a_time_before_is_not_known(old_house: ServerHarness, years: Years) -> None:
     def at(days: float) -> str:
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(years() + days * DAY))
 
@@ -108,16 +108,16 @@ async def test_the_state_at_a_time_before_is_not_known(old_house: House, years: 
 
 
 @pytest.mark.parametrize("body", [{}, {"older": 0}, {"older": 3599}, {"older": "90d"}, {"older": 9000, "after": -1}])
-async def test_a_limit_that_makes_no_sense_is_refused(house: House, body: dict[str, Any]) -> None:
-    assert (await house.post("/prune", body)).status_code == 400
+async def test_a_limit_that_makes_no_sense_is_refused(harness: ServerHarness, body: dict[str, Any]) -> None:
+    assert (await harness.post("/prune", body)).status_code == 400
 
 
 @pytest.mark.parametrize("who", ["viewer", "operator", "local admin", "agent"])
-async def test_only_administrators_of_everything_prune(house: House, who: str) -> None:
-    assert (await house.post("/prune", {"older": 90 * DAY}, who)).status_code == 403
+async def test_only_administrators_of_everything_prune(harness: ServerHarness, who: str) -> None:
+    assert (await harness.post("/prune", {"older": 90 * DAY}, who)).status_code == 403
 
 
-async def test_the_administrator_stands_in_the_journal(old_house: House) -> None:
+async def test_the_administrator_stands_in_the_journal(old_house: ServerHarness) -> None:
     await old_house.post("/prune", {"older": 90 * DAY})
     lines = (await old_house.get("/journal?actor=controller&kind=engine.history")).json()["items"]
     assert [(line["event"], line["who"]) for line in lines] == [("prune", "ada")]
@@ -127,14 +127,14 @@ async def test_the_administrator_stands_in_the_journal(old_house: House) -> None
 
 
 @pytest.fixture
-async def outpost(tmp_path: Path) -> AsyncIterator[Outpost]:
-    async with open_outpost(tmp_path) as opened_one:
+async def live_server(tmp_path: Path) -> AsyncIterator[LiveServer]:
+    async with open_live_server(tmp_path) as opened_one:
         yield opened_one
 
 
-async def test_a_reader_from_behind_the_horizon_gets_a_snapshot_and_is_told_of_the_gap(outpost: Outpost) -> None:
-    await outpost.define("a", "one", "two")
-    store = outpost.engine.store
+async def test_a_reader_from_behind_the_horizon_gets_a_snapshot_and_is_told_of_the_gap(live_server: LiveServer) -> None:
+    await live_server.define("a", "one", "two")
+    store = live_server.engine.store
     limit = await store.reader.time() + 0.001
     while await store.reader.time() <= limit:
         await asyncio.sleep(0.001)
@@ -142,13 +142,13 @@ async def test_a_reader_from_behind_the_horizon_gets_a_snapshot_and_is_told_of_t
     await prune(store, limit)
     kept = (await horizon(store.reader)).seq
     assert kept > 0
-    async with outpost.stream() as stream:
+    async with live_server.stream() as stream:
         await stream.send(json.dumps({"after": 0}))
         first = await said(stream)
         assert first["gap"] == {"after": 0, "horizon": kept}
         assert first["snapshot"]["seq"] > kept
         assert first["snapshot"]["objects"] == {"a": {"ovc.vm": {"VIRTUAL": 2}}}
-        await outpost.define("a", "three")
+        await live_server.define("a", "three")
         async with asyncio.timeout(60):
             while not (lines := (await said(stream))["lines"]):
                 pass
@@ -180,7 +180,7 @@ async def until_gone(store: Store) -> None:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the first turn begin at once."""
-    monkeypatch.setattr("stateward.server.routes.retention.SPREAD", 0.0)
+    monkeypatch.setattr("stateward.server.routes.retention_routes.SPREAD", 0.0)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from collections import defaultdict
 
 import httpx
 
-from tests.integration.server.house import NS, House
+from tests.integration.server.server_harness import NS, ServerHarness
 
 CALLERS = 200
 OBJECTS = 100
@@ -13,18 +13,18 @@ EACH = 10
 """How many objects each caller asks for, so that each object is asked for by twenty."""
 
 
-async def test_of_all_who_race_for_an_object_one_wins_and_the_others_hear_who(house: House) -> None:
+async def test_of_all_who_race_for_an_object_one_wins_and_the_others_hear_who(harness: ServerHarness) -> None:
     wanted = {"selector": {"kind": "test.pump"}}
     for number in range(OBJECTS):
-        await house.engine.create(NS, f"p{number}", "test.pump", "build")
-    await house.until(lambda: house.plant.done["build"] == OBJECTS)
-    house.plant.hold()
+        await harness.engine.create(NS, f"p{number}", "test.pump", "build")
+    await harness.until(lambda: harness.plant.done["build"] == OBJECTS)
+    harness.plant.hold()
 
     async def race(caller: int) -> list[tuple[str, httpx.Response]]:
         who = ("operator", "local admin", "admin")[caller % 3]
         names = [f"p{(caller + step * 7) % OBJECTS}" for step in range(EACH)]
         action = ("pump", "tune")[caller % 2]
-        return [(name, await house.post(f"/ns/{NS}/objects/{name}/actions/{action}", who=who)) for name in names]
+        return [(name, await harness.post(f"/ns/{NS}/objects/{name}/actions/{action}", who=who)) for name in names]
 
     answers: dict[str, list[httpx.Response]] = defaultdict(list)
     for ran in await asyncio.gather(*(race(caller) for caller in range(CALLERS))):
@@ -38,4 +38,4 @@ async def test_of_all_who_race_for_an_object_one_wins_and_the_others_hear_who(ho
         winner = won[0].json()["operation"]
         assert {one.json()["blocker"]["op"] for one in lost} == {winner["id"]}
         assert {one.json()["blocker"]["who"] for one in lost} == {winner["who"]}
-    assert (await house.post(f"/ns/{NS}/actions/pump", wanted)).json()["code"] == "none_allowed"
+    assert (await harness.post(f"/ns/{NS}/actions/pump", wanted)).json()["code"] == "none_allowed"

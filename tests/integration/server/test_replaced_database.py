@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.integration.server.processes import PATIENT, Served, run, served
+from tests.integration.server.server_processes import PATIENT, Served, run, served
 from tests.integration.server.test_serve import OBJECTS, created
 
 

@@ -13,7 +13,7 @@ from stateward.access.tokens import SYSTEM
 from stateward.config import Config
 from stateward.server.app import create_app
 from stateward.server.auth.guards import needs
-from tests.integration.server.house import NS, House
+from tests.integration.server.server_harness import NS, ServerHarness
 
 Rule = Literal["everybody", "read", "read in shop", "read everywhere", "act in shop", "govern"]
 
@@ -71,7 +71,7 @@ MAY: dict[str, set[Rule]] = {
     "local admin": {"read", "read in shop", "act in shop"},
     "admin":       {"read", "read in shop", "act in shop", "read everywhere", "govern"},
     "reader":      {"read", "read in shop", "read everywhere"},
-    "stranger":    {"read"},
+    "outsider":    {"read"},
     "agent":       set(),
 }  # fmt: skip
 
@@ -94,23 +94,23 @@ def routes(app: Litestar) -> Iterator[tuple[str, str]]:
 
 
 @pytest.fixture
-async def guests(house: House) -> House:
-    """Give a house tokens that open nothing (any more)."""
-    house.texts["somebody"] = "sw_0123456789ab_this-was-never-issued"
-    house.texts["revoked"], info = await house.tokens.issue("rob", Role.ADMIN, ["*"])
-    await house.tokens.revoke(info.id)
-    now = await house.engine.store.reader.time()
-    house.texts["expired"], info = await house.tokens.issue("eve", Role.ADMIN, ["*"], now + 3600)
-    await house.engine.act(SYSTEM, f"token-{info.id}", "expire", actor="clock")
-    return house
+async def guests(harness: ServerHarness) -> ServerHarness:
+    """Give a harness tokens that open nothing (any more)."""
+    harness.texts["somebody"] = "sw_0123456789ab_this-was-never-issued"
+    harness.texts["revoked"], info = await harness.tokens.issue("rob", Role.ADMIN, ["*"])
+    await harness.tokens.revoke(info.id)
+    now = await harness.engine.store.reader.time()
+    harness.texts["expired"], info = await harness.tokens.issue("eve", Role.ADMIN, ["*"], now + 3600)
+    await harness.engine.act(SYSTEM, f"token-{info.id}", "expire", actor="clock")
+    return harness
 
 
-def test_the_table_has_every_route_and_no_other(house: House) -> None:
-    assert sorted(RULES) == sorted(f"{method} {path}" for method, path in routes(house.app))
+def test_the_table_has_every_route_and_no_other(harness: ServerHarness) -> None:
+    assert sorted(RULES) == sorted(f"{method} {path}" for method, path in routes(harness.app))
 
 
 @pytest.mark.parametrize("who", [*MAY, *UNKNOWN])
-async def test_a_caller_passes_where_its_token_opens_and_nowhere_else(guests: House, who: str) -> None:
+async def test_a_caller_passes_where_its_token_opens_and_nowhere_else(guests: ServerHarness, who: str) -> None:
     await guests.built()
     found, expected = {}, {}
     for method, path in routes(guests.app):
@@ -126,8 +126,8 @@ async def test_a_caller_passes_where_its_token_opens_and_nowhere_else(guests: Ho
     assert found == expected
 
 
-@pytest.mark.parametrize("who", ["stranger", "viewer", "agent", "nobody"])
-async def test_whoever_is_refused_has_changed_nothing(guests: House, who: str) -> None:
+@pytest.mark.parametrize("who", ["outsider", "viewer", "agent", "nobody"])
+async def test_whoever_is_refused_has_changed_nothing(guests: ServerHarness, who: str) -> None:
     await guests.built()
     before = await guests.everything()
     bodies = {
@@ -142,34 +142,34 @@ async def test_whoever_is_refused_has_changed_nothing(guests: House, who: str) -
     assert await guests.everything() == before
 
 
-async def test_a_route_that_declares_no_right_is_not_served(house: House) -> None:
+async def test_a_route_that_declares_no_right_is_not_served(harness: ServerHarness) -> None:
     @get("/leak")
     async def leak() -> str:
         return "everything"
 
     with pytest.raises(ImproperlyConfiguredException, match=r"/leak: .* does not declare the right"):
-        create_app(house.engine, house.tokens, Config(), routes=[leak])
+        create_app(harness.engine, harness.tokens, Config(), routes=[leak])
 
 
-async def test_a_route_that_is_added_later_without_a_right_is_closed(house: House) -> None:
+async def test_a_route_that_is_added_later_without_a_right_is_closed(harness: ServerHarness) -> None:
     @get("/leak")
     async def leak() -> str:
         return "everything"
 
-    house.app.register(leak)
-    answer = await house.get("http://test/leak")
+    harness.app.register(leak)
+    answer = await harness.get("http://test/leak")
     assert (answer.status_code, "everything" in answer.text) == (403, False)
 
 
-@pytest.mark.parametrize(("who", "code"), [("nobody", 4401), ("stranger", 4403), ("viewer", 1000)])
-async def test_a_socket_that_needs_a_right_is_closed_to_others(house: House, who: str, code: int) -> None:
+@pytest.mark.parametrize(("who", "code"), [("nobody", 4401), ("outsider", 4403), ("viewer", 1000)])
+async def test_a_socket_that_needs_a_right_is_closed_to_others(harness: ServerHarness, who: str, code: int) -> None:
     @websocket("/ns/{ns:str}/talk", guards=[needs(Right.READ)])
     async def talk(socket: WebSocket[Any, Any, Any]) -> None:
         await socket.accept()
         await socket.close()
 
-    app = create_app(house.engine, house.tokens, Config(), routes=[talk])
-    assert await closing_code(app, f"/ns/{NS}/talk", house.texts.get(who, "")) == code
+    app = create_app(harness.engine, harness.tokens, Config(), routes=[talk])
+    assert await closing_code(app, f"/ns/{NS}/talk", harness.texts.get(who, "")) == code
 
 
 async def closing_code(app: Litestar, path: str, token: str) -> int:
@@ -190,35 +190,35 @@ async def closing_code(app: Litestar, path: str, token: str) -> int:
     return int(said[-1]["code"])
 
 
-async def test_an_administrator_of_one_namespace_cannot_make_one_of_all(house: House) -> None:
-    answer = await house.post("/tokens", {"name": "me", "role": "admin", "namespaces": ["*"]}, "local admin")
+async def test_an_administrator_of_one_namespace_cannot_make_one_of_all(harness: ServerHarness) -> None:
+    answer = await harness.post("/tokens", {"name": "me", "role": "admin", "namespaces": ["*"]}, "local admin")
     assert answer.status_code == 403
 
 
-async def test_the_journal_shows_only_what_the_token_opens(house: House) -> None:
-    await house.built("p1", NS)
-    await house.built("p2", "bank")
+async def test_the_journal_shows_only_what_the_token_opens(harness: ServerHarness) -> None:
+    await harness.built("p1", NS)
+    await harness.built("p2", "bank")
     for who, expected in (
         ("viewer", {NS}),
-        ("stranger", {"bank"}),
+        ("outsider", {"bank"}),
         ("reader", {NS, "bank"}),
         ("admin", {NS, "bank", SYSTEM}),
     ):
-        lines = (await house.get("/journal?limit=1000", who)).json()["items"]
+        lines = (await harness.get("/journal?limit=1000", who)).json()["items"]
         assert {line["ns"] for line in lines} == expected, who
-    assert (await house.get("/journal?ns=bank", "viewer")).status_code == 403
-    assert (await house.get(f"/journal?ns={SYSTEM}", "reader")).status_code == 403
+    assert (await harness.get("/journal?ns=bank", "viewer")).status_code == 403
+    assert (await harness.get(f"/journal?ns={SYSTEM}", "reader")).status_code == 403
 
 
-async def test_a_token_for_two_namespaces_reads_both_in_the_order_of_the_lines(house: House) -> None:
-    house.texts["two"], _ = await house.tokens.issue("tom", Role.VIEWER, ["bank", NS])
+async def test_a_token_for_two_namespaces_reads_both_in_the_order_of_the_lines(harness: ServerHarness) -> None:
+    harness.texts["two"], _ = await harness.tokens.issue("tom", Role.VIEWER, ["bank", NS])
     for number in range(3):
-        await house.built(f"a{number}", NS)
-        await house.built(f"b{number}", "bank")
+        await harness.built(f"a{number}", NS)
+        await harness.built(f"b{number}", "bank")
     seen: list[int] = []
     after: str | None = "0"
     while after is not None:
-        page: dict[str, Any] = (await house.get(f"/journal?limit=5&after={after}", "two")).json()
+        page: dict[str, Any] = (await harness.get(f"/journal?limit=5&after={after}", "two")).json()
         seen += [line["seq"] for line in page["items"]]
         after = page["next"]
     assert seen == sorted(set(seen))

@@ -8,8 +8,8 @@ from typing import Literal
 from litestar import Litestar
 
 from stateward.store.filters import JournalFilter
-from tests.integration.server.house import NS, OTHER, House
-from tests.integration.server.manor import open_manor
+from tests.integration.server.full_server import open_full_server
+from tests.integration.server.server_harness import NS, OTHER, ServerHarness
 from tests.integration.server.test_rights import RULES as GENERIC
 from tests.integration.server.test_rights import routes
 
@@ -46,7 +46,7 @@ MAY: dict[str, set[Rule]] = {
     "local admin": READS | {"act", "act in shop", "govern in shop"},
     "admin":       READS | {"act", "act in shop", "govern in shop", "read everywhere", "govern"},
     "reader":      READS | {"read everywhere"},
-    "stranger":    {"everybody", "read", "act"},
+    "outsider":    {"everybody", "read", "act"},
     "agent":       {"everybody"},
     "nobody":      {"everybody"},
 }  # fmt: skip
@@ -66,40 +66,40 @@ def of_domains(app: Litestar) -> Iterator[tuple[str, str]]:
     return ((method, path) for method, path in routes(app) if f"{method} {path}" not in GENERIC)
 
 
-async def answers(house: House, who: str) -> dict[str, int]:
+async def answers(harness: ServerHarness, who: str) -> dict[str, int]:
     """Call every route of the domains as somebody; return where that was refused for who it is."""
     found = {}
-    for method, path in of_domains(house.app):
+    for method, path in of_domains(harness.app):
         url = "http://test" + re.sub(r"{(\w+)}", lambda part: NS if part[1] == "ns" else "x", path)
         body: dict[str, str] | None = {} if method in ("POST", "PUT", "PATCH") else None
-        status = (await house.caller(who).request(method, url, json=body)).status_code
+        status = (await harness.caller(who).request(method, url, json=body)).status_code
         assert status < 500, (who, method, path)
         found[f"{method} {path}"] = status if status in (401, 403) else 0
     return found
 
 
 async def test_a_caller_passes_where_its_token_opens_and_nowhere_else_in_all_domains(tmp_path: Path) -> None:
-    async with open_manor(tmp_path) as house:
+    async with open_full_server(tmp_path) as harness:
         for who, may in MAY.items():
             refused = 401 if who == "nobody" else 403
             expected = {
                 f"{method} {path}": 0 if rule_of(method, path) in may else refused
-                for method, path in of_domains(house.app)
+                for method, path in of_domains(harness.app)
             }
-            assert await answers(house, who) == expected, who
+            assert await answers(harness, who) == expected, who
 
 
 async def test_whoever_is_refused_has_changed_nothing_in_any_domain(tmp_path: Path) -> None:
-    async with open_manor(tmp_path) as house:
+    async with open_full_server(tmp_path) as harness:
         for who in ("viewer", "agent", "nobody"):
-            await answers(house, who)
+            await answers(harness, who)
         for ns in (NS, OTHER):
-            assert await house.engine.store.reader.journal(0, 1_000, JournalFilter(ns=ns)) == []
+            assert await harness.engine.store.reader.journal(0, 1_000, JournalFilter(ns=ns)) == []
 
 
 async def test_every_exception_is_a_route_that_there_is(tmp_path: Path) -> None:
-    async with open_manor(tmp_path) as house:
-        served = {f"{method} {path}" for method, path in of_domains(house.app)}
+    async with open_full_server(tmp_path) as harness:
+        served = {f"{method} {path}" for method, path in of_domains(harness.app)}
     assert EXCEPTIONS.keys() <= served
     for prefix in ("/tumblebug", "/api/v1/mci", "/blazar/v1", "/ns/{ns}/blazar/v1", "/api/v1/ovc", "/api/v1/edge"):
         assert any(f" {prefix}/" in one for one in served)
@@ -117,13 +117,13 @@ GENERAL = {
 
 
 async def test_nobody_makes_an_object_over_the_general_api_whose_kind_does_not_declare_it(tmp_path: Path) -> None:
-    async with open_manor(tmp_path) as house:
-        assert {kind.name for kind in house.engine.kinds if kind.general} == GENERAL
-        for kind in house.engine.kinds:
+    async with open_full_server(tmp_path) as harness:
+        assert {kind.name for kind in harness.engine.kinds if kind.general} == GENERAL
+        for kind in harness.engine.kinds:
             if kind.name in GENERAL:
                 continue
             for who in ("operator", "local admin", "admin"):
                 body = {"id": "x", "kind": kind.name, "spec": {"name": "x", "provider": "p", "region": "r"}}
-                answer = await house.post(f"/ns/{NS}/objects", body, who)
+                answer = await harness.post(f"/ns/{NS}/objects", body, who)
                 assert answer.status_code == (400 if kind.name.startswith("access.") else 403), kind.name
-        assert await house.engine.store.reader.journal(0, 1_000, JournalFilter(ns=NS)) == []
+        assert await harness.engine.store.reader.journal(0, 1_000, JournalFilter(ns=NS)) == []

@@ -24,8 +24,8 @@ from schemathesis.specs.openapi import checks
 
 from stateward.access import Role
 from stateward.store import open_store
-from tests.integration.server.house import NS, House, open_house
-from tests.integration.server.manor import open_manor
+from tests.integration.server.full_server import open_full_server
+from tests.integration.server.server_harness import NS, ServerHarness, open_server
 from tests.integration.server.test_rights import RULES
 
 CHECKS = [
@@ -62,8 +62,8 @@ NEVER_WELL = {"POST /api/v1/ns/{ns}/operations/{op}/cancel", "DELETE /api/v1/tok
 class Bridge:
     """The application, for a caller whose event loop is another one."""
 
-    def __init__(self, house: House, portal: BlockingPortal, known: dict[str, str]) -> None:
-        self.house, self.known = house, known
+    def __init__(self, harness: ServerHarness, portal: BlockingPortal, known: dict[str, str]) -> None:
+        self.harness, self.known = harness, known
         self._portal = portal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -85,36 +85,36 @@ class Bridge:
         async def send(message: Message) -> None:
             said.append(message)
 
-        await self.house.app(scope, receive, send)
+        await self.harness.app(scope, receive, send)
         return said
 
 
-async def _furnish(house: House) -> dict[str, str]:
+async def _furnish(harness: ServerHarness) -> dict[str, str]:
     """Return the names of what there is to be found."""
-    await house.built("web-1", labels={"tier": "web"})
-    op = (await house.post(f"/ns/{NS}/objects/web-1/actions/pump?wait=30")).json()["operation"]["id"]
-    _, spare = await house.tokens.issue("spare", Role.VIEWER, [NS])
+    await harness.built("web-1", labels={"tier": "web"})
+    op = (await harness.post(f"/ns/{NS}/objects/web-1/actions/pump?wait=30")).json()["operation"]["id"]
+    _, spare = await harness.tokens.issue("spare", Role.VIEWER, [NS])
     return {"ns": NS, "id": "web-1", "kind": "test.pump", "op": op, "action": "pump", "token": spare.id}
 
 
 @pytest.fixture(scope="module")
 def bridge(database: str) -> Iterator[Bridge]:
     store = open_store(database or ":memory:", migrate=True)
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(open_house(store)) as house:
-        yield Bridge(house, portal, portal.call(_furnish, house))
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(open_server(store)) as harness:
+        yield Bridge(harness, portal, portal.call(_furnish, harness))
 
 
-async def _populate(house: House) -> dict[str, str]:
+async def _populate(harness: ServerHarness) -> dict[str, str]:
     """Make something in every domain; return the names of what there is to be found."""
     at = "http://test"
     group = {"name": "web", "subGroupSize": 2, "specId": "aws+ap-northeast-2+t3.micro", "imageId": "ubuntu22.04"}
     made = [
-        await house.post(f"{at}/tumblebug/ns", {"name": NS}),
-        await house.post(f"{at}/tumblebug/ns/{NS}/mciDynamic", {"name": "m1", "subGroups": [group]}),
-        await house.post(f"{at}/api/v1/ovc/{NS}/accounts", {"name": "acme"}),
-        await house.post(f"{at}/api/v1/edge/ns/{NS}/cloudlets", {"name": "c1"}),
-        await house.post(f"{at}/api/v1/systems/{NS}", {"name": "s1", "backend": "simulated"}),
-        await house.post(f"{at}/blazar/v1/os-hosts", {"name": "h1", "vcpus": 4}),
+        await harness.post(f"{at}/tumblebug/ns", {"name": NS}),
+        await harness.post(f"{at}/tumblebug/ns/{NS}/mciDynamic", {"name": "m1", "subGroups": [group]}),
+        await harness.post(f"{at}/api/v1/ovc/{NS}/accounts", {"name": "acme"}),
+        await harness.post(f"{at}/api/v1/edge/ns/{NS}/cloudlets", {"name": "c1"}),
+        await harness.post(f"{at}/api/v1/systems/{NS}", {"name": "s1", "backend": "simulated"}),
+        await harness.post(f"{at}/blazar/v1/os-hosts", {"name": "h1", "vcpus": 4}),
     ]
     assert [one.status_code for one in made] == [200, 200, 202, 202, 202, 201], [one.text for one in made]
     account = made[2].json()["object"]["id"]
@@ -123,15 +123,18 @@ async def _populate(house: House) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def manor(tmp_path_factory: pytest.TempPathFactory, database: str) -> Iterator[Bridge]:
-    folder = tmp_path_factory.mktemp("manor")
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(open_manor(folder, database)) as house:
-        yield Bridge(house, portal, portal.call(_populate, house))
+def full_server(tmp_path_factory: pytest.TempPathFactory, database: str) -> Iterator[Bridge]:
+    folder = tmp_path_factory.mktemp("full_server")
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(open_full_server(folder, database)) as harness,
+    ):
+        yield Bridge(harness, portal, portal.call(_populate, harness))
 
 
 @pytest.fixture(scope="module")
-def described(manor: Bridge) -> list[Any]:
-    return list(operations(manor))
+def described(full_server: Bridge) -> list[Any]:
+    return list(operations(full_server))
 
 
 def pointed(case: Any, known: dict[str, str]) -> None:
@@ -155,7 +158,7 @@ def pointed(case: Any, known: dict[str, str]) -> None:
 
 def tried(bridge: Bridge, operation: Any, mode: GenerationMode, examples: int = GENERIC) -> Counter[int]:
     """Try an operation some times; returns how often it answered with what."""
-    headers = {"Authorization": f"Bearer {bridge.house.texts['admin']}"}
+    headers = {"Authorization": f"Bearer {bridge.harness.texts['admin']}"}
     answers: Counter[int] = Counter()
 
     @settings(BRIEF, max_examples=examples)
@@ -195,13 +198,13 @@ def test_every_bad_request_is_refused_as_described(bridge: Bridge) -> None:
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_the_routes_of_a_domain_answer_as_they_are_described(
-    manor: Bridge, described: list[Any], domain: str, mode: GenerationMode
+    full_server: Bridge, described: list[Any], domain: str, mode: GenerationMode
 ) -> None:
     found = [one for one in described if _domain(one.path) == domain and one.label not in RULES]
     assert len(found) > 5
     for one in found:
         if mode is GenerationMode.POSITIVE or one.label not in NOTHING_TO_SPOIL:
-            tried(manor, one, mode, OF_DOMAINS)
+            tried(full_server, one, mode, OF_DOMAINS)
 
 
 def test_every_route_of_the_domains_is_tried(described: list[Any]) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.integration.server.processes import PATIENT, Process, Served, kill_machines_below, run, served
+from tests.integration.server.server_processes import PATIENT, Process, Served, kill_machines_below, run, served
 from tests.servers import PostgresServer
 
 OBJECTS = "/api/v1/ns/a/objects"

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.server.outpost import PATIENT, Outpost, open_outpost
+from tests.integration.server.live_server import PATIENT, LiveServer, open_live_server
 
 PLAIN, CHUNKED = "content-length: 500000", "transfer-encoding: chunked"
 
 
-async def begun(outpost: Outpost, framing: str, path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    host, port = outpost.url.removeprefix("http://").split(":")
+async def begun(live_server: LiveServer, framing: str, path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host, port = live_server.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
-    head = f"POST {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {outpost.admin}\r\n"
+    head = f"POST {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {live_server.admin}\r\n"
     writer.write(f"{head}content-type: application/json\r\n{framing}\r\n\r\n".encode())
     return reader, writer
 
@@ -31,8 +31,8 @@ async def drip(writer: asyncio.StreamWriter, framing: str) -> None:
 async def test_a_body_that_arrives_byte_by_byte_is_refused_and_its_connection_closed(
     tmp_path: Path, framing: str, path: str
 ) -> None:
-    async with open_outpost(tmp_path, body_time=0.3) as outpost, asyncio.timeout(PATIENT):
-        reader, writer = await begun(outpost, framing, path)
+    async with open_live_server(tmp_path, body_time=0.3) as live_server, asyncio.timeout(PATIENT):
+        reader, writer = await begun(live_server, framing, path)
         dripping = asyncio.create_task(drip(writer, framing))
         answer = await reader.read()
         dripping.cancel()
@@ -45,9 +45,9 @@ async def test_a_body_that_arrives_byte_by_byte_is_refused_and_its_connection_cl
 
 
 async def test_a_body_that_is_whole_in_time_is_answered_and_the_connection_kept(tmp_path: Path) -> None:
-    async with open_outpost(tmp_path, body_time=0.5) as outpost, asyncio.timeout(PATIENT):
+    async with open_live_server(tmp_path, body_time=0.5) as live_server, asyncio.timeout(PATIENT):
         body = b'{"id": "one", "kind": "ovc.vm", "action": "define"}'
-        reader, writer = await begun(outpost, f"content-length: {len(body)}", "/api/v1/ns/a/objects")
+        reader, writer = await begun(live_server, f"content-length: {len(body)}", "/api/v1/ns/a/objects")
         writer.write(body[:10])
         await asyncio.sleep(0.05)
         writer.write(body[10:])
@@ -60,9 +60,12 @@ async def test_a_body_that_is_whole_in_time_is_answered_and_the_connection_kept(
 
 
 async def test_a_large_body_that_keeps_coming_gets_the_time_that_it_needs(tmp_path: Path) -> None:
-    async with open_outpost(tmp_path, body_time=0.1, body_limit=10_000_000) as outpost, asyncio.timeout(PATIENT):
+    async with (
+        open_live_server(tmp_path, body_time=0.1, body_limit=10_000_000) as live_server,
+        asyncio.timeout(PATIENT),
+    ):
         size = 160_000  # earns ten seconds
-        reader, writer = await begun(outpost, f"content-length: {size + 2}", "/api/v1/ns/a/objects")
+        reader, writer = await begun(live_server, f"content-length: {size + 2}", "/api/v1/ns/a/objects")
         writer.write(b"{" + b" " * size)
         await asyncio.sleep(0.5)
         writer.write(b"}")
@@ -72,12 +75,12 @@ async def test_a_large_body_that_keeps_coming_gets_the_time_that_it_needs(tmp_pa
 
 async def test_a_client_that_goes_on_sending_after_the_refusal_can_still_read_it(tmp_path: Path) -> None:
     loop = asyncio.get_running_loop()
-    async with open_outpost(tmp_path, body_time=0.2) as outpost, asyncio.timeout(PATIENT):
-        host, port = outpost.url.removeprefix("http://").split(":")
+    async with open_live_server(tmp_path, body_time=0.2) as live_server, asyncio.timeout(PATIENT):
+        host, port = live_server.url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port))) as client:
             client.setblocking(False)
             await loop.sock_sendall(client, b"POST /api/v1/ns/a/objects HTTP/1.1\r\nhost: x\r\n")
-            await loop.sock_sendall(client, f"authorization: Bearer {outpost.admin}\r\n{CHUNKED}\r\n\r\n".encode())
+            await loop.sock_sendall(client, f"authorization: Bearer {live_server.admin}\r\n{CHUNKED}\r\n\r\n".encode())
             for _ in range(20):
                 await loop.sock_sendall(client, b"1\r\n \r\n")
                 await asyncio.sleep(0.04)

@@ -17,7 +17,7 @@ from stateward.server.telemetry.prometheus_metrics import ProviderCalls
 from stateward.server.telemetry.traces import NoTraces, OpenTelemetry, TracingCalls, start_traces
 from stateward.store import open_store
 from stateward.store.filters import Selector
-from tests.integration.server.outpost import AT_ONCE, PATIENT
+from tests.integration.server.live_server import AT_ONCE, PATIENT
 from tests.simulated_clouds import SimulatedClouds, all_kinds
 
 pytest.importorskip("opentelemetry.sdk")

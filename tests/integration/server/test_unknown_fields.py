@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.server.house import NS, House
-from tests.integration.server.manor import open_manor
+from tests.integration.server.full_server import open_full_server
+from tests.integration.server.server_harness import NS, ServerHarness
 from tests.integration.server.test_fuzz_domains import filled
 
 OURS = "/api/v1/"
@@ -15,9 +15,9 @@ UNKNOWN = "nonsense"
 
 
 @pytest.fixture
-async def manor(tmp_path: Path) -> AsyncIterator[House]:
-    async with open_manor(tmp_path) as house:
-        yield house
+async def full_server(tmp_path: Path) -> AsyncIterator[ServerHarness]:
+    async with open_full_server(tmp_path) as harness:
+        yield harness
 
 
 def routes(description: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -29,17 +29,19 @@ def routes(description: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, An
                 yield method, path, content.get("examples", {}).get("example", {}).get("value", {})
 
 
-async def test_every_route_of_ours_refuses_a_field_that_it_does_not_know_and_changes_nothing(manor: House) -> None:
-    description = (await manor.get("http://test/docs/openapi.json")).json()
-    before, found = await manor.everything(), list(routes(description))
+async def test_every_route_of_ours_refuses_a_field_that_it_does_not_know_and_changes_nothing(
+    full_server: ServerHarness,
+) -> None:
+    description = (await full_server.get("http://test/docs/openapi.json")).json()
+    before, found = await full_server.everything(), list(routes(description))
     assert len(found) >= 40
     for method, path, example in found:
         body = {**example, UNKNOWN: 1}
-        answer = await manor.caller("admin").request(method, f"http://test{filled(path, 'x')}", json=body)
+        answer = await full_server.caller("admin").request(method, f"http://test{filled(path, 'x')}", json=body)
         assert (answer.status_code, answer.json().get("field")) == (400, UNKNOWN), (method, path, answer.text)
         assert answer.json()["known"], (method, path)
         assert UNKNOWN not in answer.json()["known"], (method, path)
-    assert await manor.everything() == before
+    assert await full_server.everything() == before
 
 
 @pytest.mark.parametrize(
@@ -59,17 +61,17 @@ async def test_every_route_of_ours_refuses_a_field_that_it_does_not_know_and_cha
     ],
 )
 async def test_an_unknown_field_is_refused_with_the_nearest_known_name(
-    manor: House, path: str, body: dict[str, Any], field: str, nearest: str | None
+    full_server: ServerHarness, path: str, body: dict[str, Any], field: str, nearest: str | None
 ) -> None:
-    answer = await manor.post(path, body)
+    answer = await full_server.post(path, body)
     problem = answer.json()
     assert (answer.status_code, problem["code"]) == (400, "bad_input"), answer.text
     assert (problem["field"], problem.get("nearest")) == (field, nearest)
     assert f"did you mean {nearest!r}?" in problem["detail"] or nearest is None
-    assert (await manor.get("/mci/connections")).text.count('"name":"a"') == 0
+    assert (await full_server.get("/mci/connections")).text.count('"name":"a"') == 0
 
 
-async def test_of_a_field_that_a_body_has_twice_the_last_one_counts(manor: House) -> None:
+async def test_of_a_field_that_a_body_has_twice_the_last_one_counts(full_server: ServerHarness) -> None:
     body = b'{"operations": 1, "operations": 2}'
-    answer = await manor.caller("admin").put(f"/quotas/{NS}", content=body)
+    answer = await full_server.caller("admin").put(f"/quotas/{NS}", content=body)
     assert (answer.status_code, answer.json()["operations"]) == (200, 2), answer.text

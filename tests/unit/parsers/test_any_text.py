@@ -35,7 +35,7 @@ from stateward.errors import StatewardError
 from stateward.locks import parse_path
 from stateward.server.auth.credentials import presented, token_id
 from stateward.server.http.preconditions import wanted_versions
-from stateward.server.live.journal_stream import Closed, _first_word
+from stateward.server.live.stream_server import Closed, _first_word
 from stateward.store.postgres.listener import decode_topics
 
 Read = Callable[[str, Path], Any]

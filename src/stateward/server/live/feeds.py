@@ -13,9 +13,9 @@ from stateward.engine import Engine
 from stateward.engine.kinds import Kinds
 from stateward.server.errors import NotReady
 from stateward.server.live.journal_feed import Feed
-from stateward.server.live.journal_stream import Stream
 from stateward.server.live.operation_followers import Following
-from stateward.server.presenting import present_line
+from stateward.server.live.stream_server import Stream
+from stateward.server.presenter import present_line
 from stateward.server.service import Connection
 from stateward.server.telemetry.prometheus_metrics import Metrics
 from stateward.server.telemetry.snapshot import Surveyor

@@ -20,12 +20,12 @@ from stateward.access import Grant, Right
 from stateward.schemas.operations import ProgressView
 from stateward.server.auth.guards import CLOSED, enter, needs, open_to_all, require
 from stateward.server.errors import Forbidden, NotAuthenticated, NotReady, TooMany
+from stateward.server.http.route_params import MOST, Ns, Op
 from stateward.server.live.feeds import windows_of
-from stateward.server.live.journal_stream import Closed, Closing, FirstWord
 from stateward.server.live.operation_followers import Happening
-from stateward.server.names import MOST, Ns, Op
+from stateward.server.live.stream_server import Closed, Closing, FirstWord
 from stateward.server.openapi.problem_responses import problems
-from stateward.server.presenting import Presenter
+from stateward.server.presenter import Presenter
 from stateward.server.service import Call, service_of
 from stateward.server.views import when
 from stateward.store.records import Key, Operation, Progress

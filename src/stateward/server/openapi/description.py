@@ -21,7 +21,7 @@ from stateward.schemas.problems import Problem
 from stateward.server.auth.guards import Open
 from stateward.server.auth.middleware import guard_of
 from stateward.server.domain_examples import BODIES
-from stateward.server.http.problems import MEDIA_TYPE
+from stateward.server.http.problem_details import MEDIA_TYPE
 from stateward.server.openapi.examples import EXAMPLES
 from stateward.server.openapi.problem_responses import example_of, texts_of
 

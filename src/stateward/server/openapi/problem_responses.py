@@ -6,7 +6,7 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Example
 
 from stateward.schemas.problems import Problem
-from stateward.server.http.problems import MEDIA_TYPE, problem
+from stateward.server.http.problem_details import MEDIA_TYPE, problem
 
 TEXTS = {
     400: ("bad_input", "Bad input: a parameter or a field of the body cannot be used.", "id: it is not a plain name"),

@@ -17,10 +17,10 @@ from stateward.schemas.requests import Ask, GroupAsk, Plan
 from stateward.server.auth.guards import needs, require_priority
 from stateward.server.http.fast_path import REPLAYED, Reply
 from stateward.server.http.preconditions import matched
-from stateward.server.http.problems import clean, problem_of
-from stateward.server.names import Action, Id, IdempotencyKey, IfMatch, Ns, Wait
+from stateward.server.http.problem_details import clean, problem_of
+from stateward.server.http.route_params import Action, Id, IdempotencyKey, IfMatch, Ns, Wait
 from stateward.server.openapi.problem_responses import problems
-from stateward.server.routes.objects import ETAG
+from stateward.server.routes.object_routes import ETAG
 from stateward.server.service import Call
 from stateward.store.filters import Selector
 from stateward.store.records import Key

@@ -19,7 +19,7 @@ from stateward.lifecycle.describe import LifecycleInfo, describe
 from stateward.lifecycle.render import markdown, mermaid, svg
 from stateward.lifecycle.render.style import STYLE
 from stateward.server.auth.guards import needs
-from stateward.server.names import KindName
+from stateward.server.http.route_params import KindName
 from stateward.server.openapi.description import CONTENTS
 from stateward.server.openapi.problem_responses import problems
 from stateward.server.service import Call

@@ -13,9 +13,9 @@ from stateward.lifecycle.moves import Allowed
 from stateward.schemas.journal import LinePage
 from stateward.schemas.objects import AllowedView, Possible, StateView
 from stateward.server.auth.guards import needs
-from stateward.server.names import AfterNumber, Id, Limit, Ns, When, aware, end
+from stateward.server.http.route_params import AfterNumber, Id, Limit, Ns, When, aware, end
 from stateward.server.openapi.problem_responses import problems
-from stateward.server.routes.journal import pruned_after
+from stateward.server.routes.journal_routes import pruned_after
 from stateward.server.service import Call, Service
 from stateward.store.filters import JournalFilter
 from stateward.store.records import Key, Object

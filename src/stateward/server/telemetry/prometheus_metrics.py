@@ -37,7 +37,7 @@ from stateward.engine.privacy import Disclosure
 from stateward.server.auth.guards import needs
 from stateward.server.errors import NotReady
 from stateward.server.openapi.problem_responses import problems
-from stateward.server.presenting import sees_internal
+from stateward.server.presenter import sees_internal
 from stateward.server.service import Call
 from stateward.server.telemetry.journal_classifier import Tally, Told
 from stateward.server.telemetry.snapshot import Survey

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from stateward.access.tokens import ANY, SYSTEM
 from stateward.server.live.journal_feed import Interest
-from stateward.server.live.journal_stream import Snapshot
+from stateward.server.live.stream_server import Snapshot
 from stateward.store.port import LaneLoad, LaneWork, StateCounts, Store
 from stateward.store.records import default_lane
 

@@ -20,7 +20,7 @@ from stateward.agents.self_upgrade import LockHolder
 from stateward.drivers.confinement.uids import CLAIMS
 from tests.integration.domains.edge.proxy import Proxy
 from tests.integration.drivers.local.host import records_in
-from tests.integration.server.processes import STATEWARD, Process, Served
+from tests.integration.server.server_processes import STATEWARD, Process, Served
 
 NS = "lab"
 PATIENT = 60.0

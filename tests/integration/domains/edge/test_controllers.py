@@ -13,7 +13,7 @@ import pytest
 
 from stateward.store import open_store
 from stateward.store.filters import JournalFilter
-from tests.integration.server.processes import PATIENT, Process, Served, served
+from tests.integration.server.server_processes import PATIENT, Process, Served, served
 from tests.servers import PostgresServer
 
 BASE = "/api/v1/edge/ns/lab"

@@ -23,7 +23,7 @@ from stateward.agents.messages import Load, Welcome, encode
 from stateward.agents.self_upgrade import NoUpgrade
 from stateward.agents.simulation import SimulatedSite
 from tests.integration.domains.edge.proxy import read_frame
-from tests.integration.server.processes import Served
+from tests.integration.server.server_processes import Served
 
 NS, EDGE = "lab", "/api/v1/edge/ns/lab"
 PATIENT = 60.0

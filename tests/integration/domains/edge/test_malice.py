@@ -28,7 +28,7 @@ from stateward.agents.messages import (
     Welcome,
     encode,
 )
-from tests.integration.server.processes import Served, run
+from tests.integration.server.server_processes import Served, run
 from tests.servers import PostgresServer
 
 NS, EDGE = "lab", "/api/v1/edge/ns/lab"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.domains.edge.field import Field, events, gated, kill, let_in, open_field, program, progress
-from tests.integration.server.processes import Process, run
+from tests.integration.server.server_processes import Process, run
 
 HERE = "/cloudlets/munich"
 CLUSTER = f"{HERE}/clusterinsts/c1"

@@ -15,7 +15,7 @@ from stateward.store import open_store
 from stateward.store.changes import Changes
 from stateward.store.port import TxFunction
 from stateward.store.records import Object
-from tests.integration.server.processes import Served
+from tests.integration.server.server_processes import Served
 
 NS, MANY, EACH = "lab", 1000, 20
 PATIENT = 120.0

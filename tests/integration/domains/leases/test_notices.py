@@ -15,7 +15,7 @@ from stateward.engine import NotFound
 from stateward.store.filters import Page, Selector
 from tests.integration.domains.leases.conftest import ME, NS, Leasing, Opening, hosts, thing
 from tests.integration.domains.leases.judge import judging, told
-from tests.integration.server.processes import PATIENT, Served
+from tests.integration.server.server_processes import PATIENT, Served
 
 
 async def notices_of(site: Leasing) -> dict[str, str]:

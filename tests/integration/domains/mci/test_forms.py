@@ -8,7 +8,7 @@ import pytest
 from stateward.domains.mci.lifecycle import CONNECTION, IMAGE, MCI, SECURITY_GROUP, SPEC, SSH_KEY, VM, VNET
 from stateward.domains.mci.model import HOME, KeySpec, NetworkSpec, Subnet, mci_of, network_of, plain, record_id, vm_of
 from stateward.errors import BadInput
-from stateward.server.routes.objects import relabel
+from stateward.server.routes.object_routes import relabel
 from stateward.store.records import Key, Object, Status
 from tests.integration.domains.mci.conftest import ANN, NS, House, mci
 

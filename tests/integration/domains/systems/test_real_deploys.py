@@ -23,7 +23,7 @@ from stateward.engine import Engine
 from stateward.store import open_store
 from stateward.store.records import Operation, Status
 from tests.integration.domains.systems.machine import PROGRAM, is_alive, kill_marked, program
-from tests.integration.server.processes import served
+from tests.integration.server.server_processes import served
 
 NS, HOME = "default", Home("default", "shop")
 PATIENT = 60.0

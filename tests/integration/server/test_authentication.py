@@ -10,12 +10,12 @@ from stateward.server.app import BASE
 from stateward.server.auth.authenticator import FRESH
 from stateward.server.auth.middleware import PLAIN
 from stateward.store.errors import Unavailable
-from tests.integration.server.house import NS, House, open_house
+from tests.integration.server.server_harness import NS, ServerHarness, open_server
 
 
 @pytest.mark.parametrize("way", ["bearer", "basic", "header", "both"])
-async def test_a_token_is_presented_in_any_of_three_ways(house: House, way: str) -> None:
-    text = house.texts["viewer"]
+async def test_a_token_is_presented_in_any_of_three_ways(harness: ServerHarness, way: str) -> None:
+    text = harness.texts["viewer"]
     basic = b64encode(f"anybody:{text}".encode()).decode()
     headers = {
         "bearer": {"Authorization": f"bearer {text}"},
@@ -23,7 +23,7 @@ async def test_a_token_is_presented_in_any_of_three_ways(house: House, way: str)
         "header": {"X-Auth-Token": text},
         "both": {"Authorization": "Negotiate x", "X-Auth-Token": text},
     }[way]
-    async with house.client(headers) as client:
+    async with harness.client(headers) as client:
         assert (await client.get("/kinds")).status_code == 200
 
 
@@ -41,8 +41,10 @@ async def test_a_token_is_presented_in_any_of_three_ways(house: House, way: str)
         {"X-Auth-Token": "\xff\xfe"},
     ],
 )
-async def test_what_is_no_token_is_refused_with_how_to_present_one(house: House, headers: dict[str, str]) -> None:
-    async with house.client({}) as client:
+async def test_what_is_no_token_is_refused_with_how_to_present_one(
+    harness: ServerHarness, headers: dict[str, str]
+) -> None:
+    async with harness.client({}) as client:
         raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
         answer = await client.get("/kinds", headers=raw)
     assert answer.status_code == 401
@@ -50,13 +52,13 @@ async def test_what_is_no_token_is_refused_with_how_to_present_one(house: House,
     assert answer.json()["code"] == "not_authenticated"
 
 
-async def test_a_token_with_another_secret_is_refused(house: House) -> None:
-    text = house.texts["admin"][:-1] + ("a" if house.texts["admin"][-1] != "a" else "b")
-    async with house.client({"Authorization": f"Bearer {text}"}) as client:
+async def test_a_token_with_another_secret_is_refused(harness: ServerHarness) -> None:
+    text = harness.texts["admin"][:-1] + ("a" if harness.texts["admin"][-1] != "a" else "b")
+    async with harness.client({"Authorization": f"Bearer {text}"}) as client:
         assert (await client.get("/kinds")).status_code == 401
 
 
-async def test_a_token_is_looked_up_once_in_a_while(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_token_is_looked_up_once_in_a_while(harness: ServerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = []
     check = Tokens.check
 
@@ -66,65 +68,65 @@ async def test_a_token_is_looked_up_once_in_a_while(house: House, monkeypatch: p
 
     monkeypatch.setattr(Tokens, "check", counted)
     for _ in range(10):
-        await house.get("/kinds")
+        await harness.get("/kinds")
     assert len(looks) == 1
-    house.clock.now += FRESH
-    await house.get("/kinds")
+    harness.clock.now += FRESH
+    await harness.get("/kinds")
     assert len(looks) == 2
 
 
-async def test_a_token_revoked_elsewhere_is_refused_after_two_seconds_at_the_latest(house: House) -> None:
+async def test_a_token_revoked_elsewhere_is_refused_after_two_seconds_at_the_latest(harness: ServerHarness) -> None:
     assert FRESH <= 2.0
-    assert (await house.get("/kinds", "viewer")).status_code == 200
-    await Tokens(house.engine).revoke(house.texts["viewer"].split("_")[1])
-    house.clock.now += FRESH
-    assert (await house.get("/kinds", "viewer")).status_code == 401
+    assert (await harness.get("/kinds", "viewer")).status_code == 200
+    await Tokens(harness.engine).revoke(harness.texts["viewer"].split("_")[1])
+    harness.clock.now += FRESH
+    assert (await harness.get("/kinds", "viewer")).status_code == 401
 
 
-async def test_a_token_revoked_here_is_refused_at_once(house: House) -> None:
-    assert (await house.get("/kinds", "viewer")).status_code == 200
-    assert (await house.caller("admin").delete(f"/tokens/{house.texts['viewer'].split('_')[1]}")).status_code == 200
-    assert (await house.get("/kinds", "viewer")).status_code == 401
+async def test_a_token_revoked_here_is_refused_at_once(harness: ServerHarness) -> None:
+    assert (await harness.get("/kinds", "viewer")).status_code == 200
+    assert (await harness.caller("admin").delete(f"/tokens/{harness.texts['viewer'].split('_')[1]}")).status_code == 200
+    assert (await harness.get("/kinds", "viewer")).status_code == 401
 
 
-async def test_a_token_that_has_expired_is_refused(house: House) -> None:
-    now = await house.engine.store.reader.time()
-    house.texts["brief"], info = await house.tokens.issue("brief", Role.VIEWER, [NS], now + 3600)
-    assert (await house.get("/kinds", "brief")).status_code == 200
-    await house.engine.act("(system)", f"token-{info.id}", "expire", actor="clock")
-    house.clock.now += FRESH
-    assert (await house.get("/kinds", "brief")).status_code == 401
+async def test_a_token_that_has_expired_is_refused(harness: ServerHarness) -> None:
+    now = await harness.engine.store.reader.time()
+    harness.texts["brief"], info = await harness.tokens.issue("brief", Role.VIEWER, [NS], now + 3600)
+    assert (await harness.get("/kinds", "brief")).status_code == 200
+    await harness.engine.act("(system)", f"token-{info.id}", "expire", actor="clock")
+    harness.clock.now += FRESH
+    assert (await harness.get("/kinds", "brief")).status_code == 401
 
 
 async def test_a_store_that_fails_refuses_nobody_for_longer_than_it_fails(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    harness: ServerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def down(*_: object) -> None:
         raise Unavailable("postgresql://user:password@host")
 
     with monkeypatch.context() as patched:
         patched.setattr(Tokens, "check", down)
-        answer = await house.get("/kinds")
+        answer = await harness.get("/kinds")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     assert "password" not in answer.text
-    assert (await house.get("/kinds")).status_code == 200
+    assert (await harness.get("/kinds")).status_code == 200
 
 
 async def test_a_token_that_calls_too_often_is_told_when_to_come_back() -> None:
-    async with open_house(config=Config(rate=5)) as house:
-        answers = [await house.get("/kinds") for _ in range(7)]
+    async with open_server(config=Config(rate=5)) as harness:
+        answers = [await harness.get("/kinds") for _ in range(7)]
         assert [one.status_code for one in answers] == [200] * 5 + [429] * 2
         assert answers[-1].headers["retry-after"] == "1"
         assert (answers[-1].json()["code"], answers[-1].json()["retry"]) == ("too_many", True)
-        assert (await house.get("/kinds", "viewer")).status_code == 200
-        house.clock.now += 0.2
-        assert [(await house.get("/kinds")).status_code for _ in range(2)] == [200, 429]
+        assert (await harness.get("/kinds", "viewer")).status_code == 200
+        harness.clock.now += 0.2
+        assert [(await harness.get("/kinds")).status_code for _ in range(2)] == [200, 429]
 
 
 async def test_a_body_that_is_too_large_is_refused() -> None:
-    async with open_house(config=Config(body_limit=1000)) as house:
+    async with open_server(config=Config(body_limit=1000)) as harness:
         body = {"id": "p1", "kind": "ovc.vm", "spec": {"text": "x" * 1000}}
-        answer = await house.post(f"/ns/{NS}/objects", body)
+        answer = await harness.post(f"/ns/{NS}/objects", body)
         assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
         assert answer.headers["content-type"] == "application/problem+json"
 
@@ -132,13 +134,13 @@ async def test_a_body_that_is_too_large_is_refused() -> None:
             for _ in range(200):
                 yield b'"' + b"x" * 10
 
-        streamed = await house.caller("admin").post(f"/ns/{NS}/objects", content=drops())
+        streamed = await harness.caller("admin").post(f"/ns/{NS}/objects", content=drops())
         assert streamed.status_code == 413
-        assert (await house.get(f"/ns/{NS}/objects")).json()["items"] == []
+        assert (await harness.get(f"/ns/{NS}/objects")).json()["items"] == []
 
 
-async def test_all_routes_of_the_api_are_answered_at_the_entrance(house: House) -> None:
-    routes = [one for one in house.app.routes if isinstance(one, HTTPRoute) and one.path.startswith(BASE)]
+async def test_all_routes_of_the_api_are_answered_at_the_entrance(harness: ServerHarness) -> None:
+    routes = [one for one in harness.app.routes if isinstance(one, HTTPRoute) and one.path.startswith(BASE)]
     left = [
         one.path
         for one in routes

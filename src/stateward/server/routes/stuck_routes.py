@@ -10,9 +10,9 @@ from stateward.access import Right
 from stateward.engine.recovery import expedite_overdue, reap_dead_workers
 from stateward.schemas.deployment import HealedView, StuckReason, StuckView
 from stateward.server.auth.guards import needs
-from stateward.server.names import Limit
+from stateward.server.http.route_params import Limit
 from stateward.server.openapi.problem_responses import problems
-from stateward.server.presenting import list_shown
+from stateward.server.presenter import list_shown
 from stateward.server.service import Call
 from stateward.server.views import when_or_none
 from stateward.store.port import StuckWork

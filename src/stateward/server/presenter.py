@@ -20,8 +20,7 @@ from stateward.schemas.accepted import AcceptedView
 from stateward.schemas.journal import LineView
 from stateward.schemas.objects import ObjectView
 from stateward.schemas.operations import OperationView
-from stateward.server.classes import StateClasses
-from stateward.server.views import line_view, object_view, operation_view
+from stateward.server.views import StateClasses, line_view, object_view, operation_view
 from stateward.store.records import JournalEntry, Key, Object, Operation
 
 T = TypeVar("T")

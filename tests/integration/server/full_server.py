@@ -8,18 +8,18 @@ from stateward.config import Config
 from stateward.server.run import opened
 from stateward.store import open_store
 from tests.integration.engine.plant import Plant
-from tests.integration.server.house import Clock, House, keys
+from tests.integration.server.server_harness import Clock, ServerHarness, keys
 
 
 @asynccontextmanager
-async def open_manor(folder: Path, database: str = "") -> AsyncIterator[House]:
+async def open_full_server(folder: Path, database: str = "") -> AsyncIterator[ServerHarness]:
     """Open the whole application on a folder, with a database in it or elsewhere."""
     if database:
         store = open_store(database, migrate=True)
         await store.open()
         await store.close()
     async with opened(Config(data=str(folder), database=database, rate=1_000_000, wrong_tokens=1_000_000)) as parts:
-        house = House(parts.engine, parts.app, Plant(), Clock(), await keys(parts.tokens))
-        yield house
-        for client in house.callers.values():
+        harness = ServerHarness(parts.engine, parts.app, Plant(), Clock(), await keys(parts.tokens))
+        yield harness
+        for client in harness.callers.values():
             await client.aclose()

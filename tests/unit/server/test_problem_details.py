@@ -23,7 +23,7 @@ from stateward.errors import BadInput, StatewardError, UnknownName
 from stateward.lifecycle import Refusal, decide
 from stateward.server.errors import Forbidden, NotAuthenticated, NotReady, TooMany
 from stateward.server.http.body_decoding import BadBody, bad_body
-from stateward.server.http.problems import clean, encoded, problem, problem_of
+from stateward.server.http.problem_details import clean, encoded, problem, problem_of
 from stateward.store.errors import DatabaseReplaced, ReadOnly, StoreBusy, UnstorableValue
 from stateward.store.records import Status
 from tests.integration.engine.plant import PUMP

@@ -1,13 +1,14 @@
-"""API tokens: made, listed and taken back by administrators."""
+"""Tokens and quotas, managed by administrators."""
 
-from litestar import delete, get, post
+from litestar import delete, get, post, put
 from litestar.params import JSONBody
 
 from stateward.access import Right, TokenInfo
-from stateward.schemas.access import IssuedView, TokenView
-from stateward.schemas.requests import NewToken
+from stateward.access.quotas import Quota
+from stateward.schemas.access import IssuedView, QuotaView, TokenView
+from stateward.schemas.requests import NewQuota, NewToken
 from stateward.server.auth.guards import needs
-from stateward.server.names import TokenId
+from stateward.server.http.route_params import Ns, TokenId
 from stateward.server.openapi.problem_responses import problems
 from stateward.server.service import Call
 from stateward.server.views import when, when_or_none
@@ -57,4 +58,24 @@ async def revoke_token(request: Call, id: TokenId) -> TokenView:  # noqa: A002
     return token_view(info)
 
 
-ROUTES = (issue_token, list_tokens, revoke_token)
+@get("/quotas", guards=[needs(Right.GOVERN)], tags=TAGS, summary="List the quotas", responses=problems())
+async def list_quotas(request: Call) -> list[QuotaView]:
+    """Return the quotas that are in force."""
+    quotas, page, after = request.service.quotas, request.service.config.page_limit, None
+    found: list[Quota] = []
+    while True:
+        more = await quotas.list(after, page)
+        found += more
+        if len(more) < page:
+            return [QuotaView(one.ns, one.objects, one.operations) for one in found]
+        after = more[-1].ns
+
+
+@put("/quotas/{ns:str}", guards=[needs(Right.GOVERN)], tags=TAGS, summary="Set a quota", responses=problems(413))
+async def set_quota(request: Call, ns: Ns, data: JSONBody[NewQuota]) -> QuotaView:
+    """Set a namespace's quota; it holds for whatever is accepted from now on, and takes nothing away."""
+    quota = await request.service.quotas.set(Quota(ns, data.objects, data.operations), request.grant.name)
+    return QuotaView(quota.ns, quota.objects, quota.operations)
+
+
+ROUTES = (issue_token, list_tokens, revoke_token, list_quotas, set_quota)

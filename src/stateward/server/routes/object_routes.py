@@ -22,7 +22,7 @@ from stateward.server.auth.guards import needs, require_priority
 from stateward.server.errors import Forbidden
 from stateward.server.http.fast_path import Reply
 from stateward.server.http.preconditions import matched, unchanged
-from stateward.server.names import (
+from stateward.server.http.route_params import (
     AfterText,
     Id,
     IdempotencyKey,

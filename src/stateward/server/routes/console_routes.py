@@ -29,8 +29,8 @@ from stateward.access.roles import RIGHTS
 from stateward.domains.registry import DOMAINS
 from stateward.lifecycle.render.style import STYLE
 from stateward.server.auth.guards import needs, open_to_all
+from stateward.server.http.route_params import Ns
 from stateward.server.http.security_headers import PAGE
-from stateward.server.names import Ns
 from stateward.server.openapi.problem_responses import problems
 from stateward.server.service import Call, Service
 from stateward.store.filters import Page, Selector

@@ -9,15 +9,15 @@ import pytest
 
 from stateward.schemas import requests
 from stateward.server.openapi.examples import EXAMPLES
-from tests.integration.server.house import House
+from tests.integration.server.server_harness import ServerHarness
 from tests.integration.server.test_rights import RULES, routes
 
 Doc = dict[str, Any]
 
 
 @pytest.fixture
-async def description(house: House) -> Doc:
-    async with house.client({}) as client:
+async def description(harness: ServerHarness) -> Doc:
+    async with harness.client({}) as client:
         answer = await client.get("http://test/docs/openapi.json")
     found: Doc = answer.json()
     return found
@@ -35,8 +35,8 @@ def operations(description: Doc) -> dict[str, Doc]:
     }
 
 
-async def test_every_route_is_described_but_the_pages_themselves(house: House, description: Doc) -> None:
-    wanted = {f"{method} {path}" for method, path in routes(house.app) if not path.startswith("/docs")}
+async def test_every_route_is_described_but_the_pages_themselves(harness: ServerHarness, description: Doc) -> None:
+    wanted = {f"{method} {path}" for method, path in routes(harness.app) if not path.startswith("/docs")}
     assert operations(description).keys() == wanted
 
 

@@ -17,10 +17,10 @@ from stateward.engine.maintenance.horizon import horizon
 from stateward.schemas.journal import LinePage
 from stateward.schemas.params import TEXT
 from stateward.server.auth.guards import needs, require
-from stateward.server.names import AfterNumber, Limit, Only, WhenOrNone, beginning
+from stateward.server.http.route_params import AfterNumber, Limit, Only, WhenOrNone, beginning
 from stateward.server.openapi.description import CONTENTS
 from stateward.server.openapi.problem_responses import problems
-from stateward.server.presenting import Presenter
+from stateward.server.presenter import Presenter
 from stateward.server.service import Call
 from stateward.store.filters import JournalFilter
 from stateward.store.port import Reader

@@ -1,4 +1,4 @@
-"""An outpost: the whole application on a fresh store, answering on a real port, in the test's own event loop."""
+"""An live_server: the whole application on a fresh store, answering on a real port, in the test's own event loop."""
 
 import asyncio
 import socket
@@ -29,7 +29,7 @@ PATIENT = 120.0
 AT_ONCE = Temper(shortest=0.0, longest=0.0, fails=0.0, stumbles=0.0)
 
 
-class Outpost:
+class LiveServer:
     """A server and ways to talk to it."""
 
     def __init__(self, engine: Engine, tokens: Tokens, windows: Windows, url: str, admin: str) -> None:
@@ -97,10 +97,10 @@ def _held(gate: Callable[[], asyncio.Event]) -> Callable[[float], Awaitable[None
 
 
 @asynccontextmanager
-async def open_outpost(folder: Path, temper: Temper = AT_ONCE, **settings: Any) -> AsyncIterator[Outpost]:
+async def open_live_server(folder: Path, temper: Temper = AT_ONCE, **settings: Any) -> AsyncIterator[LiveServer]:
     """Open one, and close it gracefully."""
     config = Config(data=str(folder), **{"rate": 100_000, **settings})
-    clouds = SimulatedClouds(temper, Random(1), _held(lambda: outpost.gate))
+    clouds = SimulatedClouds(temper, Random(1), _held(lambda: live_server.gate))
     async with Engine(open_store(config.store_url), all_kinds(clouds)) as engine:
         clouds.engine = engine
         tokens = Tokens(engine)
@@ -110,15 +110,15 @@ async def open_outpost(folder: Path, temper: Temper = AT_ONCE, **settings: Any) 
             app.state.windows, app.state.metrics = windows, windows.metrics
             listener = socket.create_server(("127.0.0.1", 0))
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-            outpost = Outpost(engine, tokens, windows, url, admin)
+            live_server = LiveServer(engine, tokens, windows, url, admin)
             started = asyncio.Event()
             counting = CountingCalls(app, windows.metrics)
-            outpost.server = Server(settings_of(config, counting), started.set, windows.close)
-            serving = asyncio.create_task(outpost.server.serve(sockets=[listener]))
+            live_server.server = Server(settings_of(config, counting), started.set, windows.close)
+            serving = asyncio.create_task(live_server.server.serve(sockets=[listener]))
             await started.wait()
             try:
-                yield outpost
+                yield live_server
             finally:
-                outpost.release()
-                outpost.server.should_exit = True
+                live_server.release()
+                live_server.server.should_exit = True
                 await serving

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from tests.integration.server.house import NS, House
-from tests.integration.server.manor import open_manor
+from tests.integration.server.full_server import open_full_server
+from tests.integration.server.server_harness import NS, ServerHarness
 from tests.integration.server.test_rights import routes
 
 AT = "http://test"
@@ -20,36 +20,36 @@ PLAIN = ("/tumblebug", "/blazar", "/ns/")
 
 
 @pytest.fixture
-async def manor(tmp_path: Path) -> AsyncIterator[House]:
-    async with open_manor(tmp_path) as opened:
+async def full_server(tmp_path: Path) -> AsyncIterator[ServerHarness]:
+    async with open_full_server(tmp_path) as opened:
         yield opened
 
 
-async def metric(house: House, pattern: str) -> bool:
+async def metric(harness: ServerHarness, pattern: str) -> bool:
     """Tell whether the metrics have a line that fits and whose number is not zero."""
-    text = (await house.get(f"{AT}/metrics")).text
+    text = (await harness.get(f"{AT}/metrics")).text
     return any(float(value) > 0 for value in re.findall(rf"^{pattern} (\S+)$", text, re.MULTILINE))
 
 
-async def seen(house: House, pattern: str) -> None:
+async def seen(harness: ServerHarness, pattern: str) -> None:
     """Wait until the metrics have such a line."""
     async with asyncio.timeout(60):
-        while not await metric(house, pattern):
+        while not await metric(harness, pattern):
             await asyncio.sleep(0.2)
 
 
-async def made(house: House) -> None:
+async def made(harness: ServerHarness) -> None:
     """Make an MCI of two VMs."""
-    assert (await house.post(f"{AT}/tumblebug/ns", {"name": NS})).status_code == 200
+    assert (await harness.post(f"{AT}/tumblebug/ns", {"name": NS})).status_code == 200
     body = {"name": "m1", "subGroups": [GROUP]}
-    answer = await house.post(f"{AT}/tumblebug/ns/{NS}/mciDynamic?wait=60", body)
+    answer = await harness.post(f"{AT}/tumblebug/ns/{NS}/mciDynamic?wait=60", body)
     assert answer.status_code == 200, answer.text
 
 
-async def test_every_route_is_described_with_its_problems_its_texts_and_its_body(manor: House) -> None:
-    described: dict[str, Any] = (await manor.get(f"{AT}/docs/openapi.json", "nobody")).json()
+async def test_every_route_is_described_with_its_problems_its_texts_and_its_body(full_server: ServerHarness) -> None:
+    described: dict[str, Any] = (await full_server.get(f"{AT}/docs/openapi.json", "nobody")).json()
     hidden = ("/docs", "/console")
-    for method, path in routes(manor.app):
+    for method, path in routes(full_server.app):
         if path == "/" or path.startswith(hidden):
             continue
         operation = described["paths"][path][method.lower()]
@@ -63,41 +63,41 @@ async def test_every_route_is_described_with_its_problems_its_texts_and_its_body
             assert problem.keys() == {"application/json" if own else "application/problem+json"}, path
 
 
-async def test_every_record_that_is_named_is_described_once(manor: House) -> None:
-    answer = await manor.get(f"{AT}/docs/openapi.json", "nobody")
+async def test_every_record_that_is_named_is_described_once(full_server: ServerHarness) -> None:
+    answer = await full_server.get(f"{AT}/docs/openapi.json", "nobody")
     named = set(re.findall(r"#/components/schemas/([^\"]+)", answer.text))
     assert named == answer.json()["components"]["schemas"].keys()
 
 
-async def test_what_is_done_to_a_whole_is_done_to_its_parts_and_repeated_only_once(manor: House) -> None:
-    await made(manor)
+async def test_what_is_done_to_a_whole_is_done_to_its_parts_and_repeated_only_once(full_server: ServerHarness) -> None:
+    await made(full_server)
     suspend = f"/ns/{NS}/objects/m1/actions/suspend"
-    first = await manor.post(f"{suspend}?wait=60", headers={"Idempotency-Key": "once"})
+    first = await full_server.post(f"{suspend}?wait=60", headers={"Idempotency-Key": "once"})
     assert (first.status_code, first.json()["operation"]["status"]) == (200, "succeeded"), first.text
-    children = await manor.get(f"/ns/{NS}/operations/{first.json()['operation']['id']}/children")
+    children = await full_server.get(f"/ns/{NS}/operations/{first.json()['operation']['id']}/children")
     assert [one["action"] for one in children.json()["items"]] == ["suspend", "suspend"]
-    again = await manor.post(suspend, headers={"Idempotency-Key": "once"})
+    again = await full_server.post(suspend, headers={"Idempotency-Key": "once"})
     assert again.json()["operation"]["id"] == first.json()["operation"]["id"]
     assert again.headers["idempotency-replayed"] == "true"
-    other = await manor.post(f"/ns/{NS}/objects/m1/actions/resume", headers={"Idempotency-Key": "once"})
+    other = await full_server.post(f"/ns/{NS}/objects/m1/actions/resume", headers={"Idempotency-Key": "once"})
     assert (other.status_code, other.json()["code"]) == (409, "key_reused"), other.text
-    refused = await manor.post(suspend)
+    refused = await full_server.post(suspend)
     assert refused.status_code == 409
 
 
-async def test_work_at_providers_and_its_acceptance_are_counted(manor: House) -> None:
-    await made(manor)
-    await seen(manor, r'stateward_provider_calls_total\{call="\w+",provider="aws"\}')
-    await seen(manor, r'stateward_acceptance_seconds_count\{verdict="accepted"\}')
+async def test_work_at_providers_and_its_acceptance_are_counted(full_server: ServerHarness) -> None:
+    await made(full_server)
+    await seen(full_server, r'stateward_provider_calls_total\{call="\w+",provider="aws"\}')
+    await seen(full_server, r'stateward_acceptance_seconds_count\{verdict="accepted"\}')
     for _ in range(2):
-        await manor.get(f"{AT}/tumblebug/ns/{NS}/mci/m1?option=status")
-    await seen(manor, r'stateward_provider_calls_saved_total\{provider="aws"\}')
-    assert (await manor.post(f"/ns/{NS}/objects/m1/actions/resume", {})).status_code == 409
-    await seen(manor, r'stateward_acceptance_seconds_count\{verdict="denied"\}')
+        await full_server.get(f"{AT}/tumblebug/ns/{NS}/mci/m1?option=status")
+    await seen(full_server, r'stateward_provider_calls_saved_total\{provider="aws"\}')
+    assert (await full_server.post(f"/ns/{NS}/objects/m1/actions/resume", {})).status_code == 409
+    await seen(full_server, r'stateward_acceptance_seconds_count\{verdict="denied"\}')
 
 
-async def test_every_body_has_an_example_that_fits_its_description(manor: House) -> None:
-    described: dict[str, Any] = (await manor.get(f"{AT}/docs/openapi.json", "nobody")).json()
+async def test_every_body_has_an_example_that_fits_its_description(full_server: ServerHarness) -> None:
+    described: dict[str, Any] = (await full_server.get(f"{AT}/docs/openapi.json", "nobody")).json()
     schemas = described["components"]["schemas"]
     for path, item in described["paths"].items():
         for method, operation in item.items():

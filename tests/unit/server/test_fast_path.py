@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from stateward.server.http.body_decoding import StrictJson
 from stateward.server.http.fast_path import Plain, is_plain, whole_body
-from stateward.server.names import IdempotencyKey, Ns
+from stateward.server.http.route_params import IdempotencyKey, Ns
 from stateward.server.service import Call
 
 BODY = b'{"n": 3}'

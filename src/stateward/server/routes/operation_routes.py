@@ -9,9 +9,9 @@ from stateward.access import Right
 from stateward.naming import PATH_PART
 from stateward.schemas.operations import OperationPage, OperationView
 from stateward.server.auth.guards import needs
-from stateward.server.names import Limit, Ns, Op
+from stateward.server.http.route_params import Limit, Ns, Op
 from stateward.server.openapi.problem_responses import problems
-from stateward.server.presenting import list_shown
+from stateward.server.presenter import list_shown
 from stateward.server.service import Call
 from stateward.store.records import Key, Operation
 

@@ -20,7 +20,7 @@ import httpx
 import pytest
 
 from stateward.drivers.confinement import landlock
-from tests.integration.server.processes import PATIENT, Served, kill_machines_below, served
+from tests.integration.server.server_processes import PATIENT, Served, kill_machines_below, served
 
 ROOT = Path(__file__).parents[3]
 NOBODY = 65534

@@ -24,7 +24,7 @@ from stateward.aio.supervise import cancel_tasks
 from stateward.engine.maintenance.horizon import EntriesPruned
 from stateward.schemas.params import Text
 from stateward.server.live.journal_feed import Feed, Interest
-from stateward.server.presenting import sees_internal
+from stateward.server.presenter import sees_internal
 from stateward.store.errors import StoreError
 from stateward.store.records import JournalEntry
 

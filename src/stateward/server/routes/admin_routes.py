@@ -8,7 +8,7 @@ from stateward.schemas.deployment import TimerView, WorkerView
 from stateward.schemas.lanes import LaneGroupView, LanesView, LaneView, LockView
 from stateward.schemas.requests import GroupLimit, LaneLimit
 from stateward.server.auth.guards import needs, needs_all
-from stateward.server.names import Grp, LanePath, Limit, Ns, Tree
+from stateward.server.http.route_params import Grp, LanePath, Limit, Ns, Tree
 from stateward.server.openapi.problem_responses import problems
 from stateward.server.service import Call, Service
 from stateward.server.views import lane_view, lanes_view, lock_view, timer_view, worker_view

@@ -38,7 +38,7 @@ class Clock:
         return self.now
 
 
-class House:
+class ServerHarness:
     """An application with its engine, its plant and its callers."""
 
     def __init__(self, engine: Engine, app: Litestar, plant: Plant, clock: Clock, texts: dict[str, str]) -> None:
@@ -109,20 +109,20 @@ async def keys(tokens: Tokens) -> dict[str, str]:
         "admin": ("ada", Role.ADMIN, "*"),
         "agent": ("007", Role.AGENT, f"{NS}:*"),
         "local admin": ("liz", Role.ADMIN, NS),
-        "stranger": ("sam", Role.OPERATOR, OTHER),
+        "outsider": ("sam", Role.OPERATOR, OTHER),
         "reader": ("rita", Role.VIEWER, "*"),
     }
     return {who: (await tokens.issue(name, role, [ns]))[0] for who, (name, role, ns) in holders.items()}
 
 
 @asynccontextmanager
-async def open_house(
+async def open_server(
     store: Store | None = None,
     config: Config | None = None,
     *,
     works: bool = True,
-) -> AsyncIterator[House]:
-    """Open a house; everybody in it has a token for `shop`, the administrator for everything."""
+) -> AsyncIterator[ServerHarness]:
+    """Open a harness; everybody in it has a token for `shop`, the administrator for everything."""
     plant, clock = Plant(), Clock()
     kinds = [plant.pump(), plant.station(), simple(VM), simple(ACCOUNT), token_kind(), quota_kind()]
     async with AsyncExitStack() as stack:
@@ -141,8 +141,8 @@ async def open_house(
         )
         windows = await stack.enter_async_context(Windows(engine))
         app.state.windows, app.state.metrics = windows, windows.metrics
-        house = House(engine, app, plant, clock, texts)
-        yield house
+        harness = ServerHarness(engine, app, plant, clock, texts)
+        yield harness
         plant.release()
-        for client in house.callers.values():
+        for client in harness.callers.values():
             await client.aclose()
