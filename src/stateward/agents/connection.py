@@ -29,22 +29,22 @@ from stateward.agents.messages import (
     read_agent,
 )
 
-HELLO_WITHIN = 10.0
+HELLO_TIMEOUT_S = 10.0
 """How many seconds an agent may take for its first word."""
 
-SEND_WITHIN = 10.0
+SEND_TIMEOUT_S = 10.0
 """How many seconds an agent may leave what it was sent unread."""
 
-LONGEST_REASON = 120
+MAX_REASON_BYTES = 120
 """How many bytes of a reason fit into the frame that closes a connection."""
 
-MOST_LISTED = 10_000
+MAX_INVENTORY_ITEMS = 10_000
 """How many things an agent may list; who lists more than that does not end."""
 
-UNREADABLE = msgspec.MsgspecError, RecursionError
+DECODE_ERRORS = msgspec.MsgspecError, RecursionError
 """What reading a word raises that is none: what is nested too deeply is told by the second."""
 
-NO_HELLO, NO_WORD, NO_END, TWICE, NO_READER, LOST = (
+NO_HELLO, UNREADABLE_MESSAGE, ENDLESS_INVENTORY, REPEATED_MESSAGE, NOT_READING, CONNECTION_LOST = (
     "its first word is no hello",
     "a word that cannot be read",
     "its list has no end",
@@ -85,19 +85,21 @@ class Disconnected(Exception):
 class ConnectionHandler(Protocol):
     """Whoever agents are connected to."""
 
-    async def greet(self, line: "AgentConnection", hello: Hello) -> Welcome | Goodbye:
+    async def on_hello(self, line: "AgentConnection", hello: Hello) -> Welcome | Goodbye:
         """Let an agent in, or not."""
 
-    async def listed(self, line: "AgentConnection") -> None:
+    async def on_inventory(self, line: "AgentConnection") -> None:
         """Settle a list that is complete; from then on the line is `settled`, and orders may be sent over it."""
 
-    async def heard(self, line: "AgentConnection", word: AgentReport | ProgressMessage | InventoryItem | Load) -> None:
+    async def on_message(
+        self, line: "AgentConnection", word: AgentReport | ProgressMessage | InventoryItem | Load
+    ) -> None:
         """Take any other word."""
 
-    async def gave_up(self, line: "AgentConnection", why: Disconnected) -> None:
+    async def on_failure(self, line: "AgentConnection", why: Disconnected) -> None:
         """Take note that an agent is sent away for what it said."""
 
-    async def left(self, line: "AgentConnection") -> None:
+    async def on_closed(self, line: "AgentConnection") -> None:
         """Take note that a connection is gone; one that was never let in has the connection number 0."""
 
 
@@ -112,10 +114,10 @@ class AgentConnection:
         self.version, self.installation, self.connection = "", "", 0
         self.items: dict[str, InventoryItem] = {}
         self.expected: int | None = None
-        self.settled = False
-        self._lost = False  # nothing can be sent any more; `serve` is about to end
-        self.sent: dict[str, tuple[int, float]] = {}
-        self.heard_at = clock()
+        self.is_synced = False
+        self._is_closed = False  # nothing can be sent any more; `serve` is about to end
+        self.sent_orders: dict[str, tuple[int, float]] = {}
+        self.last_message_at = clock()
         self.allowance = Allowance(clock)
 
     async def serve(self, host: ConnectionHandler) -> None:
@@ -123,24 +125,24 @@ class AgentConnection:
         try:
             hello = await self._receive_hello()
             self.version, self.installation = hello.version, hello.installation
-            answer = await host.greet(self, hello)
-            await self.say(answer)
+            answer = await host.on_hello(self, hello)
+            await self.send(answer)
             if isinstance(answer, Goodbye):
                 raise Disconnected(answer.reason)
-            await self._listen(host)
+            await self._receive_messages(host)
         except Disconnected as gone:
-            await host.gave_up(self, gone)
-            await self.hang_up(str(gone))
+            await host.on_failure(self, gone)
+            await self.close(str(gone))
             raise
         finally:
-            await self.hang_up(DIAL_AGAIN)
-            await host.left(self)
+            await self.close(DIAL_AGAIN)
+            await host.on_closed(self)
 
     async def _receive_hello(self) -> Hello:
         try:
-            async with asyncio.timeout(HELLO_WITHIN):
+            async with asyncio.timeout(HELLO_TIMEOUT_S):
                 hello = read_agent(await self._receive())
-        except (TimeoutError, *UNREADABLE):
+        except (TimeoutError, *DECODE_ERRORS):
             hello = None
         if not isinstance(hello, Hello):
             raise Disconnected(NO_HELLO)
@@ -150,71 +152,71 @@ class AgentConnection:
         try:
             return await self._socket.receive_text()
         except Exception as error:  # each WebSocket server has exceptions of its own for a lost peer
-            self._lost = True
-            raise Disconnected(LOST, type(error).__name__) from error
+            self._is_closed = True
+            raise Disconnected(CONNECTION_LOST, type(error).__name__) from error
 
-    async def _listen(self, host: ConnectionHandler) -> None:
+    async def _receive_messages(self, host: ConnectionHandler) -> None:
         while True:
             try:
                 word = read_agent(await self._receive())
-            except UNREADABLE as error:
-                raise Disconnected(NO_WORD, error) from error
-            self.heard_at = self._clock()
+            except DECODE_ERRORS as error:
+                raise Disconnected(UNREADABLE_MESSAGE, error) from error
+            self.last_message_at = self._clock()
             if late := self.allowance.spend():
                 await asyncio.sleep(late)
             match word:
                 case Heartbeat():
-                    await self.say(Heartbeat(self.connection))
-                case InventoryItem() | InventoryEnd() if not self.settled:
-                    await self._note(host, word)
+                    await self.send(Heartbeat(self.connection))
+                case InventoryItem() | InventoryEnd() if not self.is_synced:
+                    await self._add_to_inventory(host, word)
                 case InventoryItem() | AgentReport() | ProgressMessage() | Load():
-                    await host.heard(self, word)
+                    await host.on_message(self, word)
                 case Hello() | InventoryEnd():
-                    raise Disconnected(TWICE)
+                    raise Disconnected(REPEATED_MESSAGE)
 
-    async def _note(self, host: ConnectionHandler, line: InventoryItem | InventoryEnd) -> None:
-        if not of_this_connection(self, line):
+    async def _add_to_inventory(self, host: ConnectionHandler, line: InventoryItem | InventoryEnd) -> None:
+        if not belongs_to_connection(self, line):
             return
         if isinstance(line, InventoryEnd):
             self.expected = line.count
         else:
             self.items[line.name] = line
-        if len(self.items) > MOST_LISTED:
-            raise Disconnected(NO_END)
-        if all_listed(self):
-            await host.listed(self)
+        if len(self.items) > MAX_INVENTORY_ITEMS:
+            raise Disconnected(ENDLESS_INVENTORY)
+        if is_inventory_complete(self):
+            await host.on_inventory(self)
 
-    async def say(self, word: FromController) -> None:
+    async def send(self, word: FromController) -> None:
         """Send a message; raises `Gone` if the agent does not read it. A lost connection is not tried again."""
-        if self._lost:
-            raise Disconnected(LOST)
+        if self._is_closed:
+            raise Disconnected(CONNECTION_LOST)
         try:
-            async with asyncio.timeout(SEND_WITHIN):
+            async with asyncio.timeout(SEND_TIMEOUT_S):
                 await self._socket.send_text(encode(word))
         except TimeoutError:
-            await self.hang_up(NO_READER)
-            raise Disconnected(NO_READER) from None
+            await self.close(NOT_READING)
+            raise Disconnected(NOT_READING) from None
         except Exception as error:
-            self._lost = True
-            raise Disconnected(LOST, type(error).__name__) from error
+            self._is_closed = True
+            raise Disconnected(CONNECTION_LOST, type(error).__name__) from error
 
-    async def order(self, order: AgentOrder, patience: float = math.inf) -> None:
+    async def send_order(self, order: AgentOrder, patience: float = math.inf) -> None:
         """Send an order over a settled connection, and again only when it went out more than so many seconds ago."""
-        number, at = self.sent.get(order.name, (0, 0.0))
+        number, at = self.sent_orders.get(order.name, (0, 0.0))
         is_out = number >= order.operation and self._clock() - at <= patience
-        if not self.settled or order.notify != self.connection or is_out:
+        if not self.is_synced or order.notify != self.connection or is_out:
             return
-        self.sent[order.name] = order.operation, self._clock()
-        await self.say(order)
+        self.sent_orders[order.name] = order.operation, self._clock()
+        await self.send(order)
 
-    async def hang_up(self, reason: str) -> None:
+    async def close(self, reason: str) -> None:
         """Close the connection, if it is still open."""
-        if self._lost:
+        if self._is_closed:
             return
-        self._lost = True
+        self._is_closed = True
         with suppress(Exception):  # the peer may be lost at the same moment
-            async with asyncio.timeout(SEND_WITHIN):
-                await self._socket.close(1008, reason.encode("ascii", "replace")[:LONGEST_REASON].decode())
+            async with asyncio.timeout(SEND_TIMEOUT_S):
+                await self._socket.close(1008, reason.encode("ascii", "replace")[:MAX_REASON_BYTES].decode())
 
 
 class ReceivedInventory(Protocol):
@@ -233,11 +235,11 @@ class ReceivedInventory(Protocol):
         """How many there are to be; None while the end has not come."""
 
 
-def of_this_connection(listing: ReceivedInventory, line: InventoryItem | InventoryEnd) -> bool:
+def belongs_to_connection(listing: ReceivedInventory, line: InventoryItem | InventoryEnd) -> bool:
     """Tell whether a line counts: a list is about the connection on which it was sent."""
     return line.notify == listing.connection
 
 
-def all_listed(listing: ReceivedInventory) -> bool:
+def is_inventory_complete(listing: ReceivedInventory) -> bool:
     """Tell whether the agent's list is complete."""
     return len(listing.items) == listing.expected

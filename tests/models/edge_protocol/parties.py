@@ -6,7 +6,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from stateward.agents import order_admission
-from stateward.agents.connection import all_listed, of_this_connection
+from stateward.agents.connection import belongs_to_connection, is_inventory_complete
 from stateward.agents.messages import AgentOrder, InventoryEnd, InventoryItem, existing
 from stateward.agents.order_admission import InstanceMemory, OrderVerdict
 from stateward.domains.edge.lifecycle import IGNORE_TRANSIENT
@@ -89,6 +89,6 @@ def admit(agent: Agent, order: AgentOrder) -> OrderVerdict:
 class Rules(instance_record.DecisionRules, frozen=True):
     """The right decisions; a variant replaces some of them."""
 
-    heeds: Callable[[Link, InventoryItem | InventoryEnd], bool] = of_this_connection
-    listed: Callable[[Link], bool] = all_listed
+    heeds: Callable[[Link, InventoryItem | InventoryEnd], bool] = belongs_to_connection
+    listed: Callable[[Link], bool] = is_inventory_complete
     admit: Callable[[Agent, AgentOrder], OrderVerdict] = admit

@@ -7,7 +7,7 @@ import pytest
 
 from stateward.agents import connection as lines
 from stateward.agents.allowance import BURST, RATE, REJECTED, Allowance
-from stateward.agents.connection import LOST, NO_READER, AgentConnection, Disconnected
+from stateward.agents.connection import CONNECTION_LOST, NOT_READING, AgentConnection, Disconnected
 from stateward.agents.messages import FromAgent, Goodbye, Heartbeat, Hello, InventoryEnd, Welcome, encode
 
 
@@ -43,18 +43,18 @@ class Host:
         self._answer = answer
         self.left_by: list[int] = []
 
-    async def greet(self, line: AgentConnection, hello: Hello) -> Welcome | Goodbye:
+    async def on_hello(self, line: AgentConnection, hello: Hello) -> Welcome | Goodbye:
         line.connection = 7
         return self._answer
 
-    async def listed(self, line: AgentConnection) -> None:
-        line.settled = True
+    async def on_inventory(self, line: AgentConnection) -> None:
+        line.is_synced = True
 
-    async def heard(self, line: AgentConnection, word: Any) -> None: ...
+    async def on_message(self, line: AgentConnection, word: Any) -> None: ...
 
-    async def gave_up(self, line: AgentConnection, why: Disconnected) -> None: ...
+    async def on_failure(self, line: AgentConnection, why: Disconnected) -> None: ...
 
-    async def left(self, line: AgentConnection) -> None:
+    async def on_closed(self, line: AgentConnection) -> None:
         self.left_by.append(line.connection)
 
 
@@ -65,7 +65,7 @@ def line(socket: Socket) -> AgentConnection:
 @pytest.mark.parametrize("answer", [Welcome(7), Goodbye("not now")])
 async def test_a_peer_that_is_lost_before_the_answer_to_its_hello_has_left(answer: Welcome | Goodbye) -> None:
     host = Host(answer)
-    with pytest.raises(Disconnected, match=LOST):
+    with pytest.raises(Disconnected, match=CONNECTION_LOST):
         await line(Socket(Hello("1.0"))).serve(host)
     assert host.left_by == [7]
 
@@ -73,7 +73,7 @@ async def test_a_peer_that_is_lost_before_the_answer_to_its_hello_has_left(answe
 @pytest.mark.parametrize("words", [(), (InventoryEnd(0, 7),), (InventoryEnd(0, 7), Heartbeat(7))])
 async def test_a_peer_that_is_lost_later_has_left_too(words: tuple[FromAgent, ...]) -> None:
     host = Host(Welcome(7))
-    with pytest.raises(Disconnected, match=LOST):
+    with pytest.raises(Disconnected, match=CONNECTION_LOST):
         await line(Socket(Hello("1.0"), *words, reads=1)).serve(host)
     assert host.left_by == [7]
 
@@ -117,7 +117,7 @@ async def test_an_agent_that_says_too_much_is_heard_more_slowly_and_not_sent_awa
     socket = Socket(Hello("1.0"), InventoryEnd(0, 7), *[Heartbeat(7)] * 9, reads=100)
     heard = AgentConnection(socket, "lab", "munich", clock)
     heard.allowance = Allowance(clock, rate=2.0, burst=4.0)
-    with pytest.raises(Disconnected, match=LOST):
+    with pytest.raises(Disconnected, match=CONNECTION_LOST):
         await heard.serve(Host(Welcome(7)))
     assert clock.pauses == [0.5] * 6
     assert socket.closed == []
@@ -127,18 +127,18 @@ async def test_nothing_is_sent_over_a_lost_connection_and_it_is_not_closed_again
     socket = Socket(reads=0)
     lost = line(socket)
     for _ in range(2):
-        with pytest.raises(Disconnected, match=LOST):
-            await lost.say(Heartbeat(7))
-    await lost.hang_up("dial again")
+        with pytest.raises(Disconnected, match=CONNECTION_LOST):
+            await lost.send(Heartbeat(7))
+    await lost.close("dial again")
     assert socket.closed == []
 
 
 async def test_a_peer_that_does_not_read_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "SEND_WITHIN", 0.01)
+    monkeypatch.setattr(lines, "SEND_TIMEOUT_S", 0.01)
     socket = Socket(silent=True)
     stuck = line(socket)
-    with pytest.raises(Disconnected, match=NO_READER):
-        await stuck.say(Heartbeat(7))
-    with pytest.raises(Disconnected, match=LOST):
-        await stuck.say(Heartbeat(7))
-    assert socket.closed == [f"1008 {NO_READER}"]
+    with pytest.raises(Disconnected, match=NOT_READING):
+        await stuck.send(Heartbeat(7))
+    with pytest.raises(Disconnected, match=CONNECTION_LOST):
+        await stuck.send(Heartbeat(7))
+    assert socket.closed == [f"1008 {NOT_READING}"]

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stateward.agents.connection import UNREADABLE
+from stateward.agents.connection import DECODE_ERRORS
 from stateward.agents.messages import clipped, read_agent, read_controller
 from stateward.cli.commands.create import read_spec
 from stateward.client import arguments, journal_stream
@@ -67,8 +67,8 @@ def from_file(read: Callable[[Path], Any], name: str = "file") -> Read:
 
 
 READERS: Mapping[str, tuple[Read, tuple[type[Exception], ...]]] = {
-    "an agent's word": (lambda text, _: read_agent(text), UNREADABLE),
-    "a controller's word": (lambda text, _: read_controller(text), UNREADABLE),
+    "an agent's word": (lambda text, _: read_agent(text), DECODE_ERRORS),
+    "a controller's word": (lambda text, _: read_controller(text), DECODE_ERRORS),
     "the first word of a stream": (lambda text, _: asyncio.run(_first_word(Said(text))), (Closed,)),
     "a page of a stream": (lambda text, _: journal_stream._page("ws://x", text), OURS),
     "server-sent events": (lambda text, _: list(events(text.split("\n"))), ()),

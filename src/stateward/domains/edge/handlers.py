@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from stateward.domains.edge.agents.connections import after_cloudlet
+from stateward.domains.edge.agents.connections import on_cloudlet_end
 from stateward.domains.edge.guards import guard_app, guard_cloudlet, guard_cluster
 from stateward.domains.edge.lifecycle import (
     APP,
@@ -110,7 +110,7 @@ class Handlers:
                 CLOUDLET,
                 cloudlet,
                 guard=guard_cloudlet,
-                on_end=after_cloudlet,
+                on_end=on_cloudlet_end,
                 cancels=False,
                 general=True,
                 party=responsible_agent,

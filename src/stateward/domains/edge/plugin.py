@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 from stateward.access.lifecycle import TOKEN
 from stateward.agents.messages import Load
-from stateward.domains.edge.agents.agent_hub import BEAT, RETRY, AgentHub
-from stateward.domains.edge.agents.controller_lease import LEASE, ControllerLease
+from stateward.domains.edge.agents.agent_hub import HEARTBEAT_INTERVAL_S, ORDER_RETRY_S, AgentHub
+from stateward.domains.edge.agents.controller_lease import CONTROLLER_LEASE_S, ControllerLease
 from stateward.domains.edge.api.routes import routes
 from stateward.domains.edge.demo import run_demo
 from stateward.domains.edge.handlers import Handlers
@@ -45,13 +45,13 @@ class EdgePlugin(DomainPlugin):
         self,
         context: ProcessContext,
         *,
-        beat: float = BEAT,
-        retry: float = RETRY,
-        lease: float = LEASE,
+        beat: float = HEARTBEAT_INTERVAL_S,
+        retry: float = ORDER_RETRY_S,
+        lease: float = CONTROLLER_LEASE_S,
         every: float = POLICY_INTERVAL_S,
     ) -> None:
         self._context = context
-        self._times = {"beat": beat, "retry": retry}
+        self._times = {"heartbeat_s": beat, "retry_s": retry}
         self._lease, self._every = lease, every
         self._handlers = Handlers()
         records = [
@@ -82,13 +82,13 @@ class EdgePlugin(DomainPlugin):
     async def running(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:
         """Follow the journal and the agents' connections; where there is a worker, apply policies."""
         self._after = await engine.store.reader.last_journal_seq()
-        await self.presence.enter()
-        await self.office.part(await self.presence.lost())
+        await self.presence.acquire()
+        await self.office.record_disconnects(await self.presence.lost_connections())
 
         async def follow() -> None:
             await self._follow(engine.store, works=works)
 
-        loops: list[Loop] = [follow, self.presence.stay, self.office.keep_watch]
+        loops: list[Loop] = [follow, self.presence.keep_renewing, self.office.watch_connections]
         if works:
             loops.append(self.steward.run)
         tasks = [asyncio.create_task(_tireless(loop)) for loop in loops]
@@ -99,14 +99,14 @@ class EdgePlugin(DomainPlugin):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await self.office.close()
-            await self.presence.leave()
+            await self.presence.release()
 
     async def _follow(self, store: Store, *, works: bool) -> None:
         """Take what is new in the journal to those whom it concerns."""
         async for seq, lines in pages(store, self._after):
             if any(one.kind == LISTENER.kind and one.event != "listen" for one in lines):
-                await self.office.part(await self.presence.lost())
-            self.office.news(lines)
+                await self.office.record_disconnects(await self.presence.lost_connections())
+            self.office.on_journal(lines)
             if works:
                 await self.steward.on_journal(lines)
             self._after = seq
@@ -156,4 +156,4 @@ async def _tireless(loop: Loop) -> None:
 
 def create_plugin(context: ProcessContext) -> DomainPlugin:
     """Create the plug-in; STATEWARD_EDGE_BEAT sets the seconds between two heartbeats of an agent."""
-    return EdgePlugin(context, beat=float(os.environ.get("STATEWARD_EDGE_BEAT", BEAT)))
+    return EdgePlugin(context, beat=float(os.environ.get("STATEWARD_EDGE_BEAT", HEARTBEAT_INTERVAL_S)))

@@ -49,7 +49,7 @@ async def test_an_error_with_one_app_keeps_no_other_from_being_deployed(
             raise ValueError("broken")
         await provide(ns, app)
 
-    monkeypatch.setattr(house.plugin.steward, "provide", provide_or_fail)
+    monkeypatch.setattr(house.plugin.steward, "reconcile_app", provide_or_fail)
     for name in ("bad", "web"):
         await house.app(name, autoprov="near")
     await house.plugin.steward._reconcile_all()

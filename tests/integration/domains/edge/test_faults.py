@@ -232,12 +232,12 @@ async def test_an_agent_at_work_on_a_cluster_is_busy_for_what_is_in_it(house: Ho
 
 async def test_a_newer_connection_makes_the_older_one_count_for_nothing(house: House) -> None:
     hand = await house.cloudlet()
-    (old,) = house.office.lines[Key(NS, "munich")]
+    (old,) = house.office.connections[Key(NS, "munich")]
     hand.board.host = None  # or the two would take the place of each other for ever
     house.start(Hand("munich", SimulatedSite()))
     await house.until_true("munich", lambda one: cloudlet_status(one).serving > old.connection)
     await house.online()
-    await house.office.left(old)
+    await house.office.on_closed(old)
     assert await house.state("munich") == "Ready"
     await hand.kill()
 

@@ -13,23 +13,25 @@ from stateward.access import Grant
 from stateward.agents.connection import AgentConnection
 from stateward.domains.plugin import grant_of
 
-FOREIGN = "the token is not for this cloudlet"
-OUTDATED = "the token names a namespace and no cloudlet; make a new one: stateward token create --role agent --ns {}:{}"
-MOST_REASON = 123
+WRONG_CLOUDLET = "the token is not for this cloudlet"
+BARE_NAMESPACE = (
+    "the token names a namespace and no cloudlet; make a new one: stateward token create --role agent --ns {}:{}"
+)
+MAX_CLOSE_REASON_BYTES = 123
 """How many bytes the reason of a closed WebSocket may have."""
 
 
-def admitted(grant: Grant, ns: str, cloudlet: str) -> bool:
+def may_connect(grant: Grant, ns: str, cloudlet: str) -> bool:
     """Tell whether a token may speak for a cloudlet."""
     return grant.speaks_for(ns, cloudlet)
 
 
-def refusal_of(grant: Grant, ns: str, cloudlet: str) -> str:
+def refusal_reason(grant: Grant, ns: str, cloudlet: str) -> str:
     """Say why a token is not admitted, and how to renew one that names a bare namespace."""
-    reason = OUTDATED.format(ns, cloudlet) if grant.opens(ns) else FOREIGN
-    return reason if len(reason) <= MOST_REASON else OUTDATED.partition(":")[0]
+    reason = BARE_NAMESPACE.format(ns, cloudlet) if grant.opens(ns) else WRONG_CLOUDLET
+    return reason if len(reason) <= MAX_CLOSE_REASON_BYTES else BARE_NAMESPACE.partition(":")[0]
 
 
-def line_of(socket: Any, ns: str, cloudlet: str) -> AgentConnection:  # noqa: ANN401 - a WebSocket of any application
+def open_connection(socket: Any, ns: str, cloudlet: str) -> AgentConnection:  # noqa: ANN401 - a WebSocket of any application
     """Return a line over a WebSocket."""
     return AgentConnection(socket, ns, cloudlet, asyncio.get_running_loop().time, grant_of(socket).token)

@@ -15,7 +15,15 @@ from random import Random
 from stateward.access import Grant
 from stateward.access.lifecycle import TOKEN, TokenState
 from stateward.agents.allowance import REJECTED
-from stateward.agents.connection import DIAL_AGAIN, NO_END, NO_HELLO, NO_WORD, TWICE, AgentConnection, Disconnected
+from stateward.agents.connection import (
+    DIAL_AGAIN,
+    ENDLESS_INVENTORY,
+    NO_HELLO,
+    REPEATED_MESSAGE,
+    UNREADABLE_MESSAGE,
+    AgentConnection,
+    Disconnected,
+)
 from stateward.agents.messages import (
     BUSY,
     ENDED,
@@ -30,10 +38,10 @@ from stateward.agents.messages import (
     Welcome,
 )
 from stateward.aio.supervise import cancel_tasks
-from stateward.domains.edge.agents.agent_auth import FOREIGN
-from stateward.domains.edge.agents.agent_reports import AgentMessage, note_misconduct
+from stateward.domains.edge.agents.agent_auth import WRONG_CLOUDLET
+from stateward.domains.edge.agents.agent_reports import AgentMessage, journal_violation
 from stateward.domains.edge.agents.connections import ConnectRequest, Disconnect
-from stateward.domains.edge.agents.inventory_sync import Inventory, remove_orphan
+from stateward.domains.edge.agents.inventory_sync import Inventory, journal_orphan_removed
 from stateward.domains.edge.agents.report_batches import ReportBatcher
 from stateward.domains.edge.handlers import related_ids
 from stateward.domains.edge.lifecycle import CLOUDLET, MISSING
@@ -57,30 +65,30 @@ from stateward.store.records import Key, Object, Operation
 log = logging.getLogger("stateward.edge")
 audit = logging.getLogger("stateward.audit")
 
-MISCONDUCT = frozenset({NO_END, NO_HELLO, NO_WORD, TWICE})
+PROTOCOL_VIOLATIONS = frozenset({ENDLESS_INVENTORY, NO_HELLO, UNREADABLE_MESSAGE, REPEATED_MESSAGE})
 """What an agent is given up for that no honest one does."""
 
-BEAT = 10.0
+HEARTBEAT_INTERVAL_S = 10.0
 """How many seconds pass between two signs of life of an agent."""
 
-MISSED = 3
+MAX_MISSED_HEARTBEATS = 3
 """How many of them may be missed before a connection is given up."""
 
-RETRY = 10.0
+ORDER_RETRY_S = 10.0
 """How many seconds pass before an order without an answer is sent again; the agent does it once all the same."""
 
-UNANSWERED = tuple(f"{one}{what}" for one in ("Create", "Update", "Delete") for what in ("Requested", "Error"))
+ORDER_STATES = tuple(f"{one}{what}" for one in ("Create", "Update", "Delete") for what in ("Requested", "Error"))
 """The states in which an agent may have to be told something."""
 
-MOST = 1000
+PAGE_SIZE = 1000
 
-LIST_AGAIN_AFTER = 0.5
+INVENTORY_DELAY_S = 0.5
 """How many seconds pass before an agent is asked for its list, when records have changed without it."""
 
-BUSY_FOR = 0.5
+BUSY_RETRY_S = 0.5
 """How many seconds an agent is left alone that is busy."""
 
-Loaded = Callable[[str, str, Load], Awaitable[None]]
+OnLoad = Callable[[str, str, Load], Awaitable[None]]
 
 
 class AgentHub:
@@ -91,196 +99,202 @@ class AgentHub:
         engine: Engine,
         controller: str,
         chance: Random,
-        loaded: Loaded,
+        on_load: OnLoad,
         *,
-        beat: float = BEAT,
-        retry: float = RETRY,
+        heartbeat_s: float = HEARTBEAT_INTERVAL_S,
+        retry_s: float = ORDER_RETRY_S,
     ) -> None:
         self.engine, self.controller = engine, controller
-        self.beat, self.retry = beat, retry
-        self.lines: dict[Key, list[AgentConnection]] = {}
+        self.heartbeat_s, self.retry_s = heartbeat_s, retry_s
+        self.connections: dict[Key, list[AgentConnection]] = {}
         self.rejected: Counter[str] = Counter()
-        self._loaded = loaded
+        self._on_load = on_load
         self._missing: dict[Key, set[str]] = {}
-        self._unnoted: set[Disconnect] = set()  # connections that are gone, while the store was away
-        self._listing: set[Key] = set()  # cloudlets whose agents are to tell anew what they have
-        self._removing: set[tuple[Key, str, int]] = set()
+        self._unrecorded: set[Disconnect] = set()  # connections that are gone, while the store was away
+        self._awaiting_inventory: set[Key] = set()  # cloudlets whose agents are to tell anew what they have
+        self._orphan_removals: set[tuple[Key, str, int]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self.intake = ReportBatcher(engine, chance)
+        self.batcher = ReportBatcher(engine, chance)
 
     # --- what agents bring about (agents.line.Host) ------------------------------------------------------------------
 
-    async def greet(self, line: AgentConnection, hello: Hello) -> Welcome | Goodbye:
+    async def on_hello(self, line: AgentConnection, hello: Hello) -> Welcome | Goodbye:
         """Welcome an agent, if it speaks as we do and is wanted."""
         if hello.protocol != PROTOCOL:
             return Goodbye(f"protocol {hello.protocol} is not spoken here, but {PROTOCOL}", final=True)
         identity = hello.installation, hello.things
         greeting = ConnectRequest(line.ns, line.cloudlet, hello.version, hello.heir, self.controller, *identity)
-        answer = await self.intake.greet(greeting)
-        if answer.unwanted:
-            return Goodbye(answer.unwanted, final=hello.heir > 0, held=answer.held)
+        answer = await self.batcher.connect(greeting)
+        if answer.rejection:
+            return Goodbye(answer.rejection, final=hello.heir > 0, held=answer.is_held)
         line.connection = answer.notify
-        here = self.lines.setdefault(Key(line.ns, line.cloudlet), [])
+        here = self.connections.setdefault(Key(line.ns, line.cloudlet), [])
         here.append(line)
-        return Welcome(answer.notify, answer.role, self.beat)
+        return Welcome(answer.notify, answer.role, self.heartbeat_s)
 
-    async def listed(self, line: AgentConnection) -> None:
+    async def on_inventory(self, line: AgentConnection) -> None:
         """Settle a complete list, and send what is due."""
         items = tuple(line.items.values())
         gathering = Inventory(line.ns, line.cloudlet, line.version, line.connection, items, line.installation)
-        found = await self.intake.settle(gathering)
+        found = await self.batcher.sync_inventory(gathering)
         line.items.clear()
-        if found.unwanted:
-            await line.say(Goodbye(found.unwanted))
-            raise Disconnected(found.unwanted)
-        line.settled = True
-        for name, operation in found.at_work:
-            line.sent[name] = operation, asyncio.get_running_loop().time()
-        for order in (*found.orphans, *found.orders):
-            await line.order(order)
+        if found.rejection:
+            await line.send(Goodbye(found.rejection))
+            raise Disconnected(found.rejection)
+        line.is_synced = True
+        for name, operation in found.working:
+            line.sent_orders[name] = operation, asyncio.get_running_loop().time()
+        for order in (*found.orphan_removals, *found.orders):
+            await line.send_order(order)
         key = Key(line.ns, line.cloudlet)
-        self._removing.update((key, order.name, order.operation) for order in found.orphans)
-        await self._look_at_cloudlet(key)
-        self._miss(key, found.missing)
+        self._orphan_removals.update((key, order.name, order.operation) for order in found.orphan_removals)
+        await self._check_cloudlet(key)
+        self._add_missing(key, found.missing)
 
-    async def heard(self, line: AgentConnection, word: AgentReport | ProgressMessage | InventoryItem | Load) -> None:
+    async def on_message(
+        self, line: AgentConnection, word: AgentReport | ProgressMessage | InventoryItem | Load
+    ) -> None:
         """Take a word: what counts moves an object, what does not is counted."""
         key = Key(line.ns, line.cloudlet)
         if isinstance(word, Load):
-            await self._loaded(line.ns, f"{line.cloudlet}:{word.name}", word)
+            await self._on_load(line.ns, f"{line.cloudlet}:{word.name}", word)
             return
-        if isinstance(word, AgentReport) and await self._is_removal(line, key, word):
+        if isinstance(word, AgentReport) and await self._handle_orphan_removal(line, key, word):
             return
-        answer = await self.intake.hear(AgentMessage(line.ns, line.cloudlet, line.version, word))
-        if not answer.counted:
-            self.rejected[answer.why] += 1
+        answer = await self.batcher.process_message(AgentMessage(line.ns, line.cloudlet, line.version, word))
+        if not answer.is_accepted:
+            self.rejected[answer.reason] += 1
             line.allowance.spend(REJECTED)
         if answer.order is not None:
-            await line.order(answer.order)
-        if answer.again:
-            self._later(self.order_again(line, Key(line.ns, f"{line.cloudlet}:{word.name}")))
-        if answer.missing:
-            self._miss(key, [word.name])
+            await line.send_order(answer.order)
+        if answer.must_resend:
+            self._start_task(self.resend_order(line, Key(line.ns, f"{line.cloudlet}:{word.name}")))
+        if answer.is_missing:
+            self._add_missing(key, [word.name])
 
-    async def gave_up(self, line: AgentConnection, why: Disconnected) -> None:
+    async def on_failure(self, line: AgentConnection, why: Disconnected) -> None:
         """Count and journal what no honest agent says."""
-        if why.reason in MISCONDUCT:
+        if why.reason in PROTOCOL_VIOLATIONS:
             self.rejected[why.reason] += 1
             with suppress(StoreError):
                 await self.engine.store.transact(
-                    lambda tx: note_misconduct(tx, line.ns, line.cloudlet, line.version, str(why))
+                    lambda tx: journal_violation(tx, line.ns, line.cloudlet, line.version, str(why))
                 )
 
-    def turn_away(self, grant: Grant, ns: str, cloudlet: str) -> None:
+    def refuse_token(self, grant: Grant, ns: str, cloudlet: str) -> None:
         """Count and audit a token for something else; nothing is written of a cloudlet that it is not for."""
-        self.rejected[FOREIGN] += 1
-        audit.warning("refused: %s token=%s cloudlet=%s/%s", FOREIGN, grant.token, ns, cloudlet)
+        self.rejected[WRONG_CLOUDLET] += 1
+        audit.warning("refused: %s token=%s cloudlet=%s/%s", WRONG_CLOUDLET, grant.token, ns, cloudlet)
 
-    async def left(self, line: AgentConnection) -> None:
+    async def on_closed(self, line: AgentConnection) -> None:
         """Take note that a connection is gone."""
         key = Key(line.ns, line.cloudlet)
-        others = [one for one in self.lines.get(key, ()) if one is not line]
+        others = [one for one in self.connections.get(key, ()) if one is not line]
         if others:
-            self.lines[key] = others
+            self.connections[key] = others
         else:
-            self.lines.pop(key, None)
+            self.connections.pop(key, None)
         if line.connection:
-            await self.part([Disconnect(line.ns, line.cloudlet, line.connection)])
+            await self.record_disconnects([Disconnect(line.ns, line.cloudlet, line.connection)])
 
-    async def part(self, partings: Iterable[Disconnect]) -> None:
+    async def record_disconnects(self, partings: Iterable[Disconnect]) -> None:
         """Take note of connections that are gone, here or elsewhere; where the store is away, that is done later."""
         given = list(partings)
-        outcomes = await asyncio.gather(*(self.intake.part(one) for one in given), return_exceptions=True)
-        self._unnoted.update(
+        outcomes = await asyncio.gather(*(self.batcher.disconnect(one) for one in given), return_exceptions=True)
+        self._unrecorded.update(
             one for one, outcome in zip(given, outcomes, strict=True) if isinstance(outcome, StoreError)
         )
         for outcome in outcomes:
             if isinstance(outcome, BaseException) and not isinstance(outcome, StoreError):
                 raise outcome
 
-    async def _is_removal(self, line: AgentConnection, key: Key, report: AgentReport) -> bool:
+    async def _handle_orphan_removal(self, line: AgentConnection, key: Key, report: AgentReport) -> bool:
         removal = key, report.name, report.operation
-        if removal not in self._removing:
+        if removal not in self._orphan_removals:
             return False
         if report.event in ENDED.values():
-            self._removing.discard(removal)
-            await self.engine.store.transact(lambda tx: remove_orphan(tx, key.ns, key.id, report.name))
+            self._orphan_removals.discard(removal)
+            await self.engine.store.transact(lambda tx: journal_orphan_removed(tx, key.ns, key.id, report.name))
         elif report.event == BUSY:
-            line.sent.pop(report.name, None)
+            line.sent_orders.pop(report.name, None)
         return True
 
     # --- news --------------------------------------------------------------------------------------------------------
 
-    def news(self, lines: Iterable[JournalLine]) -> None:
+    def on_journal(self, entries: Iterable[JournalLine]) -> None:
         """Look at what has changed on cloudlets whose agents are connected here, and send what is due."""
         instances: dict[Key, None] = {}
         cloudlets: dict[Key, None] = {}
-        for one in lines:
+        for one in entries:
             if one.kind == TOKEN.kind and one.target != TokenState.ACTIVE:
-                self._dismiss(one.object.removeprefix("token-"))
-            elif one.kind == CLOUDLET.kind and Key(one.ns, one.object) in self.lines:
+                self._disconnect_token(one.object.removeprefix("token-"))
+            elif one.kind == CLOUDLET.kind and Key(one.ns, one.object) in self.connections:
                 cloudlets[Key(one.ns, one.object)] = None
                 if one.event == "change":
-                    self._later(self._list_for_policy(Key(one.ns, one.object)))
-            elif one.kind in INSTANCE_LIFECYCLES and _is_records_only(one):
-                self._list_again(Key(one.ns, cloudlet_of(one.object)))
-            elif one.kind in INSTANCE_LIFECYCLES and _asks(one) and Key(one.ns, cloudlet_of(one.object)) in self.lines:
+                    self._start_task(self._request_inventory_for_orphans(Key(one.ns, one.object)))
+            elif one.kind in INSTANCE_LIFECYCLES and _ended_without_agent(one):
+                self._request_inventory(Key(one.ns, cloudlet_of(one.object)))
+            elif (
+                one.kind in INSTANCE_LIFECYCLES
+                and _needs_order(one)
+                and Key(one.ns, cloudlet_of(one.object)) in self.connections
+            ):
                 instances[Key(one.ns, one.object)] = None
         for key in cloudlets:
-            self._later(self._look_at_cloudlet(key))
+            self._start_task(self._check_cloudlet(key))
         for key in instances:
-            self._later(self.tend(key))
+            self._start_task(self.send_due_order(key))
 
-    def _list_again(self, key: Key) -> None:
+    def _request_inventory(self, key: Key) -> None:
         """Have an agent tell anew what it has, soon: the records have changed without it."""
-        if key in self.lines and key not in self._listing:
-            self._listing.add(key)
-            self._later(self._hang_up_soon(key))
+        if key in self.connections and key not in self._awaiting_inventory:
+            self._awaiting_inventory.add(key)
+            self._start_task(self._disconnect_soon(key))
 
-    async def _list_for_policy(self, key: Key) -> None:
+    async def _request_inventory_for_orphans(self, key: Key) -> None:
         """Have an agent tell anew what it has, where known orphans are to be removed from now on."""
         found = await self.engine.store.reader.object(key)
         if found is None or not cloudlet_status(found).orphans:
             return
         if read_spec(found, CloudletSpec).orphans == "remove":
-            self._list_again(key)
+            self._request_inventory(key)
 
-    async def _hang_up_soon(self, key: Key) -> None:
-        await asyncio.sleep(LIST_AGAIN_AFTER)
-        self._listing.discard(key)
-        await asyncio.gather(*(self._send_away(line, "") for line in self.lines.get(key, ())))
+    async def _disconnect_soon(self, key: Key) -> None:
+        await asyncio.sleep(INVENTORY_DELAY_S)
+        self._awaiting_inventory.discard(key)
+        await asyncio.gather(*(self._disconnect(line, "") for line in self.connections.get(key, ())))
 
-    def _dismiss(self, token: str) -> None:
+    def _disconnect_token(self, token: str) -> None:
         """Hang up on agents whose token is not valid any more."""
-        for line in self._all_lines():
+        for line in self._all_connections():
             if line.token == token:
-                self._later(self._send_away(line, ""))
+                self._start_task(self._disconnect(line, ""))
 
-    async def tend(self, key: Key, patience: float = math.inf) -> None:
+    async def send_due_order(self, key: Key, patience: float = math.inf) -> None:
         """Send the order that is due for an instance, if one is and has not gone out this long ago or less."""
-        order = await self.intake.tend(key)
-        for line in self.lines.get(Key(key.ns, cloudlet_of(key.id)), ()) if order is not None else ():
+        order = await self.batcher.due_order(key)
+        for line in self.connections.get(Key(key.ns, cloudlet_of(key.id)), ()) if order is not None else ():
             assert order is not None
             with suppress(Disconnected):
-                await line.order(order, patience)
+                await line.send_order(order, patience)
 
-    async def order_again(self, line: AgentConnection, key: Key) -> None:
+    async def resend_order(self, line: AgentConnection, key: Key) -> None:
         """Send an order again that found the agent busy."""
-        await asyncio.sleep(BUSY_FOR)
-        line.sent.pop(local_name(key.id), None)
-        await self.tend(key)
+        await asyncio.sleep(BUSY_RETRY_S)
+        line.sent_orders.pop(local_name(key.id), None)
+        await self.send_due_order(key)
 
-    async def _look_at_cloudlet(self, key: Key) -> None:
+    async def _check_cloudlet(self, key: Key) -> None:
         found, operation = await self._cloudlet(key)
-        for line in list(self.lines.get(key, ())):
+        for line in list(self.connections.get(key, ())):
             if found is None or found.removed:
-                self._later(self._send_away(line, "the cloudlet was deleted"))
+                self._start_task(self._disconnect(line, "the cloudlet was deleted"))
                 continue
             seat = agent_slots(found, operation)
             if must_disconnect(seat, line.connection):
-                self._later(self._send_away(line, ""))
-            elif is_upgrade_due(seat, line.connection) and line.settled:
-                await self._ask_to_upgrade(
+                self._start_task(self._disconnect(line, ""))
+            elif is_upgrade_due(seat, line.connection) and line.is_synced:
+                await self._send_upgrade(
                     line, Upgrade(seat.target, seat.operation, seat.serving, cloudlet_status(found).within)
                 )
 
@@ -290,29 +304,29 @@ class AgentHub:
         held = found is not None and found.op is not None
         return found, await reader.operation(Key(key.ns, found.op)) if held and found and found.op else None
 
-    async def _ask_to_upgrade(self, line: AgentConnection, upgrade: Upgrade) -> None:
-        out = line.sent.get("")
+    async def _send_upgrade(self, line: AgentConnection, upgrade: Upgrade) -> None:
+        out = line.sent_orders.get("")
         if out is None or out[0] < upgrade.operation:
-            line.sent[""] = upgrade.operation, asyncio.get_running_loop().time()
+            line.sent_orders[""] = upgrade.operation, asyncio.get_running_loop().time()
             with suppress(Disconnected):
-                await line.say(upgrade)
+                await line.send(upgrade)
 
-    async def _send_away(self, line: AgentConnection, reason: str) -> None:
+    async def _disconnect(self, line: AgentConnection, reason: str) -> None:
         with suppress(Disconnected):
             if reason:
-                await line.say(Goodbye(reason, final=True))
-        await line.hang_up(reason or DIAL_AGAIN)
+                await line.send(Goodbye(reason, final=True))
+        await line.close(reason or DIAL_AGAIN)
 
     # --- what is missing ---------------------------------------------------------------------------------------------
 
-    def _miss(self, key: Key, names: Iterable[str]) -> None:
+    def _add_missing(self, key: Key, names: Iterable[str]) -> None:
         """Remember what is missing on a cloudlet, and see to it."""
         found = set(names)
         if found:
             self._missing.setdefault(key, set()).update(found)
-            self._later(self._recreate(key))
+            self._start_task(self._recreate_missing(key))
 
-    async def _recreate(self, key: Key) -> None:
+    async def _recreate_missing(self, key: Key) -> None:
         """Create what is missing anew, where the cloudlet's policy says so; clusters before what is in them."""
         cloudlet = await self.engine.store.reader.object(key)
         wanted = cloudlet is not None and read_spec(cloudlet, CloudletSpec).missing == "recreate"
@@ -329,47 +343,47 @@ class AgentHub:
 
     # --- time --------------------------------------------------------------------------------------------------------
 
-    async def keep_watch(self) -> None:
+    async def watch_connections(self) -> None:
         """Give up the silent, send again what has no answer, and try again what could not be created anew.
 
         Each cloudlet is looked after by itself: an agent that does not read holds up its own orders only.
         """
         while True:
-            await asyncio.sleep(min(self.beat, self.retry) / 2)
+            await asyncio.sleep(min(self.heartbeat_s, self.retry_s) / 2)
             now = asyncio.get_running_loop().time()
-            for line in self._all_lines():
-                if now - line.heard_at > MISSED * self.beat:
-                    self._later(self._send_away(line, ""))
-            if self._unnoted:
-                unnoted, self._unnoted = self._unnoted, set()
-                await self.part(unnoted)
-            await self._ask_again(now)
+            for line in self._all_connections():
+                if now - line.last_message_at > MAX_MISSED_HEARTBEATS * self.heartbeat_s:
+                    self._start_task(self._disconnect(line, ""))
+            if self._unrecorded:
+                unnoted, self._unrecorded = self._unrecorded, set()
+                await self.record_disconnects(unnoted)
+            await self._resend_overdue_orders(now)
             for key in list(self._missing):
-                self._later(self._recreate(key))
+                self._start_task(self._recreate_missing(key))
 
-    async def _ask_again(self, now: float) -> None:
+    async def _resend_overdue_orders(self, now: float) -> None:
         """Send what is due and was not sent, or has had no answer for long: the agent does it once all the same."""
-        for ns in {key.ns for key in self.lines}:
+        for ns in {key.ns for key in self.connections}:
             for kind in INSTANCE_LIFECYCLES:
-                waiting = Selector(ns, kind, states=UNANSWERED)
-                for found in await self.engine.store.reader.list_objects(waiting, Page(limit=MOST)):
-                    if self._is_late(found, now):
-                        self._later(self.tend(found.key, self.retry))
+                waiting = Selector(ns, kind, states=ORDER_STATES)
+                for found in await self.engine.store.reader.list_objects(waiting, Page(limit=PAGE_SIZE)):
+                    if self._is_order_overdue(found, now):
+                        self._start_task(self.send_due_order(found.key, self.retry_s))
 
-    def _is_late(self, found: Object, now: float) -> bool:
+    def _is_order_overdue(self, found: Object, now: float) -> bool:
         name = local_name(found.id)
-        lines = [one for one in self.lines.get(Key(found.ns, cloudlet_of(found.id)), ()) if one.settled]
-        return any(name not in one.sent or now - one.sent[name][1] > self.retry for one in lines)
+        lines = [one for one in self.connections.get(Key(found.ns, cloudlet_of(found.id)), ()) if one.is_synced]
+        return any(name not in one.sent_orders or now - one.sent_orders[name][1] > self.retry_s for one in lines)
 
-    def _all_lines(self) -> list[AgentConnection]:
-        return [line for lines in self.lines.values() for line in lines]
+    def _all_connections(self) -> list[AgentConnection]:
+        return [line for lines in self.connections.values() for line in lines]
 
-    def _later(self, work: Coroutine[object, object, None]) -> None:
+    def _start_task(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._on_task_done)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if isinstance(error, StoreError | Disconnected):
@@ -379,17 +393,17 @@ class AgentHub:
 
     async def close(self) -> None:
         """Let all agents go; they dial again, here or elsewhere."""
-        for line in self._all_lines():
-            await self._send_away(line, "")
+        for line in self._all_connections():
+            await self._disconnect(line, "")
         await cancel_tasks(self._tasks)
-        await self.intake.drain()
+        await self.batcher.drain()
 
 
-def _is_records_only(line: JournalLine) -> bool:
+def _ended_without_agent(line: JournalLine) -> bool:
     """Tell whether an instance came to rest without its agent, because an administrator wanted it so."""
     return line.actor == CONTROLLER and line.event in ENDED.values()
 
 
-def _asks(line: JournalLine) -> bool:
+def _needs_order(line: JournalLine) -> bool:
     """Tell whether an instance came into a state in which its agent may have to be told something."""
-    return line.target in UNANSWERED
+    return line.target in ORDER_STATES

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from stateward.agents.messages import AgentOrder, AgentReport, InventoryItem, ProgressMessage
-from stateward.domains.edge.agents.orders import RULES, due
-from stateward.domains.edge.agents.record_writer import reject, renew, write_seated, write_turn
+from stateward.domains.edge.agents.orders import RULES, complete_order
+from stateward.domains.edge.agents.record_writer import journal_rejection, renew_deadline, write_slots, write_step
 from stateward.domains.edge.lifecycle import CLOUDLET
 from stateward.domains.edge.lookups import current_operation, open_unit_of_work, write_unit_of_work
 from stateward.domains.edge.model import (
@@ -30,7 +30,7 @@ from stateward.store import records
 from stateward.store.port import Tx
 from stateward.store.records import Key, Object, Operation
 
-NAMELESS = "it names nothing"
+NO_NAME = "it names nothing"
 
 
 class AgentMessage(Struct, frozen=True):
@@ -39,125 +39,131 @@ class AgentMessage(Struct, frozen=True):
     ns: str
     cloudlet: str
     version: str
-    says: AgentReport | ProgressMessage | InventoryItem
+    content: AgentReport | ProgressMessage | InventoryItem
 
     @property
     def object(self) -> Key:
         """The object that it is about."""
-        return Key(self.ns, f"{self.cloudlet}:{self.says.name}" if self.says.name else self.cloudlet)
+        return Key(self.ns, f"{self.cloudlet}:{self.content.name}" if self.content.name else self.cloudlet)
 
 
 class ReportResult(Struct, frozen=True):
     """What became of a word: whether it counted, why not, and what is to be sent now."""
 
-    counted: bool
-    why: str = ""
-    again: bool = False
+    is_accepted: bool
+    reason: str = ""
+    must_resend: bool = False
     order: AgentOrder | None = None
-    missing: bool = False
+    is_missing: bool = False
 
 
-async def hear(tx: Tx, words: Sequence[AgentMessage]) -> list[ReportResult]:
+async def process_messages(tx: Tx, words: Sequence[AgentMessage]) -> list[ReportResult]:
     """Take a batch of words; one that does not count is journaled as rejected."""
     uow = await open_unit_of_work(tx, {key for word in words for key in (word.object, Key(word.ns, word.cloudlet))})
-    answers = [await _hear(uow, word) for word in words]
+    answers = [await _process_message(uow, word) for word in words]
     await write_unit_of_work(uow)
     return answers
 
 
-async def _hear(uow: UnitOfWork, word: AgentMessage) -> ReportResult:
+async def _process_message(uow: UnitOfWork, word: AgentMessage) -> ReportResult:
     cloudlet = uow.objects.get(Key(word.ns, word.cloudlet))
     if cloudlet is None or cloudlet.removed or cloudlet.kind != CLOUDLET.kind:
         return ReportResult(False, "there is no such cloudlet")
-    if not word.says.name:
-        return await _of_itself(uow, cloudlet, word)
+    if not word.content.name:
+        return await _apply_cloudlet_report(uow, cloudlet, word)
     found = uow.objects.get(word.object)
     if found is None or found.kind not in INSTANCE_LIFECYCLES:
-        reject(uow, cloudlet, AGENT, word.cloudlet, _event(word), f"nothing is known of {word.says.name}")
+        journal_rejection(
+            uow, cloudlet, AGENT, word.cloudlet, _event_name(word), f"nothing is known of {word.content.name}"
+        )
         return ReportResult(False, "nothing is known of it")
     operation = await current_operation(uow, found)
     notify = cloudlet_status(cloudlet).serving
     book = instance_record(found, operation, notify)
-    match word.says:
+    match word.content:
         case ProgressMessage():
-            return _progressed(uow, found, operation, book, word)
+            return _apply_progress(uow, found, operation, book, word)
         case InventoryItem():
-            return _changed(uow, found, operation, book, word)
+            return _apply_observed_change(uow, found, operation, book, word)
         case AgentReport():
-            turn = on_report(RULES[found.kind], book, word.says)
-            return _turned(uow, found, operation, turn, word)
+            turn = on_report(RULES[found.kind], book, word.content)
+            return _apply_report(uow, found, operation, turn, word)
 
 
-def _turned(
+def _apply_report(
     uow: UnitOfWork, found: Object, operation: Operation | None, turn: ReconcileStep, word: AgentMessage
 ) -> ReportResult:
-    assert isinstance(word.says, AgentReport)
+    assert isinstance(word.content, AgentReport)
     if turn.rejection is not None:
-        reject(uow, found, AGENT, word.cloudlet, word.says.event, turn.rejection)
+        journal_rejection(uow, found, AGENT, word.cloudlet, word.content.event, turn.rejection)
         return ReportResult(
             False, turn.rejection.why if isinstance(turn.rejection, RejectedReport) else str(turn.rejection.reason)
         )
-    changed = write_turn(uow, found, operation, turn, word.cloudlet, word.says.error)
-    new = turn.book.operation and turn.book.operation != word.says.operation
-    return ReportResult(True, again=turn.must_resend, order=due(changed, turn.book, word.says.notify) if new else None)
+    changed = write_step(uow, found, operation, turn, word.cloudlet, word.content.error)
+    new = turn.book.operation and turn.book.operation != word.content.operation
+    return ReportResult(
+        True,
+        must_resend=turn.must_resend,
+        order=complete_order(changed, turn.book, word.content.notify) if new else None,
+    )
 
 
-def _progressed(
+def _apply_progress(
     uow: UnitOfWork, found: Object, operation: Operation | None, book: InstanceRecord, word: AgentMessage
 ) -> ReportResult:
     """Keep a line of progress, and give its operation time."""
-    progress = word.says
+    progress = word.content
     assert isinstance(progress, ProgressMessage)
     said = AgentReport("progress", progress.operation, progress.generation, progress.notify)
     rejected = RULES[found.kind].fence(fenced_fields(book), said)
     if rejected is not None:
-        reject(uow, found, AGENT, word.cloudlet, "progress", rejected)
+        journal_rejection(uow, found, AGENT, word.cloudlet, "progress", rejected)
         return ReportResult(False, rejected.why)
     op = operation.id if operation is not None else instance_status(found).undo_of
     line = records.Progress(found.ns, op, uow.now, progress.text, progress.done, progress.total)
     uow.changes.progress.append(line)
     if operation is not None:
-        renew(uow, operation, operation.within)
+        renew_deadline(uow, operation, operation.within)
     return ReportResult(True)
 
 
-def _changed(
+def _apply_observed_change(
     uow: UnitOfWork, found: Object, operation: Operation | None, book: InstanceRecord, word: AgentMessage
 ) -> ReportResult:
     """Take news of a thing that changed by itself; only where nothing is under way does that say anything."""
-    item = word.says
+    item = word.content
     assert isinstance(item, InventoryItem)
     if item.notify != book.notify or item.operation or book.state != "Ready":
         return ReportResult(False, "it is news no more")
     turn = on_inventory_item(RULES[found.kind], book, item)
-    write_turn(uow, found, operation, turn, word.cloudlet)
-    return ReportResult(True, missing=turn.book.missing)
+    write_step(uow, found, operation, turn, word.cloudlet)
+    return ReportResult(True, is_missing=turn.book.missing)
 
 
-async def _of_itself(uow: UnitOfWork, cloudlet: Object, word: AgentMessage) -> ReportResult:
-    report = word.says
+async def _apply_cloudlet_report(uow: UnitOfWork, cloudlet: Object, word: AgentMessage) -> ReportResult:
+    report = word.content
     if not isinstance(report, AgentReport):
-        reject(uow, cloudlet, AGENT, word.version, _event(word), NAMELESS)
-        return ReportResult(False, NAMELESS)
+        journal_rejection(uow, cloudlet, AGENT, word.version, _event_name(word), NO_NAME)
+        return ReportResult(False, NO_NAME)
     operation = await current_operation(uow, cloudlet)
     seated = on_agent_report(
         agent_slots(cloudlet, operation), report.notify, word.version, report.event, report.operation
     )
     if isinstance(seated, AgentRejection):
-        reject(uow, cloudlet, AGENT, word.version, report.event, seated)
+        journal_rejection(uow, cloudlet, AGENT, word.version, report.event, seated)
         return ReportResult(False, seated)
-    write_seated(uow, CLOUDLET, cloudlet, operation, seated, word.version, report.error)
+    write_slots(uow, CLOUDLET, cloudlet, operation, seated, word.version, report.error)
     return ReportResult(True)
 
 
-async def note_misconduct(tx: Tx, ns: str, cloudlet: str, who: str, why: str) -> None:
+async def journal_violation(tx: Tx, ns: str, cloudlet: str, who: str, why: str) -> None:
     """Journal that an agent was sent away for what it said."""
     uow = await open_unit_of_work(tx, [Key(ns, cloudlet)])
     found = uow.objects.get(Key(ns, cloudlet))
     if found is not None and not found.removed and found.kind == CLOUDLET.kind:
-        reject(uow, found, AGENT, who, "word", why)
+        journal_rejection(uow, found, AGENT, who, "word", why)
     await write_unit_of_work(uow)
 
 
-def _event(word: AgentMessage) -> str:
-    return word.says.event if isinstance(word.says, AgentReport) else str(word.says.__struct_config__.tag)
+def _event_name(word: AgentMessage) -> str:
+    return word.content.event if isinstance(word.content, AgentReport) else str(word.content.__struct_config__.tag)

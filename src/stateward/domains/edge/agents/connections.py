@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.edge.agents.record_writer import put_seen, reject, write_seated
+from stateward.domains.edge.agents.record_writer import journal_rejection, save_status, write_slots
 from stateward.domains.edge.lifecycle import CLOUDLET, CloudletState
 from stateward.domains.edge.lookups import current_operation, open_unit_of_work, write_unit_of_work
 from stateward.domains.edge.model import HeldAgent, agent_slots, cloudlet_status, to_json, with_agent_slots
@@ -30,10 +30,10 @@ from stateward.store.records import Key, Object, Operation
 
 NO_CLOUDLET = "there is no such cloudlet"
 
-HELD_NOTED_EVERY, HELD_FOR = 60.0, 600.0
+HELD_UPDATE_INTERVAL_S, HELD_FORGET_AFTER_S = 60.0, 600.0
 """Seconds after which it is noted that a held agent still dials, and after which a silent one is forgotten."""
 
-MOST_HELD = 8
+MAX_HELD_AGENTS = 8
 """How many held agents a cloudlet shows."""
 
 
@@ -57,8 +57,8 @@ class ConnectResult(Struct, frozen=True):
 
     notify: int = 0
     role: Role = "serving"
-    unwanted: str = ""
-    held: bool = False
+    rejection: str = ""
+    is_held: bool = False
 
 
 class Disconnect(Struct, frozen=True):
@@ -69,30 +69,32 @@ class Disconnect(Struct, frozen=True):
     notify: int
 
 
-async def greet(
+async def connect_agents(
     tx: Tx, kinds: Kinds, new_id: Callable[[], str], greetings: Sequence[ConnectRequest]
 ) -> list[ConnectResult]:
     """Welcome agents; the start and its acknowledgement are one write."""
     uow = await open_unit_of_work(tx, {Key(one.ns, one.cloudlet) for one in greetings})
-    answers = [await _greet(uow, kinds, new_id, one) for one in greetings]
+    answers = [await _connect_agent(uow, kinds, new_id, one) for one in greetings]
     await write_unit_of_work(uow)
     return answers
 
 
-async def _greet(uow: UnitOfWork, kinds: Kinds, new_id: Callable[[], str], greeting: ConnectRequest) -> ConnectResult:
+async def _connect_agent(
+    uow: UnitOfWork, kinds: Kinds, new_id: Callable[[], str], greeting: ConnectRequest
+) -> ConnectResult:
     found = uow.objects.get(Key(greeting.ns, greeting.cloudlet))
     if found is None or found.removed or found.kind != CLOUDLET.kind:
-        return ConnectResult(unwanted=NO_CLOUDLET)
+        return ConnectResult(rejection=NO_CLOUDLET)
     operation = await current_operation(uow, found)
     seat, marks = agent_slots(found, operation), cloudlet_status(found)
     is_heir = bool(greeting.heir) and seat.is_upgrading and greeting.heir == seat.operation
     if is_held(marks.installation, greeting.installation, is_served=marks.serving > 0, is_heir=is_heir):
-        _hold(uow, found, greeting)
-        return ConnectResult(unwanted=AgentRejection.HELD, held=True)
+        _hold_agent(uow, found, greeting)
+        return ConnectResult(rejection=AgentRejection.HELD, is_held=True)
     seated = on_connect(seat, greeting.version, greeting.heir)
     if isinstance(seated, AgentRejection):
-        reject(uow, found, AGENT, greeting.version, "start", seated)
-        return ConnectResult(unwanted=seated)
+        journal_rejection(uow, found, AGENT, greeting.version, "start", seated)
+        return ConnectResult(rejection=seated)
     if seated.role == "serving":
         owner = greeting.installation or marks.installation
         held = tuple(one for one in marks.held if one.installation != owner)
@@ -101,31 +103,33 @@ async def _greet(uow: UnitOfWork, kinds: Kinds, new_id: Callable[[], str], greet
         marks = replace(marks, heir_controller=greeting.controller)
     if seated.event is not None and seated.event.name == "start":
         seen = to_json(with_agent_slots(marks, seated.slots))
-        await _start(uow, kinds, found, Request(found.ns, found.id, "start", new_id(), AGENT, greeting.version), seen)
+        await _start_cloudlet(
+            uow, kinds, found, Request(found.ns, found.id, "start", new_id(), AGENT, greeting.version), seen
+        )
     else:
-        write_seated(uow, CLOUDLET, found, operation, seated, greeting.version, marks=marks)
+        write_slots(uow, CLOUDLET, found, operation, seated, greeting.version, marks=marks)
     return ConnectResult(seated.slots.issued, seated.role)
 
 
-def _hold(uow: UnitOfWork, found: Object, greeting: ConnectRequest) -> None:
+def _hold_agent(uow: UnitOfWork, found: Object, greeting: ConnectRequest) -> None:
     """Note that another installation dials; journaled once, and written seldom: it dials again and again."""
     marks = cloudlet_status(found)
     former = next((one for one in marks.held if one.installation == greeting.installation), None)
-    others = tuple(one for one in marks.held if one is not former and uow.now - one.dialled < HELD_FOR)
+    others = tuple(one for one in marks.held if one is not former and uow.now - one.dialled < HELD_FORGET_AFTER_S)
     now = HeldAgent(greeting.installation, greeting.version, uow.now, uow.now, greeting.things)
     if former is None:
         owner = f"installation {marks.installation}" if marks.installation else "an agent without an identity"
         other = now.installation or "without identity"
         why = f"{AgentRejection.HELD}: it belongs to {owner}, and installation {other} dials"
-        reject(uow, found, AGENT, greeting.version, "start", why)
+        journal_rejection(uow, found, AGENT, greeting.version, "start", why)
     else:
         now = replace(now, since=former.since)
-        if replace(now, dialled=former.dialled) == former and now.dialled - former.dialled < HELD_NOTED_EVERY:
+        if replace(now, dialled=former.dialled) == former and now.dialled - former.dialled < HELD_UPDATE_INTERVAL_S:
             return
-    put_seen(uow, found, to_json(replace(marks, held=(*others[-MOST_HELD + 1 :], now))))
+    save_status(uow, found, to_json(replace(marks, held=(*others[-MAX_HELD_AGENTS + 1 :], now))))
 
 
-async def _start(uow: UnitOfWork, kinds: Kinds, found: Object, request: Request, seen: str) -> None:
+async def _start_cloudlet(uow: UnitOfWork, kinds: Kinds, found: Object, request: Request, seen: str) -> None:
     (verdict,) = await admit_all(uow, kinds, [replace(request, seen=seen)])
     if not isinstance(verdict, Accepted):
         raise verdict
@@ -133,35 +137,35 @@ async def _start(uow: UnitOfWork, kinds: Kinds, found: Object, request: Request,
     operation = await current_operation(uow, started)
     acknowledged = SlotsUpdate(_seat(started), CloudletEvent("acknowledge", CONTROLLER))
     if started.state == CloudletState.INIT:
-        write_seated(uow, CLOUDLET, started, operation, acknowledged, request.who)
+        write_slots(uow, CLOUDLET, started, operation, acknowledged, request.who)
 
 
 def _seat(found: Object) -> AgentSlots:
     return agent_slots(found, None)
 
 
-async def part(tx: Tx, partings: Sequence[Disconnect]) -> list[bool]:
+async def disconnect_agents(tx: Tx, partings: Sequence[Disconnect]) -> list[bool]:
     """Take note of connections that are gone; tells for each whether the cloudlet went offline by it."""
     uow = await open_unit_of_work(tx, {Key(one.ns, one.cloudlet) for one in partings})
-    answers = [await _part(uow, one) for one in partings]
+    answers = [await _disconnect_agent(uow, one) for one in partings]
     await write_unit_of_work(uow)
     return answers
 
 
-async def _part(uow: UnitOfWork, parting: Disconnect) -> bool:
+async def _disconnect_agent(uow: UnitOfWork, parting: Disconnect) -> bool:
     found = uow.objects.get(Key(parting.ns, parting.cloudlet))
     if found is None or found.removed or found.kind != CLOUDLET.kind:
         return False
     operation = await current_operation(uow, found)
     seated = on_disconnect(agent_slots(found, operation), parting.notify)
-    changed = write_seated(uow, CLOUDLET, found, operation, seated, "", "the agent's connection is gone")
+    changed = write_slots(uow, CLOUDLET, found, operation, seated, "", "the agent's connection is gone")
     return changed.state != found.state
 
 
-async def after_cloudlet(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:  # noqa: ARG001 - as all of them
+async def on_cloudlet_end(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:  # noqa: ARG001 - as all of them
     """See that a cloudlet that was not deleted after all is offline, if its agent has left meanwhile."""
     found = uow.objects[Key(operation.ns, operation.object)]
     seat = agent_slots(found, None)
     if operation.action == "delete" and found.state == CloudletState.READY and not seat.serving:
         gone = SlotsUpdate(seat, CloudletEvent("disconnected", CONTROLLER))
-        write_seated(uow, CLOUDLET, found, None, gone, "", "the agent left while the cloudlet was being deleted")
+        write_slots(uow, CLOUDLET, found, None, gone, "", "the agent left while the cloudlet was being deleted")

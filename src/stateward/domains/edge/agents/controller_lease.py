@@ -17,46 +17,46 @@ from stateward.store.errors import StoreError
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object, Timer
 
-LEASE = 15.0
+CONTROLLER_LEASE_S = 15.0
 """How many seconds a controller may be silent before it is taken for dead."""
 
-MOST = 100_000
+MAX_LISTED = 100_000
 
 
 class ControllerLease:
     """This controller among the others."""
 
-    def __init__(self, engine: Engine, *, lease: float = LEASE) -> None:
+    def __init__(self, engine: Engine, *, lease: float = CONTROLLER_LEASE_S) -> None:
         self._engine, self._lease = engine, lease
         self.id = f"controller-{new_id()}"
 
-    async def enter(self) -> None:
+    async def acquire(self) -> None:
         """Be there; alone on the database, those that were there before are known to be dead."""
         await self._renew()
         if await self._engine.store.is_sole_user():
-            for other in await self._others():
-                await self._strike(other.id)
+            for other in await self._other_controllers():
+                await self._end_controller(other.id)
 
-    async def leave(self) -> None:
+    async def release(self) -> None:
         """Be there no more."""
         with suppress(StoreError):
-            await self._strike(self.id)
+            await self._end_controller(self.id)
 
-    async def stay(self) -> None:
+    async def keep_renewing(self) -> None:
         """Say again and again that we are there."""
         while True:
             await asyncio.sleep(self._lease / 3)
             with suppress(StoreError):
                 await self._renew()
 
-    async def lost(self) -> list[Disconnect]:
+    async def lost_connections(self) -> list[Disconnect]:
         """Return the connections of controllers that are not there any more."""
-        alive = {self.id, *(one.id for one in await self._others())}
+        alive = {self.id, *(one.id for one in await self._other_controllers())}
         reader = self._engine.store.reader
         found = []
         for ns in await reader.namespaces():
-            for one in await reader.list_objects(Selector(ns, CLOUDLET.kind), Page(limit=MOST)):
-                found += _lost(one, alive)
+            for one in await reader.list_objects(Selector(ns, CLOUDLET.kind), Page(limit=MAX_LISTED)):
+                found += _lost_connections(one, alive)
         return found
 
     async def _renew(self) -> None:
@@ -69,21 +69,21 @@ class ControllerLease:
             Timer(CONTROLLER_NS, f"lapse of {self.id}", now + self._lease, 0, self.id, "lapse", "[]", "{}")
         )
 
-    async def _others(self) -> list[Object]:
+    async def _other_controllers(self) -> list[Object]:
         reader = self._engine.store.reader
         return [
             one
-            for one in await reader.list_objects(Selector(CONTROLLER_NS, LISTENER.kind), Page(limit=MOST))
+            for one in await reader.list_objects(Selector(CONTROLLER_NS, LISTENER.kind), Page(limit=MAX_LISTED))
             if one.id != self.id
         ]
 
-    async def _strike(self, controller: str) -> None:
+    async def _end_controller(self, controller: str) -> None:
         with suppress(Denied):
             await self._engine.act(CONTROLLER_NS, controller, "leave", actor=CONTROLLER)
         await self._engine.unset_timer(CONTROLLER_NS, f"lapse of {controller}")
 
 
-def _lost(cloudlet: Object, alive: set[str]) -> list[Disconnect]:
+def _lost_connections(cloudlet: Object, alive: set[str]) -> list[Disconnect]:
     marks = cloudlet_status(cloudlet)
     held = ((marks.serving, marks.controller), (marks.heir, marks.heir_controller))
     return [Disconnect(cloudlet.ns, cloudlet.id, notify) for notify, where in held if notify and where not in alive]

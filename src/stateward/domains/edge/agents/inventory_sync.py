@@ -6,8 +6,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.agents.messages import AgentOrder, InventoryItem, OrderAction
-from stateward.domains.edge.agents.orders import RULES, due
-from stateward.domains.edge.agents.record_writer import put_seen, reject, write_seated, write_turn
+from stateward.domains.edge.agents.orders import RULES, complete_order
+from stateward.domains.edge.agents.record_writer import journal_rejection, save_status, write_slots, write_step
 from stateward.domains.edge.lifecycle import CLOUDLET
 from stateward.domains.edge.lookups import current_operation, list_instances, open_unit_of_work, write_unit_of_work
 from stateward.domains.edge.model import (
@@ -48,55 +48,55 @@ class SyncResult(Struct, frozen=True):
     `unwanted` says why the list did not count at all.
     """
 
-    unwanted: str = ""
+    rejection: str = ""
     orders: tuple[AgentOrder, ...] = ()
-    at_work: tuple[tuple[str, int], ...] = ()
+    working: tuple[tuple[str, int], ...] = ()
     missing: tuple[str, ...] = ()
-    orphans: tuple[AgentOrder, ...] = ()
+    orphan_removals: tuple[AgentOrder, ...] = ()
 
 
-async def settle(tx: Tx, lists: Sequence[Inventory]) -> list[SyncResult]:
+async def sync_inventories(tx: Tx, lists: Sequence[Inventory]) -> list[SyncResult]:
     """Settle complete lists against the records; that makes their agents ready."""
     uow = await open_unit_of_work(tx, {Key(one.ns, one.cloudlet) for one in lists})
-    answers = [await _settle(uow, one) for one in lists]
+    answers = [await _sync_inventory(uow, one) for one in lists]
     await write_unit_of_work(uow)
     return answers
 
 
-async def _settle(uow: UnitOfWork, listed: Inventory) -> SyncResult:
+async def _sync_inventory(uow: UnitOfWork, listed: Inventory) -> SyncResult:
     cloudlet = uow.objects.get(Key(listed.ns, listed.cloudlet))
     if cloudlet is None or cloudlet.removed or cloudlet.kind != CLOUDLET.kind:
         return SyncResult("there is no such cloudlet")
     operation = await current_operation(uow, cloudlet)
     seated = on_inventory(agent_slots(cloudlet, operation), listed.notify, listed.version)
     if isinstance(seated, AgentRejection):
-        reject(uow, cloudlet, AGENT, listed.version, "ready", seated)
+        journal_rejection(uow, cloudlet, AGENT, listed.version, "ready", seated)
         return SyncResult(seated)
     marks = cloudlet_status(cloudlet)
     if seated.slots.serving != marks.serving:  # the heir serves from now on
         owner = listed.installation or None  # an heir without an identity gives up its owner's
         marks = replace(marks, controller=marks.heir_controller, heir_controller="", installation=owner)
-    cloudlet = write_seated(uow, CLOUDLET, cloudlet, operation, seated, listed.version, marks=marks)
-    return await _settle_things(uow, cloudlet, listed)
+    cloudlet = write_slots(uow, CLOUDLET, cloudlet, operation, seated, listed.version, marks=marks)
+    return await _sync_instances(uow, cloudlet, listed)
 
 
-async def _settle_things(uow: UnitOfWork, cloudlet: Object, listed: Inventory) -> SyncResult:
+async def _sync_instances(uow: UnitOfWork, cloudlet: Object, listed: Inventory) -> SyncResult:
     items = {one.name: one for one in listed.items}
     things = {local_name(one.id): one for one in await list_instances(uow, cloudlet.ns, cloudlet.id)}
-    things |= await _removed_ones(uow, cloudlet, items.keys() - things.keys())
+    things |= await _removed_instances(uow, cloudlet, items.keys() - things.keys())
     await uow.load_operations({Key(one.ns, one.op) for one in things.values() if one.op is not None})
-    turns = {name: _settle_thing(uow, found, items.get(name, NOT_LISTED), listed) for name, found in things.items()}
+    turns = {name: _sync_instance(uow, found, items.get(name, NOT_LISTED), listed) for name, found in things.items()}
     strange = [one for name, one in items.items() if name not in things and (one.generation or one.operation)]
     orphans = [*strange, *(items[name] for name, (turn, _) in turns.items() if turn.is_orphan)]
     return SyncResult(
         orders=tuple(order for turn, order in turns.values() if order is not None and not turn.is_working),
-        at_work=tuple((name, items[name].operation) for name, (turn, _) in turns.items() if turn.is_working),
+        working=tuple((name, items[name].operation) for name, (turn, _) in turns.items() if turn.is_working),
         missing=tuple(name for name, (turn, _) in turns.items() if turn.book.missing),
-        orphans=tuple(report_orphans(uow, cloudlet, things, orphans, listed.notify)),
+        orphan_removals=tuple(report_orphans(uow, cloudlet, things, orphans, listed.notify)),
     )
 
 
-async def _removed_ones(uow: UnitOfWork, cloudlet: Object, names: Iterable[str]) -> dict[str, Object]:
+async def _removed_instances(uow: UnitOfWork, cloudlet: Object, names: Iterable[str]) -> dict[str, Object]:
     """Return the removed instances of these names: their numbers still tell what the agent may have been told."""
     keys = {Key(cloudlet.ns, f"{cloudlet.id}:{name}"): name for name in names}
     await uow.load(keys)
@@ -104,7 +104,7 @@ async def _removed_ones(uow: UnitOfWork, cloudlet: Object, names: Iterable[str])
     return {name: one for name, one in found.items() if one is not None and one.kind in INSTANCE_LIFECYCLES}
 
 
-def _settle_thing(
+def _sync_instance(
     uow: UnitOfWork, found: Object, item: InventoryItem, listed: Inventory
 ) -> tuple[ReconcileStep, AgentOrder | None]:
     operation = uow.operations.get(Key(found.ns, found.op)) if found.op is not None else None
@@ -112,8 +112,8 @@ def _settle_thing(
     turn = on_inventory_item(rules, book, item)
     if needs_undo(turn.book):
         turn = ReconcileStep(begin_undo(rules, turn.book), "begins the undo")
-    changed = write_turn(uow, found, operation, turn, listed.cloudlet, "the agent lost the work")
-    return turn, due(changed, turn.book, listed.notify)
+    changed = write_step(uow, found, operation, turn, listed.cloudlet, "the agent lost the work")
+    return turn, complete_order(changed, turn.book, listed.notify)
 
 
 def report_orphans(
@@ -125,30 +125,30 @@ def report_orphans(
         if item.name not in known:
             why = f"{item.name} exists at the cloudlet, and nobody asked for it"
             journal(uow, cloudlet, None, CONTROLLER, "", "orphan", reason=why)
-    _note(uow, cloudlet, [one.name for one in items])
+    _save_orphans(uow, cloudlet, [one.name for one in items])
     if read_spec(cloudlet, CloudletSpec).orphans == "remove":
         for item in items:
-            yield _removal(uow, things.get(item.name), item, notify)
+            yield _removal_order(uow, things.get(item.name), item, notify)
 
 
-def _removal(uow: UnitOfWork, former: Object | None, item: InventoryItem, notify: int) -> AgentOrder:
+def _removal_order(uow: UnitOfWork, former: Object | None, item: InventoryItem, notify: int) -> AgentOrder:
     """Return the order to remove an orphan, under a number that beats all that the agent has seen of the name."""
     number = max(item.latest + 1, int(uow.now * 1000))
     if former is not None:
         number = max(number, instance_status(former).issued + 1)
-        put_seen(uow, former, to_json(replace(instance_status(former), issued=number)))
+        save_status(uow, former, to_json(replace(instance_status(former), issued=number)))
     return AgentOrder(OrderAction.DELETE, number, item.generation, notify, item.name, id="orphan")
 
 
-async def remove_orphan(tx: Tx, ns: str, cloudlet: str, name: str) -> None:
+async def journal_orphan_removed(tx: Tx, ns: str, cloudlet: str, name: str) -> None:
     """Take note that an orphan was removed."""
     uow = await open_unit_of_work(tx, [Key(ns, cloudlet)])
     found = uow.objects.get(Key(ns, cloudlet))
     if found is not None and not found.removed:
         journal(uow, found, None, AGENT, "", "orphan removed", reason=name)
-        _note(uow, found, [one for one in cloudlet_status(found).orphans if one != name])
+        _save_orphans(uow, found, [one for one in cloudlet_status(found).orphans if one != name])
     await write_unit_of_work(uow)
 
 
-def _note(uow: UnitOfWork, cloudlet: Object, names: Sequence[str]) -> None:
-    put_seen(uow, cloudlet, to_json(replace(cloudlet_status(cloudlet), orphans=tuple(sorted(names)))))
+def _save_orphans(uow: UnitOfWork, cloudlet: Object, names: Sequence[str]) -> None:
+    save_status(uow, cloudlet, to_json(replace(cloudlet_status(cloudlet), orphans=tuple(sorted(names)))))

@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stateward.agents.messages import AgentOrder
-from stateward.domains.edge.agents.record_writer import write_turn
+from stateward.domains.edge.agents.record_writer import write_step
 from stateward.domains.edge.lookups import NOT_PRESENT, open_unit_of_work, write_unit_of_work
 from stateward.domains.edge.model import (
     INSTANCE_LIFECYCLES,
@@ -31,15 +31,15 @@ from stateward.store.records import Key, Object
 RULES = {kind: DecisionRules(lifecycle=lifecycle) for kind, lifecycle in INSTANCE_LIFECYCLES.items()}
 
 
-async def tend(tx: Tx, keys: Sequence[Key]) -> list[AgentOrder | None]:
+async def due_orders(tx: Tx, keys: Sequence[Key]) -> list[AgentOrder | None]:
     """Begin the undos that are still to begin; returns the order that is due for each instance, if one is."""
     uow = await open_unit_of_work(tx, {*keys, *(Key(key.ns, cloudlet_of(key.id)) for key in keys)})
-    orders = [_tend(uow, key) for key in keys]
+    orders = [_due_order(uow, key) for key in keys]
     await write_unit_of_work(uow)
     return orders
 
 
-def _tend(uow: UnitOfWork, key: Key) -> AgentOrder | None:
+def _due_order(uow: UnitOfWork, key: Key) -> AgentOrder | None:
     found, cloudlet = uow.objects.get(key), uow.objects.get(Key(key.ns, cloudlet_of(key.id)))
     if found is None or found.kind not in INSTANCE_LIFECYCLES or cloudlet is None or found.state == NOT_PRESENT:
         return None
@@ -48,11 +48,11 @@ def _tend(uow: UnitOfWork, key: Key) -> AgentOrder | None:
     book = instance_record(found, operation, notify)
     if needs_undo(book):
         book = begin_undo(RULES[found.kind], book)
-        found = write_turn(uow, found, operation, ReconcileStep(book, "begins the undo"), "")
-    return due(found, book, notify)
+        found = write_step(uow, found, operation, ReconcileStep(book, "begins the undo"), "")
+    return complete_order(found, book, notify)
 
 
-def due(found: Object, book: InstanceRecord, notify: int) -> AgentOrder | None:
+def complete_order(found: Object, book: InstanceRecord, notify: int) -> AgentOrder | None:
     """Return the order that is due for an instance over a connection."""
     order = due_order(book, notify)
     if order is None:

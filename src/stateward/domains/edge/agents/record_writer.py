@@ -20,18 +20,18 @@ from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import TRANSITIONAL, Lifecycle, Meaning, Move, decide
 from stateward.store.records import Object, Operation
 
-GOOD = (Meaning.SUCCESS, Meaning.STEP)
+GOOD_MEANINGS = (Meaning.SUCCESS, Meaning.STEP)
 
 
-def write_turn(
+def write_step(
     uow: UnitOfWork, found: Object, operation: Operation | None, turn: ReconcileStep, who: str, error: str = ""
 ) -> Object:
     """Write what a turn made of an instance; returns the instance after it."""
     marks = instance_status(found)
     if turn.move is None:
-        return put_seen(uow, found, to_json(_marked(marks, turn.book, operation)))
-    move, good = turn.move, turn.move.meaning in GOOD
-    seen = _marked(marks, turn.book, operation)
+        return save_status(uow, found, to_json(_status_after(marks, turn.book, operation)))
+    move, good = turn.move, turn.move.meaning in GOOD_MEANINGS
+    seen = _status_after(marks, turn.book, operation)
     spec = _spec_after(found, operation, move, marks)
     if move.target == "Ready":
         seen = replace(seen, spec=spec or found.spec)
@@ -43,7 +43,7 @@ def write_turn(
     return changed
 
 
-def _marked(marks: InstanceStatus, book: InstanceRecord, operation: Operation | None) -> InstanceStatus:
+def _status_after(marks: InstanceStatus, book: InstanceRecord, operation: Operation | None) -> InstanceStatus:
     """Return the marks after a turn; an undo remembers what it undoes, so that its progress has a place to stand."""
     after = updated_status(marks, book)
     if book.state in ERROR_STATES and operation is not None:
@@ -67,10 +67,10 @@ def end_or_renew(uow: UnitOfWork, operation: Operation, move: Move, error: str |
         if work is not None:
             fence_work(uow, work)
     elif move.within is not None:
-        renew(uow, operation, move.within)
+        renew_deadline(uow, operation, move.within)
 
 
-def renew(uow: UnitOfWork, operation: Operation, within: float) -> None:
+def renew_deadline(uow: UnitOfWork, operation: Operation, within: float) -> None:
     """Begin the time of an operation anew."""
     work = uow.work(operation.key)
     if work is None:
@@ -79,7 +79,7 @@ def renew(uow: UnitOfWork, operation: Operation, within: float) -> None:
     uow.update_work(replace(work, deadline=deadline, not_before=deadline if work.is_parked else work.not_before))
 
 
-def put_seen(uow: UnitOfWork, found: Object, seen: str) -> Object:
+def save_status(uow: UnitOfWork, found: Object, seen: str) -> Object:
     """Write what is kept of an object, without a move."""
     if seen == found.seen:
         return found
@@ -88,7 +88,7 @@ def put_seen(uow: UnitOfWork, found: Object, seen: str) -> Object:
     return changed
 
 
-def write_seated(
+def write_slots(
     uow: UnitOfWork,
     lifecycle: Lifecycle,
     found: Object,
@@ -100,10 +100,10 @@ def write_seated(
 ) -> Object:
     """Write what a word made of a cloudlet; an event that the table does not have now changes the seat alone."""
     seen = to_json(with_agent_slots(marks or cloudlet_status(found), seated.slots))
-    move = None if seated.event is None else decided(lifecycle, found, operation, seated.event)
+    move = None if seated.event is None else decide_cloudlet_event(lifecycle, found, operation, seated.event)
     if not isinstance(move, Move):
-        return put_seen(uow, found, seen)
-    why = None if move.meaning in GOOD else error or move.event
+        return save_status(uow, found, seen)
+    why = None if move.meaning in GOOD_MEANINGS else error or move.event
     op = None if operation is None else operation.id
     changed = change_state(uow, found, move, who, op, seen=seen, error=why, reason=error or why)
     if operation is not None:
@@ -111,12 +111,14 @@ def write_seated(
     return changed
 
 
-def decided(lifecycle: Lifecycle, found: Object, operation: Operation | None, event: CloudletEvent) -> object:
+def decide_cloudlet_event(
+    lifecycle: Lifecycle, found: Object, operation: Operation | None, event: CloudletEvent
+) -> object:
     """Ask a cloudlet's table about an event."""
     origin = None if operation is None else operation.origin
     return decide(lifecycle, found.state, event.name, event.actor, event.facts, origin)
 
 
-def reject(uow: UnitOfWork, found: Object, actor: str, who: str, event: str, why: object) -> None:
+def journal_rejection(uow: UnitOfWork, found: Object, actor: str, who: str, event: str, why: object) -> None:
     """Journal a word that does not count."""
     journal(uow, found, found.op, actor, who, f"rejected: {event}", reason=str(why))

@@ -4,10 +4,16 @@ from collections.abc import Sequence
 from random import Random
 
 from stateward.agents.messages import AgentOrder
-from stateward.domains.edge.agents.agent_reports import AgentMessage, ReportResult, hear
-from stateward.domains.edge.agents.connections import ConnectRequest, ConnectResult, Disconnect, greet, part
-from stateward.domains.edge.agents.inventory_sync import Inventory, SyncResult, settle
-from stateward.domains.edge.agents.orders import tend
+from stateward.domains.edge.agents.agent_reports import AgentMessage, ReportResult, process_messages
+from stateward.domains.edge.agents.connections import (
+    ConnectRequest,
+    ConnectResult,
+    Disconnect,
+    connect_agents,
+    disconnect_agents,
+)
+from stateward.domains.edge.agents.inventory_sync import Inventory, SyncResult, sync_inventories
+from stateward.domains.edge.agents.orders import due_orders
 from stateward.engine import Engine
 from stateward.engine.transaction_batcher import TransactionBatcher
 from stateward.errors import StatewardError
@@ -26,23 +32,23 @@ class ReportBatcher:
         self._partings: TransactionBatcher[Disconnect, bool] = TransactionBatcher(self._part, chance)
         self._tending: TransactionBatcher[Key, AgentOrder | None] = TransactionBatcher(self._tend, chance)
 
-    async def greet(self, greeting: ConnectRequest) -> ConnectResult:
+    async def connect(self, greeting: ConnectRequest) -> ConnectResult:
         """Let an agent in, or not."""
         return await self._greetings.submit(greeting)
 
-    async def settle(self, listed: Inventory) -> SyncResult:
+    async def sync_inventory(self, listed: Inventory) -> SyncResult:
         """Settle a complete list."""
         return await self._lists.submit(listed)
 
-    async def hear(self, word: AgentMessage) -> ReportResult:
+    async def process_message(self, word: AgentMessage) -> ReportResult:
         """Take a word about an instance, or about the agent itself."""
         return await self._words.submit(word)
 
-    async def part(self, parting: Disconnect) -> bool:
+    async def disconnect(self, parting: Disconnect) -> bool:
         """Take note that a connection is gone."""
         return await self._partings.submit(parting)
 
-    async def tend(self, instance: Key) -> AgentOrder | None:
+    async def due_order(self, instance: Key) -> AgentOrder | None:
         """Return the order that is due for an instance; an undo that is still to begin begins."""
         return await self._tending.submit(instance)
 
@@ -52,16 +58,16 @@ class ReportBatcher:
             await batcher.drain()
 
     async def _greet(self, all_: Sequence[ConnectRequest]) -> Sequence[ConnectResult | StatewardError]:
-        return await self._store.transact(lambda tx: greet(tx, self._kinds, new_id, all_))
+        return await self._store.transact(lambda tx: connect_agents(tx, self._kinds, new_id, all_))
 
     async def _settle(self, all_: Sequence[Inventory]) -> Sequence[SyncResult | StatewardError]:
-        return await self._store.transact(lambda tx: settle(tx, all_))
+        return await self._store.transact(lambda tx: sync_inventories(tx, all_))
 
     async def _hear(self, all_: Sequence[AgentMessage]) -> Sequence[ReportResult | StatewardError]:
-        return await self._store.transact(lambda tx: hear(tx, all_))
+        return await self._store.transact(lambda tx: process_messages(tx, all_))
 
     async def _part(self, all_: Sequence[Disconnect]) -> Sequence[bool | StatewardError]:
-        return await self._store.transact(lambda tx: part(tx, all_))
+        return await self._store.transact(lambda tx: disconnect_agents(tx, all_))
 
     async def _tend(self, all_: Sequence[Key]) -> Sequence[AgentOrder | StatewardError | None]:
-        return await self._store.transact(lambda tx: tend(tx, all_))
+        return await self._store.transact(lambda tx: due_orders(tx, all_))

@@ -12,7 +12,7 @@ from litestar.params import JSONBody
 
 from stateward.access import Right
 from stateward.agents.connection import Disconnected
-from stateward.domains.edge.agents.agent_auth import admitted, line_of, refusal_of
+from stateward.domains.edge.agents.agent_auth import may_connect, open_connection, refusal_reason
 from stateward.domains.edge.agents.agent_hub import AgentHub
 from stateward.domains.edge.api.context import (
     ACT,
@@ -310,8 +310,10 @@ async def list_agents(request: Call, office: TheOffice, ns: Ns) -> AgentsView:
 
     What was rejected is counted for the whole process, and shown to those who may look at all namespaces.
     """
-    lines = [line for key, lines in sorted(office.lines.items()) if key.ns == ns for line in lines]
-    agents = [AgentView(one.cloudlet, one.version, one.connection, one.settled, len(one.sent)) for one in lines]
+    lines = [line for key, lines in sorted(office.connections.items()) if key.ns == ns for line in lines]
+    agents = [
+        AgentView(one.cloudlet, one.version, one.connection, one.is_synced, len(one.sent_orders)) for one in lines
+    ]
     rejected = dict(office.rejected) if grant_of(request).namespace_filter is None else {}
     return AgentsView(office.controller, agents, rejected)
 
@@ -322,13 +324,13 @@ async def agent_door(socket: WebSocket[Any, Any, Any], office: TheOffice, space:
     grant = grant_of(socket)
     with suppress(WebSocketDisconnect, OSError):  # an agent that is gone before it was heard
         await socket.accept()
-    if not admitted(grant, space, cloudlet):
-        office.turn_away(grant, space, cloudlet)
+    if not may_connect(grant, space, cloudlet):
+        office.refuse_token(grant, space, cloudlet)
         with suppress(WebSocketDisconnect, OSError):  # what it has sent before it was gone is not read
-            await socket.close(4403, refusal_of(grant, space, cloudlet))
+            await socket.close(4403, refusal_reason(grant, space, cloudlet))
         return
     try:
-        await line_of(socket, space, cloudlet).serve(office)
+        await open_connection(socket, space, cloudlet).serve(office)
     except Disconnected as gone:
         log.info("agent of %s/%s is disconnected: %s", space, cloudlet, gone)
     except StoreError as error:
