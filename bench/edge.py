@@ -31,12 +31,12 @@ from bench.measure import Timing
 from stateward.agents.messages import Heartbeat, Hello, InventoryEnd, encode
 from stateward.agents.simulation import SimulatedFleet
 from stateward.domains.edge.lifecycle import CLOUDLET, CLUSTERINST
-from stateward.domains.edge.model import ClusterInst, InstanceStatus, to_json
+from stateward.domains.edge.model import ClusterInst, InstanceStatus
 from stateward.lifecycle import AGENT, CONTROLLER
 from stateward.lifecycle.explore import Bounds, Faults, explore
 from stateward.store import open_store
 from stateward.store.changes import Changes
-from stateward.store.records import Object
+from stateward.store.records import Object, to_json
 from tests.models.edge_protocol.upgrade_protocol import gathering, upgrade_protocol
 
 NS, MANY, EACH = "lab", 1_000, 20

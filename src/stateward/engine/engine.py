@@ -31,7 +31,7 @@ from stateward.store.changes import Changes
 from stateward.store.errors import StoreError
 from stateward.store.filters import JournalFilter, Selector
 from stateward.store.port import Store, StuckWork, Tx
-from stateward.store.records import JournalEntry, Key, Lane, LaneGroup, Object, Operation, Timer
+from stateward.store.records import JournalEntry, Key, Lane, LaneGroup, Object, Operation, Timer, to_json
 
 AT_ONCE = 500
 """How many children are cancelled in one transaction."""
@@ -107,7 +107,7 @@ class Engine:
         **how: Any,  # noqa: ANN401 - see `act`
     ) -> Accepted:
         """Make an object, by the action that its lifecycle begins with."""
-        creates = Creation(kind, parent, _json(labels or {}), queue)
+        creates = Creation(kind, parent, to_json(labels or {}), queue)
         return await self.submit(self.request(ns, object, action, spec=spec, creates=creates, **how))
 
     async def act(self, ns: str, object: str, action: str, **how: Any) -> Accepted:  # noqa: A002, ANN401
@@ -150,9 +150,9 @@ class Engine:
             actor=actor,
             who=who,
             facts=frozenset(facts),
-            args=EMPTY if args is None else _json(args),
-            spec=None if spec is None else _json(spec),
-            seen=None if seen is None else _json(seen),
+            args=EMPTY if args is None else to_json(args),
+            spec=None if spec is None else to_json(spec),
+            seen=None if seen is None else to_json(seen),
             creates=creates,
             key=key,
             version=version,
@@ -291,7 +291,3 @@ class Engine:
 
 async def _heard(tx: Tx, kinds: Kinds, words: Sequence[ExternalReport]) -> list[bool]:
     return await external_reports.record_external_reports(tx, kinds, list(words))
-
-
-def _json(value: Any) -> str:  # noqa: ANN401
-    return msgspec.json.encode(value).decode()

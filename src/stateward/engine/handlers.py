@@ -19,7 +19,7 @@ from stateward.engine.finish.claim_reports import Ending, Phase
 from stateward.engine.requests import Request
 from stateward.errors import StatewardError
 from stateward.lifecycle import CONTROLLER, NO_FACTS
-from stateward.store.records import Claim, Key
+from stateward.store.records import Claim, Key, to_json
 
 T = TypeVar("T")
 
@@ -192,7 +192,7 @@ class Job:
         done = f"phase: {event}"
         if done not in self._steps:
             steps = {**self._steps, done: None}
-            await self._context.phase(self, Phase(event, actor, facts, msgspec.json.encode(steps).decode()))
+            await self._context.phase(self, Phase(event, actor, facts, to_json(steps)))
             self._steps = steps
 
     async def spawn(self, step: str, requests: Sequence[Request]) -> dict[str, str]:

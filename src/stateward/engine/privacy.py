@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from stateward.lifecycle import PROVIDER, USER, Lifecycle
 from stateward.lifecycle.rows import Meaning
-from stateward.store.records import JournalEntry, Object, Operation
+from stateward.store.records import JournalEntry, Object, Operation, to_json
 
 if TYPE_CHECKING:
     from stateward.engine.kinds import Kind
@@ -128,7 +128,7 @@ class Disclosure:
         value = msgspec.json.decode(text)
         if not self._internal and isinstance(value, dict):
             value = {name: one for name, one in value.items() if name not in privacy.fields}
-        return msgspec.json.encode(_masked(value, privacy.secrets)).decode()
+        return to_json(_masked(value, privacy.secrets))
 
 
 def internal_actions(lifecycle: Lifecycle) -> frozenset[str]:

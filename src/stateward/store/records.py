@@ -8,9 +8,15 @@ quarter of the engine's time where thousands of them are alive.
 """
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import msgspec
 from msgspec import Struct
+
+
+def to_json(value: Any) -> str:  # noqa: ANN401 - a record, or a part of one
+    """Return a value as the JSON text that a row stores."""
+    return msgspec.json.encode(value).decode()
 
 
 class Key(NamedTuple):

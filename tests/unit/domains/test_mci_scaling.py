@@ -7,22 +7,22 @@ from msgspec.structs import replace
 from stateward.domains.mci.guards.spec_validation import MAX_VMS, check_mci_spec
 from stateward.domains.mci.guards.subgroups import SCALE_DIRECTIONS, scaled
 from stateward.domains.mci.lifecycle import MCI
-from stateward.domains.mci.model import MciSpec, SubGroup, text
+from stateward.domains.mci.model import MciSpec, SubGroup
 from stateward.engine import Request
 from stateward.errors import BadInput
-from stateward.store.records import Object
+from stateward.store.records import Object, to_json
 
 WEB, DB = SubGroup("web", 3, "s", "i"), SubGroup("db", 1, "s", "i")
 SHOP = MciSpec("shop", "uid-shop", (WEB, DB))
 
 
 def record(mci: MciSpec = SHOP) -> Object:
-    return Object("ns", mci.name, MCI.kind, "Running", 0.0, 1, 0, None, mci.name, None, text(mci), "{}", None, 0.0)
+    return Object("ns", mci.name, MCI.kind, "Running", 0.0, 1, 0, None, mci.name, None, to_json(mci), "{}", None, 0.0)
 
 
 def asked(action: str = "scale out", args: object = None, spec: MciSpec | None = None) -> Request:
     text_of = "{}" if args is None else msgspec.json.encode(args).decode()
-    return Request("ns", "shop", action, "op", args=text_of, spec=None if spec is None else text(spec))
+    return Request("ns", "shop", action, "op", args=text_of, spec=None if spec is None else to_json(spec))
 
 
 def after(request: Request) -> MciSpec:

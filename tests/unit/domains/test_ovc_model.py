@@ -16,9 +16,9 @@ from stateward.domains.ovc.model import (
     machine_of,
     new_disk_of,
     new_spec,
-    text,
 )
 from stateward.errors import BadInput
+from stateward.store.records import to_json
 
 IDS = st.text("0123456789abcdef", min_size=12, max_size=12)
 SEENS = st.builds(
@@ -36,7 +36,7 @@ SEENS = st.builds(
 
 @given(SEENS)
 def test_what_is_known_of_a_machine_survives_being_stored(seen: VmSeen) -> None:
-    assert msgspec.json.decode(text(seen), type=VmSeen) == seen
+    assert msgspec.json.decode(to_json(seen), type=VmSeen) == seen
 
 
 @given(IDS, st.sets(IDS, min_size=2, max_size=8))
@@ -59,16 +59,16 @@ def test_names_that_are_derived_differ_where_what_they_are_derived_from_does(one
 @pytest.mark.parametrize("name", ["", " ", "a/b", " a", "a ", "a\nb", "x" * 101])
 def test_names_that_could_not_be_typed_are_refused(name: str) -> None:
     with pytest.raises(BadInput):
-        new_spec(text({"name": name}), AccountSpec)
+        new_spec(to_json({"name": name}), AccountSpec)
 
 
 @pytest.mark.parametrize("name", ["a", "web 1", "Büro", "x" * 100, "a-b_c.d:e"])
 def test_names_that_people_give_are_taken(name: str) -> None:
-    assert new_spec(text({"name": name}), AccountSpec).name == name
+    assert new_spec(to_json({"name": name}), AccountSpec).name == name
 
 
 @pytest.mark.parametrize("more", [{"gib": 0}, {"gib": 2001}, {"colour": "red"}, {"image": 7}])
 def test_a_spec_that_makes_no_sense_is_refused_with_its_field(more: dict[str, object]) -> None:
     spec = {"name": "x", "account": "a", "cloudspace": "c", "image": "i", **more}
     with pytest.raises(BadInput, match=next(iter(more))):
-        new_spec(text(spec), VmSpec)
+        new_spec(to_json(spec), VmSpec)

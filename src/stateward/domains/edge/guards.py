@@ -63,7 +63,6 @@ from stateward.domains.edge.model import (
     read_spec,
     record_id,
     to_builtins,
-    to_json,
     updated_status,
 )
 from stateward.domains.edge.policy.app_members import add_member, mark_leaving
@@ -75,7 +74,7 @@ from stateward.engine.transitions import journal
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.lifecycle import ADMIN, Move, decide
-from stateward.store.records import Object
+from stateward.store.records import Object, to_json
 
 GUARDED_ACTIONS = ("create", "update", "re-create", "delete", "expire")
 DELETE_ACTIONS = ("delete", "expire")

@@ -41,7 +41,6 @@ from stateward.domains.edge.model import (
     read_spec,
     record_id,
     to_builtins,
-    to_json,
     updated_status,
 )
 from stateward.domains.edge.records.instance_record import DecisionRules, apply_move, decide_event
@@ -52,7 +51,7 @@ from stateward.engine.kinds import Party
 from stateward.engine.requests import Creation
 from stateward.lifecycle import ADMIN, CLOCK, CONTROLLER, TIMED_OUT, USER, Move, State
 from stateward.store.filters import Page, Selector
-from stateward.store.records import Key, Object
+from stateward.store.records import Key, Object, to_json
 
 RECHECK_AFTER_S = 0.5
 """How many seconds pass before a look is repeated that found somebody else at work."""

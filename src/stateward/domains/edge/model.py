@@ -199,11 +199,6 @@ def instance_status(found: Object) -> InstanceStatus:
     return msgspec.json.decode(found.seen, type=InstanceStatus)
 
 
-def to_json(record: Struct) -> str:
-    """Write a record as it is stored."""
-    return msgspec.json.encode(record).decode()
-
-
 def to_builtins(record: Struct) -> Any:  # noqa: ANN401 - plain JSON
     """Return a record as plain values."""
     return msgspec.to_builtins(record)

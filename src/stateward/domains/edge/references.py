@@ -24,7 +24,6 @@ from stateward.domains.edge.model import (
     instance_status,
     merge_spec,
     record_id,
-    to_json,
 )
 from stateward.domains.edge.policy.app_members import app_status
 from stateward.engine import Request
@@ -32,7 +31,7 @@ from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.lifecycle import Lifecycle
 from stateward.store.filters import Selector
-from stateward.store.records import Key, Object
+from stateward.store.records import Key, Object, to_json
 
 REFERENCE_FIELDS: Mapping[str, Mapping[str, Lifecycle]] = {
     CLUSTERINST.kind: {"flavor": FLAVOR, "autoscale": AUTOSCALE},

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from stateward.domains.leases.bookings import BookHost, HandOverHost, HostChange, TakeBackHost
 from stateward.domains.leases.errors import HostHeld, HostsTaken
 from stateward.domains.leases.lifecycle import HOST
-from stateward.domains.leases.model import Holding, LeaseHost, host_key, read_host, to_json
+from stateward.domains.leases.model import Holding, LeaseHost, host_key, read_host
 from stateward.engine import Job, Temporary
 from stateward.engine.handlers import Fenced
 from stateward.engine.transaction_batcher import TransactionBatcher
@@ -23,7 +23,7 @@ from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import StatewardError
 from stateward.lifecycle import CONTROLLER
 from stateward.store.port import Store, Tx
-from stateward.store.records import Key
+from stateward.store.records import Key, to_json
 
 HELD_HOST_RETRY_S = 0.5
 """How many seconds pass before a host is asked for again that another still holds."""

@@ -7,11 +7,11 @@ the lease was in transition, rings again at once, in its own order: a warning be
 from msgspec.structs import replace
 
 from stateward.domains.leases.lifecycle import EVENT, RESERVATION
-from stateward.domains.leases.model import EventType, LeaseSeen, PartMove, event_id, read_lease, status_of, to_json
+from stateward.domains.leases.model import EventType, LeaseSeen, PartMove, event_id, read_lease, status_of
 from stateward.domains.leases.timers import PENDING_EVENTS, pending_timers
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.changes import Ended
-from stateward.store.records import JournalEntry, Key, Operation
+from stateward.store.records import JournalEntry, Key, Operation, to_json
 
 _EVENTS = frozenset(EventType)
 

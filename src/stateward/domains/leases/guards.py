@@ -41,8 +41,7 @@ from stateward.domains.leases.model import (
     read_lease_seen,
     read_lease_spec,
     status_of,
-    to_json,
-)  # fmt: skip
+)
 from stateward.domains.leases.notices import notice_key, queue_notice
 from stateward.domains.leases.resources import ResourcePlugins
 from stateward.domains.leases.timers import PENDING_EVENTS, heal_timers, pending_timers, rescheduled_timers, timer_keys
@@ -52,7 +51,11 @@ from stateward.engine.errors import blocker_of
 from stateward.engine.requests import EMPTY
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
-from stateward.store.records import Key, Object
+from stateward.store.records import (
+    Key,
+    Object,
+    to_json,  # fmt: skip
+)
 
 L = LeaseState
 FINISHED = frozenset({L.ERROR, L.TERMINATED})

@@ -7,10 +7,11 @@ they go together is looked at here before it is said, and what does not is an er
 from stateward.domains.leases import lease_parts
 from stateward.domains.leases.context import Failures, LeaseContext, describe_failures
 from stateward.domains.leases.lifecycle import LeaseState, ReservationState
-from stateward.domains.leases.model import EventType, LeaseSeen, read_lease, to_json
+from stateward.domains.leases.model import EventType, LeaseSeen, read_lease
 from stateward.domains.leases.resources import ReservationTask
 from stateward.engine import Ending, Job
 from stateward.lifecycle import FAILED
+from stateward.store.records import to_json
 
 L = LeaseState
 

@@ -253,11 +253,6 @@ def read_lease_seen(text: str) -> LeaseSeen:
     return _LEASE_SEEN.decode(text) if text != "{}" else LeaseSeen({}, {})
 
 
-def to_json(record: Struct) -> str:
-    """Write a record down."""
-    return msgspec.json.encode(record).decode()
-
-
 def host_key(ns: str, name: str) -> Key:
     """Return the object that a host is."""
     return Key(ns, f"host-{name}")

@@ -25,13 +25,12 @@ from stateward.domains.leases.model import (
     host_key,
     read_host,
     read_lease,
-    to_json,
 )
 from stateward.engine import Job, Temporary
 from stateward.engine.transitions import journal
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import CONTROLLER
-from stateward.store.records import Key, Object, Timer
+from stateward.store.records import Key, Object, Timer, to_json
 
 log = logging.getLogger("stateward.leases")
 
@@ -70,7 +69,7 @@ def queue_notice(uow: UnitOfWork, found: Object, seen: LeaseSeen, status: LeaseS
         queue=key.id,
         parent=None,
         spec=to_json(Notice(lease)),
-        labels=msgspec.json.encode({"lease": found.id}).decode(),
+        labels=to_json({"lease": found.id}),
         error=None,
         created=uow.now,
     )

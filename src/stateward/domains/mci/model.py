@@ -338,8 +338,3 @@ def seen_of(shown: Observation) -> VmSeen:
 def plain(record: Struct) -> Any:  # noqa: ANN401 - JSON
     """Return a record as it is stored."""
     return msgspec.to_builtins(record)
-
-
-def text(record: Struct) -> str:
-    """Return a record as JSON text."""
-    return msgspec.json.encode(record).decode()

@@ -10,7 +10,7 @@ from stateward.domains.ovc.deadline import Run, in_time
 from stateward.domains.ovc.fan_out import HALF_DONE, Crowd, all_of, none_done
 from stateward.domains.ovc.firewalls import Firewalls
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, VM
-from stateward.domains.ovc.model import box_seen, seen_of, text, vm_seen
+from stateward.domains.ovc.model import box_seen, seen_of, vm_seen
 from stateward.domains.ovc.nodes import Power
 from stateward.domains.ovc.queries import objects
 from stateward.domains.ovc.storage_handlers import is_done, nothing
@@ -19,7 +19,7 @@ from stateward.engine.kinds import EndHook, Guard, LockSet
 from stateward.lifecycle import CONTROLLER, Lifecycle
 from stateward.store.filters import Selector
 from stateward.store.port import Reader
-from stateward.store.records import Object
+from stateward.store.records import Object, to_json
 
 BELOW = {CLOUDSPACE.kind: (VM,), ACCOUNT.kind: (CLOUDSPACE, DISK, IMAGE)}
 """What is below, in the order in which it goes: VMs stand on images."""
@@ -148,6 +148,6 @@ def _clones_first(one: Object, left: Sequence[Object]) -> bool:
 
 
 def _asking(job: Job) -> Callable[[Object], Request]:
-    args = text({"along": job.object}) if job.action == "delete" else text({})
+    args = to_json({"along": job.object}) if job.action == "delete" else to_json({})
     who = job.claim.operation.who
     return lambda one: Request(job.ns, one.id, job.action, "", actor=CONTROLLER, who=who, args=args)

@@ -7,7 +7,7 @@ has ended, so that it is never another than the state says.
 
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -227,11 +227,6 @@ SEENS: Mapping[str, type[Seen]] = {
 def short(kind: str) -> str:
     """Return a kind's name inside the domain: `vm` for `ovc.vm`."""
     return kind.removeprefix("ovc.")
-
-
-def text(value: Any) -> str:  # noqa: ANN401 - any record
-    """Return a record as it is stored."""
-    return msgspec.json.encode(value).decode()
 
 
 def spec_of(found: Object, kind: type[S]) -> S:

@@ -12,7 +12,7 @@ from stateward.domains.ovc.fan_out import Crowd, Done, all_of, look_undone
 from stateward.domains.ovc.firewalls import GUARDED
 from stateward.domains.ovc.guards.node_guard import vm_action
 from stateward.domains.ovc.lifecycle import CLOUDSPACE, VM, VmState
-from stateward.domains.ovc.model import Away, NodeFacts, NodeReport, Placed, box_seen, node_seen, text
+from stateward.domains.ovc.model import Away, NodeFacts, NodeReport, Placed, box_seen, node_seen
 from stateward.domains.ovc.nodes import Nodes
 from stateward.domains.ovc.queries import objects
 from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request
@@ -20,7 +20,7 @@ from stateward.engine.kinds import EndHook, Guard
 from stateward.lifecycle import CONTROLLER, FAILED, Lifecycle
 from stateward.store.filters import Selector
 from stateward.store.port import Reader
-from stateward.store.records import Object
+from stateward.store.records import Object, to_json
 
 V = VmState
 GONE = frozenset({V.VIRTUAL, V.DELETED, V.DESTROYED})
@@ -98,7 +98,7 @@ class Hosts:
         stopped = {id_: one for id_, one in away.items() if one.how == "stop"}
         failed = returned.failed | await self._firewalls_back(job) | await self._power_back(job, stopped, job.object)
         done = tuple(id_ for id_ in away if id_ not in failed)
-        return Ending(result=text(NodeFacts(NodeReport("enable", done, failed))))
+        return Ending(result=to_json(NodeFacts(NodeReport("enable", done, failed))))
 
     async def _firewalls_back(self, job: Job) -> dict[str, str]:
         """Give power to firewalls for whom there was no node."""
@@ -173,12 +173,12 @@ def _is_on(one: Object, node: str) -> bool:
 
 def _request(job: Job, one: Object, action: str, **args: str) -> Request:
     who = job.claim.operation.who
-    return Request(job.ns, one.id, action, "", actor=CONTROLLER, who=who, args=text(args))
+    return Request(job.ns, one.id, action, "", actor=CONTROLLER, who=who, args=to_json(args))
 
 
 def _told(report: NodeReport, away: dict[str, Away]) -> Ending:
     """End with a report; a node that could not part with all of its VMs and firewalls has failed."""
-    result = text(NodeFacts(report, away))
+    result = to_json(NodeFacts(report, away))
     if not report.failed:
         return Ending(result=result)
     some = "; ".join(f"{id_}: {why}" for id_, why in list(report.failed.items())[:5])

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from stateward.domains.ovc.errors import NotNow
 from stateward.domains.ovc.lifecycle import DISK
-from stateward.domains.ovc.model import DiskSeen, DiskSpec, Seen, disk_seen, text
+from stateward.domains.ovc.model import DiskSeen, DiskSpec, Seen, disk_seen
 from stateward.engine import Refused, Request
 from stateward.engine.errors import blocker_of
 from stateward.engine.requests import EMPTY
@@ -18,7 +18,7 @@ from stateward.engine.transitions import change_state
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import CONTROLLER, TRANSITIONAL, WORKER, Move, decide
 from stateward.store.changes import Ended
-from stateward.store.records import Key, Object, Operation, Status
+from stateward.store.records import Key, Object, Operation, Status, to_json
 
 EVENTS = {Status.SUCCEEDED: "succeeded", Status.FAILED: "failed", Status.CANCELLED: "cancelled"}
 
@@ -32,7 +32,7 @@ def put(uow: UnitOfWork, found: Object, **changes: Any) -> Object:  # noqa: ANN4
 
 def put_seen(uow: UnitOfWork, found: Object, seen: Seen) -> Object:
     """Change what is known of an object."""
-    return put(uow, found, seen=text(seen))
+    return put(uow, found, seen=to_json(seen))
 
 
 # --- disks that an operation of their VM holds -----------------------------------------------------------------------
@@ -66,11 +66,11 @@ def let_go(uow: UnitOfWork, disk: Object, operation: Operation, ended: Ended) ->
 
 def new_disk(uow: UnitOfWork, request: Request, id_: str, spec: DiskSpec, vm: str, slot: int) -> Object:
     """Describe a disk that belongs to a VM, in the step in which that is made or gets it."""
-    labels = text({"account": spec.account, "name": spec.name})
+    labels = to_json({"account": spec.account, "name": spec.name})
     void = Object(
         request.ns, id_, DISK.kind, DISK.initial.word, uow.now, 0, 0, None, vm, vm, EMPTY, labels, None, uow.now
     )
     move = decide(DISK, void.state, "define", CONTROLLER)
     assert isinstance(move, Move)
-    seen = text(DiskSeen(scoped=True, vm=vm, slot=slot))
-    return change_state(uow, void, move, request.who, request.op, spec=text(spec), seen=seen, generation=1)
+    seen = to_json(DiskSeen(scoped=True, vm=vm, slot=slot))
+    return change_state(uow, void, move, request.who, request.op, spec=to_json(spec), seen=seen, generation=1)

@@ -22,7 +22,6 @@ from stateward.domains.ovc.model import (
     VmSpec,
     node_seen,
     short,
-    text,
 )
 from stateward.domains.ovc.queries import objects
 from stateward.domains.ovc.queuer import KINDS, Queuer
@@ -36,7 +35,7 @@ from stateward.lifecycle import PROVIDER, Meaning, Reason
 from stateward.naming import new_id
 from stateward.store.filters import JournalFilter, Selector
 from stateward.store.port import StuckWork
-from stateward.store.records import Key, Object
+from stateward.store.records import Key, Object, to_json
 
 THERE = {
     "delete": ("DELETED", "TOBEDELETED", "DESTROYED"),
@@ -142,7 +141,7 @@ class Service:
     ) -> Request:
         plain = msgspec.to_builtins(spec)
         labels = {"name": plain["name"], **({"account": plain["account"]} if kind == DISK.kind else {})}
-        birth = Creation(kind, parent, text(labels))
+        birth = Creation(kind, parent, to_json(labels))
         return self._request(ns, id_, action, caller, key=key, spec=plain, creates=birth)
 
     def _request(self, ns: str, id_: str, action: str, caller: Caller, **how: Any) -> Request:  # noqa: ANN401 - as engine

@@ -2,18 +2,17 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import msgspec
 from msgspec.structs import replace
 
 from stateward.domains.systems.definition import NodePool, Service, revision_of
 from stateward.domains.systems.lifecycle import NODEPOOL, SERVICE, NodePoolState, ServiceState
-from stateward.domains.systems.model import Picture, Wanted, encoded, spec_of
+from stateward.domains.systems.model import Picture, Wanted, spec_of
 from stateward.domains.systems.object_ids import path_of, pool_id, service_id
 from stateward.engine import Request
 from stateward.engine.requests import EMPTY, Creation
 from stateward.lifecycle import CONTROLLER
 from stateward.locks.paths import parse_path
-from stateward.store.records import Object
+from stateward.store.records import Object, to_json
 
 
 class Asker:
@@ -21,7 +20,7 @@ class Asker:
 
     def __init__(self, ns: str, system: str, deploy: str, who: str, args: Mapping[str, bool] | None = None) -> None:
         self._ns, self._system, self._deploy, self._who = ns, system, deploy, who
-        self._args = msgspec.json.encode(args).decode() if args else EMPTY
+        self._args = to_json(args) if args else EMPTY
 
     def services(self, target: Mapping[str, Service], now: Sequence[Object]) -> Iterator[Request]:
         """Ask for what is new, and for what is to be another; what is as wanted is left alone."""
@@ -30,7 +29,7 @@ class Asker:
             object_id = service_id(self._system, parse_path(path))
             event = _event(found.get(object_id), service)
             if event is not None:
-                wanted = encoded(Wanted(service, revision_of(service), self._deploy))
+                wanted = to_json(Wanted(service, revision_of(service), self._deploy))
                 yield self._asked(object_id, event, SERVICE.kind, wanted)
 
     def surplus(self, target: Mapping[str, Service], now: Sequence[Object]) -> Iterator[Request]:
@@ -45,7 +44,7 @@ class Asker:
             object_id = pool_id(self._system, name)
             event = _pool_event(found.get(object_id), pool)
             if event is not None:
-                yield self._asked(object_id, event, NODEPOOL.kind, encoded(pool))
+                yield self._asked(object_id, event, NODEPOOL.kind, to_json(pool))
 
     def surplus_pools(self, target: Mapping[str, NodePool] | None, now: Sequence[Object]) -> Iterator[Request]:
         """Ask for the end of node pools that are in no picture any more."""

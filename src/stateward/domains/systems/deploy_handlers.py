@@ -19,13 +19,13 @@ from stateward.domains.systems.context import Premises
 from stateward.domains.systems.controllers import RollUps
 from stateward.domains.systems.guards import guard_change, patience_of, stop_waiting, system_beside
 from stateward.domains.systems.lifecycle import DEPLOY, TEARDOWN, DeployState, TeardownState
-from stateward.domains.systems.model import SECRET_ENV, ChangeSeen, ChangeSpec, Picture, encoded, seen_of, spec_of
+from stateward.domains.systems.model import SECRET_ENV, ChangeSeen, ChangeSpec, Picture, seen_of, spec_of
 from stateward.domains.systems.object_ids import pool_id, service_id, system_of
 from stateward.domains.systems.service_handlers import UNDO
 from stateward.engine import Ending, Handler, Job, Kind, Permanent, Request
 from stateward.lifecycle import CONTROLLER, WORKER
 from stateward.locks.paths import Path, parse_path
-from stateward.store.records import Operation, Status
+from stateward.store.records import Operation, Status, to_json
 
 TURNS = 40
 """How often a part is asked again that something else is being done to."""
@@ -73,7 +73,7 @@ class Deploys:
         trouble = await work.go()
         await self._roll_ups.refresh(work.home)
         cancelled = seen_of(job.claim.object, ChangeSeen).cancelled
-        seen = encoded(ChangeSeen(work.before, cancelled))
+        seen = to_json(ChangeSeen(work.before, cancelled))
         if cancelled:
             return Ending("cancelled", WORKER, error=f"cancelled by {cancelled}", seen=seen)
         return Ending("failed", WORKER, error=trouble, seen=seen) if trouble else Ending(seen=seen)

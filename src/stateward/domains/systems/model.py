@@ -71,8 +71,3 @@ def spec_of(found: Object, wanted: type[T]) -> T | None:
 def seen_of(found: Object, wanted: type[T]) -> T:
     """Return what was seen of an object."""
     return msgspec.json.decode(found.seen, type=wanted)
-
-
-def encoded(value: Struct) -> str:
-    """Return a record as it is kept."""
-    return msgspec.json.encode(value).decode()

@@ -6,8 +6,6 @@ operation that is worked here. It ends when all instances are as wanted, or when
 
 import asyncio
 
-import msgspec
-
 from stateward.domains.systems.backends.port import Backend, Home, Instance, NoRoom, Ref, Want
 from stateward.domains.systems.context import Premises
 from stateward.domains.systems.definition import NodePool, Service
@@ -19,7 +17,7 @@ from stateward.domains.systems.rollout import Deeds, is_done, next_deeds, score
 from stateward.engine import Denied, Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import CLOCK, CONTROLLER, TIMED_OUT
-from stateward.store.records import Object
+from stateward.store.records import Object, to_json
 
 PAUSE = 0.5
 """How many seconds pass between two looks at a service that is being changed, at most."""
@@ -134,7 +132,7 @@ def ref_of(job: Job) -> Ref:
 
 def _summary(wanted: Wanted, seen: list[Instance]) -> str:
     ready = sum(one.ready and one.revision == wanted.revision for one in seen)
-    return msgspec.json.encode({"revision": wanted.revision, "ready": ready}).decode()
+    return to_json({"revision": wanted.revision, "ready": ready})
 
 
 async def lacking(premises: Premises, ref: Ref, service: Service) -> str:

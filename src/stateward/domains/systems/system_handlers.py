@@ -7,11 +7,11 @@ from stateward.domains.systems.context import Premises
 from stateward.domains.systems.deploy_handlers import clear
 from stateward.domains.systems.guards import guard_system
 from stateward.domains.systems.lifecycle import SYSTEM
-from stateward.domains.systems.model import Lives, SystemSpec, encoded, spec_of
+from stateward.domains.systems.model import Lives, SystemSpec, spec_of
 from stateward.domains.systems.retention import Records
 from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Temporary
 from stateward.errors import UnknownName
-from stateward.store.records import Status
+from stateward.store.records import Status, to_json
 
 ATTEMPTS = 5
 """How often it is tried to make a system ready."""
@@ -39,7 +39,7 @@ class Systems:
             lives = await backend.prepare(Home(job.ns, job.object))
         except OSError as error:
             raise Temporary(f"it cannot be made ready: {error}") from error
-        return Ending(seen=encoded(Lives(**lives)))
+        return Ending(seen=to_json(Lives(**lives)))
 
     async def remove(self, job: Job) -> None:
         """End all services and remove all that a system has, the records of its deploys included."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 
-import msgspec
 from msgspec.structs import replace
 
 from stateward.engine.errors import Blocker, Locked, Occupied, blocker_of
@@ -14,7 +13,7 @@ from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import Meaning, Move
 from stateward.locks.modes import as_mode
 from stateward.locks.paths import parse_path
-from stateward.store.records import Key, Lock, Object, Operation, Status, WorkItem
+from stateward.store.records import Key, Lock, Object, Operation, Status, WorkItem, to_json
 
 
 def permit(uow: UnitOfWork, request: Request, found: Object, move: Move) -> list[Lock]:
@@ -97,7 +96,7 @@ def _operation(uow: UnitOfWork, request: Request, found: Object, move: Move) -> 
         action=request.action,
         actor=request.actor,
         who=request.who,
-        facts=msgspec.json.encode(sorted(request.facts)).decode() if request.facts else "[]",
+        facts=to_json(sorted(request.facts)) if request.facts else "[]",
         args=request.args,
         origin=found.state,
         via=move.target.word,

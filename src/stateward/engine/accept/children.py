@@ -19,7 +19,7 @@ from stateward.engine.requests import Accepted, Request
 from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
 from stateward.errors import StatewardError
 from stateward.store.port import Tx
-from stateward.store.records import Claim, Key
+from stateward.store.records import Claim, Key, to_json
 
 
 async def spawn(
@@ -45,7 +45,7 @@ async def spawn(
         if isinstance(verdict, StatewardError)
     }
     steps = await _steps_of(tx, operation.key) | {step: denied}
-    uow.changes.steps.append((operation.key, msgspec.json.encode(steps).decode()))
+    uow.changes.steps.append((operation.key, to_json(steps)))
     if begun:
         uow.update_work(replace(work, owner=None, children=begun))
     await promote_waiters(uow)

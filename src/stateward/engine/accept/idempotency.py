@@ -16,7 +16,7 @@ from stateward.engine.errors import Denied, Refused
 from stateward.errors import BadInput, StatewardError
 from stateward.store.filters import JournalFilter
 from stateward.store.port import Reader
-from stateward.store.records import IdempotencyRecord, Key
+from stateward.store.records import IdempotencyRecord, Key, to_json
 
 SEPARATOR = " "
 
@@ -62,7 +62,7 @@ async def is_former(reader: Reader, key: Key, who: str) -> bool:
 
 def with_refusal(fingerprint: str, error: StatewardError) -> str:
     """Return a fingerprint with the refusal of its request, as it is stored."""
-    return f"{fingerprint}{SEPARATOR}{msgspec.json.encode(_stored(error)).decode()}"
+    return f"{fingerprint}{SEPARATOR}{to_json(_stored(error))}"
 
 
 def read_refusal(answer: IdempotencyRecord) -> RefusedBefore | None:

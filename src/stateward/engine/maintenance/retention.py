@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -25,7 +24,7 @@ from stateward.lifecycle import CONTROLLER
 from stateward.store.changes import Changes
 from stateward.store.filters import JournalFilter
 from stateward.store.port import Reader, Store, Tx
-from stateward.store.records import JournalEntry, Key, Object
+from stateward.store.records import JournalEntry, Key, Object, to_json
 from stateward.store.retention import BEFORE_ALL_KEYS, JournalSpan, PruneCandidate
 
 T = TypeVar("T")
@@ -175,7 +174,7 @@ async def _note(tx: Tx, to: Horizon, before: float, done: Pruned | None = None, 
     found = (await tx.objects([PLACE])).get(PLACE)
     former = horizon_in(found)
     raised = Horizon(max(former.seq, to.seq), max(former.before, to.before))
-    spec = msgspec.json.encode(raised).decode()
+    spec = to_json(raised)
     known = found or _unknown(tx.now)
     changed = replace(known, spec=spec, version=known.version + 1, since=known.since if done is None else tx.now)
     lines = [] if done is None or done == Pruned(next=done.next) else [_line(changed, known.state, before, done, who)]

@@ -4,7 +4,6 @@ import asyncio
 from random import Random
 from typing import Literal
 
-import msgspec
 from msgspec.structs import replace
 
 from stateward.aio.backoff import MAX_DELAY_S, backoff_delay
@@ -24,7 +23,7 @@ from stateward.engine.handlers import (
 )
 from stateward.lifecycle import CANCELLED, CLOCK, FAILED, HEALER, SUCCEEDED, TIMED_OUT, UNKNOWN
 from stateward.store.errors import StoreError
-from stateward.store.records import Claim, Key, WorkItem
+from stateward.store.records import Claim, Key, WorkItem, to_json
 
 Outcome = Ending | Retry
 
@@ -80,7 +79,7 @@ class Attempt:
         result = await self._handler.run(job)
         if isinstance(result, Ending):
             return result
-        return Ending(result=None if result is None else msgspec.json.encode(result).decode())
+        return Ending(result=None if result is None else to_json(result))
 
     def _classify_error(self, job: Job, error: Exception, remaining: float) -> Outcome:
         unclear = isinstance(error, (Unknown, *UNCLEAR_ERRORS))

@@ -3,8 +3,6 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-import msgspec
-
 from stateward.aio.backoff import GrowingIntervals
 from stateward.engine.accept.children import spawn
 from stateward.engine.finish.claim_reports import ClaimReport, Phase
@@ -16,7 +14,7 @@ from stateward.engine.troubles import note_trouble
 from stateward.engine.unit_of_work import UnitOfWork, sanitize_text
 from stateward.store.changes import Changes
 from stateward.store.port import Store, Tx
-from stateward.store.records import Key, Progress
+from stateward.store.records import Key, Progress, to_json
 
 
 class JobStore:
@@ -49,7 +47,7 @@ class JobStore:
 
     async def checkpoint(self, job: Job, steps: dict[str, Any]) -> None:
         """Keep a job's steps."""
-        encoded = msgspec.json.encode(steps).decode()
+        encoded = to_json(steps)
         await self._store.transact(lambda tx: save_job_state(tx, self._worker, job, steps=encoded))
 
     async def phase(self, job: Job, phase: Phase) -> None:

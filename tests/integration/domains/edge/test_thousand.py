@@ -10,11 +10,11 @@ import msgspec
 
 from stateward.agents.simulation import SimulatedFleet
 from stateward.domains.edge.lifecycle import CLOUDLET, CLUSTERINST
-from stateward.domains.edge.model import ClusterInst, InstanceStatus, to_json
+from stateward.domains.edge.model import ClusterInst, InstanceStatus
 from stateward.store import open_store
 from stateward.store.changes import Changes
 from stateward.store.port import TxFunction
-from stateward.store.records import Object
+from stateward.store.records import Object, to_json
 from tests.integration.server.server_processes import Served
 
 NS, MANY, EACH = "lab", 1000, 20

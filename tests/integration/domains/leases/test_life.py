@@ -8,12 +8,13 @@ from msgspec.structs import replace
 from stateward.domains.leases import lease_parts
 from stateward.domains.leases.errors import LeaseActionFailed, NotEnoughHosts, NotRecoverable
 from stateward.domains.leases.lifecycle import EventState, ReservationState
-from stateward.domains.leases.model import EventType, HostSeen, Lease, to_json
+from stateward.domains.leases.model import EventType, HostSeen, Lease
 from stateward.domains.leases.settings import Settings
 from stateward.engine import NotFound, Refused
 from stateward.engine.errors import NotCancelled
 from stateward.store.changes import Changes
 from stateward.store.port import Tx
+from stateward.store.records import to_json
 from tests.integration.domains.leases.conftest import ME, NS, Leasing, Opening, at, hosts, thing
 from tests.integration.domains.leases.things import later, never
 

@@ -8,10 +8,11 @@ import pytest
 
 from stateward.domains.ovc.errors import ParentNotReady
 from stateward.domains.ovc.lifecycle import DISK, IMAGE
-from stateward.domains.ovc.model import DiskSpec, ImageSpec, text
+from stateward.domains.ovc.model import DiskSpec, ImageSpec
 from stateward.engine import Accepted, Denied
 from stateward.engine.requests import Creation
 from stateward.store.filters import JournalFilter
+from stateward.store.records import to_json
 from tests.integration.domains.ovc.cloud import ADA, ANN, Cloud
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -74,7 +75,7 @@ async def test_nothing_is_made_or_powered_below_an_account(cloud: Cloud) -> None
 async def described(cloud: Cloud, kind: str, id_: str, spec: DiskSpec | ImageSpec) -> str:
     """Describe something over the general API, and do not make it yet."""
     labels = {"name": spec.name, **({"account": spec.account} if kind == DISK.kind else {})}
-    birth = Creation(kind, spec.account, text(labels))
+    birth = Creation(kind, spec.account, to_json(labels))
     await cloud.engine.submit(cloud.engine.request(cloud.ns, id_, "define", who="ann", spec=spec, creates=birth))
     return id_
 

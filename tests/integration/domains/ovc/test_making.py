@@ -6,13 +6,13 @@ from collections.abc import Awaitable
 import pytest
 
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, VM
-from stateward.domains.ovc.model import CloudspaceSpec, DiskSpec, ImageSpec, text
+from stateward.domains.ovc.model import CloudspaceSpec, DiskSpec, ImageSpec
 from stateward.engine import Accepted, Denied
 from stateward.engine.accept.idempotency import RefusedBefore
 from stateward.engine.errors import KeyReused
 from stateward.engine.requests import Creation
 from stateward.store.filters import JournalFilter, Selector
-from stateward.store.records import JournalEntry
+from stateward.store.records import JournalEntry, to_json
 from tests.integration.domains.ovc.cloud import ADA, ANN, Cloud
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -96,7 +96,7 @@ async def test_the_refusal_of_a_creation_is_repeated_under_its_key(cloud: Cloud)
 
 async def test_a_creation_whose_answer_was_lost_is_known_by_its_operation(cloud: Cloud) -> None:
     engine, spec = cloud.engine, DiskSpec("lost", cloud.account)
-    birth = Creation(DISK.kind, cloud.account, text({"name": spec.name, "account": spec.account}))
+    birth = Creation(DISK.kind, cloud.account, to_json({"name": spec.name, "account": spec.account}))
     first = engine.request(cloud.ns, "disk-lost", "define", spec=spec, creates=birth)
     requests = [first, engine.request(cloud.ns, "disk-lost", "create")]
     made = await engine.submit_sequence(requests)

@@ -8,12 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.domains.ovc.lifecycle import DISK, IMAGE, NODE
-from stateward.domains.ovc.model import DiskSpec, ImageSpec, NodeSpec, Stored, file_name_of, text
+from stateward.domains.ovc.model import DiskSpec, ImageSpec, NodeSpec, Stored, file_name_of
 from stateward.domains.ovc.nodes.port import Machine, Power
 from stateward.store import open_store
 from stateward.store.changes import Changes
 from stateward.store.port import Tx
-from stateward.store.records import Key
+from stateward.store.records import Key, to_json
 from tests.integration.domains.ovc.cloud import ADA, FILES, Cloud, open_cloud
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -71,7 +71,7 @@ async def test_a_disk_that_was_made_before_keeps_its_file(tmp_path: Path) -> Non
 
         async def as_before(tx: Tx) -> None:
             await tx.objects([Key(cloud.ns, disk)])
-            await tx.apply(Changes(objects=[replace(found, seen=text(Stored()), version=found.version + 1)]))
+            await tx.apply(Changes(objects=[replace(found, seen=to_json(Stored()), version=found.version + 1)]))
 
         await cloud.engine.store.transact(as_before)
         vm = await cloud.vm()

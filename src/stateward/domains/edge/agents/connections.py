@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from stateward.domains.edge.agents.record_writer import journal_rejection, save_status, write_slots
 from stateward.domains.edge.lifecycle import CLOUDLET, CloudletState
 from stateward.domains.edge.lookups import current_operation, open_unit_of_work, write_unit_of_work
-from stateward.domains.edge.model import HeldAgent, agent_slots, cloudlet_status, to_json, with_agent_slots
+from stateward.domains.edge.model import HeldAgent, agent_slots, cloudlet_status, with_agent_slots
 from stateward.domains.edge.records.agent_upgrade import (
     AgentRejection,
     AgentSlots,
@@ -26,7 +26,7 @@ from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import AGENT, CONTROLLER
 from stateward.store.changes import Ended
 from stateward.store.port import Tx
-from stateward.store.records import Key, Object, Operation
+from stateward.store.records import Key, Object, Operation, to_json
 
 NO_CLOUDLET = "there is no such cloudlet"
 

@@ -19,7 +19,6 @@ from stateward.domains.edge.model import (
     instance_status,
     local_name,
     read_spec,
-    to_json,
 )
 from stateward.domains.edge.records.agent_upgrade import AgentRejection, on_inventory
 from stateward.domains.edge.records.instance_record import begin_undo, needs_undo
@@ -28,7 +27,7 @@ from stateward.engine.transitions import journal
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import AGENT, CONTROLLER
 from stateward.store.port import Tx
-from stateward.store.records import Key, Object
+from stateward.store.records import Key, Object, to_json
 
 
 class Inventory(Struct, frozen=True):

@@ -26,7 +26,7 @@ from stateward.domains.edge.records.instance_record import (
 from stateward.domains.edge.records.reconcile import ReconcileStep
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.port import Tx
-from stateward.store.records import Key, Object
+from stateward.store.records import Key, Object, to_json
 
 RULES = {kind: DecisionRules(lifecycle=lifecycle) for kind, lifecycle in INSTANCE_LIFECYCLES.items()}
 
@@ -66,4 +66,4 @@ def complete_order(found: Object, book: InstanceRecord, notify: int) -> AgentOrd
 def _with_kind(found: Object, spec: str) -> str:
     """Return the spec with its kind, for the agent's site to know what it is to make."""
     kind = found.kind.partition(".")[2]
-    return msgspec.json.encode({**msgspec.json.decode(spec), "kind": kind}).decode()
+    return to_json({**msgspec.json.decode(spec), "kind": kind})

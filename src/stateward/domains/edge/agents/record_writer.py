@@ -7,7 +7,6 @@ from stateward.domains.edge.model import (
     InstanceStatus,
     cloudlet_status,
     instance_status,
-    to_json,
     updated_status,
     with_agent_slots,
 )
@@ -18,7 +17,7 @@ from stateward.engine.finish.completion import STATUSES
 from stateward.engine.transitions import change_state, fence_work, journal
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import TRANSITIONAL, Lifecycle, Meaning, Move, decide
-from stateward.store.records import Object, Operation
+from stateward.store.records import Object, Operation, to_json
 
 GOOD_MEANINGS = (Meaning.SUCCESS, Meaning.STEP)
 

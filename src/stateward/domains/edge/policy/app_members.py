@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from stateward.domains.edge.errors import LimitReached
 from stateward.domains.edge.lookups import DELETING_STATES, NOT_PRESENT
-from stateward.domains.edge.model import AppStatus, AutoprovSpec, to_json
+from stateward.domains.edge.model import AppStatus, AutoprovSpec
 from stateward.engine.unit_of_work import UnitOfWork
-from stateward.store.records import Object
+from stateward.store.records import Object, to_json
 
 
 def app_status(app: Object) -> AppStatus:

@@ -14,10 +14,9 @@ from stateward.domains.edge.model import (
     instance_status,
     local_name,
     read_spec,
-    to_json,
 )
 from stateward.engine.unit_of_work import UnitOfWork
-from stateward.store.records import Key, Object, Timer
+from stateward.store.records import Key, Object, Timer, to_json
 
 IDLE_TIMEOUT_S = 30 * 60.0
 """How many seconds a reservable cluster is kept that nobody uses."""

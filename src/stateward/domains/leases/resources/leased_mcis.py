@@ -19,7 +19,7 @@ from stateward.engine import Permanent, Request
 from stateward.engine.requests import Creation
 from stateward.errors import BadInput
 from stateward.lifecycle import USER
-from stateward.store.records import Key, Object
+from stateward.store.records import Key, Object, to_json
 
 RUNNING = "Running"
 LEASE, RESERVATION = "lease", "reservation"
@@ -69,8 +69,8 @@ class LeasedMcis:
             return ()
         spec = self._spec(task.spec)
         labels = {**spec.get("label", {}), LEASE: task.lease.object.id, RESERVATION: task.spec.id}
-        birth = Creation(self._templates[self.name].kind, labels=msgspec.json.encode(labels).decode())
-        return [self._request(task, "create", spec=msgspec.json.encode(spec).decode(), creates=birth)]
+        birth = Creation(self._templates[self.name].kind, labels=to_json(labels))
+        return [self._request(task, "create", spec=to_json(spec), creates=birth)]
 
     async def start(self, task: ReservationTask) -> None:
         """See whether it runs."""

@@ -21,7 +21,6 @@ from stateward.domains.mci.model import (
     resource_seen,
     seen_of,
     subnet_key,
-    text,
     vm_target,
 )
 from stateward.domains.mci.provider.catalogue import objects
@@ -32,7 +31,7 @@ from stateward.engine import Engine
 from stateward.engine.external_reports import Sighting
 from stateward.store.filters import Selector
 from stateward.store.port import Reader
-from stateward.store.records import Object
+from stateward.store.records import Object, to_json
 
 DRIFTING_STATES = frozenset({VmState.RUNNING, VmState.SUSPENDED, VmState.UNDEFINED})
 """The states of VMs that follow what their providers show."""
@@ -55,7 +54,7 @@ async def apply_vm_drift(engine: Engine, client: ProviderClient, listing: Machin
 
 
 def _sighting(vm: Object, event: str, look: Evidence, at: float) -> Sighting:
-    seen = None if look.observation is None else text(seen_of(look.observation))
+    seen = None if look.observation is None else to_json(seen_of(look.observation))
     reason = None
     if event == CANNOT_SAY and look.silent_s:
         reason = f"the provider has not shown it for {look.silent_s:.0f} s: {look.problem}"

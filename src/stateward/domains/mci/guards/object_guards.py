@@ -9,7 +9,7 @@ from stateward.domains.mci.errors import VmsAdded, VmsAlive
 from stateward.domains.mci.guards.spec_validation import check_mci_spec, check_spec, read
 from stateward.domains.mci.guards.subgroups import SCALE_DIRECTIONS, WITH_MCI, drop_empty_subgroup, scaled
 from stateward.domains.mci.lifecycle import FORGET, TERMINATE_FIRST, VM, MciState, VmState
-from stateward.domains.mci.model import mci_of, text, vm_id
+from stateward.domains.mci.model import mci_of, vm_id
 from stateward.domains.mci.provider.key_pairs import check_public_key
 from stateward.domains.mci.vm_placement import deterministic_uid
 from stateward.engine import Request
@@ -17,7 +17,7 @@ from stateward.engine.requests import EMPTY
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.store.filters import Selector
-from stateward.store.records import Object
+from stateward.store.records import Object, to_json
 
 SETTLED = (VmState.TERMINATED, VmState.FAILED)
 
@@ -45,7 +45,7 @@ def with_own_uid(request: Request, want: Any) -> Request:  # noqa: ANN401 - the 
 
     The provider finds machines, networks and keys by their uid: an object with the uid of another would take them over.
     """
-    return replace(request, spec=text(replace(want, uid=deterministic_uid(request.op, request.object))))
+    return replace(request, spec=to_json(replace(want, uid=deterministic_uid(request.op, request.object))))
 
 
 async def _guard_delete(uow: UnitOfWork, request: Request, found: Object) -> None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.guards.spec_validation import MAX_VMS, check_new_subgroups, read
 from stateward.domains.mci.lifecycle import MCI, VM
-from stateward.domains.mci.model import MciSpec, Scale, mci_of, text, vm_of
+from stateward.domains.mci.model import MciSpec, Scale, mci_of, vm_of
 from stateward.engine import Request
 from stateward.engine.transitions import journal
 from stateward.engine.unit_of_work import UnitOfWork
@@ -21,7 +21,7 @@ from stateward.errors import BadInput
 from stateward.lifecycle import CONTROLLER
 from stateward.store.changes import Ended
 from stateward.store.filters import Selector
-from stateward.store.records import Key, Object, Operation, Status
+from stateward.store.records import Key, Object, Operation, Status, to_json
 
 SCALE_DIRECTIONS = {"scale out": 1, "scale in": -1}
 
@@ -43,7 +43,7 @@ def scaled(request: Request, found: Object) -> Request:
         raise BadInput("spec", request.spec, allowed, state=found.state)
     if len(want.groups) > len(was.groups):
         check_new_subgroups(want.groups[len(was.groups) :], found.state)
-    return replace(request, spec=text(want))
+    return replace(request, spec=to_json(want))
 
 
 def _scale(request: Request, found: Object) -> Scale:
@@ -98,7 +98,7 @@ async def drop_empty_subgroup(uow: UnitOfWork, who: str, vm: Object) -> None:
         return
     left = tuple(one for one in wanted.groups if one.name != group)
     if len(left) < len(wanted.groups):
-        spec = text(replace(wanted, groups=left))
+        spec = to_json(replace(wanted, groups=left))
         uow.save_object(mci.key, replace(mci, spec=spec, version=uow.next_version(mci.key)))
         reason = f"subgroup {group} has no VM left"
         journal(uow, mci, None, CONTROLLER, who, "subgroup removed", reason=reason, spec=spec)

@@ -15,7 +15,7 @@ from stateward.domains.mci.handlers.post_commands import PostCommandResults, run
 from stateward.domains.mci.handlers.prerequisites import Preparation, named
 from stateward.domains.mci.handlers.vm_handlers import GrantedClientOf
 from stateward.domains.mci.lifecycle import HOLD, MCI, VM, MciState, VmState
-from stateward.domains.mci.model import MciSeen, MciSpec, Scale, SubGroup, mci_of, plain, text, vm_id, vm_of
+from stateward.domains.mci.model import MciSeen, MciSpec, Scale, SubGroup, mci_of, plain, vm_id, vm_of
 from stateward.domains.mci.provider.catalogue import Catalogue, objects
 from stateward.domains.mci.vm_placement import (
     DriverOf,
@@ -32,7 +32,7 @@ from stateward.engine.requests import Creation
 from stateward.lifecycle import CANCELLED, CONTROLLER, FORCE, NO_FACTS
 from stateward.store.filters import Selector
 from stateward.store.port import Reader
-from stateward.store.records import Key, Object, Status
+from stateward.store.records import Key, Object, Status, to_json
 
 BAD = (VmState.FAILED, VmState.UNDEFINED)
 VM_ONLY_ACTIONS = ("suspend", "resume", "reboot", "terminate")
@@ -74,7 +74,7 @@ class Mcis:
             trouble = "; ".join([*troubles, *refused]) or await self._preparation.prepare(job, mci, planned)
             if trouble:
                 await self._preparation.undo(job, mci)
-                return Ending("failed", CONTROLLER, error=trouble, seen=text(MciSeen((trouble,))))
+                return Ending("failed", CONTROLLER, error=trouble, seen=to_json(MciSeen((trouble,))))
             await job.phase("prepared", facts=frozenset({HOLD}) if mci.hold else NO_FACTS)
         if mci.hold and job.state != MciState.CREATING:
             raise Parked
@@ -107,9 +107,11 @@ class Mcis:
         vm = make_vm_spec(mci, one, number, job.key.id, parts, names)
         labels = {"mci": mci.name, "subgroup": vm.group, "provider": vm.provider, "region": vm.region}
         labels |= {"connection": vm.connection}
-        birth = Creation(VM.kind, job.object, msgspec.json.encode(labels).decode())
+        birth = Creation(VM.kind, job.object, to_json(labels))
         operation = job.claim.operation
-        return Request(job.ns, vm_id(mci.name, vm.name), "create", "", who=operation.who, spec=text(vm), creates=birth)
+        return Request(
+            job.ns, vm_id(mci.name, vm.name), "create", "", who=operation.who, spec=to_json(vm), creates=birth
+        )
 
     async def _apply_policy(
         self, job: Job, mci: MciSpec, made: Sequence[str], denied: dict[str, str], troubles: Sequence[str] = ()
@@ -126,14 +128,14 @@ class Mcis:
             return await self._end_without_vms(job, mci, left, MciSeen(tuple(errors), asked=asked))
         noted = await job.once("post-command", lambda: self._post_command(job, mci, made))
         ran, ending = msgspec.convert(noted, PostCommandResults), await self._sum(job)
-        return replace(ending, seen=text(MciSeen(tuple(errors), ran.written, ran.failed, asked)))
+        return replace(ending, seen=to_json(MciSeen(tuple(errors), ran.written, ran.failed, asked)))
 
     async def _end_without_vms(self, job: Job, mci: MciSpec, left: dict[str, str], seen: MciSeen) -> Ending:
         """End work of which nothing good has come: an MCI that was to grow is what it was before."""
         undone = Ending("all failed" if job.action == "create" else "undone", CONTROLLER)
         ending = await self._sum(job) if left else undone
         why = "rolled back" if mci.policy == "rollback" else "not one VM came up"
-        return replace(ending, error=why, seen=text(seen))
+        return replace(ending, error=why, seen=to_json(seen))
 
     async def _errors(
         self, job: Job, made: Sequence[str], denied: dict[str, str], troubles: Sequence[str]

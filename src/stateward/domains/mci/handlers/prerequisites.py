@@ -8,7 +8,6 @@ removed again should the preparation fail.
 from collections.abc import Sequence
 from functools import partial
 
-import msgspec
 from msgspec.structs import replace
 
 from stateward.domains.mci.lifecycle import MCI, MciState, ResourceState
@@ -28,7 +27,6 @@ from stateward.domains.mci.model import (
     record_id,
     resource_identity,
     resource_seen,
-    text,
 )
 from stateward.domains.mci.provider.catalogue import Catalogue, objects
 from stateward.domains.mci.provider.key_pairs import OWNED_BY, own_key_name, owner_of
@@ -39,7 +37,7 @@ from stateward.errors import StatewardError
 from stateward.lifecycle import CONTROLLER
 from stateward.store.filters import Selector
 from stateward.store.port import Reader
-from stateward.store.records import Key, Object
+from stateward.store.records import Key, Object, to_json
 
 CIDR, SUBNET_CIDR = "10.0.0.0/16", "10.0.1.0/24"
 OPEN = (Rule("1-65535", "tcp"), Rule("1-65535", "udp"), Rule("", "icmp"))
@@ -180,8 +178,8 @@ class Preparation:
         else:
             want = KeySpec(name=names.key, public_key=one.group.public_key, **common)
         labels = {MADE_FOR: mci.uid, SHARED: "yes"} | ({OWNED_BY: mci.uid} if own else {})
-        birth = Creation(KINDS[word].kind, labels=msgspec.json.encode(labels).decode())
-        return Request(job.ns, record_id(word, want.name), "create", "", CONTROLLER, spec=text(want), creates=birth)
+        birth = Creation(KINDS[word].kind, labels=to_json(labels))
+        return Request(job.ns, record_id(word, want.name), "create", "", CONTROLLER, spec=to_json(want), creates=birth)
 
 
 def named(ns: str, mci: MciSpec, one: PlacedSubGroup) -> SubGroup:

@@ -29,7 +29,6 @@ from stateward.domains.mci.model import (
     resource_identity,
     resource_seen,
     subnet_key,
-    text,
 )
 from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.domains.mci.provider.key_pairs import OWNED_BY
@@ -46,7 +45,7 @@ from stateward.drivers import (
 )
 from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Route, Temporary
 from stateward.engine.kinds import Guard
-from stateward.store.records import Key, Object
+from stateward.store.records import Key, Object, to_json
 
 log = logging.getLogger("stateward.mci")
 
@@ -100,7 +99,7 @@ class Parts:
             facts = {"cidr": one.cidr, "zone": one.zone}
             part = CloudResource(ResourceKind.SUBNET, subnet_key(want.uid, one.name), one.name, native, facts)
             subnets[one.name] = await self._ensure(job, driver, part)
-        return Ending(seen=text(ResourceSeen(native, subnets)))
+        return Ending(seen=to_json(ResourceSeen(native, subnets)))
 
     async def _remove_subnets(self, driver: Driver, job: Job, want: NetworkSpec, native: str) -> None:
         """Remove the subnets that a network is not to have: those it had, and those that nobody knows of."""
@@ -121,17 +120,17 @@ class Parts:
     async def _group(self, job: Job) -> Ending:
         want = msgspec.json.decode(job.claim.object.spec, type=SecurityGroupSpec)
         network = await self._seen(job.ns, "vNet", want.network)
-        rules = msgspec.json.encode(want.rules).decode()
+        rules = to_json(want.rules)
         part = CloudResource(ResourceKind.SECURITY_GROUP, want.uid, want.name, network.native_id, {"rules": rules})
         driver = await self._granted_driver(job, want.connection)
-        return Ending(seen=text(ResourceSeen(await self._ensure(job, driver, part))))
+        return Ending(seen=to_json(ResourceSeen(await self._ensure(job, driver, part))))
 
     async def _key(self, job: Job) -> Ending:
         want = msgspec.json.decode(job.claim.object.spec, type=KeySpec)
         facts = {"public_key": want.public_key} if want.public_key else {}
         part = CloudResource(ResourceKind.SSH_KEY, want.uid, want.name, facts=facts)
         driver = await self._granted_driver(job, want.connection)
-        return Ending(seen=text(ResourceSeen(await self._ensure(job, driver, part))))
+        return Ending(seen=to_json(ResourceSeen(await self._ensure(job, driver, part))))
 
     async def _delete(self, job: Job) -> None:
         found = job.claim.object

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from stateward.domains.mci.guards.subgroups import drop_subgroup_on_end, mci_lock_set
 from stateward.domains.mci.lifecycle import RECONCILE, VM, VmState
-from stateward.domains.mci.model import VmSpec, VmTarget, plain, seen_of, text, vm_of, vm_seen, vm_target
+from stateward.domains.mci.model import VmSpec, VmTarget, plain, seen_of, vm_of, vm_seen, vm_target
 from stateward.domains.mci.provider.evidence import (
     DRIFT_EVENTS,
     Evidence,
@@ -41,7 +41,7 @@ from stateward.drivers import (
 from stateward.engine import Ending, Engine, Handler, Job, Kind, ObservedOutcome, Permanent, Route, Temporary, Unknown
 from stateward.engine.kinds import Guard
 from stateward.lifecycle import CONTROLLER, PROVIDER
-from stateward.store.records import Object
+from stateward.store.records import Object, to_json
 
 ClientOf = Callable[[str], Awaitable[ProviderClient]]
 """Returns the client of a connection."""
@@ -281,7 +281,7 @@ def _denied(job: Job) -> bool:
 
 
 def _done(job: Job, look: Evidence) -> Ending:
-    seen = None if look.observation is None else text(seen_of(look.observation))
+    seen = None if look.observation is None else to_json(seen_of(look.observation))
     return Ending("deleted", CONTROLLER, seen=seen) if job.action == "delete" else Ending(seen=seen)
 
 

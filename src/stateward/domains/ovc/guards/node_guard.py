@@ -8,14 +8,14 @@ from msgspec.structs import replace
 from stateward.domains.ovc.errors import LastNode, NodeNotReady, NoNode
 from stateward.domains.ovc.guards.common_guard import args_of, heed
 from stateward.domains.ovc.lifecycle import NODE, NodeState
-from stateward.domains.ovc.model import NodeSeen, NodeSpec, VmAction, new_spec, text
+from stateward.domains.ovc.model import NodeSeen, NodeSpec, VmAction, new_spec
 from stateward.domains.ovc.nodes.node_options import check_options
 from stateward.domains.ovc.queries import known, refuse_taken
 from stateward.engine import Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.store.filters import Selector
-from stateward.store.records import Key, Object
+from stateward.store.records import Key, Object, to_json
 
 RESERVED = frozenset({"folder", "program"})
 """Options of drivers that are not for whoever registers a node: where on this host it is, and what it runs."""
@@ -33,7 +33,7 @@ async def guard_node(uow: UnitOfWork, request: Request, found: Object) -> Reques
             if found.parent is not None or found.queue != found.id:
                 raise BadInput("parent", found.parent, "nothing: nodes are on top")
             await refuse_taken(uow, request.ns, NODE, spec.name)
-            return replace(request, seen=text(NodeSeen(scoped=True)))
+            return replace(request, seen=to_json(NodeSeen(scoped=True)))
         case "maintenance":
             vm_action(args_of(request))
         case "decommission":

@@ -17,7 +17,6 @@ from stateward.domains.ovc.model import (
     image_seen,
     new_spec,
     spec_of,
-    text,
 )
 from stateward.domains.ovc.nodes import Vault
 from stateward.domains.ovc.object_updates import put_seen
@@ -26,7 +25,7 @@ from stateward.engine import Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.lifecycle import CONTROLLER
-from stateward.store.records import Key, Object
+from stateward.store.records import Key, Object, to_json
 
 TOGETHER = {"assign": "add", "attach": "attach", "detach": "detach"}
 """What is asked of a VM, and not of its disk; with the VM's word for it."""
@@ -55,7 +54,7 @@ async def guard_disk(uow: UnitOfWork, request: Request, found: Object) -> Reques
     match request.action:
         case "define":
             await _define(uow, request, found)
-            return replace(request, seen=text(DiskSeen(scoped=True)))
+            return replace(request, seen=to_json(DiskSeen(scoped=True)))
         case "create":
             require_enabled(uow, request, spec_of(found, DiskSpec).account)
         case "delete" | "destroy":
@@ -109,7 +108,7 @@ async def guard_image(vault: Vault, uow: UnitOfWork, request: Request, found: Ob
             ready(uow, request.ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
             await refuse_taken(uow, request.ns, IMAGE, spec.name, parent=spec.account)
             _check_source(vault, spec.source)
-            return replace(request, seen=text(ImageSeen(scoped=True)))
+            return replace(request, seen=to_json(ImageSeen(scoped=True)))
         case "create" | "enable":
             require_enabled(uow, request, found.parent or "")
             if request.action == "create":

@@ -43,7 +43,6 @@ from stateward.domains.ovc.model import (
     new_spec,
     short,
     spec_of,
-    text,
     vm_seen,
 )
 from stateward.domains.ovc.object_updates import hold, may, new_disk, put_seen
@@ -53,7 +52,7 @@ from stateward.engine import Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.lifecycle import CONTROLLER, USER
-from stateward.store.records import Key, Object
+from stateward.store.records import Key, Object, to_json
 
 Rule = Callable[[UnitOfWork, Request, Object], Awaitable[Request | None]]
 
@@ -124,7 +123,7 @@ async def _define(uow: UnitOfWork, request: Request, found: Object) -> Request |
     put_seen(uow, image, replace(used, users=used.users + 1))
     boot = boot_disk_of(found.id)
     new_disk(uow, request, boot, DiskSpec(f"{spec.name}-boot", spec.account, spec.gib, boot=True), found.id, 0)
-    return replace(request, seen=text(VmSeen(disks={boot: 0})))
+    return replace(request, seen=to_json(VmSeen(disks={boot: 0})))
 
 
 def _source(uow: UnitOfWork, ns: str, spec: VmSpec) -> Object | None:
@@ -247,7 +246,7 @@ def _free_slot(found: Object, seen: VmSeen) -> int:
 async def _add_disk(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     await _enabled(uow, request, found)
     args, account = args_of(request), spec_of(found, VmSpec).account
-    spec = new_spec(text({"name": args.get("name", ""), "gib": args.get("gib", 1), "account": account}), DiskSpec)
+    spec = new_spec(to_json({"name": args.get("name", ""), "gib": args.get("gib", 1), "account": account}), DiskSpec)
     slot = _free_slot(found, vm_seen(found))
     await refuse_taken(uow, request.ns, DISK, spec.name, account=account)
     disk = new_disk(uow, request, new_disk_of(request.op), spec, found.id, slot)
