@@ -2,6 +2,9 @@
 
 from math import inf
 
+TOLERANCE = 1e-6
+"""The part of a token that may be missing: whoever waits as long as told gets a token despite rounding errors."""
+
 
 class TokenBucket:
     """A budget that refills with time up to `burst`. The caller passes the time in, by a clock of its own."""
@@ -29,7 +32,7 @@ class TokenBucket:
         """Return how many seconds it takes until there are so many tokens; 0 if there are."""
         self._refill(now)
         missing = tokens - self._level
-        return missing / self.rate if missing > 1e-9 else 0.0
+        return missing / self.rate if missing > TOLERANCE else 0.0
 
     def missing(self, now: float) -> float:
         """Return how many tokens are missing until the bucket is full."""

@@ -223,6 +223,18 @@ class Engine:
         async with asyncio.timeout(seconds):
             return await self._waiting.ended(Key(ns, op))
 
+    async def wait_or_none(self, ns: str, op: str, seconds: float | None = None) -> Operation | None:
+        """Wait until an operation has ended; returns None if it takes longer, or if the engine stops meanwhile."""
+        try:
+            return await self.wait(ns, op, seconds)
+        except TimeoutError:
+            return None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return None  # the waiter was cancelled, not the caller
+
     # --- time and limits ---------------------------------------------------------------------------------------------
 
     async def set_timer(self, timer: Timer) -> None:

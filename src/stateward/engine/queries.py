@@ -1,7 +1,8 @@
 """The healer's report: what was settled since a time, and how."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing
 from math import inf, nextafter
 
 from msgspec import Struct
@@ -63,28 +64,41 @@ EVERYTHING = JournalFilter()
 async def watch(
     store: Store, after: int, only: JournalFilter = EVERYTHING, page: int = 500
 ) -> AsyncIterator[JournalEntry]:
-    """Yield journal lines that follow a number, for ever, in the order of their commits; or raise `LinesGone`."""
-    news, behind = asyncio.Event(), True
+    """Yield the journal entries that follow a number, one by one; see `watch_pages`."""
+    async with aclosing(watch_pages(store, after, only, page)) as pages:
+        async for entries in pages:
+            for entry in entries:
+                yield entry
 
-    def told(topics: Topic) -> None:
+
+async def watch_pages(
+    store: Store, after: int, only: JournalFilter = EVERYTHING, page: int = 500
+) -> AsyncGenerator[Sequence[JournalEntry]]:
+    """Yield the journal entries that follow a number, page by page, for ever, in the order of their commits.
+
+    Raises `EntriesPruned` if some of them were pruned before they were read.
+    """
+    committed, is_behind = asyncio.Event(), True
+
+    def on_topics(topics: Topic) -> None:
         if topics & Topic.JOURNAL:
-            news.set()
+            committed.set()
 
-    stop = store.subscribe(told)
+    unsubscribe = store.subscribe(on_topics)
     try:
         while True:
-            news.clear()
-            lines = await store.reader.journal(after, page, only)
-            if behind:  # who has caught up reads what is new, and nothing of that is ever pruned
+            committed.clear()
+            entries = await store.reader.journal(after, page, only)
+            if is_behind:  # a reader that has caught up reads new entries only, and those are never pruned
                 await require_entries(store.reader, after)
-                behind = len(lines) == page
-            for line in lines:
-                yield line
-                after = line.seq
-            if len(lines) < page:
-                await wait_for_event(news, WATCH_POLL_MAX_S)
+                is_behind = len(entries) == page
+            if entries:
+                yield entries
+                after = entries[-1].seq
+            if len(entries) < page:
+                await wait_for_event(committed, WATCH_POLL_MAX_S)
     finally:
-        stop()
+        unsubscribe()
 
 
 class PastState(Struct, frozen=True):

@@ -63,7 +63,7 @@ def test_full_buckets_are_forgotten_and_empty_ones_are_not() -> None:
         buckets.wait(str(number))
     clock.now += 10
     assert buckets.wait("busy") == 0
-    assert len(buckets._full_at) == 1
+    assert len(buckets._buckets) == 1
     assert buckets.wait("busy") > 0
 
 
@@ -84,5 +84,5 @@ def test_buckets_that_are_all_in_use_are_bounded_and_the_emptiest_stay() -> None
         buckets.charge("attacker")
     for number in range(3 * rate_limit.MOST_BUCKETS):
         buckets.charge(str(number))
-    assert len(buckets._full_at) <= rate_limit.MOST_BUCKETS
+    assert len(buckets._buckets) <= rate_limit.MOST_BUCKETS
     assert buckets.delay("attacker") > 0

@@ -6,7 +6,8 @@ from heapq import heappop, heappush
 from itertools import count
 from random import Random
 
-from stateward.drivers.simulated.faults import Bucket, Fate, Temper, draw, draw_fate
+from stateward.aio.token_bucket import TokenBucket
+from stateward.drivers.simulated.faults import Fate, Temper, draw, draw_fate
 
 WAIT = 1.0
 """How long a caller is to wait who was throttled by chance."""
@@ -20,7 +21,7 @@ class Gate:
         self._foretold: deque[Fate] = deque()
         self._late: list[tuple[float, int, Callable[[float], object]]] = []
         self._order = count()
-        self._bucket: Bucket | None = None
+        self._bucket: TokenBucket | None = None
 
     def foretell(self, *fates: Fate) -> None:
         """Say what is to become of the next calls, one for one; after them it is chance again."""
@@ -38,8 +39,9 @@ class Gate:
         if temper.calls_a_second is None or temper.dead:
             return 0.0
         if self._bucket is None:
-            self._bucket = Bucket(temper.burst, now)
-        return self._bucket.take(now, temper.calls_a_second, temper.burst)
+            self._bucket = TokenBucket(temper.calls_a_second, temper.burst, now)
+        self._bucket.rate, self._bucket.burst = temper.calls_a_second, temper.burst
+        return self._bucket.take(now)
 
     def repeat_later(self, temper: Temper, now: float, deliver: Callable[[float], object]) -> None:
         """Deliver something once more, some time from now."""

@@ -156,19 +156,3 @@ def draw_fate(temper: Temper, chance: Random) -> Fate:
             return fate
         left -= share
     return Fate.DONE
-
-
-class Bucket(Struct):
-    """What is left of a region's budget of calls."""
-
-    level: float
-    at: float
-
-    def take(self, now: float, rate: float, burst: float) -> float:
-        """Take one call out of the bucket; return how long to wait if there is none."""
-        self.level = min(burst, self.level + max(0.0, now - self.at) * rate)
-        self.at = now
-        if self.level < 1.0:
-            return (1.0 - self.level) / rate
-        self.level -= 1.0
-        return 0.0

@@ -1,7 +1,5 @@
 """Asking for actions: on one object, on many at once, or only to see what would happen."""
 
-import asyncio
-
 from litestar import Response, post
 from litestar.openapi import ResponseSpec
 from litestar.params import JSONBody
@@ -69,15 +67,9 @@ async def _ended(request: Call, accepted: Accepted, seconds: float) -> Accepted 
     operation = accepted.operation
     if operation is None:
         return accepted
-    try:
-        over = await engine.wait(operation.ns, operation.id, seconds)
-    except TimeoutError:
+    over = await engine.wait_or_none(operation.ns, operation.id, seconds)
+    if over is None:
         return None
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise
-        return None  # the engine stops and wakes whoever waits: what was accepted stays accepted
     found = await engine.store.reader.object(accepted.object.key)
     return Accepted(found or accepted.object, over, accepted.again)
 

@@ -9,30 +9,13 @@ from msgspec.structs import replace
 
 from stateward.drivers import ProviderRegion
 from stateward.drivers.simulated import STORMY, Fate, SimulatedCloud, SimulatedDriver, Temper
-from stateward.drivers.simulated.faults import Bucket, draw, draw_fate, tempered
+from stateward.drivers.simulated.faults import draw, draw_fate, tempered
 from stateward.errors import BadInput, UnknownName
 
 
 @given(st.integers(), st.floats(0, 100), st.floats(0, 100))
 def test_a_draw_is_within_its_span(seed: int, low: float, more: float) -> None:
     assert low <= draw((low, low + more), Random(seed)) <= low + more
-
-
-@given(st.lists(st.floats(0, 5), max_size=60), st.floats(0.1, 20), st.integers(1, 20))
-def test_no_more_calls_pass_than_the_budget_holds(pauses: list[float], rate: float, burst: int) -> None:
-    bucket, now, passed = Bucket(burst, 0.0), 0.0, 0
-    for pause in pauses:
-        now += pause
-        passed += bucket.take(now, rate, burst) == 0.0
-    assert passed <= burst + now * rate + 1e-6
-
-
-@given(st.floats(0.1, 20))
-def test_who_waits_as_long_as_told_gets_through(rate: float) -> None:
-    bucket = Bucket(0.0, 0.0)
-    wait = bucket.take(0.0, rate, 5.0)
-    assert wait > 0
-    assert bucket.take(wait * (1 + 1e-9), rate, 5.0) == 0.0
 
 
 def test_nothing_goes_wrong_by_default() -> None:

@@ -1,6 +1,5 @@
 """Endings: waiting for what was begun, for as long as the caller likes, and telling what came of it."""
 
-import asyncio
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -38,15 +37,7 @@ async def ended(engine: Engine, ns: str, op: str | None, seconds: float | None) 
     """Wait for the end of an operation; None if it takes longer."""
     if op is None or seconds is None:
         return None
-    try:
-        return await engine.wait(ns, op, seconds)
-    except TimeoutError:
-        return None
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise
-        return None  # the engine stops and wakes whoever waits: what was accepted stays accepted
+    return await engine.wait_or_none(ns, op, seconds)
 
 
 def with_possible_orphans(answer: dict[str, object], left: Sequence[PossibleOrphan]) -> dict[str, object]:
