@@ -33,7 +33,7 @@ from stateward.agents.simulation import SimulatedFleet
 from stateward.domains.edge.lifecycle import CLOUDLET, CLUSTERINST
 from stateward.domains.edge.model import ClusterInst, InstanceStatus
 from stateward.lifecycle import AGENT, CONTROLLER
-from stateward.lifecycle.explore import Bounds, Faults, explore
+from stateward.lifecycle.explore import Bounds, FaultBudget, explore
 from stateward.store import open_store
 from stateward.store.changes import Changes
 from stateward.store.records import Object, to_json
@@ -44,9 +44,9 @@ ROUNDS, BEATS = 7, 5
 CRASHES, RESTARTS = 15, 5
 BOTH: dict[str, int] = {AGENT: 1, CONTROLLER: 1}
 UPGRADES = (
-    ("asked twice, 2 losses, 2 duplicates", 2, Faults(2, 2, spared=gathering)),
-    ("1 duplicate, 2 crashes", 1, Faults(0, 1, BOTH)),
-    ("asked twice, 1 loss, 2 crashes", 2, Faults(1, 0, BOTH, spared=gathering)),
+    ("asked twice, 2 losses, 2 duplicates", 2, FaultBudget(2, 2, spared=gathering)),
+    ("1 duplicate, 2 crashes", 1, FaultBudget(0, 1, BOTH)),
+    ("asked twice, 1 loss, 2 crashes", 2, FaultBudget(1, 0, BOTH, spared=gathering)),
 )
 PING, PONG = 0x89, b"\x8a"
 TICKS = os.sysconf("SC_CLK_TCK")

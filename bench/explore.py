@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from bench.figures import Better, Line, plain
 from stateward.lifecycle import AGENT, CONTROLLER
-from stateward.lifecycle.explore import Bounds, Exploration, Faults, explore
+from stateward.lifecycle.explore import Bounds, Exploration, FaultBudget, explore
 from tests.models.edge_protocol import Scenario, instance_protocol, listing
 
 BOUNDS = Bounds(copies=1)
@@ -24,13 +24,13 @@ class Case(Struct, frozen=True):
 
     name: str
     scenario: Scenario
-    faults: Faults
+    faults: FaultBudget
 
 
 CASES = (
-    Case("2 losses, 2 duplicates", Scenario(ready=True), Faults(2, 2, spared=listing)),
-    Case("2 crashes, 1 duplicate", Scenario(patient=True), Faults(0, 1, CRASHES)),
-    Case("2 crashes, 1 loss", Scenario(ready=True), Faults(1, 0, CRASHES, spared=listing)),
+    Case("2 losses, 2 duplicates", Scenario(ready=True), FaultBudget(2, 2, spared=listing)),
+    Case("2 crashes, 1 duplicate", Scenario(patient=True), FaultBudget(0, 1, CRASHES)),
+    Case("2 crashes, 1 loss", Scenario(ready=True), FaultBudget(1, 0, CRASHES, spared=listing)),
 )
 
 

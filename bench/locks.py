@@ -5,7 +5,7 @@ from contextlib import suppress
 from time import perf_counter
 
 from bench.figures import Line, ratio
-from stateward.locks import Conflict, LockQueue, LockTree, Mode, parse_path
+from stateward.locks import LockConflict, LockQueue, LockTree, Mode, parse_path
 
 DEPTH = 10
 HELD = (10, 1_000, 100_000)
@@ -76,7 +76,7 @@ def raw_counts() -> Callable[[], object]:
 
 def refusal(tree: LockTree) -> float:
     start = perf_counter()
-    with suppress(Conflict):
+    with suppress(LockConflict):
         tree.acquire("me", "/", Mode.X)
     return perf_counter() - start
 

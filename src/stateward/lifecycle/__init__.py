@@ -14,8 +14,8 @@ from stateward.lifecycle.actors import (
 )
 from stateward.lifecycle.check import check
 from stateward.lifecycle.decide import decide
-from stateward.lifecycle.declaration import Code, Declaration, DeclarationError, Fault
-from stateward.lifecycle.moves import NO_FACTS, Allowed, Move, Reason, Refusal
+from stateward.lifecycle.declaration import Declaration, DeclarationError, Fault, FaultCode
+from stateward.lifecycle.moves import NO_FACTS, AllowedEvent, Move, Refusal, RefusalCode
 from stateward.lifecycle.rows import (
     CANCELLED,
     DAY,
@@ -85,17 +85,17 @@ __all__ = [
     "WORKER",
     "Actor",
     "Actors",
-    "Allowed",
+    "AllowedEvent",
     "Back",
-    "Code",
     "Declaration",
     "DeclarationError",
     "Fault",
+    "FaultCode",
     "Lifecycle",
     "Meaning",
     "Move",
-    "Reason",
     "Refusal",
+    "RefusalCode",
     "Row",
     "State",
     "StateClass",

@@ -34,11 +34,11 @@ PROVIDER = Actor("provider")  # what the cloud itself shows
 CLOCK = Actor("clock")  # a deadline or a timer
 HEALER = Actor("healer")  # settles what outlived its deadline
 
-ALSO: dict[Actor, tuple[Actor, ...]] = {USER: (ADMIN,)}
+IMPLIED_ACTORS: dict[Actor, tuple[Actor, ...]] = {USER: (ADMIN,)}
 """What is allowed to the key is allowed to the values too."""
 
 
-def widened(actors: Actor | Actors) -> Actors:
+def with_implied_actors(actors: Actor | Actors) -> Actors:
     """Return the actors named, and those who may do all that they may."""
     named = (actors,) if isinstance(actors, Actor) else actors
-    return Actors(dict.fromkeys(one for actor in named for one in (actor, *ALSO.get(actor, ()))))
+    return Actors(dict.fromkeys(one for actor in named for one in (actor, *IMPLIED_ACTORS.get(actor, ()))))

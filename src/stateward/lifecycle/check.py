@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from stateward.lifecycle.declaration import Code, Declaration, Fault
+from stateward.lifecycle.declaration import Declaration, Fault, FaultCode
 from stateward.lifecycle.moves import Move
 from stateward.lifecycle.rows import Meaning
 from stateward.lifecycle.states import FINAL, GONE, TRANSITIONAL, State
@@ -26,13 +26,15 @@ def _graph_faults(lifecycle: Lifecycle) -> Iterator[Fault]:
     reached = _reached(lifecycle.initial, exits)
     for state, moves in exits.items():
         if state not in reached:
-            yield Fault(lifecycle.kind, Code.UNREACHABLE, f"nothing leads there from {lifecycle.initial}", state)
+            yield Fault(lifecycle.kind, FaultCode.UNREACHABLE, f"nothing leads there from {lifecycle.initial}", state)
         if state.state_class is FINAL:
             for move in moves:
                 if move.target != GONE:
-                    yield Fault(lifecycle.kind, Code.FINAL_WITH_EXIT, f"{move.event!r} leads to {move.target}", state)
+                    yield Fault(
+                        lifecycle.kind, FaultCode.FINAL_WITH_EXIT, f"{move.event!r} leads to {move.target}", state
+                    )
         elif not any(move.target != state for move in moves):
-            yield Fault(lifecycle.kind, Code.DEAD_END, "nothing leads away from it", state)
+            yield Fault(lifecycle.kind, FaultCode.DEAD_END, "nothing leads away from it", state)
         if state.state_class is TRANSITIONAL:
             yield from _ways_out(lifecycle.kind, state, exits)
 
@@ -40,11 +42,11 @@ def _graph_faults(lifecycle: Lifecycle) -> Iterator[Fault]:
 def _ways_out(kind: str, state: State, exits: dict[State, list[Move]]) -> Iterator[Fault]:
     meanings = {move.meaning for move in exits[state]}
     if not _succeeds(state, exits, set()):
-        yield Fault(kind, Code.NO_SUCCESS, "no success, nor a step to a state that has one", state)
+        yield Fault(kind, FaultCode.NO_SUCCESS, "no success, nor a step to a state that has one", state)
     if Meaning.FAILURE not in meanings:
-        yield Fault(kind, Code.NO_FAILURE, "what if the work fails?", state)
+        yield Fault(kind, FaultCode.NO_FAILURE, "what if the work fails?", state)
     if Meaning.TIMEOUT not in meanings:
-        yield Fault(kind, Code.NO_TIMEOUT, "what if nobody answers?", state)
+        yield Fault(kind, FaultCode.NO_TIMEOUT, "what if nobody answers?", state)
 
 
 def _succeeds(state: State, exits: dict[State, list[Move]], seen: set[State]) -> bool:

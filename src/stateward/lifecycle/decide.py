@@ -5,7 +5,8 @@
 
 from stateward.errors import UnknownName
 from stateward.lifecycle.actors import Actor, Actors
-from stateward.lifecycle.moves import NO_FACTS, Move, Reason, Refusal
+from stateward.lifecycle.moves import NO_FACTS, AllowedEvent, Move, Refusal, RefusalCode
+from stateward.lifecycle.rows import BEGINNINGS, Meaning
 from stateward.lifecycle.states import FINAL, TRANSITIONAL, States
 from stateward.lifecycle.table import Lifecycle
 
@@ -44,18 +45,18 @@ def _refuse(lifecycle: Lifecycle, word: str, event: str, name: str, facts: froze
     mine = [one for one in here if actor in one.actors]
     missing: tuple[str, ...] = ()
     if mine and all(set(one.needs) - facts for one in mine):
-        reason = Reason.NEEDS_FACT
+        reason = RefusalCode.NEEDS_FACT
         missing = min((tuple(sorted(set(one.needs) - facts)) for one in mine), key=len)
     elif mine:
-        reason, sources = Reason.OTHER_ORIGIN, States(state for one in mine for state in one.origins)
+        reason, sources = RefusalCode.OTHER_ORIGIN, States(state for one in mine for state in one.origins)
     elif here:
-        reason = Reason.NOT_YOURS
+        reason = RefusalCode.NOT_YOURS
     elif state.state_class is FINAL:
-        reason = Reason.FINAL_STATE
+        reason = RefusalCode.FINAL_STATE
     elif state.state_class is TRANSITIONAL:
-        reason = Reason.IN_TRANSITION
+        reason = RefusalCode.IN_TRANSITION
     else:
-        reason = Reason.NOT_FROM_HERE
+        reason = RefusalCode.NOT_FROM_HERE
     return Refusal(
         kind=lifecycle.kind,
         state=state,
@@ -68,3 +69,14 @@ def _refuse(lifecycle: Lifecycle, word: str, event: str, name: str, facts: froze
         missing=missing,
         sources=sources,
     )
+
+
+MOVING_MEANINGS = (BEGINNINGS - {Meaning.HIDDEN}) | {Meaning.STEP}
+"""The rows that bring an object from one state to another; hidden work leaves it where it is."""
+
+
+def actions_between(lifecycle: Lifecycle, start: str, end: str) -> tuple[AllowedEvent, ...]:
+    """Return what can be asked for in the first state that is to end in the second; raises on unknown states."""
+    wanted = lifecycle.state(end)
+    here = lifecycle.allowed[lifecycle.state(start)]
+    return tuple(one for one in here if one.meaning in MOVING_MEANINGS and (one.desired or one.target) == wanted)

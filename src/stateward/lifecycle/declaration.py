@@ -11,12 +11,12 @@ from itertools import combinations
 from msgspec import Struct
 
 from stateward.errors import StatewardError
-from stateward.lifecycle.actors import ADMIN, CLOCK, HEALER, USER, WORKER, Actors, widened
+from stateward.lifecycle.actors import ADMIN, CLOCK, HEALER, USER, WORKER, Actors, with_implied_actors
 from stateward.lifecycle.rows import ENDINGS, Meaning, Row
 from stateward.lifecycle.states import GONE, NEW, TRANSITIONAL, Back, State
 
 
-class Code(StrEnum):
+class FaultCode(StrEnum):
     """What can be wrong with a lifecycle."""
 
     UNKNOWN_STATE = "unknown state"
@@ -40,7 +40,7 @@ class Fault(Struct, frozen=True):
     """One thing that is wrong, with the row or the state where it is."""
 
     kind: str
-    code: Code
+    code: FaultCode
     detail: str = ""
     state: State | None = None
     row: Row | None = None
@@ -79,10 +79,10 @@ class Declaration(Struct, frozen=True):
     about: str = ""
 
     @property
-    def cast(self) -> Actors:
+    def all_actors(self) -> Actors:
         """The actors declared, and those that come with them."""
         crew = (WORKER, HEALER, CLOCK) if any(row.meaning is Meaning.ACTION for row in self.rows) else ()
-        return Actors(dict.fromkeys((*widened(self.actors), *crew)))
+        return Actors(dict.fromkeys((*with_implied_actors(self.actors), *crew)))
 
     def faults(self) -> tuple[Fault, ...]:
         """Return what is wrong within the rows and between them."""
@@ -92,45 +92,54 @@ class Declaration(Struct, frozen=True):
 
     def _faults_of(self, row: Row) -> Iterator[Fault]:
         if not row.sources or not row.event or not row.actors:
-            yield Fault(self.kind, Code.EMPTY_ROW, "a row has a source, an event and an actor", row=row)
+            yield Fault(self.kind, FaultCode.EMPTY_ROW, "a row has a source, an event and an actor", row=row)
         for state in _named(row):
             if state not in (*self.states, NEW, GONE) or (state == NEW and self.initial != NEW):
-                yield Fault(self.kind, Code.UNKNOWN_STATE, f"{state} is not one of {self.states.__name__}", row=row)
-        for actor in row.actors:
-            if actor not in self.cast:
                 yield Fault(
-                    self.kind, Code.UNDECLARED_ACTOR, f"{actor!s} is not one of {', '.join(self.cast)}", row=row
+                    self.kind, FaultCode.UNKNOWN_STATE, f"{state} is not one of {self.states.__name__}", row=row
+                )
+        for actor in row.actors:
+            if actor not in self.all_actors:
+                yield Fault(
+                    self.kind,
+                    FaultCode.UNDECLARED_ACTOR,
+                    f"{actor!s} is not one of {', '.join(self.all_actors)}",
+                    row=row,
                 )
         if row.via is not None and row.via.state_class is not TRANSITIONAL:
-            yield Fault(self.kind, Code.NOT_TRANSITIONAL, f"{row.via} is {row.via.state_class}", row=row)
+            yield Fault(self.kind, FaultCode.NOT_TRANSITIONAL, f"{row.via} is {row.via.state_class}", row=row)
         if row.meaning is Meaning.HIDDEN and not row.within:
-            yield Fault(self.kind, Code.NO_DEADLINE, "hidden work must end in time too", row=row)
+            yield Fault(self.kind, FaultCode.NO_DEADLINE, "hidden work must end in time too", row=row)
         enters = row.via or row.to
         if isinstance(enters, State) and enters.state_class is TRANSITIONAL and not (row.within and row.within > 0):
-            yield Fault(self.kind, Code.NO_DEADLINE, f"{enters} is transitional: say within what time", row=row)
+            yield Fault(self.kind, FaultCode.NO_DEADLINE, f"{enters} is transitional: say within what time", row=row)
         if isinstance(row.to, Back) and row.meaning in REPORTS:
             for source in row.sources:
                 if source.state_class is not TRANSITIONAL:
-                    yield Fault(self.kind, Code.BACK_FROM_REST, f"{source} is {source.state_class}", row=row)
+                    yield Fault(self.kind, FaultCode.BACK_FROM_REST, f"{source} is {source.state_class}", row=row)
         if row.via is not None and not (isinstance(row.to, State) and isinstance(row.error, State)):
             for source in row.sources:
                 if source.state_class is TRANSITIONAL:
-                    yield Fault(self.kind, Code.BACK_INTO_TRANSITION, f"{source} is no place to return to", row=row)
+                    yield Fault(
+                        self.kind, FaultCode.BACK_INTO_TRANSITION, f"{source} is no place to return to", row=row
+                    )
 
     def _faults_between(self, one: Row, other: Row) -> Iterator[Fault]:
         for ending, action in ((one, other), (other, one)):
             if action.meaning is Meaning.ACTION and ending.event in ENDINGS and action.via in ending.sources:
-                yield Fault(self.kind, Code.AMBIGUOUS, f"{ending.event!r} follows from [{action}] already", row=ending)
+                yield Fault(
+                    self.kind, FaultCode.AMBIGUOUS, f"{ending.event!r} follows from [{action}] already", row=ending
+                )
         shared = [state for state in one.sources if state in other.sources]
         where = f"{'/'.join(shared)} is in both it and [{other}]"
         if shared and one.via is not None and _ends_differ(one, other):
-            yield Fault(self.kind, Code.AMBIGUOUS, f"the same work ends in two ways: {where}", row=one)
+            yield Fault(self.kind, FaultCode.AMBIGUOUS, f"the same work ends in two ways: {where}", row=one)
         if not shared or one.event != other.event or _told_apart(one.needs, other.needs):
             return
         if set(one.actors) & set(other.actors):
-            yield Fault(self.kind, Code.AMBIGUOUS, where, row=one)
+            yield Fault(self.kind, FaultCode.AMBIGUOUS, where, row=one)
         elif (one.via, one.to) != (other.via, other.to) and not _privileged(one, other):
-            yield Fault(self.kind, Code.CONTESTED, where, row=one)
+            yield Fault(self.kind, FaultCode.CONTESTED, where, row=one)
 
 
 REPORTS = (Meaning.STEP, Meaning.SUCCESS, Meaning.FAILURE, Meaning.CANCEL, Meaning.TIMEOUT)

@@ -21,7 +21,7 @@ from msgspec import Struct
 from stateward.errors import BadInput, StatewardError, UnknownName
 from stateward.lifecycle.actors import USER, WORKER, Actor, Actors
 from stateward.lifecycle.decide import decide
-from stateward.lifecycle.moves import NO_FACTS, Move, Reason, Refusal
+from stateward.lifecycle.moves import NO_FACTS, Move, Refusal, RefusalCode
 from stateward.lifecycle.rows import CANCELLED, FAILED, SUCCEEDED, Meaning
 from stateward.lifecycle.states import FINAL, GONE, State
 from stateward.lifecycle.table import Lifecycle
@@ -36,13 +36,13 @@ ATTEMPTS = 16
 """How often a caller tries again whose state changed under its hands into another that allows the same."""
 
 
-class Refused(StatewardError):
+class ActionRefused(StatewardError):
     """A function was not run because its move may not be made; carries the refusal."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal)
         self.refusal = refusal
-        self.retry = refusal.reason is Reason.IN_TRANSITION
+        self.retry = refusal.reason is RefusalCode.IN_TRANSITION
 
     def __str__(self) -> str:
         return str(self.refusal)
@@ -63,7 +63,7 @@ class Contended(StatewardError):
         return f"{self.event!r} gave up: the state of the {self.kind} changed {self.attempts} times meanwhile"
 
 
-class Holder(Protocol):
+class StateHolder(Protocol):
     """Where an object's state is kept."""
 
     def read(self) -> str | None:
@@ -73,7 +73,7 @@ class Holder(Protocol):
         """Set the state if it is the expected one, as one step; tell whether it was."""
 
 
-class AsyncHolder(Protocol):
+class AsyncStateHolder(Protocol):
     """Where an object's state is kept, when asking takes time; for functions that are asynchronous themselves."""
 
     def read(self) -> Awaitable[str | None]:
@@ -135,7 +135,7 @@ def always_succeeded(_holder: object, _move: Move) -> str:
     return SUCCEEDED
 
 
-class Performance(Struct, frozen=True):
+class DecoratedAction(Struct, frozen=True):
     """What a decorated function performs: which event, by whom, on what, and how its end is judged."""
 
     lifecycle: Lifecycle
@@ -150,7 +150,7 @@ class Performance(Struct, frozen=True):
         """Return the move with which the work begins, or raise the refusal."""
         decision = self._gone() if state is None else decide(self.lifecycle, state, self.event, self.actor, self.facts)
         if isinstance(decision, Refusal):
-            raise Refused(decision)
+            raise ActionRefused(decision)
         return decision
 
     def ends(self, begun: Move, event: str) -> State:
@@ -159,7 +159,7 @@ class Performance(Struct, frozen=True):
         if isinstance(decision, Refusal):
             decision = decide(self.lifecycle, begun.target, FAILED, WORKER, origin=begun.source)
         if isinstance(decision, Refusal):
-            raise Refused(decision)
+            raise ActionRefused(decision)
         return decision.target
 
     def ends_raising(self, begun: Move, error: BaseException) -> State:
@@ -177,7 +177,7 @@ class Performance(Struct, frozen=True):
             state_class=FINAL,
             event=self.event,
             actor=self.actor,
-            reason=Reason.FINAL_STATE,
+            reason=RefusalCode.FINAL_STATE,
             allowed=(),
             may=Actors(),
             missing=(),
@@ -192,7 +192,7 @@ def performs(
     actor: Actor = USER,
     facts: frozenset[str] = NO_FACTS,
     non_fatal: Iterable[type[BaseException]] = (),
-    holder: Callable[..., Holder | AsyncHolder] = first_argument,
+    holder: Callable[..., StateHolder | AsyncStateHolder] = first_argument,
     judge: Callable[[Any, Move], str | Awaitable[str]] = always_succeeded,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function the work of an action: the state is checked and moved before it, and settled after it.
@@ -202,7 +202,7 @@ def performs(
     raised nothing. A function whose move is refused is not run: `Refused` is raised.
     """
     _known(lifecycle, event, actor)
-    performance = Performance(lifecycle, event, actor, facts, (*WRONG_INPUT, *non_fatal), holder, judge)
+    performance = DecoratedAction(lifecycle, event, actor, facts, (*WRONG_INPUT, *non_fatal), holder, judge)
 
     def decorated(function: Callable[P, R]) -> Callable[P, R]:
         if isgeneratorfunction(function) or isasyncgenfunction(function):
@@ -224,10 +224,10 @@ def _known(lifecycle: Lifecycle, event: str, actor: Actor) -> None:
         raise BadInput("event", event, f"an action on {lifecycle.kind} that the {actor} may begin")
 
 
-def _performed(performance: Performance, function: Callable[P, R]) -> Callable[P, R]:
+def _performed(performance: DecoratedAction, function: Callable[P, R]) -> Callable[P, R]:
     @wraps(function)
     def performed(*arguments: P.args, **named: P.kwargs) -> R:
-        holder: Holder = performance.holder(*arguments, **named)
+        holder: StateHolder = performance.holder(*arguments, **named)
         begun = _begun(performance, holder)
         try:
             result = function(*arguments, **named)
@@ -241,7 +241,7 @@ def _performed(performance: Performance, function: Callable[P, R]) -> Callable[P
     return performed
 
 
-def _begun(performance: Performance, holder: Holder) -> Move:
+def _begun(performance: DecoratedAction, holder: StateHolder) -> Move:
     for _ in range(ATTEMPTS):
         move = performance.begins(holder.read())
         if holder.compare_and_set(move.source, move.target):
@@ -250,11 +250,11 @@ def _begun(performance: Performance, holder: Holder) -> Move:
 
 
 def _performed_async(
-    performance: Performance, function: Callable[P, Coroutine[Any, Any, R]]
+    performance: DecoratedAction, function: Callable[P, Coroutine[Any, Any, R]]
 ) -> Callable[P, Coroutine[Any, Any, R]]:
     @wraps(function)
     async def performed(*arguments: P.args, **named: P.kwargs) -> R:
-        holder: Holder | AsyncHolder = performance.holder(*arguments, **named)
+        holder: StateHolder | AsyncStateHolder = performance.holder(*arguments, **named)
         begun = await _begun_async(performance, holder)
         try:
             result = await function(*arguments, **named)
@@ -268,7 +268,7 @@ def _performed_async(
     return performed
 
 
-async def _begun_async(performance: Performance, holder: Holder | AsyncHolder) -> Move:
+async def _begun_async(performance: DecoratedAction, holder: StateHolder | AsyncStateHolder) -> Move:
     for _ in range(ATTEMPTS):
         move = performance.begins(await _settled(holder.read()))
         if await _settled(holder.compare_and_set(move.source, move.target)):

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from stateward.lifecycle.declaration import Fault
-from stateward.lifecycle.moves import Allowed
+from stateward.lifecycle.moves import AllowedEvent
 from stateward.lifecycle.rows import Row
 from stateward.lifecycle.states import Back, State
 from stateward.lifecycle.table import Lifecycle
@@ -97,7 +97,7 @@ def describe_row(row: Row) -> RowInfo:
     )
 
 
-def describe_allowed(allowed: Allowed) -> AllowedInfo:
+def describe_allowed(allowed: AllowedEvent) -> AllowedInfo:
     """Return one allowed thing as plain data."""
     return AllowedInfo(
         event=allowed.event,

@@ -44,7 +44,7 @@ class Move(Struct, frozen=True):
         return self.begins and self.source.state_class is StateClass.TRANSITIONAL
 
 
-class Allowed(Struct, frozen=True):
+class AllowedEvent(Struct, frozen=True):
     """One thing that may happen in a state: what, by whom, into what, and what it takes."""
 
     event: str
@@ -58,7 +58,7 @@ class Allowed(Struct, frozen=True):
     origins: States
 
 
-class Reason(StrEnum):
+class RefusalCode(StrEnum):
     """Why a move was refused, as a code."""
 
     IN_TRANSITION = "in_transition"
@@ -77,8 +77,8 @@ class Refusal(Struct, frozen=True):
     state_class: StateClass
     event: str
     actor: Actor
-    reason: Reason
-    allowed: tuple[Allowed, ...]
+    reason: RefusalCode
+    allowed: tuple[AllowedEvent, ...]
     may: Actors
     missing: tuple[str, ...]
     sources: States
@@ -110,11 +110,11 @@ def _possible(refusal: Refusal) -> str:
     return f"the {refusal.actor} {plain}{''.join(more)}"
 
 
-_WHY: dict[Reason, Callable[[Refusal], str]] = {
-    Reason.IN_TRANSITION: lambda r: f"which is transitional; {_possible(r)}",
-    Reason.FINAL_STATE: lambda _: "which is final",
-    Reason.NOT_FROM_HERE: lambda r: f"and it is possible only from {'/'.join(r.sources)}; {_possible(r)}",
-    Reason.NOT_YOURS: lambda r: f"where only the {'/'.join(r.may)} may do that",
-    Reason.NEEDS_FACT: lambda r: f"where that needs {', '.join(r.missing)}",
-    Reason.OTHER_ORIGIN: lambda r: f"and where that leads depends on where the work began: {'/'.join(r.sources)}",
+_WHY: dict[RefusalCode, Callable[[Refusal], str]] = {
+    RefusalCode.IN_TRANSITION: lambda r: f"which is transitional; {_possible(r)}",
+    RefusalCode.FINAL_STATE: lambda _: "which is final",
+    RefusalCode.NOT_FROM_HERE: lambda r: f"and it is possible only from {'/'.join(r.sources)}; {_possible(r)}",
+    RefusalCode.NOT_YOURS: lambda r: f"where only the {'/'.join(r.may)} may do that",
+    RefusalCode.NEEDS_FACT: lambda r: f"where that needs {', '.join(r.missing)}",
+    RefusalCode.OTHER_ORIGIN: lambda r: f"and where that leads depends on where the work began: {'/'.join(r.sources)}",
 }

@@ -81,7 +81,7 @@ class Combination(Struct, frozen=True):
     cells: tuple[Cell, ...]
 
 
-class Violation(Struct, frozen=True):
+class CombinationViolation(Struct, frozen=True):
     """A part whose status does not go with that of the whole."""
 
     whole: str
@@ -107,15 +107,15 @@ class Combinations(Struct, frozen=True):
             raise UnknownName(f"status of {self.whole}", whole, (row.whole for row in self.rows))
         return found
 
-    def violations(self, whole: str, *parts: Iterable[str | None]) -> tuple[Violation, ...]:
+    def violations(self, whole: str, *parts: Iterable[str | None]) -> tuple[CombinationViolation, ...]:
         """Return every part that does not go with the whole; `parts` are the statuses found, kind by kind."""
         return tuple(self._violations(self.row(whole), parts))
 
-    def _violations(self, row: Combination, parts: tuple[Iterable[str | None], ...]) -> Iterator[Violation]:
+    def _violations(self, row: Combination, parts: tuple[Iterable[str | None], ...]) -> Iterator[CombinationViolation]:
         for part, cell, statuses in zip(self.parts, row.cells, parts, strict=True):
             for status in statuses:
                 if not cell.allows(status):
-                    yield Violation(row.whole, part, status, cell.text)
+                    yield CombinationViolation(row.whole, part, status, cell.text)
 
     def as_markdown(self) -> str:
         """Return the table as the documentation shows it."""

@@ -7,15 +7,15 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from stateward.errors import UnknownName
-from stateward.lifecycle.actors import ADMIN, CLOCK, HEALER, WORKER, Actor, Actors, widened
+from stateward.lifecycle.actors import ADMIN, CLOCK, HEALER, WORKER, Actor, Actors, with_implied_actors
 from stateward.lifecycle.declaration import Declaration, DeclarationError
-from stateward.lifecycle.moves import Allowed, Move
+from stateward.lifecycle.moves import AllowedEvent, Move
 from stateward.lifecycle.rows import BEGINNINGS, CANCELLED, FAILED, SUCCEEDED, TIMED_OUT, UNKNOWN, Meaning, Row
 from stateward.lifecycle.states import GONE, NEW, TRANSITIONAL, Back, State, States
 
 Key: TypeAlias = tuple[str, str, str]
 
-CREWED = (
+ACTION_ENDINGS = (
     # event      who brings it about   what it means
     (SUCCEEDED, WORKER | HEALER, Meaning.SUCCESS),
     (FAILED, WORKER | HEALER, Meaning.FAILURE),
@@ -39,7 +39,7 @@ class Lifecycle:
         moves = tuple(_all_moves(declaration))
         self.states: States = _states(declaration, moves)
         self.moves: dict[Key, Move] = _chained(moves)
-        self.allowed: dict[str, tuple[Allowed, ...]] = {state: _allowed(state, moves) for state in self.states}
+        self.allowed: dict[str, tuple[AllowedEvent, ...]] = {state: _allowed(state, moves) for state in self.states}
         self.events: tuple[str, ...] = tuple(dict.fromkeys(move.event for move in moves))
         self._sources = {event: _sources(event, moves) for event in self.events}
         self._words: dict[str, State] = {state.word: state for state in self.states}
@@ -52,7 +52,7 @@ class Lifecycle:
     @property
     def actors(self) -> Actors:
         """Everybody who acts in this lifecycle."""
-        return self.declaration.cast
+        return self.declaration.all_actors
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -130,7 +130,7 @@ def _moves_of(
     row: Row, origins: dict[State, States], own: set[tuple[State, str, frozenset[str], Actor]]
 ) -> Iterator[Move]:
     for source in row.sources:
-        for actor in widened(row.actors):
+        for actor in with_implied_actors(row.actors):
             if actor not in row.actors and (source, row.event, row.needs, actor) in own:
                 continue  # the table has the administrator's own row for it
             if row.via is not None:
@@ -148,7 +148,7 @@ def _moves_of(
 def _endings_of(via: State, begun: list[Row], unknown: State | None) -> Iterator[Move]:
     """Derive the ends of an action; where they depend on where it began, one move per origin."""
     origins = [(source, row) for row in begun for source in row.sources]
-    for event, actors, meaning in CREWED:
+    for event, actors, meaning in ACTION_ENDINGS:
         ends = {source: end for source, row in origins if (end := _end(event, source, row, unknown)) is not None}
         same = len(set(ends.values())) == 1 and meaning is not Meaning.CANCEL
         for origin, target in list(ends.items())[: 1 if same else None]:
@@ -207,14 +207,14 @@ def _chained(moves: tuple[Move, ...]) -> dict[Key, Move]:
     return table
 
 
-def _allowed(state: State, moves: tuple[Move, ...]) -> tuple[Allowed, ...]:
+def _allowed(state: State, moves: tuple[Move, ...]) -> tuple[AllowedEvent, ...]:
     """Fold the moves out of a state into what a person wants to read: one line per event and outcome."""
     lines: dict[tuple[object, ...], list[Move]] = defaultdict(list)
     for move in moves:
         if move.source == state:
             lines[move.event, move.target, move.needs, move.desired, move.error].append(move)
     return tuple(
-        Allowed(
+        AllowedEvent(
             event=first.event,
             actors=Actors(dict.fromkeys(move.actor for move in same)),
             target=first.target,

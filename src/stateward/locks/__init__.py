@@ -1,12 +1,12 @@
 """Intention locks on paths, after Gray: modes, a lock, a tree, a fair queue. Pure: no I/O, no clock, no asyncio."""
 
-from stateward.locks.actions import ActionUnlocker, LifecycleActionManager
-from stateward.locks.claims import Acquisition, Blocker, Conflict, Deadlock
-from stateward.locks.lock import IntentionLock, Unlocker
+from stateward.locks.inmemory.claims import Acquisition, Deadlock, LockBlocker, LockConflict
+from stateward.locks.inmemory.intention_lock import IntentionLock, Unlocker
+from stateward.locks.inmemory.lifecycle_actions import ActionUnlocker, LifecycleActionManager
+from stateward.locks.inmemory.lock_queue import GrantedLock, LockQueue, WaitTicket
+from stateward.locks.inmemory.lock_tree import LockTree
 from stateward.locks.modes import COMPATIBLE, Mode, as_mode, compatible, intention
 from stateward.locks.paths import MAX_LEVELS, ROOT, Path, parse_path
-from stateward.locks.tree import LockTree
-from stateward.locks.waiting import Granted, LockQueue, Waiting
 
 __all__ = [
     "COMPATIBLE",
@@ -14,18 +14,18 @@ __all__ = [
     "ROOT",
     "Acquisition",
     "ActionUnlocker",
-    "Blocker",
-    "Conflict",
     "Deadlock",
-    "Granted",
+    "GrantedLock",
     "IntentionLock",
     "LifecycleActionManager",
+    "LockBlocker",
+    "LockConflict",
     "LockQueue",
     "LockTree",
     "Mode",
     "Path",
     "Unlocker",
-    "Waiting",
+    "WaitTicket",
     "as_mode",
     "compatible",
     "intention",

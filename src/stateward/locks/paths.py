@@ -22,8 +22,8 @@ from stateward.errors import BadInput
 MAX_LEVELS = 1_000
 """How deep a path may be."""
 
-SHOWN = 200  # how much of a refused path an error repeats
-UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+MAX_SHOWN_CHARS = 200  # how much of a refused path an error repeats
+INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 JOINERS = frozenset("\u200c\u200d")  # unseen by themselves, but Persian, Hindi and emoji are not written without them
 
 
@@ -62,9 +62,9 @@ def parse_path(text: object, field: str = "path") -> Path:
 
 def _refuse_unseen(text: str, field: str) -> None:
     for sign in text:
-        if category(sign) in UNSEEN and sign not in JOINERS:
+        if category(sign) in INVISIBLE_CATEGORIES and sign not in JOINERS:
             raise BadInput(field, _shown(text), f"a path that can be read: U+{ord(sign):04X} is a control character")
 
 
 def _shown(text: str) -> str:
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+    return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}..."

@@ -17,17 +17,17 @@ from stateward.agents.messages import (
 )
 from stateward.agents.order_admission import InstanceMemory, OrderVerdict
 from stateward.lifecycle import AGENT, CONTROLLER
-from stateward.lifecycle.explore import Message, Party, Step
+from stateward.lifecycle.explore import ModelMessage, ModelParty, Step
 from tests.models.edge_protocol.parties import Agent, Dialled, Rules, Site
 
 TWO_AT_ONCE = "two changes are never at work at once"
 APPLIED_TWICE = "an operation is applied once, and never after a newer one"
 
 
-def agent_party(rules: Rules, start: Agent) -> Party[Agent]:
+def agent_party(rules: Rules, start: Agent) -> ModelParty[Agent]:
     """Return the agent as a party that dials the controller, and whose site outlives its crashes."""
     side = _AgentSide(rules)
-    return Party(AGENT, start, side.acts, side.hears, _left_by_crash, calls=CONTROLLER, moot=side.moot)
+    return ModelParty(AGENT, start, side.acts, side.hears, _left_by_crash, calls=CONTROLLER, moot=side.moot)
 
 
 class _AgentSide:
@@ -65,7 +65,7 @@ def _dialled(now: Agent) -> Step[Agent]:
     after = Agent(replace(now.site, dialled=connection), replace(now.mind, connection=connection))
     at = now.mind.work.operation if now.mind.work is not None else 0
     items = (InventoryItem(at, now.site.generation, now.site.whole, connection),) if at or now.site.generation else ()
-    messages = tuple(Message(CONTROLLER, line) for line in (*items, InventoryEnd(len(items), connection)))
+    messages = tuple(ModelMessage(CONTROLLER, line) for line in (*items, InventoryEnd(len(items), connection)))
     return Step(after, "connects and sends its list", messages, Dialled(now.mind.connection))
 
 
@@ -87,8 +87,8 @@ def _ended(now: Agent, order: AgentOrder, event: str, note: str) -> Step[Agent]:
     return Step(replace(now, mind=mind), f"{note}, says {event!r}", _report(now, event, order))
 
 
-def _report(now: Agent, event: str, order: AgentOrder) -> tuple[Message, ...]:
-    return (Message(CONTROLLER, AgentReport(event, order.operation, order.generation, now.mind.connection)),)
+def _report(now: Agent, event: str, order: AgentOrder) -> tuple[ModelMessage, ...]:
+    return (ModelMessage(CONTROLLER, AgentReport(event, order.operation, order.generation, now.mind.connection)),)
 
 
 def _halfway(site: Site, order: AgentOrder) -> Site:

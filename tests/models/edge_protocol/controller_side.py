@@ -26,7 +26,7 @@ from stateward.domains.edge.records.instance_record import (
 )
 from stateward.domains.edge.records.reconcile import NOT_LISTED, ReconcileStep, on_inventory_item, on_report
 from stateward.lifecycle import AGENT, CLOCK, CONTROLLER, TIMED_OUT, TRANSITIONAL, Move
-from stateward.lifecycle.explore import Message, Party, Step
+from stateward.lifecycle.explore import ModelMessage, ModelParty, Step
 from tests.models.edge_protocol.parties import Bell, Controller, Dialled, Link, Rules, Wish
 
 Steps: TypeAlias = Iterable[Step[Controller]]
@@ -35,10 +35,10 @@ ILLEGAL = "the state changes by the table alone"
 ORPHAN = "nothing is left at the site that the record does not know"
 
 
-def controller_party(rules: Rules, start: Controller) -> Party[Controller]:
+def controller_party(rules: Rules, start: Controller) -> ModelParty[Controller]:
     """Return the controller as a party that forgets its connection when it crashes."""
     side = _ControllerSide(rules)
-    return Party(CONTROLLER, start, side.acts, side.hears, _left_by_crash, moot=side.moot)
+    return ModelParty(CONTROLLER, start, side.acts, side.hears, _left_by_crash, moot=side.moot)
 
 
 class _ControllerSide:
@@ -54,7 +54,7 @@ class _ControllerSide:
             yield self._became(now, begin_undo(self.rules, now.book), "begins the undo")
         order = due_order(now.book, now.link.connection)
         if order is not None and now.link.settled and not now.link.sent:
-            yield Step(_with(now, sent=True), f"sends {order}", (Message(AGENT, order),))
+            yield Step(_with(now, sent=True), f"sends {order}", (ModelMessage(AGENT, order),))
 
     def hears(self, now: Controller, word: Wish | Bell | Dialled | InventoryItem | InventoryEnd | AgentReport) -> Steps:
         match word:

@@ -5,7 +5,7 @@ from msgspec import Struct
 from stateward.agents.messages import InventoryEnd, InventoryItem
 from stateward.domains.edge.records.instance_record import ERROR_STATES, InstanceRecord, S, needs_undo
 from stateward.lifecycle import AGENT, CLOCK, CONTROLLER, USER
-from stateward.lifecycle.explore import NETWORK, Claim, Message, Party, Protocol, Step
+from stateward.lifecycle.explore import NETWORK, ModelMessage, ModelParty, Predicate, Protocol, Step
 from tests.models.edge_protocol.agent_side import agent_party
 from tests.models.edge_protocol.controller_side import controller_party
 from tests.models.edge_protocol.parties import WISHES, Agent, Bell, Controller, Rules, Site, Wish
@@ -41,24 +41,24 @@ def instance_protocol(scenario: Scenario, rules: Rules | None = None) -> Protoco
         _user(scenario),
         _clock(scenario),
     )
-    return Protocol(parties, Claim(AT_REST, (CONTROLLER, AGENT, NETWORK), _at_rest), INVARIANTS)
+    return Protocol(parties, Predicate(AT_REST, (CONTROLLER, AGENT, NETWORK), _at_rest), INVARIANTS)
 
 
-def listing(message: Message) -> bool:
+def listing(message: ModelMessage) -> bool:
     """Tell whether a message is part of a list; a list that breaks off is a connection that breaks off."""
     return isinstance(message.body, InventoryItem | InventoryEnd)
 
 
-def _user(scenario: Scenario) -> Party[int]:
+def _user(scenario: Scenario) -> ModelParty[int]:
     def acts(left: int) -> list[Step[int]]:
-        return [Step(left - 1, f"asks for {wish.event}", says=wish) for wish in scenario.wishes if left]
+        return [Step(left - 1, f"asks for {wish.event}", call_argument=wish) for wish in scenario.wishes if left]
 
-    return Party(USER, scenario.asks, acts, calls=CONTROLLER, free=True)
+    return ModelParty(USER, scenario.asks, acts, calls=CONTROLLER, free=True)
 
 
-def _clock(scenario: Scenario) -> Party[str]:
-    rings = [Step("ticks", f"rings: {bell}", says=bell) for bell in scenario.bells]
-    return Party(CLOCK, "ticks", lambda _: rings, calls=CONTROLLER, free=scenario.patient)
+def _clock(scenario: Scenario) -> ModelParty[str]:
+    rings = [Step("ticks", f"rings: {bell}", call_argument=bell) for bell in scenario.bells]
+    return ModelParty(CLOCK, "ticks", lambda _: rings, calls=CONTROLLER, free=scenario.patient)
 
 
 def _ready_is_true(controller: Controller, agent: Agent) -> bool:
@@ -74,7 +74,7 @@ def _missing_is_true(controller: Controller, agent: Agent) -> bool:
     return not controller.book.missing or agent.site.generation != controller.book.generation
 
 
-def _at_rest(controller: Controller, agent: Agent, flying: tuple[Message, ...]) -> bool:
+def _at_rest(controller: Controller, agent: Agent, flying: tuple[ModelMessage, ...]) -> bool:
     book, link = controller.book, controller.link
     left = book.state in ERROR_STATES and not book.operation and not needs_undo(book)
     still = left or book.state in (S.READY, S.NOT_PRESENT)
@@ -86,8 +86,8 @@ def _idle(agent: Agent) -> bool:
 
 
 INVARIANTS = (
-    Claim(READY_IS_TRUE, (CONTROLLER, AGENT), _ready_is_true),
-    Claim(ABSENT_IS_TRUE, (CONTROLLER, AGENT), _absent_is_true),
-    Claim(MISSING_IS_TRUE, (CONTROLLER, AGENT), _missing_is_true),
+    Predicate(READY_IS_TRUE, (CONTROLLER, AGENT), _ready_is_true),
+    Predicate(ABSENT_IS_TRUE, (CONTROLLER, AGENT), _absent_is_true),
+    Predicate(MISSING_IS_TRUE, (CONTROLLER, AGENT), _missing_is_true),
 )
 """What holds in every state, not only in the quiet ones."""

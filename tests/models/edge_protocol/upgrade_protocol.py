@@ -28,7 +28,7 @@ from stateward.domains.edge.records.agent_upgrade import (
     on_disconnect,
 )
 from stateward.lifecycle import ADMIN, AGENT, CLOCK, CONTROLLER, NO_FACTS, TIMED_OUT, USER, Move, decide
-from stateward.lifecycle.explore import NETWORK, Claim, Message, Party, Protocol, Step
+from stateward.lifecycle.explore import NETWORK, ModelMessage, ModelParty, Predicate, Protocol, Step
 
 OLD, NEW = "v1", "v2"
 SUCCESS_IS_TRUE = "an upgrade that has succeeded is true: the new agent has taken over"
@@ -109,10 +109,10 @@ def upgrade_protocol(
 ) -> Protocol:
     """Return the protocol of an upgrade; with `patient`, nobody counts on the clock."""
     parties = (_controller(gathered), _machine(), _user(asks), _clock(patient, late_starts))
-    return Protocol(parties, Claim(AT_REST, (CONTROLLER, AGENT, NETWORK), _at_rest), INVARIANTS)
+    return Protocol(parties, Predicate(AT_REST, (CONTROLLER, AGENT, NETWORK), _at_rest), INVARIANTS)
 
 
-def gathering(message: Message) -> bool:
+def gathering(message: ModelMessage) -> bool:
     """Tell whether a message is a list; a list that breaks off is a connection that breaks off."""
     return isinstance(message.body, Gathered)
 
@@ -120,7 +120,7 @@ def gathering(message: Message) -> bool:
 # --- the controller --------------------------------------------------------------------------------------------------
 
 
-def _controller(gathered: Gather) -> Party[Office]:
+def _controller(gathered: Gather) -> ModelParty[Office]:
     def hears(now: Office, word: Dial | Gathered | Said | str) -> Steps:
         match word:
             case Dial():
@@ -131,7 +131,7 @@ def _controller(gathered: Gather) -> Party[Office]:
                 return _judged(now, on_agent_report(now.seat, word.notify, OLD, word.word, word.operation))
         return _asked(now, word)
 
-    return Party(CONTROLLER, Office(), _orders, hears, _forgotten, moot=_moot_to_controller)
+    return ModelParty(CONTROLLER, Office(), _orders, hears, _forgotten, moot=_moot_to_controller)
 
 
 def _forgotten(now: Office) -> Iterable[Office]:
@@ -150,7 +150,7 @@ def _orders(now: Office) -> Iterator[Step[Office]]:
         yield _moved(now, on_disconnect(now.seat, notify), f"misses connection {notify}")
     if is_upgrade_due(now.seat, now.seat.serving) and now.seat.serving in now.lines and now.sent != now.seat.serving:
         order = Start(now.seat.operation, now.seat.serving)
-        yield Step(replace(now, sent=now.seat.serving), "sends the order", (Message(AGENT, order),))
+        yield Step(replace(now, sent=now.seat.serving), "sends the order", (ModelMessage(AGENT, order),))
 
 
 def _dialled(now: Office, dial: Dial) -> Steps:
@@ -203,11 +203,11 @@ def _decided(seat: AgentSlots, event: CloudletEvent) -> object:
 # --- the machine -----------------------------------------------------------------------------------------------------
 
 
-def _machine() -> Party[Machine]:
+def _machine() -> ModelParty[Machine]:
     def moot(now: Machine, order: Start) -> bool:
         return order.notify != now.old.connection and order.notify <= now.dialled
 
-    return Party(AGENT, Machine(), _acts, _hears, _left_by_crash, calls=CONTROLLER, moot=moot)
+    return ModelParty(AGENT, Machine(), _acts, _hears, _left_by_crash, calls=CONTROLLER, moot=moot)
 
 
 def _acts(now: Machine) -> Iterator[Step[Machine]]:
@@ -218,7 +218,7 @@ def _acts(now: Machine) -> Iterator[Step[Machine]]:
         yield _dials(now, "new", NEW)
         if not now.taken:
             dial = Dial(NEW, now.new.connection, now.new.work, unwanted=True)
-            yield Step(replace(now, new=Process()), "new agent is told to go", says=dial)
+            yield Step(replace(now, new=Process()), "new agent is told to go", call_argument=dial)
             if now.new.connection:
                 yield _takes_over(now)
     if not now.old.runs and not now.new.runs:
@@ -232,7 +232,7 @@ def _dials(now: Machine, which: str, version: str) -> Step[Machine]:
     notify = now.dialled + 1
     after = replace(now, dialled=notify, **{which: replace(process, connection=notify)})
     serves = version == OLD or now.taken
-    sent = (Message(CONTROLLER, Gathered(version, notify)),) if serves else ()
+    sent = (ModelMessage(CONTROLLER, Gathered(version, notify)),) if serves else ()
     heir = 0 if serves else process.work
     return Step(after, f"{which} agent connects", sent, Dial(version, process.connection, heir))
 
@@ -241,13 +241,13 @@ def _watches(now: Machine) -> Iterator[Step[Machine]]:
     """The old agent watches its successor: one that is dead, or does not come up, is cleaned up and reported."""
     work = now.old.work
     if work:
-        failed = Message(CONTROLLER, Said(UPGRADE_FAILED, work, now.old.connection))
+        failed = ModelMessage(CONTROLLER, Said(UPGRADE_FAILED, work, now.old.connection))
         yield Step(replace(now, old=replace(now.old, work=0), new=Process()), "old agent gives the new up", (failed,))
 
 
 def _takes_over(now: Machine) -> Step[Machine]:
     after = replace(now, taken=True, old=Process())
-    done = Message(CONTROLLER, Gathered(NEW, now.new.connection))
+    done = ModelMessage(CONTROLLER, Gathered(NEW, now.new.connection))
     return Step(after, "new agent has gathered and ends the old", (done,))
 
 
@@ -260,7 +260,7 @@ def _hears(now: Machine, order: Start) -> Iterable[Step[Machine]]:
         Step(
             after,
             "old agent starts the new",
-            (Message(CONTROLLER, Said(UPGRADING, order.operation, order.notify)),),
+            (ModelMessage(CONTROLLER, Said(UPGRADING, order.operation, order.notify)),),
         ),
     )
 
@@ -277,24 +277,24 @@ def _left_by_crash(now: Machine) -> Iterable[Machine]:
 # --- around them -----------------------------------------------------------------------------------------------------
 
 
-def _user(asks: int) -> Party[int]:
+def _user(asks: int) -> ModelParty[int]:
     def acts(left: int) -> list[Step[int]]:
-        return [Step(left - 1, f"asks for {wish}", says=wish) for wish in ("upgrade", "fix") if left]
+        return [Step(left - 1, f"asks for {wish}", call_argument=wish) for wish in ("upgrade", "fix") if left]
 
-    return Party(USER, asks, acts, calls=CONTROLLER, free=True)
+    return ModelParty(USER, asks, acts, calls=CONTROLLER, free=True)
 
 
-def _clock(patient: bool, late_starts: int) -> Party[int]:
+def _clock(patient: bool, late_starts: int) -> ModelParty[int]:
     """Return the clock: it ends upgrades as often as it likes, and starts of an agent only so many times."""
 
     def acts(left: int) -> list[Step[int]]:
-        rings = [Step(left, "rings", says=TIMED_OUT)]
-        return rings + ([Step(left - 1, "rings for a start", says=LATE_START)] if left else [])
+        rings = [Step(left, "rings", call_argument=TIMED_OUT)]
+        return rings + ([Step(left - 1, "rings for a start", call_argument=LATE_START)] if left else [])
 
-    return Party(CLOCK, late_starts, acts, calls=CONTROLLER, free=patient)
+    return ModelParty(CLOCK, late_starts, acts, calls=CONTROLLER, free=patient)
 
 
-def _at_rest(office: Office, machine: Machine, flying: tuple[Message, ...]) -> bool:
+def _at_rest(office: Office, machine: Machine, flying: tuple[ModelMessage, ...]) -> bool:
     if flying or office.seat.state not in (C.READY, C.UPDATE_ERROR):
         return False
     if office.seat.state == C.UPDATE_ERROR:
@@ -312,6 +312,6 @@ def _one_serves(_: Office, machine: Machine) -> bool:
 
 
 INVARIANTS = (
-    Claim(SUCCESS_IS_TRUE, (CONTROLLER, AGENT), _success_is_true),
-    Claim(ONE_SERVES, (CONTROLLER, AGENT), _one_serves),
+    Predicate(SUCCESS_IS_TRUE, (CONTROLLER, AGENT), _success_is_true),
+    Predicate(ONE_SERVES, (CONTROLLER, AGENT), _one_serves),
 )

@@ -15,7 +15,7 @@ from stateward.domains.edge.records.report_fencing import (
     RejectionReason,
     check_report,
 )
-from stateward.lifecycle import AGENT, CONTROLLER, Lifecycle, Meaning, Move, Reason, Refusal, State
+from stateward.lifecycle import AGENT, CONTROLLER, Lifecycle, Meaning, Move, Refusal, RefusalCode, State
 
 S = ClusterInstState
 
@@ -121,14 +121,14 @@ def test_progress_may_be_reported_again_and_again() -> None:
 def test_a_current_word_that_does_not_fit_the_state_is_refused_and_says_what_would() -> None:
     verdict = check_report(CLUSTERINST, record(S.CREATING), AgentReport("deleted", NOW, NOW, NOW))
     assert isinstance(verdict, Refusal)
-    assert verdict.reason is Reason.IN_TRANSITION
+    assert verdict.reason is RefusalCode.IN_TRANSITION
     assert verdict.allowed_to(AGENT) == ("creating", "ready", "create error")
 
 
 def test_an_agent_may_not_say_what_is_the_users_to_say() -> None:
     verdict = check_report(CLUSTERINST, record(S.READY), AgentReport("update", NOW, NOW, NOW))
     assert isinstance(verdict, Refusal)
-    assert verdict.reason is Reason.NOT_YOURS
+    assert verdict.reason is RefusalCode.NOT_YOURS
 
 
 def test_the_agents_confirmation_of_an_undo_is_the_controllers_undone() -> None:

@@ -17,7 +17,16 @@ from stateward.domains.edge.records.report_fencing import (
     fence,
 )
 from stateward.lifecycle import AGENT, CONTROLLER, Lifecycle, Meaning, Move, Refusal, declare
-from stateward.lifecycle.explore import Bounds, Claim, Exploration, Faults, Protocol, Violation, Wrong, explore
+from stateward.lifecycle.explore import (
+    Bounds,
+    Exploration,
+    FaultBudget,
+    Predicate,
+    Protocol,
+    ProtocolViolation,
+    ViolationKind,
+    explore,
+)
 from tests.models.edge_protocol import (
     ABSENT_IS_TRUE,
     APPLIED_TWICE,
@@ -42,9 +51,9 @@ from tests.models.edge_protocol import (
 S = ClusterInstState
 BOUNDS = Bounds(copies=1)
 
-LOSSY = Faults(losses=1, duplicates=1, spared=listing)
-MORTAL = Faults(duplicates=1, crashes={AGENT: 1, CONTROLLER: 1})
-BOTH = Faults(losses=1, crashes={AGENT: 1, CONTROLLER: 1}, spared=listing)
+LOSSY = FaultBudget(losses=1, duplicates=1, spared=listing)
+MORTAL = FaultBudget(duplicates=1, crashes={AGENT: 1, CONTROLLER: 1})
+BOTH = FaultBudget(losses=1, crashes={AGENT: 1, CONTROLLER: 1}, spared=listing)
 CREATED = Scenario(asks=1)
 CHANGED = Scenario(ready=True, asks=1)
 
@@ -53,17 +62,17 @@ def patient(scenario: Scenario) -> Scenario:
     return replace(scenario, patient=True)
 
 
-def explored(scenario: Scenario, faults: Faults, rules: Rules | None = None) -> Exploration:
+def explored(scenario: Scenario, faults: FaultBudget, rules: Rules | None = None) -> Exploration:
     return explore(instance_protocol(scenario, rules), faults, BOUNDS)
 
 
-def found(scenario: Scenario, faults: Faults, rules: Rules | None = None) -> Violation:
+def found(scenario: Scenario, faults: FaultBudget, rules: Rules | None = None) -> ProtocolViolation:
     violation = explored(scenario, faults, rules).violation
     assert violation is not None
     return violation
 
 
-def what(violation: Violation) -> tuple[Wrong, str]:
+def what(violation: ProtocolViolation) -> tuple[ViolationKind, str]:
     return violation.kind, violation.name
 
 
@@ -71,16 +80,16 @@ def what(violation: Violation) -> tuple[Wrong, str]:
     ("scenario", "faults"),
     [
         pytest.param(Scenario(asks=2), LOSSY, id="create and one more, with loss"),
-        pytest.param(CHANGED, Faults(2, 2, spared=listing), id="update or delete, with more loss"),
+        pytest.param(CHANGED, FaultBudget(2, 2, spared=listing), id="update or delete, with more loss"),
         pytest.param(patient(CREATED), MORTAL, id="create, with crashes and no help from the clock"),
         pytest.param(patient(CHANGED), MORTAL, id="update or delete, with crashes and no help from the clock"),
         pytest.param(CHANGED, BOTH, id="update or delete, with loss and crashes"),
         pytest.param(
-            patient(Scenario(asks=2, wishes=(*WISHES, FORCED_DELETE))), Faults(duplicates=1), id="a forced delete"
+            patient(Scenario(asks=2, wishes=(*WISHES, FORCED_DELETE))), FaultBudget(duplicates=1), id="a forced delete"
         ),
     ],
 )
-def test_the_protocol_holds_whatever_happens(scenario: Scenario, faults: Faults) -> None:
+def test_the_protocol_holds_whatever_happens(scenario: Scenario, faults: FaultBudget) -> None:
     result = explored(scenario, faults)
     assert result.violation is None, str(result)
     assert result.complete
@@ -94,8 +103,8 @@ def test_every_state_of_the_table_is_met_and_every_way_to_end_in_it() -> None:
         return True
 
     protocol = instance_protocol(patient(CHANGED))
-    explore(replace(protocol, invariants=(Claim("note", (CONTROLLER,), note),)), MORTAL, BOUNDS)
-    explore(replace(instance_protocol(CREATED), invariants=(Claim("note", (CONTROLLER,), note),)), LOSSY, BOUNDS)
+    explore(replace(protocol, invariants=(Predicate("note", (CONTROLLER,), note),)), MORTAL, BOUNDS)
+    explore(replace(instance_protocol(CREATED), invariants=(Predicate("note", (CONTROLLER,), note),)), LOSSY, BOUNDS)
     assert {one.book.state for one in met} == set(S)
     assert {one.book.state for one in met if not one.book.operation} == {
         S.NOT_PRESENT,
@@ -107,21 +116,21 @@ def test_every_state_of_the_table_is_met_and_every_way_to_end_in_it() -> None:
     assert not any(one.book.missing for one in met)
 
 
-@pytest.mark.parametrize("faults", [Faults(), Faults(losses=1, spared=listing)])
-def test_forgetting_what_is_moot_hides_nothing(faults: Faults) -> None:
+@pytest.mark.parametrize("faults", [FaultBudget(), FaultBudget(losses=1, spared=listing)])
+def test_forgetting_what_is_moot_hides_nothing(faults: FaultBudget) -> None:
     protocol = instance_protocol(CREATED)
     plain = replace(protocol, parties=tuple(replace(party, moot=None) for party in protocol.parties))
     assert _met(plain, faults) == _met(protocol, faults)
 
 
-def _met(protocol: Protocol, faults: Faults) -> set[tuple[Controller, Agent]]:
+def _met(protocol: Protocol, faults: FaultBudget) -> set[tuple[Controller, Agent]]:
     met: set[tuple[Controller, Agent]] = set()
 
     def note(controller: Controller, agent: Agent) -> bool:
         met.add((controller, agent))
         return True
 
-    watched = replace(protocol, invariants=(Claim("note", (CONTROLLER, AGENT), note), *protocol.invariants))
+    watched = replace(protocol, invariants=(Predicate("note", (CONTROLLER, AGENT), note), *protocol.invariants))
     result = explore(watched, faults, Bounds(copies=1, in_flight=20))
     assert result.complete, str(result)
     return met
@@ -184,7 +193,7 @@ def without_timeouts() -> Lifecycle:
 
 def test_reports_without_operation_ids_let_a_stale_ready_complete_a_newer_update() -> None:
     violation = found(Scenario(asks=2), LOSSY, Rules(fence=without_ids))
-    assert what(violation) == (Wrong.BROKEN, READY_IS_TRUE)
+    assert what(violation) == (ViolationKind.BROKEN, READY_IS_TRUE)
     assert violation.trace.steps == (
         "agent connects and sends its list; controller: gives notify id 1",
         "user asks for create; controller: create, CreateRequested, operation 1",
@@ -204,53 +213,56 @@ def test_reports_without_operation_ids_let_a_stale_ready_complete_a_newer_update
 
 def test_the_generation_alone_does_not_tell_an_operation_from_its_undo() -> None:
     violation = found(Scenario(asks=2), LOSSY, Rules(fence=with_generation_only))
-    assert violation.kind is Wrong.BROKEN
+    assert violation.kind is ViolationKind.BROKEN
 
 
 def test_an_agent_taken_at_its_word_makes_moves_that_the_table_does_not_have() -> None:
-    assert what(found(CREATED, LOSSY, Rules(evaluate=at_its_word))) == (Wrong.BREACH, ILLEGAL)
+    assert what(found(CREATED, LOSSY, Rules(evaluate=at_its_word))) == (ViolationKind.BREACH, ILLEGAL)
 
 
 def test_an_agent_that_does_not_know_its_operations_does_the_work_twice() -> None:
     rules = instead(OrderVerdict.BEGIN, OrderVerdict.AGAIN, OrderVerdict.DONE)
-    assert what(found(CREATED, LOSSY, rules)) == (Wrong.BREACH, APPLIED_TWICE)
+    assert what(found(CREATED, LOSSY, rules)) == (ViolationKind.BREACH, APPLIED_TWICE)
 
 
 def test_an_agent_that_does_not_look_at_the_site_first_does_the_work_again_after_a_crash() -> None:
     violation = found(CREATED, MORTAL, instead(OrderVerdict.BEGIN, OrderVerdict.DONE))
-    assert what(violation) == (Wrong.BREACH, APPLIED_TWICE)
+    assert what(violation) == (ViolationKind.BREACH, APPLIED_TWICE)
     assert any(step.startswith("agent crashes") for step in violation.trace.steps)
 
 
 def test_an_agent_without_a_guard_of_its_own_works_at_two_things_at_once() -> None:
-    assert what(found(CREATED, LOSSY, instead(OrderVerdict.BEGIN, OrderVerdict.BUSY))) == (Wrong.BREACH, TWO_AT_ONCE)
+    assert what(found(CREATED, LOSSY, instead(OrderVerdict.BEGIN, OrderVerdict.BUSY))) == (
+        ViolationKind.BREACH,
+        TWO_AT_ONCE,
+    )
 
 
 def test_an_agent_that_drops_an_order_while_busy_leaves_the_undo_waiting_for_the_clock() -> None:
-    violation = found(patient(CREATED), Faults(), instead(OrderVerdict.IGNORED, OrderVerdict.BUSY))
-    assert what(violation) == (Wrong.DEAD_END, AT_REST)
+    violation = found(patient(CREATED), FaultBudget(), instead(OrderVerdict.IGNORED, OrderVerdict.BUSY))
+    assert what(violation) == (ViolationKind.DEAD_END, AT_REST)
     assert "agent hears delete (operation 2, generation 1, notify 1): ignores it" in violation.trace.steps
 
 
 def test_an_order_that_was_overtaken_by_its_undo_must_not_be_obeyed() -> None:
-    assert what(found(CREATED, Faults(), Rules(admit=in_any_order))) == (Wrong.BROKEN, ABSENT_IS_TRUE)
+    assert what(found(CREATED, FaultBudget(), Rules(admit=in_any_order))) == (ViolationKind.BROKEN, ABSENT_IS_TRUE)
 
 
 def test_what_was_left_behind_unknown_is_seen_as_an_orphan_at_the_next_connection() -> None:
     protocol = replace(instance_protocol(CREATED, Rules(admit=in_any_order)), invariants=())
-    violation = explore(protocol, Faults(crashes={AGENT: 1}), BOUNDS).violation
+    violation = explore(protocol, FaultBudget(crashes={AGENT: 1}), BOUNDS).violation
     assert violation is not None
-    assert what(violation) == (Wrong.BREACH, ORPHAN)
+    assert what(violation) == (ViolationKind.BREACH, ORPHAN)
 
 
 def test_an_order_of_an_older_connection_must_not_be_obeyed() -> None:
     violation = found(CREATED, MORTAL, Rules(admit=of_any_connection))
-    assert violation.kind is Wrong.BROKEN
+    assert violation.kind is ViolationKind.BROKEN
     assert "controller: gives notify id 2" in " ".join(violation.trace.steps)
 
 
 def test_before_the_end_of_the_list_nothing_is_known_to_be_missing() -> None:
-    assert what(found(CHANGED, Faults(), Rules(listed=lambda _: True))) == (Wrong.BROKEN, MISSING_IS_TRUE)
+    assert what(found(CHANGED, FaultBudget(), Rules(listed=lambda _: True))) == (ViolationKind.BROKEN, MISSING_IS_TRUE)
 
 
 def test_before_the_end_of_the_list_nothing_is_known_to_be_deleted() -> None:
@@ -258,36 +270,36 @@ def test_before_the_end_of_the_list_nothing_is_known_to_be_deleted() -> None:
     absent = tuple(claim for claim in protocol.invariants if claim.name == ABSENT_IS_TRUE)
     violation = explore(replace(protocol, invariants=absent), MORTAL, BOUNDS).violation
     assert violation is not None
-    assert what(violation) == (Wrong.BROKEN, ABSENT_IS_TRUE)
+    assert what(violation) == (ViolationKind.BROKEN, ABSENT_IS_TRUE)
     assert violation.trace.end[0].startswith("controller: NotPresent")
 
 
 def test_an_end_of_list_that_overtook_the_list_is_not_the_end_of_it() -> None:
     rules = Rules(listed=lambda link: link.expected is not None)
-    assert what(found(CHANGED, Faults(), rules)) == (Wrong.BROKEN, MISSING_IS_TRUE)
+    assert what(found(CHANGED, FaultBudget(), rules)) == (ViolationKind.BROKEN, MISSING_IS_TRUE)
 
 
 def test_a_list_of_an_older_connection_says_nothing_about_now() -> None:
     rules = Rules(heeds=lambda _link, _line: True)
-    assert what(found(CREATED, MORTAL, rules)) == (Wrong.BROKEN, MISSING_IS_TRUE)
+    assert what(found(CREATED, MORTAL, rules)) == (ViolationKind.BROKEN, MISSING_IS_TRUE)
 
 
 def test_without_time_outs_a_lost_order_is_waited_for_for_ever() -> None:
     violation = found(CREATED, LOSSY, Rules(lifecycle=without_timeouts()))
-    assert what(violation) == (Wrong.DEAD_END, AT_REST)
+    assert what(violation) == (ViolationKind.DEAD_END, AT_REST)
     assert violation.trace.steps[-1] == "network loses create (operation 1, generation 1, notify 1) to agent"
     assert violation.trace.end[0].startswith("controller: CreateRequested")
 
 
 def test_an_undo_that_is_not_sent_again_is_lost_for_ever_because_an_error_state_has_no_deadline() -> None:
     violation = found(replace(CREATED, bells=(Bell.DEADLINE,)), LOSSY)
-    assert what(violation) == (Wrong.DEAD_END, AT_REST)
+    assert what(violation) == (ViolationKind.DEAD_END, AT_REST)
     assert violation.trace.end[0].startswith("controller: CreateError")
 
 
 def test_an_undo_under_the_id_of_what_failed_is_never_done_by_an_agent_that_did_it_late() -> None:
-    violation = found(CREATED, Faults(), Rules(number_undo=lambda book: book.issued))
-    assert what(violation) == (Wrong.NO_REST, AT_REST)
+    violation = found(CREATED, FaultBudget(), Rules(number_undo=lambda book: book.issued))
+    assert what(violation) == (ViolationKind.NO_REST, AT_REST)
 
 
 def test_what_exists_of_another_generation_must_not_count_as_what_was_asked_for() -> None:
@@ -295,7 +307,7 @@ def test_what_exists_of_another_generation_must_not_count_as_what_was_asked_for(
         return (generation == 0) == (order.work == "delete") and whole
 
     violation = found(CHANGED, MORTAL, Rules(fulfils=of_any_generation))
-    assert what(violation) == (Wrong.BROKEN, READY_IS_TRUE)
+    assert what(violation) == (ViolationKind.BROKEN, READY_IS_TRUE)
 
 
 def test_what_never_was_ready_is_undone_by_its_removal() -> None:
@@ -307,7 +319,7 @@ def test_what_never_was_ready_is_undone_by_its_removal() -> None:
         return True
 
     protocol = instance_protocol(Scenario(asks=2))
-    explore(replace(protocol, invariants=(Claim("note", (CONTROLLER,), note),)), LOSSY, BOUNDS)
+    explore(replace(protocol, invariants=(Predicate("note", (CONTROLLER,), note),)), LOSSY, BOUNDS)
     assert met
 
 

@@ -17,7 +17,7 @@ from stateward.domains.edge.records.agent_upgrade import (
     on_inventory,
 )
 from stateward.lifecycle import AGENT, CONTROLLER
-from stateward.lifecycle.explore import Bounds, Faults, Wrong, explore
+from stateward.lifecycle.explore import Bounds, FaultBudget, ViolationKind, explore
 from tests.models.edge_protocol.upgrade_protocol import (
     AT_REST,
     NEW,
@@ -38,14 +38,14 @@ LEFT = AgentSlots(C.UPDATE_ERROR, OLD, NEW, operation=7, serving=4, issued=5)
 @pytest.mark.parametrize(
     ("asks", "late", "faults"),
     [
-        pytest.param(2, 0, Faults(2, 2, spared=gathering), id="asked twice, with loss"),
-        pytest.param(1, 2, Faults(1, 1, spared=gathering), id="starts that take too long"),
-        pytest.param(1, 0, Faults(0, 1, BOTH), id="crashes of either side"),
-        pytest.param(1, 0, Faults(0, 0, {AGENT: 2}), id="both agents crash"),
-        pytest.param(1, 0, Faults(1, 0, BOTH, spared=gathering), id="loss and crashes"),
+        pytest.param(2, 0, FaultBudget(2, 2, spared=gathering), id="asked twice, with loss"),
+        pytest.param(1, 2, FaultBudget(1, 1, spared=gathering), id="starts that take too long"),
+        pytest.param(1, 0, FaultBudget(0, 1, BOTH), id="crashes of either side"),
+        pytest.param(1, 0, FaultBudget(0, 0, {AGENT: 2}), id="both agents crash"),
+        pytest.param(1, 0, FaultBudget(1, 0, BOTH, spared=gathering), id="loss and crashes"),
     ],
 )
-def test_an_upgrade_ends_well_or_is_left_whatever_happens(asks: int, late: int, faults: Faults) -> None:
+def test_an_upgrade_ends_well_or_is_left_whatever_happens(asks: int, late: int, faults: FaultBudget) -> None:
     result = explore(upgrade_protocol(asks, late_starts=late), faults, BOUNDS)
     assert result.violation is None, str(result)
     assert result.complete
@@ -58,13 +58,13 @@ def test_a_ready_of_the_old_version_must_not_end_an_upgrade() -> None:
             return SlotsUpdate(seat, CloudletEvent("ready", "new agent", frozenset({"upgrading"})))
         return right
 
-    violation = explore(upgrade_protocol(gathered=any_version), Faults(crashes=BOTH), BOUNDS).violation
+    violation = explore(upgrade_protocol(gathered=any_version), FaultBudget(crashes=BOTH), BOUNDS).violation
     assert violation is not None
-    assert (violation.kind, violation.name) == (Wrong.BROKEN, SUCCESS_IS_TRUE)
+    assert (violation.kind, violation.name) == (ViolationKind.BROKEN, SUCCESS_IS_TRUE)
 
 
 def test_without_the_clock_an_upgrade_whose_agents_are_both_silent_waits_for_ever() -> None:
-    faults = Faults(losses=1, spared=gathering)
+    faults = FaultBudget(losses=1, spared=gathering)
     violation = explore(upgrade_protocol(patient=True), faults, BOUNDS).violation
     assert violation is not None
     assert violation.name == AT_REST

@@ -7,7 +7,7 @@ from stateward.domains.leases.compat import EventStatus, LeaseStatus, Parts, Res
 from stateward.domains.leases.lifecycle import EventState, LeaseState, ReservationState
 from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import CLOCK, GONE, USER, Actor, State
-from stateward.lifecycle.decorate import AttributeHolder, Refused
+from stateward.lifecycle.decorate import ActionRefused, AttributeHolder
 
 L, R, E = LeaseState, ReservationState, EventState
 
@@ -71,7 +71,7 @@ def test_lease_is_starting_during_the_start_and_active_after_it() -> None:
 
 def test_start_of_an_active_lease_is_refused_before_anything_is_done() -> None:
     lease = Lease(L.ACTIVE)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ActionRefused) as caught:
         start_lease(lease)
     assert caught.value.refusal.state is L.ACTIVE
     assert lease.status is L.ACTIVE

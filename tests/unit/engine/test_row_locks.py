@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stateward.engine.row_locks import conflicting_locks, conflicts, grantable_operations
-from stateward.locks import Conflict, LockQueue, LockTree, Mode, Waiting
+from stateward.locks import LockConflict, LockQueue, LockTree, Mode, WaitTicket
 from stateward.store.records import Lock
 
 PATHS = ["/", "/a", "/ab", "/a/b", "/a/bc", "/a/b/c", "/b", "/b/c/d"]
@@ -71,7 +71,7 @@ def test_two_locks_clash_exactly_where_the_tree_refuses_the_second(one: Lock, ot
     try:
         tree.acquire(other.op, other.path, Mode(other.mode))
         refused = False
-    except Conflict:
+    except LockConflict:
         refused = True
     assert conflicts(one, other) == refused == conflicts(other, one)
 
@@ -84,7 +84,7 @@ def test_one_wish_each_is_granted_exactly_as_by_the_queue(wishes: list[tuple[str
     """Operations with one lock each ask in turn, then leave in any order: rows and queue hold the same all along."""
     queue, rows = LockQueue(), list[Lock]()
     for op, (path, mode) in zip(OPS, wishes, strict=False):
-        waits = isinstance(queue.request(op, path, mode), Waiting)
+        waits = isinstance(queue.request(op, path, mode), WaitTicket)
         wish = lock(op, path, mode)
         rows.append(replace(wish, waiting=bool(conflicting_locks(wish, rows))))
         assert rows[-1].waiting == waits

@@ -14,9 +14,9 @@ from stateward.lifecycle import (
     TRANSITIONAL,
     USER,
     Actors,
-    Code,
     Declaration,
     DeclarationError,
+    FaultCode,
     Lifecycle,
     Row,
     State,
@@ -71,20 +71,20 @@ def test_a_sound_lifecycle_has_no_faults() -> None:
 
 
 IN_A_ROW = {
-    Code.UNKNOWN_STATE: step(Lamp.ON, "leave", USER, Other.ELSEWHERE),
-    Code.UNDECLARED_ACTOR: step(Lamp.ON, "dim", CONTROLLER, Lamp.OFF),
-    Code.NOT_TRANSITIONAL: action(Lamp.ON, "dim", USER, Lamp.OFF, Lamp.ON, BACK, 5),
-    Code.NO_DEADLINE: step(Lamp.ON, "reheat", USER, Lamp.WARMING),
-    Code.BACK_INTO_TRANSITION: action(Lamp.WARMING, "restart", USER, Lamp.WARMING, Lamp.ON, BACK, 5),
-    Code.BACK_FROM_REST: step(Lamp.ON, "undo", USER, BACK),
-    Code.EMPTY_ROW: step(Lamp.ON, "", USER, Lamp.OFF),
-    Code.AMBIGUOUS: step(Lamp.ON, "switch off", USER, Lamp.BROKEN),
-    Code.CONTESTED: step(Lamp.ON, "switch off", AGENT, Lamp.BROKEN),
+    FaultCode.UNKNOWN_STATE: step(Lamp.ON, "leave", USER, Other.ELSEWHERE),
+    FaultCode.UNDECLARED_ACTOR: step(Lamp.ON, "dim", CONTROLLER, Lamp.OFF),
+    FaultCode.NOT_TRANSITIONAL: action(Lamp.ON, "dim", USER, Lamp.OFF, Lamp.ON, BACK, 5),
+    FaultCode.NO_DEADLINE: step(Lamp.ON, "reheat", USER, Lamp.WARMING),
+    FaultCode.BACK_INTO_TRANSITION: action(Lamp.WARMING, "restart", USER, Lamp.WARMING, Lamp.ON, BACK, 5),
+    FaultCode.BACK_FROM_REST: step(Lamp.ON, "undo", USER, BACK),
+    FaultCode.EMPTY_ROW: step(Lamp.ON, "", USER, Lamp.OFF),
+    FaultCode.AMBIGUOUS: step(Lamp.ON, "switch off", USER, Lamp.BROKEN),
+    FaultCode.CONTESTED: step(Lamp.ON, "switch off", AGENT, Lamp.BROKEN),
 }
 
 
 @pytest.mark.parametrize("code", IN_A_ROW)
-def test_a_faulty_row_stops_the_declaration_and_is_named(code: Code) -> None:
+def test_a_faulty_row_stops_the_declaration_and_is_named(code: FaultCode) -> None:
     rows = (*SOUND, IN_A_ROW[code])
     with pytest.raises(DeclarationError) as caught:
         Lifecycle(lamp(*rows))
@@ -96,12 +96,12 @@ def test_a_faulty_row_stops_the_declaration_and_is_named(code: Code) -> None:
 
 def test_two_actions_that_cannot_be_told_apart_while_they_run_are_ambiguous() -> None:
     faults = check(lamp(*SOUND, action(Lamp.OFF, "test", USER, Lamp.WARMING, Lamp.OFF, Lamp.BROKEN, 5)))
-    assert [fault.code for fault in faults] == [Code.AMBIGUOUS]
+    assert [fault.code for fault in faults] == [FaultCode.AMBIGUOUS]
 
 
 def test_a_row_for_an_ending_that_the_action_has_already_is_ambiguous() -> None:
     faults = check(lamp(*SOUND, timeout(Lamp.WARMING, Lamp.OFF)))
-    assert [fault.code for fault in faults] == [Code.AMBIGUOUS]
+    assert [fault.code for fault in faults] == [FaultCode.AMBIGUOUS]
 
 
 def test_rows_told_apart_by_exclusive_facts_are_not_ambiguous() -> None:
@@ -110,28 +110,28 @@ def test_rows_told_apart_by_exclusive_facts_are_not_ambiguous() -> None:
 
 
 def test_hidden_work_needs_a_deadline_too() -> None:
-    assert Code.NO_DEADLINE in [fault.code for fault in check(lamp(*SOUND, hidden(Lamp.ON, "dust", USER, 0)))]
+    assert FaultCode.NO_DEADLINE in [fault.code for fault in check(lamp(*SOUND, hidden(Lamp.ON, "dust", USER, 0)))]
 
 
 IN_THE_GRAPH = {
-    Code.UNREACHABLE: lamp(*SOUND[:1]),
-    Code.DEAD_END: lamp(*SOUND[:2]),
-    Code.NO_SUCCESS: lamp(*ASKED, BAD_END, NO_END),
-    Code.NO_FAILURE: lamp(*ASKED, GOOD_END, NO_END),
-    Code.NO_TIMEOUT: lamp(*ASKED, GOOD_END, BAD_END),
-    Code.FINAL_WITH_EXIT: lamp(*SOUND, step(Lamp.BROKEN, "mend", USER, Lamp.OFF)),
+    FaultCode.UNREACHABLE: lamp(*SOUND[:1]),
+    FaultCode.DEAD_END: lamp(*SOUND[:2]),
+    FaultCode.NO_SUCCESS: lamp(*ASKED, BAD_END, NO_END),
+    FaultCode.NO_FAILURE: lamp(*ASKED, GOOD_END, NO_END),
+    FaultCode.NO_TIMEOUT: lamp(*ASKED, GOOD_END, BAD_END),
+    FaultCode.FINAL_WITH_EXIT: lamp(*SOUND, step(Lamp.BROKEN, "mend", USER, Lamp.OFF)),
 }
 
 
 @pytest.mark.parametrize("code", IN_THE_GRAPH)
-def test_a_fault_of_the_graph_is_found_with_its_state(code: Code) -> None:
+def test_a_fault_of_the_graph_is_found_with_its_state(code: FaultCode) -> None:
     found = [fault for fault in check(IN_THE_GRAPH[code]) if fault.code is code]
     assert found
     assert all(fault.state is not None and str(fault.state) in str(fault) for fault in found)
 
 
 def test_every_code_has_its_broken_example() -> None:
-    assert set(IN_A_ROW) | set(IN_THE_GRAPH) == set(Code)
+    assert set(IN_A_ROW) | set(IN_THE_GRAPH) == set(FaultCode)
 
 
 def test_the_record_of_a_final_state_may_be_removed() -> None:

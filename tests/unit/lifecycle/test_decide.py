@@ -18,8 +18,8 @@ from stateward.lifecycle import (
     WORKER,
     Meaning,
     Move,
-    Reason,
     Refusal,
+    RefusalCode,
     decide,
     declare,
     step,
@@ -67,7 +67,7 @@ def test_back_means_the_state_in_which_the_work_began(origin: Door) -> None:
 
 def test_an_ending_that_depends_on_its_origin_is_refused_without_it() -> None:
     refusal = refused(Door.PAINTING, SUCCEEDED, WORKER)
-    assert refusal.reason is Reason.OTHER_ORIGIN
+    assert refusal.reason is RefusalCode.OTHER_ORIGIN
     assert set(refusal.sources) == {Door.OPEN, Door.CLOSED}
 
 
@@ -96,7 +96,7 @@ def test_an_administrators_own_row_comes_before_the_users(order: int) -> None:
 
 def test_force_opens_what_is_refused_without_it_and_pre_empts() -> None:
     refusal = refused(Door.OPENING, "remove", USER)
-    assert (refusal.reason, refusal.missing) == (Reason.NEEDS_FACT, (FORCE,))
+    assert (refusal.reason, refusal.missing) == (RefusalCode.NEEDS_FACT, (FORCE,))
     assert moved(Door.OPENING, "remove", USER, INSISTING).preempts
 
 
@@ -106,7 +106,7 @@ def test_a_row_that_needs_nothing_serves_a_request_with_facts_too() -> None:
 
 def test_a_transitional_state_refuses_and_says_what_is_possible() -> None:
     refusal = refused(Door.OPENING, "open", USER)
-    assert refusal.reason is Reason.IN_TRANSITION
+    assert refusal.reason is RefusalCode.IN_TRANSITION
     assert (refusal.state, refusal.state_class) == (Door.OPENING, TRANSITIONAL)
     assert (refusal.allowed_to(USER), refusal.allowed_with_facts(USER)) == ((), {"remove": (FORCE,)})
     assert "transitional" in str(refusal)
@@ -114,17 +114,17 @@ def test_a_transitional_state_refuses_and_says_what_is_possible() -> None:
 
 def test_a_stable_state_refuses_with_the_states_in_which_it_would_be_possible() -> None:
     refusal = refused(Door.OPEN, "open", USER)
-    assert (refusal.reason, refusal.sources) == (Reason.NOT_FROM_HERE, (Door.CLOSED,))
+    assert (refusal.reason, refusal.sources) == (RefusalCode.NOT_FROM_HERE, (Door.CLOSED,))
     assert "only from closed" in str(refusal)
 
 
 def test_another_actors_event_is_refused_with_who_may() -> None:
     refusal = refused(Door.OPEN, "wind", USER)
-    assert (refusal.reason, refusal.may) == (Reason.NOT_YOURS, (PROVIDER,))
+    assert (refusal.reason, refusal.may) == (RefusalCode.NOT_YOURS, (PROVIDER,))
 
 
 def test_a_final_state_refuses_everything_but_its_removal() -> None:
-    assert refused(Door.REMOVED, "remove", USER, INSISTING).reason is Reason.FINAL_STATE
+    assert refused(Door.REMOVED, "remove", USER, INSISTING).reason is RefusalCode.FINAL_STATE
     assert moved(Door.REMOVED, "forget", USER).target == GONE
 
 

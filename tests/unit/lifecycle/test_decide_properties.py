@@ -34,8 +34,8 @@ from stateward.lifecycle import (
     Lifecycle,
     Meaning,
     Move,
-    Reason,
     Refusal,
+    RefusalCode,
     Row,
     State,
     States,
@@ -350,7 +350,7 @@ def test_a_refusal_tells_apart_what_is_allowed_as_it_is_and_what_needs_facts(
     for event, needs in conditional.items():
         assert needs
         found = decide(lifecycle, asked.state, event, asked.actor, frozenset(needs))
-        assert isinstance(found, Move) or found.reason is Reason.OTHER_ORIGIN
+        assert isinstance(found, Move) or found.reason is RefusalCode.OTHER_ORIGIN
 
 
 @thorough
@@ -371,11 +371,11 @@ def test_what_is_allowed_is_listed(question: tuple[Lifecycle, Request]) -> None:
 @given(refusals())
 def test_missing_facts_are_what_was_missing(refused: tuple[Lifecycle, Request, Refusal]) -> None:
     lifecycle, asked, refusal = refused
-    assert bool(refusal.missing) == (refusal.reason is Reason.NEEDS_FACT)
+    assert bool(refusal.missing) == (refusal.reason is RefusalCode.NEEDS_FACT)
     assert not asked.facts & set(refusal.missing)
     if refusal.missing:
         given_them = decide(lifecycle, *asked._replace(facts=asked.facts | set(refusal.missing)))
-        assert isinstance(given_them, Move) or given_them.reason is Reason.OTHER_ORIGIN
+        assert isinstance(given_them, Move) or given_them.reason is RefusalCode.OTHER_ORIGIN
 
 
 @thorough
@@ -385,11 +385,15 @@ def test_reason_follows_from_who_can_do_what_and_where(refused: tuple[Lifecycle,
     here = {actor for actor in lifecycle.actors if _could(lifecycle, asked._replace(actor=actor))}
     assert set(refusal.may) == here
     if asked.actor in here:
-        assert refusal.reason in (Reason.NEEDS_FACT, Reason.OTHER_ORIGIN)
+        assert refusal.reason in (RefusalCode.NEEDS_FACT, RefusalCode.OTHER_ORIGIN)
     elif here:
-        assert refusal.reason is Reason.NOT_YOURS
+        assert refusal.reason is RefusalCode.NOT_YOURS
     else:
-        at_rest = {FINAL: Reason.FINAL_STATE, TRANSITIONAL: Reason.IN_TRANSITION, STABLE: Reason.NOT_FROM_HERE}
+        at_rest = {
+            FINAL: RefusalCode.FINAL_STATE,
+            TRANSITIONAL: RefusalCode.IN_TRANSITION,
+            STABLE: RefusalCode.NOT_FROM_HERE,
+        }
         assert refusal.reason is at_rest[refusal.state_class]
 
 
@@ -397,7 +401,7 @@ def test_reason_follows_from_who_can_do_what_and_where(refused: tuple[Lifecycle,
 @given(refusals())
 def test_sources_are_where_it_would_be_possible(refused: tuple[Lifecycle, Request, Refusal]) -> None:
     lifecycle, asked, refusal = refused
-    if refusal.reason is Reason.OTHER_ORIGIN:
+    if refusal.reason is RefusalCode.OTHER_ORIGIN:
         for origin in refusal.sources:
             assert isinstance(decide(lifecycle, *asked._replace(origin=origin)), Move)
     else:

@@ -18,7 +18,7 @@ from stateward.lifecycle import (
     TRANSITIONAL,
     USER,
     Actor,
-    Reason,
+    RefusalCode,
     State,
     action,
     declare,
@@ -26,7 +26,7 @@ from stateward.lifecycle import (
     request,
     step,
 )
-from stateward.lifecycle.decorate import ATTEMPTS, AttributeHolder, Contended, Refused, performs
+from stateward.lifecycle.decorate import ATTEMPTS, ActionRefused, AttributeHolder, Contended, performs
 
 
 class Lamp(State):
@@ -107,9 +107,9 @@ def test_state_is_transitional_during_the_work_and_desired_after_it(run: Run) ->
 @both
 def test_refused_function_does_not_run_and_the_error_carries_the_refusal(run: Run) -> None:
     lamp = Thing(Lamp.ON)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ActionRefused) as caught:
         run(lamp, lambda lamp: pytest.fail("it ran"))
-    assert caught.value.refusal.reason is Reason.NOT_FROM_HERE
+    assert caught.value.refusal.reason is RefusalCode.NOT_FROM_HERE
     assert caught.value.refusal.state is Lamp.ON
     assert not caught.value.retry
     assert str(caught.value) == str(caught.value.refusal)
@@ -121,9 +121,9 @@ def test_second_call_during_the_first_is_refused_and_may_be_tried_again(run: Run
     lamp = Thing(Lamp.OFF)
 
     def again(lamp: Thing) -> None:
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(ActionRefused) as caught:
             light(lamp)
-        assert caught.value.refusal.reason is Reason.IN_TRANSITION
+        assert caught.value.refusal.reason is RefusalCode.IN_TRANSITION
         assert caught.value.retry
 
     run(lamp, again)
@@ -176,7 +176,7 @@ def test_facts_open_what_needs_them() -> None:
     def scrub(lamp: Thing) -> None: ...
 
     lamp = Thing(Lamp.BROKEN)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ActionRefused) as caught:
         clean(lamp)
     assert caught.value.refusal.missing == (FORCE,)
     scrub(lamp)
@@ -208,10 +208,10 @@ def test_object_gone_meanwhile_is_not_an_error(run: Run) -> None:
 @both
 @pytest.mark.parametrize("state", [None, GONE])
 def test_object_gone_before_is_refused_as_final(run: Run, state: str | None) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ActionRefused) as caught:
         run(Thing(state))
     assert caught.value.refusal.state is GONE
-    assert caught.value.refusal.reason is Reason.FINAL_STATE
+    assert caught.value.refusal.reason is RefusalCode.FINAL_STATE
     assert caught.value.refusal.allowed == ()
 
 
@@ -315,7 +315,7 @@ Clean = Callable[[Scripted], None]
 
 @cleaners
 def test_loser_of_a_race_is_refused_by_the_state_that_won(clean: Clean) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ActionRefused) as caught:
         clean(Scripted(iter([Lamp.OFF, Lamp.LIGHTING]), losses=1))
     assert caught.value.refusal.state is Lamp.LIGHTING
 
@@ -341,7 +341,7 @@ def test_of_many_threads_exactly_one_wins() -> None:
 
     def contend() -> None:
         barrier.wait()
-        with suppress(Refused):
+        with suppress(ActionRefused):
             light(lamp)
             outcomes.append("lit")
 

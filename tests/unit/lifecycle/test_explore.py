@@ -7,67 +7,67 @@ from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle.explore import (
     NETWORK,
     Bounds,
-    Claim,
     Exploration,
-    Faults,
-    Message,
-    Party,
+    FaultBudget,
+    ModelMessage,
+    ModelParty,
+    Predicate,
     Protocol,
     Step,
-    Wrong,
+    ViolationKind,
     explore,
 )
 
-ANYTHING = Claim("anything goes", (), lambda: True)
-NOTHING = Claim("nobody may rest", (), lambda: False)
+ANYTHING = Predicate("anything goes", (), lambda: True)
+NOTHING = Predicate("nobody may rest", (), lambda: False)
 
 
-def counter(name: str, top: int, *, free: bool = False) -> Party[int]:
-    return Party(name, 0, lambda now: [Step(now + 1, "counts")] if now < top else [], free=free)
+def counter(name: str, top: int, *, free: bool = False) -> ModelParty[int]:
+    return ModelParty(name, 0, lambda now: [Step(now + 1, "counts")] if now < top else [], free=free)
 
 
-def sender(*bodies: str, to: str = "receiver") -> Party[int]:
+def sender(*bodies: str, to: str = "receiver") -> ModelParty[int]:
     """Say the words one after the other."""
 
     def acts(said: int) -> Iterable[Step[int]]:
         if said < len(bodies):
-            yield Step(said + 1, f"says {bodies[said]}", (Message(to, bodies[said]),))
+            yield Step(said + 1, f"says {bodies[said]}", (ModelMessage(to, bodies[said]),))
 
-    return Party("sender", 0, acts)
+    return ModelParty("sender", 0, acts)
 
 
 def listener(
     react: Callable[[str, str], Iterable[Step[str]]], crash: Callable[[str], Iterable[str]] | None = None
-) -> Party[str]:
-    return Party("receiver", "", hears=react, crash=crash)
+) -> ModelParty[str]:
+    return ModelParty("receiver", "", receive=react, crash=crash)
 
 
 def heard(now: str, body: str) -> Iterable[Step[str]]:
     return (Step(now + body, f"has heard {now + body}"),)
 
 
-def hears_never(*words: str) -> Claim:
-    return Claim(f"never hears {'/'.join(words)}", ("receiver",), lambda now: now not in words)
+def hears_never(*words: str) -> Predicate:
+    return Predicate(f"never hears {'/'.join(words)}", ("receiver",), lambda now: now not in words)
 
 
-def noting(seen: set[Any], *of: str) -> Claim:
+def noting(seen: set[Any], *of: str) -> Predicate:
     """Claim nothing, and note what there was to see."""
 
     def note(*subjects: object) -> bool:
         seen.add(subjects[0] if len(subjects) == 1 else subjects)
         return True
 
-    return Claim("watch", of, note)
+    return Predicate("watch", of, note)
 
 
-def everything_heard(protocol: Protocol, faults: Faults | None = None, bounds: Bounds | None = None) -> set[str]:
+def everything_heard(protocol: Protocol, faults: FaultBudget | None = None, bounds: Bounds | None = None) -> set[str]:
     """Return every state that the receiver can be in."""
     seen: set[str] = set()
     explore(Protocol(protocol.parties, protocol.rest, (noting(seen, "receiver"),)), faults, bounds)
     return seen
 
 
-def violated(found: Exploration) -> tuple[Wrong, str, int]:
+def violated(found: Exploration) -> tuple[ViolationKind, str, int]:
     assert found.violation is not None
     return found.violation.kind, found.violation.name, len(found.violation.trace.steps)
 
@@ -79,9 +79,9 @@ def test_two_counters_are_tried_in_every_interleaving() -> None:
 
 
 def test_the_shortest_way_to_a_broken_invariant_is_told_line_by_line() -> None:
-    short = Claim("stays below two", ("a",), lambda now: now < 2)
+    short = Predicate("stays below two", ("a",), lambda now: now < 2)
     found = explore(Protocol((counter("b", 3), counter("a", 3)), ANYTHING, (short,)))
-    assert violated(found) == (Wrong.BROKEN, "stays below two", 2)
+    assert violated(found) == (ViolationKind.BROKEN, "stays below two", 2)
     assert not found.complete
     assert str(found.violation) == (
         "an invariant does not hold: stays below two\n"
@@ -94,22 +94,22 @@ def test_the_shortest_way_to_a_broken_invariant_is_told_line_by_line() -> None:
 
 
 def test_an_invariant_may_look_at_what_is_in_flight() -> None:
-    alone = Claim("one at a time", (NETWORK,), lambda flying: len(flying) < 2)
+    alone = Predicate("one at a time", (NETWORK,), lambda flying: len(flying) < 2)
     found = explore(Protocol((sender("x", "y"), listener(heard)), ANYTHING, (alone,)))
-    assert violated(found) == (Wrong.BROKEN, "one at a time", 2)
+    assert violated(found) == (ViolationKind.BROKEN, "one at a time", 2)
     assert found.violation is not None
     assert found.violation.trace.end[-1] == "network: x to receiver, y to receiver"
 
 
 def test_an_invariant_that_does_not_hold_at_the_start_is_found_before_any_step() -> None:
-    found = explore(Protocol((counter("a", 1),), ANYTHING, (Claim("never zero", ("a",), bool),)))
-    assert violated(found) == (Wrong.BROKEN, "never zero", 0)
+    found = explore(Protocol((counter("a", 1),), ANYTHING, (Predicate("never zero", ("a",), bool),)))
+    assert violated(found) == (ViolationKind.BROKEN, "never zero", 0)
 
 
 def test_a_step_that_breaks_a_rule_is_found_even_where_it_leads_to_a_known_state() -> None:
-    party = Party("a", 0, lambda now: [Step(now, "cheats", breach="no cheating")])
+    party = ModelParty("a", 0, lambda now: [Step(now, "cheats", breach="no cheating")])
     found = explore(Protocol((party,), ANYTHING))
-    assert violated(found) == (Wrong.BREACH, "no cheating", 1)
+    assert violated(found) == (ViolationKind.BREACH, "no cheating", 1)
 
 
 def test_messages_overtake_each_other() -> None:
@@ -117,102 +117,110 @@ def test_messages_overtake_each_other() -> None:
 
 
 def test_nothing_is_lost_or_doubled_without_a_budget() -> None:
-    protocol = Protocol((sender("x"), listener(heard)), Claim("all is heard", ("receiver",), lambda now: now == "x"))
+    protocol = Protocol(
+        (sender("x"), listener(heard)), Predicate("all is heard", ("receiver",), lambda now: now == "x")
+    )
     found = explore(protocol)
     assert found.violation is None
     assert found.complete
 
 
 def test_a_lost_message_leaves_its_receiver_waiting() -> None:
-    protocol = Protocol((sender("x"), listener(heard)), Claim("all is heard", ("receiver",), lambda now: now == "x"))
-    found = explore(protocol, Faults(losses=1))
-    assert violated(found) == (Wrong.DEAD_END, "all is heard", 2)
+    protocol = Protocol(
+        (sender("x"), listener(heard)), Predicate("all is heard", ("receiver",), lambda now: now == "x")
+    )
+    found = explore(protocol, FaultBudget(losses=1))
+    assert violated(found) == (ViolationKind.DEAD_END, "all is heard", 2)
     assert found.violation is not None
     assert found.violation.trace.steps == ("sender says x", "network loses x to receiver")
 
 
 def test_a_spared_message_is_never_lost() -> None:
-    protocol = Protocol((sender("x"), listener(heard)), Claim("all is heard", ("receiver",), lambda now: now == "x"))
-    assert explore(protocol, Faults(losses=1, spared=lambda message: message.body == "x")).violation is None
+    protocol = Protocol(
+        (sender("x"), listener(heard)), Predicate("all is heard", ("receiver",), lambda now: now == "x")
+    )
+    assert explore(protocol, FaultBudget(losses=1, spared=lambda message: message.body == "x")).violation is None
 
 
 def test_a_doubled_message_is_heard_twice_and_no_more_often_than_the_budget_allows() -> None:
     protocol = Protocol((sender("x"), listener(heard)), ANYTHING)
-    assert everything_heard(protocol, Faults(duplicates=1)) == {"", "x", "xx"}
-    assert everything_heard(protocol, Faults(duplicates=2)) == {"", "x", "xx", "xxx"}
+    assert everything_heard(protocol, FaultBudget(duplicates=1)) == {"", "x", "xx"}
+    assert everything_heard(protocol, FaultBudget(duplicates=2)) == {"", "x", "xx", "xxx"}
 
 
 def test_more_copies_of_a_message_than_the_network_holds_are_dropped() -> None:
     protocol = Protocol((sender("x", "x", "x"), listener(heard)), ANYTHING)
     assert explore(protocol, bounds=Bounds(copies=1)).complete
-    flying: set[tuple[Message, ...]] = set()
+    flying: set[tuple[ModelMessage, ...]] = set()
     explore(Protocol(protocol.parties, ANYTHING, (noting(flying, NETWORK),)), bounds=Bounds(copies=2))
     assert {len(messages) for messages in flying} == {0, 1, 2}
 
 
 def test_a_moot_message_is_forgotten_as_soon_as_it_is_moot() -> None:
-    deaf = Party("receiver", "", moot=lambda _, body: body == "x")
-    flying: set[tuple[Message, ...]] = set()
+    deaf = ModelParty("receiver", "", moot=lambda _, body: body == "x")
+    flying: set[tuple[ModelMessage, ...]] = set()
     explore(Protocol((sender("x", "y"), deaf), ANYTHING, (noting(flying, NETWORK),)))
-    assert flying == {(), (Message("receiver", "y"),)}
+    assert flying == {(), (ModelMessage("receiver", "y"),)}
 
 
 def test_a_crash_leaves_only_what_is_durable() -> None:
     forgetful = listener(heard, crash=lambda now: (now[:1],))
     protocol = Protocol((sender("x", "y"), forgetful), ANYTHING)
-    assert everything_heard(protocol, Faults(crashes={"receiver": 1})) == {"", "x", "y", "xy", "yx"}
-    remembers = Claim("remembers both", ("sender", "receiver", NETWORK), lambda said, now, net: len(now) == 2)
-    found = explore(Protocol(protocol.parties, remembers), Faults(crashes={"receiver": 1}))
+    assert everything_heard(protocol, FaultBudget(crashes={"receiver": 1})) == {"", "x", "y", "xy", "yx"}
+    remembers = Predicate("remembers both", ("sender", "receiver", NETWORK), lambda said, now, net: len(now) == 2)
+    found = explore(Protocol(protocol.parties, remembers), FaultBudget(crashes={"receiver": 1}))
     assert found.violation is not None
     assert found.violation.trace.steps[-2:] == ("receiver crashes, left: x", "receiver restarts")
 
 
 def test_a_message_to_one_who_is_down_is_gone() -> None:
     mortal = listener(heard, crash=lambda now: (now,))
-    protocol = Protocol((sender("x"), mortal), Claim("hears it", ("receiver",), bool))
-    found = explore(protocol, Faults(crashes={"receiver": 1}))
+    protocol = Protocol((sender("x"), mortal), Predicate("hears it", ("receiver",), bool))
+    found = explore(protocol, FaultBudget(crashes={"receiver": 1}))
     assert found.violation is not None
     assert "receiver hears x: is down" in found.violation.trace.steps
 
 
 def test_a_crash_may_leave_one_thing_or_another_and_a_restart_may_say_so() -> None:
-    party = Party(
+    party = ModelParty(
         "receiver",
         "work",
         crash=lambda _: ("nothing", "half"),
         restart=lambda left: [Step(f"{left}, again", "starts over")],
     )
-    seen = everything_heard(Protocol((party,), ANYTHING), Faults(crashes={"receiver": 1}))
+    seen = everything_heard(Protocol((party,), ANYTHING), FaultBudget(crashes={"receiver": 1}))
     assert seen == {"work", "nothing", "half", "nothing, again", "half, again"}
 
 
 def test_one_who_is_down_starts_again_and_nobody_rests_before() -> None:
-    party: Party[int] = Party("a", 0, crash=lambda now: (now,), restart=lambda _: ())
-    found = explore(Protocol((party,), ANYTHING), Faults(crashes={"a": 1}))
-    assert violated(found) == (Wrong.DEAD_END, "somebody is down", 1)
+    party: ModelParty[int] = ModelParty("a", 0, crash=lambda now: (now,), restart=lambda _: ())
+    found = explore(Protocol((party,), ANYTHING), FaultBudget(crashes={"a": 1}))
+    assert violated(found) == (ViolationKind.DEAD_END, "somebody is down", 1)
 
 
 def test_the_budget_of_crashes_is_each_partys_own() -> None:
-    a: Party[int] = Party("a", 0, crash=lambda now: (now + 1,))
-    b: Party[int] = Party("b", 0, crash=lambda now: (now + 1,))
+    a: ModelParty[int] = ModelParty("a", 0, crash=lambda now: (now + 1,))
+    b: ModelParty[int] = ModelParty("b", 0, crash=lambda now: (now + 1,))
     most: set[tuple[int, int]] = set()
-    explore(Protocol((a, b), ANYTHING, (noting(most, "a", "b"),)), Faults(crashes={"a": 2, "b": 1}))
+    explore(Protocol((a, b), ANYTHING, (noting(most, "a", "b"),)), FaultBudget(crashes={"a": 2, "b": 1}))
     assert max(most) == (2, 1)
     assert len(most) == 6
 
 
 def test_a_state_in_which_nothing_can_happen_is_a_dead_end_unless_it_is_a_rest() -> None:
-    assert violated(explore(Protocol((counter("a", 2),), NOTHING))) == (Wrong.DEAD_END, "nobody may rest", 2)
-    assert explore(Protocol((counter("a", 2),), Claim("two", ("a",), lambda now: now == 2))).violation is None
+    assert violated(explore(Protocol((counter("a", 2),), NOTHING))) == (ViolationKind.DEAD_END, "nobody may rest", 2)
+    assert explore(Protocol((counter("a", 2),), Predicate("two", ("a",), lambda now: now == 2))).violation is None
 
 
 def test_going_round_in_circles_without_a_way_to_rest_is_found() -> None:
-    spins = Party("a", 0, lambda now: [Step((now + 1) % 3 if now < 3 else now, "turns"), *_leap(now)])
-    found = explore(Protocol((spins,), Claim("leapt", ("a",), lambda now: now == 9)))
+    spins = ModelParty("a", 0, lambda now: [Step((now + 1) % 3 if now < 3 else now, "turns"), *_leap(now)])
+    found = explore(Protocol((spins,), Predicate("leapt", ("a",), lambda now: now == 9)))
     assert found.violation is None
-    stuck = Party("a", 0, lambda now: [Step(9, "leaps"), Step(1, "slips")] if now == 0 else [Step(3 - now, "turns")])
-    found = explore(Protocol((stuck,), Claim("leapt", ("a",), lambda now: now >= 9 or now < 0)))
-    assert violated(found) == (Wrong.NO_REST, "leapt", 1)
+    stuck = ModelParty(
+        "a", 0, lambda now: [Step(9, "leaps"), Step(1, "slips")] if now == 0 else [Step(3 - now, "turns")]
+    )
+    found = explore(Protocol((stuck,), Predicate("leapt", ("a",), lambda now: now >= 9 or now < 0)))
+    assert violated(found) == (ViolationKind.NO_REST, "leapt", 1)
     assert found.violation is not None
     assert found.violation.trace.steps == ("a slips",)
 
@@ -222,25 +230,29 @@ def _leap(now: int) -> list[Step[int]]:
 
 
 def test_nobody_may_need_a_free_party_to_get_unstuck() -> None:
-    waits = Claim("counted", ("a",), lambda now: now == 1)
+    waits = Predicate("counted", ("a",), lambda now: now == 1)
     assert explore(Protocol((counter("a", 1),), waits)).violation is None
-    assert violated(explore(Protocol((counter("a", 1, free=True),), waits))) == (Wrong.DEAD_END, "counted", 0)
+    assert violated(explore(Protocol((counter("a", 1, free=True),), waits))) == (ViolationKind.DEAD_END, "counted", 0)
 
 
 def test_nobody_may_need_a_fault_to_get_unstuck() -> None:
-    party = Party("a", "stuck", crash=lambda _: ("well",))
-    found = explore(Protocol((party,), Claim("well", ("a",), lambda now: now == "well")), Faults(crashes={"a": 1}))
-    assert violated(found) == (Wrong.DEAD_END, "well", 0)
+    party = ModelParty("a", "stuck", crash=lambda _: ("well",))
+    found = explore(
+        Protocol((party,), Predicate("well", ("a",), lambda now: now == "well")), FaultBudget(crashes={"a": 1})
+    )
+    assert violated(found) == (ViolationKind.DEAD_END, "well", 0)
 
 
 def test_doing_something_that_changes_nothing_is_no_way_on() -> None:
-    idles = Party("a", 0, lambda now: [Step(now, "idles")])
-    assert violated(explore(Protocol((idles,), NOTHING))) == (Wrong.DEAD_END, "nobody may rest", 0)
+    idles = ModelParty("a", 0, lambda now: [Step(now, "idles")])
+    assert violated(explore(Protocol((idles,), NOTHING))) == (ViolationKind.DEAD_END, "nobody may rest", 0)
 
 
 def test_a_direct_word_is_taken_in_the_same_step_or_the_step_cannot_be_made() -> None:
-    asks = Party("asker", 2, lambda left: [Step(left - 1, "asks", says="go")] if left else [], calls="receiver")
-    once = listener(lambda now, _: () if now else [Step("gone", "goes", (Message("receiver", "later"),))])
+    asks = ModelParty(
+        "asker", 2, lambda left: [Step(left - 1, "asks", call_argument="go")] if left else [], calls="receiver"
+    )
+    once = listener(lambda now, _: () if now else [Step("gone", "goes", (ModelMessage("receiver", "later"),))])
     found = explore(Protocol((asks, once), ANYTHING))
     assert (found.visited, found.depth) == (3, 2)
     bad = explore(Protocol((asks, once), ANYTHING, (hears_never("gone"),)))
@@ -249,9 +261,11 @@ def test_a_direct_word_is_taken_in_the_same_step_or_the_step_cannot_be_made() ->
 
 
 def test_a_direct_word_to_one_who_is_down_is_not_taken() -> None:
-    asks = Party("asker", 1, lambda left: [Step(left - 1, "asks", says="go")] if left else [], calls="receiver")
+    asks = ModelParty(
+        "asker", 1, lambda left: [Step(left - 1, "asks", call_argument="go")] if left else [], calls="receiver"
+    )
     mortal = listener(heard, crash=lambda now: (now,))
-    found = explore(Protocol((asks, mortal), ANYTHING), Faults(crashes={"receiver": 1}))
+    found = explore(Protocol((asks, mortal), ANYTHING), FaultBudget(crashes={"receiver": 1}))
     assert found.visited == 6
 
 
@@ -267,8 +281,10 @@ def test_a_bound_on_states_depth_or_messages_makes_it_incomplete() -> None:
 
 
 def test_what_a_bound_cut_off_is_not_taken_for_a_dead_end_or_for_restlessness() -> None:
-    heard_all = Claim("heard all", ("receiver",), lambda now: len(now) == 2)
-    mute = Party("receiver", "", hears=lambda now, body: [Step(now + body)] if now or body == "y" else [Step(now)])
+    heard_all = Predicate("heard all", ("receiver",), lambda now: len(now) == 2)
+    mute = ModelParty(
+        "receiver", "", receive=lambda now, body: [Step(now + body)] if now or body == "y" else [Step(now)]
+    )
     found = explore(Protocol((sender("x", "y"), mute), heard_all), bounds=Bounds(in_flight=0))
     assert found.violation is None
     assert not found.complete
@@ -281,9 +297,9 @@ def test_a_search_says_what_it_saw() -> None:
 @pytest.mark.parametrize(
     "protocol",
     [
-        Protocol((Party("a", 0, calls="b"),), ANYTHING),
+        Protocol((ModelParty("a", 0, calls="b"),), ANYTHING),
         Protocol((sender("x", to="b"),), ANYTHING),
-        Protocol((counter("a", 1),), Claim("of b", ("b",), bool)),
+        Protocol((counter("a", 1),), Predicate("of b", ("b",), bool)),
     ],
 )
 def test_a_party_that_does_not_exist_is_named_with_those_that_do(protocol: Protocol) -> None:
@@ -295,14 +311,14 @@ def test_a_party_that_does_not_exist_is_named_with_those_that_do(protocol: Proto
 def test_a_crash_of_nobody_and_a_budget_out_of_range_are_refused() -> None:
     protocol = Protocol((counter("a", 1),), ANYTHING)
     with pytest.raises(UnknownName):
-        explore(protocol, Faults(crashes={"b": 1}))
+        explore(protocol, FaultBudget(crashes={"b": 1}))
     with pytest.raises(BadInput):
-        explore(protocol, Faults(losses=-1))
+        explore(protocol, FaultBudget(losses=-1))
     with pytest.raises(BadInput):
-        explore(protocol, Faults(duplicates=256))
+        explore(protocol, FaultBudget(duplicates=256))
 
 
 def test_a_word_to_nobody_in_particular_is_refused() -> None:
-    party = Party("a", 0, lambda now: [Step(now, "says", says="hello")])
+    party = ModelParty("a", 0, lambda now: [Step(now, "says", call_argument="hello")])
     with pytest.raises(BadInput):
         explore(Protocol((party,), ANYTHING))

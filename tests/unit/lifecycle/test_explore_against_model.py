@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from stateward.lifecycle.explore import (
     Bounds,
-    Claim,
     Exploration,
-    Faults,
-    Message,
-    Party,
+    FaultBudget,
+    ModelMessage,
+    ModelParty,
+    Predicate,
     Protocol,
     Step,
-    Wrong,
+    ViolationKind,
     explore,
 )
 
@@ -105,10 +105,10 @@ class Plain:
     def at_rest(self, world: World) -> bool:
         return world.states[0] in self.rests and not any(world.down)
 
-    def search(self, start: World) -> tuple[Wrong | None, int, int, bool]:
+    def search(self, start: World) -> tuple[ViolationKind | None, int, int, bool]:
         depth, ahead = {start: 0}, deque([start])
         if start.states == self.bad:
-            return Wrong.BROKEN, 0, 1, False
+            return ViolationKind.BROKEN, 0, 1, False
         while ahead:
             world = ahead.popleft()
             cut, self.cut = self.cut, False
@@ -118,14 +118,14 @@ class Plain:
                 if after not in depth:
                     depth[after] = depth[world] + 1
                     if after.states == self.bad:
-                        return Wrong.BROKEN, depth[after], 0, False
+                        return ViolationKind.BROKEN, depth[after], 0, False
                     ahead.append(after)
             if end:
-                return Wrong.DEAD_END, depth[world], 0, False
+                return ViolationKind.DEAD_END, depth[world], 0, False
             self.cut |= cut
         stuck = set() if self.cut else set(depth) - self.calm(set(depth))
         if stuck:
-            return Wrong.NO_REST, min(depth[world] for world in stuck), len(depth), False
+            return ViolationKind.NO_REST, min(depth[world] for world in stuck), len(depth), False
         return None, 0, len(depth), not self.cut
 
     def calm(self, worlds: set[World]) -> set[World]:
@@ -145,11 +145,11 @@ def _without(flying: tuple[tuple[str, int], ...], message: tuple[str, int]) -> t
 
 
 def _steps(outcomes: list[Outcome]) -> list[Step[int]]:
-    return [Step(state, "steps", tuple(Message(to, body) for to, body in sent)) for state, sent in outcomes]
+    return [Step(state, "steps", tuple(ModelMessage(to, body) for to, body in sent)) for state, sent in outcomes]
 
 
-def _party(name: str, table: Table) -> Party[int]:
-    return Party(
+def _party(name: str, table: Table) -> ModelParty[int]:
+    return ModelParty(
         name,
         0,
         lambda now: _steps(table.acts.get(now, [])),
@@ -162,10 +162,10 @@ def _explored(tables: tuple[Table, Table], bad: tuple[int, int], rests: set[int]
     parties = (_party("a", tables[0]), _party("b", tables[1]))
     protocol = Protocol(
         parties,
-        Claim("rest", ("a",), lambda now: now in rests),
-        (Claim("good", NAMES, lambda one, other: (one, other) != bad),),
+        Predicate("rest", ("a",), lambda now: now in rests),
+        (Predicate("good", NAMES, lambda one, other: (one, other) != bad),),
     )
-    faults = Faults(start.losses, start.doubles, dict(zip(NAMES, start.crashes, strict=True)))
+    faults = FaultBudget(start.losses, start.doubles, dict(zip(NAMES, start.crashes, strict=True)))
     return explore(protocol, faults, Bounds(copies=COPIES, in_flight=IN_FLIGHT))
 
 
@@ -188,4 +188,4 @@ def test_it_finds_what_the_plain_search_finds_and_as_short(
     elif found.violation.kind is kind:
         assert len(found.violation.trace.steps) == length
     else:  # of two that are as near, either may be met first
-        assert {found.violation.kind, kind} == {Wrong.BROKEN, Wrong.DEAD_END}
+        assert {found.violation.kind, kind} == {ViolationKind.BROKEN, ViolationKind.DEAD_END}

@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateward.errors import BadInput, UnknownName
-from stateward.lifecycle.rollup import ANY, Combination, Combinations, Violation, dominant, first_present, one_of
+from stateward.lifecycle.rollup import (
+    ANY,
+    Combination,
+    Combinations,
+    CombinationViolation,
+    dominant,
+    first_present,
+    one_of,
+)
 
 ORDER = ("red", "green", "blue")
 PARTS = st.lists(st.sampled_from(ORDER), max_size=12)
@@ -80,8 +88,8 @@ def test_a_status_counted_zero_is_not_present() -> None:
 
 def test_every_part_that_breaks_the_combination_is_named() -> None:
     assert TABLE.violations("open", ["shut"], ["open", "broken", "shut"]) == (
-        Violation("open", "door", "shut", "open"),
-        Violation("open", "windows", "broken", "open or shut"),
+        CombinationViolation("open", "door", "shut", "open"),
+        CombinationViolation("open", "windows", "broken", "open or shut"),
     )
 
 

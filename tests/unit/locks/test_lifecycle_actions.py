@@ -3,7 +3,7 @@
 import pytest
 
 from stateward.errors import BadInput
-from stateward.locks import Blocker, Conflict, LifecycleActionManager, Mode
+from stateward.locks import LifecycleActionManager, LockBlocker, LockConflict, Mode
 
 
 def test_deploys_of_disjoint_paths_run_side_by_side() -> None:
@@ -18,18 +18,18 @@ def test_deploys_of_disjoint_paths_run_side_by_side() -> None:
 def test_a_deploy_refuses_others_above_at_and_below_its_path(path: str) -> None:
     actions = LifecycleActionManager()
     actions.deploy("shop", "d1", "/a/b")
-    with pytest.raises(Conflict) as refused:
+    with pytest.raises(LockConflict) as refused:
         actions.deploy("shop", "d2", path)
-    assert refused.value.blockers == (Blocker("d1", "/a/b", Mode.X),)
+    assert refused.value.blockers == (LockBlocker("d1", "/a/b", Mode.X),)
 
 
 def test_a_teardown_is_the_only_action_on_its_system() -> None:
     actions = LifecycleActionManager()
     with actions.teardown("shop", "t1"):
         for attempt in (actions.teardown, actions.delete):
-            with pytest.raises(Conflict):
+            with pytest.raises(LockConflict):
                 attempt("shop", "t2")
-        with pytest.raises(Conflict):
+        with pytest.raises(LockConflict):
             actions.deploy("shop", "d1", "/a")
     actions.deploy("shop", "d1", "/a")
 
@@ -38,7 +38,7 @@ def test_a_teardown_is_refused_and_names_every_deploy() -> None:
     actions = LifecycleActionManager()
     actions.deploy("shop", "d1", "/a")
     actions.deploy("shop", "d2", "/b/c")
-    with pytest.raises(Conflict) as refused:
+    with pytest.raises(LockConflict) as refused:
         actions.teardown("shop", "t1")
     assert [blocker.owner for blocker in refused.value.blockers] == ["d1", "d2"]
 
@@ -46,7 +46,7 @@ def test_a_teardown_is_refused_and_names_every_deploy() -> None:
 def test_a_delete_is_refused_while_a_deploy_runs() -> None:
     actions = LifecycleActionManager()
     actions.deploy("shop", "d1", "/a")
-    with pytest.raises(Conflict):
+    with pytest.raises(LockConflict):
         actions.delete("shop", "x1")
 
 

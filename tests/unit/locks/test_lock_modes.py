@@ -4,7 +4,13 @@ import pytest
 
 from stateward.errors import BadInput
 from stateward.locks import Mode, as_mode, compatible, intention
-from stateward.locks.counts import AGAINST, AGAINST_BELOW, PLACES, UNIT, tally
+from stateward.locks.inmemory.intention_lock import (
+    BLOCKING_FIELDS,
+    BLOCKING_FIELDS_BELOW,
+    FIELD_ORDER,
+    UNIT,
+    unpack_counts,
+)
 
 GRAY = """
          IS   IX   S    SIX  X
@@ -32,13 +38,13 @@ def test_compatibility_is_as_printed_by_gray(a: Mode, b: Mode, expected: bool) -
 
 @pytest.mark.parametrize(("a", "b", "expected"), PAIRS)
 def test_counts_say_the_same_as_the_matrix(a: Mode, b: Mode, expected: bool) -> None:
-    assert (not UNIT[a] & AGAINST[b]) is expected
+    assert (not UNIT[a] & BLOCKING_FIELDS[b]) is expected
 
 
 @pytest.mark.parametrize("a", Mode)
 @pytest.mark.parametrize("b", Mode)
 def test_counts_below_say_the_same_as_the_intention(a: Mode, b: Mode) -> None:
-    assert (not UNIT[a] & AGAINST_BELOW[b]) is compatible(intention(a), b)
+    assert (not UNIT[a] & BLOCKING_FIELDS_BELOW[b]) is compatible(intention(a), b)
 
 
 @pytest.mark.parametrize(
@@ -54,11 +60,11 @@ def test_intentions_never_stop_each_other() -> None:
 
 
 def test_each_mode_has_a_place_in_the_counts() -> None:
-    assert sorted(PLACES) == sorted(Mode)
+    assert sorted(FIELD_ORDER) == sorted(Mode)
 
 
 def test_counts_unfold_into_how_often_each_mode_is_held() -> None:
-    assert tally(3 * UNIT[Mode.IX] + UNIT[Mode.SIX]) == {Mode.IX: 3, Mode.SIX: 1}
+    assert unpack_counts(3 * UNIT[Mode.IX] + UNIT[Mode.SIX]) == {Mode.IX: 3, Mode.SIX: 1}
 
 
 def test_a_mode_is_known_by_its_word() -> None:

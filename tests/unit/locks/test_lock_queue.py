@@ -5,24 +5,24 @@ import pickle
 import pytest
 
 from stateward.errors import BadInput
-from stateward.locks import Acquisition, Blocker, Conflict, Deadlock, Granted, LockQueue, Mode, Waiting
+from stateward.locks import Acquisition, Deadlock, GrantedLock, LockBlocker, LockConflict, LockQueue, Mode, WaitTicket
 
 IX, S, X = Mode.IX, Mode.S, Mode.X
 
 
 def granted(queue: LockQueue, owner: str, path: str, mode: Mode = X) -> Acquisition:
     answer = queue.request(owner, path, mode)
-    assert isinstance(answer, Granted)
+    assert isinstance(answer, GrantedLock)
     return answer.acquisition
 
 
-def waiting(queue: LockQueue, owner: str, path: str, mode: Mode = X) -> Waiting:
+def waiting(queue: LockQueue, owner: str, path: str, mode: Mode = X) -> WaitTicket:
     answer = queue.request(owner, path, mode)
-    assert isinstance(answer, Waiting)
+    assert isinstance(answer, WaitTicket)
     return answer
 
 
-def owners(tickets: tuple[Granted, ...]) -> list[str]:
+def owners(tickets: tuple[GrantedLock, ...]) -> list[str]:
     return [ticket.acquisition.owner for ticket in tickets]
 
 
@@ -36,7 +36,7 @@ def test_a_lock_that_is_held_makes_the_next_one_wait_and_names_the_holder() -> N
     queue = LockQueue()
     granted(queue, "d1", "/a")
     ticket = waiting(queue, "d2", "/a/b")
-    assert ticket.blockers == (Blocker("d1", "/a", X),)
+    assert ticket.blockers == (LockBlocker("d1", "/a", X),)
     assert queue.waiting() == (ticket.acquisition,)
 
 
@@ -44,7 +44,7 @@ def test_a_release_grants_who_waited() -> None:
     queue = LockQueue()
     held = granted(queue, "d1", "/a")
     ticket = waiting(queue, "d2", "/a/b")
-    assert queue.release(held) == (Granted(ticket.acquisition),)
+    assert queue.release(held) == (GrantedLock(ticket.acquisition),)
     assert queue.in_progress() == (ticket.acquisition,)
     assert queue.waiting() == ()
 
@@ -80,16 +80,16 @@ def test_a_newcomer_that_meets_a_waiter_waits_for_it() -> None:
     queue = LockQueue()
     granted(queue, "d1", "/a")
     waiting(queue, "t", "/")
-    assert waiting(queue, "d2", "/b").blockers == (Blocker("t", "/", X, waiting=True),)
+    assert waiting(queue, "d2", "/b").blockers == (LockBlocker("t", "/", X, waiting=True),)
 
 
 def test_a_newcomer_that_does_not_wait_is_refused_and_the_waiter_named_as_waiting() -> None:
     queue = LockQueue()
     granted(queue, "d1", "/a")
     waiting(queue, "t", "/")
-    with pytest.raises(Conflict) as refused:
+    with pytest.raises(LockConflict) as refused:
         queue.acquire("d2", "/b", X)
-    assert refused.value.blockers == (Blocker("t", "/", X, waiting=True),)
+    assert refused.value.blockers == (LockBlocker("t", "/", X, waiting=True),)
     assert str(refused.value) == "d2 cannot have X on /b: in the way is t (waiting for X on /)"
     assert len(queue) == 2
 
@@ -170,9 +170,9 @@ def test_what_one_waits_for_cannot_be_had_at_once() -> None:
     granted(queue, "d1", "/a")
     waiting(queue, "d2", "/a")
     waiting(queue, "d3", "/a")
-    with pytest.raises(Conflict) as refused:
+    with pytest.raises(LockConflict) as refused:
         queue.acquire("d2", "/a", X)
-    assert refused.value.blockers == (Blocker("d1", "/a", X),)
+    assert refused.value.blockers == (LockBlocker("d1", "/a", X),)
 
 
 def test_releasing_all_gives_back_what_is_held_and_withdraws_what_is_awaited() -> None:
@@ -201,8 +201,8 @@ def test_two_owners_who_would_wait_for_each_other_are_told_so() -> None:
     waiting(queue, "d1", "/b")
     with pytest.raises(Deadlock) as refused:
         queue.request("d2", "/a", X)
-    assert refused.value.cycle == (Blocker("d2", "/a", X, waiting=True), Blocker("d1", "/b", X, waiting=True))
-    assert refused.value.blockers == (Blocker("d1", "/a", X),)
+    assert refused.value.cycle == (LockBlocker("d2", "/a", X, waiting=True), LockBlocker("d1", "/b", X, waiting=True))
+    assert refused.value.blockers == (LockBlocker("d1", "/a", X),)
     assert str(refused.value) == (
         "d2 cannot wait for X on /a: deadlock d2 (waiting for X on /a) -> d1 (waiting for X on /b) -> d2"
     )
@@ -245,7 +245,7 @@ def test_a_deadlock_is_a_conflict_that_can_be_sent() -> None:
     queue = LockQueue()
     granted(queue, "d1", "/a")
     waiting(queue, "t", "/")
-    with pytest.raises(Conflict) as refused:
+    with pytest.raises(LockConflict) as refused:
         queue.request("d1", "/b", X)
     assert pickle.loads(pickle.dumps(refused.value)).facts() == refused.value.facts()
 

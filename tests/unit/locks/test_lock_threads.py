@@ -7,7 +7,7 @@ from threading import Barrier, Thread
 
 import pytest
 
-from stateward.locks import Conflict, Granted, IntentionLock, LifecycleActionManager, LockQueue, LockTree, Mode
+from stateward.locks import GrantedLock, IntentionLock, LifecycleActionManager, LockConflict, LockQueue, LockTree, Mode
 
 THREADS = 8
 ROUNDS = 300
@@ -108,7 +108,7 @@ def test_an_exclusive_path_is_never_held_by_two_threads() -> None:
     def work(number: int) -> None:
         try:
             held = tree.acquire(f"t{number}", "/a/b" if number % 2 else "/a", Mode.X)
-        except Conflict:
+        except LockConflict:
             return
         room.visit(number)
         assert tree.release(held)
@@ -135,7 +135,7 @@ def test_everybody_who_waits_gets_a_turn_and_is_alone_in_it() -> None:
     def work(_number: int) -> None:
         visitor = next(numbers)
         answer = queue.request(f"t{visitor}", "/a", Mode.X)
-        turns = [answer] if isinstance(answer, Granted) else []
+        turns = [answer] if isinstance(answer, GrantedLock) else []
         while turns:
             turn = turns.pop().acquisition
             room.visit(turn.number)
@@ -153,7 +153,7 @@ def test_a_system_is_never_torn_down_twice_at_once() -> None:
     def work(number: int) -> None:
         try:
             unlocker = actions.teardown("shop", f"t{number}")
-        except Conflict:
+        except LockConflict:
             return
         with unlocker:
             room.visit(number)

@@ -10,13 +10,13 @@ from types import FrameType
 import pytest
 
 from stateward.errors import BadInput
-from stateward.locks import Acquisition, Blocker, Conflict, LockTree, Mode, parse_path
+from stateward.locks import Acquisition, LockBlocker, LockConflict, LockTree, Mode, parse_path
 
 IX, S, SIX, X = Mode.IX, Mode.S, Mode.SIX, Mode.X
 
 
-def refusal(tree: LockTree, owner: str, path: str, mode: Mode = X) -> Conflict:
-    with pytest.raises(Conflict) as refused:
+def refusal(tree: LockTree, owner: str, path: str, mode: Mode = X) -> LockConflict:
+    with pytest.raises(LockConflict) as refused:
         tree.acquire(owner, path, mode)
     return refused.value
 
@@ -36,7 +36,7 @@ def test_the_record_says_who_took_what_and_how() -> None:
 def test_an_exclusive_lock_refuses_others_above_at_and_below_it(path: str) -> None:
     tree = LockTree()
     tree.acquire("d1", "/a/b", X)
-    assert refusal(tree, "d2", path).blockers == (Blocker("d1", "/a/b", X),)
+    assert refusal(tree, "d2", path).blockers == (LockBlocker("d1", "/a/b", X),)
 
 
 @pytest.mark.parametrize("path", ["/ab", "/a/bc", "/a/c", "/b", "/b/a/b"])
@@ -49,7 +49,7 @@ def test_disjoint_paths_are_locked_side_by_side(path: str) -> None:
 def test_a_lock_on_the_root_is_alone() -> None:
     tree = LockTree()
     tree.acquire("t1", "/", X)
-    assert refusal(tree, "d1", "/a/b").blockers == (Blocker("t1", "/", X),)
+    assert refusal(tree, "d1", "/a/b").blockers == (LockBlocker("t1", "/", X),)
 
 
 def test_readers_share_and_keep_writers_out() -> None:
@@ -72,7 +72,7 @@ def test_a_conflict_names_every_blocker_with_path_and_mode() -> None:
     for owner, path, mode in (("d1", "/a/b", X), ("d2", "/a/c/d", S), ("d3", "/e", X)):
         tree.acquire(owner, path, mode)
     conflict = refusal(tree, "d4", "/a")
-    assert conflict.blockers == (Blocker("d1", "/a/b", X), Blocker("d2", "/a/c/d", S))
+    assert conflict.blockers == (LockBlocker("d1", "/a/b", X), LockBlocker("d2", "/a/c/d", S))
     assert str(conflict) == "d4 cannot have X on /a: in the way are d1 (X on /a/b), d2 (S on /a/c/d)"
 
 
@@ -96,7 +96,7 @@ def test_a_conflict_may_be_retried_and_its_facts_are_its_fields() -> None:
     tree.acquire("d1", "/a", X)
     conflict = refusal(tree, "d2", "/a")
     assert conflict.retry
-    assert conflict.facts() == {"owner": "d2", "path": "/a", "mode": X, "blockers": (Blocker("d1", "/a", X),)}
+    assert conflict.facts() == {"owner": "d2", "path": "/a", "mode": X, "blockers": (LockBlocker("d1", "/a", X),)}
 
 
 def test_a_conflict_survives_being_copied_and_sent() -> None:
@@ -141,7 +141,7 @@ def test_an_owner_above_their_own_locks_is_still_stopped_by_others_there() -> No
     tree = LockTree()
     tree.acquire("d1", "/a/b", X)
     tree.acquire("d2", "/a/c", X)
-    assert refusal(tree, "d1", "/a").blockers == (Blocker("d2", "/a/c", X),)
+    assert refusal(tree, "d1", "/a").blockers == (LockBlocker("d2", "/a/c", X),)
 
 
 def test_releasing_one_path_keeps_the_owners_others() -> None:
@@ -199,7 +199,7 @@ def test_nodes_vanish_with_the_last_lock_on_them() -> None:
 def test_blockers_can_be_asked_for_without_taking_anything() -> None:
     tree = LockTree()
     tree.acquire("d1", "/a", X)
-    assert tree.blockers("d2", "/", X) == (Blocker("d1", "/a", X),)
+    assert tree.blockers("d2", "/", X) == (LockBlocker("d1", "/a", X),)
     assert tree.blockers("d2", "/b", X) == ()
     assert len(tree) == 1
 
@@ -207,7 +207,7 @@ def test_blockers_can_be_asked_for_without_taking_anything() -> None:
 def test_composed_and_decomposed_names_are_one_node() -> None:
     tree = LockTree()
     tree.acquire("d1", "/caf\u00e9", X)
-    assert refusal(tree, "d2", "/cafe\u0301").blockers == (Blocker("d1", "/caf\u00e9", X),)
+    assert refusal(tree, "d2", "/cafe\u0301").blockers == (LockBlocker("d1", "/caf\u00e9", X),)
 
 
 def test_paths_of_a_thousand_levels_are_locked_and_given_back() -> None:

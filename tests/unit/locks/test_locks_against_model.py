@@ -9,14 +9,14 @@ from msgspec import Struct
 
 from stateward.locks import (
     Acquisition,
-    Blocker,
-    Conflict,
     Deadlock,
-    Granted,
+    GrantedLock,
+    LockBlocker,
+    LockConflict,
     LockQueue,
     LockTree,
     Mode,
-    Waiting,
+    WaitTicket,
     compatible,
     intention,
 )
@@ -61,8 +61,8 @@ def counted(claims: list[Claim]) -> dict[str, dict[Mode, int]]:
     return {node: dict(modes) for node, modes in nodes.items()}
 
 
-def shown(claim: Claim, *, waiting: bool = False) -> Blocker:
-    return Blocker(claim.owner, claim.path, claim.mode, waiting)
+def shown(claim: Claim, *, waiting: bool = False) -> LockBlocker:
+    return LockBlocker(claim.owner, claim.path, claim.mode, waiting)
 
 
 class TreeAgainstModel(RuleBasedStateMachine):
@@ -79,7 +79,7 @@ class TreeAgainstModel(RuleBasedStateMachine):
         assert self.tree.blockers(owner, path, mode) == blockers
         try:
             taken = self.tree.acquire(owner, path, mode)
-        except Conflict as conflict:
+        except LockConflict as conflict:
             refused = conflict.blockers
         else:
             refused = ()
@@ -147,7 +147,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
                 let_in.append(claim)
         return let_in
 
-    def blockers(self, claim: Claim) -> set[Blocker]:
+    def blockers(self, claim: Claim) -> set[LockBlocker]:
         return {shown(other, waiting=other in self.line) for other in self.ahead_of(claim)}
 
     @rule(owner=any_owner, path=any_path, mode=likely_mode)
@@ -163,8 +163,8 @@ class QueueAgainstModel(RuleBasedStateMachine):
             refused = True
         else:
             refused = False
-            assert isinstance(answer, Waiting if blockers else Granted)
-            assert {*answer.blockers} == blockers if isinstance(answer, Waiting) else True
+            assert isinstance(answer, WaitTicket if blockers else GrantedLock)
+            assert {*answer.blockers} == blockers if isinstance(answer, WaitTicket) else True
             self.records[claim] = answer.acquisition
             if not known:
                 (self.line if blockers else self.held).append(claim)
@@ -184,7 +184,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
         blockers = self.blockers(claim) if claim not in self.held else set()
         try:
             taken = self.queue.acquire(owner, path, mode)
-        except Conflict as conflict:
+        except LockConflict as conflict:
             refused = {*conflict.blockers}
         else:
             refused = set()

@@ -10,12 +10,12 @@ from rich.text import Text
 
 from stateward.client.output import NO, Json, plain_table, print_json, results
 from stateward.domains.registry import lifecycle_of, lifecycles
-from stateward.lifecycle import Allowed, Lifecycle, check
+from stateward.lifecycle import AllowedEvent, Lifecycle, check
+from stateward.lifecycle.decide import actions_between
 from stateward.lifecycle.describe import describe, describe_allowed, describe_fault
 from stateward.lifecycle.render import markdown, mermaid, svg, text
-from stateward.lifecycle.render.phrases import named_actors, span
-from stateward.lifecycle.render.text import coloured
-from stateward.lifecycle.ways import ways
+from stateward.lifecycle.render.phrases import format_duration, named_actors
+from stateward.lifecycle.render.tables import colour_state
 
 app = typer.Typer(no_args_is_help=True, help="Show, check and explain the declared lifecycles.")
 
@@ -103,7 +103,7 @@ def explain(
             }
         )
         return
-    results().print(coloured(here), f"is {here.state_class}" + (f": {here.about}" if here.about else ""))
+    results().print(colour_state(here), f"is {here.state_class}" + (f": {here.about}" if here.about else ""))
     results().print(_table(allowed) if allowed else "Nothing can happen any more.")
 
 
@@ -115,7 +115,7 @@ def validate(
 ) -> None:
     """Tell whether an object may be brought from one state to another, and how; exits with 1 if not."""
     lifecycle = lifecycle_of(kind)
-    found = ways(lifecycle, start, end)
+    found = actions_between(lifecycle, start, end)
     if json:
         print_json({"allowed": bool(found), "ways": [describe_allowed(one) for one in found]})
     elif found:
@@ -129,14 +129,14 @@ def validate(
 
 
 def _reachable(lifecycle: Lifecycle, start: str) -> str:
-    ends = [state.word for state in lifecycle.states if ways(lifecycle, start, state.word)]
+    ends = [state.word for state in lifecycle.states if actions_between(lifecycle, start, state.word)]
     return f"From {start} it can reach: {', '.join(ends) or 'nothing'}"
 
 
 TITLES = ("event", "by", "into", "to reach", "on error", "within", "needs", "if begun in")
 
 
-def _table(allowed: tuple[Allowed, ...]) -> Table:
+def _table(allowed: tuple[AllowedEvent, ...]) -> Table:
     rows = [_cells(one) for one in allowed]
     shown = [number for number in range(len(TITLES)) if any(row[number] for row in rows)]
     table = plain_table(*(TITLES[number] for number in shown))
@@ -145,14 +145,14 @@ def _table(allowed: tuple[Allowed, ...]) -> Table:
     return table
 
 
-def _cells(one: Allowed) -> tuple[str | Text, ...]:
+def _cells(one: AllowedEvent) -> tuple[str | Text, ...]:
     return (
         one.event,
         ", ".join(named_actors(one.actors)),
-        coloured(one.target),
-        coloured(one.desired) if one.desired else "",
-        coloured(one.error) if one.error else "",
-        span(one.within),
+        colour_state(one.target),
+        colour_state(one.desired) if one.desired else "",
+        colour_state(one.error) if one.error else "",
+        format_duration(one.within),
         ", ".join(one.needs),
         ", ".join(one.origins),
     )

@@ -9,7 +9,7 @@ no column.
 from collections.abc import Iterable
 
 from stateward.domains.leases.lifecycle import EventState, LeaseState, ReservationState
-from stateward.lifecycle.rollup import ANY, Combination, Combinations, Violation, one_of
+from stateward.lifecycle.rollup import ANY, Combination, Combinations, CombinationViolation, one_of
 from stateward.lifecycle.states import STABLE
 
 L, R, E = LeaseState, ReservationState, EventState
@@ -38,7 +38,7 @@ def violations(
     reservations: Iterable[ReservationState],
     start_event: EventState | None,
     end_event: EventState | None,
-) -> tuple[Violation, ...]:
+) -> tuple[CombinationViolation, ...]:
     """Return what does not go with the lease's status; an event that is missing goes only with ERROR and DELETING."""
     return COMBINATIONS.violations(lease, reservations, (start_event,), (end_event,))
 

@@ -17,7 +17,7 @@ from stateward.domains.leases.combination import derived_status, holds
 from stateward.domains.leases.lifecycle import EVENT, LEASE, RESERVATION, EventState, LeaseState, ReservationState
 from stateward.errors import BadInput
 from stateward.lifecycle import FAILED, GONE, SUCCEEDED, TRANSITIONAL, Actor, Back, Lifecycle, Meaning, Move, Row, State
-from stateward.lifecycle.decorate import AsyncHolder, Holder, first_argument, performs
+from stateward.lifecycle.decorate import AsyncStateHolder, StateHolder, first_argument, performs
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -85,7 +85,7 @@ def lease_status(
     non_fatal: Iterable[type[BaseException]] = (),
     *,
     actor: Actor | None = None,
-    holder: Callable[..., Holder | AsyncHolder] = first_argument,
+    holder: Callable[..., StateHolder | AsyncStateHolder] = first_argument,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function the work that a lease is in `transition` for; see `performs`.
 

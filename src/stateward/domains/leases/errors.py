@@ -14,7 +14,7 @@ from stateward.engine import Denied
 from stateward.engine.errors import Occupied
 from stateward.errors import BadInput
 from stateward.lifecycle import Refusal
-from stateward.lifecycle.rollup import Violation
+from stateward.lifecycle.rollup import CombinationViolation
 from stateward.store.records import Operation
 
 
@@ -167,7 +167,7 @@ class InvalidCombination(Denied):
 
     code = "combination"
 
-    def __init__(self, found: tuple[Violation, ...]) -> None:
+    def __init__(self, found: tuple[CombinationViolation, ...]) -> None:
         super().__init__(found)
         self.violations = tuple(str(one) for one in found)
 

@@ -2,7 +2,7 @@
 
 from stateward.domains.ovc.model import OBJECT_TYPES, TRANSITION_STATES
 from stateward.errors import UnknownName
-from stateward.lifecycle.ways import ways
+from stateward.lifecycle.decide import actions_between
 
 __all__ = ["OBJECT_TYPES", "TRANSITION_STATES", "validate_transition"]
 
@@ -16,7 +16,7 @@ def validate_transition(object_type: str, init_state: str, desired_state: str, t
     if object_type not in OBJECT_TYPES:
         raise UnknownName("object type", object_type, OBJECT_TYPES)
     try:
-        found = ways(OBJECT_TYPES[object_type], init_state, desired_state)
+        found = actions_between(OBJECT_TYPES[object_type], init_state, desired_state)
     except UnknownName:
         return False
     return any(through is None or through in (way.event, way.target) for way in found)

@@ -31,7 +31,7 @@ from stateward.engine.privacy import Disclosure
 from stateward.engine.queries import Recovered
 from stateward.engine.requests import Creation
 from stateward.errors import BadInput
-from stateward.lifecycle import PROVIDER, Meaning, Reason
+from stateward.lifecycle import PROVIDER, Meaning, RefusalCode
 from stateward.naming import new_id
 from stateward.store.filters import JournalFilter, Selector
 from stateward.store.port import StuckWork
@@ -182,11 +182,11 @@ class Service:
         try:
             return await (self.engine.submit_sequence([request, *then]) if then else self.engine.submit(request))
         except Refused as refused:
-            if refused.refusal.reason is Reason.IN_TRANSITION:
+            if refused.refusal.reason is RefusalCode.IN_TRANSITION:
                 raise NotNow(refused.refusal, refused.blocker) from refused
             raise
         except RefusedBefore as refused:
-            if refused.code == Reason.IN_TRANSITION:
+            if refused.code == RefusalCode.IN_TRANSITION:
                 text = f"{NotNow.begins}{refused.refusal.text}"
                 raise RefusedBefore(replace(refused.refusal, text=text)) from refused
             raise

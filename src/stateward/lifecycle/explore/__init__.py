@@ -7,21 +7,30 @@ everything that can happen, breadth first, within stated budgets of faults: what
 go wrong.
 """
 
-from stateward.lifecycle.explore.party import NETWORK, Bounds, Claim, Faults, Message, Party, Protocol, Step
-from stateward.lifecycle.explore.search import Exploration, Trace, Violation, Wrong, explore
+from stateward.lifecycle.explore.protocol_model import (
+    NETWORK,
+    Bounds,
+    FaultBudget,
+    ModelMessage,
+    ModelParty,
+    Predicate,
+    Protocol,
+    Step,
+)
+from stateward.lifecycle.explore.search import Exploration, ProtocolViolation, Trace, ViolationKind, explore
 
 __all__ = [
     "NETWORK",
     "Bounds",
-    "Claim",
     "Exploration",
-    "Faults",
-    "Message",
-    "Party",
+    "FaultBudget",
+    "ModelMessage",
+    "ModelParty",
+    "Predicate",
     "Protocol",
+    "ProtocolViolation",
     "Step",
     "Trace",
-    "Violation",
-    "Wrong",
+    "ViolationKind",
     "explore",
 ]

@@ -12,12 +12,12 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from stateward.lifecycle.explore.party import Bounds, Claim, Faults, Protocol
-from stateward.lifecycle.explore.seat import FIELD, Way
-from stateward.lifecycle.explore.world import World
+from stateward.lifecycle.explore.party_states import FIELD, Transition
+from stateward.lifecycle.explore.protocol_model import Bounds, FaultBudget, Predicate, Protocol
+from stateward.lifecycle.explore.state_space import StateSpace
 
 
-class Wrong(StrEnum):
+class ViolationKind(StrEnum):
     """What kind of thing is wrong."""
 
     BROKEN = "an invariant does not hold"
@@ -37,10 +37,10 @@ class Trace(Struct, frozen=True):
         return "\n".join((*steps, *(f"     {line}" for line in self.end)))
 
 
-class Violation(Struct, frozen=True):
+class ProtocolViolation(Struct, frozen=True):
     """Something that is wrong, and the shortest way to it."""
 
-    kind: Wrong
+    kind: ViolationKind
     name: str
     trace: Trace
 
@@ -58,7 +58,7 @@ class Exploration(Struct, frozen=True):
     transitions: int
     depth: int
     complete: bool
-    violation: Violation | None = None
+    violation: ProtocolViolation | None = None
 
     def __str__(self) -> str:
         how = "all there is" if self.complete else "not all there is"
@@ -66,14 +66,14 @@ class Exploration(Struct, frozen=True):
         return f"{seen}\n{self.violation}" if self.violation is not None else seen
 
 
-def explore(protocol: Protocol, faults: Faults | None = None, bounds: Bounds | None = None) -> Exploration:
+def explore(protocol: Protocol, faults: FaultBudget | None = None, bounds: Bounds | None = None) -> Exploration:
     """Try everything that can happen within the budgets, and report the shortest way to go wrong, if there is one."""
-    return _Search(protocol, faults or Faults(), bounds or Bounds()).run()
+    return _Search(protocol, faults or FaultBudget(), bounds or Bounds()).run()
 
 
 class _Search:
-    def __init__(self, protocol: Protocol, faults: Faults, bounds: Bounds) -> None:
-        self.world = World(protocol, faults, bounds)
+    def __init__(self, protocol: Protocol, faults: FaultBudget, bounds: Bounds) -> None:
+        self.world = StateSpace(protocol, faults, bounds)
         self.bounds = bounds
         self.complete = True
         self.broken = tuple(self._asked(claims) for claims in _by_subject(protocol.invariants))
@@ -89,7 +89,7 @@ class _Search:
         complete = self.complete and violation is None
         return Exploration(len(self.parents), self.transitions, self.depth, complete, violation)
 
-    def _walk(self) -> Violation | None:
+    def _walk(self) -> ProtocolViolation | None:
         level = [self.world.start]
         while level:
             found: list[int] = []
@@ -107,13 +107,13 @@ class _Search:
             level = found
         return None
 
-    def _expand(self, state: int, found: list[int]) -> Violation | None:
+    def _expand(self, state: int, found: list[int]) -> ProtocolViolation | None:
         parents, core, sound = self.parents, self.world.core, self.sound
-        ways = self.world.ways(state)
+        ways = self.world.transitions(state)
         self.transitions += len(ways)
         for after, way in ways:
             if way.breach is not None:
-                return Violation(Wrong.BREACH, way.breach, self._trace(state, (after, way)))
+                return ProtocolViolation(ViolationKind.BREACH, way.breach, self._trace(state, (after, way)))
             if after not in parents:
                 parents[after] = state
                 found.append(after)
@@ -124,28 +124,28 @@ class _Search:
                         return violation
         return self._dead_end(state)
 
-    def _dead_end(self, state: int) -> Violation | None:
+    def _dead_end(self, state: int) -> ProtocolViolation | None:
         exits = self.world.exits(state)
         if exits.cut or state & exits.cut_faults:
             self.complete = False
-        if exits.cut or any(way.onward and adds for adds, way in exits.ways) or self._rests(state):
+        if exits.cut or any(way.is_progress and adds for adds, way in exits.ways) or self._rests(state):
             return None
-        return self._stuck(Wrong.DEAD_END, state)
+        return self._stuck(ViolationKind.DEAD_END, state)
 
-    def _broken(self, state: int) -> Violation | None:
+    def _broken(self, state: int) -> ProtocolViolation | None:
         for asked in self.broken:
             name = asked(state)
             if name is not None:
-                return Violation(Wrong.BROKEN, name, self._trace(state))
+                return ProtocolViolation(ViolationKind.BROKEN, name, self._trace(state))
         return None
 
     def _rests(self, state: int) -> bool:
         return self.unrest(state) is None and not self.world.anybody_down(state)
 
-    def _stuck(self, kind: Wrong, state: int) -> Violation:
-        return Violation(kind, self.unrest(state) or "somebody is down", self._trace(state))
+    def _stuck(self, kind: ViolationKind, state: int) -> ProtocolViolation:
+        return ProtocolViolation(kind, self.unrest(state) or "somebody is down", self._trace(state))
 
-    def _asked(self, claims: tuple[Claim, ...]) -> Callable[[int], str | None]:
+    def _asked(self, claims: tuple[Predicate, ...]) -> Callable[[int], str | None]:
         """Return a question, remembered per subject: the name of the first of some claims that does not hold."""
         world, shifts, known = self.world, self.world.shifts(claims[0]), dict[tuple[int, ...], str | None]()
 
@@ -157,7 +157,7 @@ class _Search:
 
         return asked
 
-    def _restless(self) -> Violation | None:
+    def _restless(self) -> ProtocolViolation | None:
         """Find the first state from which nothing that can be counted on leads to rest.
 
         Budgets do not matter here, so cores are enough. What can happen mostly leads to cores found later: one pass
@@ -168,19 +168,19 @@ class _Search:
         doubtful = []
         for core in reversed(cores):
             if core not in calm:
-                if any(after in calm for after in self._onward(core)):
+                if any(after in calm for after in self._progress_targets(core)):
                     calm.add(core)
                 else:
                     doubtful.append(core)
         self._spread(calm, doubtful)
         lost = next((state for state in self.parents if state & self.world.core not in calm), None)
-        return None if lost is None else self._stuck(Wrong.NO_REST, lost)
+        return None if lost is None else self._stuck(ViolationKind.NO_REST, lost)
 
     def _spread(self, calm: set[int], doubtful: list[int]) -> None:
         before: dict[int, list[int]] = defaultdict(list)
         fresh = []
         for core in doubtful:
-            for after in self._onward(core):
+            for after in self._progress_targets(core):
                 before[after].append(core)
                 if after in calm:
                     fresh.append(after)
@@ -190,21 +190,21 @@ class _Search:
                     calm.add(core)
                     fresh.append(core)
 
-    def _onward(self, core: int) -> Iterator[int]:
-        return (core + adds for adds, way in self.world.exits(core).ways if way.onward)
+    def _progress_targets(self, core: int) -> Iterator[int]:
+        return (core + adds for adds, way in self.world.exits(core).ways if way.is_progress)
 
-    def _trace(self, state: int, last: tuple[int, Way] | None = None) -> Trace:
+    def _trace(self, state: int, last: tuple[int, Transition] | None = None) -> Trace:
         steps = [last[1].text] if last is not None else []
         end = last[0] if last is not None else state
         while (before := self.parents[state]) != state:
-            steps.append(next(way.text for after, way in self.world.ways(before) if after == state))
+            steps.append(next(way.text for after, way in self.world.transitions(before) if after == state))
             state = before
         return Trace(tuple(reversed(steps)), self.world.describe(end))
 
 
-def _by_subject(claims: Iterable[Claim]) -> Iterator[tuple[Claim, ...]]:
+def _by_subject(claims: Iterable[Predicate]) -> Iterator[tuple[Predicate, ...]]:
     """Put claims about the same parties together, so that they are asked with one look-up."""
-    groups: dict[tuple[str, ...], list[Claim]] = defaultdict(list)
+    groups: dict[tuple[str, ...], list[Predicate]] = defaultdict(list)
     for claim in claims:
         groups[claim.of].append(claim)
     return (tuple(group) for group in groups.values())

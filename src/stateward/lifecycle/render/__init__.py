@@ -1,8 +1,7 @@
 """Drawings of lifecycles, all derived from the declared table: Mermaid, Markdown, terminal and SVG."""
 
-from stateward.lifecycle.render.markdown import markdown
 from stateward.lifecycle.render.mermaid import mermaid
 from stateward.lifecycle.render.svg import svg
-from stateward.lifecycle.render.text import text
+from stateward.lifecycle.render.tables import markdown, text
 
 __all__ = ["markdown", "mermaid", "svg", "text"]

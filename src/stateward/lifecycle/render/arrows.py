@@ -9,11 +9,11 @@ import json
 from collections.abc import Iterable, Iterator
 from math import hypot
 
-from stateward.lifecycle.render.labels import Label, Tone
+from stateward.lifecycle.render.arrow_labels import Label, Tone
+from stateward.lifecycle.render.drawing import LINE, ArrowShape
 from stateward.lifecycle.render.layout import Curve, Point
-from stateward.lifecycle.render.markup import element, escaped, number
-from stateward.lifecycle.render.phrases import together
-from stateward.lifecycle.render.picture import LINE, Line
+from stateward.lifecycle.render.phrases import join_states
+from stateward.lifecycle.render.svg_markup import element, escaped, number
 from stateward.lifecycle.states import States
 from stateward.lifecycle.table import Lifecycle
 
@@ -21,7 +21,7 @@ HALF_HEAD = 3.2
 BASELINE = 4.0
 
 
-def arrows(line: Line, names: dict[str, str], lifecycle: Lifecycle) -> Iterator[str]:
+def arrows(line: ArrowShape, names: dict[str, str], lifecycle: Lifecycle) -> Iterator[str]:
     """Write an arrow, and its way back where it has one."""
     way = element("path", {"d": _path(line.curve)})
     forth = way + _tip(line.curve.points[-1], line.curve.tip)
@@ -32,15 +32,17 @@ def arrows(line: Line, names: dict[str, str], lifecycle: Lifecycle) -> Iterator[
         return
     along, both = len(line.along), len(line.along) + len(line.back)
     sources, targets = edge.sources, States((edge.target,))
-    told = _told(f"{tail}-{head}", edge.tone.css, sources, targets, edge.labels)
+    told = _attributes(f"{tail}-{head}", edge.tone.css, sources, targets, edge.labels)
     yield element("g", told, _title(lifecycle, sources, targets, edge.labels), forth, *words[:along], *words[both:])
     if line.curve.back_tip is not None:
         back = way + _tip(line.curve.points[0], line.curve.back_tip)
-        told = _told(f"{head}-{tail}", f"back {line.back[0].tone.css}", targets, sources, edge.back)
+        told = _attributes(f"{head}-{tail}", f"back {line.back[0].tone.css}", targets, sources, edge.back)
         yield element("g", told, _title(lifecycle, targets, sources, edge.back), back, *words[along:both])
 
 
-def _told(name: str, kind: str, sources: States, targets: States, labels: Iterable[Label]) -> dict[str, str | float]:
+def _attributes(
+    name: str, kind: str, sources: States, targets: States, labels: Iterable[Label]
+) -> dict[str, str | float]:
     """Return what a page can find an arrow by."""
     ends = {"data-source": sources, "data-target": targets}
     return {
@@ -59,11 +61,11 @@ def _json(words: Iterable[str]) -> str:
 def _title(lifecycle: Lifecycle, sources: States, targets: States, labels: tuple[Label, ...]) -> str:
     happens = ", ".join(map(str, labels))
     return element(
-        "title", {}, escaped(f"{together(lifecycle, sources)} \u2192 {together(lifecycle, targets)}: {happens}")
+        "title", {}, escaped(f"{join_states(lifecycle, sources)} \u2192 {join_states(lifecycle, targets)}: {happens}")
     )
 
 
-def _words(line: Line) -> list[str]:
+def _words(line: ArrowShape) -> list[str]:
     said = [(one.text, one.tone.css) for one in (*line.along, *line.back)] + [(text, "whence") for text in line.whence]
     top = line.words_at.y - (len(said) - 1) * LINE / 2 + BASELINE
     return [

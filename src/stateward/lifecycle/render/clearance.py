@@ -20,39 +20,39 @@ PADDING = 10.0
 """How much of a label's room is there only to keep its text apart from its own arrow."""
 
 
-class Room(Struct, frozen=True):
+class Rectangle(Struct, frozen=True):
     """A rectangle, by its middle."""
 
     at: Point
     width: float
     height: float
 
-    def moved(self, x: float, y: float) -> Room:
+    def moved(self, x: float, y: float) -> Rectangle:
         """Return the same room somewhere else."""
-        return Room(Point(self.at.x + x, self.at.y + y), self.width, self.height)
+        return Rectangle(Point(self.at.x + x, self.at.y + y), self.width, self.height)
 
-    def grown(self, by: float) -> Room:
+    def grown(self, by: float) -> Rectangle:
         """Return the room with something around it."""
-        return Room(self.at, self.width + 2 * by, self.height + 2 * by)
+        return Rectangle(self.at, self.width + 2 * by, self.height + 2 * by)
 
     def holds(self, point: Point) -> bool:
         """Tell whether a point is inside."""
         return abs(point.x - self.at.x) * 2 < self.width and abs(point.y - self.at.y) * 2 < self.height
 
-    def meets(self, other: Room) -> bool:
+    def meets(self, other: Rectangle) -> bool:
         """Tell whether two rooms overlap."""
         wide, high = self.width + other.width, self.height + other.height
         return abs(self.at.x - other.at.x) * 2 < wide and abs(self.at.y - other.at.y) * 2 < high
 
 
-class Taken(Struct, frozen=True):
+class OccupiedArea(Struct, frozen=True):
     """What a label must keep clear of, and the page that it must stay on."""
 
-    page: Room
+    page: Rectangle
     points: list[Point]
-    rooms: list[Room]
+    rooms: list[Rectangle]
 
-    def leaves(self, room: Room) -> bool:
+    def is_free(self, room: Rectangle) -> bool:
         """Tell whether a room is free."""
         return (
             self.page.holds(room.at) and not any(map(room.holds, self.points)) and not any(map(room.meets, self.rooms))
@@ -64,31 +64,31 @@ _OFFSETS = [
 ]
 
 
-def cleared(layout: Layout, boxes: tuple[Box, ...], arrows: tuple[Arrow, ...]) -> Layout:
+def move_labels_clear(layout: Layout, boxes: tuple[Box, ...], arrows: tuple[Arrow, ...]) -> Layout:
     """Return the layout with every label that an arrow runs through moved aside, where there is a place."""
     ways = [tuple(along(curve)) for curve in layout.curves]
-    shapes = [Room(at, box.width, box.height) for box, at in zip(boxes, layout.boxes, strict=True)]
-    page = Room(Point(layout.width / 2, layout.height / 2), layout.width, layout.height)
+    shapes = [Rectangle(at, box.width, box.height) for box, at in zip(boxes, layout.boxes, strict=True)]
+    page = Rectangle(Point(layout.width / 2, layout.height / 2), layout.width, layout.height)
     labels = {n: _room(curve.label, arrows[n]) for n, curve in enumerate(layout.curves) if curve.label}
     for n, label in labels.items():
         near = label.grown(REACH)
         points = [point for way in ways for point in way if near.holds(point)]
         rooms = [*shapes, *(room for m, room in labels.items() if m != n)]
-        taken = Taken(page, points, [room for room in rooms if near.meets(room)])
-        labels[n] = label if taken.leaves(label) else _moved(label, taken, ways[n])
+        taken = OccupiedArea(page, points, [room for room in rooms if near.meets(room)])
+        labels[n] = label if taken.is_free(label) else _moved(label, taken, ways[n])
     placed = (replace(curve, label=labels[n].at) if n in labels else curve for n, curve in enumerate(layout.curves))
     return replace(layout, curves=tuple(placed))
 
 
-def _room(at: Point, arrow: Arrow) -> Room:
-    return Room(at, arrow.width - PADDING, arrow.height - PADDING / 2)
+def _room(at: Point, arrow: Arrow) -> Rectangle:
+    return Rectangle(at, arrow.width - PADDING, arrow.height - PADDING / 2)
 
 
-def _moved(label: Room, taken: Taken, own: tuple[Point, ...]) -> Room:
+def _moved(label: Rectangle, taken: OccupiedArea, own: tuple[Point, ...]) -> Rectangle:
     """Return the nearest free room, or the old one; near its own arrow, lest it seem to belong to another."""
     moved = (label.moved(*offset) for offset in _OFFSETS)
     return min(
-        (room for room in moved if taken.leaves(room)),
+        (room for room in moved if taken.is_free(room)),
         key=lambda room: (
             _apart(room.at, label.at) + min(_apart(room.at, point) for point in own),
             room.at.x,

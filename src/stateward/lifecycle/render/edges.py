@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from stateward.lifecycle.moves import Allowed
-from stateward.lifecycle.render.labels import Label, Tone, label_of
+from stateward.lifecycle.moves import AllowedEvent
+from stateward.lifecycle.render.arrow_labels import Label, Tone, label_of
 from stateward.lifecycle.rows import SUCCEEDED, TIMED_OUT, Meaning
 from stateward.lifecycle.states import State, States
 from stateward.lifecycle.table import Lifecycle
@@ -44,7 +44,7 @@ class Edge(Struct, frozen=True):
         return len(self.sources) > 1
 
 
-class Happening(Struct, frozen=True):
+class StateEdge(Struct, frozen=True):
     """One event that leads from some states to another; `returns` where it leads back to where the work began."""
 
     label: Label
@@ -66,7 +66,7 @@ class Happening(Struct, frozen=True):
 
 
 Way: TypeAlias = tuple[States, State]
-Family: TypeAlias = list[list[Happening]]
+Family: TypeAlias = list[list[StateEdge]]
 
 
 def edges(lifecycle: Lifecycle) -> tuple[Edge, ...]:
@@ -80,39 +80,39 @@ def edges(lifecycle: Lifecycle) -> tuple[Edge, ...]:
     return tuple(_merged((*begun, *rest), back))
 
 
-def _happenings(lifecycle: Lifecycle) -> Iterator[Happening]:
+def _happenings(lifecycle: Lifecycle) -> Iterator[StateEdge]:
     for source in lifecycle.states:
         for allowed in lifecycle.allowed[source]:
             if _is_drawn(allowed):
                 yield _happening(States((source,)), allowed)
 
 
-def _is_drawn(allowed: Allowed) -> bool:
+def _is_drawn(allowed: AllowedEvent) -> bool:
     """Tell whether something is shown: hidden work is not, nor that any action can be cancelled back to its origin."""
     if allowed.meaning is Meaning.CANCEL:
         return not allowed.origins
     return allowed.meaning is not Meaning.HIDDEN
 
 
-def _happening(source: States, allowed: Allowed) -> Happening:
+def _happening(source: States, allowed: AllowedEvent) -> StateEdge:
     returns = allowed.origins == (allowed.target,)
-    return Happening(label_of(allowed), source, allowed.target, allowed.meaning, returns)
+    return StateEdge(label_of(allowed), source, allowed.target, allowed.meaning, returns)
 
 
-def _bundled(happenings: Iterable[Happening]) -> list[Happening]:
+def _bundled(happenings: Iterable[StateEdge]) -> list[StateEdge]:
     """Join what happens alike in many states, where that saves arrows; the largest bundles first."""
     drawn: dict[Way, set[object]] = defaultdict(set)
-    alike: dict[object, list[Happening]] = defaultdict(list)
+    alike: dict[object, list[StateEdge]] = defaultdict(list)
     for one in happenings:
         drawn[one.way].add(one.likeness)
         alike[one.likeness].append(one)
-    bundled: list[Happening] = []
+    bundled: list[StateEdge] = []
     for family in sorted(_families(alike.values()), key=lambda family: -len(family[0])):
         bundled.extend(_bundle(family, drawn))
     return bundled
 
 
-def _families(alike: Iterable[list[Happening]]) -> Iterable[Family]:
+def _families(alike: Iterable[list[StateEdge]]) -> Iterable[Family]:
     """Group the events that would share a bundle: from the same states to the same state."""
     families: dict[Way, Family] = defaultdict(list)
     for several in alike:
@@ -120,7 +120,7 @@ def _families(alike: Iterable[list[Happening]]) -> Iterable[Family]:
     return families.values()
 
 
-def _bundle(family: Family, drawn: dict[Way, set[object]]) -> Iterable[Happening]:
+def _bundle(family: Family, drawn: dict[Way, set[object]]) -> Iterable[StateEdge]:
     """Join a family if that saves enough arrows, those on which nothing else happens; what is joined is drawn."""
     likenesses = {several[0].likeness for several in family}
     saved = sum(drawn[one.way] <= likenesses for one in family[0])
@@ -132,44 +132,44 @@ def _bundle(family: Family, drawn: dict[Way, set[object]]) -> Iterable[Happening
     return map(_joined, family)
 
 
-def _joined(several: list[Happening]) -> Happening:
+def _joined(several: list[StateEdge]) -> StateEdge:
     loudest = min(several, key=lambda one: one.label.tone)
-    return Happening(loudest.label, _sources(several), loudest.target, loudest.meaning)
+    return StateEdge(loudest.label, _sources(several), loudest.target, loudest.meaning)
 
 
-def _sources(several: Iterable[Happening]) -> States:
+def _sources(several: Iterable[StateEdge]) -> States:
     return States(dict.fromkeys(state for one in several for state in one.sources))
 
 
-def _ways_back(begun: list[Happening], others: list[Happening]) -> dict[Way, tuple[Happening, ...]]:
+def _ways_back(begun: list[StateEdge], others: list[StateEdge]) -> dict[Way, tuple[StateEdge, ...]]:
     """Find the endings that lead back along the arrow on which the work began."""
-    between: dict[Way, list[Happening]] = defaultdict(list)
+    between: dict[Way, list[StateEdge]] = defaultdict(list)
     origins: dict[State, States] = defaultdict(States)
     for one in (*begun, *others):
         between[one.way].append(one)
     for one in begun:
         origins[one.target] |= one.sources
-    found: dict[Way, tuple[Happening, ...]] = {}
+    found: dict[Way, tuple[StateEdge, ...]] = {}
     for sources, target in dict.fromkeys(one.way for one in begun):
         endings = [between.get((States((target,)), source), []) for source in sources if source != target]
         found[sources, target] = _own(endings, origins[target]) if len(sources) == 1 else _common(endings)
     return found
 
 
-def _own(endings: list[list[Happening]], origins: States) -> tuple[Happening, ...]:
+def _own(endings: list[list[StateEdge]], origins: States) -> tuple[StateEdge, ...]:
     """Return what ends where it began, if nothing else leads there."""
     back = [one for several in endings for one in several]
     returns = all(one.meaning in ENDED and (one.returns or origins == (one.target,)) for one in back)
     return tuple(back) if returns else ()
 
 
-def _common(endings: list[list[Happening]]) -> tuple[Happening, ...]:
+def _common(endings: list[list[StateEdge]]) -> tuple[StateEdge, ...]:
     """Return the endings that take each of the bundled states' work back to its own."""
     shared = set.intersection(*({one.label for one in several if one.returns} for several in endings))
     return tuple(one for several in endings for one in several if one.returns and one.label in shared)
 
 
-def _merged(happenings: Iterable[Happening], back: dict[Way, tuple[Happening, ...]]) -> Iterator[Edge]:
+def _merged(happenings: Iterable[StateEdge], back: dict[Way, tuple[StateEdge, ...]]) -> Iterator[Edge]:
     labels: dict[Way, list[Label]] = defaultdict(list)
     for one in happenings:
         labels[one.way].append(one.label)

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterator
 
+from stateward.lifecycle.render.arrow_labels import Label
 from stateward.lifecycle.render.edges import Edge, edges
-from stateward.lifecycle.render.labels import Label
-from stateward.lifecycle.render.phrases import together
+from stateward.lifecycle.render.phrases import join_states
 from stateward.lifecycle.states import GONE, NEW, State, StateClass
 from stateward.lifecycle.table import Lifecycle
 
@@ -59,7 +59,7 @@ def _arrow(lifecycle: Lifecycle, names: dict[State, str], number: int, edge: Edg
     head = names[edge.target]
     tail = f"bundle_{number}" if edge.bundled else names[edge.sources[0]]
     if edge.bundled:
-        yield f'state "{_safe(together(lifecycle, edge.sources))}" as {tail}'
+        yield f'state "{_safe(join_states(lifecycle, edge.sources))}" as {tail}'
         yield f"class {tail} bundle"
     yield f"{tail} --> {head} : {_label(edge.labels)}"
     if edge.back:

@@ -10,7 +10,7 @@ from stateward.lifecycle.table import Lifecycle
 IMPLIED = {USER: ADMIN, WORKER: HEALER}
 """The value may always do what the key may, so naming both says nothing more."""
 
-MANY = 4
+MIN_STATES_FOR_PHRASE = 4
 """From how many states on they are better called by what they have in common."""
 
 _UNITS = ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"))
@@ -28,7 +28,7 @@ def named_actors(actors: Iterable[Actor]) -> Actors:
     return Actors(actor for actor in given if actor not in implied)
 
 
-def span(seconds: float | None) -> str:
+def format_duration(seconds: float | None) -> str:
     """Say a length of time in its largest fitting unit."""
     if seconds is None:
         return ""
@@ -37,9 +37,9 @@ def span(seconds: float | None) -> str:
     return f"{value:g} {name}"
 
 
-def common(lifecycle: Lifecycle, states: Collection[State]) -> str | None:
+def common_phrase(lifecycle: Lifecycle, states: Collection[State]) -> str | None:
     """Name what many states have in common, such as being stable; None where they are few or have nothing."""
-    if len(states) < MANY:
+    if len(states) < MIN_STATES_FOR_PHRASE:
         return None
     others = [state for state in lifecycle.declaration.states if state not in states]
     if not others:
@@ -51,6 +51,6 @@ def common(lifecycle: Lifecycle, states: Collection[State]) -> str | None:
     return f"any but {', '.join(missing)}" if FINAL not in classes and len(missing) <= 2 else None
 
 
-def together(lifecycle: Lifecycle, states: Collection[State]) -> str:
+def join_states(lifecycle: Lifecycle, states: Collection[State]) -> str:
     """Name several states by what they have in common, else one by one."""
-    return common(lifecycle, states) or ", ".join(state.word for state in states)
+    return common_phrase(lifecycle, states) or ", ".join(state.word for state in states)

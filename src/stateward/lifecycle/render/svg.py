@@ -9,12 +9,11 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
+from stateward.lifecycle.render.arrow_labels import Tone
 from stateward.lifecycle.render.arrows import arrows
-from stateward.lifecycle.render.labels import Tone
+from stateward.lifecycle.render.drawing import ArrowShape, StateShape, draw
 from stateward.lifecycle.render.layout import Point
-from stateward.lifecycle.render.markup import element, escaped
-from stateward.lifecycle.render.picture import Line, Shape, picture
-from stateward.lifecycle.render.style import STYLE
+from stateward.lifecycle.render.svg_markup import STYLE, element, escaped
 from stateward.lifecycle.states import FINAL, GONE, NEW, State
 from stateward.lifecycle.table import Lifecycle
 
@@ -24,7 +23,7 @@ MARGIN = 12.0
 @lru_cache(maxsize=128)
 def svg(lifecycle: Lifecycle) -> str:
     """Draw a lifecycle; once only, since laying it out takes its time and nothing in it can change."""
-    drawn = picture(lifecycle)
+    drawn = draw(lifecycle)
     names = _names(drawn.shapes)
     wide, high = round(drawn.width + 2 * MARGIN), round(drawn.height + 2 * MARGIN)
     head: dict[str, str | float] = {
@@ -51,12 +50,12 @@ def _description(lifecycle: Lifecycle) -> str:
     return f"{about}{', '.join(state.word for state in lifecycle.declaration.states)}"
 
 
-def _loudness(line: Line) -> int:
+def _loudness(line: ArrowShape) -> int:
     """Sort the louder arrows behind the quieter ones, so that they lie on top."""
     return -(line.edge.tone if line.edge else Tone.ASKED)
 
 
-def _names(shapes: Iterable[Shape]) -> dict[str, str]:
+def _names(shapes: Iterable[StateShape]) -> dict[str, str]:
     """Give every shape a name for ids: its word, without what an id or a selector would trip over."""
     names: dict[str, str] = {}
     for shape in shapes:
@@ -70,7 +69,7 @@ def _names(shapes: Iterable[Shape]) -> dict[str, str]:
     return names
 
 
-def _shape(shape: Shape, name: str) -> str:
+def _shape(shape: StateShape, name: str) -> str:
     state = shape.state
     if state is None:
         return element("g", {"class": "initial"}, _circle(shape.at, shape.width / 2)) if shape.dot else ""
@@ -83,7 +82,7 @@ def _shape(shape: Shape, name: str) -> str:
     )
 
 
-def _eye(shape: Shape) -> Iterator[str]:
+def _eye(shape: StateShape) -> Iterator[str]:
     yield _circle(shape.at, shape.width / 2)
     if shape.state == GONE:
         yield _circle(shape.at, shape.width / 2 - 4, "eye")
@@ -93,7 +92,7 @@ def _circle(at: Point, radius: float, kind: str = "outline") -> str:
     return element("circle", {"class": kind, "cx": at.x, "cy": at.y, "r": radius})
 
 
-def _box(shape: Shape, state: State) -> Iterator[str]:
+def _box(shape: StateShape, state: State) -> Iterator[str]:
     yield _rectangle(shape, 0, "outline")
     if state.state_class is FINAL:
         yield _rectangle(shape, 3.5, "inner")
@@ -102,7 +101,7 @@ def _box(shape: Shape, state: State) -> Iterator[str]:
     yield element("text", {"class": "count", **corner}, "")
 
 
-def _rectangle(shape: Shape, inset: float, kind: str) -> str:
+def _rectangle(shape: StateShape, inset: float, kind: str) -> str:
     wide, high = shape.width - 2 * inset, shape.height - 2 * inset
     corner = {"x": shape.at.x - wide / 2, "y": shape.at.y - high / 2}
     return element("rect", {"class": kind, **corner, "width": wide, "height": high, "rx": 9 - inset})

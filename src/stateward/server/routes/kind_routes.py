@@ -17,7 +17,7 @@ from stateward.errors import UnknownName
 from stateward.lifecycle import Lifecycle
 from stateward.lifecycle.describe import LifecycleInfo, describe
 from stateward.lifecycle.render import markdown, mermaid, svg
-from stateward.lifecycle.render.style import STYLE
+from stateward.lifecycle.render.svg_markup import STYLE
 from stateward.server.auth.guards import needs
 from stateward.server.http.route_params import KindName
 from stateward.server.openapi.description import CONTENTS

@@ -9,7 +9,7 @@ from stateward.access.roles import ACTORS
 from stateward.engine import NotFound
 from stateward.engine.queries import state_at
 from stateward.lifecycle import Lifecycle, Move, decide
-from stateward.lifecycle.moves import Allowed
+from stateward.lifecycle.moves import AllowedEvent
 from stateward.schemas.journal import LinePage
 from stateward.schemas.objects import AllowedView, Possible, StateView
 from stateward.server.auth.guards import needs
@@ -45,7 +45,7 @@ def _ways(lifecycle: Lifecycle, state: str, event: str, actor: str, origin: str 
         yield Possible(event, False, why, [], None, None, None)
 
 
-def _leads(lifecycle: Lifecycle, state: str, line: Allowed, actor: str, origin: str | None) -> bool:
+def _leads(lifecycle: Lifecycle, state: str, line: AllowedEvent, actor: str, origin: str | None) -> bool:
     """Tell whether a line of the table is the one that counts when its needs are met."""
     verdict = decide(lifecycle, state, line.event, actor, frozenset(line.needs), origin)
     return isinstance(verdict, Move) and (verdict.target, verdict.needs) == (line.target, frozenset(line.needs))

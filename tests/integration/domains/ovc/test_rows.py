@@ -10,7 +10,7 @@ from stateward.domains.ovc.errors import NotNow, OnItsVm
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, LIFECYCLES, NODE, VM
 from stateward.domains.ovc.model import AccountSpec, CloudspaceSpec, DiskSpec, ImageSpec, NodeSpec, short
 from stateward.engine import Accepted, Refused
-from stateward.lifecycle import ADMIN, TRANSITIONAL, USER, Lifecycle, Meaning, Move, Reason
+from stateward.lifecycle import ADMIN, TRANSITIONAL, USER, Lifecycle, Meaning, Move, RefusalCode
 from stateward.store import open_store
 from stateward.store.changes import Changes
 from stateward.store.port import Tx
@@ -145,7 +145,9 @@ async def test_whatever_is_in_no_table_is_refused(lifecycle: Lifecycle, tmp_path
                         continue
                     with pytest.raises(Refused) as refused:
                         await cloud.service.submit(cloud.engine.request(cloud.ns, id_, action, actor=caller.actor))
-                    assert isinstance(refused.value, NotNow) == (refused.value.refusal.reason is Reason.IN_TRANSITION)
+                    assert isinstance(refused.value, NotNow) == (
+                        refused.value.refusal.reason is RefusalCode.IN_TRANSITION
+                    )
                     if state.state_class is TRANSITIONAL:
                         assert "Cannot execute action at this time" in str(refused.value)
             assert await cloud.state(id_) == state.word

@@ -4,8 +4,8 @@ import pytest
 
 from stateward.domains.registry import lifecycles
 from stateward.lifecycle import GONE, NEW, Lifecycle, Meaning, States
+from stateward.lifecycle.render.arrow_labels import Tone
 from stateward.lifecycle.render.edges import Edge, edges
-from stateward.lifecycle.render.labels import Tone
 from tests.unit.lifecycle.render.samples import INSTANCE, MACHINE, InstanceState, MachineState
 
 ALL = (MACHINE, INSTANCE, *lifecycles())

@@ -3,7 +3,7 @@
 import pytest
 
 from stateward.lifecycle import DAY, HOUR, MINUTE, States, every, moving, resting
-from stateward.lifecycle.render.phrases import span, together
+from stateward.lifecycle.render.phrases import format_duration, join_states
 from tests.unit.lifecycle.render.samples import MACHINE, MachineState
 
 M = MachineState
@@ -22,7 +22,7 @@ M = MachineState
     ],
 )
 def test_a_time_is_said_in_its_largest_fitting_unit(seconds: float | None, words: str) -> None:
-    assert span(seconds) == words
+    assert format_duration(seconds) == words
 
 
 @pytest.mark.parametrize(
@@ -39,4 +39,4 @@ def test_a_time_is_said_in_its_largest_fitting_unit(seconds: float | None, words
     ],
 )
 def test_many_states_are_called_by_what_they_have_in_common(states: States, words: str) -> None:
-    assert together(MACHINE, states) == words
+    assert join_states(MACHINE, states) == words

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from stateward.domains.registry import lifecycles
 from stateward.lifecycle import Lifecycle
 from stateward.lifecycle.render import svg
-from stateward.lifecycle.render.clearance import Room
+from stateward.lifecycle.render.clearance import Rectangle
+from stateward.lifecycle.render.drawing import LABEL, LINE, draw
 from stateward.lifecycle.render.edges import edges
-from stateward.lifecycle.render.metrics import width
-from stateward.lifecycle.render.picture import LABEL, LINE, picture
-from stateward.lifecycle.render.style import STYLE
+from stateward.lifecycle.render.svg_markup import STYLE
+from stateward.lifecycle.render.text_width import text_width
 from tests.unit.lifecycle.render.samples import INSTANCE, MACHINE, any_lifecycle, named
 
 ALL = (MACHINE, INSTANCE, *lifecycles())
@@ -65,10 +65,10 @@ def test_no_two_things_have_one_id(lifecycle: Lifecycle) -> None:
 
 @each
 def test_no_label_lies_on_a_state_or_on_another_label(lifecycle: Lifecycle) -> None:
-    drawn = picture(lifecycle)
-    states = [Room(one.at, one.width, one.height) for one in drawn.shapes if one.state is not None]
+    drawn = draw(lifecycle)
+    states = [Rectangle(one.at, one.width, one.height) for one in drawn.shapes if one.state is not None]
     labels = [
-        Room(line.words_at, max(width(text, LABEL) for text in texts), LINE * len(texts))
+        Rectangle(line.words_at, max(text_width(text, LABEL) for text in texts), LINE * len(texts))
         for line in drawn.lines
         if (texts := [*(one.text for one in (*line.along, *line.back)), *line.whence])
     ]

@@ -6,11 +6,11 @@ from enum import IntEnum
 from msgspec import Struct
 
 from stateward.lifecycle.actors import CLOCK, USER, WORKER, Actors
-from stateward.lifecycle.moves import Allowed
+from stateward.lifecycle.moves import AllowedEvent
 from stateward.lifecycle.render.phrases import named_actors
 from stateward.lifecycle.rows import BEGINNINGS, FAILED, SUCCEEDED, TIMED_OUT, Meaning
 
-LIMIT = 36
+MAX_LINE_CHARS = 36
 """How many letters a line of a label has at most, where it can be broken."""
 
 
@@ -41,19 +41,19 @@ class Label(Struct, frozen=True):
         return f"{self.event}{who}{' [' + ', '.join(self.needs) + ']' if self.needs else ''}"
 
 
-class Said(Struct, frozen=True):
+class LabelLine(Struct, frozen=True):
     """One line of text beside an arrow."""
 
     text: str
     tone: Tone
 
 
-def label_of(allowed: Allowed) -> Label:
+def label_of(allowed: AllowedEvent) -> Label:
     """Say what may happen in a state as an arrow's label."""
-    return Label(allowed.event, _tone(allowed), _told(allowed), allowed.needs)
+    return Label(allowed.event, _tone(allowed), _shown_actors(allowed), allowed.needs)
 
 
-def _tone(allowed: Allowed) -> Tone:
+def _tone(allowed: AllowedEvent) -> Tone:
     if allowed.meaning in (Meaning.FAILURE, Meaning.CANCEL, Meaning.TIMEOUT):
         return Tone.FAILED
     if allowed.needs:
@@ -61,39 +61,39 @@ def _tone(allowed: Allowed) -> Tone:
     return Tone.ASKED if allowed.meaning in BEGINNINGS else Tone.WENT_ON
 
 
-def _told(allowed: Allowed) -> Actors:
+def _shown_actors(allowed: AllowedEvent) -> Actors:
     """Name the actors only where they are a restriction: not the user's own doing, the worker's work, the time-out."""
     actors = named_actors(allowed.actors)
     plain = USER in actors or actors == (WORKER,) or (allowed.meaning is Meaning.TIMEOUT and actors == (CLOCK,))
     return Actors() if plain else actors
 
 
-def said(labels: Iterable[Label]) -> Iterator[Said]:
+def label_lines(labels: Iterable[Label]) -> Iterator[LabelLine]:
     """Say what leads along an arrow: one line each, and what goes wrong together."""
     failed = []
     for label in labels:
         if label.tone is Tone.FAILED:
             failed.append(str(label))
         else:
-            yield Said(str(label), label.tone)
-    yield from (Said(line, Tone.FAILED) for line in broken(failed))
+            yield LabelLine(str(label), label.tone)
+    yield from (LabelLine(line, Tone.FAILED) for line in wrapped_lines(failed))
 
 
-def said_back(labels: tuple[Label, ...]) -> Iterator[Said]:
+def return_label_lines(labels: tuple[Label, ...]) -> Iterator[LabelLine]:
     """Say what leads back along an arrow."""
     if {SUCCEEDED, FAILED, TIMED_OUT} <= {label.event for label in labels}:
-        yield Said("back in any case", Tone.WENT_ON)
+        yield LabelLine("back in any case", Tone.WENT_ON)
         return
     for tone in dict.fromkeys(label.tone for label in labels):
-        lines = broken([str(label) for label in labels if label.tone is tone], "back if ")
-        yield from (Said(line, tone) for line in lines)
+        lines = wrapped_lines([str(label) for label in labels if label.tone is tone], "back if ")
+        yield from (LabelLine(line, tone) for line in lines)
 
 
-def broken(parts: list[str], start: str = "", between: str = ", ") -> Iterator[str]:
+def wrapped_lines(parts: list[str], start: str = "", between: str = ", ") -> Iterator[str]:
     """Set parts one after the other in lines of bearable length."""
     line, fresh = start, True
     for part in parts:
-        if not fresh and len(line) + len(part) > LIMIT:
+        if not fresh and len(line) + len(part) > MAX_LINE_CHARS:
             yield f"{line}{between.rstrip()}"
             line, fresh = "", True
         line, fresh = f"{line}{part}" if fresh else f"{line}{between}{part}", False

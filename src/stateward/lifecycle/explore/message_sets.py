@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from stateward.lifecycle.explore.party import Bounds, Message
+from stateward.lifecycle.explore.protocol_model import Bounds, ModelMessage
 
 FULL = -1
 """Returned in place of a multiset that would be larger than allowed."""
@@ -10,25 +10,25 @@ FULL = -1
 EMPTY = 0
 
 
-class Network:
+class MessageSets:
     """Every multiset of messages met so far, and what sending to and taking from each yields."""
 
     __slots__ = ("_bounds", "_multisets", "_numbers", "_sums", "_takes", "messages", "multisets")
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
-        self.messages: list[Message] = []
-        self._numbers: dict[Message, int] = {}
+        self.messages: list[ModelMessage] = []
+        self._numbers: dict[ModelMessage, int] = {}
         self.multisets: list[tuple[int, ...]] = [()]
         self._multisets: dict[tuple[int, ...], int] = {(): EMPTY}
         self._sums: dict[tuple[int, int], int] = {}
         self._takes: dict[int, tuple[tuple[int, int], ...]] = {}
 
-    def of(self, messages: tuple[Message, ...]) -> int:
+    def of(self, messages: tuple[ModelMessage, ...]) -> int:
         """Return the number of the multiset of these messages."""
         return self._multiset(tuple(sorted(map(self._number, messages))))
 
-    def held(self, multiset: int) -> tuple[Message, ...]:
+    def held(self, multiset: int) -> tuple[ModelMessage, ...]:
         """Return the messages of a multiset."""
         return tuple(self.messages[number] for number in self.multisets[multiset])
 
@@ -49,7 +49,7 @@ class Network:
             )
         return found
 
-    def only(self, multiset: int, wanted: Callable[[Message], bool]) -> int:
+    def only(self, multiset: int, wanted: Callable[[ModelMessage], bool]) -> int:
         """Return the multiset of those messages that are wanted."""
         return self._multiset(tuple(one for one in self.multisets[multiset] if wanted(self.messages[one])))
 
@@ -65,7 +65,7 @@ class Network:
         left.remove(number)
         return self._multiset(tuple(left))
 
-    def _number(self, message: Message) -> int:
+    def _number(self, message: ModelMessage) -> int:
         number = self._numbers.setdefault(message, len(self.messages))
         if number == len(self.messages):
             self.messages.append(message)

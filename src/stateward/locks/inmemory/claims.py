@@ -9,7 +9,7 @@ from stateward.locks.modes import Mode
 
 # The records hold only texts and numbers and so are no part of any cycle: gc=False spares the collector the look.
 
-NAMED = 5  # how many blockers a message spells out; the fields hold all of them
+MAX_BLOCKERS_IN_TEXT = 5  # how many blockers a message spells out; the fields hold all of them
 
 
 class Acquisition(Struct, frozen=True, gc=False):
@@ -24,7 +24,7 @@ class Acquisition(Struct, frozen=True, gc=False):
     number: int
 
 
-class Blocker(Struct, frozen=True, gc=False):
+class LockBlocker(Struct, frozen=True, gc=False):
     """Somebody in the way: holding a lock, or waiting for one and ahead in the queue."""
 
     owner: str
@@ -36,12 +36,12 @@ class Blocker(Struct, frozen=True, gc=False):
         return f"{self.owner} ({'waiting for ' if self.waiting else ''}{self.mode} on {self.path})"
 
 
-class Conflict(StatewardError):
+class LockConflict(StatewardError):
     """A lock that cannot be had now; names everybody who is in the way."""
 
     retry = True
 
-    def __init__(self, owner: str, path: str, mode: Mode, blockers: Sequence[Blocker]) -> None:
+    def __init__(self, owner: str, path: str, mode: Mode, blockers: Sequence[LockBlocker]) -> None:
         super().__init__(owner, path, mode, blockers)
         self.owner = owner
         self.path = path
@@ -52,11 +52,11 @@ class Conflict(StatewardError):
         return f"{self.owner} cannot have {self.mode} on {self.path}: in the way {_listed(self.blockers)}"
 
 
-class Deadlock(Conflict):
+class Deadlock(LockConflict):
     """A wait that would never end: each owner of the cycle waits for the next one, and the last for the first."""
 
     def __init__(
-        self, owner: str, path: str, mode: Mode, blockers: Sequence[Blocker], cycle: Sequence[Blocker]
+        self, owner: str, path: str, mode: Mode, blockers: Sequence[LockBlocker], cycle: Sequence[LockBlocker]
     ) -> None:
         super().__init__(owner, path, mode, blockers)
         self.args = (owner, path, mode, blockers, cycle)
@@ -67,9 +67,9 @@ class Deadlock(Conflict):
         return f"{self.owner} cannot wait for {self.mode} on {self.path}: deadlock {chain}"
 
 
-def blocker(acquisition: Acquisition, *, waiting: bool = False) -> Blocker:
+def as_blocker(acquisition: Acquisition, *, waiting: bool = False) -> LockBlocker:
     """Show a record as somebody in the way."""
-    return Blocker(acquisition.owner, acquisition.path, acquisition.mode, waiting)
+    return LockBlocker(acquisition.owner, acquisition.path, acquisition.mode, waiting)
 
 
 def check_name(field: str, name: object) -> None:
@@ -78,7 +78,7 @@ def check_name(field: str, name: object) -> None:
         raise BadInput(field, name, "a name")
 
 
-def _listed(blockers: Sequence[Blocker]) -> str:
+def _listed(blockers: Sequence[LockBlocker]) -> str:
     verb = "is " if len(blockers) == 1 else "are "
-    more = f" and {len(blockers) - NAMED:,} more" if len(blockers) > NAMED else ""
-    return verb + ", ".join(map(str, blockers[:NAMED])) + more
+    more = f" and {len(blockers) - MAX_BLOCKERS_IN_TEXT:,} more" if len(blockers) > MAX_BLOCKERS_IN_TEXT else ""
+    return verb + ", ".join(map(str, blockers[:MAX_BLOCKERS_IN_TEXT])) + more

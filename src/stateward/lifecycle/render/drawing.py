@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.lifecycle.render.clearance import cleared
+from stateward.lifecycle.render.arrow_labels import LabelLine, Tone, label_lines, return_label_lines, wrapped_lines
+from stateward.lifecycle.render.clearance import move_labels_clear
 from stateward.lifecycle.render.edges import Edge, edges
-from stateward.lifecycle.render.labels import Said, Tone, broken, said, said_back
 from stateward.lifecycle.render.layout import Arrow, Box, Curve, Point, arrange
-from stateward.lifecycle.render.metrics import width
-from stateward.lifecycle.render.phrases import together
+from stateward.lifecycle.render.phrases import join_states
+from stateward.lifecycle.render.text_width import text_width
 from stateward.lifecycle.states import GONE, NEW, State
 from stateward.lifecycle.table import Lifecycle
 
@@ -28,7 +28,7 @@ WEIGHTS = {Tone.ASKED: 3, Tone.WENT_ON: 3, Tone.INSISTED: 1, Tone.FAILED: 1}
 """How straight an arrow should be: the ordinary way through a lifecycle comes first."""
 
 
-class Shape(Struct, frozen=True):
+class StateShape(Struct, frozen=True):
     """A state; or, where it has none, the dot at the start, or the words that a bundle's arrow begins at."""
 
     key: str
@@ -39,38 +39,38 @@ class Shape(Struct, frozen=True):
     at: Point = NOWHERE
 
 
-class Line(Struct, frozen=True):
+class ArrowShape(Struct, frozen=True):
     """An arrow, and what it says; without an edge it only shows where everything starts."""
 
     tail: str
     head: str
     edge: Edge | None = None
-    along: tuple[Said, ...] = ()
-    back: tuple[Said, ...] = ()
+    along: tuple[LabelLine, ...] = ()
+    back: tuple[LabelLine, ...] = ()
     whence: tuple[str, ...] = ()
     curve: Curve = NO_CURVE
     words_at: Point = NOWHERE
 
 
-class Picture(Struct, frozen=True):
+class Drawing(Struct, frozen=True):
     """All that there is to draw."""
 
     width: float
     height: float
-    shapes: tuple[Shape, ...]
-    lines: tuple[Line, ...]
+    shapes: tuple[StateShape, ...]
+    lines: tuple[ArrowShape, ...]
 
 
-def picture(lifecycle: Lifecycle) -> Picture:
+def draw(lifecycle: Lifecycle) -> Drawing:
     """Lay a lifecycle out."""
     states = {state: _state(f"s{n}", state) for n, state in enumerate(lifecycle.states)}
     lines = tuple(_lines(lifecycle, states))
     shapes = (*_start(lifecycle), *states.values(), *(_stub(line) for line in lines if line.whence))
     boxes = tuple(Box(one.key, one.width, one.height, one.dot) for one in shapes)
     arrows = tuple(map(_arrow, lines))
-    layout = cleared(arrange(boxes, arrows), boxes, arrows)
+    layout = move_labels_clear(arrange(boxes, arrows), boxes, arrows)
     places = {shape.key: at for shape, at in zip(shapes, layout.boxes, strict=True)}
-    return Picture(
+    return Drawing(
         layout.width,
         layout.height,
         tuple(replace(shape, at=places[shape.key]) for shape in shapes),
@@ -81,39 +81,48 @@ def picture(lifecycle: Lifecycle) -> Picture:
     )
 
 
-def _start(lifecycle: Lifecycle) -> tuple[Shape, ...]:
-    return (Shape(START, DOT, DOT, dot=True),) if lifecycle.initial != NEW else ()
+def _start(lifecycle: Lifecycle) -> tuple[StateShape, ...]:
+    return (StateShape(START, DOT, DOT, dot=True),) if lifecycle.initial != NEW else ()
 
 
-def _state(key: str, state: State) -> Shape:
+def _state(key: str, state: State) -> StateShape:
     if state in (NEW, GONE):
         size = DOT if state == NEW else EYE
-        return Shape(key, size, size, state, dot=True)
-    return Shape(key, max(64, width(state.word, WORD) * BOLD + 26), 32, state)
+        return StateShape(key, size, size, state, dot=True)
+    return StateShape(key, max(64, text_width(state.word, WORD) * BOLD + 26), 32, state)
 
 
-def _lines(lifecycle: Lifecycle, states: dict[State, Shape]) -> Iterator[Line]:
+def _lines(lifecycle: Lifecycle, states: dict[State, StateShape]) -> Iterator[ArrowShape]:
     if lifecycle.initial != NEW:
-        yield Line(START, states[lifecycle.initial].key)
+        yield ArrowShape(START, states[lifecycle.initial].key)
     for n, edge in enumerate(edges(lifecycle)):
-        whence = tuple(broken(together(lifecycle, edge.sources).split(" "), "from ", " ")) if edge.bundled else ()
+        whence = (
+            tuple(wrapped_lines(join_states(lifecycle, edge.sources).split(" "), "from ", " ")) if edge.bundled else ()
+        )
         tail = f"b{n}" if edge.bundled else states[edge.sources[0]].key
-        yield Line(tail, states[edge.target].key, edge, tuple(said(edge.labels)), tuple(said_back(edge.back)), whence)
+        yield ArrowShape(
+            tail,
+            states[edge.target].key,
+            edge,
+            tuple(label_lines(edge.labels)),
+            tuple(return_label_lines(edge.back)),
+            whence,
+        )
 
 
-def _stub(line: Line) -> Shape:
+def _stub(line: ArrowShape) -> StateShape:
     wide, high = _size(line)
-    return Shape(line.tail, wide, high)
+    return StateShape(line.tail, wide, high)
 
 
-def _arrow(line: Line) -> Arrow:
+def _arrow(line: ArrowShape) -> Arrow:
     wide, high = (0.0, 0.0) if line.whence else _size(line)
     weight = WEIGHTS[line.edge.tone if line.edge else Tone.WENT_ON]
     return Arrow(line.tail, line.head, wide, high, weight, both=bool(line.back))
 
 
-def _size(line: Line) -> tuple[float, float]:
+def _size(line: ArrowShape) -> tuple[float, float]:
     """Return how much room an arrow's words take."""
-    said = [width(one.text, LABEL) * (BOLD if one.tone is Tone.ASKED else 1) for one in (*line.along, *line.back)]
-    widths = [*said, *(width(text, LABEL) for text in line.whence)]
+    said = [text_width(one.text, LABEL) * (BOLD if one.tone is Tone.ASKED else 1) for one in (*line.along, *line.back)]
+    widths = [*said, *(text_width(text, LABEL) for text in line.whence)]
     return (max(widths) + 14, LINE * len(widths) + 6) if widths else (0.0, 0.0)

@@ -12,42 +12,42 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 
-from stateward.locks.claims import Acquisition
-from stateward.locks.counts import AGAINST, AGAINST_BELOW, UNIT, tally
+from stateward.locks.inmemory.claims import Acquisition
+from stateward.locks.inmemory.intention_lock import BLOCKING_FIELDS, BLOCKING_FIELDS_BELOW, UNIT, unpack_counts
 from stateward.locks.modes import INTENTION, Mode
 from stateward.locks.paths import Path
 
 
-class Node:
+class LockNode:
     """One node of the tree: the counts of everybody and of each owner, and the claims on this very node."""
 
-    __slots__ = ("children", "counts", "here", "parent", "segment", "shares")
+    __slots__ = ("children", "claims", "counts", "parent", "segment", "shares")
 
-    def __init__(self, parent: Node | None, segment: str) -> None:
+    def __init__(self, parent: LockNode | None, segment: str) -> None:
         self.parent = parent
         self.segment = segment
         self.counts = 0
         self.shares: dict[str, int] = {}
-        self.children: dict[str, Node] = {}
-        self.here: dict[tuple[str, Mode], Acquisition] | None = None  # most nodes are only passed through
+        self.children: dict[str, LockNode] = {}
+        self.claims: dict[tuple[str, Mode], Acquisition] | None = None  # most nodes are only passed through
 
-    def foreign(self, owner: str) -> int:
+    def counts_of_others(self, owner: str) -> int:
         """Return the counts of everybody but the owner, who is never in their own way."""
         return self.counts - self.shares.get(owner, 0)
 
 
-class Ledger:
+class ClaimLedger:
     """All claims on one tree of paths. Not thread-safe: who keeps it guards it."""
 
     __slots__ = ("_numbers", "_owned", "_root")
 
     def __init__(self, numbers: Iterator[int] | None = None) -> None:
         self._numbers = count(1) if numbers is None else numbers
-        self._root = Node(None, "")
-        self._owned: dict[str, dict[int, tuple[Acquisition, Node]]] = {}
+        self._root = LockNode(None, "")
+        self._owned: dict[str, dict[int, tuple[Acquisition, LockNode]]] = {}
 
     def __len__(self) -> int:
-        return sum(tally(self._root.counts).values())  # every claim is counted once on the root
+        return sum(unpack_counts(self._root.counts).values())  # every claim is counted once on the root
 
     def claims(self) -> tuple[Acquisition, ...]:
         """Return all claims, in the order in which they were made."""
@@ -62,23 +62,23 @@ class Ledger:
         """Return the record of this very claim, if it has been made."""
         if owner not in self._owned:
             return None
-        node: Node | None = self._root
+        node: LockNode | None = self._root
         for segment in path:
             node = node.children.get(segment) if node is not None else None
-        return node.here.get((owner, mode)) if node is not None and node.here is not None else None
+        return node.claims.get((owner, mode)) if node is not None and node.claims is not None else None
 
     def is_free(self, owner: str, path: Path, mode: Mode) -> bool:
         """Say whether the claim meets no other owner's; read off the counts along the path."""
-        against = AGAINST[INTENTION[mode]]
+        against = BLOCKING_FIELDS[INTENTION[mode]]
         node = self._root
         for segment in path:
-            if node.counts & against and node.foreign(owner) & against:
+            if node.counts & against and node.counts_of_others(owner) & against:
                 return False
             child = node.children.get(segment)
             if child is None:
                 return True
             node = child
-        return not node.foreign(owner) & AGAINST[mode]
+        return not node.counts_of_others(owner) & BLOCKING_FIELDS[mode]
 
     def add(self, owner: str, path: Path, mode: Mode) -> Acquisition:
         """Enter a claim that has not been made yet: counted on its node, and as an intention on each ancestor."""
@@ -89,7 +89,7 @@ class Ledger:
             shares[owner] = shares.get(owner, 0) + unit
             child = node.children.get(segment)
             if child is None:
-                child = node.children[segment] = Node(node, segment)
+                child = node.children[segment] = LockNode(node, segment)
             node = child
         unit = UNIT[mode]
         node.counts += unit
@@ -115,9 +115,9 @@ class Ledger:
             node, unit = parent, unit_above
         return True
 
-    def in_the_way(self, owner: str, path: Path, mode: Mode) -> list[Acquisition]:
+    def blockers_of(self, owner: str, path: Path, mode: Mode) -> list[Acquisition]:
         """Return every claim of other owners that this one cannot go together with, oldest first."""
-        against = AGAINST[INTENTION[mode]]
+        against = BLOCKING_FIELDS[INTENTION[mode]]
         found: list[Acquisition] = []
         node = self._root
         for segment in path:
@@ -127,8 +127,8 @@ class Ledger:
                 break
             node = child
         else:
-            found += _claims_on(node, owner, AGAINST[mode])
-            found += _claims_below(node, owner, AGAINST_BELOW[mode])
+            found += _claims_on(node, owner, BLOCKING_FIELDS[mode])
+            found += _claims_below(node, owner, BLOCKING_FIELDS_BELOW[mode])
         return sorted(found, key=_number)
 
     def nodes(self) -> Iterator[tuple[Path, dict[Mode, int]]]:
@@ -137,25 +137,25 @@ class Ledger:
         while ahead:
             node, path = ahead.pop()
             if node.counts:
-                yield path, tally(node.counts)
+                yield path, unpack_counts(node.counts)
             ahead += [(child, Path((*path, segment))) for segment, child in node.children.items()]
 
-    def _record(self, claim: Acquisition, node: Node) -> Acquisition:
-        if node.here is None:
-            node.here = {}
-        node.here[claim.owner, claim.mode] = claim
+    def _record(self, claim: Acquisition, node: LockNode) -> Acquisition:
+        if node.claims is None:
+            node.claims = {}
+        node.claims[claim.owner, claim.mode] = claim
         owned = self._owned.get(claim.owner)
         if owned is None:
             owned = self._owned[claim.owner] = {}
         owned[claim.number] = claim, node
         return claim
 
-    def _forget(self, claim: Acquisition) -> Node | None:
+    def _forget(self, claim: Acquisition) -> LockNode | None:
         owned = self._owned.get(claim.owner, {})
         recorded, node = owned.get(claim.number, (None, self._root))
-        if recorded != claim or node.here is None:
+        if recorded != claim or node.claims is None:
             return None
-        del node.here[claim.owner, claim.mode]
+        del node.claims[claim.owner, claim.mode]
         del owned[claim.number]
         if not owned:
             del self._owned[claim.owner]
@@ -166,17 +166,17 @@ def _number(claim: Acquisition) -> int:
     return claim.number
 
 
-def _claims_on(node: Node, owner: str, against: int) -> Iterator[Acquisition]:
-    if node.here and node.foreign(owner) & against:
-        for claim in node.here.values():
+def _claims_on(node: LockNode, owner: str, against: int) -> Iterator[Acquisition]:
+    if node.claims and node.counts_of_others(owner) & against:
+        for claim in node.claims.values():
             if claim.owner != owner and UNIT[claim.mode] & against:
                 yield claim
 
 
-def _claims_below(node: Node, owner: str, against: int) -> Iterator[Acquisition]:
+def _claims_below(node: LockNode, owner: str, against: int) -> Iterator[Acquisition]:
     ahead = list(node.children.values())
     while ahead:
         below = ahead.pop()
-        if below.foreign(owner) & against:
+        if below.counts_of_others(owner) & against:
             yield from _claims_on(below, owner, against)
             ahead += below.children.values()

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from stateward.errors import BadInput, UnknownName
-from stateward.lifecycle.explore.network import EMPTY, FULL, Network
-from stateward.lifecycle.explore.party import NETWORK, Bounds, Claim, Faults, Protocol
-from stateward.lifecycle.explore.seat import FIELD, WIDTH, Down, Seat, Way
+from stateward.lifecycle.explore.message_sets import EMPTY, FULL, MessageSets
+from stateward.lifecycle.explore.party_states import FIELD, WIDTH, CrashedState, PartyStates, Transition
+from stateward.lifecycle.explore.protocol_model import NETWORK, Bounds, FaultBudget, Predicate, Protocol
 
 BUDGET_WIDTH = 8
 BUDGET = (1 << BUDGET_WIDTH) - 1
@@ -27,30 +27,32 @@ class Exits(Struct, frozen=True, gc=False):
     `cut` says that the network had no room for some way; `cut_faults` are the budgets of the faults it had none for.
     """
 
-    ways: tuple[tuple[int, Way], ...]
-    faults: tuple[tuple[int, int, Way], ...]
+    ways: tuple[tuple[int, Transition], ...]
+    faults: tuple[tuple[int, int, Transition], ...]
     cut: bool
     cut_faults: int
 
 
-class World:
+class StateSpace:
     """A protocol made ready for the search: the number it starts with, and the ways on from any number."""
 
-    def __init__(self, protocol: Protocol, faults: Faults, bounds: Bounds) -> None:
-        self.network = Network(bounds)
+    def __init__(self, protocol: Protocol, faults: FaultBudget, bounds: Bounds) -> None:
+        self.network = MessageSets(bounds)
         self.faults = faults
-        self.seats = tuple(Seat(party, place, self.network) for place, party in enumerate(protocol.parties, start=1))
-        self.by_name = {seat.party.name: seat for seat in self.seats}
-        for seat in self.seats:
-            seat.calls = self.seat(seat.party.calls) if seat.party.calls is not None else None
-        self.core = (1 << WIDTH * (len(self.seats) + 1)) - 1
-        self.start = sum(seat.number(seat.party.start) << seat.shift for seat in self.seats) + self._budgets()
+        self.parties = tuple(
+            PartyStates(party, place, self.network) for place, party in enumerate(protocol.parties, start=1)
+        )
+        self.by_name = {slot.party.name: slot for slot in self.parties}
+        for slot in self.parties:
+            slot.calls = self.party(slot.party.calls) if slot.party.calls is not None else None
+        self.core = (1 << WIDTH * (len(self.parties) + 1)) - 1
+        self.start = sum(slot.number(slot.party.start) << slot.shift for slot in self.parties) + self._budgets()
         self._exits: dict[int, Exits] = {}
-        self._receivers: dict[int, Seat] = {}
-        self._lost: dict[int, Way] = {}
-        self._choosy = tuple(seat for seat in self.seats if seat.party.moot is not None)
+        self._receivers: dict[int, PartyStates] = {}
+        self._lost: dict[int, Transition] = {}
+        self._choosy = tuple(slot for slot in self.parties if slot.party.moot is not None)
 
-    def seat(self, name: str) -> Seat:
+    def party(self, name: str) -> PartyStates:
         """Return the party of a name, or raise with the names that exist."""
         try:
             return self.by_name[name]
@@ -62,9 +64,9 @@ class World:
         faults, unit = self.faults, self.core + 1
         self._losing, self._doubling = unit, unit << BUDGET_WIDTH
         full = self._losing * _small("losses", faults.losses) + self._doubling * _small("duplicates", faults.duplicates)
-        self._crashing: list[tuple[Seat, int]] = []
+        self._crashing: list[tuple[PartyStates, int]] = []
         for nth, (name, crashes) in enumerate(faults.crashes.items(), start=2):
-            self._crashing.append((self.seat(name), unit << BUDGET_WIDTH * nth))
+            self._crashing.append((self.party(name), unit << BUDGET_WIDTH * nth))
             full += self._crashing[-1][1] * _small("crashes", crashes)
         return full
 
@@ -76,7 +78,7 @@ class World:
             known = self._exits[core] = self._worked_out(core)
         return known
 
-    def ways(self, state: int) -> list[tuple[int, Way]]:
+    def transitions(self, state: int) -> list[tuple[int, Transition]]:
         """Return every way on from a state, with the state it leads to."""
         exits = self.exits(state)
         found = [(state + adds, way) for adds, way in exits.ways]
@@ -95,74 +97,74 @@ class World:
             sum(unit * BUDGET for unit in cut),
         )
 
-    def _by_themselves(self, core: int) -> Iterator[tuple[int, int | None, Way]]:
-        for seat in self.seats:
-            other = core >> seat.calls.shift & FIELD if seat.calls is not None else 0
-            for way in seat.acts(core >> seat.shift & FIELD, other):
+    def _by_themselves(self, core: int) -> Iterator[tuple[int, int | None, Transition]]:
+        for slot in self.parties:
+            other = core >> slot.calls.shift & FIELD if slot.calls is not None else 0
+            for way in slot.own_transitions(core >> slot.shift & FIELD, other):
                 yield FREE, self._adds(core & FIELD, core & FIELD, way), way
 
-    def _by_messages(self, core: int) -> Iterator[tuple[int, int | None, Way]]:
+    def _by_messages(self, core: int) -> Iterator[tuple[int, int | None, Transition]]:
         flying, faults = core & FIELD, self.faults
         for message, left in self.network.takes(flying):
-            seat = self._receiver(message)
-            for way in seat.hears(core >> seat.shift & FIELD, message):
+            slot = self._receiver(message)
+            for way in slot.transitions_on_message(core >> slot.shift & FIELD, message):
                 yield FREE, self._adds(flying, left, way), way
                 if faults.duplicates and way.doubled is not None:
                     yield self._doubling, self._adds(flying, flying, way.doubled), way.doubled
             if faults.losses and not faults.spared(self.network.messages[message]):
                 yield self._losing, left - flying, self._loss(message)
 
-    def _by_crashes(self, core: int) -> Iterator[tuple[int, int | None, Way]]:
-        for seat, unit in self._crashing:
-            for way in seat.crashes(core >> seat.shift & FIELD):
+    def _by_crashes(self, core: int) -> Iterator[tuple[int, int | None, Transition]]:
+        for slot, unit in self._crashing:
+            for way in slot.crash_transitions(core >> slot.shift & FIELD):
                 yield unit, way.adds, way
 
-    def _adds(self, before: int, flying: int, way: Way) -> int | None:
+    def _adds(self, before: int, flying: int, way: Transition) -> int | None:
         after = flying if way.sent == EMPTY else self.network.plus(flying, way.sent)
         return None if after == FULL else way.adds + after - before
 
     def _tidy(self, core: int) -> int:
         """Forget the messages in flight that are moot."""
         flying = left = core & FIELD
-        for seat in self._choosy:
-            left = seat.heeds(core >> seat.shift & FIELD, left)
+        for slot in self._choosy:
+            left = slot.without_moot(core >> slot.shift & FIELD, left)
         return core - flying + left
 
-    def _receiver(self, message: int) -> Seat:
+    def _receiver(self, message: int) -> PartyStates:
         found = self._receivers.get(message)
         if found is None:
-            found = self._receivers[message] = self.seat(self.network.messages[message].to)
+            found = self._receivers[message] = self.party(self.network.messages[message].to)
         return found
 
-    def _loss(self, message: int) -> Way:
+    def _loss(self, message: int) -> Transition:
         if message not in self._lost:
             what = self.network.messages[message]
-            self._lost[message] = Way(f"{NETWORK} loses {what} to {what.to}", 0, onward=False)
+            self._lost[message] = Transition(f"{NETWORK} loses {what} to {what.to}", 0, is_progress=False)
         return self._lost[message]
 
-    def shifts(self, claim: Claim) -> tuple[int, ...]:
+    def shifts(self, claim: Predicate) -> tuple[int, ...]:
         """Return where in the number the claim's subjects stand."""
-        return tuple(0 if name == NETWORK else self.seat(name).shift for name in claim.of)
+        return tuple(0 if name == NETWORK else self.party(name).shift for name in claim.of)
 
-    def holds(self, claim: Claim, numbers: tuple[int, ...]) -> bool:
+    def holds(self, claim: Predicate, numbers: tuple[int, ...]) -> bool:
         """Ask a claim about the subjects with these numbers."""
         return claim.holds(*(self._subject(name, number) for name, number in zip(claim.of, numbers, strict=True)))
 
     def _subject(self, name: str, number: int) -> object:
-        return self.network.held(number) if name == NETWORK else self.seat(name).seen(number)
+        return self.network.held(number) if name == NETWORK else self.party(name).seen(number)
 
     def anybody_down(self, state: int) -> bool:
         """Tell whether a party has crashed and not yet started again."""
-        return any(isinstance(self._stands(seat, state), Down) for seat, _ in self._crashing)
+        return any(isinstance(self._stands(slot, state), CrashedState) for slot, _ in self._crashing)
 
     def describe(self, state: int) -> tuple[str, ...]:
         """Return one line per party, and one for what is in flight."""
-        lines = [f"{seat.party.name}: {self._stands(seat, state)}" for seat in self.seats]
+        lines = [f"{slot.party.name}: {self._stands(slot, state)}" for slot in self.parties]
         flying = ", ".join(f"{one} to {one.to}" for one in self.network.held(state & FIELD))
         return (*lines, f"{NETWORK}: {flying or 'nothing in flight'}")
 
-    def _stands(self, seat: Seat, state: int) -> object:
-        return seat.states[state >> seat.shift & FIELD]
+    def _stands(self, slot: PartyStates, state: int) -> object:
+        return slot.states[state >> slot.shift & FIELD]
 
 
 def _small(field: str, budget: int) -> int:

@@ -12,10 +12,10 @@ from threading import Lock
 from types import TracebackType
 from typing import Self
 
-from stateward.locks.claims import Acquisition, check_name
+from stateward.locks.inmemory.claims import Acquisition, check_name
+from stateward.locks.inmemory.lock_tree import LockTree
 from stateward.locks.modes import Mode
 from stateward.locks.paths import ROOT, Path
-from stateward.locks.tree import LockTree
 
 
 class LifecycleActionManager:

@@ -16,7 +16,7 @@ NETWORK = "network"
 """The name under which a claim looks at the messages in flight."""
 
 
-class Message(Struct, frozen=True):
+class ModelMessage(Struct, frozen=True):
     """Something said to a party over the network: it may be lost, doubled, overtaken and late."""
 
     to: str
@@ -35,8 +35,8 @@ class Step(Struct, Generic[S], frozen=True):
 
     state: S
     note: str = ""
-    sent: tuple[Message, ...] = ()
-    says: Hashable | None = None
+    sent: tuple[ModelMessage, ...] = ()
+    call_argument: Hashable | None = None
     breach: str | None = None
 
 
@@ -44,7 +44,7 @@ def _idle(_: Any) -> Iterable[Step[Any]]:  # noqa: ANN401
     return ()
 
 
-def _deaf(_: Any, __: Any) -> Iterable[Step[Any]]:  # noqa: ANN401
+def _drop_message(_: Any, __: Any) -> Iterable[Step[Any]]:  # noqa: ANN401
     return ()
 
 
@@ -52,7 +52,7 @@ def _as_left(state: Any) -> Iterable[Step[Any]]:  # noqa: ANN401
     return (Step(state),)
 
 
-class Party(Struct, Generic[S], frozen=True):
+class ModelParty(Struct, Generic[S], frozen=True):
     """Somebody who takes part: where it starts, and what can become of it.
 
     `hears` returning nothing means that a message is dropped, or that a direct word is not taken. `crash` returns what
@@ -63,8 +63,8 @@ class Party(Struct, Generic[S], frozen=True):
 
     name: str
     start: S
-    acts: Callable[[S], Iterable[Step[S]]] = _idle
-    hears: Callable[[S, Any], Iterable[Step[S]]] = _deaf
+    act: Callable[[S], Iterable[Step[S]]] = _idle
+    receive: Callable[[S, Any], Iterable[Step[S]]] = _drop_message
     crash: Callable[[S], Iterable[S]] | None = None
     restart: Callable[[S], Iterable[Step[S]]] = _as_left
     calls: str | None = None
@@ -72,7 +72,7 @@ class Party(Struct, Generic[S], frozen=True):
     moot: Callable[[S, Any], bool] | None = None
 
 
-class Claim(Struct, frozen=True):
+class Predicate(Struct, frozen=True):
     """Something said of the states of some parties; `holds` gets them in the order of `of`.
 
     A party that is down is seen as what its crash left; `NETWORK` stands for the tuple of messages in flight.
@@ -86,18 +86,18 @@ class Claim(Struct, frozen=True):
 class Protocol(Struct, frozen=True):
     """The parties, what must hold in every state, and the states in which everybody may stay for good."""
 
-    parties: tuple[Party[Any], ...]
-    rest: Claim
-    invariants: tuple[Claim, ...] = ()
+    parties: tuple[ModelParty[Any], ...]
+    rest: Predicate
+    invariants: tuple[Predicate, ...] = ()
 
 
-class Faults(Struct, frozen=True):
+class FaultBudget(Struct, frozen=True):
     """How much may go wrong in a run; a doubled message is heard and stays in flight, a `spared` one is never lost."""
 
     losses: int = 0
     duplicates: int = 0
     crashes: Mapping[str, int] = {}
-    spared: Callable[[Message], bool] = lambda _: False
+    spared: Callable[[ModelMessage], bool] = lambda _: False
 
 
 class Bounds(Struct, frozen=True):

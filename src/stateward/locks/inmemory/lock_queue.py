@@ -19,26 +19,26 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from stateward.locks.claims import Acquisition, Blocker, Conflict, Deadlock, blocker, check_name
-from stateward.locks.ledger import Ledger
+from stateward.locks.inmemory.claim_ledger import ClaimLedger
+from stateward.locks.inmemory.claims import Acquisition, Deadlock, LockBlocker, LockConflict, as_blocker, check_name
 from stateward.locks.modes import Mode, as_mode
 from stateward.locks.paths import Path, parse_path
 
-Waits: TypeAlias = dict[str, tuple[Acquisition, str]]
+WaitChains: TypeAlias = dict[str, tuple[Acquisition, str]]
 """For each owner who waits: a claim that waits, and the owner whom it waits for."""
 
 
-class Granted(Struct, frozen=True):
+class GrantedLock(Struct, frozen=True):
     """A request that has its lock."""
 
     acquisition: Acquisition
 
 
-class Waiting(Struct, frozen=True):
+class WaitTicket(Struct, frozen=True):
     """A ticket: a request in the queue, and who is ahead of it. Its acquisition is held from when it is granted."""
 
     acquisition: Acquisition
-    blockers: tuple[Blocker, ...]
+    blockers: tuple[LockBlocker, ...]
 
 
 class LockQueue:
@@ -51,13 +51,13 @@ class LockQueue:
     __slots__ = ("_behind", "_guard", "_ledger", "_missing", "_queue")
 
     def __init__(self, numbers: Iterator[int] | None = None) -> None:
-        self._ledger = Ledger(numbers)
+        self._ledger = ClaimLedger(numbers)
         self._guard = Lock()
         self._queue: dict[int, Acquisition] = {}  # the claims that wait, by number
         self._missing: dict[int, int] = {}  # for each of them, how many it still waits for
         self._behind: dict[int, set[int]] = {}  # for each claim that is waited for, the numbers of those that do
 
-    def request(self, owner: str, path: str | Path, mode: Mode) -> Granted | Waiting:
+    def request(self, owner: str, path: str | Path, mode: Mode) -> GrantedLock | WaitTicket:
         """Take a lock or join the queue for it; raises `Deadlock` if that wait could never end."""
         check_name("owner", owner)
         place, mode = parse_path(path), as_mode(mode)
@@ -68,8 +68,8 @@ class LockQueue:
             if known is None:
                 known = self._enqueue(owner, place, mode)
             if known.number not in self._queue:
-                return Granted(known)
-            return Waiting(known, self._blockers(known.owner, place, mode, known.number))
+                return GrantedLock(known)
+            return WaitTicket(known, self._blockers(known.owner, place, mode, known.number))
 
     def acquire(self, owner: str, path: str | Path, mode: Mode) -> Acquisition:
         """Take a lock at once, or raise a `Conflict` that names every blocker, those who only wait included."""
@@ -82,19 +82,19 @@ class LockQueue:
             if known is None and self._ledger.is_free(owner, place, mode):
                 return self._ledger.add(owner, place, mode)
             blockers = self._blockers(owner, place, mode, known.number if known is not None else None)
-        raise Conflict(owner, str(place), mode, blockers)
+        raise LockConflict(owner, str(place), mode, blockers)
 
-    def release(self, acquisition: Acquisition) -> tuple[Granted, ...]:
+    def release(self, acquisition: Acquisition) -> tuple[GrantedLock, ...]:
         """Give one lock back and return the tickets that are granted by that, in the order of the queue."""
         with self._guard:
             return self._leave((acquisition,))
 
-    def release_all(self, owner: str) -> tuple[Granted, ...]:
+    def release_all(self, owner: str) -> tuple[GrantedLock, ...]:
         """Give back all that an owner holds, withdraw all it waits for, and return the tickets granted by that."""
         with self._guard:
             return self._leave(self._ledger.owned(owner))
 
-    def withdraw(self, ticket: Waiting) -> tuple[Granted, ...]:
+    def withdraw(self, ticket: WaitTicket) -> tuple[GrantedLock, ...]:
         """Leave the queue and return the tickets that are granted by that.
 
         A ticket that was granted in the meantime is given back: who loses patience at that moment leaks nothing.
@@ -120,10 +120,10 @@ class LockQueue:
         return len(self._ledger)
 
     def _enqueue(self, owner: str, place: Path, mode: Mode) -> Acquisition:
-        ahead = self._ledger.in_the_way(owner, place, mode)
+        ahead = self._ledger.blockers_of(owner, place, mode)
         cycle = self._cycle(owner, {claim.owner for claim in ahead})
         if cycle:
-            request = Blocker(owner, str(place), mode, waiting=True)
+            request = LockBlocker(owner, str(place), mode, waiting=True)
             raise Deadlock(owner, str(place), mode, self._blockers(owner, place, mode), (request, *cycle))
         claim = self._ledger.add(owner, place, mode)
         self._queue[claim.number] = claim
@@ -132,18 +132,18 @@ class LockQueue:
             self._behind.setdefault(other.number, set()).add(claim.number)
         return claim
 
-    def _leave(self, claims: Iterable[Acquisition]) -> tuple[Granted, ...]:
+    def _leave(self, claims: Iterable[Acquisition]) -> tuple[GrantedLock, ...]:
         freed: list[Acquisition] = []
         for claim in claims:
             if self._ledger.remove(claim):
                 if claim.number in self._queue:
                     self._dequeue(claim)
                 freed += self._freed_by(claim)
-        return tuple(Granted(claim) for claim in sorted(freed, key=lambda claim: claim.number))
+        return tuple(GrantedLock(claim) for claim in sorted(freed, key=lambda claim: claim.number))
 
     def _dequeue(self, claim: Acquisition) -> None:
         del self._queue[claim.number], self._missing[claim.number]
-        for other in self._ledger.in_the_way(claim.owner, parse_path(claim.path), claim.mode):
+        for other in self._ledger.blockers_of(claim.owner, parse_path(claim.path), claim.mode):
             behind = self._behind.get(other.number, set())
             behind.discard(claim.number)
             if not behind:
@@ -156,17 +156,17 @@ class LockQueue:
                 del self._missing[number]
                 yield self._queue.pop(number)
 
-    def _blockers(self, owner: str, place: Path, mode: Mode, before: int | None = None) -> tuple[Blocker, ...]:
-        ahead = self._ledger.in_the_way(owner, place, mode)
+    def _blockers(self, owner: str, place: Path, mode: Mode, before: int | None = None) -> tuple[LockBlocker, ...]:
+        ahead = self._ledger.blockers_of(owner, place, mode)
         return tuple(
-            blocker(claim, waiting=claim.number in self._queue)
+            as_blocker(claim, waiting=claim.number in self._queue)
             for claim in ahead
             if before is None or claim.number < before
         )
 
-    def _cycle(self, owner: str, blockers: set[str]) -> tuple[Blocker, ...]:
+    def _cycle(self, owner: str, blockers: set[str]) -> tuple[LockBlocker, ...]:
         """Return how one of the blockers waits for the owner, by the shortest way, or nothing if none does."""
-        waits: Waits = {}
+        waits: WaitChains = {}
         ahead = [owner]
         for current in ahead:  # grows as we walk: breadth first
             for claim in self._waiting_for(current):
@@ -183,8 +183,8 @@ class LockQueue:
                 yield self._queue[number]
 
 
-def _chain(first: str, last: str, waits: Waits) -> Iterator[Blocker]:
+def _chain(first: str, last: str, waits: WaitChains) -> Iterator[LockBlocker]:
     current = first
     while current != last:
         claim, current = waits[current]
-        yield blocker(claim, waiting=True)
+        yield as_blocker(claim, waiting=True)

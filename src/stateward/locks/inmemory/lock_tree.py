@@ -7,8 +7,8 @@ nothing else can come between the check and the taking.
 from collections.abc import Iterator
 from threading import Lock
 
-from stateward.locks.claims import Acquisition, Blocker, Conflict, blocker, check_name
-from stateward.locks.ledger import Ledger
+from stateward.locks.inmemory.claim_ledger import ClaimLedger
+from stateward.locks.inmemory.claims import Acquisition, LockBlocker, LockConflict, as_blocker, check_name
 from stateward.locks.modes import Mode, as_mode
 from stateward.locks.paths import Path, parse_path
 
@@ -22,7 +22,7 @@ class LockTree:
     __slots__ = ("_guard", "_ledger")
 
     def __init__(self, numbers: Iterator[int] | None = None) -> None:
-        self._ledger = Ledger(numbers)
+        self._ledger = ClaimLedger(numbers)
         self._guard = Lock()
 
     def acquire(self, owner: str, path: str | Path, mode: Mode) -> Acquisition:
@@ -36,7 +36,7 @@ class LockTree:
             if self._ledger.is_free(owner, place, mode):
                 return self._ledger.add(owner, place, mode)
             blockers = self._blockers(owner, place, mode)
-        raise Conflict(owner, str(place), mode, blockers)
+        raise LockConflict(owner, str(place), mode, blockers)
 
     def release(self, acquisition: Acquisition) -> bool:
         """Give one lock back and say whether it was held; a second time does nothing."""
@@ -51,7 +51,7 @@ class LockTree:
                 self._ledger.remove(acquisition)
             return held
 
-    def blockers(self, owner: str, path: str | Path, mode: Mode) -> tuple[Blocker, ...]:
+    def blockers(self, owner: str, path: str | Path, mode: Mode) -> tuple[LockBlocker, ...]:
         """Return who would be in the way of a lock, without taking it."""
         place, mode = parse_path(path), as_mode(mode)
         with self._guard:
@@ -75,5 +75,5 @@ class LockTree:
     def __len__(self) -> int:
         return len(self._ledger)
 
-    def _blockers(self, owner: str, place: Path, mode: Mode) -> tuple[Blocker, ...]:
-        return tuple(blocker(claim) for claim in self._ledger.in_the_way(owner, place, mode))
+    def _blockers(self, owner: str, place: Path, mode: Mode) -> tuple[LockBlocker, ...]:
+        return tuple(as_blocker(claim) for claim in self._ledger.blockers_of(owner, place, mode))

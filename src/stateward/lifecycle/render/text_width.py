@@ -21,7 +21,7 @@ _FULL = 1.0
 _SPARE = 1.1
 
 
-def width(text: str, size: float) -> float:
+def text_width(text: str, size: float) -> float:
     """Return how wide a text is when set in the given size."""
     return size * _SPARE * sum(map(_letter, text))
 
