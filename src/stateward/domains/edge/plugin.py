@@ -1,13 +1,13 @@
 """The plug-in of the edge domain: its kinds, its API, the agents' connections, and its policies."""
 
-import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 
 from stateward.access.lifecycle import TOKEN
 from stateward.agents.messages import Load
+from stateward.aio.supervise import Loop, background, supervise
 from stateward.domains.edge.agents.agent_hub import HEARTBEAT_INTERVAL_S, ORDER_RETRY_S, AgentHub
 from stateward.domains.edge.agents.controller_lease import CONTROLLER_LEASE_S, ControllerLease
 from stateward.domains.edge.api.routes import routes
@@ -20,18 +20,12 @@ from stateward.domains.edge.references import guard_record, referenced_records
 from stateward.domains.edge.service import Service
 from stateward.domains.plugin import DomainPlugin, ProcessContext
 from stateward.engine import Engine, Kind, NotFound
+from stateward.engine.maintenance.horizon import EntriesPruned
+from stateward.engine.queries import watch_pages
 from stateward.store.errors import StoreError
-from stateward.store.filters import JournalFilter
-from stateward.store.port import Store, Topic
-from stateward.store.records import JournalEntry
+from stateward.store.port import Store
 
 log = logging.getLogger("stateward.edge")
-
-PAGE = 500
-SAFETY = 5.0
-"""How many seconds pass at most between two looks at the journal, should a wake-up call be lost."""
-
-Loop = Callable[[], Awaitable[None]]
 
 
 class EdgePlugin(DomainPlugin):
@@ -86,72 +80,41 @@ class EdgePlugin(DomainPlugin):
         await self.office.record_disconnects(await self.presence.lost_connections())
 
         async def follow() -> None:
-            await self._follow(engine.store, works=works)
+            try:
+                await self._follow(engine.store, works=works)
+            except EntriesPruned as pruned:  # pruned entries are old: the agents' next inventory makes up for them
+                self._after = pruned.horizon
 
-        loops: list[Loop] = [follow, self.presence.keep_renewing, self.office.watch_connections]
+        loops: dict[str, Loop] = {
+            "edge journal follower": follow,
+            "edge controller lease": self.presence.keep_renewing,
+            "edge agent hub": self.office.watch_connections,
+        }
         if works:
-            loops.append(self.steward.run)
-        tasks = [asyncio.create_task(_tireless(loop)) for loop in loops]
+            loops["edge policy controller"] = self.steward.run
+        supervised = [supervise(name, loop, log, transient=StoreError) for name, loop in loops.items()]
         try:
-            yield
+            async with background(*supervised):
+                yield
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
             await self.office.close()
             await self.presence.release()
 
     async def _follow(self, store: Store, *, works: bool) -> None:
         """Take what is new in the journal to those whom it concerns."""
-        async for seq, lines in pages(store, self._after):
-            if any(one.kind == LISTENER.kind and one.event != "listen" for one in lines):
-                await self.office.record_disconnects(await self.presence.lost_connections())
-            self.office.on_journal(lines)
-            if works:
-                await self.steward.on_journal(lines)
-            self._after = seq
+        async with aclosing(watch_pages(store, self._after)) as pages:
+            async for entries in pages:
+                lines = [one for one in entries if one.kind.startswith("edge.") or one.kind == TOKEN.kind]
+                if any(one.kind == LISTENER.kind and one.event != "listen" for one in lines):
+                    await self.office.record_disconnects(await self.presence.lost_connections())
+                self.office.on_journal(lines)
+                if works:
+                    await self.steward.on_journal(lines)
+                self._after = entries[-1].seq
 
     async def demo(self, engine: Engine) -> None:  # noqa: ARG002 - the service knows it
         """Keep a few cloudlets in motion."""
         await run_demo(self.service, self.office, self._context.random)
-
-
-async def pages(store: Store, after: int) -> AsyncIterator[tuple[int, Sequence[JournalEntry]]]:
-    """Yield what is new of this domain in the journal, page by page, each with its last number, for ever."""
-    news = asyncio.Event()
-
-    def told(topics: Topic) -> None:
-        if topics & Topic.JOURNAL:
-            news.set()
-
-    stop = store.subscribe(told)
-    try:
-        while True:
-            news.clear()
-            lines = await store.reader.journal(after, PAGE, JournalFilter())
-            if lines:
-                after = lines[-1].seq
-                yield after, [one for one in lines if one.kind.startswith("edge.") or one.kind == TOKEN.kind]
-            if len(lines) < PAGE:
-                try:
-                    async with asyncio.timeout(SAFETY):
-                        await news.wait()
-                except TimeoutError:
-                    continue
-    finally:
-        stop()
-
-
-async def _tireless(loop: Loop) -> None:
-    """Run a loop, and again should it fail."""
-    while True:
-        try:
-            await loop()
-        except StoreError as error:
-            log.warning("waits for the store: %s", error)
-        except Exception:
-            log.exception("has failed and goes on")
-        await asyncio.sleep(1.0)
 
 
 def create_plugin(context: ProcessContext) -> DomainPlugin:
