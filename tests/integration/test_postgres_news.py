@@ -5,9 +5,10 @@ import os
 import signal
 
 from stateward.store.changes import Changes
-from stateward.store.port import ALL_TOPICS, Topic, Tx
+from stateward.store.port import Tx
 from stateward.store.postgres import PostgresStore
 from stateward.store.postgres.listener import decode_topics, encode_topics
+from stateward.store.topics import ALL_TOPICS, Topic
 from tests.integration.postgres_hands import in_loop, kill, looking_at, opened
 from tests.integration.postgres_samples import a_line, a_timer
 from tests.servers import PostgresServer

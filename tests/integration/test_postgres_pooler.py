@@ -7,10 +7,11 @@ import pytest
 
 from stateward.store.changes import Changes
 from stateward.store.errors import Unavailable, UnstorableValue
-from stateward.store.port import ALL_TOPICS, Topic, Tx
+from stateward.store.port import Tx
 from stateward.store.postgres import PostgresStore
 from stateward.store.postgres.tx import PostgresTx
 from stateward.store.records import Key
+from stateward.store.topics import ALL_TOPICS, Topic
 from tests.contract.hands import Ear
 from tests.integration.postgres_hands import in_loop, looking_at, opened
 from tests.integration.postgres_samples import NS, a_line, an_object, creates

@@ -13,8 +13,9 @@ from msgspec import Struct, field
 
 from stateward.store.changes import Changes
 from stateward.store.errors import StoreBusy, Unavailable, WriteConflict
-from stateward.store.port import Reader, Store, Topic, Tx, TxFunction
+from stateward.store.port import Reader, Store, Tx, TxFunction
 from stateward.store.records import Claim, Key, Object, WorkerRecord
+from stateward.store.topics import Topic
 from tests.simulation.loop import PARTY, Party, VirtualLoop
 
 T = TypeVar("T")

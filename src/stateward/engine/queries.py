@@ -11,8 +11,9 @@ from stateward.aio.polling import wait_for_event
 from stateward.engine.maintenance.horizon import horizon, require_entries
 from stateward.lifecycle import CLOCK, HEALER, TIMED_OUT
 from stateward.store.filters import JournalFilter
-from stateward.store.port import Reader, Store, Topic
+from stateward.store.port import Reader, Store
 from stateward.store.records import JournalEntry, Key, Operation
+from stateward.store.topics import Topic
 
 REQUEUED_EVENT = "put back"
 

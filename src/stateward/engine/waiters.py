@@ -8,8 +8,9 @@ from stateward.aio.polling import wait_for_event
 from stateward.aio.supervise import cancel_tasks
 from stateward.engine.errors import NoSuchOperation
 from stateward.store.errors import StoreError
-from stateward.store.port import Store, Topic
+from stateward.store.port import Store
 from stateward.store.records import Key, Operation, Status
+from stateward.store.topics import Topic
 
 WAITER_POLL_S = 1.0
 """How many seconds pass at most between two looks, should a wake-up call be lost."""

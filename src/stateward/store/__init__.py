@@ -3,7 +3,8 @@
 from stateward.store.changes import Changes, Ended
 from stateward.store.connect import open_store
 from stateward.store.filters import JournalFilter, Page, Selector
-from stateward.store.port import ALL_TOPICS, LaneLoad, Reader, Store, Topic, Tx, TxFunction
+from stateward.store.port import LaneLoad, Reader, Store, Tx, TxFunction
+from stateward.store.topics import ALL_TOPICS, Topic
 
 __all__ = [
     "ALL_TOPICS",

@@ -8,7 +8,6 @@ its own.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from enum import Flag, auto
 from types import MappingProxyType
 from typing import Protocol, TypeVar
 
@@ -32,24 +31,13 @@ from stateward.store.records import (
     WorkItem,
 )
 from stateward.store.retention import Retention
+from stateward.store.topics import Topic
 
 T = TypeVar("T")
 
 
-class Topic(Flag):
-    """What a commit may be interesting for."""
-
-    WORK = auto()  # something became claimable
-    JOURNAL = auto()
-    FENCE = auto()  # somebody's work was fenced
-    TIMER = auto()
-    PROGRESS = auto()
-
-
 NO_LANES: Mapping[str, int] = MappingProxyType({})
 """Nothing of any lane."""
-
-ALL_TOPICS = Topic.WORK | Topic.JOURNAL | Topic.FENCE | Topic.TIMER | Topic.PROGRESS
 
 
 class LaneLoad(Struct, frozen=True, gc=False):

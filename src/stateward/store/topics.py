@@ -1,23 +1,38 @@
-"""What a set of changes may be interesting for.
+"""The topics of a commit, which tell a listener whether the commit concerns it.
 
-Topics are added up as plain numbers: Python takes longer to join two flags than a database takes to write a row.
+Inside the adapters a set of topics is a plain `int`: joining two members of a `Flag` takes Python longer than SQLite
+takes to write a row.
 """
 
+from enum import Flag, auto
+
 from stateward.store.changes import Changes
-from stateward.store.port import ALL_TOPICS, Topic
+
+
+class Topic(Flag):
+    """A subject that listeners of commits wait for."""
+
+    WORK = auto()  # an operation became claimable
+    JOURNAL = auto()
+    FENCE = auto()  # a worker's operation was fenced
+    TIMER = auto()
+    PROGRESS = auto()
+
+
+ALL_TOPICS = Topic.WORK | Topic.JOURNAL | Topic.FENCE | Topic.TIMER | Topic.PROGRESS
 
 WORK, JOURNAL, FENCE, TIMER, PROGRESS = (topic.value for topic in Topic)
-NOTHING = 0
-ANYTHING: int = ALL_TOPICS.value
+NO_TOPICS = 0
+EVERY_TOPIC: int = ALL_TOPICS.value
 
 
 def topics_of(changes: Changes) -> int:
-    """Return what a commit of these changes is to be announced as."""
-    topics = NOTHING
+    """Return the topics of a commit of these changes."""
+    topics = NO_TOPICS
     moved = changes.work or changes.children_ended or changes.lanes or changes.groups
-    # Whoever waits for an end looks when a line or work is announced: an end that wrote no line must be heard as well.
+    # Waiters for the end of an operation wake on WORK or JOURNAL, so an end without a journal entry announces WORK.
     gone = changes.work_gone and (changes.frees_capacity or not changes.journal)
-    if moved or gone or any(one.owner is None for one in changes.new_work):
+    if moved or gone or any(item.owner is None for item in changes.new_work):
         topics |= WORK
     if changes.journal:
         topics |= JOURNAL

@@ -12,8 +12,8 @@ from stateward.server.live import journal_feed as feeds
 from stateward.server.live.journal_feed import Feed, Interest
 from stateward.store.errors import Unavailable
 from stateward.store.filters import JournalFilter
-from stateward.store.port import Topic
 from stateward.store.records import JournalEntry, Key
+from stateward.store.topics import Topic
 
 EVERYBODY = Interest(frozenset({ANY}), system=True)
 

@@ -39,8 +39,9 @@ from stateward.engine.worker.scheduler import DueScheduler
 from stateward.errors import StatewardError
 from stateward.store import records
 from stateward.store.errors import DatabaseReplaced, StoreError
-from stateward.store.port import Store, Topic, Tx, TxFunction
+from stateward.store.port import Store, Tx, TxFunction
 from stateward.store.records import Claim, Key, Operation
+from stateward.store.topics import Topic
 
 T = TypeVar("T")
 

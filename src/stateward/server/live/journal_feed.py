@@ -21,8 +21,9 @@ from stateward.aio.supervise import cancel_tasks
 from stateward.engine.maintenance.horizon import require_entries
 from stateward.store.errors import StoreError
 from stateward.store.filters import JournalFilter
-from stateward.store.port import Store, Topic
+from stateward.store.port import Store
 from stateward.store.records import JournalEntry
+from stateward.store.topics import Topic
 
 log = logging.getLogger("stateward.feed")
 

@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator, Callable
 from stateward.aio.polling import wait_for_event
 from stateward.engine.waiters import ENDED
 from stateward.store.errors import StoreError
-from stateward.store.port import Store, Topic
+from stateward.store.port import Store
 from stateward.store.records import Key, Operation, Progress
+from stateward.store.topics import Topic
 
 EVERY = 2.0
 """How many seconds pass at most between two looks at an operation that is followed."""

@@ -16,9 +16,9 @@ from msgspec import Struct
 from stateward.aio.polling import wait_for_event
 from stateward.aio.supervise import cancel_tasks
 from stateward.store.errors import StoreError
-from stateward.store.port import ALL_TOPICS, Topic
 from stateward.store.postgres.connections import BASE_SETTINGS, DatabaseAddress, DriverConnection, close_connection
 from stateward.store.postgres.errors import DRIVER_ERRORS, translate_error
+from stateward.store.topics import ALL_TOPICS, Topic
 
 
 def encode_topics(topics: Topic, sender: str) -> str:

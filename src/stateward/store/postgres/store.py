@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from stateward.aio.closing import close_each
 from stateward.store.errors import Unavailable, WriteConflict
 from stateward.store.migrations import pending, require_current
-from stateward.store.port import Topic, TxFunction
+from stateward.store.port import TxFunction
 from stateward.store.postgres.connections import (
     BASE_SETTINGS,
     READER_SETTINGS,
@@ -29,6 +29,7 @@ from stateward.store.postgres.queries import TX_START
 from stateward.store.postgres.readers import PostgresReader
 from stateward.store.postgres.retention import PostgresRetention
 from stateward.store.postgres.tx import PostgresTx
+from stateward.store.topics import Topic
 
 VERSIONS = """
 CREATE TABLE IF NOT EXISTS schema_versions (

@@ -8,7 +8,7 @@ from msgspec.structs import astuple
 from stateward.store.changes import Changes
 from stateward.store.errors import StoreBusy, StoreError, WriteConflict
 from stateward.store.filters import Selector
-from stateward.store.port import NO_LANES, LaneLoad, Topic
+from stateward.store.port import NO_LANES, LaneLoad
 from stateward.store.postgres import claims, queries
 from stateward.store.postgres.apply import ClauseRows, clause_rows_of, compose_statement, split_statements
 from stateward.store.postgres.codec import claim_of, operation_of
@@ -28,7 +28,7 @@ from stateward.store.records import (
     WorkerRecord,
     WorkItem,
 )
-from stateward.store.topics import NOTHING, topics_of
+from stateward.store.topics import NO_TOPICS, Topic, topics_of
 
 
 class PostgresTx:
@@ -44,8 +44,8 @@ class PostgresTx:
         self._locked_beyond_objects = False  # something is locked that comes after the objects in the common order
         self._promoted_due = False
         self._early_write: asyncio.Task[None] | None = None  # what is written while the program goes on
-        self._unannounced = NOTHING  # what that is interesting for
-        self.topics = Topic(NOTHING)
+        self._unannounced = NO_TOPICS  # what that is interesting for
+        self.topics = Topic(NO_TOPICS)
         self.failed: StoreError | None = None
 
     @property
@@ -194,7 +194,7 @@ class PostgresTx:
         """
         *earlier, last = split_statements(clause_rows_of(changes, self._known, self._now))
         for parts in earlier:
-            await self._write(parts, Changes(), Topic(NOTHING))
+            await self._write(parts, Changes(), Topic(NO_TOPICS))
         await self._write(last, changes, Topic(topics_of(changes) | self._unannounced))
 
     async def commit(self) -> None:

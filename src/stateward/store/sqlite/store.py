@@ -7,7 +7,7 @@ from os import PathLike, fspath
 from typing import TypeAlias, TypeVar
 
 from stateward.store.errors import StoreBusy
-from stateward.store.port import Reader, Topic, Tx, TxFunction
+from stateward.store.port import Reader, Tx, TxFunction
 from stateward.store.retention import Retention
 from stateward.store.sqlite.connections import LOG_BYTES, SqliteSettings, Synchronous
 from stateward.store.sqlite.readers import InlineReader, ReaderPool, ReadExecutor, SqliteReader
@@ -15,6 +15,7 @@ from stateward.store.sqlite.retention import SqliteRetention
 from stateward.store.sqlite.shared_file import FileIdentity
 from stateward.store.sqlite.wal import Checkpointer
 from stateward.store.sqlite.writer import InlineWriter, WriteExecutor, WriterThread, open_writer_connection
+from stateward.store.topics import Topic
 
 TopicListener: TypeAlias = Callable[[Topic], None]
 

@@ -17,7 +17,7 @@ from stateward.store.sqlite.connections import begin_write
 from stateward.store.sqlite.errors import translate_error
 from stateward.store.sqlite.shared_file import FileIdentity
 from stateward.store.sqlite.tx import SqliteTx
-from stateward.store.topics import NOTHING
+from stateward.store.topics import NO_TOPICS
 
 MAX_ATTEMPTS = 5
 """How often a program is run that finds its rows changed; it sees them as they are, so a second time should do."""
@@ -30,7 +30,7 @@ class TxOutcome(Struct, frozen=True):
 
     value: object = None
     error: BaseException | None = None
-    topics: int = NOTHING
+    topics: int = NO_TOPICS
 
     def unwrap(self) -> Any:  # noqa: ANN401 - whatever the program returns
         """Return the value or raise the error."""

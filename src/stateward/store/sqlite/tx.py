@@ -23,7 +23,7 @@ from stateward.store.sqlite import claims, queries
 from stateward.store.sqlite.apply import ChangeWriter, Sequences
 from stateward.store.sqlite.codec import fetch_packed, json_packed, timer_of, work_of, worker_of
 from stateward.store.sqlite.errors import translate_error
-from stateward.store.topics import NOTHING, topics_of
+from stateward.store.topics import NO_TOPICS, topics_of
 
 TIMERS = json_packed("{Timer}", "FROM timers WHERE due <= ? ORDER BY due, rank, ns, id LIMIT ?")
 OVERDUE = json_packed(
@@ -58,7 +58,7 @@ class SqliteTx:
 
     def __init__(self, connection: sqlite3.Connection, sequences: Sequences, now: float) -> None:
         self.now = now
-        self.topics = NOTHING
+        self.topics = NO_TOPICS
         self.failure: Exception | None = None
         self._connection = connection
         self._sequences = sequences

@@ -23,7 +23,7 @@ from stateward.store.sqlite.errors import translate_error
 from stateward.store.sqlite.shared_file import ExternalChanges, FileIdentity, LockFile
 from stateward.store.sqlite.transactions import AnyTxFunction, TransactionRunner, TxOutcome
 from stateward.store.sqlite.wal import Checkpointer
-from stateward.store.topics import ANYTHING, NOTHING
+from stateward.store.topics import EVERY_TOPIC, NO_TOPICS
 
 
 class WriterConnection(Struct, frozen=True):
@@ -171,7 +171,7 @@ class WriterThread:
                 self._empty_log(opened)
             is_news = others.detect() or is_replaced is not was_replaced
             was_replaced = is_replaced
-            topics = ANYTHING if is_news else NOTHING
+            topics = EVERY_TOPIC if is_news else NO_TOPICS
             for outcome in outcomes:
                 topics |= outcome.topics
             if jobs or topics:
