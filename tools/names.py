@@ -32,7 +32,19 @@ ROLES = frozenset(
             "demo",
             "driver",
         ),
-        *("errors", "guards", "handlers", "lifecycle", "model", "plugin", "port", "queries", "readers", "retention"),
+        *(
+            "errors",
+            "examples",
+            "guards",
+            "handlers",
+            "lifecycle",
+            "model",
+            "plugin",
+            "port",
+            "queries",
+            "readers",
+            "retention",
+        ),
         *("routes", "schemas", "service", "settings", "states", "store", "tx", "views"),
     )
 )

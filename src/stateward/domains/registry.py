@@ -1,4 +1,4 @@
-"""The registry of domains: their lifecycles, settings, commands and plug-ins.
+"""The registry of domains: their lifecycles, settings, commands, plug-ins and examples.
 
 Packages above the domains (server, command line) find a domain here and nowhere else. A new domain adds its name to
 `DOMAINS` and to the import above it.
@@ -10,7 +10,7 @@ so plug-ins are imported only when `load_plugins` is called, and a domain's comm
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -67,3 +67,13 @@ def load_plugins(
         else:
             plugins.append(import_module(module).create_plugin(context))
     return plugins
+
+
+def load_examples() -> dict[str, Any]:
+    """Return examples of the bodies that routes of the domains read, by the name of the record, for the API's document.
+
+    They are `EXAMPLES` in a domain's module `examples`, if it has one.
+    """
+    modules = (f"{domain.__name__}.examples" for domain in DOMAINS)
+    found = (import_module(module).EXAMPLES for module in modules if find_spec(module) is not None)
+    return {record: example for examples in found for record, example in examples.items()}

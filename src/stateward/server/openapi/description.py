@@ -17,10 +17,10 @@ from litestar.response import Response
 from litestar.routes import BaseRoute, HTTPRoute
 
 from stateward.domains.plugin import BODY, MESSAGES, PLAIN_PROBLEMS, RIGHT
+from stateward.domains.registry import load_examples
 from stateward.schemas.problems import Problem
 from stateward.server.auth.guards import Open
 from stateward.server.auth.middleware import guard_of
-from stateward.server.domain_examples import BODIES
 from stateward.server.http.problem_details import MEDIA_TYPE
 from stateward.server.openapi.examples import EXAMPLES
 from stateward.server.openapi.problem_responses import example_of, texts_of
@@ -35,9 +35,21 @@ RETRY_AFTER = {"description": "seconds to wait", "required": False, "schema": {"
 JSON = "application/json"
 REF = "#/components/schemas/"
 LONG = re.compile(r"stateward\.(?:domains\.)?(\w+)\.[\w.]*?(\w+)$")
-"""The name of a record that shares its short name with another one."""
+"""The name of a record that shares its short name with a record of another package."""
 
-SHOWN = EXAMPLES | BODIES
+OWN_PACKAGES = frozenset({"server", "schemas"})
+"""The packages of the generic API: their records keep the short name."""
+
+PUBLISHED_NAMES = {
+    "ConnectionDetails": "ConnectionOut",
+    "OperationReply": "Begun",
+    "ResourceView": "PartView",
+    "StuckReason": "Why",
+    "WaitReason": "Reason",
+}
+"""Names of records in the document that differ from those in the code: generated clients have types of these names."""
+
+SHOWN = EXAMPLES | load_examples()
 MESSAGE = "ProblemMessage"
 """The name of a problem as clients read it that look for a field `message`."""
 
@@ -82,6 +94,8 @@ class Records:
         if any(handler.opt.get(MESSAGES) for handler in handlers):
             self.schemas[MESSAGE] = _message_schema(self.schemas["Problem"])
         for name, schema in self.schemas.items():
+            if "title" in schema:
+                schema["title"] = PUBLISHED_NAMES.get(schema["title"], schema["title"])
             if name in SHOWN:
                 schema["examples"] = [SHOWN[name]]
 
@@ -137,8 +151,9 @@ def _is_struct(one: Any) -> bool:  # noqa: ANN401 - any annotation
 
 
 def _short(name: str) -> str:
-    """Return the name of a record, with its domain's where others are called the same."""
-    return LONG.sub(lambda found: found[2] if found[1] == "server" else f"{found[1]}.{found[2]}", name)
+    """Return the published name of a record, with its domain's where others are called the same."""
+    short = LONG.sub(lambda found: found[2] if found[1] in OWN_PACKAGES else f"{found[1]}.{found[2]}", name)
+    return PUBLISHED_NAMES.get(short, short)
 
 
 def _shortened(schema: Any) -> Any:  # noqa: ANN401 - JSON

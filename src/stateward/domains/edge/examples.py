@@ -1,0 +1,20 @@
+"""Examples of request bodies of the edge domain, by the name of the record, for the OpenAPI document."""
+
+from typing import Any
+
+EXAMPLES: dict[str, Any] = {
+    "NewCloudlet": {"name": "berlin", "missing": "recreate", "orphans": "report"},
+    "CloudletChange": {"orphans": "remove"},
+    "NewVersion": {"version": "2.1.0", "within": 60.0},
+    "NewOwner": {"installation": "0f8fad5bd9cb469fa165708c7a3d3c11"},
+    "NewCluster": {"name": "arcade", "flavor": "small", "nodes": 3, "organization": "games"},
+    "ClusterChange": {"nodes": 5},
+    "NewLoad": {"cpu": 72.5, "mem": 40.0, "connections": 310},
+    "NewAppInst": {"app": "match-maker"},
+    "AppInstChange": {"count": 2},
+    "NewDemand": {"requests": {"berlin": 120, "hamburg": 15}},
+    "NewFlavor": {"size": "small"},
+    "NewApp": {"command": "python3 -m http.server 8080", "organization": "games", "count": 1, "flavor": "small"},
+    "NewAutoscale": {"min": 1, "max": 8, "cpu": 80.0},
+    "NewAutoprov": {"cloudlets": ["berlin", "hamburg"], "min": 1, "max": 2, "requests": 50},
+}
