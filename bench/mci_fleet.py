@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from bench.engine.places import new_file, store_at
 from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
-from stateward.domains.mci.model import Connection, MciSpec, SubGroup
+from stateward.domains.mci.model import CloudConnection, MciSpec, SubGroup
 from stateward.domains.mci.plugin import MciPlugin
 from stateward.domains.mci.service import Caller
 from stateward.domains.plugin import ProcessContext
@@ -28,7 +28,7 @@ EACH = 8
 SLOTS = 1000
 """How many operations the one worker does at once: more than the limits of all providers together allow."""
 
-PLACES = [Connection(f"{name}-r{n}", name, f"r{n}") for name in PROVIDERS for n in range(1, EACH + 1)]
+PLACES = [CloudConnection(f"{name}-r{n}", name, f"r{n}") for name in PROVIDERS for n in range(1, EACH + 1)]
 
 
 class Fleet:
@@ -73,7 +73,7 @@ def everywhere(name: str, vms: int, providers: Sequence[str] = PROVIDERS) -> Mci
     return MciSpec(name, f"uid-{name}", tuple(_group(one, vms) for one in places))
 
 
-def _group(place: Connection, vms: int) -> SubGroup:
+def _group(place: CloudConnection, vms: int) -> SubGroup:
     spec = f"{place.provider}+{REGIONS[place.provider][0]}+{SPECS[place.provider][0].name}"
     return SubGroup(place.name, vms, spec, IMAGES[place.provider][0].name, connection=place.name)
 

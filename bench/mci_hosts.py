@@ -6,7 +6,7 @@ from time import perf_counter
 from bench.figures import Line, plain
 from bench.loops import run
 from bench.mci_fleet import ANN, NS, Fleet, new_fleet
-from stateward.domains.mci.model import Connection, Image, MciSpec, Spec, SubGroup
+from stateward.domains.mci.model import CloudConnection, ImageRecord, MciSpec, SpecRecord, SubGroup
 from stateward.drivers import ProviderRegion
 from stateward.drivers.qemu.hardware import Hardware
 
@@ -30,16 +30,16 @@ async def guests() -> list[Line]:
     hardware = Hardware(ProviderRegion("local", "here"))
     if hardware.program is None:
         return [f"  qemu: left out, because {hardware.board.program} is not installed"]
-    connection = Connection("bench-qemu", "qemu", "bench", driver="qemu")
+    connection = CloudConnection("bench-qemu", "qemu", "bench", driver="qemu")
     return await _life("qemu", SubGroup("q", GUESTS, "guest", "tick"), connection)
 
 
-async def _life(driver: str, group: SubGroup, connection: Connection | None = None) -> list[Line]:
+async def _life(driver: str, group: SubGroup, connection: CloudConnection | None = None) -> list[Line]:
     async with new_fleet(tick=0.05) as fleet:
         if connection is not None:
             await fleet.plugin.service.add_connection(connection, ANN)
-            await fleet.plugin.service.register(NS, Spec("guest", connection.name, "tiny"), ANN)
-            await fleet.plugin.service.register(NS, Image("tick", connection.name, "tick"), ANN)
+            await fleet.plugin.service.register(NS, SpecRecord("guest", connection.name, "tiny"), ANN)
+            await fleet.plugin.service.register(NS, ImageRecord("tick", connection.name, "tick"), ANN)
         seconds = {"create": await _timed(fleet.made(MciSpec(driver, f"uid-{driver}", (group,))))}
         try:
             await _check(fleet, driver, "Running", group.size)

@@ -24,7 +24,7 @@ from msgspec import Struct
 from stateward.domains.mci.handlers import mci_handlers
 from stateward.domains.mci.handlers.post_commands import PostCommandResults, run_post_command
 from stateward.domains.mci.lifecycle import MCI
-from stateward.domains.mci.model import Connection, Image, MciSpec, Spec
+from stateward.domains.mci.model import CloudConnection, ImageRecord, MciSpec, SpecRecord
 from stateward.domains.mci.plugin import MciPlugin
 from stateward.domains.mci.provider import provider_client
 from stateward.domains.mci.service import Caller
@@ -48,9 +48,9 @@ class Plan(Struct):
     """What is to be made, and of what."""
 
     mci: MciSpec
-    connections: list[Connection] = []
-    specs: list[Spec] = []
-    images: list[Image] = []
+    connections: list[CloudConnection] = []
+    specs: list[SpecRecord] = []
+    images: list[ImageRecord] = []
     store: str = ""  # where it is; empty: in the folder
 
 
@@ -117,7 +117,7 @@ async def ask(plugin: MciPlugin, plan: Plan) -> None:
     """Ask for what the plan says, unless it was asked for before."""
     for connection in plan.connections:
         await plugin.service.add_connection(connection, ANN)
-    registered: list[Spec | Image] = [*plan.specs, *plan.images]
+    registered: list[SpecRecord | ImageRecord] = [*plan.specs, *plan.images]
     for one in registered:
         with suppress(AlreadyExists):
             await plugin.service.register(NS, one, ANN)

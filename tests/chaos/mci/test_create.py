@@ -7,13 +7,13 @@ import pytest
 
 from stateward.domains.mci.handlers.post_commands import NO_SHELL_OUTPUT
 from stateward.domains.mci.model import (
+    CloudConnection,
     CommandRun,
-    Connection,
-    Image,
+    CommandRuns,
+    ImageRecord,
     MciSpec,
     PostCommand,
-    Runs,
-    Spec,
+    SpecRecord,
     SubGroup,
     mci_seen,
     vm_of,
@@ -82,7 +82,7 @@ async def check_history(house: House) -> None:
         assert made == ["Creating", "Running"]
 
 
-async def results(lives: Lives) -> dict[str, Runs]:
+async def results(lives: Lives) -> dict[str, CommandRuns]:
     async with open_house(open_store(lives.store), lives.folder) as house:
         return mci_seen(await house.service.mci(NS, "m1")).results
 
@@ -97,9 +97,9 @@ def credential(monkeypatch: pytest.MonkeyPatch) -> None:
 def on_this_host(kind: str, *, store: str = "") -> Plan:
     return Plan(
         wanted(SubGroup("g1", SIZE, "small-one", "an-image")),
-        [Connection("lab", "lab", "here", driver=kind, namespaces=(NS,))],
-        [Spec("small-one", "lab", "tiny")],
-        [Image("an-image", "lab", "sh" if kind == "process" else "tick")],
+        [CloudConnection("lab", "lab", "here", driver=kind, namespaces=(NS,))],
+        [SpecRecord("small-one", "lab", "tiny")],
+        [ImageRecord("an-image", "lab", "sh" if kind == "process" else "tick")],
         store,
     )
 
@@ -107,8 +107,8 @@ def on_this_host(kind: str, *, store: str = "") -> Plan:
 def on_ec2(cloud_url: str, *, store: str = "") -> Plan:
     group = SubGroup("g1", SIZE, f"aws+{REGION}+t3.nano", "hill", connection="ec2")
     options = {"endpoint_url": cloud_url}
-    connection = Connection("ec2", "aws", REGION, driver="aws", credential="env:FARM", options=options)
-    return Plan(wanted(group), [connection], images=[Image("hill", "ec2", IMAGE)], store=store)
+    connection = CloudConnection("ec2", "aws", REGION, driver="aws", credential="env:FARM", options=options)
+    return Plan(wanted(group), [connection], images=[ImageRecord("hill", "ec2", IMAGE)], store=store)
 
 
 async def check_this_host(lives: Lives, kind: str) -> None:

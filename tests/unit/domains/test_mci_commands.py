@@ -3,12 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.domains.mci.handlers.post_commands import shortened
+from stateward.domains.mci.handlers.post_commands import tail_of
 
 
 @given(st.text(max_size=50), st.integers(1, 50))
 def test_the_end_of_a_long_text_is_kept_and_the_rest_is_counted(text: str, most: int) -> None:
-    kept = shortened(text, most)
+    kept = tail_of(text, most)
     if len(text) <= most:
         assert kept == text
     else:

@@ -22,11 +22,11 @@ from stateward.domains.mci.api.resource_bodies import (
 )
 from stateward.domains.mci.api.route_params import check_id, name_of, normalize_id, one_of
 from stateward.domains.mci.guards.spec_validation import MAX_VMS
-from stateward.domains.mci.model import Connection, MciSpec, PostCommand, Rule, Subnet
+from stateward.domains.mci.model import CloudConnection, FirewallRule, MciSpec, PostCommand, Subnet
 from stateward.domains.mci.provider.key_pairs import new_pair
 from stateward.errors import BadInput
 
-AWS = Connection("aws-here", "aws", "here")
+AWS = CloudConnection("aws-here", "aws", "here")
 GROUP = {"name": "g1", "subGroupSize": "3", "specId": "s", "imageId": "i"}
 STATIC = {**GROUP, "vNetId": "v", "subnetId": "null", "securityGroupIds": ["a", "b"], "sshKeyId": "k"}
 
@@ -227,15 +227,18 @@ def test_a_scaling_that_says_nothing_or_two_things_is_bad_input(body: dict[str, 
 @pytest.mark.parametrize(
     ("body", "rule"),
     [
-        ({"Ports": "22,900-1000", "Protocol": "TCP", "Direction": "inbound"}, Rule("22,900-1000", "tcp")),
-        ({"FromPort": "22", "ToPort": "22", "IPProtocol": "tcp", "Direction": "Inbound"}, Rule("22", "tcp")),
-        ({"fromPort": 1, "toPort": "65535", "ipProtocol": "udp"}, Rule("1-65535", "udp")),
-        ({"FromPort": "-1", "ToPort": "-1", "IPProtocol": "icmp"}, Rule("", "icmp")),
-        ({"Ports": "22", "Direction": "egress", "CIDR": "10.1.2.3/8"}, Rule("22", "tcp", "outbound", "10.0.0.0/8")),
-        ({"Protocol": "ALL"}, Rule("", "all")),
+        ({"Ports": "22,900-1000", "Protocol": "TCP", "Direction": "inbound"}, FirewallRule("22,900-1000", "tcp")),
+        ({"FromPort": "22", "ToPort": "22", "IPProtocol": "tcp", "Direction": "Inbound"}, FirewallRule("22", "tcp")),
+        ({"fromPort": 1, "toPort": "65535", "ipProtocol": "udp"}, FirewallRule("1-65535", "udp")),
+        ({"FromPort": "-1", "ToPort": "-1", "IPProtocol": "icmp"}, FirewallRule("", "icmp")),
+        (
+            {"Ports": "22", "Direction": "egress", "CIDR": "10.1.2.3/8"},
+            FirewallRule("22", "tcp", "outbound", "10.0.0.0/8"),
+        ),
+        ({"Protocol": "ALL"}, FirewallRule("", "all")),
     ],
 )
-def test_rules_are_read_in_newer_and_in_older_words(body: dict[str, Any], rule: Rule) -> None:
+def test_rules_are_read_in_newer_and_in_older_words(body: dict[str, Any], rule: FirewallRule) -> None:
     assert parse_rule(Fields(body)) == rule
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from stateward.domains.mci.api.live_status import SETTLED
 from stateward.domains.mci.deployment_records import limit_of
-from stateward.domains.mci.handlers.mci_handlers import BAD
+from stateward.domains.mci.handlers.mci_handlers import BAD_STATES
 from stateward.domains.mci.lifecycle import HOLD, MCI, VM, MciState, VmState
 from stateward.lifecycle import (
     CONTROLLER,
@@ -75,7 +75,7 @@ def test_an_action_leads_through_a_state_to_its_target_status(
 
 
 def test_refine_has_no_target_status_and_is_for_failed_and_undefined_vms() -> None:
-    assert BAD == (VmState.FAILED, VmState.UNDEFINED)
+    assert BAD_STATES == (VmState.FAILED, VmState.UNDEFINED)
     move = begun(MCI, "refine", "Partial")
     assert move.target == "Partial"
 

@@ -5,7 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.domains.mci.control.status_rollup import ORDER, StatusCount, count, roll_up, rollup_state, status_text
+from stateward.domains.mci.control.status_rollup import (
+    DOMINANCE_ORDER,
+    StatusCount,
+    count_vms,
+    roll_up_status,
+    rollup_state,
+    status_text,
+)
 from stateward.domains.mci.lifecycle import MciState, VmState
 from stateward.errors import UnknownName
 
@@ -14,7 +21,7 @@ VMS = st.lists(st.sampled_from(VmState), max_size=30)
 
 
 def text(*states: VmState) -> str:
-    return roll_up(MciState.RUNNING, states).status
+    return roll_up_status(MciState.RUNNING, states).status
 
 
 @pytest.mark.parametrize(
@@ -43,25 +50,25 @@ def test_create_in_which_every_vm_failed_is_failed() -> None:
 
 
 def test_every_vm_state_has_its_place_in_the_order() -> None:
-    assert sorted(ORDER) == sorted(VmState)
+    assert sorted(DOMINANCE_ORDER) == sorted(VmState)
 
 
 @pytest.mark.parametrize("state", [MciState.PREPARING, MciState.PREPARED, MciState.CREATING, MciState.FAILED])
 def test_mci_whose_vms_do_not_exist_yet_keeps_its_word(state: MciState) -> None:
-    assert roll_up(state, ()).status == state.word
+    assert roll_up_status(state, ()).status == state.word
 
 
 @pytest.mark.parametrize("state", [MciState.RUNNING, MciState.PARTIAL, MciState.TERMINATED, MciState.EMPTY])
 def test_any_other_mci_without_vms_is_empty(state: MciState) -> None:
-    assert roll_up(state, ()).status == "Empty"
+    assert roll_up_status(state, ()).status == "Empty"
 
 
 def test_vms_speak_for_an_mci_as_soon_as_there_are_any() -> None:
-    assert roll_up(MciState.CREATING, [V.CREATING, V.RUNNING]).status == "Partial-Running:1 (R:1/2)"
+    assert roll_up_status(MciState.CREATING, [V.CREATING, V.RUNNING]).status == "Partial-Running:1 (R:1/2)"
 
 
 def test_count_has_exactly_the_fields_that_clients_read_as_numbers() -> None:
-    assert msgspec.to_builtins(count([V.RUNNING, V.RUNNING, V.FAILED])) == {
+    assert msgspec.to_builtins(count_vms([V.RUNNING, V.RUNNING, V.FAILED])) == {
         "countTotal": 3,
         "countCreating": 0,
         "countRunning": 2,
@@ -78,17 +85,17 @@ def test_count_has_exactly_the_fields_that_clients_read_as_numbers() -> None:
 
 def test_state_that_no_vm_can_have_is_named() -> None:
     with pytest.raises(UnknownName) as caught:
-        count(["Runing"])
+        count_vms(["Runing"])
     assert caught.value.nearest == "Running"
 
 
 def test_states_may_be_plain_words() -> None:
-    assert count(["Running"]) == count([V.RUNNING])
+    assert count_vms(["Running"]) == count_vms([V.RUNNING])
 
 
 @given(VMS)
 def test_counts_are_what_counting_one_by_one_gives(states: list[VmState]) -> None:
-    counts = count(states)
+    counts = count_vms(states)
     assert counts.count_total == len(states)
     assert {state: counts.of(state) for state in VmState} == {state: states.count(state) for state in VmState}
 
@@ -96,23 +103,23 @@ def test_counts_are_what_counting_one_by_one_gives(states: list[VmState]) -> Non
 @given(VMS, st.randoms())
 def test_status_does_not_depend_on_the_order_of_the_vms(states: list[VmState], random: Random) -> None:
     shuffled = random.sample(states, len(states))
-    assert roll_up(MciState.RUNNING, states) == roll_up(MciState.RUNNING, shuffled)
+    assert roll_up_status(MciState.RUNNING, states) == roll_up_status(MciState.RUNNING, shuffled)
 
 
 @given(VMS.filter(bool))
 def test_status_agrees_with_ranking_the_states(states: list[VmState]) -> None:
-    first = min(ORDER, key=lambda state: (-states.count(state), ORDER.index(state)))
+    first = min(DOMINANCE_ORDER, key=lambda state: (-states.count(state), DOMINANCE_ORDER.index(state)))
     prefix = "" if len(set(states)) == 1 else "Partial-"
     running = states.count(V.RUNNING)
     expected = f"{prefix}{first}:{states.count(first)} (R:{running}/{len(states)})"
-    assert status_text(MciState.RUNNING, count(states)) == expected
+    assert status_text(MciState.RUNNING, count_vms(states)) == expected
 
 
 @given(VMS)
 def test_mci_is_what_its_vms_are_when_they_agree(states: list[VmState]) -> None:
     expected = "Empty" if not states else states[0].word if len(set(states)) == 1 else "Partial"
-    assert rollup_state(count(states)) == expected
+    assert rollup_state(count_vms(states)) == expected
 
 
 def test_counts_of_nothing_are_all_zero() -> None:
-    assert count(()) == StatusCount()
+    assert count_vms(()) == StatusCount()

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.guards.connection_grants import with_granted, without_revoked
 from stateward.domains.mci.lifecycle import CONNECTION
-from stateward.domains.mci.model import HOME, Connection, plain, record_id
+from stateward.domains.mci.model import DEPLOYMENT_NS, CloudConnection, record_id, to_builtins
 from stateward.domains.mci.provider.catalogue import BUILT_IN, Catalogue
 from stateward.domains.mci.provider.provider_pool import ProviderClients
 from stateward.domains.mci.resource_usage import check_connection_unused
@@ -41,7 +41,7 @@ def limit_of(provider: str) -> Limit:
     return LIMITS.get(provider, OTHERS)
 
 
-def lanes_of(connections: Iterable[Connection]) -> tuple[list[LaneGroup], list[Lane]]:
+def lanes_of(connections: Iterable[CloudConnection]) -> tuple[list[LaneGroup], list[Lane]]:
     """Return the groups and lanes that connections need."""
     places = {(one.provider, one.lane) for one in connections}
     groups = [LaneGroup(provider, limit_of(provider).regions) for provider in sorted({grp for grp, _ in places})]
@@ -52,7 +52,7 @@ def lanes_of(connections: Iterable[Connection]) -> tuple[list[LaneGroup], list[L
 TRIES = 10
 """How often a record is read anew that others change at the same time."""
 
-Change = Callable[[Connection | None], Connection]
+Change = Callable[[CloudConnection | None], CloudConnection]
 """Returns a connection as it is to be, by what it is now; None where nobody knows it."""
 
 
@@ -69,7 +69,7 @@ class DeploymentRecords:
     def __init__(self, engine: Engine, catalogue: Catalogue, clients: ProviderClients) -> None:
         self.engine, self.catalogue, self.clients = engine, catalogue, clients
 
-    async def add_connection(self, connection: Connection, by: Caller) -> Connection:
+    async def add_connection(self, connection: CloudConnection, by: Caller) -> CloudConnection:
         """Add a connection, or change one; its driver must be one there is.
 
         One that is changed without naming namespaces keeps those it has, unless it gets another driver.
@@ -77,7 +77,7 @@ class DeploymentRecords:
         await check_connection_unused(self.catalogue, self.engine.store.reader, connection.name, connection)
         await self.clients.for_connection(connection)  # a driver or an option that is not known is refused here
 
-        def changed(was: Connection | None) -> Connection:
+        def changed(was: CloudConnection | None) -> CloudConnection:
             if connection.namespaces is None and was is not None and was.driver == connection.driver:
                 return replace(connection, namespaces=was.namespaces)
             return connection
@@ -86,20 +86,20 @@ class DeploymentRecords:
         await self.engine.set_limits(*lanes_of([made]))
         return made
 
-    async def grant(self, name: str, namespaces: Iterable[str], by: Caller) -> Connection:
+    async def grant(self, name: str, namespaces: Iterable[str], by: Caller) -> CloudConnection:
         """Let further namespaces make things at a connection."""
         known, further = await self.catalogue.connection(name), tuple(namespaces)
 
-        def granted(was: Connection | None) -> Connection:
+        def granted(was: CloudConnection | None) -> CloudConnection:
             return replace(was or known, namespaces=with_granted(was or known, further))
 
         return await self._change_connection(name, granted, by)
 
-    async def revoke(self, name: str, namespaces: Iterable[str], by: Caller) -> Connection:
+    async def revoke(self, name: str, namespaces: Iterable[str], by: Caller) -> CloudConnection:
         """Let namespaces make nothing more at a connection; what they have there stays, and can be controlled."""
         known, leaving = await self.catalogue.connection(name), tuple(namespaces)
 
-        def revoked(was: Connection | None) -> Connection:
+        def revoked(was: CloudConnection | None) -> CloudConnection:
             return replace(was or known, namespaces=without_revoked(was or known, leaving))
 
         return await self._change_connection(name, revoked, by)
@@ -111,19 +111,19 @@ class DeploymentRecords:
         if name in BUILT_IN:
             await self._change_connection(name, lambda _: replace(known, enabled=False, namespaces=None), by)
         else:
-            await self.engine.act(HOME, record_id("connection", name), "remove", actor=CONTROLLER, who=by.who)
+            await self.engine.act(DEPLOYMENT_NS, record_id("connection", name), "remove", actor=CONTROLLER, who=by.who)
         await self.clients.discard(name)
 
-    async def _change_connection(self, name: str, change: Change, by: Caller) -> Connection:
+    async def _change_connection(self, name: str, change: Change, by: Caller) -> CloudConnection:
         """Write the record that follows from the one before, whoever else changes it meanwhile."""
-        key = Key(HOME, record_id("connection", name))
+        key = Key(DEPLOYMENT_NS, record_id("connection", name))
         for last in (*[False] * (TRIES - 1), True):
             found = await self.engine.store.reader.object(key)
             was = self.catalogue.read_connection(name, found)
             new = change(was)
             if new == was:
                 return was
-            spec = plain(new)
+            spec = to_builtins(new)
             try:
                 if found is None or found.removed:
                     done = await self.engine.create(

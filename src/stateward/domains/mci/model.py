@@ -11,21 +11,21 @@ from stateward.drivers import Observation, ResourceKind
 from stateward.lifecycle import Lifecycle
 from stateward.store.records import Object
 
-HOME = "(mci)"
+DEPLOYMENT_NS = "(mci)"
 """The namespace of what belongs to the deployment: namespaces and connections."""
 
 Policy = Literal["continue", "rollback", "refine"]
 
-KINDS: dict[str, Lifecycle] = {"vNet": VNET, "securityGroup": SECURITY_GROUP, "sshKey": SSH_KEY}
+RESOURCE_LIFECYCLES: dict[str, Lifecycle] = {"vNet": VNET, "securityGroup": SECURITY_GROUP, "sshKey": SSH_KEY}
 """The kinds of parts, by what the wire calls them."""
 
-WORDS = {lifecycle.kind: word for word, lifecycle in KINDS.items()}
+RESOURCE_TYPES = {lifecycle.kind: word for word, lifecycle in RESOURCE_LIFECYCLES.items()}
 
 MADE_FOR, SHARED = "made-for", "shared"
 """The labels of what a preparation has made: for which MCI, and that others may use it."""
 
 
-class Connection(Struct, frozen=True, omit_defaults=True):
+class CloudConnection(Struct, frozen=True, omit_defaults=True):
     """A way to a cloud: a provider's region, with a driver behind it. The credential is a reference, never a secret.
 
     `namespaces` may make things there (`*`: all); None stands for what the driver starts with. A built-in connection
@@ -48,7 +48,7 @@ class Connection(Struct, frozen=True, omit_defaults=True):
         return f"{self.provider}/{self.region}"
 
 
-class Spec(Struct, frozen=True):
+class SpecRecord(Struct, frozen=True):
     """A size of machine at a connection."""
 
     id: str
@@ -60,7 +60,7 @@ class Spec(Struct, frozen=True):
     description: str = ""
 
 
-class Image(Struct, frozen=True):
+class ImageRecord(Struct, frozen=True):
     """What a machine starts from, at a connection, or at any of a provider (empty)."""
 
     id: str
@@ -79,7 +79,7 @@ class Subnet(Struct, frozen=True):
     description: str = ""
 
 
-class Rule(Struct, frozen=True):
+class FirewallRule(Struct, frozen=True):
     """What a security group lets through."""
 
     ports: str
@@ -110,7 +110,7 @@ class SecurityGroupSpec(Struct, frozen=True, omit_defaults=True):
     provider: str
     region: str
     network: str
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[FirewallRule, ...] = ()
     description: str = ""
 
 
@@ -126,7 +126,7 @@ class KeySpec(Struct, frozen=True, omit_defaults=True):
     description: str = ""
 
 
-class Where(Struct, frozen=True):
+class ResourceIdentity(Struct, frozen=True):
     """What all parts have in common."""
 
     name: str
@@ -204,7 +204,7 @@ class CommandRun(Struct, frozen=True, omit_defaults=True):
     status: int | None = None
 
 
-Runs = tuple[CommandRun, ...] | str
+CommandRuns = tuple[CommandRun, ...] | str
 """The post-commands of a VM, in order; a text in records that were written before each had a result of its own."""
 
 
@@ -212,7 +212,7 @@ class MciSeen(Struct, frozen=True, omit_defaults=True):
     """What became of an MCI's creation."""
 
     errors: tuple[str, ...] = ()
-    results: dict[str, Runs] = {}  # what became of the post-commands, by VM
+    results: dict[str, CommandRuns] = {}  # what became of the post-commands, by VM
     failed: dict[str, str] = {}  # and where one failed, why
     asked: dict[str, int] = {}  # the subgroups that were asked for, with their sizes: some may be gone since
 
@@ -278,9 +278,9 @@ def subnet_key(uid: str, name: str) -> str:
     return f"{uid}-{name}"
 
 
-def resource_identity(found: Object) -> Where:
+def resource_identity(found: Object) -> ResourceIdentity:
     """Return what all parts have in common, of one of them."""
-    return msgspec.json.decode(found.spec, type=Where)
+    return msgspec.json.decode(found.spec, type=ResourceIdentity)
 
 
 def network_of(found: Object) -> NetworkSpec:
@@ -335,6 +335,6 @@ def seen_of(shown: Observation) -> VmSeen:
     return VmSeen(shown.native_id, shown.native_state, shown.name, shown.public_ip, shown.private_ip, shown.ssh_port)
 
 
-def plain(record: Struct) -> Any:  # noqa: ANN401 - JSON
+def to_builtins(record: Struct) -> Any:  # noqa: ANN401 - JSON
     """Return a record as it is stored."""
     return msgspec.to_builtins(record)

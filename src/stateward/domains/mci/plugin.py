@@ -7,16 +7,16 @@ from typing import ClassVar
 from stateward.aio.supervise import background
 from stateward.domains.mci.api import routes
 from stateward.domains.mci.api.request_log_store import prune_requests_loop
-from stateward.domains.mci.control.reconciler import EVERY, Reconciler
+from stateward.domains.mci.control.reconciler import RECONCILE_INTERVAL_S, Reconciler
 from stateward.domains.mci.demo import MciDemo
 from stateward.domains.mci.deployment_records import lanes_of
 from stateward.domains.mci.guards.connection_grants import GrantGuard
 from stateward.domains.mci.guards.new_object_guard import NewObjectGuard
 from stateward.domains.mci.guards.object_guards import guard_mci, guard_vm
 from stateward.domains.mci.guards.spec_validation import SPEC_FORMS, guard_spec
-from stateward.domains.mci.handlers.mci_handlers import Mcis
-from stateward.domains.mci.handlers.resource_handlers import Parts
-from stateward.domains.mci.handlers.vm_handlers import Vms
+from stateward.domains.mci.handlers.cloud_vm_handlers import CloudVmHandlers
+from stateward.domains.mci.handlers.mci_handlers import MciHandlers
+from stateward.domains.mci.handlers.resource_handlers import ResourceHandlers
 from stateward.domains.mci.lifecycle import CALL, CONNECTION, IMAGE, MCI, NAMESPACE, SPEC, VM
 from stateward.domains.mci.mci_template import MciTemplate
 from stateward.domains.mci.provider.catalogue import Catalogue
@@ -52,7 +52,7 @@ class MciPlugin(DomainPlugin):
         *,
         cloud: SimulatedCloud | None = None,
         tick: float = POLL_MIN_S,
-        every: float = EVERY,
+        every: float = RECONCILE_INTERVAL_S,
     ) -> None:
         self._context, self._every = context, every
         self._cloud = cloud
@@ -61,9 +61,9 @@ class MciPlugin(DomainPlugin):
         context.templates["mci"] = MciTemplate(self.catalogue)
         grants, births = GrantGuard(self.catalogue), NewObjectGuard(self.catalogue)
         self.clients = ProviderClients(self.drivers, self.catalogue, context.on_provider_call, tick=tick)
-        self._vms = Vms(self.clients.by_name, self.clients.by_name_if_granted)
-        self._mcis = Mcis(self.clients.by_name_if_granted, self.clients.driver_for, self.catalogue)
-        parts = Parts(self.clients.by_name, self.clients.by_name_if_granted, self.catalogue)
+        self._vms = CloudVmHandlers(self.clients.by_name, self.clients.by_name_if_granted)
+        self._mcis = MciHandlers(self.clients.by_name_if_granted, self.clients.driver_for, self.catalogue)
+        parts = ResourceHandlers(self.clients.by_name, self.clients.by_name_if_granted, self.catalogue)
         records = [_record(one, grants.after(guard_spec)) for one in RECORDS]
         super().__init__(
             [
@@ -101,9 +101,7 @@ class MciPlugin(DomainPlugin):
         await self.service.ensure_namespaces(FIRST_NAMESPACES)
         await self._set_limits(engine)
         loops = (
-            [self.reconciler.status_updater.follow(), self.reconciler.run(), prune_requests_loop(engine)]
-            if works
-            else []
+            [self.reconciler.status_updater.run(), self.reconciler.run(), prune_requests_loop(engine)] if works else []
         )
         try:
             async with background(*loops):

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.errors import InUse
 from stateward.domains.mci.lifecycle import VM, VmState
-from stateward.domains.mci.model import NetworkSpec, Subnet, network_of, plain, vm_of
+from stateward.domains.mci.model import NetworkSpec, Subnet, network_of, to_builtins, vm_of
 from stateward.domains.mci.provider.catalogue import objects
 from stateward.domains.mci.service import Caller, Service, retry_on_change
 from stateward.engine import Accepted, AlreadyExists, NotFound
@@ -46,7 +46,7 @@ async def remove_subnet(
 
 async def _reshape(service: Service, found: Object, want: NetworkSpec, by: Caller) -> Accepted:
     return await service.engine.act(
-        found.ns, found.id, "reshape", spec=plain(want), version=found.version, actor=by.actor, who=by.who
+        found.ns, found.id, "reshape", spec=to_builtins(want), version=found.version, actor=by.actor, who=by.who
     )
 
 

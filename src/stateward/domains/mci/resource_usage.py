@@ -6,13 +6,21 @@ import msgspec
 
 from stateward.domains.mci.errors import InUse
 from stateward.domains.mci.lifecycle import SECURITY_GROUP, VM, VmState
-from stateward.domains.mci.model import KINDS, Connection, SecurityGroupSpec, resource_identity, vm_of
+from stateward.domains.mci.model import (
+    RESOURCE_LIFECYCLES,
+    CloudConnection,
+    SecurityGroupSpec,
+    resource_identity,
+    vm_of,
+)
 from stateward.domains.mci.provider.catalogue import Catalogue, objects
 from stateward.store.filters import Selector
 from stateward.store.port import Reader
 
 
-async def check_connection_unused(catalogue: Catalogue, reader: Reader, name: str, becomes: Connection | None) -> None:
+async def check_connection_unused(
+    catalogue: Catalogue, reader: Reader, name: str, becomes: CloudConnection | None
+) -> None:
     """Refuse to take a connection away from what stands at it."""
     was = next((one for one in await catalogue.all_connections() if one.name == name), None)
     if was is not None and changes_target(was, becomes):
@@ -21,7 +29,7 @@ async def check_connection_unused(catalogue: Catalogue, reader: Reader, name: st
             raise InUse(f"connection {name!r}", users)
 
 
-def changes_target(was: Connection, becomes: Connection | None) -> bool:
+def changes_target(was: CloudConnection, becomes: CloudConnection | None) -> bool:
     """Tell whether what stands at a connection would not be found any more after a change of it."""
     return becomes is None or (was.lane, was.driver) != (becomes.lane, becomes.driver)
 
@@ -32,7 +40,7 @@ async def objects_at_connection(reader: Reader, connection: str) -> list[str]:
     for ns in await reader.namespaces():
         vms = objects(reader, Selector(ns, VM.kind, labels=(("connection", connection),)))
         found += [f"{ns}/{one.id}" async for one in vms if one.state != VmState.TERMINATED]
-        for lifecycle in KINDS.values():
+        for lifecycle in RESOURCE_LIFECYCLES.values():
             parts = objects(reader, Selector(ns, lifecycle.kind))
             found += [f"{ns}/{one.id}" async for one in parts if resource_identity(one).connection == connection]
     return found

@@ -26,20 +26,20 @@ from stateward.domains.mci.lifecycle import (
     VmState,
 )
 from stateward.domains.mci.model import (
-    HOME,
-    KINDS,
-    Image,
+    DEPLOYMENT_NS,
+    RESOURCE_LIFECYCLES,
+    ImageRecord,
     KeySpec,
     MciSpec,
     NetworkSpec,
     Scale,
     SecurityGroupSpec,
-    Spec,
+    SpecRecord,
     SubGroup,
     mci_of,
-    plain,
     record_id,
     resource_identity,
+    to_builtins,
     vm_id,
     vm_of,
 )
@@ -73,7 +73,7 @@ class Service(DeploymentRecords):
         await self.namespace(ns)
         await check_placement(self.catalogue, ns, mci.groups, "subGroups[{}].")
         return await self.engine.create(
-            ns, mci.name, MCI.kind, "create", spec=plain(mci), labels=mci.label, actor=by.actor, who=by.who
+            ns, mci.name, MCI.kind, "create", spec=to_builtins(mci), labels=mci.label, actor=by.actor, who=by.who
         )
 
     async def control(self, ns: str, mci: str, action: str, by: Caller, *, force: bool = False) -> GroupVerdict:
@@ -132,7 +132,7 @@ class Service(DeploymentRecords):
             raise BadInput("count", by_count, "how many VMs to add or to remove")
         if all(one.name != group for one in mci_of(await self.mci(ns, mci)).groups):
             raise NotFound(ns, f"{mci}/{group}")
-        action, args = "scale out" if by_count > 0 else "scale in", plain(Scale(group, abs(by_count)))
+        action, args = "scale out" if by_count > 0 else "scale in", to_builtins(Scale(group, abs(by_count)))
         return await self.engine.act(ns, mci, action, args=args, actor=by.actor, who=by.who)
 
     async def add_group(self, ns: str, mci: str, group: SubGroup, by: Caller) -> Accepted:
@@ -150,8 +150,8 @@ class Service(DeploymentRecords):
                 ns,
                 mci,
                 "scale out",
-                spec=plain(changed),
-                args=plain(Scale(group.name, group.size)),
+                spec=to_builtins(changed),
+                args=to_builtins(Scale(group.name, group.size)),
                 version=found.version,
                 actor=by.actor,
                 who=by.who,
@@ -255,7 +255,12 @@ class Service(DeploymentRecords):
             pair = new_pair(want.name)
             want, secret = replace(want, public_key=pair.public), pair.private
         accepted = await self.engine.create(
-            ns, record_id(word, want.name), KINDS[word].kind, spec=plain(want), actor=by.actor, who=by.who
+            ns,
+            record_id(word, want.name),
+            RESOURCE_LIFECYCLES[word].kind,
+            spec=to_builtins(want),
+            actor=by.actor,
+            who=by.who,
         )
         with suppress(TimeoutError):
             await self.engine.wait(ns, accepted.op.id, wait)
@@ -279,7 +284,7 @@ class Service(DeploymentRecords):
             if one.state != "Terminated" and name in _stands_on(word, one)
         ]
         if word == "vNet":
-            groups = Selector(ns, KINDS["securityGroup"].kind)
+            groups = Selector(ns, RESOURCE_LIFECYCLES["securityGroup"].kind)
             users += [
                 one.id
                 async for one in objects(self.engine.store.reader, groups)
@@ -293,18 +298,18 @@ class Service(DeploymentRecords):
 
     async def parts(self, ns: str, word: str) -> list[Object]:
         """Return the parts of a sort."""
-        return [one async for one in objects(self.engine.store.reader, Selector(ns, KINDS[word].kind))]
+        return [one async for one in objects(self.engine.store.reader, Selector(ns, RESOURCE_LIFECYCLES[word].kind))]
 
     # --- what is only written down -----------------------------------------------------------------------------------
 
-    async def register(self, ns: str, what: Spec | Image, by: Caller) -> Accepted:
+    async def register(self, ns: str, what: SpecRecord | ImageRecord, by: Caller) -> Accepted:
         """Register a spec or an image in a namespace."""
         await self.namespace(ns)
-        word, kind = ("spec", SPEC.kind) if isinstance(what, Spec) else ("image", IMAGE.kind)
+        word, kind = ("spec", SPEC.kind) if isinstance(what, SpecRecord) else ("image", IMAGE.kind)
         if what.connection:
             await self.catalogue.connection(what.connection)
         return await self.engine.create(
-            ns, record_id(word, what.id), kind, "register", spec=plain(what), actor=by.actor, who=by.who
+            ns, record_id(word, what.id), kind, "register", spec=to_builtins(what), actor=by.actor, who=by.who
         )
 
     async def unregister(self, ns: str, word: str, name: str, by: Caller) -> None:
@@ -320,7 +325,7 @@ class Service(DeploymentRecords):
     async def add_namespace(self, ns: str, description: str, by: Caller) -> Object:
         """Make a namespace."""
         made = await self.engine.create(
-            HOME,
+            DEPLOYMENT_NS,
             record_id("ns", ns),
             NAMESPACE.kind,
             "register",
@@ -334,19 +339,21 @@ class Service(DeploymentRecords):
         """Change what is said of a namespace."""
         await self.namespace(ns)
         spec = {"name": ns, "description": description}
-        done = await self.engine.act(HOME, record_id("ns", ns), "change", spec=spec, actor=CONTROLLER, who=by.who)
+        done = await self.engine.act(
+            DEPLOYMENT_NS, record_id("ns", ns), "change", spec=spec, actor=CONTROLLER, who=by.who
+        )
         return done.object
 
     async def namespace(self, ns: str) -> Object:
         """Return a namespace, or raise."""
         try:
-            return await self.engine.get(HOME, record_id("ns", ns))
+            return await self.engine.get(DEPLOYMENT_NS, record_id("ns", ns))
         except NotFound:
-            raise NoNamespace(HOME, ns) from None
+            raise NoNamespace(DEPLOYMENT_NS, ns) from None
 
     async def namespaces(self) -> list[Object]:
         """Return all namespaces."""
-        chosen = objects(self.engine.store.reader, Selector(HOME, NAMESPACE.kind))
+        chosen = objects(self.engine.store.reader, Selector(DEPLOYMENT_NS, NAMESPACE.kind))
         return [one async for one in chosen if one.id.startswith(record_id("ns", ""))]
 
     async def remove_namespace(self, ns: str, by: Caller) -> None:
@@ -355,7 +362,7 @@ class Service(DeploymentRecords):
         counts = await self.engine.store.reader.count_states(Selector(ns))
         if counts:
             raise InUse(f"namespace {ns!r}", sorted({kind for kind, _ in counts}))
-        await self.engine.act(HOME, record_id("ns", ns), "remove", actor=CONTROLLER, who=by.who)
+        await self.engine.act(DEPLOYMENT_NS, record_id("ns", ns), "remove", actor=CONTROLLER, who=by.who)
 
     async def ensure_namespaces(self, names: Iterable[str]) -> None:
         """Make namespaces that are not there."""

@@ -9,11 +9,11 @@ from msgspec import Struct
 
 from stateward.domains.mci.guards.connection_grants import check_grant, is_granted, unknown_connection
 from stateward.domains.mci.model import (
-    KINDS,
-    Connection,
-    Image,
+    RESOURCE_LIFECYCLES,
+    CloudConnection,
+    ImageRecord,
     MciSpec,
-    Spec,
+    SpecRecord,
     SubGroup,
     VmSpec,
     network_of,
@@ -26,7 +26,7 @@ from stateward.engine import Temporary
 from stateward.errors import BadInput, StatewardError, UnknownName
 from stateward.store.records import Key, Object
 
-DriverOf = Callable[[Connection], Awaitable[Driver]]
+DriverOf = Callable[[CloudConnection], Awaitable[Driver]]
 
 CHECKS_PER_CONNECTION = 8
 """How many questions about sizes and images one connection is asked at the same time."""
@@ -36,9 +36,9 @@ class PlacedSubGroup(Struct, frozen=True):
     """A subgroup with all that it names."""
 
     group: SubGroup
-    connection: Connection
-    spec: Spec
-    image: Image
+    connection: CloudConnection
+    spec: SpecRecord
+    image: ImageRecord
 
 
 async def place_subgroup(catalogue: Catalogue, ns: str, group: SubGroup) -> PlacedSubGroup:
@@ -52,7 +52,7 @@ async def place_subgroup(catalogue: Catalogue, ns: str, group: SubGroup) -> Plac
     return PlacedSubGroup(group, connection, spec, await catalogue.image(ns, group.image, connection))
 
 
-def _fits(spec: Spec, home: Connection, connection: Connection) -> bool:
+def _fits(spec: SpecRecord, home: CloudConnection, connection: CloudConnection) -> bool:
     """Tell whether a spec can be used at a connection; regions that nobody knows have no specs of their own."""
     if home.lane == connection.lane:
         return True
@@ -60,7 +60,7 @@ def _fits(spec: Spec, home: Connection, connection: Connection) -> bool:
     return home.provider == connection.provider and not has_own and find_known_spec(spec.id) == spec
 
 
-async def connection_of(catalogue: Catalogue, ns: str, group: SubGroup, spec: Spec) -> Connection:
+async def connection_of(catalogue: Catalogue, ns: str, group: SubGroup, spec: SpecRecord) -> CloudConnection:
     """Return the connection that a subgroup names, or else that of its spec, if the namespace may use it."""
     if not group.connection:
         found = await _home_of(catalogue, spec)
@@ -74,7 +74,7 @@ async def connection_of(catalogue: Catalogue, ns: str, group: SubGroup, spec: Sp
     return found
 
 
-async def _home_of(catalogue: Catalogue, spec: Spec) -> Connection:
+async def _home_of(catalogue: Catalogue, spec: SpecRecord) -> CloudConnection:
     """Return the connection of a spec, granted or not."""
     try:
         return await catalogue.connection_of_machines(spec.connection)
@@ -227,7 +227,7 @@ async def check_resources(known: Catalogue, ns: str, one: PlacedSubGroup) -> Non
 async def _resource(known: Catalogue, ns: str, word: str, name: str, one: PlacedSubGroup) -> Object:
     """Return a resource that a subgroup names, or raise: it is not there, or at another place."""
     found = await known.record(Key(ns, record_id(word, name)))
-    if found is None or found.removed or found.kind != KINDS[word].kind:
+    if found is None or found.removed or found.kind != RESOURCE_LIFECYCLES[word].kind:
         raise BadInput(FIELDS[word], name, f"the name of a {word} of namespace {ns!r}")
     place = resource_identity(found)
     if (place.provider, place.region) != (one.connection.provider, one.connection.region):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stateward.domains.mci.control.status_rollup import MciStatus, roll_up
+from stateward.domains.mci.control.status_rollup import MciStatus, roll_up_status
 from stateward.domains.mci.model import MciSpec, SubGroup
 from stateward.domains.mci.plugin import MciPlugin
 from stateward.domains.mci.service import Caller, Service
@@ -78,7 +78,7 @@ class House:
         """Return the status of an MCI."""
         found = await self.service.mci(NS, name)
         vms = await self.service.vms(NS, name)
-        return roll_up(found.state, [one.state for one in vms])  # type: ignore[arg-type]
+        return roll_up_status(found.state, [one.state for one in vms])  # type: ignore[arg-type]
 
 
 @asynccontextmanager

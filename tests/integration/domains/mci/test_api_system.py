@@ -12,7 +12,7 @@ from stateward.access import Role, Tokens
 from stateward.domains.mci.api import request_log_store
 from stateward.domains.mci.api.request_log import NO_ANSWER, Past
 from stateward.domains.mci.api.request_log_store import all_stored_requests, forget, keep, kept
-from stateward.domains.mci.model import HOME
+from stateward.domains.mci.model import DEPLOYMENT_NS
 from stateward.drivers.simulated.faults import CALM
 from stateward.store import open_store
 from stateward.store.records import Key
@@ -212,7 +212,7 @@ async def test_old_calls_are_forgotten_and_so_are_the_oldest_of_too_many(api: Ap
 
 async def records_of_calls(api: ApiHouse) -> int:
     """Count the records of calls, those that are removed included."""
-    rows = [await api.engine.store.reader.object(Key(HOME, f"call:{number}")) for number in range(FEW)]
+    rows = [await api.engine.store.reader.object(Key(DEPLOYMENT_NS, f"call:{number}")) for number in range(FEW)]
     return sum(one is not None for one in rows)
 
 
@@ -237,7 +237,9 @@ async def test_where_no_place_is_free_the_oldest_call_goes(api: ApiHouse, monkey
 async def test_calls_that_come_at_once_into_one_place_are_all_kept(
     api: ApiHouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request_log_store, "places", lambda _: [Key(HOME, f"call:{number}") for number in range(CROWD)])
+    monkeypatch.setattr(
+        request_log_store, "places", lambda _: [Key(DEPLOYMENT_NS, f"call:{number}") for number in range(CROWD)]
+    )
     await asyncio.gather(
         *(keep(api.engine, Past(f"mine-{number}", "POST", "/", NS, "", {}, 0.0)) for number in range(CROWD))
     )

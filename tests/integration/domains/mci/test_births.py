@@ -11,9 +11,9 @@ from stateward.domains.mci.model import (
     NetworkSpec,
     Subnet,
     mci_of,
-    plain,
     resource_identity,
     resource_seen,
+    to_builtins,
     vm_of,
 )
 from stateward.drivers import ProviderRegion
@@ -61,7 +61,7 @@ async def test_a_part_with_the_uid_of_another_namespaces_part_is_one_of_its_own(
     network, key = await victim(house)
     theirs = at_provider(house)
     for id_, kind, spec in (
-        ("vNet:net", VNET.kind, plain(NET) | {"uid": network, "subnets": [{"name": "b", "cidr": "10.0.2.0/24"}]}),
+        ("vNet:net", VNET.kind, to_builtins(NET) | {"uid": network, "subnets": [{"name": "b", "cidr": "10.0.2.0/24"}]}),
         ("sshKey:key", SSH_KEY.kind, {"name": "key", "uid": key, **PLACE}),
     ):
         made = await forged(house, id_, kind, spec)
@@ -76,7 +76,7 @@ async def test_a_security_group_belongs_to_a_network_of_its_namespace(house: Hou
     await victim(house)
     spec = {"name": "wall", "uid": "u", "network": "net", **PLACE}
     assert await refused(house, "securityGroup:wall", SECURITY_GROUP.kind, spec) == "spec.network"
-    await forged(house, "vNet:net", VNET.kind, plain(NET))
+    await forged(house, "vNet:net", VNET.kind, to_builtins(NET))
     assert resource_identity(await forged(house, "securityGroup:wall", SECURITY_GROUP.kind, spec)).uid not in ("", "u")
 
 
@@ -85,7 +85,7 @@ async def test_a_vm_is_never_made_in_the_network_of_another_namespace(house: Hou
     seen = resource_seen(await house.engine.get(NS, "vNet:net"))
     spec = A_VM | {"parts": {"vNet": seen.native_id, "subnet": seen.subnets["a"]}}
     assert vm_of(await forged(house, "m.g-1", VM.kind, spec, "m")).parts == {}
-    own = resource_seen(await forged(house, "vNet:net", VNET.kind, plain(NET)))
+    own = resource_seen(await forged(house, "vNet:net", VNET.kind, to_builtins(NET)))
     spec |= {"name": "g-2", "network": "net", "subnet": "a"}
     assert vm_of(await forged(house, "m.g-2", VM.kind, spec, "m")).parts == {
         "vNet": own.native_id,
@@ -116,7 +116,7 @@ async def test_an_mci_that_names_what_is_not_there_is_refused_before_it_is_accep
     house: House, field: str, value: Any
 ) -> None:
     await victim(house)
-    wrong = plain(mci("m1", group("good"), group("bad", **{field: value})))
+    wrong = to_builtins(mci("m1", group("good"), group("bad", **{field: value})))
     assert await refused(house, "m1", MCI.kind, wrong) == f"spec.groups[1].{field}"
 
 
@@ -128,7 +128,7 @@ async def test_a_new_subgroup_that_names_what_is_not_there_is_refused_before_it_
     before = await house.engine.get(NS, "m1")
     grown = replace(mci_of(before), groups=(*mci_of(before).groups, group("bad", 1, **{field: value})))
     with pytest.raises(BadInput) as error:
-        await house.engine.act(NS, "m1", "scale out", spec=plain(grown), args={"group": "bad", "count": 1})
+        await house.engine.act(NS, "m1", "scale out", spec=to_builtins(grown), args={"group": "bad", "count": 1})
     assert (error.value.field, error.value.state) == (f"spec.groups[1].{field}", "Running")
     assert await house.engine.get(NS, "m1") == before
 
@@ -143,11 +143,11 @@ async def test_a_part_is_at_a_known_connection_and_in_its_lane(house: House) -> 
 async def test_an_action_changes_nothing_of_a_vm_or_an_mci_that_was_accepted(house: House) -> None:
     await house.created(mci())
     (vm, *_) = await house.service.vms(NS, "m1")
-    whole = plain(mci()) | {"uid": mci_of(await house.engine.get(NS, "m1")).uid}
+    whole = to_builtins(mci()) | {"uid": mci_of(await house.engine.get(NS, "m1")).uid}
     many = [one | {"size": 99_999_999} for one in whole["groups"]]
     for id_, action, spec, field in (
-        (vm.id, "suspend", plain(vm_of(vm)) | {"parts": {"vNet": "net-1"}}, "parts"),
-        (vm.id, "suspend", plain(vm_of(vm)) | {"uid": "another"}, "uid"),
+        (vm.id, "suspend", to_builtins(vm_of(vm)) | {"parts": {"vNet": "net-1"}}, "parts"),
+        (vm.id, "suspend", to_builtins(vm_of(vm)) | {"uid": "another"}, "uid"),
         ("m1", "refine", whole | {"groups": many}, "groups"),
         ("m1", "refine", whole | {"uid": "another"}, "uid"),
     ):
@@ -157,5 +157,5 @@ async def test_an_action_changes_nothing_of_a_vm_or_an_mci_that_was_accepted(hou
 
 
 async def test_an_mci_gets_a_uid_that_no_caller_has_chosen(house: House) -> None:
-    made = await house.engine.create(NS, "m1", MCI.kind, spec=plain(mci()))
+    made = await house.engine.create(NS, "m1", MCI.kind, spec=to_builtins(mci()))
     assert mci_of(made.object).uid not in ("", mci().uid)

@@ -6,7 +6,17 @@ from typing import Any
 import pytest
 
 from stateward.domains.mci.lifecycle import CONNECTION, IMAGE, MCI, SECURITY_GROUP, SPEC, SSH_KEY, VM, VNET
-from stateward.domains.mci.model import HOME, KeySpec, NetworkSpec, Subnet, mci_of, network_of, plain, record_id, vm_of
+from stateward.domains.mci.model import (
+    DEPLOYMENT_NS,
+    KeySpec,
+    NetworkSpec,
+    Subnet,
+    mci_of,
+    network_of,
+    record_id,
+    to_builtins,
+    vm_of,
+)
 from stateward.errors import BadInput
 from stateward.server.routes.object_routes import relabel
 from stateward.store.records import Key, Object, Status
@@ -50,7 +60,7 @@ async def test_nothing_is_made_of_a_spec_that_is_none(house: House, lifecycle: A
 
 
 async def test_a_key_whose_public_half_is_none_is_refused_over_the_general_api_too(house: House) -> None:
-    spec = plain(KeySpec("k1", "uid-k1", "aws-ap-northeast-2", "aws", "ap-northeast-2", "garbage"))
+    spec = to_builtins(KeySpec("k1", "uid-k1", "aws-ap-northeast-2", "aws", "ap-northeast-2", "garbage"))
     with pytest.raises(BadInput) as error:
         await house.engine.create(NS, "sshKey:k1", SSH_KEY.kind, spec=spec)
     assert error.value.field == "spec.public_key"
@@ -58,7 +68,7 @@ async def test_a_key_whose_public_half_is_none_is_refused_over_the_general_api_t
 
 
 async def test_what_is_wrong_with_a_spec_is_told_with_its_place(house: House) -> None:
-    spec = plain(mci()) | {"groups": [{"name": "g1", "size": "many", "spec": "s", "image": "i"}]}
+    spec = to_builtins(mci()) | {"groups": [{"name": "g1", "size": "many", "spec": "s", "image": "i"}]}
     with pytest.raises(BadInput) as error:
         await house.engine.create(NS, "m1", MCI.kind, spec=spec)
     assert (error.value.field, error.value.state) == ("spec.groups[0].size", None)
@@ -67,7 +77,7 @@ async def test_what_is_wrong_with_a_spec_is_told_with_its_place(house: House) ->
 async def test_more_vms_than_one_request_may_ask_for_are_refused_in_any_form(house: House) -> None:
     await house.created(mci())
     assert (await refused(house, "scale out", args={"group": "g1", "count": 99_999_999})).field == "args.count"
-    many = plain(mci("m2")) | {"groups": [{"name": "g1", "size": 99_999_999, "spec": "s", "image": "i"}]}
+    many = to_builtins(mci("m2")) | {"groups": [{"name": "g1", "size": 99_999_999, "spec": "s", "image": "i"}]}
     with pytest.raises(BadInput) as error:
         await house.engine.create(NS, "m2", MCI.kind, spec=many)
     assert error.value.field == "spec.groups"
@@ -78,7 +88,7 @@ async def test_more_vms_than_one_request_may_ask_for_are_refused_in_any_form(hou
 async def test_a_vm_is_part_of_the_mci_in_its_spec(house: House, id_: str, parent: str | None, field: str) -> None:
     await house.created(mci())
     (first, *_) = await house.service.vms(NS, "m1")
-    spec = plain(vm_of(first)) | {"name": "g1-9", "uid": "another"}
+    spec = to_builtins(vm_of(first)) | {"name": "g1-9", "uid": "another"}
     with pytest.raises(BadInput) as error:
         await house.engine.create(NS, id_, VM.kind, spec=spec, parent=parent)
     assert error.value.field == field
@@ -88,7 +98,7 @@ async def test_a_vm_is_part_of_the_mci_in_its_spec(house: House, id_: str, paren
 async def test_a_vm_that_says_it_is_another_one_gets_a_machine_of_its_own(house: House) -> None:
     await house.created(mci())
     (first, *_) = await house.service.vms(NS, "m1")
-    spec = plain(vm_of(first)) | {"name": "g1-9"}
+    spec = to_builtins(vm_of(first)) | {"name": "g1-9"}
     made = await house.engine.create(NS, "m1.g1-9", VM.kind, spec=spec, parent="m1")
     assert (await house.engine.wait(NS, made.op.id, 30)).status is Status.SUCCEEDED
     assert vm_of(await house.engine.get(NS, "m1.g1-9")).uid not in ("", vm_of(first).uid)
@@ -110,11 +120,11 @@ async def test_a_vm_keeps_the_labels_that_it_has_from_its_mci(house: House) -> N
 
 async def test_an_object_goes_by_the_name_in_its_spec(house: House) -> None:
     with pytest.raises(BadInput, match="'vNet:net'"):
-        await house.engine.create(NS, "net", VNET.kind, spec=plain(NET))
+        await house.engine.create(NS, "net", VNET.kind, spec=to_builtins(NET))
 
 
 async def test_a_connection_cannot_be_changed_into_what_nobody_can_read(house: House) -> None:
-    key = HOME, record_id("connection", "seoul")
+    key = DEPLOYMENT_NS, record_id("connection", "seoul")
     spec = {"name": "seoul", "provider": "aws", "region": "ap-northeast-2"}
     await house.engine.create(*key, CONNECTION.kind, "register", spec=spec)
     for wrong in ({}, spec | {"options": 7}, spec | {"name": "tokyo"}):
@@ -128,7 +138,7 @@ async def test_a_network_is_reshaped_into_something_and_stays_itself(house: Hous
     uid = network_of(found).uid
     error = await refused(house, "reshape", "vNet:net")
     assert (error.field, error.state) == ("spec", "Available")
-    error = await refused(house, "reshape", "vNet:net", spec=plain(NET) | {"uid": "another"})
+    error = await refused(house, "reshape", "vNet:net", spec=to_builtins(NET) | {"uid": "another"})
     assert (error.field, error.state, repr(uid) in error.allowed) == ("spec.uid", "Available", True)
-    error = await refused(house, "reshape", "vNet:net", spec=plain(NET) | {"subnets": 7})
+    error = await refused(house, "reshape", "vNet:net", spec=to_builtins(NET) | {"subnets": 7})
     assert (error.field, error.state) == ("spec.subnets", "Available")

@@ -12,7 +12,7 @@ from stateward.domains.mci.demo import NS as DEMO
 from stateward.domains.mci.errors import InUse, NotGranted
 from stateward.domains.mci.lifecycle import VM, MciState
 from stateward.domains.mci.mci_template import MciTemplate
-from stateward.domains.mci.model import Connection, PostCommand, SubGroup, mci_seen, vm_of
+from stateward.domains.mci.model import CloudConnection, PostCommand, SubGroup, mci_seen, vm_of
 from stateward.domains.mci.provider.catalogue import LOCAL, LOCAL_IMAGE
 from stateward.domains.plugin import ProcessContext
 from stateward.drivers.factory import Drivers
@@ -91,7 +91,7 @@ async def test_a_group_on_this_host_does_not_grow_after_the_grant_was_revoked(ho
 
 
 async def test_a_group_that_names_its_connection_is_judged_by_that_one(house: House) -> None:
-    await house.service.add_connection(Connection("lab", "local", "here", driver="process"), ANN)
+    await house.service.add_connection(CloudConnection("lab", "local", "here", driver="process"), ANN)
     with pytest.raises(NotGranted, match="'lab'"):
         await house.service.create(NS, mci("m1", SubGroup("p", 1, "local+here+tiny", "sh", connection="lab")), ANN)
 
@@ -319,7 +319,7 @@ async def test_no_hint_names_a_connection_of_others(private: ApiHouse, path: str
 
 
 async def test_a_fleet_of_a_template_learns_no_name_of_a_connection_of_others(house: House) -> None:
-    await house.service.add_connection(Connection("private1", "aws", "secret-1", namespaces=("other",)), ANN)
+    await house.service.add_connection(CloudConnection("private1", "aws", "secret-1", namespaces=("other",)), ANN)
     template = MciTemplate(house.service.catalogue)
     for name, said in (("privat1", "a known connection"), ("private1", "not granted")):
         fleet = {"groups": [{"name": "g", "spec": "aws+us-east-1+t3.nano", "image": "ubuntu22.04", "connection": name}]}

@@ -10,7 +10,7 @@ from random import Random
 from msgspec.structs import replace
 
 from stateward.domains.mci.deployment_records import limit_of
-from stateward.domains.mci.model import Connection, SubGroup
+from stateward.domains.mci.model import CloudConnection, SubGroup
 from stateward.drivers import MachineState, ProviderRegion
 from stateward.drivers.simulated import CALM, IMAGES, REGIONS, SPECS, SimulatedCloud
 from stateward.drivers.simulated.machine import state_at
@@ -19,7 +19,7 @@ from stateward.store.records import LaneGroup, Status
 from tests.integration.domains.mci.conftest import ANN, NS, House, mci, open_house
 
 PROVIDER, EACH = "ncp", 10
-PLACES = [Connection(f"ncp-r{number}", PROVIDER, f"r{number}") for number in range(1, 6)]
+PLACES = [CloudConnection(f"ncp-r{number}", PROVIDER, f"r{number}") for number in range(1, 6)]
 SLOW = replace(CALM, pending=0.05, suspending=0.05)
 """Slow enough that many are under way at once, whoever is quick."""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stateward.domains.mci.lifecycle import ResourceState
-from stateward.domains.mci.model import KINDS, KeySpec, record_id, resource_identity, resource_seen
+from stateward.domains.mci.model import RESOURCE_LIFECYCLES, KeySpec, record_id, resource_identity, resource_seen
 from stateward.domains.mci.provider import provider_client
 from stateward.drivers import ProviderRegion, ResourceKind
 from stateward.drivers.simulated.faults import CALM, Fate
@@ -33,7 +33,7 @@ async def lose(house: House, word: str) -> None:
     house.cloud.lose(SEOUL, ResourceKind(word), resource_identity(await part(house, word)).uid)
 
 
-@pytest.mark.parametrize("word", list(KINDS))
+@pytest.mark.parametrize("word", list(RESOURCE_LIFECYCLES))
 async def test_a_part_that_is_lost_is_an_error_that_tells_what_is_missing(house: House, word: str) -> None:
     await house.created(mci())
     await lose(house, word)
@@ -42,7 +42,7 @@ async def test_a_part_that_is_lost_is_an_error_that_tells_what_is_missing(house:
     assert (found.state, resource_seen(found).missing) == (ResourceState.ERROR, (f"{word} {SHARED}",))
     line = (await house.engine.history(NS, record_id(word, SHARED)))[-1]
     assert (line.actor, line.event) == (PROVIDER, "shows none")
-    others = [await part(house, other) for other in KINDS if other != word]
+    others = [await part(house, other) for other in RESOURCE_LIFECYCLES if other != word]
     assert {one.state for one in others} == {ResourceState.AVAILABLE}
 
 
@@ -71,7 +71,7 @@ async def test_a_listing_that_fails_proves_no_loss(house: House) -> None:
     for fate in (Fate.TRANSIENT, Fate.THROTTLED):
         house.cloud.region(SEOUL).gate.foretell(Fate.DONE, fate)  # the listing of machines comes first
         await house.plugin.reconciler.reconcile_all()
-    assert {(await part(house, word)).state for word in KINDS} == {ResourceState.AVAILABLE}
+    assert {(await part(house, word)).state for word in RESOURCE_LIFECYCLES} == {ResourceState.AVAILABLE}
 
 
 async def test_a_part_that_is_not_shown_once_is_not_lost(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

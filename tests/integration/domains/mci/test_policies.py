@@ -11,27 +11,27 @@ from stateward.domains.mci.control.reconciler import Orphan
 from stateward.domains.mci.errors import InUse
 from stateward.domains.mci.lifecycle import MCI, MciState, VmState
 from stateward.domains.mci.model import (
-    KINDS,
+    RESOURCE_LIFECYCLES,
+    CloudConnection,
     CommandRun,
-    Connection,
-    Image,
+    CommandRuns,
+    FirewallRule,
+    ImageRecord,
     KeySpec,
     MciSeen,
     MciSpec,
     NetworkSpec,
     Policy,
     PostCommand,
-    Rule,
-    Runs,
     SecurityGroupSpec,
     SubGroup,
     Subnet,
     VmSpec,
     mci_of,
     mci_seen,
-    plain,
     resource_identity,
     resource_seen,
+    to_builtins,
     vm_of,
 )
 from stateward.domains.mci.provider import provider_client
@@ -159,11 +159,11 @@ async def test_an_error_at_one_connection_keeps_no_other_from_being_looked_at(
 ) -> None:
     looked: list[str] = []
 
-    async def look_or_fail(connection: Connection, *_: object) -> list[Orphan]:
+    async def look_or_fail(connection: CloudConnection, *_: object) -> list[Orphan]:
         looked.append(connection.name)
         raise ValueError("broken")
 
-    monkeypatch.setattr(house.plugin.reconciler, "_look_at", look_or_fail)
+    monkeypatch.setattr(house.plugin.reconciler, "_reconcile_connection", look_or_fail)
     assert await house.plugin.reconciler.reconcile_all() == []
     assert len(looked) > 1
 
@@ -258,7 +258,9 @@ async def test_nothing_is_reconciled_that_runs(house: House) -> None:
 ON_HOST = SubGroup("p", 2, "local+here+tiny", LOCAL_IMAGE)
 
 
-async def with_command(house: House, *commands: str, groups: tuple[SubGroup, ...] = (ON_HOST,)) -> dict[str, Runs]:
+async def with_command(
+    house: House, *commands: str, groups: tuple[SubGroup, ...] = (ON_HOST,)
+) -> dict[str, CommandRuns]:
     await house.grant_host()
     await house.created(mci("m1", *groups, post_command=PostCommand("ann", commands, minutes=1.0)))
     return (await seen(house)).results
@@ -319,7 +321,7 @@ async def test_a_post_command_is_not_run_where_nothing_runs(house: House) -> Non
 AWS = "aws-ap-northeast-2"
 COMMON = {"connection": AWS, "provider": "aws", "region": "ap-northeast-2"}
 NET = NetworkSpec("net", "uid-net", cidr="10.1.0.0/16", subnets=(Subnet("a", "10.1.1.0/24"),), **COMMON)
-WALL = SecurityGroupSpec("wall", "uid-wall", network="net", rules=(Rule("22"),), **COMMON)
+WALL = SecurityGroupSpec("wall", "uid-wall", network="net", rules=(FirewallRule("22"),), **COMMON)
 KEY = KeySpec("key", "uid-key", **COMMON)
 STATIC = group("g1", 2, network="net", subnet="a", groups=("wall",), key="key")
 
@@ -344,7 +346,7 @@ async def test_a_static_mci_stands_on_the_parts_that_it_names(house: House) -> N
 
 async def created_unchecked(house: House, wanted: MciSpec) -> Operation:
     """Make an MCI as another operation does, long after somebody has looked up what is named."""
-    request = house.engine.request(NS, wanted.name, "create", spec=plain(wanted), creates=Creation(MCI.kind))
+    request = house.engine.request(NS, wanted.name, "create", spec=to_builtins(wanted), creates=Creation(MCI.kind))
     return await house.ended(await house.engine.submit(replace(request, parent="of a lease")))
 
 
@@ -454,7 +456,7 @@ async def test_a_growth_of_which_nothing_comes_leaves_the_size_as_it_was(house: 
     assert await states(house) == {"g1-1": "Running", "g1-2": "Running"}
 
 
-@pytest.mark.parametrize("word", KINDS)
+@pytest.mark.parametrize("word", RESOURCE_LIFECYCLES)
 async def test_what_a_held_mci_is_to_stand_on_is_made_anew_if_it_was_removed_meanwhile(house: House, word: str) -> None:
     accepted = await house.service.create(NS, mci(hold=True), ANN)
     await house.until(lambda state: state == MciState.PREPARED)
@@ -481,7 +483,7 @@ async def test_a_held_mci_whose_parts_were_removed_meanwhile_and_are_its_own_say
 
 
 async def test_a_held_mci_whose_image_has_gone_meanwhile_says_so(house: House) -> None:
-    await house.service.register(NS, Image("mine", AWS, "ubuntu22.04"), ANN)
+    await house.service.register(NS, ImageRecord("mine", AWS, "ubuntu22.04"), ANN)
     await house.service.create(NS, mci("m1", group("g1", 1), group("g2", 1, image="mine"), hold=True), ANN)
     await house.until(lambda state: state == MciState.PREPARED)
     await house.engine.act(NS, "image:mine", "remove")

@@ -13,7 +13,16 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.domains.mci.lifecycle import MciState
-from stateward.domains.mci.model import Connection, Image, Spec, SubGroup, record_id, resource_seen, vm_of, vm_seen
+from stateward.domains.mci.model import (
+    CloudConnection,
+    ImageRecord,
+    SpecRecord,
+    SubGroup,
+    record_id,
+    resource_seen,
+    vm_of,
+    vm_seen,
+)
 from stateward.drivers import Observation
 from stateward.engine.errors import AlreadyEnded
 from stateward.lifecycle import PROVIDER
@@ -79,9 +88,9 @@ def ec2_cloud(monkeypatch: pytest.MonkeyPatch) -> Cloud:
 async def ec2(house: House, ec2_cloud: Cloud) -> AsyncIterator[Any]:
     """A boto3 that is not ours, and a connection of ours to the same cloud."""
     options = {"endpoint_url": ec2_cloud.url}
-    connection = Connection("ec2", "aws", REGION, driver="aws", credential="env:FARM", options=options)
+    connection = CloudConnection("ec2", "aws", REGION, driver="aws", credential="env:FARM", options=options)
     await house.service.add_connection(connection, ANN)
-    await house.service.register(NS, Image("hill", "ec2", IMAGE), ANN)
+    await house.service.register(NS, ImageRecord("hill", "ec2", IMAGE), ANN)
     client = session().client("ec2", region_name=REGION, endpoint_url=ec2_cloud.url)
     yield client
     client.close()
@@ -276,9 +285,9 @@ async def test_what_is_cancelled_on_ec2_is_told_as_what_its_machine_is_afterward
 
 async def register_qemu(house: House) -> None:
     """Let the namespace make QEMU guests on this host."""
-    await house.service.add_connection(Connection("lab", "lab", "here", driver="qemu", namespaces=(NS,)), ANN)
-    await house.service.register(NS, Spec("tiny", "lab", "tiny"), ANN)
-    await house.service.register(NS, Image("tick", "lab", "tick"), ANN)
+    await house.service.add_connection(CloudConnection("lab", "lab", "here", driver="qemu", namespaces=(NS,)), ANN)
+    await house.service.register(NS, SpecRecord("tiny", "lab", "tiny"), ANN)
+    await house.service.register(NS, ImageRecord("tick", "lab", "tick"), ANN)
 
 
 @needs_qemu

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.domains.mci.deployment_records import limit_of
-from stateward.domains.mci.model import Connection, SubGroup
+from stateward.domains.mci.model import CloudConnection, SubGroup
 from stateward.drivers import ProviderRegion
 from stateward.drivers.simulated import CALM, IMAGES, REGIONS, SPECS
 from stateward.store.records import Status
@@ -23,11 +23,13 @@ TARGET = 1.15
 EACH, VMS = 8, 45
 
 
-def places(providers: tuple[str, ...]) -> list[Connection]:
-    return [Connection(f"{name}-r{number}", name, f"r{number}") for name in providers for number in range(1, EACH + 1)]
+def places(providers: tuple[str, ...]) -> list[CloudConnection]:
+    return [
+        CloudConnection(f"{name}-r{number}", name, f"r{number}") for name in providers for number in range(1, EACH + 1)
+    ]
 
 
-def group(place: Connection) -> SubGroup:
+def group(place: CloudConnection) -> SubGroup:
     spec = f"{place.provider}+{REGIONS[place.provider][0]}+{SPECS[place.provider][0].name}"
     return SubGroup(place.name, VMS, spec, IMAGES[place.provider][0].name, connection=place.name)
 

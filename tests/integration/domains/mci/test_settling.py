@@ -52,8 +52,8 @@ async def test_the_journal_is_read_on_after_a_failure_and_no_line_is_missed(hous
     engine = Unwell(house, watch=[trouble, trouble], later=[trouble])
     follower = MciStatusUpdater(engine, Random(1))  # type: ignore[arg-type]
     noted: list[Key] = []
-    follower.note = lambda mci, after=0.0: noted.append(mci)  # type: ignore[method-assign]
-    task = asyncio.create_task(follower.follow(no_time))
+    follower.mark_dirty = lambda mci, after=0.0: noted.append(mci)  # type: ignore[method-assign]
+    task = asyncio.create_task(follower.run(no_time))
     try:
         async with asyncio.timeout(PATIENT):
             while len(engine.after) < 3:  # it reads, after two failures
@@ -78,7 +78,7 @@ async def test_pauses_grow_while_nothing_works_and_are_short_again_after(house: 
         pauses.append(seconds)
         await asyncio.sleep(0)
 
-    task = asyncio.create_task(follower.follow(sleep))
+    task = asyncio.create_task(follower.run(sleep))
     async with asyncio.timeout(PATIENT):
         while len(engine.after) < 6:
             await asyncio.sleep(0.005)
@@ -90,7 +90,7 @@ async def test_pauses_grow_while_nothing_works_and_are_short_again_after(house: 
 async def test_an_mci_that_could_not_be_settled_is_looked_at_again(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(status_updater, "LATER", 0.01)
+    monkeypatch.setattr(status_updater, "RETRY_AFTER_S", 0.01)
     await house.plugin.reconciler.status_updater.close()
     await house.created(mci())
     verdict = await house.service.control(NS, "m1", "suspend", ANN)
@@ -98,6 +98,6 @@ async def test_an_mci_that_could_not_be_settled_is_looked_at_again(
     await house.engine.act(NS, "m1", "mixed", actor="controller")  # as if somebody had told it wrongly
     engine = Unwell(house, act=[Unavailable("away"), Unavailable("away")])
     follower = MciStatusUpdater(engine, Random(1))  # type: ignore[arg-type]
-    follower.note(Key(NS, "m1"), 0.0)
+    follower.mark_dirty(Key(NS, "m1"), 0.0)
     await house.until(lambda now: now == MciState.SUSPENDED)
     await follower.close()

@@ -11,7 +11,7 @@ from tests.integration.domains.mci.test_settling import Unwell, no_time
 
 async def test_who_comes_back_after_a_pruning_goes_on_behind_the_horizon(house: House) -> None:
     engine = Unwell(house, watch=[EntriesPruned(0, 7)])
-    task = asyncio.create_task(MciStatusUpdater(engine, Random(1)).follow(no_time))  # type: ignore[arg-type]
+    task = asyncio.create_task(MciStatusUpdater(engine, Random(1)).run(no_time))  # type: ignore[arg-type]
     try:
         async with asyncio.timeout(PATIENT):
             while len(engine.after) < 2:

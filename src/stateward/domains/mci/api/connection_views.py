@@ -8,7 +8,7 @@ from stateward.domains.mci.api.schemas import (
     RegionZoneInfo,
     SpecView,
 )
-from stateward.domains.mci.model import Connection, Image, Spec
+from stateward.domains.mci.model import CloudConnection, ImageRecord, SpecRecord
 
 CREDENTIAL_HOLDER = "admin"
 """Whose credentials connections use."""
@@ -65,14 +65,14 @@ def location_of(provider: str, region: str) -> Location:
     return Location(region, 0.0, 0.0) if town is None else LOCATIONS[town]
 
 
-def region_view(connection: Connection) -> RegionDetail:
+def region_view(connection: CloudConnection) -> RegionDetail:
     """Return the region of a connection."""
     location = location_of(connection.provider, connection.region)
     zones = [connection.zone] if connection.zone else []
     return RegionDetail(connection.region, connection.region, location.display, location, zones)
 
 
-def connection_view(connection: Connection, *, credential: bool = False) -> ConnectionView:
+def connection_view(connection: CloudConnection, *, credential: bool = False) -> ConnectionView:
     """Return a connection as it is shown; the name of its credential is for administrators of everything."""
     return ConnectionView(
         config_name=connection.name,
@@ -88,7 +88,7 @@ def connection_view(connection: Connection, *, credential: bool = False) -> Conn
     )
 
 
-def spec_view(spec: Spec, connection: Connection | None) -> SpecView:
+def spec_view(spec: SpecRecord, connection: CloudConnection | None) -> SpecView:
     """Return a spec as it is shown."""
     return SpecView(
         id=spec.id,
@@ -104,7 +104,7 @@ def spec_view(spec: Spec, connection: Connection | None) -> SpecView:
     )
 
 
-def image_view(image: Image, connection: Connection | None) -> ImageView:
+def image_view(image: ImageRecord, connection: CloudConnection | None) -> ImageView:
     """Return an image as it is shown."""
     return ImageView(
         id=image.id,

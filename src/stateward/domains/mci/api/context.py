@@ -21,7 +21,7 @@ from stateward.domains.mci.api.request_log import Entry, RequestLog
 from stateward.domains.mci.api.request_log_store import keep
 from stateward.domains.mci.api.route_params import normalize_id
 from stateward.domains.mci.guards.connection_grants import check_grant, is_granted, unknown_connection
-from stateward.domains.mci.model import Connection, record_id, vm_id
+from stateward.domains.mci.model import CloudConnection, record_id, vm_id
 from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.domains.mci.provider.provider_pool import ProviderClients
 from stateward.domains.mci.service import Caller, Service
@@ -89,20 +89,20 @@ class Call(Request[Any, Grant, State]):
         if entry is not None and op is not None:
             entry.operation = Key(ns, op)
 
-    async def visible_connections(self) -> list[Connection]:
+    async def visible_connections(self) -> list[CloudConnection]:
         """Return the connections that one of the caller's namespaces may use; readers of everything see all."""
         namespaces = grant_of(self).namespace_filter
         found = await self.catalogue.connections()
         return [one for one in found if namespaces is None or any(is_granted(one, ns) for ns in namespaces)]
 
-    async def visible_connection(self, name: str) -> Connection:
+    async def visible_connection(self, name: str) -> CloudConnection:
         """Return a connection that one of the caller's namespaces may use."""
         found = {one.name: one for one in await self.visible_connections()}
         if name not in found:
             raise UnknownName("connection", name, found)
         return found[name]
 
-    async def connection(self, field: str, name: str, ns: str | None = None) -> Connection:
+    async def connection(self, field: str, name: str, ns: str | None = None) -> CloudConnection:
         """Return a connection that a body names; one that the namespace `ns` may not use is refused."""
         try:
             found = await self.catalogue.connection(name)

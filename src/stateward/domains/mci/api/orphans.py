@@ -10,7 +10,7 @@ from stateward.domains.mci.api.context import Call
 from stateward.domains.mci.control.reconciler import Orphan
 from stateward.domains.mci.errors import NotDone
 from stateward.domains.mci.lifecycle import VM
-from stateward.domains.mci.model import Connection, vm_of
+from stateward.domains.mci.model import CloudConnection, vm_of
 from stateward.domains.mci.provider.catalogue import objects
 from stateward.drivers import (
     AlreadyDone,
@@ -38,7 +38,7 @@ class Orphans(Struct, frozen=True):
     trouble: dict[str, str]
 
 
-async def orphans_at(request: Call, connections: Sequence[Connection]) -> Orphans:
+async def orphans_at(request: Call, connections: Sequence[CloudConnection]) -> Orphans:
     """Look for orphans. The providers are asked first: a record is always older than its machine."""
     listings = await asyncio.gather(*(_listing(request, one) for one in connections))
     found: list[Orphan] = []
@@ -56,7 +56,7 @@ async def orphans_at(request: Call, connections: Sequence[Connection]) -> Orphan
     return Orphans(found, trouble)
 
 
-async def _listing(request: Call, connection: Connection) -> MachineListing:
+async def _listing(request: Call, connection: CloudConnection) -> MachineListing:
     try:
         return await (await request.hall.house.clients.for_connection(connection)).list_shared()
     except StatewardError as error:
@@ -71,7 +71,7 @@ async def _uids(reader: Reader, connection: str) -> set[str]:
     }
 
 
-async def terminate_orphan(request: Call, connection: Connection, key: str) -> None:
+async def terminate_orphan(request: Call, connection: CloudConnection, key: str) -> None:
     """Terminate an orphan; what is none is not found."""
     orphans = (await orphans_at(request, [connection])).orphans
     orphan = next((one for one in orphans if one.key == key), None)

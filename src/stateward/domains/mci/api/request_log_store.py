@@ -14,7 +14,7 @@ import msgspec
 from stateward.aio.supervise import repeat
 from stateward.domains.mci.api.request_log import Past
 from stateward.domains.mci.lifecycle import CALL
-from stateward.domains.mci.model import HOME, plain, record_id
+from stateward.domains.mci.model import DEPLOYMENT_NS, record_id, to_builtins
 from stateward.domains.mci.provider.catalogue import objects
 from stateward.engine import AlreadyExists, Denied, Engine
 from stateward.engine.errors import VersionMismatch
@@ -56,11 +56,11 @@ async def _write(engine: Engine, past: Past) -> None:
     found = [(_past(one), one) for one in taken.values() if one is not None]
     same = next((one for was, one in found if (was.token, was.id) == (past.token, past.id)), None)
     if same is None and free:
-        await engine.create(*free[0], CALL.kind, "register", spec=plain(past), actor=CONTROLLER)
+        await engine.create(*free[0], CALL.kind, "register", spec=to_builtins(past), actor=CONTROLLER)
         return
     # A caller's own record goes before that of another caller.
     oldest = same or min(found, key=lambda call: (call[0].token != past.token, call[0].began))[1]
-    await engine.act(*oldest.key, "change", spec=plain(past), actor=CONTROLLER, version=oldest.version)
+    await engine.act(*oldest.key, "change", spec=to_builtins(past), actor=CONTROLLER, version=oldest.version)
 
 
 async def kept(engine: Engine, id_: str) -> list[Past]:
@@ -71,12 +71,12 @@ async def kept(engine: Engine, id_: str) -> list[Past]:
 
 async def all_stored_requests(engine: Engine) -> list[Past]:
     """Return all calls that are kept."""
-    return [_past(one) async for one in objects(engine.store.reader, Selector(HOME, CALL.kind))]
+    return [_past(one) async for one in objects(engine.store.reader, Selector(DEPLOYMENT_NS, CALL.kind))]
 
 
 async def forget(engine: Engine, kept_for: float = RETENTION_S, most: int = MAX_STORED) -> None:
     """Forget calls that are old, and the oldest of too many; nothing of them stays in their places."""
-    found = [one async for one in objects(engine.store.reader, Selector(HOME, CALL.kind))]
+    found = [one async for one in objects(engine.store.reader, Selector(DEPLOYMENT_NS, CALL.kind))]
     calls = sorted(((_past(one).began, one) for one in found), key=lambda call: -call[0])
     oldest = await engine.store.reader.time() - kept_for
     for number, (began, one) in enumerate(calls):
@@ -102,7 +102,7 @@ def places(id_: str) -> list[Key]:
     """Return the places that a call may be kept in: always the same, and hardly ever all taken."""
     digest = blake2b(id_.encode(), digest_size=4 * CHOICES).digest()
     numbers = [int.from_bytes(digest[at : at + 4]) % PLACES for at in range(0, len(digest), 4)]
-    return [Key(HOME, record_id("call", str(number))) for number in dict.fromkeys(numbers)]
+    return [Key(DEPLOYMENT_NS, record_id("call", str(number))) for number in dict.fromkeys(numbers)]
 
 
 def _past(found: Object) -> Past:

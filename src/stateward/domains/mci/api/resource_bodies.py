@@ -8,7 +8,16 @@ from stateward import naming
 from stateward.domains.mci.api.lenient_json import Fields, whole
 from stateward.domains.mci.api.route_params import name_of, one_of, record_name, reference
 from stateward.domains.mci.guards.connection_grants import ALL
-from stateward.domains.mci.model import Connection, Image, KeySpec, NetworkSpec, Rule, SecurityGroupSpec, Spec, Subnet
+from stateward.domains.mci.model import (
+    CloudConnection,
+    FirewallRule,
+    ImageRecord,
+    KeySpec,
+    NetworkSpec,
+    SecurityGroupSpec,
+    SpecRecord,
+    Subnet,
+)
 from stateward.domains.mci.provider.key_pairs import check_public_key
 from stateward.errors import BadInput
 
@@ -18,7 +27,7 @@ PROTOCOLS = {"tcp": "tcp", "udp": "udp", "icmp": "icmp", "all": "all", "any": "a
 DIRECTIONS = {"inbound": "inbound", "ingress": "inbound", "outbound": "outbound", "egress": "outbound", "": "inbound"}
 
 
-def parse_network(body: Fields, place: Connection, uid: str) -> NetworkSpec:
+def parse_network(body: Fields, place: CloudConnection, uid: str) -> NetworkSpec:
     """Read what network is wanted."""
     cidr = _network("cidrBlock", body.text("cidrBlock", "cidr") or CIDR)
     subnets = tuple(parse_subnet(one) for one in body.each("subnetInfoList", "subnetReqInfoList"))
@@ -59,7 +68,7 @@ def _network(field: str, text: str) -> IPv4Network:
         raise BadInput(field, text, "a range of IPv4 addresses such as 10.0.0.0/16") from None
 
 
-def parse_security_group(body: Fields, place: Connection, uid: str) -> SecurityGroupSpec:
+def parse_security_group(body: Fields, place: CloudConnection, uid: str) -> SecurityGroupSpec:
     """Read what security group is wanted."""
     return SecurityGroupSpec(
         name_of("name", body.text("name").strip()),
@@ -73,12 +82,12 @@ def parse_security_group(body: Fields, place: Connection, uid: str) -> SecurityG
     )
 
 
-def parse_rule(body: Fields) -> Rule:
+def parse_rule(body: Fields) -> FirewallRule:
     """Read a rule, in the newer words or in the older ones."""
     protocol = PROTOCOLS[one_of(body.field("Protocol"), body.text("Protocol", "IPProtocol").strip(), *PROTOCOLS)]
     direction = DIRECTIONS[one_of(body.field("Direction"), body.text("Direction").strip(), *DIRECTIONS)]
     ports = "" if protocol in ("icmp", "all") else _ports(body)
-    return Rule(ports, protocol, direction, _range(body.field("CIDR"), body.text("CIDR") or "0.0.0.0/0"))
+    return FirewallRule(ports, protocol, direction, _range(body.field("CIDR"), body.text("CIDR") or "0.0.0.0/0"))
 
 
 def _ports(body: Fields) -> str:
@@ -102,7 +111,7 @@ def _range(field: str, text: str) -> str:
         raise BadInput(field, text, "a range of addresses such as 0.0.0.0/0") from None
 
 
-def parse_key(body: Fields, place: Connection, uid: str) -> KeySpec:
+def parse_key(body: Fields, place: CloudConnection, uid: str) -> KeySpec:
     """Read what key is wanted; a private half that somebody sends along is passed over."""
     name, public = name_of("name", body.text("name").strip()), body.text("publicKey").strip()
     if public:
@@ -110,10 +119,10 @@ def parse_key(body: Fields, place: Connection, uid: str) -> KeySpec:
     return KeySpec(name, uid, place.name, place.provider, place.region, public, body.text("description"))
 
 
-def parse_spec(body: Fields, place: Connection) -> Spec:
+def parse_spec(body: Fields, place: CloudConnection) -> SpecRecord:
     """Read what spec is to be known."""
     csp_name = reference("cspSpecName", body.text("cspSpecName", "cspResourceId", "cspResourceName"), needed=True)
-    return Spec(
+    return SpecRecord(
         record_name("name", body.text("name").strip() or f"{place.provider}+{place.region}+{csp_name}"),
         place.name,
         csp_name,
@@ -124,11 +133,11 @@ def parse_spec(body: Fields, place: Connection) -> Spec:
     )
 
 
-def parse_image(body: Fields, place: Connection) -> Image:
+def parse_image(body: Fields, place: CloudConnection) -> ImageRecord:
     """Read what image is to be known."""
     csp_name = reference("cspImageName", body.text("cspImageName", "cspImageId", "cspResourceId"), needed=True)
     name = record_name("name", body.text("name").strip() or f"{place.provider}+{place.region}+{csp_name}")
-    return Image(name, place.name, csp_name, body.text("osType", "guestOS"), body.text("description"))
+    return ImageRecord(name, place.name, csp_name, body.text("osType", "guestOS"), body.text("description"))
 
 
 OF_CONNECTION = (
@@ -141,10 +150,10 @@ OF_CONNECTION = (
 """
 
 
-def parse_connection(body: Fields) -> Connection:
+def parse_connection(body: Fields) -> CloudConnection:
     """Read what connection is to be known."""
     options = body.within("options")
-    return Connection(
+    return CloudConnection(
         record_name("name", body.text("name", "configName").strip()),
         reference("provider", body.text("provider", "providerName").strip().lower(), needed=True),
         reference("region", body.text("region", "regionName").strip(), needed=True),

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct, field
 
 from stateward.domains.mci.lifecycle import ResourceState
-from stateward.domains.mci.model import KeySpec, NetworkSpec, Rule, SecurityGroupSpec, Subnet, resource_seen
+from stateward.domains.mci.model import FirewallRule, KeySpec, NetworkSpec, SecurityGroupSpec, Subnet, resource_seen
 from stateward.store.records import Object
 
 IN_USE = "InUse"
@@ -111,7 +111,7 @@ def _missing(found: Object) -> str:
     return f"the provider does not show {', '.join(missing)} any more" if missing else ""
 
 
-def _rule(one: Rule) -> RuleView:
+def _rule(one: FirewallRule) -> RuleView:
     return RuleView(one.ports, one.protocol.upper(), one.direction, one.cidr)
 
 

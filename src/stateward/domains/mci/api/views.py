@@ -24,15 +24,15 @@ from stateward.domains.mci.api.schemas import (
     VmStatusInfo,
 )
 from stateward.domains.mci.api.target_status import AT_REST, Target, Targets, waiting_problems
-from stateward.domains.mci.control.status_rollup import MciStatus, roll_up
+from stateward.domains.mci.control.status_rollup import MciStatus, roll_up_status
 from stateward.domains.mci.lifecycle import VM, MciState, VmState
 from stateward.domains.mci.model import (
+    CloudConnection,
     CommandRun,
-    Connection,
+    CommandRuns,
     MciSeen,
     MciSpec,
     PostCommand,
-    Runs,
     VmSeen,
     VmSpec,
     mci_of,
@@ -58,7 +58,7 @@ class Views:
         self._reader = service.engine.store.reader
         self._targets = Targets(self._reader)
         self._patience = Patience()
-        self._connections: dict[str, Connection | None] = {}
+        self._connections: dict[str, CloudConnection | None] = {}
         self._specs: dict[tuple[str, str], SpecView | None] = {}
         self._images: dict[tuple[str, str, str], ImageView | None] = {}
 
@@ -101,7 +101,7 @@ class Views:
         """Return an MCI in short without its VMs, which are only counted: that costs the same however many they are."""
         counts = await self._service.engine.store.reader.count_states(Selector(found.ns, VM.kind, found.id))
         states = [state for (_, state), number in counts.items() for _ in range(number)]
-        return await self._short(found, roll_up(STATES[found.state], states), [])
+        return await self._short(found, roll_up_status(STATES[found.state], states), [])
 
     async def _short(self, found: Object, status: MciStatus, vms: list[VmStatusInfo]) -> MciStatusInfo:
         wanted, target = mci_of(found), await self._targets.of_mci(found)
@@ -207,7 +207,7 @@ class Views:
         found = await self._connection(name)
         return None if found is None else connection_view(found)
 
-    async def _connection(self, name: str) -> Connection | None:
+    async def _connection(self, name: str) -> CloudConnection | None:
         if name not in self._connections:
             try:
                 self._connections[name] = await self._catalogue.connection(name)
@@ -253,7 +253,7 @@ def name_in(vm: Object) -> str:
 
 
 def _status(found: Object, vms: Sequence[Object]) -> MciStatus:
-    return roll_up(STATES[found.state], [one.state for one in vms])
+    return roll_up_status(STATES[found.state], [one.state for one in vms])
 
 
 def _vm_status(found: Object, vm: VmSpec, seen: VmSeen, target: Target) -> VmStatusInfo:
@@ -298,7 +298,7 @@ def _results(mci: str, wanted: MciSpec, seen: MciSeen, vms: Sequence[Object]) ->
     return CommandResults(results)
 
 
-def _result(vm: CommandResult, runs: Runs) -> CommandResult:
+def _result(vm: CommandResult, runs: CommandRuns) -> CommandResult:
     """Return the result of a VM with one entry for each command that was run."""
     each = (CommandRun(runs),) if isinstance(runs, str) else runs
     written = {str(number): one.written for number, one in enumerate(each)}

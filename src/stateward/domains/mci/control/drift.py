@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.lifecycle import VNET, ResourceState, VmState
 from stateward.domains.mci.model import (
-    KINDS,
-    WORDS,
+    RESOURCE_LIFECYCLES,
+    RESOURCE_TYPES,
     NetworkSpec,
     network_of,
     resource_identity,
@@ -63,14 +63,14 @@ def _sighting(vm: Object, event: str, look: Evidence, at: float) -> Sighting:
     return Sighting(vm.ns, vm.id, event, at, seen, reason)
 
 
-NONE, AGAIN = "shows none", "shows again"
+SHOWS_NONE, SHOWS_AGAIN = "shows none", "shows again"
 
 
 async def resources_by_connection(reader: Reader) -> dict[str, list[Object]]:
     """Return all parts that were there when somebody last looked, by connection."""
     found: dict[str, list[Object]] = defaultdict(list)
     for ns in await reader.namespaces():
-        for lifecycle in KINDS.values():
+        for lifecycle in RESOURCE_LIFECYCLES.values():
             async for one in objects(reader, Selector(ns, lifecycle.kind)):
                 if one.op is None and (one.state == ResourceState.AVAILABLE or resource_seen(one).missing):
                     found[resource_identity(one).connection].append(one)
@@ -87,15 +87,15 @@ def resource_drift(
     for one, keys in named:
         missing = tuple(name for key, name in keys.items() if sights[key] is Existence.ABSENT)
         if missing and one.state == ResourceState.AVAILABLE:
-            told.append((one, NONE, missing))
+            told.append((one, SHOWS_NONE, missing))
         elif one.state == ResourceState.ERROR and all(sights[key] is Existence.PRESENT for key in keys):
-            told.append((one, AGAIN, ()))
+            told.append((one, SHOWS_AGAIN, ()))
     return told
 
 
 def _keys(found: Object) -> dict[str, str]:
     """Return the keys of all that a part consists of, with what each is called."""
-    where, word = resource_identity(found), WORDS[found.kind]
+    where, word = resource_identity(found), RESOURCE_TYPES[found.kind]
     keys = {where.uid: f"{word} {where.name}"}
     if word == "vNet":
         subnets = network_of(found).subnets
@@ -103,7 +103,7 @@ def _keys(found: Object) -> dict[str, str]:
     return keys
 
 
-def noted(found: Object, missing: tuple[str, ...]) -> dict[str, object]:
+def with_missing(found: Object, missing: tuple[str, ...]) -> dict[str, object]:
     """Return what is seen of a part, with what is missing of it."""
     seen: dict[str, object] = msgspec.to_builtins(replace(resource_seen(found), missing=missing))
     return seen

@@ -19,14 +19,14 @@ from stateward.aio.supervise import repeat
 from stateward.domains.mci.control.drift import (
     OrphanSubnetFinder,
     apply_vm_drift,
-    noted,
     resource_drift,
     resources_by_connection,
+    with_missing,
 )
-from stateward.domains.mci.control.status_rollup import STATE_OF_EVENT, told
+from stateward.domains.mci.control.status_rollup import STATE_OF_EVENT, rollup_event
 from stateward.domains.mci.control.status_updater import MciStatusUpdater
 from stateward.domains.mci.lifecycle import MCI, NAMESPACE, VM, VmState
-from stateward.domains.mci.model import HOME, Connection, network_of, plain, vm_of, vm_seen
+from stateward.domains.mci.model import DEPLOYMENT_NS, CloudConnection, network_of, to_builtins, vm_of, vm_seen
 from stateward.domains.mci.provider.catalogue import Catalogue, objects
 from stateward.domains.mci.provider.key_pairs import remove_ownerless_keys
 from stateward.domains.mci.provider.provider_pool import ProviderClients
@@ -41,16 +41,16 @@ from stateward.store.records import Key, Object
 
 log = logging.getLogger("stateward.mci")
 
-EVERY = 30.0
+RECONCILE_INTERVAL_S = 30.0
 """How many seconds pass between two rounds over all connections."""
 
-TRIES = 3
+MAX_LISTINGS = 3
 """How often a connection is listed in one round, at most, until a listing is complete."""
 
-AT_ONCE = 8
+MAX_CONCURRENT_CONNECTIONS = 8
 """How many connections are looked at in one round at the same time."""
 
-ROUND = Key(HOME, "round")
+ROUND_RECORD = Key(DEPLOYMENT_NS, "round")
 
 
 class Orphan(Struct, frozen=True):
@@ -74,13 +74,13 @@ class Reconciler:
         chance: Random,
         saved: Callable[[str, int], None],
         *,
-        every: float = EVERY,
+        every: float = RECONCILE_INTERVAL_S,
     ) -> None:
         self._engine, self._catalogue, self._clouds = engine, catalogue, clients
         self._chance, self._saved, self._every = chance, saved, every
         self.status_updater = MciStatusUpdater(engine, chance)
         self._orphan_subnets = OrphanSubnetFinder()
-        self._told = GrowingIntervals(monotonic)
+        self._log_intervals = GrowingIntervals(monotonic)
         self._faults = FaultIsolation(log)
         self._has_unreadable_records = False  # the record of a VM could not be read
 
@@ -101,28 +101,30 @@ class Reconciler:
     async def _claim_round(self) -> bool:
         """Take the turn, if nobody has since the last one was due."""
         reader = self._engine.store.reader
-        found = await reader.object(ROUND)
+        found = await reader.object(ROUND_RECORD)
         try:
             if found is None:
-                await self._engine.create(*ROUND, NAMESPACE.kind, "register", actor=CONTROLLER)
+                await self._engine.create(*ROUND_RECORD, NAMESPACE.kind, "register", actor=CONTROLLER)
                 return True
             if found.since > await reader.time() - self._every * 0.6:
                 return False
-            await self._engine.act(*ROUND, "change", actor=CONTROLLER, version=found.version)
+            await self._engine.act(*ROUND_RECORD, "change", actor=CONTROLLER, version=found.version)
         except (AlreadyExists, Denied):
             return False
         return True
 
     async def reconcile_all(self) -> list[Orphan]:
         """Compare all VMs with what their providers show; returns machines that no record knows."""
-        records, parts = await self._records(), await resources_by_connection(self._engine.store.reader)
-        at_once = asyncio.Semaphore(AT_ONCE)  # a connection that does not answer is not to hold up the others
+        records, parts = await self._read_vms(), await resources_by_connection(self._engine.store.reader)
+        at_once = asyncio.Semaphore(
+            MAX_CONCURRENT_CONNECTIONS
+        )  # a connection that does not answer is not to hold up the others
 
-        async def look_at(connection: Connection) -> list[Orphan]:
+        async def look_at(connection: CloudConnection) -> list[Orphan]:
             name, orphans = connection.name, list[Orphan]()
             async with at_once:
                 with self._faults.isolate(f"look at connection {name}"):
-                    orphans = await self._look_at(connection, records.get(name, {}), parts.get(name, []))
+                    orphans = await self._reconcile_connection(connection, records.get(name, {}), parts.get(name, []))
             return orphans
 
         looks = await asyncio.gather(*map(look_at, await self._catalogue.all_connections()))
@@ -132,27 +134,29 @@ class Reconciler:
         await self._mark_stale_mcis(vm for known in records.values() for vm in known.values())
         if not strangers:
             return []
-        newer = await self._records()  # what came while the providers were asked is no orphan
+        newer = await self._read_vms()  # what came while the providers were asked is no orphan
         if self._has_unreadable_records:  # one of these machines may be its own
             return []
         ours = {uid for known in newer.values() for uid in known}  # several connections may lead to one place
         return [one for one in strangers if one.key not in ours]
 
-    async def _look_at(self, connection: Connection, known: dict[str, Object], parts: list[Object]) -> list[Orphan]:
+    async def _reconcile_connection(
+        self, connection: CloudConnection, known: dict[str, Object], parts: list[Object]
+    ) -> list[Orphan]:
         strangers: list[Orphan] = []
         try:
             if known or (connection.enabled and connection.driver != "simulated"):
-                strangers = await self._compare(connection, known)
+                strangers = await self._reconcile_vms(connection, known)
             if parts:
                 await self._reconcile_resources(connection, parts)
         except StoreError:
             raise
         except StatewardError as error:  # another process has it, or its driver cannot be made here
-            if self._told.is_due((connection.name, str(error))):
+            if self._log_intervals.is_due((connection.name, str(error))):
                 log.warning("connection %s is not looked at: %s", connection.name, error)
         return strangers
 
-    async def _records(self) -> dict[str, dict[str, Object]]:
+    async def _read_vms(self) -> dict[str, dict[str, Object]]:
         """Return all VMs, by connection and uid."""
         records: dict[str, dict[str, Object]] = defaultdict(dict)
         found_all = read_all = 0
@@ -174,22 +178,22 @@ class Reconciler:
         for ns in await self._engine.store.reader.namespaces():
             async for found in objects(self._engine.store.reader, Selector(ns, MCI.kind)):
                 rests = MCI.state(found.state).state_class is not TRANSITIONAL
-                if rests and STATE_OF_EVENT[told(states.get(found.key, ()))] != found.state:
-                    self.status_updater.note(found.key)
+                if rests and STATE_OF_EVENT[rollup_event(states.get(found.key, ()))] != found.state:
+                    self.status_updater.mark_dirty(found.key)
 
-    async def _compare(self, connection: Connection, known: dict[str, Object]) -> list[Orphan]:
+    async def _reconcile_vms(self, connection: CloudConnection, known: dict[str, Object]) -> list[Orphan]:
         client = await self._clouds.for_connection(connection)
-        for _ in range(TRIES):  # one that loses every second page is no silent one
+        for _ in range(MAX_LISTINGS):  # one that loses every second page is no silent one
             listing = await client.list_now()
             if listing.complete:
                 break
         self._saved(connection.provider, max(0, len(known) - 1))
         await apply_vm_drift(self._engine, client, listing, known.values())
-        if not listing.complete and self._told.is_due((connection.name, listing.problem)):
+        if not listing.complete and self._log_intervals.is_due((connection.name, listing.problem)):
             log.warning("connection %s was not listed in full: %s", connection.name, listing.problem)
-        return [_orphan(connection, one) for one in listing.machines if one.key not in known and _lives(one)]
+        return [_orphan(connection, one) for one in listing.machines if one.key not in known and _is_alive(one)]
 
-    async def _reconcile_resources(self, connection: Connection, parts: list[Object]) -> None:
+    async def _reconcile_resources(self, connection: CloudConnection, parts: list[Object]) -> None:
         client = await self._clouds.for_connection(connection)
         now = await self._engine.store.reader.time()
         settled = [one for one in parts if one.since <= now - client.driver.caps.listing_lag_s]
@@ -204,7 +208,7 @@ class Reconciler:
                     "reshape",
                     actor=CONTROLLER,
                     version=found.version,
-                    spec=plain(network_of(found)),
+                    spec=to_builtins(network_of(found)),
                 )
         for found, event, missing in resource_drift(client, settled, listing):
             with suppress(Denied):
@@ -214,15 +218,15 @@ class Reconciler:
                     event,
                     actor=PROVIDER,
                     version=found.version,
-                    seen=noted(found, missing),
+                    seen=with_missing(found, missing),
                 )
 
 
-def _lives(shown: Observation) -> bool:
+def _is_alive(shown: Observation) -> bool:
     return shown.state not in ("terminated", "terminating")
 
 
-def _orphan(connection: Connection, shown: Observation) -> Orphan:
+def _orphan(connection: CloudConnection, shown: Observation) -> Orphan:
     return Orphan(connection.name, shown.key, shown.native_id, str(shown.state), shown.name)
 
 

@@ -14,7 +14,7 @@ from stateward.domains.mci.lifecycle import MciState, VmState
 from stateward.errors import UnknownName
 from stateward.lifecycle.rollup import Dominant, dominant
 
-ORDER = (
+DOMINANCE_ORDER = (
     VmState.FAILED,
     VmState.SUSPENDED,
     VmState.RUNNING,
@@ -28,7 +28,7 @@ ORDER = (
 )
 """Of statuses that equally many VMs have, the first here dominates."""
 
-WITHOUT_VMS = frozenset({MciState.PREPARING, MciState.PREPARED, MciState.CREATING, MciState.FAILED})
+STATES_WITHOUT_VMS = frozenset({MciState.PREPARING, MciState.PREPARED, MciState.CREATING, MciState.FAILED})
 """What an MCI may be that has no VMs yet; any other without VMs is Empty."""
 
 
@@ -82,18 +82,18 @@ class MciStatus(Struct, frozen=True):
     status_count: StatusCount
 
 
-def count(states: Iterable[str]) -> StatusCount:
+def count_vms(states: Iterable[str]) -> StatusCount:
     """Count the VMs of an MCI by their states; a word that is no VM state is named."""
     counts = Counter(states)
     for word in counts:
-        if word not in ORDER:
-            raise UnknownName("state of a VM", word, ORDER)
-    return StatusCount(counts.total(), **{f"count_{state.lower()}": counts[state] for state in ORDER})
+        if word not in DOMINANCE_ORDER:
+            raise UnknownName("state of a VM", word, DOMINANCE_ORDER)
+    return StatusCount(counts.total(), **{f"count_{state.lower()}": counts[state] for state in DOMINANCE_ORDER})
 
 
-def roll_up(mci: MciState, states: Iterable[str]) -> MciStatus:
+def roll_up_status(mci: MciState, states: Iterable[str]) -> MciStatus:
     """Return the status of an MCI: the string and the counts."""
-    counts = count(states)
+    counts = count_vms(states)
     return MciStatus(status_text(mci, counts), counts)
 
 
@@ -101,7 +101,7 @@ def status_text(mci: MciState, counts: StatusCount) -> str:
     """Return the status string of an MCI, such as `Partial-Running:3 (R:3/5)`."""
     most = _dominant(counts)
     if most is None:
-        return str(mci if mci in WITHOUT_VMS else MciState.EMPTY)
+        return str(mci if mci in STATES_WITHOUT_VMS else MciState.EMPTY)
     prefix = "Partial-" if most.partial else ""
     return f"{prefix}{most.status}:{most.count} (R:{counts.count_running}/{most.total})"
 
@@ -114,10 +114,10 @@ def rollup_state(counts: StatusCount) -> MciState:
     return MciState.PARTIAL if most.partial else MciState[most.status.name]
 
 
-def told(states: Sequence[str]) -> str:
+def rollup_event(states: Sequence[str]) -> str:
     """Return what an MCI is told of the states of its VMs."""
-    return EVENT_OF_STATE.get(rollup_state(count(states)), "mixed")
+    return EVENT_OF_STATE.get(rollup_state(count_vms(states)), "mixed")
 
 
 def _dominant(counts: StatusCount) -> Dominant[VmState] | None:
-    return dominant({state: counts.of(state) for state in ORDER}, ORDER)
+    return dominant({state: counts.of(state) for state in DOMINANCE_ORDER}, DOMINANCE_ORDER)

@@ -16,7 +16,7 @@ import msgspec
 from stateward.domains.mci.errors import NotGranted
 from stateward.domains.mci.guards.spec_validation import read
 from stateward.domains.mci.lifecycle import MCI, SPEC
-from stateward.domains.mci.model import HOME, Connection, MciSpec, Scale, Spec, SubGroup, record_id
+from stateward.domains.mci.model import DEPLOYMENT_NS, CloudConnection, MciSpec, Scale, SpecRecord, SubGroup, record_id
 from stateward.domains.mci.provider.catalogue import Catalogue, find_known_spec
 from stateward.engine import Request
 from stateward.engine.kinds import Guard
@@ -34,13 +34,13 @@ NAMING = "change"
 """The action by which a record of a namespace, such as a spec, may name another connection."""
 
 
-def is_granted(connection: Connection, ns: str) -> bool:
+def is_granted(connection: CloudConnection, ns: str) -> bool:
     """Tell whether a namespace may use a connection."""
     granted = connection.namespaces or ()
     return connection.enabled and (ALL in granted or ns in granted)
 
 
-def check_grant(connection: Connection, ns: str) -> None:
+def check_grant(connection: CloudConnection, ns: str) -> None:
     """Refuse a namespace that may not use a connection."""
     if not is_granted(connection, ns):
         raise NotGranted(connection.name, ns, enabled=connection.enabled)
@@ -52,13 +52,13 @@ def unknown_connection(field: str, name: str, granted: Iterable[str]) -> BadInpu
     return BadInput(field, name, "a known connection" + (f" ({nearest}?)" if nearest else ""))
 
 
-def with_granted(connection: Connection, namespaces: Iterable[str]) -> tuple[str, ...]:
+def with_granted(connection: CloudConnection, namespaces: Iterable[str]) -> tuple[str, ...]:
     """Return the namespaces of a connection and further ones."""
     found = {*(connection.namespaces or ()), *namespaces}
     return (ALL,) if ALL in found else tuple(sorted(found))
 
 
-def without_revoked(connection: Connection, namespaces: Iterable[str]) -> tuple[str, ...]:
+def without_revoked(connection: CloudConnection, namespaces: Iterable[str]) -> tuple[str, ...]:
     """Return the namespaces of a connection without some."""
     granted, leaving = set(connection.namespaces or ()), set(namespaces)
     if ALL in granted and ALL not in leaving:
@@ -87,7 +87,7 @@ class GrantGuard:
     async def _check(self, uow: UnitOfWork, request: Request, found: Object) -> None:
         wanted = read(found.kind, request.spec or found.spec)
         names = await self._used(uow, request, wanted) if found.kind == MCI.kind else [wanted.connection]
-        keys = [Key(HOME, record_id("connection", name)) for name in names]
+        keys = [Key(DEPLOYMENT_NS, record_id("connection", name)) for name in names]
         for name, record in zip(names, await uow.peek(keys), strict=True):
             connection = self._catalogue.read_connection(name, record)
             if connection is not None:  # nothing can be made at one that nobody knows
@@ -112,6 +112,6 @@ def _connection_of(group: SubGroup, homes: dict[str, str]) -> str:
 def _home_of(id_: str, record: Object | None) -> str:
     """Return the connection of a spec: one that is registered, or one that is known from the start."""
     if record is not None and not record.removed and record.kind == SPEC.kind:
-        return msgspec.json.decode(record.spec, type=Spec).connection
+        return msgspec.json.decode(record.spec, type=SpecRecord).connection
     known = find_known_spec(id_)
     return "" if known is None else known.connection

@@ -16,7 +16,7 @@ from stateward.domains.mci.guards.object_guards import with_own_uid
 from stateward.domains.mci.guards.spec_validation import read
 from stateward.domains.mci.lifecycle import MCI, SECURITY_GROUP, VM, VNET, ResourceState
 from stateward.domains.mci.model import (
-    HOME,
+    DEPLOYMENT_NS,
     MciSpec,
     SubGroup,
     VmSpec,
@@ -114,7 +114,7 @@ class NewObjectGuard:
     async def _complete_part(self, uow: UnitOfWork, ns: str, kind: str, part: Any) -> Any:  # noqa: ANN401 - the record
         """Return a part at the place of its connection; a security group belongs to a network of its namespace."""
         network = Key(ns, record_id("vNet", part.network if kind == SECURITY_GROUP.kind else ""))
-        record, of_group = await uow.peek([Key(HOME, record_id("connection", part.connection)), network])
+        record, of_group = await uow.peek([Key(DEPLOYMENT_NS, record_id("connection", part.connection)), network])
         place = self._catalogue.read_connection(part.connection, record)
         if place is None:
             raise BadInput("spec.connection", part.connection, "a known connection")
@@ -137,4 +137,8 @@ def _named_resources(ns: str, group: SubGroup) -> dict[tuple[str, str], Key]:
 def _named_records(ns: str, group: SubGroup) -> list[Key]:
     """Return the keys of all records that a subgroup names: one read finds them together."""
     records = [Key(ns, record_id("spec", group.spec)), Key(ns, record_id("image", group.image))]
-    return [*_named_resources(ns, group).values(), *records, Key(HOME, record_id("connection", group.connection))]
+    return [
+        *_named_resources(ns, group).values(),
+        *records,
+        Key(DEPLOYMENT_NS, record_id("connection", group.connection)),
+    ]

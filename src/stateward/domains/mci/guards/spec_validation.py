@@ -13,13 +13,13 @@ from msgspec import Struct
 
 from stateward.domains.mci.lifecycle import CONNECTION, IMAGE, MCI, SECURITY_GROUP, SPEC, SSH_KEY, VM, VNET
 from stateward.domains.mci.model import (
-    Connection,
-    Image,
+    CloudConnection,
+    ImageRecord,
     KeySpec,
     MciSpec,
     NetworkSpec,
     SecurityGroupSpec,
-    Spec,
+    SpecRecord,
     SubGroup,
     VmSpec,
     record_id,
@@ -51,9 +51,9 @@ SPEC_FORMS = {
     VNET.kind:           Form(NetworkSpec, "vNet",           "name",    PLACE),
     SECURITY_GROUP.kind: Form(SecurityGroupSpec,   "securityGroup",  "name",    (*PLACE, "network")),
     SSH_KEY.kind:        Form(KeySpec,     "sshKey",         "name",    PLACE),
-    CONNECTION.kind:     Form(Connection,  "connection",     "name",    ("name",)),
-    SPEC.kind:           Form(Spec,        "spec",           "id",      ("id",)),
-    IMAGE.kind:          Form(Image,       "image",          "id",      ("id",)),
+    CONNECTION.kind:     Form(CloudConnection,  "connection",     "name",    ("name",)),
+    SPEC.kind:           Form(SpecRecord,        "spec",           "id",      ("id",)),
+    IMAGE.kind:          Form(ImageRecord,       "image",          "id",      ("id",)),
 }  # fmt: skip
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stateward.domains.mci.control.status_rollup import told
+from stateward.domains.mci.control.status_rollup import rollup_event
+from stateward.domains.mci.handlers.cloud_vm_handlers import GrantedClientOf
 from stateward.domains.mci.handlers.post_commands import PostCommandResults, run_post_command
-from stateward.domains.mci.handlers.prerequisites import Preparation, named
-from stateward.domains.mci.handlers.vm_handlers import GrantedClientOf
+from stateward.domains.mci.handlers.prerequisites import Prerequisites, with_prerequisite_names
 from stateward.domains.mci.lifecycle import HOLD, MCI, VM, MciState, VmState
-from stateward.domains.mci.model import MciSeen, MciSpec, Scale, SubGroup, mci_of, plain, vm_id, vm_of
+from stateward.domains.mci.model import MciSeen, MciSpec, Scale, SubGroup, mci_of, to_builtins, vm_id, vm_of
 from stateward.domains.mci.provider.catalogue import Catalogue, objects
 from stateward.domains.mci.vm_placement import (
     DriverOf,
@@ -34,20 +34,20 @@ from stateward.store.filters import Selector
 from stateward.store.port import Reader
 from stateward.store.records import Key, Object, Status, to_json
 
-BAD = (VmState.FAILED, VmState.UNDEFINED)
+BAD_STATES = (VmState.FAILED, VmState.UNDEFINED)
 VM_ONLY_ACTIONS = ("suspend", "resume", "reboot", "terminate")
 """What is done when it is done to the VMs: nothing follows."""
 
 FORCED = frozenset({FORCE})
 
 
-class Mcis:
+class MciHandlers:
     """The handlers of MCIs."""
 
     def __init__(self, granted_client_of: GrantedClientOf, driver_of: DriverOf, catalogue: Catalogue) -> None:
         self._granted_client_of, self._driver_of = granted_client_of, driver_of
         self._catalogue = catalogue
-        self._preparation = Preparation(catalogue)
+        self._prerequisites = Prerequisites(catalogue)
 
     def kind(self, guard: Guard) -> Kind:
         """Return the kind of MCIs, with its handlers."""
@@ -60,8 +60,8 @@ class Mcis:
             "withdraw": self._withdraw,
             "delete": self._delete,
         }
-        handlers |= dict.fromkeys(VM_ONLY_ACTIONS, self._sum) | {"terminate": self._terminate}
-        made = {action: Handler(run, cancelled=self._cancelled) for action, run in handlers.items()}
+        handlers |= dict.fromkeys(VM_ONLY_ACTIONS, self._roll_up) | {"terminate": self._terminate}
+        made = {action: Handler(run, cancelled=self._end_cancelled) for action, run in handlers.items()}
         return Kind(MCI, made, guard=guard, general=True)
 
     # --- creating ----------------------------------------------------------------------------------------------------
@@ -71,16 +71,16 @@ class Mcis:
         planned, troubles = await place_subgroups(self._catalogue, self._driver_of, job.ns, mci.groups)
         if job.state == MciState.PREPARING:
             refused = await job.once("refused", lambda: provider_refusals(self._driver_of, planned))
-            trouble = "; ".join([*troubles, *refused]) or await self._preparation.prepare(job, mci, planned)
+            trouble = "; ".join([*troubles, *refused]) or await self._prerequisites.prepare(job, mci, planned)
             if trouble:
-                await self._preparation.undo(job, mci)
+                await self._prerequisites.undo(job, mci)
                 return Ending("failed", CONTROLLER, error=trouble, seen=to_json(MciSeen((trouble,))))
             await job.phase("prepared", facts=frozenset({HOLD}) if mci.hold else NO_FACTS)
         if mci.hold and job.state != MciState.CREATING:
             raise Parked
         if not mci.hold:
             await job.phase("provision")
-        trouble = await job.once("still there", lambda: self._preparation.still_there(job, mci, planned))
+        trouble = await job.once("still there", lambda: self._prerequisites.recheck(job, mci, planned))
         if trouble is not None:
             troubles, planned = [*troubles, trouble], []
         denied = await self._provision(job, mci, [(one, list(range(1, one.group.size + 1))) for one in planned])
@@ -94,10 +94,10 @@ class Mcis:
         requests: list[Request] = []
         known: dict[tuple[object, ...], dict[str, str]] = {}
         for one, numbers in wanted:
-            names = named(job.ns, mci, one)
+            names = with_prerequisite_names(job.ns, mci, one)
             stands_on = names.network, names.subnet, names.groups, names.key
             if stands_on not in known:  # most subgroups of a connection stand on the same
-                known[stands_on] = await self._preparation.parts(job.ns, names)
+                known[stands_on] = await self._prerequisites.native_ids(job.ns, names)
             requests += [self._new_vm(job, mci, one, number, known[stands_on], names) for number in numbers]
         return await job.spawn("vms", requests)
 
@@ -117,23 +117,23 @@ class Mcis:
         self, job: Job, mci: MciSpec, made: Sequence[str], denied: dict[str, str], troubles: Sequence[str] = ()
     ) -> Ending:
         """Do what the policy says about VMs made here that failed, run what is to be run on the others, and add up."""
-        asked = await job.once("asked", lambda: _asked(mci))  # a policy may remove subgroups
+        asked = await job.once("asked", lambda: _requested_sizes(mci))  # a policy may remove subgroups
         errors = await job.once("errors", lambda: self._errors(job, made, denied, troubles))
         if errors and mci.policy == "rollback":
             await self._terminate_and_remove(job, "made", made)
         elif errors and mci.policy == "refine":
-            await self._refined(job, made)
-        left: dict[str, str] = await job.once("left", lambda: self._left(job, made))
-        if all(state in BAD for state in left.values()):
+            await self._refine_among(job, made)
+        left: dict[str, str] = await job.once("left", lambda: self._states_of(job, made))
+        if all(state in BAD_STATES for state in left.values()):
             return await self._end_without_vms(job, mci, left, MciSeen(tuple(errors), asked=asked))
         noted = await job.once("post-command", lambda: self._post_command(job, mci, made))
-        ran, ending = msgspec.convert(noted, PostCommandResults), await self._sum(job)
+        ran, ending = msgspec.convert(noted, PostCommandResults), await self._roll_up(job)
         return replace(ending, seen=to_json(MciSeen(tuple(errors), ran.written, ran.failed, asked)))
 
     async def _end_without_vms(self, job: Job, mci: MciSpec, left: dict[str, str], seen: MciSeen) -> Ending:
         """End work of which nothing good has come: an MCI that was to grow is what it was before."""
         undone = Ending("all failed" if job.action == "create" else "undone", CONTROLLER)
-        ending = await self._sum(job) if left else undone
+        ending = await self._roll_up(job) if left else undone
         why = "rolled back" if mci.policy == "rollback" else "not one VM came up"
         return replace(ending, error=why, seen=to_json(seen))
 
@@ -143,18 +143,18 @@ class Mcis:
         found = {one.id: one for one in await self._vms(job)}
         refused = [f"{id_.partition('.')[2]}: {why}" for id_, why in denied.items()]
         unplanned = list(troubles) if any(id_ not in found and id_ not in denied for id_ in made) else []
-        failed = [found[id_] for id_ in made if id_ in found and found[id_].state in BAD]
+        failed = [found[id_] for id_ in made if id_ in found and found[id_].state in BAD_STATES]
         return [*unplanned, *refused, *(f"{vm_of(one).name}: {one.error or one.state}" for one in failed)]
 
-    async def _left(self, job: Job, made: Sequence[str]) -> dict[str, str]:
-        return {one.id: one.state for one in await self._among(job, made)}
+    async def _states_of(self, job: Job, made: Sequence[str]) -> dict[str, str]:
+        return {one.id: one.state for one in await self._vms_among(job, made)}
 
     async def _post_command(self, job: Job, mci: MciSpec, made: Sequence[str]) -> Any:  # noqa: ANN401 - JSON
-        running = [one for one in await self._among(job, made) if one.state == VmState.RUNNING]
-        return plain(await run_post_command(self._granted_client_of, mci.post_command, running))
+        running = [one for one in await self._vms_among(job, made) if one.state == VmState.RUNNING]
+        return to_builtins(await run_post_command(self._granted_client_of, mci.post_command, running))
 
     async def _withdraw(self, job: Job) -> Ending:
-        await self._preparation.undo(job, mci_of(job.claim.object))
+        await self._prerequisites.undo(job, mci_of(job.claim.object))
         return Ending("deleted", CONTROLLER)
 
     # --- scaling -----------------------------------------------------------------------------------------------------
@@ -164,47 +164,47 @@ class Mcis:
         group = next(one for one in mci.groups if one.name == scale.group)
         planned, troubles = await place_subgroups(self._catalogue, self._driver_of, job.ns, [group])
         refused = await job.once("refused", lambda: provider_refusals(self._driver_of, planned))
-        trouble = "; ".join([*troubles, *refused]) or await self._preparation.prepare(job, mci, planned)
+        trouble = "; ".join([*troubles, *refused]) or await self._prerequisites.prepare(job, mci, planned)
         if trouble:
             return Ending("undone", CONTROLLER, error=trouble)
-        numbers = await job.once("numbers", lambda: self._numbers(job, scale))
+        numbers = await job.once("numbers", lambda: self._new_numbers(job, scale))
         denied = await self._provision(job, mci, [(one, numbers) for one in planned])
         made = [vm_id(mci.name, f"{scale.group}-{number}") for number in numbers]
         return await self._apply_policy(job, mci, made, denied)
 
-    async def _numbers(self, job: Job, scale: Scale) -> list[int]:
+    async def _new_numbers(self, job: Job, scale: Scale) -> list[int]:
         return free_numbers([vm_of(one).name for one in await self._vms(job)], scale.group, scale.count)
 
     async def _scale_in(self, job: Job) -> Ending:
         scale = msgspec.json.decode(job.claim.operation.args, type=Scale)
         leaving = await job.once("leaving", lambda: self._leaving(job, scale))
         await self._terminate_and_remove(job, "leaving", leaving)
-        return await self._sum(job)
+        return await self._roll_up(job)
 
     async def _leaving(self, job: Job, scale: Scale) -> list[str]:
         """Choose who goes: those that are of no use first, then the youngest."""
         group = [one for one in await self._vms(job) if vm_of(one).group == scale.group]
-        group.sort(key=lambda one: (one.state not in (*BAD, VmState.TERMINATED), -_number(one)))
+        group.sort(key=lambda one: (one.state not in (*BAD_STATES, VmState.TERMINATED), -_vm_number(one)))
         return [one.id for one in group[: scale.count]]
 
     # --- removing ----------------------------------------------------------------------------------------------------
 
     async def _refine(self, job: Job) -> list[str]:
-        return await self._refined(job, None)
+        return await self._refine_among(job, None)
 
-    async def _refined(self, job: Job, among: Sequence[str] | None) -> list[str]:
-        found: list[str] = await job.once("bad ones", lambda: self._names(job, BAD))
+    async def _refine_among(self, job: Job, among: Sequence[str] | None) -> list[str]:
+        found: list[str] = await job.once("bad ones", lambda: self._ids_in(job, BAD_STATES))
         bad = [id_ for id_ in found if among is None or id_ in among]
         await self._terminate_and_remove(job, "bad ones", bad)
         return bad
 
     async def _terminate(self, job: Job) -> Ending:
         """Add up; an MCI that was forced to its end as a whole takes along the VMs that it has got just then."""
-        alone: list[str] = await job.once("not asked", lambda: self._not_asked(job))
-        await job.spawn("terminate", [self._forced(job, id_, "terminate") for id_ in alone])
-        return await self._sum(job)
+        alone: list[str] = await job.once("not asked", lambda: self._vms_without_operation(job))
+        await job.spawn("terminate", [self._forced_request(job, id_, "terminate") for id_ in alone])
+        return await self._roll_up(job)
 
-    async def _not_asked(self, job: Job) -> list[str]:
+    async def _vms_without_operation(self, job: Job) -> list[str]:
         if FORCE not in msgspec.json.decode(job.claim.operation.facts):
             return []
         alive = [one.id for one in await self._vms(job) if one.state != VmState.TERMINATED]
@@ -213,42 +213,42 @@ class Mcis:
     async def _delete(self, job: Job) -> Ending:
         await self._remove_all(job)
         left = await self._vms(job)
-        return Ending("deleted", CONTROLLER) if not left else await self._sum(job)
+        return Ending("deleted", CONTROLLER) if not left else await self._roll_up(job)
 
     async def _remove_all(self, job: Job) -> None:
-        everyone = await job.once("everyone", lambda: self._names(job, None))
+        everyone = await job.once("everyone", lambda: self._ids_in(job, None))
         await self._terminate_and_remove(job, "everyone", everyone)
 
     async def _terminate_and_remove(self, job: Job, whom: str, ids: Sequence[str]) -> None:
         """Terminate VMs at the provider, and forget those of which it is certain that they are gone."""
-        alive = await job.once(f"alive of {whom}", lambda: self._alive(job, ids))
-        await job.spawn(f"terminate {whom}", [self._forced(job, id_, "terminate") for id_ in alive])
-        gone = await job.once(f"gone of {whom}", lambda: self._gone(job, ids))
-        await job.spawn(f"remove {whom}", [self._forced(job, id_, "remove") for id_ in gone])
+        alive = await job.once(f"alive of {whom}", lambda: self._ids_alive(job, ids))
+        await job.spawn(f"terminate {whom}", [self._forced_request(job, id_, "terminate") for id_ in alive])
+        gone = await job.once(f"gone of {whom}", lambda: self._ids_terminated(job, ids))
+        await job.spawn(f"remove {whom}", [self._forced_request(job, id_, "remove") for id_ in gone])
 
-    def _forced(self, job: Job, id_: str, action: str) -> Request:
+    def _forced_request(self, job: Job, id_: str, action: str) -> Request:
         return Request(job.ns, id_, action, "", who=job.claim.operation.who, facts=FORCED)
 
-    async def _alive(self, job: Job, ids: Sequence[str]) -> list[str]:
-        return [one.id for one in await self._among(job, ids) if one.state != VmState.TERMINATED]
+    async def _ids_alive(self, job: Job, ids: Sequence[str]) -> list[str]:
+        return [one.id for one in await self._vms_among(job, ids) if one.state != VmState.TERMINATED]
 
-    async def _gone(self, job: Job, ids: Sequence[str]) -> list[str]:
-        return [one.id for one in await self._among(job, ids) if one.state == VmState.TERMINATED]
+    async def _ids_terminated(self, job: Job, ids: Sequence[str]) -> list[str]:
+        return [one.id for one in await self._vms_among(job, ids) if one.state == VmState.TERMINATED]
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
     async def _reconcile(self, job: Job) -> list[str]:
-        bad: list[str] = await job.once("bad ones", lambda: self._names(job, BAD))
+        bad: list[str] = await job.once("bad ones", lambda: self._ids_in(job, BAD_STATES))
         await job.spawn("reconcile", [Request(job.ns, id_, "reconcile", "") for id_ in bad])
         return bad
 
-    async def _sum(self, job: Job) -> Ending:
+    async def _roll_up(self, job: Job) -> Ending:
         counts = await self._reader.count_states(Selector(job.ns, VM.kind, job.object))
-        event = told([state for (_, state), number in counts.items() for _ in range(number)])
+        event = rollup_event([state for (_, state), number in counts.items() for _ in range(number)])
         failed = event in ("all failed", "none can say")
         return Ending(event, CONTROLLER, error="not one VM is left that works" if failed else None)
 
-    async def _cancelled(self, job: Job) -> Ending:
+    async def _end_cancelled(self, job: Job) -> Ending:
         """Say how work that was cancelled has ended, when the operations of its VMs all have."""
         found = await self._reader.object(Key(job.ns, job.object))
         if found is not None and found.state in (MciState.PREPARING, MciState.PREPARED):
@@ -256,7 +256,7 @@ class Mcis:
         children = await self._reader.children_of(job.key)
         statuses = [one.status for one in children if one.kind == VM.kind]
         done, undone = statuses.count(Status.SUCCEEDED), statuses.count(Status.CANCELLED)
-        ending = await self._sum(job)
+        ending = await self._roll_up(job)
         if undone == len(statuses):
             return replace(ending, error="cancelled", status=Status.CANCELLED)
         if done == len(statuses) and job.action in VM_ONLY_ACTIONS:
@@ -267,10 +267,10 @@ class Mcis:
             why = f"cancelled: all {done} operations on VMs were done, and what follows them was not"
         return replace(ending, error=why, status=Status.FAILED)
 
-    async def _names(self, job: Job, states: tuple[VmState, ...] | None) -> list[str]:
+    async def _ids_in(self, job: Job, states: tuple[VmState, ...] | None) -> list[str]:
         return [one.id for one in await self._vms(job) if states is None or one.state in states]
 
-    async def _among(self, job: Job, ids: Sequence[str]) -> list[Object]:
+    async def _vms_among(self, job: Job, ids: Sequence[str]) -> list[Object]:
         wanted = frozenset(ids)
         return [one for one in await self._vms(job) if one.id in wanted]
 
@@ -284,10 +284,10 @@ class Mcis:
         return self._catalogue.reader
 
 
-async def _asked(mci: MciSpec) -> dict[str, int]:
+async def _requested_sizes(mci: MciSpec) -> dict[str, int]:
     return {one.name: one.size for one in mci.groups}
 
 
-def _number(vm: Object) -> int:
+def _vm_number(vm: Object) -> int:
     tail = vm.id.rpartition("-")[2]
     return int(tail) if tail.isdigit() else 0

@@ -10,23 +10,23 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.mci.handlers.vm_handlers import GrantedClientOf
-from stateward.domains.mci.model import CommandRun, PostCommand, Runs, vm_of, vm_seen
+from stateward.domains.mci.handlers.cloud_vm_handlers import GrantedClientOf
+from stateward.domains.mci.model import CommandRun, CommandRuns, PostCommand, vm_of, vm_seen
 from stateward.drivers import CommandFailed, MachineRef
 from stateward.engine import Permanent
 from stateward.store.records import Object
 
-AT_ONCE = 20
+MAX_CONCURRENT = 20
 NO_SHELL_OUTPUT = "(the driver offers no way in)"
 
-LONGEST, SHORTEST, MAX_TOTAL_OUTPUT_CHARS = 65_536, 500, 4_000_000
+MAX_VM_OUTPUT_CHARS, MIN_COMMAND_OUTPUT_CHARS, MAX_TOTAL_OUTPUT_CHARS = 65_536, 500, 4_000_000
 """How many signs are kept: of a VM's output, of each of its commands in any case, and of all VMs."""
 
 
 class PostCommandResults(Struct, frozen=True):
     """The results of the commands, one for each that was run, and why the last one failed where it did; by VM."""
 
-    written: dict[str, Runs] = {}
+    written: dict[str, CommandRuns] = {}
     failed: dict[str, str] = {}
 
 
@@ -36,23 +36,26 @@ async def run_post_command(
     """Run the commands on every VM, some at once."""
     if command is None or not command.commands:
         return PostCommandResults()
-    room = asyncio.Semaphore(AT_ONCE)
-    most = max(SHORTEST, min(LONGEST, MAX_TOTAL_OUTPUT_CHARS // max(1, len(vms))) // len(command.commands))
+    room = asyncio.Semaphore(MAX_CONCURRENT)
+    most = max(
+        MIN_COMMAND_OUTPUT_CHARS,
+        min(MAX_VM_OUTPUT_CHARS, MAX_TOTAL_OUTPUT_CHARS // max(1, len(vms))) // len(command.commands),
+    )
 
     async def one(vm: Object) -> tuple[str, list[CommandRun], str]:
         async with room:
             return vm_of(vm).name, *(await _run(granted_client_of, command, vm))
 
     ran = await asyncio.gather(*(one(vm) for vm in vms))
-    written: dict[str, Runs] = {name: tuple(_shortened(run, most) for run in runs) for name, runs, _ in ran}
+    written: dict[str, CommandRuns] = {name: tuple(_with_tail(run, most) for run in runs) for name, runs, _ in ran}
     return PostCommandResults(written, {name: why for name, _, why in ran if why})
 
 
-def _shortened(run: CommandRun, most: int) -> CommandRun:
-    return replace(run, written=shortened(run.written, most))
+def _with_tail(run: CommandRun, most: int) -> CommandRun:
+    return replace(run, written=tail_of(run.written, most))
 
 
-def shortened(text: str, most: int) -> str:
+def tail_of(text: str, most: int) -> str:
     """Return the end of a text that is too long, with a word on what was left out: errors come last."""
     left_out = len(text) - most
     return text if left_out <= 0 else f"({left_out} signs left out)\n{text[left_out:]}"

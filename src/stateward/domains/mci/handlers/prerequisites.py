@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.lifecycle import MCI, MciState, ResourceState
 from stateward.domains.mci.model import (
-    KINDS,
     MADE_FOR,
+    RESOURCE_LIFECYCLES,
     SHARED,
+    FirewallRule,
     KeySpec,
     MciSpec,
     NetworkSpec,
-    Rule,
     SecurityGroupSpec,
     SubGroup,
     Subnet,
@@ -40,18 +40,18 @@ from stateward.store.port import Reader
 from stateward.store.records import Key, Object, to_json
 
 CIDR, SUBNET_CIDR = "10.0.0.0/16", "10.0.1.0/24"
-OPEN = (Rule("1-65535", "tcp"), Rule("1-65535", "udp"), Rule("", "icmp"))
-OVER = (MciState.TERMINATED, MciState.FAILED, MciState.EMPTY)
+OPEN_RULES = (FirewallRule("1-65535", "tcp"), FirewallRule("1-65535", "udp"), FirewallRule("", "icmp"))
+ENDED_STATES = (MciState.TERMINATED, MciState.FAILED, MciState.EMPTY)
 """The states of MCIs that need nothing any more."""
 
-TRIES = 3
+MAX_ROUNDS = 3
 """How often a part is made that others remove at the same time."""
 
-PATIENCE = 0.5
+RECHECK_AFTER_S = 0.5
 """How many seconds pass before a look at what somebody else is making."""
 
 
-class Preparation:
+class Prerequisites:
     """Makes, finds and removes what VMs stand on."""
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -64,50 +64,52 @@ class Preparation:
 
     async def prepare(self, job: Job, mci: MciSpec, planned: Sequence[PlacedSubGroup], when: str = "") -> str | None:
         """See to it that everything is there; returns what is wrong, if something is."""
-        for word in KINDS:
-            trouble = await self._see_to(job, mci, word, planned, when)
+        for word in RESOURCE_LIFECYCLES:
+            trouble = await self._ensure_type(job, mci, word, planned, when)
             if trouble is not None:
                 return trouble
         return None
 
-    async def still_there(self, job: Job, mci: MciSpec, planned: Sequence[PlacedSubGroup]) -> str | None:
+    async def recheck(self, job: Job, mci: MciSpec, planned: Sequence[PlacedSubGroup]) -> str | None:
         """See to it once more, right before VMs are made: what others have removed since is made anew."""
-        for word in KINDS:
-            if await self._check(job.ns, mci, word, planned) is not None:
+        for word in RESOURCE_LIFECYCLES:
+            if await self._find_problem(job.ns, mci, word, planned) is not None:
                 return await self.prepare(job, mci, planned, " for VMs")
         return None
 
-    async def _see_to(
+    async def _ensure_type(
         self, job: Job, mci: MciSpec, word: str, planned: Sequence[PlacedSubGroup], when: str
     ) -> str | None:
         """See to the parts of a sort: what another MCI has made, and takes back just now, is made anew."""
-        made = self._to_make(job.ns, mci, word, planned)
-        for times in range(TRIES):
+        made = self._names_to_make(job.ns, mci, word, planned)
+        for times in range(MAX_ROUNDS):
             requests = [self._request(job, mci, word, one) for one in made.values()]
             await job.spawn(f"make {word}s{when}{' again' * times}", requests)
             await self._repair(job, word, list(made), f"{when}{' again' * times}")
-            if not await self._gone(job.ns, word, list(made)):
+            if not await self._any_removed(job.ns, word, list(made)):
                 break
-        return await self._check(job.ns, mci, word, planned)
+        return await self._find_problem(job.ns, mci, word, planned)
 
-    def _to_make(
+    def _names_to_make(
         self, ns: str, mci: MciSpec, word: str, planned: Sequence[PlacedSubGroup]
     ) -> dict[str, PlacedSubGroup]:
         """Return the parts of a sort that are to be made: their names, each with a subgroup that stands on it."""
         dynamic = [one for one in planned if not one.group.network and not (word == "sshKey" and one.group.key)]
-        return {name: one for one in dynamic for name in _names(word, named(ns, mci, one))}
+        return {name: one for one in dynamic for name in _names(word, with_prerequisite_names(ns, mci, one))}
 
     async def _repair(self, job: Job, word: str, names: Sequence[str], when: str) -> None:
         """Repair what all share and the provider has lost: the next who needs it is to find it well."""
-        repairs = [Request(job.ns, id_, "repair", "", CONTROLLER) for id_ in await self._lost(job.ns, word, names)]
+        repairs = [
+            Request(job.ns, id_, "repair", "", CONTROLLER) for id_ in await self._ids_with_missing(job.ns, word, names)
+        ]
         if repairs:
             await job.spawn(f"repair {word}s{when}", repairs)
 
-    async def _lost(self, ns: str, word: str, names: Sequence[str]) -> list[str]:
+    async def _ids_with_missing(self, ns: str, word: str, names: Sequence[str]) -> list[str]:
         found = await self._reader.objects([Key(ns, record_id(word, name)) for name in names])
         return sorted(one.id for one in found.values() if not one.removed and resource_seen(one).missing)
 
-    async def _gone(self, ns: str, word: str, names: Sequence[str]) -> bool:
+    async def _any_removed(self, ns: str, word: str, names: Sequence[str]) -> bool:
         keys = {Key(ns, record_id(word, name)) for name in names}
         found = await self._reader.objects(keys)
         return len(found) < len(keys) or any(one.removed for one in found.values())
@@ -115,48 +117,52 @@ class Preparation:
     async def undo(self, job: Job, mci: MciSpec) -> None:
         """Remove what was made for an MCI, unless others count on it."""
         for word in ("sshKey", "securityGroup", "vNet"):
-            made = await job.once(f"made {word}s", partial(self._made, job, word, mci.uid))
+            made = await job.once(f"made {word}s", partial(self._ids_made_for, job, word, mci.uid))
             await job.spawn(f"remove {word}s", [Request(job.ns, id_, "delete", "", CONTROLLER) for id_ in made])
 
-    async def _made(self, job: Job, word: str, uid: str) -> list[str]:
-        chosen = Selector(job.ns, KINDS[word].kind, labels=((MADE_FOR, uid),))
+    async def _ids_made_for(self, job: Job, word: str, uid: str) -> list[str]:
+        chosen = Selector(job.ns, RESOURCE_LIFECYCLES[word].kind, labels=((MADE_FOR, uid),))
         made = [one async for one in objects(self._reader, chosen)]
-        needed = await self._needed(job) if made else set()
+        needed = await self._connections_in_use(job) if made else set()
         return [one.id for one in made if owner_of(one) or resource_identity(one).connection not in needed]
 
-    async def _needed(self, job: Job) -> set[str]:
+    async def _connections_in_use(self, job: Job) -> set[str]:
         """Return the connections where other MCIs of the namespace share what is there."""
         others = [one async for one in objects(self._reader, Selector(job.ns, MCI.kind)) if one.id != job.object]
-        groups = [group for one in others if one.state not in OVER for group in mci_of(one).groups]
-        return {one.connection or await self._home_of(job.ns, one.spec) for one in groups if not one.network}
+        groups = [group for one in others if one.state not in ENDED_STATES for group in mci_of(one).groups]
+        return {one.connection or await self._connection_of_spec(job.ns, one.spec) for one in groups if not one.network}
 
-    async def _home_of(self, ns: str, spec: str) -> str:
+    async def _connection_of_spec(self, ns: str, spec: str) -> str:
         try:
             return (await self._catalogue.spec(ns, spec)).connection
         except StatewardError:
             return ""  # nobody can be made of what is not known
 
-    async def parts(self, ns: str, names: SubGroup) -> dict[str, str]:
+    async def native_ids(self, ns: str, names: SubGroup) -> dict[str, str]:
         """Return the provider's ids of what a subgroup's VMs stand on, by the names of it."""
-        network = await self._there(ns, "vNet", names.network)
-        groups = [await self._there(ns, "securityGroup", name) for name in names.groups]
-        key = await self._there(ns, "sshKey", names.key) if names.key else None
+        network = await self._resource(ns, "vNet", names.network)
+        groups = [await self._resource(ns, "securityGroup", name) for name in names.groups]
+        key = await self._resource(ns, "sshKey", names.key) if names.key else None
         return native_ids(names.subnet, network, groups, key)
 
-    async def _there(self, ns: str, word: str, name: str) -> Object:
+    async def _resource(self, ns: str, word: str, name: str) -> Object:
         found = await self._reader.object(Key(ns, record_id(word, name)))
         assert found is not None
         return found
 
-    async def _check(self, ns: str, mci: MciSpec, word: str, planned: Sequence[PlacedSubGroup]) -> str | None:
-        wanted = {(name, one.connection.name): one for one in planned for name in _names(word, named(ns, mci, one))}
+    async def _find_problem(self, ns: str, mci: MciSpec, word: str, planned: Sequence[PlacedSubGroup]) -> str | None:
+        wanted = {
+            (name, one.connection.name): one
+            for one in planned
+            for name in _names(word, with_prerequisite_names(ns, mci, one))
+        }
         parts = await self._reader.objects({Key(ns, record_id(word, name)) for name, _ in wanted})
         for (name, _), one in sorted(wanted.items(), key=lambda item: item[0]):
             found = parts.get(Key(ns, record_id(word, name)))
             if found is None or found.removed:
                 return f"there is no {word} {name!r}"
             if found.state in (ResourceState.CONFIGURING, ResourceState.DELETING):
-                raise Temporary(f"{word} {name!r} is {found.state}", after=PATIENCE)
+                raise Temporary(f"{word} {name!r} is {found.state}", after=RECHECK_AFTER_S)
             if found.state != ResourceState.AVAILABLE:
                 return f"{word} {name!r} is {found.state}: {found.error or 'no reason is known'}"
             place = resource_identity(found)
@@ -165,7 +171,7 @@ class Preparation:
         return None
 
     def _request(self, job: Job, mci: MciSpec, word: str, one: PlacedSubGroup) -> Request:
-        names, place = named(job.ns, mci, one), one.connection
+        names, place = with_prerequisite_names(job.ns, mci, one), one.connection
         own = word == "sshKey" and one.group.public_key != ""
         uid = deterministic_uid(job.key.id, f"{word} {names.key if own else place.name}")
         common = {"uid": uid, "connection": place.name, "provider": place.provider, "region": place.region}
@@ -174,15 +180,15 @@ class Preparation:
             subnets = (Subnet(names.subnet, SUBNET_CIDR, place.zone),)
             want = NetworkSpec(name=names.network, cidr=CIDR, subnets=subnets, **common)
         elif word == "securityGroup":
-            want = SecurityGroupSpec(name=names.groups[0], network=names.network, rules=OPEN, **common)
+            want = SecurityGroupSpec(name=names.groups[0], network=names.network, rules=OPEN_RULES, **common)
         else:
             want = KeySpec(name=names.key, public_key=one.group.public_key, **common)
         labels = {MADE_FOR: mci.uid, SHARED: "yes"} | ({OWNED_BY: mci.uid} if own else {})
-        birth = Creation(KINDS[word].kind, labels=to_json(labels))
+        birth = Creation(RESOURCE_LIFECYCLES[word].kind, labels=to_json(labels))
         return Request(job.ns, record_id(word, want.name), "create", "", CONTROLLER, spec=to_json(want), creates=birth)
 
 
-def named(ns: str, mci: MciSpec, one: PlacedSubGroup) -> SubGroup:
+def with_prerequisite_names(ns: str, mci: MciSpec, one: PlacedSubGroup) -> SubGroup:
     """Return a subgroup with the names of what it stands on: its own, its MCI's, or those that all share."""
     group, connection = one.group, one.connection.name
     if group.network:

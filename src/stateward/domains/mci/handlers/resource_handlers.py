@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from stateward.domains.mci.control.drift import orphan_subnets
 from stateward.domains.mci.guards.object_guards import guard_key, guard_network
 from stateward.domains.mci.guards.spec_validation import guard_spec
-from stateward.domains.mci.handlers.vm_handlers import ClientOf, GrantedClientOf
+from stateward.domains.mci.handlers.cloud_vm_handlers import ClientOf, GrantedClientOf
 from stateward.domains.mci.lifecycle import ResourceState
 from stateward.domains.mci.model import (
-    KINDS,
     MADE_FOR,
+    RESOURCE_LIFECYCLES,
+    RESOURCE_TYPES,
     SHARED,
-    WORDS,
     KeySpec,
     NetworkSpec,
     ResourceSeen,
@@ -50,7 +50,7 @@ from stateward.store.records import Key, Object, to_json
 log = logging.getLogger("stateward.mci")
 
 
-class Parts:
+class ResourceHandlers:
     """The handlers of networks, security groups and keys."""
 
     def __init__(self, client_of: ClientOf, granted_client_of: GrantedClientOf, catalogue: Catalogue) -> None:
@@ -59,7 +59,7 @@ class Parts:
 
     def kinds(self, complete: Callable[[Guard], Guard]) -> list[Kind]:
         """Return the kinds, with their handlers; `complete` adds to a guard what all kinds of the domain check."""
-        make = {"vNet": self._network, "securityGroup": self._group, "sshKey": self._key}
+        make = {"vNet": self._make_network, "securityGroup": self._make_security_group, "sshKey": self._make_key}
         guards: dict[str, Guard] = {"vNet": guard_network, "securityGroup": guard_spec, "sshKey": guard_key}
         return [
             Kind(
@@ -70,7 +70,7 @@ class Parts:
                 reserved_labels=(MADE_FOR, SHARED, OWNED_BY),
                 general=True,
             )
-            for word, lifecycle in KINDS.items()
+            for word, lifecycle in RESOURCE_LIFECYCLES.items()
         ]
 
     def _handlers(self, word: str, make: Callable[[Job], Awaitable[Ending]]) -> dict[str, Handler]:
@@ -87,7 +87,7 @@ class Parts:
             ObservedOutcome.NOT_DONE if job.is_untried or not driver.caps.has_resources else ObservedOutcome.REPEATABLE
         )
 
-    async def _network(self, job: Job) -> Ending:
+    async def _make_network(self, job: Job) -> Ending:
         """Make a network with the subnets that it is to have, and no others."""
         want = network_of(job.claim.object)
         driver = await self._granted_driver(job, want.connection)
@@ -107,7 +107,7 @@ class Parts:
         for name, id_ in resource_seen(job.claim.object).subnets.items():
             if name not in wanted:
                 part = CloudResource(ResourceKind.SUBNET, subnet_key(want.uid, name), name, native_id=id_)
-                gone(await job.call(driver.remove(part)))
+                raise_unless_removed(await job.call(driver.remove(part)))
         if job.action == "create" or not driver.caps.has_resources:
             return
         for part in orphan_subnets(want, native, (await driver.list_resources()).resources):
@@ -115,9 +115,9 @@ class Parts:
             if isinstance(outcome, CallRefused):  # that is no reason not to do what was asked for
                 log.warning("subnet %s stays in network %s: %s", part.native_id, native, outcome.message)
             else:
-                gone(outcome)
+                raise_unless_removed(outcome)
 
-    async def _group(self, job: Job) -> Ending:
+    async def _make_security_group(self, job: Job) -> Ending:
         want = msgspec.json.decode(job.claim.object.spec, type=SecurityGroupSpec)
         network = await self._seen(job.ns, "vNet", want.network)
         rules = to_json(want.rules)
@@ -125,7 +125,7 @@ class Parts:
         driver = await self._granted_driver(job, want.connection)
         return Ending(seen=to_json(ResourceSeen(await self._ensure(job, driver, part))))
 
-    async def _key(self, job: Job) -> Ending:
+    async def _make_key(self, job: Job) -> Ending:
         want = msgspec.json.decode(job.claim.object.spec, type=KeySpec)
         facts = {"public_key": want.public_key} if want.public_key else {}
         part = CloudResource(ResourceKind.SSH_KEY, want.uid, want.name, facts=facts)
@@ -135,11 +135,11 @@ class Parts:
     async def _delete(self, job: Job) -> None:
         found = job.claim.object
         where, seen = resource_identity(found), resource_seen(found)
-        driver, kind = await self._driver(where.connection), ResourceKind(WORDS[found.kind])
+        driver, kind = await self._driver(where.connection), ResourceKind(RESOURCE_TYPES[found.kind])
         if kind is ResourceKind.NETWORK:
             await self._remove_subnets(driver, job, replace(network_of(found), subnets=()), seen.native_id)
         part = CloudResource(kind, where.uid, where.name, native_id=seen.native_id)
-        gone(await job.call(driver.remove(part)))
+        raise_unless_removed(await job.call(driver.remove(part)))
 
     async def _ensure(self, job: Job, driver: Driver, part: CloudResource) -> str:
         if not driver.caps.has_resources:
@@ -170,7 +170,7 @@ def _route(found: Object, _action: str) -> Route:
     return Route(where.provider, f"{where.provider}/{where.region}")
 
 
-def gone(outcome: Outcome) -> None:
+def raise_unless_removed(outcome: Outcome) -> None:
     """Read the outcome of a removal: what was never there is gone."""
     if isinstance(outcome, CallRefused) and outcome.why in (RefusalReason.NOT_FOUND, RefusalReason.UNABLE):
         return

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stateward.domains.mci.lifecycle import CONNECTION, IMAGE, SPEC
-from stateward.domains.mci.model import HOME, Connection, Image, Spec, record_id
+from stateward.domains.mci.model import DEPLOYMENT_NS, CloudConnection, ImageRecord, SpecRecord, record_id
 from stateward.drivers.process.shell_machine import NAMED
 from stateward.drivers.simulated.provider_catalogue import IMAGES, REGIONS, SPECS
 from stateward.engine.unit_of_work import UnitOfWork
@@ -20,7 +20,7 @@ from stateward.store.filters import Page, Selector
 from stateward.store.port import Reader
 from stateward.store.records import Key, Object
 
-LOCAL = Connection("local", "local", "here", driver="process")
+LOCAL = CloudConnection("local", "local", "here", driver="process")
 LOCAL_IMAGE = "sh"
 PAGE = 1000
 
@@ -36,10 +36,10 @@ USERS = {
 """The users that images let in, by a word in the name of the image or of its system."""
 
 
-def _built_in() -> Iterator[Connection]:
+def _built_in() -> Iterator[CloudConnection]:
     for provider, regions in REGIONS.items():
         for region in regions:
-            yield Connection(f"{provider}-{region}".lower(), provider, region)
+            yield CloudConnection(f"{provider}-{region}".lower(), provider, region)
     yield LOCAL
 
 
@@ -47,7 +47,7 @@ BUILT_IN = {one.name: one for one in _built_in()}
 """The connections that every server knows."""
 
 
-def _is_local(connection: Connection) -> bool:
+def _is_local(connection: CloudConnection) -> bool:
     return (connection.name, connection.lane, connection.driver) == (LOCAL.name, LOCAL.lane, LOCAL.driver)
 
 
@@ -92,41 +92,41 @@ class Catalogue:
 
     # --- connections -------------------------------------------------------------------------------------------------
 
-    async def connection(self, name: str) -> Connection:
+    async def connection(self, name: str) -> CloudConnection:
         """Return a connection that is enabled, or raise."""
         found = await self._find_connection(name)
         if found is None or not found.enabled:
             raise UnknownName("connection", name, [one.name for one in await self.connections()])
         return found
 
-    async def connection_of_machines(self, name: str) -> Connection:
+    async def connection_of_machines(self, name: str) -> CloudConnection:
         """Return a connection at which machines may run, enabled or not, or raise: they can be ended in any case."""
         return await self._find_connection(name) or await self.connection(name)
 
-    async def _find_connection(self, name: str) -> Connection | None:
-        return self.read_connection(name, await self.record(Key(HOME, record_id("connection", name))))
+    async def _find_connection(self, name: str) -> CloudConnection | None:
+        return self.read_connection(name, await self.record(Key(DEPLOYMENT_NS, record_id("connection", name))))
 
-    async def connections(self) -> list[Connection]:
+    async def connections(self) -> list[CloudConnection]:
         """Return all connections that are enabled, by name."""
         return [one for one in await self.all_connections() if one.enabled]
 
-    async def all_connections(self) -> list[Connection]:
+    async def all_connections(self) -> list[CloudConnection]:
         """Return all connections, by name, and those too that were turned off or removed."""
         known = {name: self._resolve(one) for name, one in BUILT_IN.items()}
         if self._uow is not None:  # only hints for an error need this list, and a transaction lists nothing for them
             return list(known.values())
-        async for found in objects(self._reader, Selector(HOME, CONNECTION.kind)):
-            one = msgspec.json.decode(found.spec, type=Connection)
+        async for found in objects(self._reader, Selector(DEPLOYMENT_NS, CONNECTION.kind)):
+            one = msgspec.json.decode(found.spec, type=CloudConnection)
             known[one.name] = self._resolve(one)
         return [known[name] for name in sorted(known)]
 
-    def read_connection(self, name: str, found: Object | None) -> Connection | None:
+    def read_connection(self, name: str, found: Object | None) -> CloudConnection | None:
         """Return a connection by its record, if it has one; others are known from the start, or not at all."""
         if found is not None and not found.removed:
-            return self._resolve(msgspec.json.decode(found.spec, type=Connection))
+            return self._resolve(msgspec.json.decode(found.spec, type=CloudConnection))
         return self._resolve(BUILT_IN[name]) if name in BUILT_IN else None
 
-    def _resolve(self, connection: Connection) -> Connection:
+    def _resolve(self, connection: CloudConnection) -> CloudConnection:
         """Return a connection with the namespaces that its driver starts with, and turned off if a setting says so."""
         namespaces = connection.namespaces
         if namespaces is None:
@@ -136,21 +136,21 @@ class Catalogue:
 
     # --- specs and images --------------------------------------------------------------------------------------------
 
-    async def spec(self, ns: str, id_: str) -> Spec:
+    async def spec(self, ns: str, id_: str) -> SpecRecord:
         """Return a spec: one registered in the namespace, or one of a provider."""
         found = await self.record(Key(ns, record_id("spec", id_)))
         if found is not None and not found.removed:
-            return msgspec.json.decode(found.spec, type=Spec)
+            return msgspec.json.decode(found.spec, type=SpecRecord)
         spec = find_known_spec(id_)
         if spec is None:
             raise BadInput("specId", id_, "a registered spec, or {provider}+{region}+{name} of a known one")
         return spec
 
-    async def image(self, ns: str, id_: str, connection: Connection) -> Image:
+    async def image(self, ns: str, id_: str, connection: CloudConnection) -> ImageRecord:
         """Return an image that can be used at a connection."""
         found = await self.record(Key(ns, record_id("image", id_)))
         if found is not None and not found.removed:
-            image = msgspec.json.decode(found.spec, type=Image)
+            image = msgspec.json.decode(found.spec, type=ImageRecord)
             if image.connection not in ("", connection.name):
                 raise BadInput("imageId", id_, f"an image of connection {connection.name}, not {image.connection}")
             return image
@@ -159,24 +159,26 @@ class Catalogue:
             raise BadInput("imageId", id_, f"an image known at {connection.name}")
         return known
 
-    async def specs(self, ns: str) -> list[Spec]:
+    async def specs(self, ns: str) -> list[SpecRecord]:
         """Return the specs registered in a namespace."""
         return [
-            msgspec.json.decode(one.spec, type=Spec) async for one in objects(self._reader, Selector(ns, SPEC.kind))
+            msgspec.json.decode(one.spec, type=SpecRecord)
+            async for one in objects(self._reader, Selector(ns, SPEC.kind))
         ]
 
-    async def images(self, ns: str) -> list[Image]:
+    async def images(self, ns: str) -> list[ImageRecord]:
         """Return the images registered in a namespace."""
         return [
-            msgspec.json.decode(one.spec, type=Image) async for one in objects(self._reader, Selector(ns, IMAGE.kind))
+            msgspec.json.decode(one.spec, type=ImageRecord)
+            async for one in objects(self._reader, Selector(ns, IMAGE.kind))
         ]
 
 
-def known_specs(connection: Connection) -> list[Spec]:
+def known_specs(connection: CloudConnection) -> list[SpecRecord]:
     """Return the specs that are known from the start at a connection."""
     if connection.driver == "process":
         return [
-            Spec(
+            SpecRecord(
                 f"{connection.provider}+{connection.region}+{name}",
                 connection.name,
                 name,
@@ -186,7 +188,7 @@ def known_specs(connection: Connection) -> list[Spec]:
             for name, size in NAMED.items()
         ]
     return [
-        Spec(
+        SpecRecord(
             f"{connection.provider}+{connection.region}+{one.name}",
             connection.name,
             one.name,
@@ -198,14 +200,14 @@ def known_specs(connection: Connection) -> list[Spec]:
     ]
 
 
-def known_images(connection: Connection) -> list[Image]:
+def known_images(connection: CloudConnection) -> list[ImageRecord]:
     """Return the images that are known from the start at a connection."""
     if connection.driver == "process":
-        return [Image(LOCAL_IMAGE, connection.name, LOCAL_IMAGE, "a process group")]
-    return [Image(one.name, connection.name, one.name, one.system) for one in IMAGES.get(connection.provider, ())]
+        return [ImageRecord(LOCAL_IMAGE, connection.name, LOCAL_IMAGE, "a process group")]
+    return [ImageRecord(one.name, connection.name, one.name, one.system) for one in IMAGES.get(connection.provider, ())]
 
 
-def find_known_spec(id_: str) -> Spec | None:
+def find_known_spec(id_: str) -> SpecRecord | None:
     """Return a spec that is known from the start, by its full name."""
     provider, _, rest = id_.partition("+")
     region, _, name = rest.partition("+")
@@ -215,7 +217,7 @@ def find_known_spec(id_: str) -> Spec | None:
     return None
 
 
-def _known_image(id_: str, connection: Connection) -> Image | None:
+def _known_image(id_: str, connection: CloudConnection) -> ImageRecord | None:
     """Find an image by the provider's name of it, or by its system, in full (`{provider}+{region}+{name}`) or short."""
     *place, name = id_.lower().split("+")
     if place != [connection.provider.lower(), connection.region.lower()][: len(place)]:
@@ -226,7 +228,7 @@ def _known_image(id_: str, connection: Connection) -> Image | None:
     return None
 
 
-def login_user(image: Image, connection: Connection) -> str:
+def login_user(image: ImageRecord, connection: CloudConnection) -> str:
     """Return the user that a provider's image lets in by a key; where that is not known, none."""
     system = f"{image.system} {image.csp_name}".lower()
     if connection.driver == "process":

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.errors import NotGranted
 from stateward.domains.mci.guards.connection_grants import check_grant
-from stateward.domains.mci.model import Connection
+from stateward.domains.mci.model import CloudConnection
 from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.domains.mci.provider.provider_client import POLL_MIN_S, ProviderClient
 from stateward.drivers import Driver, ProviderRegion
@@ -35,9 +35,9 @@ class ProviderClients:
         self, drivers: Drivers, catalogue: Catalogue, called: OnProviderCall, *, tick: float = POLL_MIN_S
     ) -> None:
         self._drivers, self._catalogue, self._on_call, self._tick = drivers, catalogue, called, tick
-        self._open: dict[str, tuple[Connection, ProviderClient]] = {}
+        self._open: dict[str, tuple[CloudConnection, ProviderClient]] = {}
         self._read: dict[str, float] = {}
-        self._records: dict[str, Connection] = {}
+        self._records: dict[str, CloudConnection] = {}
         self._reading: dict[str, asyncio.Task[ProviderClient]] = {}
 
     async def by_name(self, name: str) -> ProviderClient:
@@ -75,7 +75,7 @@ class ProviderClients:
         self._read[name] = began
         return client
 
-    async def for_connection(self, connection: Connection) -> ProviderClient:
+    async def for_connection(self, connection: CloudConnection) -> ProviderClient:
         """Return the client of a connection; one that was changed since is made anew, if it can be."""
         connection = replace(connection, namespaces=None, enabled=True)  # who may use it changes nothing about it
         known = self._open.get(connection.name)
@@ -99,11 +99,11 @@ class ProviderClients:
         if client is not None:
             await client.close()
 
-    async def driver_for(self, connection: Connection) -> Driver:
+    async def driver_for(self, connection: CloudConnection) -> Driver:
         """Return the driver of a connection."""
         return (await self.for_connection(connection)).driver
 
-    def _make(self, connection: Connection) -> Driver:
+    def _make(self, connection: CloudConnection) -> Driver:
         options = {name: value for name, value in connection.options.items() if name != LISTING_TTL_OPTION}
         place = ProviderRegion(connection.provider, connection.region, connection.zone, connection.credential, options)
         try:

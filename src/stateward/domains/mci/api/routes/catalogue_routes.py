@@ -12,7 +12,7 @@ from stateward.domains.mci.api.operation_replies import OperationReply
 from stateward.domains.mci.api.resource_bodies import parse_image, parse_spec
 from stateward.domains.mci.api.route_params import ACT, READ, FilterKey, FilterVal, Named, Ns, Word, one_of
 from stateward.domains.mci.api.schemas import ImageView, SpecView, fits
-from stateward.domains.mci.model import Connection, Image, Spec
+from stateward.domains.mci.model import CloudConnection, ImageRecord, SpecRecord
 from stateward.domains.mci.provider.catalogue import known_images, known_specs
 from stateward.domains.plugin import reads
 from stateward.engine import Denied, NotFound
@@ -20,7 +20,10 @@ from stateward.engine import Denied, NotFound
 EVERYBODY = "system"
 """The namespace under which the original's clients look for what is known from the start."""
 
-PARSERS: dict[str, Callable[[Fields, Connection], Spec | Image]] = {"spec": parse_spec, "image": parse_image}
+PARSERS: dict[str, Callable[[Fields, CloudConnection], SpecRecord | ImageRecord]] = {
+    "spec": parse_spec,
+    "image": parse_image,
+}
 EXAMPLES = {
     "spec": {"connectionName": "aws-ap-northeast-2", "cspSpecName": "t3.micro", "name": "small"},
     "image": {"connectionName": "aws-ap-northeast-2", "cspImageName": "ubuntu22.04", "name": "ubuntu"},
@@ -101,13 +104,13 @@ async def records(request: Call, ns: str, word: str) -> list[Record]:
     return [_view(what, places) for what in await _registered(request, ns, word)]
 
 
-async def _registered(request: Call, ns: str, word: str) -> Sequence[Spec | Image]:
+async def _registered(request: Call, ns: str, word: str) -> Sequence[SpecRecord | ImageRecord]:
     return await (request.catalogue.specs(ns) if word == "spec" else request.catalogue.images(ns))
 
 
-def _view(what: Spec | Image, places: dict[str, Connection]) -> Record:
+def _view(what: SpecRecord | ImageRecord, places: dict[str, CloudConnection]) -> Record:
     place = places.get(what.connection)
-    return spec_view(what, place) if isinstance(what, Spec) else image_view(what, place)
+    return spec_view(what, place) if isinstance(what, SpecRecord) else image_view(what, place)
 
 
 ROUTES = (*_routes("spec"), *_routes("image"))

@@ -15,7 +15,7 @@ from stateward.domains.mci.api.route_params import GOVERN_ALL, READ_ALL, Group, 
 from stateward.domains.mci.api.routes.control_routes import on_mci, on_vm
 from stateward.domains.mci.api.routes.vm_routes import scale
 from stateward.domains.mci.api.schemas import ImageView, MciInfo, SpecView
-from stateward.domains.mci.model import Connection
+from stateward.domains.mci.model import CloudConnection
 from stateward.domains.mci.provider.catalogue import BUILT_IN, known_images, known_specs
 from stateward.domains.plugin import grant_of, needs, reads
 from stateward.errors import BadInput, UnknownName
@@ -52,7 +52,7 @@ class Offer(Struct, frozen=True):
     images: list[ImageView]
 
 
-def _out(one: Connection, grant: Grant) -> ConnectionDetails:
+def _out(one: CloudConnection, grant: Grant) -> ConnectionDetails:
     built_in = BUILT_IN.get(one.name) == replace(one, namespaces=None)
     shown = ConnectionDetails(one.name, one.provider, one.region, one.zone, one.driver, built_in)
     if not grant.governs_all:

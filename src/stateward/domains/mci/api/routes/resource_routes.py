@@ -16,9 +16,9 @@ from stateward.domains.mci.api.schemas import fits
 from stateward.domains.mci.errors import InUse, NotDone
 from stateward.domains.mci.lifecycle import ResourceState
 from stateward.domains.mci.model import (
-    KINDS,
+    RESOURCE_LIFECYCLES,
     SHARED,
-    Connection,
+    CloudConnection,
     KeySpec,
     NetworkSpec,
     SecurityGroupSpec,
@@ -33,7 +33,7 @@ from stateward.naming import new_id
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Object, Status
 
-Wish = Callable[[Fields, Connection, str], NetworkSpec | SecurityGroupSpec | KeySpec]
+Wish = Callable[[Fields, CloudConnection, str], NetworkSpec | SecurityGroupSpec | KeySpec]
 
 PARSERS: dict[str, Wish] = {"vNet": parse_network, "securityGroup": parse_security_group, "sshKey": parse_key}
 EXAMPLES: dict[str, dict[str, Any]] = {
@@ -166,7 +166,7 @@ async def delete_shared(request: Call, ns: Ns) -> dict[str, list[str]]:
     lines: list[str] = []
     reader = request.service.engine.store.reader
     for word in ("sshKey", "securityGroup", "vNet"):
-        chosen = Selector(ns, KINDS[word].kind, labels=((SHARED, "yes"),))
+        chosen = Selector(ns, RESOURCE_LIFECYCLES[word].kind, labels=((SHARED, "yes"),))
         for one in await reader.list_objects(chosen, Page(limit=1000)):
             name = resource_identity(one).name
             try:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from stateward.domains.mci.api.context import Call
 from stateward.domains.mci.api.mci_bodies import A_DYNAMIC_MCI, parse_mci
 from stateward.domains.mci.api.route_params import READ, Ns
-from stateward.domains.mci.model import Connection, Image, MciSpec, Spec, SubGroup
+from stateward.domains.mci.model import CloudConnection, ImageRecord, MciSpec, SpecRecord, SubGroup
 from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.domains.mci.vm_placement import (
     DriverOf,
@@ -102,9 +102,9 @@ class ReviewedSubGroup(Struct, frozen=True):
     """What was found of all that a subgroup names, and what is wrong."""
 
     group: SubGroup
-    spec: Spec | None
-    connection: Connection | None
-    image: Image | None
+    spec: SpecRecord | None
+    connection: CloudConnection | None
+    image: ImageRecord | None
     errors: list[str]
     doubt: str = ""
     planned: PlacedSubGroup | None = None
@@ -217,7 +217,7 @@ def _warnings(one: ReviewedSubGroup) -> list[str]:
     return [*doubtful, *(["the price of the spec is not known"] if unpriced else [])]
 
 
-def _validation(id_: str, found: Spec | Image | None, errors: Sequence[str]) -> Validation:
+def _validation(id_: str, found: SpecRecord | ImageRecord | None, errors: Sequence[str]) -> Validation:
     name = "" if found is None else found.csp_name
     if found is not None:
         return Validation(id_, name, True, "Available", "", name)

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from stateward.domains.mci.guards.subgroups import drop_subgroup_on_end, mci_lock_set
 from stateward.domains.mci.lifecycle import RECONCILE, VM, VmState
-from stateward.domains.mci.model import VmSpec, VmTarget, plain, seen_of, vm_of, vm_seen, vm_target
+from stateward.domains.mci.model import VmSpec, VmTarget, seen_of, to_builtins, vm_of, vm_seen, vm_target
 from stateward.domains.mci.provider.evidence import (
     DRIFT_EVENTS,
     Evidence,
@@ -55,7 +55,7 @@ APPEARS_WITHIN_S = 30.0
 RELAPSE_AFTER_S = 60.0
 """How many seconds a machine may be shown at rest in another state than it is to have, before the action has failed."""
 
-REPORT_FIRST_S, LONGEST_PAUSE = 10.0, 3_600.0
+REPORT_FIRST_S, REPORT_MAX_S = 10.0, 3_600.0
 """How many seconds pass before it is told that a provider does not answer: the first time, and at most."""
 
 CONCLUDE_WITHIN_S = 15.0
@@ -75,14 +75,14 @@ MACHINE_ACTIONS = {
 }
 
 
-class Place(Struct, frozen=True):
+class VmLane(Struct, frozen=True):
     """Where a VM is: all that is read of it when it is sent to its lane, and an action may send 10,000."""
 
     provider: str
     region: str
 
 
-class Vms:
+class CloudVmHandlers:
     """The handlers of VMs."""
 
     def __init__(self, client_of: ClientOf, granted_client_of: GrantedClientOf) -> None:
@@ -92,7 +92,7 @@ class Vms:
     def kind(self, guard: Guard) -> Kind:
         """Return the kind of VMs, with its handlers."""
         handlers = {"create": Handler(self._create, self._observe), "reconcile": Handler(self._reconcile)}
-        handlers |= {action: Handler(self._act, self._observe) for action in MACHINE_ACTIONS}
+        handlers |= {action: Handler(self._act_on_machine, self._observe) for action in MACHINE_ACTIONS}
         return Kind(
             VM,
             handlers,
@@ -107,10 +107,10 @@ class Vms:
     async def _create(self, job: Job) -> Ending:
         vm = vm_of(job.claim.object)
         client = await self._granted_client_of(vm.connection, job.ns)
-        raise_for_outcome(await client.create(_want(vm), job))
+        raise_for_outcome(await client.create(_machine_spec(vm), job))
         return await self._wait(client, job, vm.uid)
 
-    async def _act(self, job: Job) -> Ending:
+    async def _act_on_machine(self, job: Job) -> Ending:
         vm = vm_target(job.claim.object)
         client = await self._client_of(vm.connection)
         outcome = await client.act(MACHINE_ACTIONS[job.action], _ref(job, vm), job)
@@ -121,23 +121,23 @@ class Vms:
 
     async def _after_refusal(self, client: ProviderClient, job: Job, vm: VmTarget, refused: CallRefused) -> Ending:
         """Look whether what was refused is so already: then it is done, and else it has failed."""
-        look = conclusive(job.action, await client.observe(vm.uid), await self._since(client, job))
+        look = conclusive(job.action, await client.observe(vm.uid), await self._evidence_cutoff(client, job))
         if look.existence is Existence.UNKNOWN:
             raise Temporary(f"{refused.message}; and {look.problem}")
         if look.existence is Existence.ABSENT and job.origin == VmState.CREATING and await self._may_be_unlisted(job):
             raise Temporary(f"{refused.message}; but it may be about to appear")
         if is_reached(job.action, look) and job.action != "reboot":
-            return _done(job, look)
+            return _completed(job, look)
         if look.observation is not None and refused.why is RefusalReason.CONFLICT and not is_hopeless(job.action, look):
             raise Temporary(refused.message)  # it is on its way from one state to another
         raise Permanent(refused.message)
 
     async def _wait(self, client: ProviderClient, job: Job, uid: str) -> Ending:
         look = await self._wait_reporting(
-            client, job, uid, final_evidence_check(job.action, await self._since(client, job), client.clock)
+            client, job, uid, final_evidence_check(job.action, await self._evidence_cutoff(client, job), client.clock)
         )
         if is_reached(job.action, look):
-            return _done(job, look)
+            return _completed(job, look)
         assert look.observation is not None
         raise Permanent(f"the provider shows {look.observation.native_state!r} after {job.action}")
 
@@ -161,25 +161,25 @@ class Vms:
                     raise
             if trouble:
                 await job.report_trouble(trouble)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, REPORT_MAX_S)
 
     async def _observe(self, job: Job) -> ObservedOutcome | Ending:
         vm = vm_target(job.claim.object)
         client = await self._client_of(vm.connection)
         if job.is_ending:
             return await self._conclude(client, job, vm)
-        look = conclusive(job.action, await client.observe(vm.uid), await self._since(client, job))
+        look = conclusive(job.action, await client.observe(vm.uid), await self._evidence_cutoff(client, job))
         if look.existence is Existence.UNKNOWN:
             raise Unknown(look.problem)
         if look.existence is Existence.ABSENT and await self._may_be_unlisted(job):
             return ObservedOutcome.REPEATABLE  # it may not be shown yet: that proves no termination
         if is_reached(job.action, look) and job.action != "reboot":
-            return _done(job, look)
+            return _completed(job, look)
         return ObservedOutcome.REPEATABLE  # a deed is known by its token: to ask again does it no second time
 
     async def _conclude(self, client: ProviderClient, job: Job, vm: VmTarget) -> ObservedOutcome | Ending:
         """Say how an operation ends that ends now: what the provider has taken is waited for, within bounds."""
-        if job.is_untried or (job.attempt <= 1 and not job.claim.work.observe and _denied(job)):
+        if job.is_untried or (job.attempt <= 1 and not job.claim.work.observe and _is_refused(job)):
             return ObservedOutcome.NOT_DONE
         if job.is_calling:
             return ObservedOutcome.UNKNOWN
@@ -198,7 +198,7 @@ class Vms:
             return ObservedOutcome.UNKNOWN
         if look.existence is Existence.ABSENT and await self._may_be_unlisted(job):
             return ObservedOutcome.UNKNOWN  # a machine that another worker has asked for may be about to appear
-        return _done(job, look) if read(look) is ObservedOutcome.DONE else read(look)
+        return _completed(job, look) if read(look) is ObservedOutcome.DONE else read(look)
 
     async def _resume_reboot(self, client: ProviderClient, job: Job, vm: VmTarget) -> None:
         """Bring a reboot to its end whose worker has vanished in the middle: the machine would stay down."""
@@ -206,13 +206,15 @@ class Vms:
         if shown is not None and job.key.id in shown.reboot_tokens and shown.state is not MachineState.RUNNING:
             await client.act(MachineAction.REBOOT, _ref(job, vm), job)
 
-    async def _since(self, client: ProviderClient, job: Job) -> float:
+    async def _evidence_cutoff(self, client: ProviderClient, job: Job) -> float:
         """Return from when on a provider must be asked, to tell of an action and not of what was before it."""
         lag = client.driver.caps.listing_lag_s
         if not lag or job.action == "create":
             return 0.0
         assert self.engine is not None
-        before = _begun(job) if MACHINE_ACTIONS[job.action] is MachineAction.TERMINATE else job.claim.object.since
+        before = (
+            _work_started_at(job) if MACHINE_ACTIONS[job.action] is MachineAction.TERMINATE else job.claim.object.since
+        )
         age = await self.engine.store.reader.time() - before
         return client.clock() - age + lag
 
@@ -240,7 +242,7 @@ class Vms:
                 event,
                 actor=PROVIDER,
                 facts={RECONCILE},
-                seen=plain(seen_of(look.observation)),
+                seen=to_builtins(seen_of(look.observation)),
                 key=f"{job.key.id} reconciled",
             )
         return event
@@ -263,7 +265,7 @@ def final_evidence_check(action: str, since: float, clock: Callable[[], float]) 
     return is_last
 
 
-def _begun(job: Job) -> float:
+def _work_started_at(job: Job) -> float:
     """Return when work began: whoever was at the VM before, and may have made its machine, had stopped by then."""
     deadline = job.claim.work.deadline
     return job.claim.object.since if deadline is None else deadline - job.claim.operation.within
@@ -273,19 +275,19 @@ def _ref(job: Job, vm: VmTarget) -> MachineRef:
     return MachineRef(vm.uid, vm_seen(job.claim.object).native_id or None, job.key.id)
 
 
-def _denied(job: Job) -> bool:
+def _is_refused(job: Job) -> bool:
     """Tell whether every call of this attempt was answered, and none was taken."""
     return not job.is_calling and all(
         isinstance(one, CallRefused | CallThrottled | TransientFailure) for one in job.answers
     )
 
 
-def _done(job: Job, look: Evidence) -> Ending:
+def _completed(job: Job, look: Evidence) -> Ending:
     seen = None if look.observation is None else to_json(seen_of(look.observation))
     return Ending("deleted", CONTROLLER, seen=seen) if job.action == "delete" else Ending(seen=seen)
 
 
-def _want(vm: VmSpec) -> MachineSpec:
+def _machine_spec(vm: VmSpec) -> MachineSpec:
     return MachineSpec(
         key=vm.uid,
         name=f"{vm.mci}-{vm.name}",
@@ -299,5 +301,5 @@ def _want(vm: VmSpec) -> MachineSpec:
 
 
 def _route(found: Object, _action: str) -> Route:
-    place = msgspec.json.decode(found.spec, type=Place)
+    place = msgspec.json.decode(found.spec, type=VmLane)
     return Route(place.provider, f"{place.provider}/{place.region}")
