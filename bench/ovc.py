@@ -16,11 +16,11 @@ from time import perf_counter
 from bench.engine.places import new_database, new_file, new_folder, store_at
 from bench.figures import Better, Line, plain, ratio
 from bench.loops import run
-from stateward.domains.ovc.drift_detector import Rounds
+from stateward.domains.ovc.drift_detector import DriftDetector
 from stateward.domains.ovc.lifecycle import ACCOUNT, VM
-from stateward.domains.ovc.model import AccountSpec, CloudspaceSpec, DiskSpec, ImageSpec, NodeSpec, VmSpec
+from stateward.domains.ovc.model import AccountSpec, CloudspaceSpec, DiskSpec, ImageSpec, NodeSpec, OvcVmSpec
 from stateward.domains.ovc.plugin import OvcPlugin
-from stateward.domains.ovc.service import Caller
+from stateward.domains.ovc.service import OvcCaller
 from stateward.domains.ovc.settings import Settings
 from stateward.domains.plugin import ProcessContext
 from stateward.drivers import ProviderRegion
@@ -29,7 +29,7 @@ from stateward.drivers.simulated import CALM, SimulatedCloud
 from stateward.engine import Accepted, Engine
 
 NS = "bench"
-ME = Caller("admin", "bench")
+ME = OvcCaller("admin", "bench")
 VMS, ALONE, MOVES = 300, 50, 8
 
 
@@ -56,7 +56,7 @@ class Tenant:
         self.image = await self.made(make.create_image(NS, ImageSpec("i", self.account), ME))
 
     async def vm(self, name: str) -> str:
-        spec = VmSpec(name, self.account, self.box, self.image)
+        spec = OvcVmSpec(name, self.account, self.box, self.image)
         return await self.made(self.plugin.service.create_machine(NS, spec, ME))
 
     async def end(self) -> None:
@@ -97,13 +97,17 @@ def report() -> list[Line]:
 
 async def _actions(url: str, name: str) -> list[Line]:
     async with _cloud(url, "simulated", "none") as tenant:
-        made, vms = await _timed(lambda: _gathered([tenant.vm(f"vm {number}") for number in range(VMS)]))
+        made, vms = await _with_timeouts(lambda: _gathered([tenant.vm(f"vm {number}") for number in range(VMS)]))
         disks = await asyncio.gather(*(tenant.disk(f"disk {number}") for number in range(VMS)))
-        paused, _ = await _timed(lambda: _gathered([tenant.do(vm, "pause") for vm in vms]))
+        paused, _ = await _with_timeouts(lambda: _gathered([tenant.do(vm, "pause") for vm in vms]))
         pairs = list(zip(vms, disks, strict=True))
-        both, _ = await _timed(lambda: _gathered([tenant.do(vm, "attach disk", disk=disk) for vm, disk in pairs]))
-        alone = [(await _timed(partial(tenant.do, vm, "resume")))[0] for vm in vms[:ALONE]]
-        looked, _ = await _timed(Rounds(tenant.engine, tenant.plugin.nodes, Random(1), every=0.0).look_around)
+        both, _ = await _with_timeouts(
+            lambda: _gathered([tenant.do(vm, "attach disk", disk=disk) for vm, disk in pairs])
+        )
+        alone = [(await _with_timeouts(partial(tenant.do, vm, "resume")))[0] for vm in vms[:ALONE]]
+        looked, _ = await _with_timeouts(
+            DriftDetector(tenant.engine, tenant.plugin.nodes, Random(1), every=0.0).look_around
+        )
     return [
         ratio(f"an action on a VM and its disk, {name}", both / paused, "the time of one on the VM alone"),
         plain(f"VMs made and deployed, {VMS} at once, {name}", VMS / made, "a second", None, Better.HIGHER),
@@ -118,7 +122,7 @@ async def _moves() -> list[Line]:
         return ["  (no live migration: QEMU is not installed)"]
     async with _cloud(new_file(), "qemu", "files") as tenant:
         vm = await tenant.vm("vm")
-        moves = [(await _timed(lambda: tenant.do(vm, "migrate")))[0] for _ in range(MOVES)]
+        moves = [(await _with_timeouts(lambda: tenant.do(vm, "migrate")))[0] for _ in range(MOVES)]
         await tenant.end()
     return [
         plain("a live migration between two QEMU processes, the second's start included", median(moves) * 1e3, "ms")
@@ -129,7 +133,7 @@ async def _gathered(work: list[Awaitable[object]]) -> list[str]:
     return [str(one) for one in await asyncio.gather(*work)]
 
 
-async def _timed(work: Callable[[], Awaitable[list[str] | None]]) -> tuple[float, list[str]]:
+async def _with_timeouts(work: Callable[[], Awaitable[list[str] | None]]) -> tuple[float, list[str]]:
     began = perf_counter()
     found = await work()
     return perf_counter() - began, found or []

@@ -13,8 +13,8 @@ from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
 from stateward.cli.main import app as command_line
 from stateward.config import Config
-from stateward.domains.ovc.model import Strange
-from stateward.domains.ovc.orphan_scan import note_strangers
+from stateward.domains.ovc.model import OrphanId
+from stateward.domains.ovc.orphan_scan import record_orphans
 from stateward.domains.ovc.plugin import OvcPlugin
 from stateward.domains.ovc.settings import Settings
 from stateward.domains.plugin import ProcessContext
@@ -152,12 +152,12 @@ def test_queues_and_healing_are_told(house: OvcHouse) -> None:
 
 def test_what_belongs_to_nobody_is_told_with_the_healing_and_with_its_node(house: OvcHouse) -> None:
     id_ = house.item("node/n1")["id"]
-    stray = Strange("machine", "vm-of-nobody-12345678")
-    house.ask(house.engine.store.transact(lambda tx: note_strangers(tx, Key("default", id_), [stray], complete=True)))
+    stray = OrphanId("machine", "vm-of-nobody-12345678")
+    house.ask(house.engine.store.transact(lambda tx: record_orphans(tx, Key("default", id_), [stray], complete=True)))
     for told in (house.done("healing"), house.done("show", "node/n1")):
         assert "vm-of-nobody-12345678" in told
     assert "1 strangers" in house.done("list", "nodes")
-    house.ask(house.engine.store.transact(lambda tx: note_strangers(tx, Key("default", id_), [], complete=True)))
+    house.ask(house.engine.store.transact(lambda tx: record_orphans(tx, Key("default", id_), [], complete=True)))
     assert house.json("ovc", "healing", "--hours", "1")["strangers"] == []
 
 

@@ -27,7 +27,7 @@ from stateward.domains.leases.resources.leased_mcis import _decode_template
 from stateward.domains.leases.wire_values import read_time
 from stateward.domains.mci.api import lenient_json
 from stateward.domains.mci.cli.fleet_file import read_fleet
-from stateward.domains.ovc.settings import FILE, read_settings
+from stateward.domains.ovc.settings import SETTINGS_FILE, read_settings
 from stateward.domains.systems.definition.parser import read as read_definition
 from stateward.drivers.aws.credential_refs import read_credential
 from stateward.drivers.aws.security_groups import wanted_rules
@@ -76,7 +76,7 @@ READERS: Mapping[str, tuple[Read, tuple[type[Exception], ...]]] = {
     "a fleet": (lambda text, _: read_fleet(text, "fleet.yaml"), OURS),
     "a lenient body": (lambda text, _: lenient_json.read(text.encode("utf-8", "replace")), OURS),
     "the configuration": (from_file(lambda file: load({}, {}, file)), OURS),
-    "the settings of a domain": (from_file(lambda file: read_settings(file.parent), FILE), OURS),
+    "the settings of a domain": (from_file(lambda file: read_settings(file.parent), SETTINGS_FILE), OURS),
     "a spec": (from_file(lambda file: read_spec(str(file))), OURS),
     "a credential": (from_file(lambda file: read_credential(f"file:{file}")), OURS),
     "a reference to a credential": (lambda text, _: read_credential(text), OURS),

@@ -77,8 +77,8 @@ async def heal(shop: LeaseContext, job: Job) -> Ending:
     for spec, mine in lease.reservations():
         demand = shop.resources[spec.resource_type].demand(spec.details)
         if demand is not None and mine.status in (R.PENDING, R.ACTIVE):
-            with_replacement = await _heal_reservation(shop, job, DegradedReservation(lease, spec, mine, demand, pool))
-            seen = lease_parts.reassign_hosts(seen, spec.id, "heal", with_replacement)
+            healed = await _heal_reservation(shop, job, DegradedReservation(lease, spec, mine, demand, pool))
+            seen = lease_parts.reassign_hosts(seen, spec.id, "heal", healed)
     if any(one.missing_resources for one in seen.reservations.values()):
         due = await shop.engine.store.reader.time() + HEAL_RETRY_S
         await shop.engine.set_timer(heal_timer(job.ns, job.object, "", due))

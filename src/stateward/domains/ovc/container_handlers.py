@@ -6,14 +6,14 @@ An account is nothing by itself; a cloudspace has its firewall, which comes up b
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from stateward.domains.ovc.deadline import Run, in_time
-from stateward.domains.ovc.fan_out import HALF_DONE, Crowd, all_of, none_done
+from stateward.domains.ovc.deadline import Run, run_until_deadline
+from stateward.domains.ovc.fan_out import HALF_DONE, FanOut, none_done, run_on_all
 from stateward.domains.ovc.firewalls import Firewalls
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, VM
-from stateward.domains.ovc.model import box_seen, seen_of, vm_seen
+from stateward.domains.ovc.model import cloudspace_seen, read_seen, vm_seen
 from stateward.domains.ovc.nodes import Power
-from stateward.domains.ovc.queries import objects
-from stateward.domains.ovc.storage_handlers import is_done, nothing
+from stateward.domains.ovc.queries import list_all
+from stateward.domains.ovc.storage_handlers import do_nothing, report_done
 from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request
 from stateward.engine.kinds import EndHook, Guard, LockSet
 from stateward.lifecycle import CONTROLLER, Lifecycle
@@ -21,7 +21,7 @@ from stateward.store.filters import Selector
 from stateward.store.port import Reader
 from stateward.store.records import Object, to_json
 
-BELOW = {CLOUDSPACE.kind: (VM,), ACCOUNT.kind: (CLOUDSPACE, DISK, IMAGE)}
+CHILD_KINDS = {CLOUDSPACE.kind: (VM,), ACCOUNT.kind: (CLOUDSPACE, DISK, IMAGE)}
 """What is below, in the order in which it goes: VMs stand on images."""
 
 OUT = frozenset({"DELETED", "TOBEDELETED", "DESTROYED"})
@@ -29,7 +29,7 @@ UNTOUCHED = frozenset({"VIRTUAL", "MODELED", "ERROR"})
 """What the recycle bin does not take: what is not there, or not whole. It stays below its parent."""
 
 
-class Containers:
+class ContainerHandlers:
     """The handlers of cloudspaces and accounts."""
 
     def __init__(self, firewalls: Firewalls) -> None:
@@ -38,7 +38,7 @@ class Containers:
 
     def accounts(self, lifecycle: Lifecycle, guard: Guard, company: LockSet, after: EndHook) -> Kind:
         """Return the kind of accounts, with its handlers."""
-        handlers = _bookish(lifecycle) | {
+        handlers = _record_only_handlers(lifecycle) | {
             action: Handler(self._take_along, cancelled=self._look) for action in ("delete", "restore", "destroy")
         }
         return Kind(lifecycle, handlers, guard=guard, lock_set=company, on_end=after, general=True)
@@ -47,8 +47,8 @@ class Containers:
         """Return the kind of cloudspaces, with its handlers."""
         walls = self._firewalls
         powering: dict[str, Run] = {"deploy": walls.on, "resume": walls.on, "pause": walls.off, "reset": walls.reset}
-        handlers = _bookish(lifecycle) | {
-            **{action: Handler(in_time(run, walls.look), walls.look) for action, run in powering.items()},
+        handlers = _record_only_handlers(lifecycle) | {
+            **{action: Handler(run_until_deadline(run, walls.look), walls.look) for action, run in powering.items()},
             "delete": Handler(self._down, cancelled=self._look),
             "restore": Handler(self._up, cancelled=self._look),
             "destroy": Handler(self._down, cancelled=self._look),
@@ -75,20 +75,20 @@ class Containers:
         had_power = wants_power = False
         if found.kind == CLOUDSPACE.kind:
             power, wants_power = await self._firewalls.power(job), job.action == "restore"
-            had_power = bool(box_seen(found).machine) and not wants_power
+            had_power = bool(cloudspace_seen(found).machine) and not wants_power
         if power is (Power.ON if had_power else Power.OFF) and await none_done(job, self._reader):
             return ObservedOutcome.NOT_DONE
         if power is Power.UNKNOWN:
             return ObservedOutcome.UNKNOWN
-        left = [one for kind in BELOW[found.kind] for one in await self._below(job, kind.kind)]
+        left = [one for kind in CHILD_KINDS[found.kind] for one in await self._below(job, kind.kind)]
         return ObservedOutcome.DONE if not left and power is (Power.ON if wants_power else Power.OFF) else HALF_DONE
 
     async def _take_along(self, job: Job) -> None:
         """Do to all that are concerned what is done to their parent; one that will not go keeps it from going."""
-        for lifecycle in BELOW[job.claim.object.kind]:
+        for lifecycle in CHILD_KINDS[job.claim.object.kind]:
             left = partial(self._below, job, lifecycle.kind)
-            crowd = Crowd(left, _asking(job), first=_clones_first)
-            failed = (await all_of(job, lifecycle.kind, crowd, self._reader)).failed
+            fan_out = FanOut(left, _child_request(job), first=_clones_first)
+            failed = (await run_on_all(job, lifecycle.kind, fan_out, self._reader)).failed
             if failed:
                 some = "; ".join(f"{id_}: {why}" for id_, why in list(failed.items())[:5])
                 raise Permanent(f"{len(failed)} of its {lifecycle.kind} could not {job.action}: {some}")
@@ -96,7 +96,7 @@ class Containers:
     async def _below(self, job: Job, kind: str) -> Sequence[Object]:
         """Return those below who are concerned, and those who may be when others are done with them."""
         chosen, concerned = Selector(job.ns, kind, job.object), _concerned(job)
-        return [one async for one in objects(self._reader, chosen) if concerned(one) or _is_busy(one, job)]
+        return [one async for one in list_all(self._reader, chosen) if concerned(one) or _is_busy(one, job)]
 
     @property
     def _reader(self) -> Reader:
@@ -109,9 +109,9 @@ def _is_busy(one: Object, job: Job) -> bool:
     return one.op is not None and job.action != "restore"
 
 
-def _bookish(lifecycle: Lifecycle) -> dict[str, Handler]:
+def _record_only_handlers(lifecycle: Lifecycle) -> dict[str, Handler]:
     """Return handlers for what is a matter of the books."""
-    return {action: Handler(nothing, is_done) for action in lifecycle.actions}
+    return {action: Handler(do_nothing, report_done) for action in lifecycle.actions}
 
 
 def _concerned(job: Job) -> Callable[[Object], bool]:
@@ -133,7 +133,7 @@ def _went_with(parent: str) -> Callable[[Object], bool]:
     """Return who tells exactly those that went down with their parent."""
 
     def went(one: Object) -> bool:
-        stay = seen_of(one).bin
+        stay = read_seen(one).bin
         return one.state in OUT and stay is not None and stay.along == parent
 
     return went
@@ -147,7 +147,7 @@ def _clones_first(one: Object, left: Sequence[Object]) -> bool:
     return not any(other.id in clones for other in left)
 
 
-def _asking(job: Job) -> Callable[[Object], Request]:
+def _child_request(job: Job) -> Callable[[Object], Request]:
     args = to_json({"along": job.object}) if job.action == "delete" else to_json({})
     who = job.claim.operation.who
     return lambda one: Request(job.ns, one.id, job.action, "", actor=CONTROLLER, who=who, args=args)

@@ -16,18 +16,18 @@ from stateward.engine import Ending, Job, ObservedOutcome
 from stateward.lifecycle import FAILED, HEALER
 
 Run = Callable[[Job], Awaitable[Any]]
-Look = Callable[[Job], Awaitable[ObservedOutcome | Ending]]
+Observe = Callable[[Job], Awaitable[ObservedOutcome | Ending]]
 
-MARGIN = 0.1
+OBSERVE_SHARE = 0.1
 """What part of the time for an action is left for the look."""
 
 
-def in_time(run: Run, look: Look) -> Run:
+def run_until_deadline(run: Run, look: Observe) -> Run:
     """Return work that looks at what is true when its time is nearly over."""
 
     async def bounded(job: Job) -> Any:  # noqa: ANN401 - what the work returns
         try:
-            async with asyncio.timeout(_left(job)) as limit:
+            async with asyncio.timeout(_time_left_s(job)) as limit:
                 return await run(job)
         except TimeoutError:
             if not limit.expired():
@@ -44,7 +44,7 @@ def in_time(run: Run, look: Look) -> Run:
     return bounded
 
 
-def _left(job: Job) -> float:
+def _time_left_s(job: Job) -> float:
     within = job.claim.operation.within
     left = within if job.claim.work.deadline is None else job.claim.work.deadline - time.time()
-    return max(0.0, min(left, within) - within * MARGIN)
+    return max(0.0, min(left, within) - within * OBSERVE_SHARE)

@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from random import Random
 
-from stateward.domains.ovc.lifecycle import DISK, NODE, VM, DiskState, NodeState, VmState
-from stateward.domains.ovc.model import AccountSpec, CloudspaceSpec, DiskSpec, ImageSpec, NodeSpec, VmSpec
-from stateward.domains.ovc.queries import objects
-from stateward.domains.ovc.service import Caller, Service
+from stateward.domains.ovc.lifecycle import DISK, NODE, VM, DiskState, NodeState, OvcVmState
+from stateward.domains.ovc.model import AccountSpec, CloudspaceSpec, DiskSpec, ImageSpec, NodeSpec, OvcVmSpec
+from stateward.domains.ovc.queries import list_all
+from stateward.domains.ovc.service import OvcCaller, Service
 from stateward.engine import Accepted
 from stateward.errors import StatewardError
 from stateward.lifecycle import ADMIN, USER
@@ -24,19 +24,19 @@ from stateward.store.records import Object
 log = logging.getLogger("stateward.demo")
 
 NS = "demo"
-USER_OF_IT = Caller(USER, "the demo's user")
-ADMIN_OF_IT = Caller(ADMIN, "the demo's administrator")
-PAUSE = 1.5
+DEMO_USER = OvcCaller(USER, "the demo's user")
+DEMO_ADMIN = OvcCaller(ADMIN, "the demo's administrator")
+PAUSE_S = 1.5
 """How many seconds pass between two things that somebody does, about."""
 
 NODES, MACHINES, DISKS = 3, 8, 4
 HABITS: dict[str, tuple[str, ...]] = {
-    VmState.RUNNING: ("pause", "stop", "reboot", "reset", "migrate", "migrate"),
-    VmState.PAUSED: ("resume",),
-    VmState.HALTED: ("start", "start", "delete"),
-    VmState.DELETED: ("restore",),
-    VmState.VIRTUAL: ("deploy",),
-    VmState.ERROR: ("deploy",),
+    OvcVmState.RUNNING: ("pause", "stop", "reboot", "reset", "migrate", "migrate"),
+    OvcVmState.PAUSED: ("resume",),
+    OvcVmState.HALTED: ("start", "start", "delete"),
+    OvcVmState.DELETED: ("restore",),
+    OvcVmState.VIRTUAL: ("deploy",),
+    OvcVmState.ERROR: ("deploy",),
 }
 
 
@@ -48,7 +48,7 @@ class OvcDemo:
         service: Service,
         chance: Random,
         *,
-        pause: float = PAUSE,
+        pause: float = PAUSE_S,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._service, self._chance, self._pause, self._sleep = service, chance, pause, sleep
@@ -69,16 +69,16 @@ class OvcDemo:
         """Make what is not there yet."""
         make = self._service
         for number in range(1, NODES + 1):
-            await self._made(make.register_node(NS, NodeSpec(f"node {number}"), ADMIN_OF_IT, f"node {number}"))
-        account = await self._made(make.create_account(NS, AccountSpec("acme"), USER_OF_IT, "account"))
-        box = await self._made(make.create_cloudspace(NS, CloudspaceSpec("web", account), USER_OF_IT, "box"))
-        image = await self._made(make.create_image(NS, ImageSpec("tick", account), USER_OF_IT, "image"))
+            await self._made(make.register_node(NS, NodeSpec(f"node {number}"), DEMO_ADMIN, f"node {number}"))
+        account = await self._made(make.create_account(NS, AccountSpec("acme"), DEMO_USER, "account"))
+        box = await self._made(make.create_cloudspace(NS, CloudspaceSpec("web", account), DEMO_USER, "box"))
+        image = await self._made(make.create_image(NS, ImageSpec("tick", account), DEMO_USER, "image"))
         for number in range(1, MACHINES + 1):
-            spec = VmSpec(f"machine {number}", account, box, image)
-            await self._made(make.create_machine(NS, spec, USER_OF_IT, f"machine {number}"))
+            spec = OvcVmSpec(f"machine {number}", account, box, image)
+            await self._made(make.create_machine(NS, spec, DEMO_USER, f"machine {number}"))
         for number in range(1, DISKS + 1):
             spec_of_it = DiskSpec(f"data {number}", account, 10)
-            await self._made(make.create_disk(NS, spec_of_it, USER_OF_IT, f"data {number}"))
+            await self._made(make.create_disk(NS, spec_of_it, DEMO_USER, f"data {number}"))
 
     async def _made(self, making: Awaitable[Accepted]) -> str:
         """Wait until something is there, or known to be; return its id."""
@@ -104,7 +104,7 @@ class OvcDemo:
         vm = await self._some(VM.kind)
         if vm is not None and vm.state in HABITS:
             action = self._chance.choice(HABITS[vm.state])
-            caller = ADMIN_OF_IT if action == "migrate" else USER_OF_IT
+            caller = DEMO_ADMIN if action == "migrate" else DEMO_USER
             await self._service.act(NS, VM.kind, vm.id, action, caller)
 
     async def _move_a_disk(self) -> None:
@@ -112,20 +112,20 @@ class OvcDemo:
         if disk is None or vm is None:
             return
         if disk.state == DiskState.CREATED:
-            await self._service.act(NS, VM.kind, vm.id, "attach disk", USER_OF_IT, args={"disk": disk.id})
+            await self._service.act(NS, VM.kind, vm.id, "attach disk", DEMO_USER, args={"disk": disk.id})
         elif disk.state == DiskState.ASSIGNED and disk.parent is not None:
-            await self._service.act(NS, VM.kind, disk.parent, "detach disk", USER_OF_IT, args={"disk": disk.id})
+            await self._service.act(NS, VM.kind, disk.parent, "detach disk", DEMO_USER, args={"disk": disk.id})
 
     async def _care_for_a_node(self) -> None:
         """Put a node in maintenance if all are in service, or bring back the one that is not."""
-        nodes = [one async for one in objects(self._service.engine.store.reader, Selector(NS, NODE.kind))]
+        nodes = [one async for one in list_all(self._service.engine.store.reader, Selector(NS, NODE.kind))]
         away = [one for one in nodes if one.state == NodeState.MAINTENANCE]
         if away:
-            await self._service.act(NS, NODE.kind, away[0].id, "enable", ADMIN_OF_IT)
+            await self._service.act(NS, NODE.kind, away[0].id, "enable", DEMO_ADMIN)
         elif nodes and all(one.state == NodeState.ENABLED for one in nodes):
             chosen = self._chance.choice(nodes)
-            await self._service.act(NS, NODE.kind, chosen.id, "maintenance", ADMIN_OF_IT)
+            await self._service.act(NS, NODE.kind, chosen.id, "maintenance", DEMO_ADMIN)
 
     async def _some(self, kind: str) -> Object | None:
-        found = [one async for one in objects(self._service.engine.store.reader, Selector(NS, kind))]
+        found = [one async for one in list_all(self._service.engine.store.reader, Selector(NS, kind))]
         return self._chance.choice(found) if found else None

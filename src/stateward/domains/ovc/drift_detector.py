@@ -6,8 +6,8 @@ first. A VM that has lost its power by itself is HALTED then; a firewall that ha
 
 Every process with a worker goes round; a node is looked at by one of them at a time, which takes its turn by a
 compare-and-set. What was begun with an object since it was read makes its version another one, and the news is refused.
-What is there and belongs to nobody (`strangers`) is noted with the node; the files of disks and images, which all nodes
-share, with one node of each namespace.
+Orphans (`orphan_scan`) are noted with the node; the files of disks and images, which all nodes share, with one node of
+each namespace.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.aio.supervise import repeat
-from stateward.domains.ovc.firewalls import GUARDED
-from stateward.domains.ovc.lifecycle import CLOUDSPACE, NODE, VM, NodeState, VmState
-from stateward.domains.ovc.model import NodeSeen, Placed, Strange, box_seen, node_seen, vm_seen
-from stateward.domains.ovc.nodes import Hypervisor, Nodes, NoVault, Power, Vault
-from stateward.domains.ovc.object_updates import put_seen
-from stateward.domains.ovc.orphan_scan import Strangers, note_strangers
-from stateward.domains.ovc.queries import objects
+from stateward.domains.ovc.firewalls import FIREWALL_ON_STATES
+from stateward.domains.ovc.lifecycle import CLOUDSPACE, NODE, VM, NodeState, OvcVmState
+from stateward.domains.ovc.model import NodeSeen, OrphanId, PlacementSeen, cloudspace_seen, node_seen, vm_seen
+from stateward.domains.ovc.nodes import DiskStore, Hypervisor, NodeRegistry, NoDiskStore, Power
+from stateward.domains.ovc.object_updates import update_seen
+from stateward.domains.ovc.orphan_scan import OrphanScanner, record_orphans
+from stateward.domains.ovc.queries import list_all
 from stateward.engine import Denied, Engine
 from stateward.engine.handlers import WorkError
 from stateward.engine.troubles import FaultIsolation
@@ -41,50 +41,50 @@ from stateward.store.records import Key, Object
 
 log = logging.getLogger("stateward.ovc")
 
-APART = 0.5
+CONFIRM_DELAY_S = 0.5
 """How many seconds lie between two looks that have to agree, beside the time by which a node's word is late."""
 
-NEWS: dict[tuple[str, Power], str] = {
-    (VmState.RUNNING, Power.OFF):    "shows off",
-    (VmState.PAUSED,  Power.OFF):    "shows off",
-    (VmState.RUNNING, Power.FROZEN): "shows frozen",
-    (VmState.PAUSED,  Power.ON):     "shows on",
+DRIFT_EVENTS: dict[tuple[str, Power], str] = {
+    (OvcVmState.RUNNING, Power.OFF):    "shows off",
+    (OvcVmState.PAUSED,  Power.OFF):    "shows off",
+    (OvcVmState.RUNNING, Power.FROZEN): "shows frozen",
+    (OvcVmState.PAUSED,  Power.ON):     "shows on",
 }  # fmt: skip
 """What a VM at rest is told, by what it is and what its node shows; anything else is as it should be, or no answer."""
 
-SERVING = (NodeState.ENABLED, NodeState.MAINTENANCE)
+IN_SERVICE = (NodeState.ENABLED, NodeState.MAINTENANCE)
 """The states of a node that is looked at though nothing is known to be on it."""
 
 
-class Watched(Struct, frozen=True):
+class WatchedObject(Struct, frozen=True):
     """An object at rest, and where its machine is."""
 
     found: Object
-    at: Placed
+    at: PlacementSeen
 
     def news(self, power: Power) -> str:
         """Return what the object is to be told, if its machine is not what it should be."""
         if self.found.kind == VM.kind:
-            return NEWS.get((self.found.state, power), "")
+            return DRIFT_EVENTS.get((self.found.state, power), "")
         return "place firewall" if power is Power.OFF else ""
 
 
-class Rounds:
+class DriftDetector:
     """Goes round all nodes from time to time."""
 
     def __init__(
         self,
         engine: Engine,
-        nodes: Nodes,
+        nodes: NodeRegistry,
         chance: Random,
         every: float,
-        apart: float = APART,
-        vault: Vault | None = None,
+        apart: float = CONFIRM_DELAY_S,
+        vault: DiskStore | None = None,
     ) -> None:
         self._engine, self._nodes, self._chance = engine, nodes, chance
         self._every, self._apart = every, apart
         self._faults = FaultIsolation(log)
-        self._strangers = Strangers(engine.store.reader, vault or NoVault(), apart, every)
+        self._orphans = OrphanScanner(engine.store.reader, vault or NoDiskStore(), apart, every)
 
     async def keep_looking(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         """Go round, for as long as the process lives."""
@@ -105,40 +105,42 @@ class Rounds:
 
     async def look_at(self, ns: str) -> None:
         """Look at every node of a namespace whose turn it is, side by side."""
-        watched: defaultdict[Key, list[Watched]] = defaultdict(list)
+        watched: defaultdict[Key, list[WatchedObject]] = defaultdict(list)
         for one in await self._at_rest(ns):
             watched[Key(ns, one.at.node if one.at.machine else "")].append(one)
-        serving = [one.key async for one in objects(self._engine.store.reader, Selector(ns, NODE.kind, states=SERVING))]
+        serving = [
+            one.key async for one in list_all(self._engine.store.reader, Selector(ns, NODE.kind, states=IN_SERVICE))
+        ]
         keeper = serving[0] if serving else None
         visits = {**{node: [] for node in serving}, **watched}
         await asyncio.gather(*(self._visit(node, those, node == keeper) for node, those in visits.items()))
 
-    async def _at_rest(self, ns: str) -> list[Watched]:
+    async def _at_rest(self, ns: str) -> list[WatchedObject]:
         """Return what has a machine, or should have one, and is left alone."""
         reader = self._engine.store.reader
-        vms = objects(reader, Selector(ns, VM.kind, states=(VmState.RUNNING, VmState.PAUSED)))
-        boxes = objects(reader, Selector(ns, CLOUDSPACE.kind, states=GUARDED))
-        those: list[Watched] = []
-        for found, seen_of in ((vms, vm_seen), (boxes, box_seen)):
+        vms = list_all(reader, Selector(ns, VM.kind, states=(OvcVmState.RUNNING, OvcVmState.PAUSED)))
+        boxes = list_all(reader, Selector(ns, CLOUDSPACE.kind, states=FIREWALL_ON_STATES))
+        those: list[WatchedObject] = []
+        for found, reader_of in ((vms, vm_seen), (boxes, cloudspace_seen)):
             async for one in found:
                 with self._faults.isolate(f"look at {one.id} in {ns}"):
-                    those.append(Watched(one, seen_of(one)))
+                    those.append(WatchedObject(one, reader_of(one)))
         return [one for one in those if one.found.op is None and _is_ours(one)]
 
-    async def _visit(self, node: Key, those: list[Watched], keeper: bool) -> None:
+    async def _visit(self, node: Key, those: list[WatchedObject], keeper: bool) -> None:
         """Look at a node; an error there is not the others'."""
         with self._faults.isolate(f"look at node {node.id} of {node.ns}"):
             await self._look_at_node(node, those, keeper)
 
-    async def _look_at_node(self, node: Key, those: list[Watched], keeper: bool) -> None:
+    async def _look_at_node(self, node: Key, those: list[WatchedObject], keeper: bool) -> None:
         """Tell what is news of a node; what is on no node has no power for certain."""
         if not node.id:
             await self._tell_all([(one, Power.OFF) for one in those])
         elif (seen := await self._my_turn(node)) is not None and (hypervisor := await self._reached(node)) is not None:
             await self._tell_all(await self._look(node, hypervisor, those))
             found, complete = await self._meet(node, hypervisor, those, keeper)
-            if found or seen.strangers:
-                await self._engine.store.transact(lambda tx: note_strangers(tx, node, found, complete=complete))
+            if found or seen.orphans:
+                await self._engine.store.transact(lambda tx: record_orphans(tx, node, found, complete=complete))
 
     async def _reached(self, node: Key) -> Hypervisor | None:
         try:
@@ -151,14 +153,16 @@ class Rounds:
 
     async def _my_turn(self, node: Key) -> NodeSeen | None:
         """Take the turn at a node, if nobody has since the last one was due; returns what is known of it."""
-        return await self._engine.store.transact(lambda tx: _taken(tx, node, self._every * 0.6))
+        return await self._engine.store.transact(lambda tx: _claim_turn(tx, node, self._every * 0.6))
 
     async def _note(self, node: Key, trouble: str) -> None:
-        await self._engine.store.transact(lambda tx: _noted(tx, node, trouble))
+        await self._engine.store.transact(lambda tx: _save_trouble(tx, node, trouble))
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
-    async def _look(self, node: Key, hypervisor: Hypervisor, those: list[Watched]) -> list[tuple[Watched, Power]]:
+    async def _look(
+        self, node: Key, hypervisor: Hypervisor, those: list[WatchedObject]
+    ) -> list[tuple[WatchedObject, Power]]:
         """Return those of whom two looks say the same, if that is news."""
         first = await hypervisor.survey([one.at.machine for one in those])
         unknown = sum(power is Power.UNKNOWN for power in first.values())
@@ -172,18 +176,18 @@ class Rounds:
         return [(one, power) for one, power in shown if power is first[one.at.machine]]
 
     async def _meet(
-        self, node: Key, hypervisor: Hypervisor, those: list[Watched], keeper: bool
-    ) -> tuple[set[Strange], bool]:
+        self, node: Key, hypervisor: Hypervisor, those: list[WatchedObject], keeper: bool
+    ) -> tuple[set[OrphanId], bool]:
         """Return the strangers of a node, and whether all of it could be seen."""
-        found, complete = await self._strangers.on(node, hypervisor, {one.at.machine for one in those})
-        return (found | await self._strangers.among_files() if keeper else found), complete
+        found, complete = await self._orphans.on(node, hypervisor, {one.at.machine for one in those})
+        return (found | await self._orphans.among_files() if keeper else found), complete
 
-    async def _tell_all(self, news: list[tuple[Watched, Power]]) -> None:
+    async def _tell_all(self, news: list[tuple[WatchedObject, Power]]) -> None:
         for one, power in news:
             with self._faults.isolate(f"news of {one.found.id} in {one.found.ns}"):
                 await self._tell(one, power)
 
-    async def _tell(self, one: Watched, power: Power) -> None:
+    async def _tell(self, one: WatchedObject, power: Power) -> None:
         found = one.found
         actor = PROVIDER if found.kind == VM.kind else CONTROLLER
         with suppress(Denied):  # somebody has begun something with it: that will tell
@@ -192,27 +196,27 @@ class Rounds:
             )
 
 
-def _is_ours(one: Watched) -> bool:
+def _is_ours(one: WatchedObject) -> bool:
     """Tell whether there is a machine to look at, or a firewall that waits for a node."""
     return bool(one.at.machine) or one.found.kind == CLOUDSPACE.kind
 
 
-async def _taken(tx: Tx, node: Key, rest: float) -> NodeSeen | None:
+async def _claim_turn(tx: Tx, node: Key, rest: float) -> NodeSeen | None:
     uow = UnitOfWork(tx)
     await uow.load([node])
     found = uow.objects.get(node)
     if found is None or found.kind != NODE.kind or node_seen(found).looked > uow.now - rest:
         return None
     seen = replace(node_seen(found), looked=uow.now)
-    put_seen(uow, found, seen)
+    update_seen(uow, found, seen)
     await uow.apply()
     return seen
 
 
-async def _noted(tx: Tx, node: Key, trouble: str) -> None:
+async def _save_trouble(tx: Tx, node: Key, trouble: str) -> None:
     uow = UnitOfWork(tx)
     await uow.load([node])
     found = uow.objects.get(node)
     if found is not None and node_seen(found).trouble != trouble:
-        put_seen(uow, found, replace(node_seen(found), trouble=trouble))
+        update_seen(uow, found, replace(node_seen(found), trouble=trouble))
         await uow.apply()

@@ -12,7 +12,7 @@ class NotNow(Refused):
         return f"{self.begins}{super().__str__()}"
 
 
-class Rule(Denied):
+class RuleBroken(Denied):
     """A rule of the domain that a request breaks; its text is built from its facts."""
 
     text = ""
@@ -25,7 +25,7 @@ class Rule(Denied):
         return self.text.format(**vars(self))
 
 
-class OtherAction(Rule):
+class OtherAction(RuleBroken):
     """The object is not in the state that the caller believed: somebody else was faster."""
 
     code = "other_action"
@@ -33,7 +33,7 @@ class OtherAction(Rule):
     text = "Other action currently happening on {kind} {id}: it is {state}, not {status}"
 
 
-class OnlyOne(Rule):
+class QueueOccupied(RuleBroken):
     """During a migration one request of a user can wait, and one waits."""
 
     code = "one_waits"
@@ -41,7 +41,7 @@ class OnlyOne(Rule):
     text = "Cannot execute action at this time: {kind} {id} is busy, and operation {op} waits already"
 
 
-class QueueStopping(Rule):
+class QueueStopping(RuleBroken):
     """The queue is drained, and takes nothing more until it is gone."""
 
     code = "queue_stopping"
@@ -49,35 +49,35 @@ class QueueStopping(Rule):
     text = "Cannot execute action at this time: the queue of {kind} {id} is being stopped"
 
 
-class NameTaken(Rule):
+class NameTaken(RuleBroken):
     """The name is in use, be it by something in the recycle bin."""
 
     code = "name_taken"
     text = "the name {name!r} is taken by {kind} {id}, which is {state}"
 
 
-class ParentNotReady(Rule):
+class ParentNotReady(RuleBroken):
     """What it would be part of, or is part of, does not allow it in its state."""
 
     code = "parent_not_ready"
     text = "{kind} {id} is {state}: it has to be {wanted}"
 
 
-class InTheBin(Rule):
+class ParentInBin(RuleBroken):
     """What it is part of lies in the recycle bin: that has to be restored first."""
 
     code = "parent_in_bin"
     text = "{kind} {id} is {state}: restore it first"
 
 
-class HasRunning(Rule):
+class HasRunning(RuleBroken):
     """VMs below it run; only an administrator takes them down with it."""
 
     code = "has_running"
     text = "{kind} {id} has VMs that run ({vms}): stop them first, or let an administrator do this"
 
 
-class HasClones(Rule):
+class HasClones(RuleBroken):
     """Clones stand on the VM's disk."""
 
     code = "has_clones"
@@ -86,7 +86,7 @@ class HasClones(Rule):
     text = "vm {id} has clones: {clones}"
 
 
-class ImageInUse(Rule):
+class ImageInUse(RuleBroken):
     """VMs stand on the image."""
 
     code = "image_in_use"
@@ -95,28 +95,28 @@ class ImageInUse(Rule):
     text = "image {id} is used by {users} VMs"
 
 
-class BootDisk(Rule):
+class BootDisk(RuleBroken):
     """A boot disk comes and goes with its VM, and not alone."""
 
     code = "boot_disk"
     text = "disk {id} is the boot disk of vm {vm}: it comes and goes with it"
 
 
-class TooManyDisks(Rule):
+class TooManyDisks(RuleBroken):
     """The VM has as many disks as it may have."""
 
     code = "too_many_disks"
     text = "vm {id} has {most} disks already, and may not have more"
 
 
-class OtherAccount(Rule):
+class OtherAccount(RuleBroken):
     """It belongs to another account."""
 
     code = "forbidden"
     text = "{kind} {id} belongs to another account than {other}"
 
 
-class HostNotGranted(Rule):
+class NodeDriverNotGranted(RuleBroken):
     """A node whose machines are programs on the server's own host is registered by whoever administers that."""
 
     code = "forbidden"
@@ -126,21 +126,21 @@ class HostNotGranted(Rule):
     )
 
 
-class NotAttached(Rule):
+class NotAttached(RuleBroken):
     """The disk is not one of the VM's."""
 
     code = "not_attached"
     text = "disk {disk} is not attached to vm {id}"
 
 
-class OnItsVm(Rule):
+class ChangedWithVm(RuleBroken):
     """What changes a disk together with its VM is asked of the VM."""
 
     code = "on_its_vm"
     text = "disk {id} is changed together with its VM: ask for '{action} disk' of the VM"
 
 
-class NoNode(Rule):
+class NoNode(RuleBroken):
     """There is no node that could carry the VM."""
 
     code = "no_node"
@@ -148,14 +148,14 @@ class NoNode(Rule):
     text = "there is no other node that is ENABLED: vm {id} has nowhere to go"
 
 
-class NodeIsInternal(Rule):
+class NodeIsInternal(RuleBroken):
     """Where a VM is, only administrators see and choose."""
 
     code = "forbidden"
     text = "only administrators choose the node of vm {id}"
 
 
-class NodeNotReady(Rule):
+class NodeNotReady(RuleBroken):
     """The node takes no VMs now."""
 
     code = "node_not_ready"
@@ -163,21 +163,21 @@ class NodeNotReady(Rule):
     text = "node {id} is {state}: it takes no VMs"
 
 
-class LastNode(Rule):
+class LastNode(RuleBroken):
     """The last node that is ENABLED cannot go."""
 
     code = "last_node"
     text = "node {id} cannot be decommissioned: there is no other node that is ENABLED"
 
 
-class Already(Rule):
+class AlreadyOnNode(RuleBroken):
     """A VM is where it is to be moved."""
 
     code = "already_there"
     text = "vm {id} is on node {node} already"
 
 
-class NotAtRest(Rule):
+class NotAtRest(RuleBroken):
     """Something stands in its queue: what a node shows meanwhile may be of before or after that."""
 
     code = "not_at_rest"

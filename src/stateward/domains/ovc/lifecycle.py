@@ -21,7 +21,7 @@ DUE = USER | CONTROLLER | CLOCK
 """Whoever may empty the bin: those, or the retention period's end."""
 
 
-class VmState(State):
+class OvcVmState(State):
     """The states of a virtual machine."""
 
     VIRTUAL        = "VIRTUAL",        STABLE,       "described, not deployed yet"
@@ -46,7 +46,7 @@ class VmState(State):
     ERROR          = "ERROR",          STABLE,       "half done; deploy or destroy again"
 
 
-V = VmState
+V = OvcVmState
 
 VM_ROWS = (
     #      from                            action         by                  through           to           on error   within
@@ -236,7 +236,7 @@ NODE_ROWS = (
     action(N.ENABLED | N.MAINTENANCE | N.ERROR, "decommission", ADMIN, N.DECOMMISSIONING,        N.DECOMMISSIONED, N.ERROR,  2 * HOUR),
 )
 
-VM         = declare("ovc.vm",         VmState,         VM_ROWS,         DUE | ADMIN | PROVIDER, about="a virtual machine")
+VM         = declare("ovc.vm",         OvcVmState,         VM_ROWS,         DUE | ADMIN | PROVIDER, about="a virtual machine")
 CLOUDSPACE = declare("ovc.cloudspace", CloudspaceState, CLOUDSPACE_ROWS, DUE | ADMIN, about="a private network with its VMs")
 ACCOUNT    = declare("ovc.account",    AccountState,    ACCOUNT_ROWS,    DUE,         about="the owner of cloudspaces, disks and images")
 DISK       = declare("ovc.disk",       DiskState,       DISK_ROWS,       DUE,         about="a disk, attached to a VM or not")

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import Annotated, Literal, TypeAlias, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, LIFECYCLES, NODE, VM
 from stateward.errors import BadInput
@@ -21,16 +21,16 @@ from stateward.store.records import Object
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=100, pattern=title_pattern())]
 Gib: TypeAlias = Annotated[int, Meta(ge=1, le=2000)]
 DriverName: TypeAlias = Literal["simulated", "process", "qemu"]
-ON_HOST = frozenset({"process", "qemu"})
+HOST_DRIVERS = frozenset({"process", "qemu"})
 """The drivers whose machines are programs on the server's own host."""
 
 VmAction: TypeAlias = Literal["move", "stop"]
 
-RETENTION = 7 * DAY
-MOST_DISKS = 25
+RETENTION_S = 7 * DAY
+MAX_DISKS = 25
 """How many disks a VM may have, its boot disk included."""
 
-BUILT_IN = "tick"
+BUILT_IN_IMAGE = "tick"
 """The image that every node has: a guest that counts the seconds on its console."""
 
 S = TypeVar("S", bound=Struct)
@@ -43,7 +43,7 @@ class AccountSpec(Struct, frozen=True, forbid_unknown_fields=True):
     """An account; what it deletes lies in the recycle bin for `retention` seconds."""
 
     name: Name
-    retention: Annotated[float, Meta(ge=0.0, le=3650 * DAY)] = RETENTION
+    retention: Annotated[float, Meta(ge=0.0, le=3650 * DAY)] = RETENTION_S
 
 
 class CloudspaceSpec(Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,7 +53,7 @@ class CloudspaceSpec(Struct, frozen=True, forbid_unknown_fields=True):
     account: str
 
 
-class VmSpec(Struct, frozen=True, forbid_unknown_fields=True):
+class OvcVmSpec(Struct, frozen=True, forbid_unknown_fields=True):
     """A VM in a cloudspace, from an image or as a clone of another VM."""
 
     name: Name
@@ -79,7 +79,7 @@ class ImageSpec(Struct, frozen=True, forbid_unknown_fields=True):
 
     name: Name
     account: str
-    source: Annotated[str, Meta(max_length=200, pattern=rf"^[A-Za-z0-9][A-Za-z0-9._-]*{END}")] = BUILT_IN
+    source: Annotated[str, Meta(max_length=200, pattern=rf"^[A-Za-z0-9][A-Za-z0-9._-]*{END}")] = BUILT_IN_IMAGE
 
 
 class NodeSpec(Struct, frozen=True, forbid_unknown_fields=True):
@@ -93,7 +93,7 @@ class NodeSpec(Struct, frozen=True, forbid_unknown_fields=True):
 # --- what is known ---------------------------------------------------------------------------------------------------
 
 
-class Stay(Struct, frozen=True, omit_defaults=True):
+class BinEntry(Struct, frozen=True, omit_defaults=True):
     """A stay in the recycle bin: since when, and with whom it went down if not on its own."""
 
     since: float
@@ -104,46 +104,46 @@ class Seen(Struct, frozen=True, omit_defaults=True):
     """What is known of any object. `closing`: its queue is being stopped."""
 
     closing: bool = False
-    bin: Stay | None = None
+    bin: BinEntry | None = None
 
 
-class Stored(Seen, frozen=True, omit_defaults=True):
+class FileBackedSeen(Seen, frozen=True, omit_defaults=True):
     """What is known of an object with files. `scoped`: their names carry its namespace, as those of all new objects."""
 
     scoped: bool = False
 
 
-class Spot(Struct, frozen=True):
+class MachineRef(Struct, frozen=True):
     """A machine on a node, by its key there."""
 
     node: str
     machine: str
 
 
-class Placed(Seen, frozen=True, omit_defaults=True):
+class PlacementSeen(Seen, frozen=True, omit_defaults=True):
     """Where something that runs is: on which node, as which machine there (none: it has no power), and where it moves.
 
-    `leftovers` are machines that may be left of what has failed.
+    `stale_machines` are machines that may be left of what has failed.
     """
 
     node: str = ""
     machine: str = ""
     to: str = ""
-    leftovers: tuple[Spot, ...] = ()
+    stale_machines: tuple[MachineRef, ...] = field(default=(), name="leftovers")
 
 
-class VmSeen(Placed, frozen=True, omit_defaults=True):
+class OvcVmSeen(PlacementSeen, frozen=True, omit_defaults=True):
     """Where a VM is, its disks with their slots, and its clones."""
 
     disks: dict[str, int] = {}
     clones: tuple[str, ...] = ()
 
 
-class BoxSeen(Placed, frozen=True, omit_defaults=True):
+class CloudspaceSeen(PlacementSeen, frozen=True, omit_defaults=True):
     """Where a cloudspace's virtual firewall is."""
 
 
-class DiskSeen(Stored, frozen=True, omit_defaults=True):
+class DiskSeen(FileBackedSeen, frozen=True, omit_defaults=True):
     """Which VM a disk belongs to, in which slot, and from which state the VM's action took it along."""
 
     vm: str = ""
@@ -151,13 +151,13 @@ class DiskSeen(Stored, frozen=True, omit_defaults=True):
     held_from: str = ""
 
 
-class ImageSeen(Stored, frozen=True, omit_defaults=True):
+class ImageSeen(FileBackedSeen, frozen=True, omit_defaults=True):
     """How many VMs need an image."""
 
     users: int = 0
 
 
-class Away(Struct, frozen=True):
+class DepartedVm(Struct, frozen=True):
     """How a node in maintenance parted with a VM, and what state that was in."""
 
     how: VmAction
@@ -172,42 +172,42 @@ class NodeReport(Struct, frozen=True):
     failed: dict[str, str] = {}
 
 
-class Strange(Struct, frozen=True, order=True):
+class OrphanId(Struct, frozen=True, order=True):
     """A machine on a node, or a file among the disks, that no object owns."""
 
     what: Literal["machine", "file"]
     name: str
 
 
-class Stranger(Struct, frozen=True):
+class Orphan(Struct, frozen=True):
     """Something that nobody owns, and since when that is known."""
 
-    who: Strange
+    id: OrphanId = field(name="who")
     since: float
 
 
-class NodeSeen(Stored, frozen=True, omit_defaults=True):
+class NodeSeen(FileBackedSeen, frozen=True, omit_defaults=True):
     """The VMs that are to come back to a node, the latest report, and the latest look at its machines.
 
-    `trouble` says why that look did not show all of them, `strangers` what it showed that nobody owns.
+    `trouble` says why that look did not show all of them, `orphans` what it showed that nobody owns.
     """
 
-    away: dict[str, Away] = {}
+    away: dict[str, DepartedVm] = {}
     report: NodeReport | None = None
     looked: float = 0.0
     trouble: str = ""
-    strangers: tuple[Stranger, ...] = ()
+    orphans: tuple[Orphan, ...] = field(default=(), name="strangers")
 
 
 class NodeFacts(Struct, frozen=True):
     """What a node's action tells of its VMs when it ends."""
 
     report: NodeReport
-    away: dict[str, Away] = {}
+    away: dict[str, DepartedVm] = {}
 
 
 SPECS: Mapping[str, type[Struct]] = {
-    VM.kind: VmSpec,
+    VM.kind: OvcVmSpec,
     CLOUDSPACE.kind: CloudspaceSpec,
     ACCOUNT.kind: AccountSpec,
     DISK.kind: DiskSpec,
@@ -215,8 +215,8 @@ SPECS: Mapping[str, type[Struct]] = {
     NODE.kind: NodeSpec,
 }
 SEENS: Mapping[str, type[Seen]] = {
-    VM.kind: VmSeen,
-    CLOUDSPACE.kind: BoxSeen,
+    VM.kind: OvcVmSeen,
+    CLOUDSPACE.kind: CloudspaceSeen,
     ACCOUNT.kind: Seen,
     DISK.kind: DiskSeen,
     IMAGE.kind: ImageSeen,
@@ -224,17 +224,17 @@ SEENS: Mapping[str, type[Seen]] = {
 }
 
 
-def short(kind: str) -> str:
+def short_kind(kind: str) -> str:
     """Return a kind's name inside the domain: `vm` for `ovc.vm`."""
     return kind.removeprefix("ovc.")
 
 
-def spec_of(found: Object, kind: type[S]) -> S:
+def read_spec(found: Object, kind: type[S]) -> S:
     """Return an object's spec."""
     return msgspec.json.decode(found.spec, type=kind)
 
 
-def new_spec(spec: str | None, kind: type[S]) -> S:
+def parse_spec(spec: str | None, kind: type[S]) -> S:
     """Read the spec of a request; raises `BadInput` with the field that is wrong."""
     try:
         return msgspec.json.decode(spec or "{}", type=kind)
@@ -242,19 +242,19 @@ def new_spec(spec: str | None, kind: type[S]) -> S:
         raise BadInput("spec", spec, f"a spec of this kind: {error}") from error
 
 
-def seen_of(found: Object) -> Seen:
+def read_seen(found: Object) -> Seen:
     """Return what is known of an object of any kind."""
     return msgspec.json.decode(found.seen, type=SEENS[found.kind])
 
 
-def vm_seen(found: Object) -> VmSeen:
+def vm_seen(found: Object) -> OvcVmSeen:
     """Return what is known of a VM."""
-    return msgspec.json.decode(found.seen, type=VmSeen)
+    return msgspec.json.decode(found.seen, type=OvcVmSeen)
 
 
-def box_seen(found: Object) -> BoxSeen:
+def cloudspace_seen(found: Object) -> CloudspaceSeen:
     """Return what is known of a cloudspace."""
-    return msgspec.json.decode(found.seen, type=BoxSeen)
+    return msgspec.json.decode(found.seen, type=CloudspaceSeen)
 
 
 def disk_seen(found: Object) -> DiskSeen:
@@ -272,33 +272,33 @@ def node_seen(found: Object) -> NodeSeen:
     return msgspec.json.decode(found.seen, type=NodeSeen)
 
 
-def file_name_of(found: Object) -> str:
+def file_name(found: Object) -> str:
     """Return the name of the file of a disk or an image, or of the folder of a node, without its suffix.
 
     Two namespaces may have objects of one id. No id has the sign `=`. Objects that were made before files had the names
     of namespaces keep theirs: backing files name paths. Only guards write what is known of an object, no caller does.
     """
-    if not msgspec.json.decode(found.seen, type=Stored).scoped:
+    if not msgspec.json.decode(found.seen, type=FileBackedSeen).scoped:
         return found.id
     return f"{found.id}={blake2b(found.ns.encode(), digest_size=8).hexdigest()}"
 
 
-def boot_disk_of(vm: str) -> str:
+def boot_disk_id(vm: str) -> str:
     """Return the id of a VM's boot disk."""
     return f"disk-{vm.removeprefix('vm-')}-boot"
 
 
-def new_disk_of(op: str) -> str:
+def added_disk_id(op: str) -> str:
     """Return the id of the disk that an operation adds to its VM."""
     return f"disk-{op[-12:]}"
 
 
-def machine_of(vm: str, op: str) -> str:
+def machine_key(vm: str, op: str) -> str:
     """Return the key of the machine that an operation starts for a VM, or a firewall: another one each time."""
     return f"{vm}-{op[-8:]}"
 
 
-def owner_of(machine: str) -> str:
+def machine_owner(machine: str) -> str:
     """Return the id of the VM, or the cloudspace, whose machine this is by its key."""
     return machine.rpartition("-")[0]
 

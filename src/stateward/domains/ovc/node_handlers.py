@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from stateward.domains.ovc.fan_out import Crowd, Done, all_of, look_undone
-from stateward.domains.ovc.firewalls import GUARDED
+from stateward.domains.ovc.fan_out import FanOut, FanOutResult, observe_cancelled, run_on_all
+from stateward.domains.ovc.firewalls import FIREWALL_ON_STATES
 from stateward.domains.ovc.guards.node_guard import vm_action
-from stateward.domains.ovc.lifecycle import CLOUDSPACE, VM, VmState
-from stateward.domains.ovc.model import Away, NodeFacts, NodeReport, Placed, box_seen, node_seen
-from stateward.domains.ovc.nodes import Nodes
-from stateward.domains.ovc.queries import objects
+from stateward.domains.ovc.lifecycle import CLOUDSPACE, VM, OvcVmState
+from stateward.domains.ovc.model import DepartedVm, NodeFacts, NodeReport, PlacementSeen, cloudspace_seen, node_seen
+from stateward.domains.ovc.nodes import NodeRegistry
+from stateward.domains.ovc.queries import list_all
 from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request
 from stateward.engine.kinds import EndHook, Guard
 from stateward.lifecycle import CONTROLLER, FAILED, Lifecycle
@@ -22,16 +22,16 @@ from stateward.store.filters import Selector
 from stateward.store.port import Reader
 from stateward.store.records import Object, to_json
 
-V = VmState
-GONE = frozenset({V.VIRTUAL, V.DELETED, V.DESTROYED})
-POWERED = (V.RUNNING, V.PAUSED)
-MOVING_TRIES = 2
+V = OvcVmState
+ABSENT_STATES = frozenset({V.VIRTUAL, V.DELETED, V.DESTROYED})
+POWERED_STATES = (V.RUNNING, V.PAUSED)
+MAX_MOVE_TRIES = 2
 
 
-class Hosts:
+class NodeHandlers:
     """The handlers of nodes."""
 
-    def __init__(self, nodes: Nodes) -> None:
+    def __init__(self, nodes: NodeRegistry) -> None:
         self._nodes = nodes
 
     def kind(self, lifecycle: Lifecycle, guard: Guard, after: EndHook) -> Kind:
@@ -45,7 +45,7 @@ class Hosts:
         return Kind(lifecycle, handlers, guard=guard, on_end=after)
 
     async def _look(self, job: Job) -> ObservedOutcome | Ending:
-        return await look_undone(job, self._reader)
+        return await observe_cancelled(job, self._reader)
 
     async def _register(self, job: Job) -> None:
         trouble = await (await self._nodes.of(job.ns, job.object)).check()
@@ -59,24 +59,24 @@ class Hosts:
         how = vm_action(job.args)
         action = "migrate" if how == "move" else "stop"
         emptied = await self._all(job, action, self._with_power, lambda one: _request(job, one, action))
-        away = {id_: Away(how, state) for id_, state in emptied.done.items()}
+        away = {id_: DepartedVm(how, state) for id_, state in emptied.done.items()}
         failed = emptied.failed or await self._firewalls_away(job)
         report = NodeReport(f"maintenance ({how})", tuple(away), failed)
-        return _told(report, {**node_seen(job.claim.object).away, **away})
+        return _report_ending(report, {**node_seen(job.claim.object).away, **away})
 
     async def _leave(self, job: Job) -> Ending:
         """Move everything away, with power or without; what was stopped for maintenance gets its power elsewhere."""
         stopped = {id_: one for id_, one in node_seen(job.claim.object).away.items() if one.how == "stop"}
         moved = await self._all(job, "migrate", self._here, lambda one: _request(job, one, "migrate"))
         failed = moved.failed or await self._power_back(job, stopped, "") or await self._firewalls_away(job)
-        return _told(NodeReport("decommission", tuple(moved.done), failed), {})
+        return _report_ending(NodeReport("decommission", tuple(moved.done), failed), {})
 
     async def _firewalls_away(self, job: Job) -> dict[str, str]:
         """Bring the firewalls elsewhere that are here; those for whom there is no other node lose their power."""
         gone = await self._all(
             job,
             "firewalls",
-            lambda one: one.state in GUARDED or one.op is not None,
+            lambda one: one.state in FIREWALL_ON_STATES or one.op is not None,
             lambda one: _request(job, one, "place firewall"),
             kind=CLOUDSPACE.kind,
         )
@@ -105,14 +105,14 @@ class Hosts:
         back = await self._all(
             job,
             "firewalls",
-            lambda one: one.state in GUARDED and not box_seen(one).machine,
+            lambda one: one.state in FIREWALL_ON_STATES and not cloudspace_seen(one).machine,
             lambda one: _request(job, one, "place firewall", node=job.object),
             kind=CLOUDSPACE.kind,
             everywhere=True,
         )
         return back.failed
 
-    async def _power_back(self, job: Job, stopped: dict[str, Away], node: str) -> dict[str, str]:
+    async def _power_back(self, job: Job, stopped: dict[str, DepartedVm], node: str) -> dict[str, str]:
         """Give power to those who had it; those who were paused are paused again."""
         where = {"node": node} if node else {}
         started = await self._all(
@@ -135,10 +135,10 @@ class Hosts:
     # --- whom --------------------------------------------------------------------------------------------------------
 
     def _with_power(self, one: Object) -> bool:
-        return one.state in POWERED or one.op is not None
+        return one.state in POWERED_STATES or one.op is not None
 
     def _here(self, one: Object) -> bool:
-        return one.state not in GONE
+        return one.state not in ABSENT_STATES
 
     async def _all(
         self,
@@ -149,15 +149,15 @@ class Hosts:
         *,
         kind: str = VM.kind,
         everywhere: bool = False,
-    ) -> Done:
+    ) -> FanOutResult:
         async def left() -> Sequence[Object]:
             return [one for one in await self._those(job, kind, everywhere=everywhere) if concerned(one)]
 
-        return await all_of(job, step, Crowd(left, ask, MOVING_TRIES), self._reader)
+        return await run_on_all(job, step, FanOut(left, ask, MAX_MOVE_TRIES), self._reader)
 
     async def _those(self, job: Job, kind: str, *, everywhere: bool) -> list[Object]:
         """Return what is on the node or on its way to it, or all there is."""
-        chosen = objects(self._reader, Selector(job.ns, kind))
+        chosen = list_all(self._reader, Selector(job.ns, kind))
         return [one async for one in chosen if everywhere or _is_on(one, job.object)]
 
     @property
@@ -167,8 +167,8 @@ class Hosts:
 
 
 def _is_on(one: Object, node: str) -> bool:
-    seen = msgspec.json.decode(one.seen, type=Placed)
-    return node in (seen.node, seen.to) and one.state not in GONE
+    seen = msgspec.json.decode(one.seen, type=PlacementSeen)
+    return node in (seen.node, seen.to) and one.state not in ABSENT_STATES
 
 
 def _request(job: Job, one: Object, action: str, **args: str) -> Request:
@@ -176,7 +176,7 @@ def _request(job: Job, one: Object, action: str, **args: str) -> Request:
     return Request(job.ns, one.id, action, "", actor=CONTROLLER, who=who, args=to_json(args))
 
 
-def _told(report: NodeReport, away: dict[str, Away]) -> Ending:
+def _report_ending(report: NodeReport, away: dict[str, DepartedVm]) -> Ending:
     """End with a report; a node that could not part with all of its VMs and firewalls has failed."""
     result = to_json(NodeFacts(report, away))
     if not report.failed:

@@ -11,9 +11,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from stateward.domains.ovc.lifecycle import CLOUDSPACE, NODE, VM
-from stateward.domains.ovc.model import file_name_of
-from stateward.domains.ovc.nodes import Nodes
-from stateward.domains.ovc.queries import objects
+from stateward.domains.ovc.model import file_name
+from stateward.domains.ovc.nodes import NodeRegistry
+from stateward.domains.ovc.queries import list_all
 from stateward.engine import Handler, Job, Kind, Permanent
 from stateward.engine.handlers import Run, Unknown, WorkError
 from stateward.engine.privacy import Privacy, internal_actions
@@ -23,35 +23,42 @@ from stateward.store.filters import Selector
 
 log = logging.getLogger("stateward.ovc")
 
-LANES = "ovc/"
+LANE_PREFIX = "ovc/"
 """How the lanes of nodes begin."""
 
-PLACED = Privacy(fields=frozenset({"node", "machine", "to", "leftovers"}), places=LANES)
-HOST = Privacy(
-    fields=frozenset({"options", "away", "report", "trouble", "strangers"}), texts=True, operations=True, places=LANES
+PLACEMENT_PRIVACY = Privacy(fields=frozenset({"node", "machine", "to", "leftovers"}), places=LANE_PREFIX)
+NODE_PRIVACY = Privacy(
+    fields=frozenset({"options", "away", "report", "trouble", "strangers"}),
+    texts=True,
+    operations=True,
+    places=LANE_PREFIX,
 )
-PRIVACY: Mapping[str, Privacy] = {VM.kind: PLACED, CLOUDSPACE.kind: PLACED, NODE.kind: HOST}
+PRIVACY: Mapping[str, Privacy] = {
+    VM.kind: PLACEMENT_PRIVACY,
+    CLOUDSPACE.kind: PLACEMENT_PRIVACY,
+    NODE.kind: NODE_PRIVACY,
+}
 
 
-def without_nodes_in_errors(kind: Kind, nodes: Nodes) -> Kind:
+def hide_nodes_in_errors(kind: Kind, nodes: NodeRegistry) -> Kind:
     """Return a kind whose public actions name neither nodes nor folders of the server in their errors."""
     if kind.privacy.texts:
         return kind
     internal = internal_actions(kind.lifecycle)
     handlers = {
-        action: one if action in internal else _anonymous_handler(one, nodes) for action, one in kind.handlers.items()
+        action: one if action in internal else _hiding_handler(one, nodes) for action, one in kind.handlers.items()
     }
     return kind.with_handlers(handlers)
 
 
-def _anonymous_handler(one: Handler, nodes: Nodes) -> Handler:
+def _hiding_handler(one: Handler, nodes: NodeRegistry) -> Handler:
     """Return a handler whose work and whose looks are anonymous: a look that fails is an error of the operation too."""
-    observe = None if one.observe is None else _anonymous(one.observe, nodes)
-    cancelled = None if one.cancelled is None else _anonymous(one.cancelled, nodes)
-    return replace(one, run=_anonymous(one.run, nodes), observe=observe, cancelled=cancelled)
+    observe = None if one.observe is None else _hiding(one.observe, nodes)
+    cancelled = None if one.cancelled is None else _hiding(one.cancelled, nodes)
+    return replace(one, run=_hiding(one.run, nodes), observe=observe, cancelled=cancelled)
 
 
-def _anonymous(run: Run, nodes: Nodes) -> Run:
+def _hiding(run: Run, nodes: NodeRegistry) -> Run:
     async def anonymous(job: Job) -> Any:  # noqa: ANN401 - what the handler returns
         try:
             return await run(job)
@@ -70,9 +77,9 @@ def _anonymous(run: Run, nodes: Nodes) -> Run:
     return anonymous
 
 
-async def _without_nodes(ns: str, text: str, nodes: Nodes) -> str:
+async def _without_nodes(ns: str, text: str, nodes: NodeRegistry) -> str:
     assert nodes.reader is not None
     text = nodes.without_folders(text)
-    async for node in objects(nodes.reader, Selector(ns, NODE.kind)):
-        text = text.replace(file_name_of(node), "its node").replace(node.id, "its node")
+    async for node in list_all(nodes.reader, Selector(ns, NODE.kind)):
+        text = text.replace(file_name(node), "its node").replace(node.id, "its node")
     return text

@@ -20,25 +20,25 @@ from stateward.lifecycle import CONTROLLER, TRANSITIONAL, WORKER, Move, decide
 from stateward.store.changes import Ended
 from stateward.store.records import Key, Object, Operation, Status, to_json
 
-EVENTS = {Status.SUCCEEDED: "succeeded", Status.FAILED: "failed", Status.CANCELLED: "cancelled"}
+END_EVENTS = {Status.SUCCEEDED: "succeeded", Status.FAILED: "failed", Status.CANCELLED: "cancelled"}
 
 
-def put(uow: UnitOfWork, found: Object, **changes: Any) -> Object:  # noqa: ANN401 - fields of Object
+def update_object(uow: UnitOfWork, found: Object, **changes: Any) -> Object:  # noqa: ANN401 - fields of Object
     """Change an object in something else than its state."""
     changed = replace(found, version=uow.next_version(found.key), **changes)
     uow.save_object(found.key, changed)
     return changed
 
 
-def put_seen(uow: UnitOfWork, found: Object, seen: Seen) -> Object:
+def update_seen(uow: UnitOfWork, found: Object, seen: Seen) -> Object:
     """Change what is known of an object."""
-    return put(uow, found, seen=to_json(seen))
+    return update_object(uow, found, seen=to_json(seen))
 
 
 # --- disks that an operation of their VM holds -----------------------------------------------------------------------
 
 
-def may(uow: UnitOfWork, disk: Object, action: str) -> Move:
+def disk_move(uow: UnitOfWork, disk: Object, action: str) -> Move:
     """Return the move that an action of its VM makes with a disk, or raise that it cannot be made."""
     verdict = decide(DISK, disk.state, action, CONTROLLER)
     if isinstance(verdict, Move):
@@ -48,23 +48,23 @@ def may(uow: UnitOfWork, disk: Object, action: str) -> Move:
     raise (NotNow if verdict.state_class is TRANSITIONAL else Refused)(verdict, blocker)
 
 
-def hold(uow: UnitOfWork, request: Request, disk: Object, move: Move, **seen: Any) -> Object:  # noqa: ANN401 - of DiskSeen
+def hold_disk(uow: UnitOfWork, request: Request, disk: Object, move: Move, **seen: Any) -> Object:  # noqa: ANN401 - of DiskSeen
     """Let an operation of its VM take a disk along."""
     known_of = replace(disk_seen(disk), held_from=disk.state, **seen)
-    return put_seen(uow, change_state(uow, disk, move, request.who, request.op, holds=True), known_of)
+    return update_seen(uow, change_state(uow, disk, move, request.who, request.op, holds=True), known_of)
 
 
-def let_go(uow: UnitOfWork, disk: Object, operation: Operation, ended: Ended) -> Object:
+def release_disk(uow: UnitOfWork, disk: Object, operation: Operation, ended: Ended) -> Object:
     """Bring a disk to rest together with its VM."""
     seen = disk_seen(disk)
-    move = decide(DISK, disk.state, EVENTS[ended.status], WORKER, origin=seen.held_from)
+    move = decide(DISK, disk.state, END_EVENTS[ended.status], WORKER, origin=seen.held_from)
     assert isinstance(move, Move), move
     error = None if ended.status is Status.SUCCEEDED else ended.error
     rested = change_state(uow, disk, move, operation.who, operation.id, error=error)
-    return put_seen(uow, rested, replace(seen, held_from=""))
+    return update_seen(uow, rested, replace(seen, held_from=""))
 
 
-def new_disk(uow: UnitOfWork, request: Request, id_: str, spec: DiskSpec, vm: str, slot: int) -> Object:
+def define_disk(uow: UnitOfWork, request: Request, id_: str, spec: DiskSpec, vm: str, slot: int) -> Object:
     """Describe a disk that belongs to a VM, in the step in which that is made or gets it."""
     labels = to_json({"account": spec.account, "name": spec.name})
     void = Object(

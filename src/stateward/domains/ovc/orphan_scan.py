@@ -13,19 +13,19 @@ from msgspec.structs import replace
 
 from stateward.domains.ovc.lifecycle import CLOUDSPACE, DISK, IMAGE, VM, DiskState, ImageState
 from stateward.domains.ovc.model import (
-    Placed,
-    Spot,
-    Strange,
-    Stranger,
-    box_seen,
-    file_name_of,
+    MachineRef,
+    Orphan,
+    OrphanId,
+    PlacementSeen,
+    cloudspace_seen,
+    file_name,
+    machine_owner,
     node_seen,
-    owner_of,
     vm_seen,
 )
-from stateward.domains.ovc.nodes import Hypervisor, Vault
-from stateward.domains.ovc.object_updates import put_seen
-from stateward.domains.ovc.queries import objects
+from stateward.domains.ovc.nodes import DiskStore, Hypervisor
+from stateward.domains.ovc.object_updates import update_seen
+from stateward.domains.ovc.queries import list_all
 from stateward.engine.transitions import journal
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import PROVIDER
@@ -33,53 +33,53 @@ from stateward.store.filters import Selector
 from stateward.store.port import Reader, Tx
 from stateward.store.records import Key, Object
 
-MOST = 200
+MAX_ORPHANS = 200
 """How many strangers are kept of a node."""
 
-OWNERS = (
+FILE_OWNERS = (
     (DISK.kind, tuple(one for one in DiskState if one is not DiskState.DESTROYED)),
     (IMAGE.kind, tuple(one for one in ImageState if one is not ImageState.DESTROYED)),
 )
 """What owns a file, and in which states."""
 
 
-class Strangers:
+class OrphanScanner:
     """Looks for strangers; what was found among the files counts for a while, for all namespaces."""
 
-    def __init__(self, reader: Reader, vault: Vault, apart: float, every: float) -> None:
+    def __init__(self, reader: Reader, vault: DiskStore, apart: float, every: float) -> None:
         self._reader, self._vault, self._apart, self._every = reader, vault, apart, every
         self._turn = asyncio.Lock()
-        self._files: set[Strange] = set()
+        self._files: set[OrphanId] = set()
         self._looked = float("-inf")
 
     # --- machines ----------------------------------------------------------------------------------------------------
 
-    async def on(self, node: Key, hypervisor: Hypervisor, known: Collection[str]) -> tuple[set[Strange], bool]:
+    async def on(self, node: Key, hypervisor: Hypervisor, known_keys: Collection[str]) -> tuple[set[OrphanId], bool]:
         """Return the machines on a node that nobody owns, and whether all of it could be seen."""
         first = await hypervisor.present()
-        nobodys = {key for key in first.keys if key not in known and not await self._is_owned(node, key)}
+        nobodys = {key for key in first.keys if key not in known_keys and not await self._is_owned(node, key)}
         if not nobodys:
             return set(), first.complete
         await asyncio.sleep(hypervisor.lag + self._apart)
         again = await hypervisor.present()
-        return {Strange("machine", key) for key in nobodys & again.keys}, first.complete and again.complete
+        return {OrphanId("machine", key) for key in nobodys & again.keys}, first.complete and again.complete
 
     async def _is_owned(self, node: Key, machine: str) -> bool:
-        found = await self._reader.object(Key(node.ns, owner_of(machine)))
+        found = await self._reader.object(Key(node.ns, machine_owner(machine)))
         if found is None or found.removed or found.kind not in (VM.kind, CLOUDSPACE.kind):
             return False
-        seen = _placed(found)
-        here = Spot(node.id, machine)
+        seen = _placement_of(found)
+        here = MachineRef(node.id, machine)
         is_moving = found.op is not None or bool(seen.to)  # only when that has ended is it known what is left of it
-        return is_moving or here == Spot(seen.node, seen.machine) or here in seen.leftovers
+        return is_moving or here == MachineRef(seen.node, seen.machine) or here in seen.stale_machines
 
     # --- files -------------------------------------------------------------------------------------------------------
 
-    async def among_files(self) -> set[Strange]:
+    async def among_files(self) -> set[OrphanId]:
         """Return the files of disks and images that nobody in any namespace owns."""
         async with self._turn:
             if time.monotonic() - self._looked >= self._every / 2:
-                self._files = {Strange("file", name) for name in await self._files_of_nobody()}
+                self._files = {OrphanId("file", name) for name in await self._files_of_nobody()}
                 self._looked = time.monotonic()
             return self._files
 
@@ -88,7 +88,7 @@ class Strangers:
         if not first:
             return set()
         owners = {id_ async for id_ in self._owners()}
-        nobodys = {name for name in first if not _named_in(name) & owners}
+        nobodys = {name for name in first if not _possible_owners(name) & owners}
         if not nobodys:
             return set()
         await asyncio.sleep(self._apart)
@@ -96,32 +96,32 @@ class Strangers:
 
     async def _owners(self) -> AsyncIterator[str]:
         for ns in await self._reader.namespaces():
-            for kind, states in OWNERS:
-                async for one in objects(self._reader, Selector(ns, kind, states=states)):
-                    yield file_name_of(one)
+            for kind, states in FILE_OWNERS:
+                async for one in list_all(self._reader, Selector(ns, kind, states=states)):
+                    yield file_name(one)
 
 
-def _placed(found: Object) -> Placed:
-    return vm_seen(found) if found.kind == VM.kind else box_seen(found)
+def _placement_of(found: Object) -> PlacementSeen:
+    return vm_seen(found) if found.kind == VM.kind else cloudspace_seen(found)
 
 
-def _named_in(file: str) -> set[str]:
+def _possible_owners(file: str) -> set[str]:
     """Return whose file it may be: `NAME.qcow2`, or what two disks stand on, `NAME.base-NAME`."""
     first, _, rest = file.partition(".")
     return {first, rest.removeprefix("base-")} if rest.startswith("base-") else {first}
 
 
-async def note_strangers(tx: Tx, node: Key, found: Collection[Strange], *, complete: bool) -> None:
+async def record_orphans(tx: Tx, node: Key, found: Collection[OrphanId], *, complete: bool) -> None:
     """Write down the strangers of a node; where not all could be seen, those that were known stay."""
     uow = UnitOfWork(tx)
     await uow.load([node])
     host = uow.objects[node]
-    before = {one.who: one for one in node_seen(host).strangers}
-    now = sorted({*found} if complete else {*found, *before})[:MOST]
+    before = {one.id: one for one in node_seen(host).orphans}
+    now = sorted({*found} if complete else {*found, *before})[:MAX_ORPHANS]
     if set(now) == before.keys():
         return
     for one in (who for who in now if who not in before):
         journal(uow, host, None, PROVIDER, node.id, "stranger", reason=f"{one.what} {one.name} belongs to nobody")
-    strangers = tuple(before.get(one) or Stranger(one, uow.now) for one in now)
-    put_seen(uow, host, replace(node_seen(host), strangers=strangers))
+    orphans = tuple(before.get(one) or Orphan(one, uow.now) for one in now)
+    update_seen(uow, host, replace(node_seen(host), orphans=orphans))
     await uow.apply()

@@ -6,24 +6,24 @@ from functools import partial
 
 from stateward.aio.supervise import background
 from stateward.domains.ovc.api.routes import ovc_routes
-from stateward.domains.ovc.container_handlers import Containers
+from stateward.domains.ovc.container_handlers import ContainerHandlers
 from stateward.domains.ovc.demo import OvcDemo
-from stateward.domains.ovc.drift_detector import Rounds
-from stateward.domains.ovc.end_hooks import after
+from stateward.domains.ovc.drift_detector import DriftDetector
+from stateward.domains.ovc.end_hooks import on_end
 from stateward.domains.ovc.firewalls import Firewalls
-from stateward.domains.ovc.guards.common_guard import FOUND_BY
-from stateward.domains.ovc.guards.container_guard import company_of_container, guard_account, guard_cloudspace
+from stateward.domains.ovc.guards.common_guard import NAME_LABELS
+from stateward.domains.ovc.guards.container_guard import container_lock_set, guard_account, guard_cloudspace
 from stateward.domains.ovc.guards.node_guard import guard_node
-from stateward.domains.ovc.guards.storage_guard import company_of_disk, company_of_image, guard_disk, guard_image
-from stateward.domains.ovc.guards.vm_guard import company_of_vm, guard_vm
+from stateward.domains.ovc.guards.storage_guard import disk_lock_set, guard_disk, guard_image, image_lock_set
+from stateward.domains.ovc.guards.vm_guard import guard_vm, vm_lock_set
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, NODE, VM
-from stateward.domains.ovc.node_handlers import Hosts
-from stateward.domains.ovc.node_privacy import PRIVACY, without_nodes_in_errors
-from stateward.domains.ovc.nodes import FileVault, Nodes, NoVault, Vault
+from stateward.domains.ovc.machine_handlers import OvcVmHandlers
+from stateward.domains.ovc.node_handlers import NodeHandlers
+from stateward.domains.ovc.node_privacy import PRIVACY, hide_nodes_in_errors
+from stateward.domains.ovc.nodes import DiskStore, FileDiskStore, NodeRegistry, NoDiskStore
 from stateward.domains.ovc.service import Service
-from stateward.domains.ovc.settings import Settings, read_settings, timed
-from stateward.domains.ovc.storage_handlers import Disks, Images
-from stateward.domains.ovc.vm_handlers import Vms
+from stateward.domains.ovc.settings import Settings, read_settings, with_timeouts
+from stateward.domains.ovc.storage_handlers import DiskHandlers, ImageHandlers
 from stateward.domains.plugin import DomainPlugin, ProcessContext
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.engine import Engine
@@ -36,36 +36,36 @@ class OvcPlugin(DomainPlugin):
     """The ovc domain in a process."""
 
     service: Service
-    rounds: Rounds
+    rounds: DriftDetector
 
     def __init__(
         self, context: ProcessContext, settings: Settings | None = None, *, cloud: SimulatedCloud | None = None
     ) -> None:
         settings = settings or read_settings(context.data_dir)
-        self.nodes = Nodes(
+        self.nodes = NodeRegistry(
             context.data_dir / FOLDER, cloud=cloud, called=context.on_provider_call, confinement=context.confinement
         )
-        self.vault: Vault = FileVault(context.data_dir / FOLDER / "vault") if settings.files else NoVault()
-        self._containers, self._chance = Containers(Firewalls(self.nodes)), context.random
+        self.vault: DiskStore = FileDiskStore(context.data_dir / FOLDER / "vault") if settings.files else NoDiskStore()
+        self._containers, self._chance = ContainerHandlers(Firewalls(self.nodes)), context.random
         self._every = settings.look_every
-        by = timed(settings.timeouts)
+        by = with_timeouts(settings.timeouts)
         kinds = [
-            Vms(self.nodes, self.vault).kind(by[VM.kind], guard_vm, company_of_vm, after),
-            self._containers.cloudspaces(by[CLOUDSPACE.kind], guard_cloudspace, company_of_container, after),
-            self._containers.accounts(by[ACCOUNT.kind], guard_account, company_of_container, after),
-            Disks(self.nodes, self.vault).kind(by[DISK.kind], guard_disk, company_of_disk, after),
-            Images(self.vault).kind(by[IMAGE.kind], partial(guard_image, self.vault), company_of_image, after),
-            Hosts(self.nodes).kind(by[NODE.kind], guard_node, after),
+            OvcVmHandlers(self.nodes, self.vault).kind(by[VM.kind], guard_vm, vm_lock_set, on_end),
+            self._containers.cloudspaces(by[CLOUDSPACE.kind], guard_cloudspace, container_lock_set, on_end),
+            self._containers.accounts(by[ACCOUNT.kind], guard_account, container_lock_set, on_end),
+            DiskHandlers(self.nodes, self.vault).kind(by[DISK.kind], guard_disk, disk_lock_set, on_end),
+            ImageHandlers(self.vault).kind(by[IMAGE.kind], partial(guard_image, self.vault), image_lock_set, on_end),
+            NodeHandlers(self.nodes).kind(by[NODE.kind], guard_node, on_end),
         ]
         for kind in kinds:
-            kind.reserved_labels, kind.privacy = FOUND_BY, PRIVACY.get(kind.name, PUBLIC)
-        super().__init__([without_nodes_in_errors(kind, self.nodes) for kind in kinds], ovc_routes())
+            kind.reserved_labels, kind.privacy = NAME_LABELS, PRIVACY.get(kind.name, PUBLIC)
+        super().__init__([hide_nodes_in_errors(kind, self.nodes) for kind in kinds], ovc_routes())
 
     def bind_engine(self, engine: Engine) -> None:
         """Create the parts of the domain that need the engine."""
         self.nodes.reader = self._containers.reader = engine.store.reader
         self.service = Service(engine)
-        self.rounds = Rounds(engine, self.nodes, self._chance, self._every, vault=self.vault)
+        self.rounds = DriftDetector(engine, self.nodes, self._chance, self._every, vault=self.vault)
 
     @asynccontextmanager
     async def running(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:  # noqa: ARG002 - bound before

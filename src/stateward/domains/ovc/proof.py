@@ -12,19 +12,19 @@ import asyncio
 from stateward.domains.ovc.nodes import Hypervisor, Power
 from stateward.engine import Job, ObservedOutcome
 
-SETTLES = 15.0
+SETTLE_TIMEOUT_S = 15.0
 """How many seconds a look that ends an operation waits, at most, for a machine that is changing."""
 
 
-async def power_seen(node: Hypervisor, key: str, job: Job) -> Power:
+async def observed_power(node: Hypervisor, key: str, job: Job) -> Power:
     """Return what a machine is; where the operation ends with it, what it is at rest."""
     if not job.is_ending:
         return await node.look(key)
-    await _outlast_lag(node, job)
-    return await node.look_settled(key, SETTLES)
+    await _wait_for_lag(node, job)
+    return await node.look_settled(key, SETTLE_TIMEOUT_S)
 
 
-async def _outlast_lag(node: Hypervisor, job: Job) -> None:
+async def _wait_for_lag(node: Hypervisor, job: Job) -> None:
     """Wait, where the operation ends with a look, until what the node shows is younger than the call."""
     if job.is_ending:
         await asyncio.sleep(node.lag)
@@ -43,10 +43,10 @@ def judge_power(power: Power, wanted: Power) -> ObservedOutcome:
 
 async def judge_reset(node: Hypervisor, key: str, job: Job) -> ObservedOutcome:
     """Return what a node's tokens prove about a reset."""
-    await _outlast_lag(node, job)
+    await _wait_for_lag(node, job)
     was_reset = await node.was_reset(key, job.key.id)
     if was_reset is None:
         return ObservedOutcome.REPEATABLE
     if not was_reset:
         return ObservedOutcome.NOT_DONE
-    return judge_power(await power_seen(node, key, job), Power.ON)
+    return judge_power(await observed_power(node, key, job), Power.ON)

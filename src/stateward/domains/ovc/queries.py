@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from stateward.domains.ovc.errors import NameTaken, ParentNotReady
-from stateward.domains.ovc.model import short
+from stateward.domains.ovc.model import short_kind
 from stateward.engine import NotFound
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import Lifecycle, State
@@ -13,17 +13,17 @@ from stateward.store.filters import Page, Selector
 from stateward.store.port import Reader
 from stateward.store.records import Key, Object
 
-PAGE = 1000
+PAGE_SIZE = 1000
 
 
-async def objects(reader: Reader, chosen: Selector) -> AsyncIterator[Object]:
+async def list_all(reader: Reader, chosen: Selector) -> AsyncIterator[Object]:
     """Yield all chosen objects, page by page."""
     after: str | None = None
     while True:
-        page = await reader.list_objects(chosen, Page(after, PAGE))
+        page = await reader.list_objects(chosen, Page(after, PAGE_SIZE))
         for one in page:
             yield one
-        if len(page) < PAGE:
+        if len(page) < PAGE_SIZE:
             return
         after = page[-1].id
 
@@ -34,11 +34,11 @@ async def last_error(reader: Reader, key: Key) -> str:
     return (latest[0].error or "") if latest else ""
 
 
-GONE_STATES = ("DESTROYED", "DECOMMISSIONED")
+NAMELESS_STATES = ("DESTROYED", "DECOMMISSIONED")
 """The states in which an object no longer has its name."""
 
 
-def known(uow: UnitOfWork, ns: str, id_: str, lifecycle: Lifecycle) -> Object:
+def require_object(uow: UnitOfWork, ns: str, id_: str, lifecycle: Lifecycle) -> Object:
     """Return an object that has been loaded, if it is of this kind."""
     found = uow.objects.get(Key(ns, id_))
     if found is None or found.removed or found.kind != lifecycle.kind:
@@ -46,15 +46,15 @@ def known(uow: UnitOfWork, ns: str, id_: str, lifecycle: Lifecycle) -> Object:
     return found
 
 
-def ready(uow: UnitOfWork, ns: str, id_: str, lifecycle: Lifecycle, *wanted: State) -> Object:
+def require_state(uow: UnitOfWork, ns: str, id_: str, lifecycle: Lifecycle, *wanted: State) -> Object:
     """Return an object that has been loaded, if it is in one of these states."""
-    found = known(uow, ns, id_, lifecycle)
+    found = require_object(uow, ns, id_, lifecycle)
     if found.state not in wanted:
-        raise ParentNotReady(kind=short(found.kind), id=id_, state=found.state, wanted=" or ".join(wanted))
+        raise ParentNotReady(kind=short_kind(found.kind), id=id_, state=found.state, wanted=" or ".join(wanted))
     return found
 
 
-async def refuse_taken(uow: UnitOfWork, ns: str, lifecycle: Lifecycle, name: str, **where: str) -> None:
+async def require_free_name(uow: UnitOfWork, ns: str, lifecycle: Lifecycle, name: str, **where: str) -> None:
     """Refuse a name that is in use: under a `parent`, in an `account`, or anywhere.
 
     The caller has loaded what it is to be unique in; where that is the namespace, its names are locked here.
@@ -64,13 +64,13 @@ async def refuse_taken(uow: UnitOfWork, ns: str, lifecycle: Lifecycle, name: str
     labels = {"name": name, **{key: value for key, value in where.items() if key != "parent"}}
     chosen = Selector(ns, lifecycle.kind, where.get("parent"), labels=tuple(labels.items()))
     stored = {one.key: one for one in await uow.tx.select(chosen)}
-    here = {key: one for key, one in uow.objects.items() if _fits(one, chosen)}
+    here = {key: one for key, one in uow.objects.items() if _matches(one, chosen)}
     for one in ({**stored, **here}).values():
-        if one.state not in GONE_STATES and not one.removed:
-            raise NameTaken(name=name, kind=short(one.kind), id=one.id, state=one.state)
+        if one.state not in NAMELESS_STATES and not one.removed:
+            raise NameTaken(name=name, kind=short_kind(one.kind), id=one.id, state=one.state)
 
 
-def _fits(one: Object, chosen: Selector) -> bool:
+def _matches(one: Object, chosen: Selector) -> bool:
     if (one.ns, one.kind) != (chosen.ns, chosen.kind) or chosen.parent not in (None, one.parent):
         return False
     labels = msgspec.json.decode(one.labels)

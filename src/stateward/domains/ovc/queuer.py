@@ -11,8 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.domains.ovc.lifecycle import LIFECYCLES
-from stateward.domains.ovc.model import TRANSITION_STATES, seen_of
-from stateward.domains.ovc.object_updates import put_seen
+from stateward.domains.ovc.model import TRANSITION_STATES, read_seen
+from stateward.domains.ovc.object_updates import update_seen
 from stateward.engine import Engine, NotFound
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.filters import Selector
@@ -20,10 +20,10 @@ from stateward.store.port import Tx
 from stateward.store.records import Key, Object, Operation
 
 KINDS = frozenset(one.kind for one in LIFECYCLES)
-LOOK_EVERY = 0.05
+DRAIN_POLL_S = 0.05
 
 
-class Queue(Struct, frozen=True):
+class ObjectQueue(Struct, frozen=True):
     """What stands in an object's queue, in order; `stopping`: it takes nothing more."""
 
     object: str
@@ -42,14 +42,14 @@ class Queuer:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def queue(self, ns: str, id_: str) -> Queue:
+    async def queue(self, ns: str, id_: str) -> ObjectQueue:
         """Return an object's queue: empty, where nothing was asked for."""
         reader, found = self._engine.store.reader, await self._engine.get(ns, id_)
         if found.kind not in KINDS:
             raise NotFound(ns, id_)
         standing = [await reader.operation(work.key) for work in await reader.queue_of(found.key)]
         operations = tuple(one for one in standing if one is not None)
-        return Queue(id_, operations, bool(operations) and seen_of(found).closing)
+        return ObjectQueue(id_, operations, bool(operations) and read_seen(found).closing)
 
     async def stop(self, ns: str, id_: str) -> None:
         """Let a queue take nothing more, and wait until all that stands in it is done and it is gone."""
@@ -66,7 +66,7 @@ class Queuer:
     async def _drained(self, ns: str, id_: str) -> None:
         while (left := await self.queue(ns, id_)).exists:
             await self._engine.wait(ns, left.operations[-1].id)
-            await asyncio.sleep(LOOK_EVERY)  # what stands for stopped work goes when its worker has let go
+            await asyncio.sleep(DRAIN_POLL_S)  # what stands for stopped work goes when its worker has let go
 
 
 async def _close(tx: Tx, keys: Sequence[Key]) -> list[str]:
@@ -75,17 +75,17 @@ async def _close(tx: Tx, keys: Sequence[Key]) -> list[str]:
     await uow.load(keys)
     closed = [one for key in keys if (one := uow.objects.get(key)) is not None and uow.queue(key)]
     for one in closed:
-        put_seen(uow, one, replace(seen_of(one), closing=True))
+        update_seen(uow, one, replace(read_seen(one), closing=True))
     await uow.apply()
     return [one.id for one in closed]
 
 
 async def _close_all(tx: Tx, ns: str) -> list[str]:
-    moving = await _hosts(tx, Selector(ns, states=TRANSITION_STATES))
-    at_rest = await _hosts(tx, Selector(ns, "ovc.vm"))  # a migration does not show
+    moving = await _queue_keys(tx, Selector(ns, states=TRANSITION_STATES))
+    at_rest = await _queue_keys(tx, Selector(ns, "ovc.vm"))  # a migration does not show
     return await _close(tx, sorted(moving | at_rest))
 
 
-async def _hosts(tx: Tx, chosen: Selector) -> set[Key]:
+async def _queue_keys(tx: Tx, chosen: Selector) -> set[Key]:
     found: list[Object] = await tx.select(chosen)
     return {Key(one.ns, one.queue) for one in found if one.kind in KINDS}

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.domains.ovc.errors import NotNow, OtherAction
-from stateward.domains.ovc.guards.common_guard import STATUS
+from stateward.domains.ovc.guards.common_guard import STATUS_FACT
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, NODE, VM, NodeState
 from stateward.domains.ovc.model import (
     OBJECT_TYPES,
@@ -18,12 +18,12 @@ from stateward.domains.ovc.model import (
     DiskSpec,
     ImageSpec,
     NodeSpec,
-    Stranger,
-    VmSpec,
+    Orphan,
+    OvcVmSpec,
     node_seen,
-    short,
+    short_kind,
 )
-from stateward.domains.ovc.queries import objects
+from stateward.domains.ovc.queries import list_all
 from stateward.domains.ovc.queuer import KINDS, Queuer
 from stateward.engine import Accepted, Engine, NotFound, Refused, Request
 from stateward.engine.accept.idempotency import RefusedBefore, bare_key, is_former, scope_key
@@ -37,17 +37,17 @@ from stateward.store.filters import JournalFilter, Selector
 from stateward.store.port import StuckWork
 from stateward.store.records import Key, Object, to_json
 
-THERE = {
+DONE_STATES = {
     "delete": ("DELETED", "TOBEDELETED", "DESTROYED"),
     "destroy": ("DESTROYED",),
     "decommission": ("DECOMMISSIONED",),
 }
 """Where it is a success to ask once more."""
 
-MOST_LINES = 1000
+MAX_ENTRIES = 1000
 
 
-class Caller(Struct, frozen=True):
+class OvcCaller(Struct, frozen=True):
     """Who asks: the actor in the tables, and the person or program behind it."""
 
     actor: str
@@ -55,15 +55,15 @@ class Caller(Struct, frozen=True):
     token: str = ""
 
 
-class Healing(Struct, frozen=True):
+class HealingReport(Struct, frozen=True):
     """What is stuck now, and what was settled since a time: by the healer, the clock, or because a node showed it.
 
-    `strangers` are there now, by the nodes that show them, and belong to nobody.
+    `orphans` are there now, by the nodes that show them, and belong to nobody.
     """
 
     stuck: list[StuckWork]
     healed: list[Recovered]
-    strangers: list[tuple[str, Stranger]]
+    orphans: list[tuple[str, Orphan]]
 
 
 class Service:
@@ -75,32 +75,32 @@ class Service:
 
     # --- making ------------------------------------------------------------------------------------------------------
 
-    async def create_account(self, ns: str, spec: AccountSpec, caller: Caller, key: str | None = None) -> Accepted:
+    async def create_account(self, ns: str, spec: AccountSpec, caller: OvcCaller, key: str | None = None) -> Accepted:
         """Make an account."""
         return await self._make(ns, ACCOUNT.kind, ("create",), spec, None, caller, key)
 
     async def create_cloudspace(
-        self, ns: str, spec: CloudspaceSpec, caller: Caller, key: str | None = None
+        self, ns: str, spec: CloudspaceSpec, caller: OvcCaller, key: str | None = None
     ) -> Accepted:
         """Make a cloudspace, and deploy it."""
         return await self._make(ns, CLOUDSPACE.kind, ("define", "deploy"), spec, spec.account, caller, key)
 
     async def create_machine(
-        self, ns: str, spec: VmSpec, caller: Caller, key: str | None = None, *, deploy: bool = True
+        self, ns: str, spec: OvcVmSpec, caller: OvcCaller, key: str | None = None, *, deploy: bool = True
     ) -> Accepted:
         """Make a VM, and deploy it unless it is only to be described."""
         actions = ("define", "deploy") if deploy else ("define",)
         return await self._make(ns, VM.kind, actions, spec, spec.cloudspace, caller, key)
 
-    async def create_disk(self, ns: str, spec: DiskSpec, caller: Caller, key: str | None = None) -> Accepted:
+    async def create_disk(self, ns: str, spec: DiskSpec, caller: OvcCaller, key: str | None = None) -> Accepted:
         """Make a disk that belongs to no VM."""
         return await self._make(ns, DISK.kind, ("define", "create"), spec, spec.account, caller, key)
 
-    async def create_image(self, ns: str, spec: ImageSpec, caller: Caller, key: str | None = None) -> Accepted:
+    async def create_image(self, ns: str, spec: ImageSpec, caller: OvcCaller, key: str | None = None) -> Accepted:
         """Make an image."""
         return await self._make(ns, IMAGE.kind, ("define", "create"), spec, spec.account, caller, key)
 
-    async def register_node(self, ns: str, spec: NodeSpec, caller: Caller, key: str | None = None) -> Accepted:
+    async def register_node(self, ns: str, spec: NodeSpec, caller: OvcCaller, key: str | None = None) -> Accepted:
         """Register a node."""
         return await self._make(ns, NODE.kind, ("register",), spec, None, caller, key)
 
@@ -111,7 +111,7 @@ class Service:
         actions: Sequence[str],
         spec: Struct,
         parent: str | None,
-        caller: Caller,
+        caller: OvcCaller,
         key: str | None,
     ) -> Accepted:
         """Make an object, and have done what comes next, in one transaction: a refusal of either leaves nothing."""
@@ -120,11 +120,11 @@ class Service:
         first = self._first(ns, id_, kind, actions[0], spec, parent, caller, key)
         return await self.submit(first, *(self._request(ns, id_, action, caller, key=key) for action in actions[1:]))
 
-    async def _new_name(self, ns: str, kind: str, key: str | None, caller: Caller) -> str:
+    async def _new_name(self, ns: str, kind: str, key: str | None, caller: OvcCaller) -> str:
         """Return the id of a new object: always the same for the same key of a caller."""
         if key is None:
-            return f"{short(kind)}-{new_id()[-12:]}"
-        mine, before = _name_of(ns, kind, key), _name_of(ns, kind, bare_key(key))
+            return f"{short_kind(kind)}-{new_id()[-12:]}"
+        mine, before = _id_for_key(ns, kind, key), _id_for_key(ns, kind, bare_key(key))
         former = before != mine and await is_former(self.engine.store.reader, Key(ns, before), caller.who)
         return before if former else mine
 
@@ -136,7 +136,7 @@ class Service:
         action: str,
         spec: Struct,
         parent: str | None,
-        caller: Caller,
+        caller: OvcCaller,
         key: str | None,
     ) -> Request:
         plain = msgspec.to_builtins(spec)
@@ -144,7 +144,7 @@ class Service:
         birth = Creation(kind, parent, to_json(labels))
         return self._request(ns, id_, action, caller, key=key, spec=plain, creates=birth)
 
-    def _request(self, ns: str, id_: str, action: str, caller: Caller, **how: Any) -> Request:  # noqa: ANN401 - as engine
+    def _request(self, ns: str, id_: str, action: str, caller: OvcCaller, **how: Any) -> Request:  # noqa: ANN401 - as engine
         key = how.pop("key", None)
         name = None if key is None else f"{key}/{action.replace(' ', '-')}"
         return self.engine.request(ns, id_, action, actor=caller.actor, who=caller.who, key=name, **how)
@@ -157,7 +157,7 @@ class Service:
         kind: str,
         id_: str,
         action: str,
-        caller: Caller,
+        caller: OvcCaller,
         *,
         args: dict[str, Any] | None = None,
         status: str | None = None,
@@ -166,14 +166,14 @@ class Service:
         """Ask for an action on an object of a kind; `status` is the state that the caller believes it to be in."""
         await self.get(ns, kind, id_)
         key = scope_key(caller.token, key)
-        facts = () if status is None else (f"{STATUS}{status}",)
+        facts = () if status is None else (f"{STATUS_FACT}{status}",)
         try:
             return await self.submit(self._request(ns, id_, action, caller, args=args or {}, facts=facts, key=key))
         except (Refused, RefusedBefore) as refused:
             state = _refusing_state(refused)
             if status is not None and state not in (None, status):
-                raise OtherAction(kind=short(kind), id=id_, state=str(state), status=status) from refused
-            if state in THERE.get(action, ()):
+                raise OtherAction(kind=short_kind(kind), id=id_, state=str(state), status=status) from refused
+            if state in DONE_STATES.get(action, ()):
                 return Accepted(await self.engine.get(ns, id_), None, again=True)
             raise
 
@@ -192,7 +192,7 @@ class Service:
             raise
 
     async def update_status(
-        self, ns: str, object_type: str, id_: str, status: str, new_status: str, caller: Caller
+        self, ns: str, object_type: str, id_: str, status: str, new_status: str, caller: OvcCaller
     ) -> Accepted:
         """Change an object's status from one to another, in one step or not at all.
 
@@ -218,9 +218,9 @@ class Service:
 
     async def disks_of(self, ns: str, vm: str) -> list[Object]:
         """Return the disks of a VM."""
-        return [one async for one in objects(self.engine.store.reader, Selector(ns, DISK.kind, vm))]
+        return [one async for one in list_all(self.engine.store.reader, Selector(ns, DISK.kind, vm))]
 
-    async def healing(self, ns: str, since: float, disclosure: Disclosure | None = None) -> Healing:
+    async def healing(self, ns: str, since: float, disclosure: Disclosure | None = None) -> HealingReport:
         """Return what is stuck now, and what was settled since a time, of the objects of a namespace.
 
         It is told as far as the reader sees it; an administrator sees all of it.
@@ -230,22 +230,22 @@ class Service:
         settled = sorted([*healed, *await self._shown(ns, since, disclosure)], key=lambda one: one.at)
         stuck = [one for one in await self.engine.stuck(namespaces=[ns]) if one.kind in KINDS]
         shown = [one for one in stuck if not disclosure.hides_action(one.kind, one.action)]
-        return Healing(shown, settled, await self._strangers(ns))
+        return HealingReport(shown, settled, await self._orphans(ns))
 
-    async def _strangers(self, ns: str) -> list[tuple[str, Stranger]]:
+    async def _orphans(self, ns: str) -> list[tuple[str, Orphan]]:
         """Return what the nodes of a namespace show that belongs to nobody."""
-        nodes = objects(self.engine.store.reader, Selector(ns, NODE.kind))
+        nodes = list_all(self.engine.store.reader, Selector(ns, NODE.kind))
         return [
             (node.id, one)
             async for node in nodes
             if node.state != NodeState.DECOMMISSIONED
-            for one in node_seen(node).strangers
+            for one in node_seen(node).orphans
         ]
 
     async def _shown(self, ns: str, since: float, disclosure: Disclosure) -> list[Recovered]:
         """Return what has changed because a node showed it, and nobody had asked for it."""
         chosen = JournalFilter(ns=ns, actor=PROVIDER, since=since)
-        found = [disclosure.line(line) for line in await self.engine.store.reader.journal(0, MOST_LINES, chosen)]
+        found = [disclosure.line(line) for line in await self.engine.store.reader.journal(0, MAX_ENTRIES, chosen)]
         lines = [line for line in found if line is not None and line.kind in KINDS and line.target is not None]
         return [
             Recovered(
@@ -262,6 +262,6 @@ def _refusing_state(refused: Refused | RefusedBefore) -> str | None:
     return refused.refusal.state if refused.refusal.error == Refused.__name__ else None
 
 
-def _name_of(ns: str, kind: str, key: str) -> str:
+def _id_for_key(ns: str, kind: str, key: str) -> str:
     """Return the id of the object that is made under an idempotency key."""
-    return f"{short(kind)}-{blake2b(f'{ns}/{kind}/{key}'.encode(), digest_size=6).hexdigest()}"
+    return f"{short_kind(kind)}-{blake2b(f'{ns}/{kind}/{key}'.encode(), digest_size=6).hexdigest()}"

@@ -19,14 +19,14 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from stateward.domains.ovc.lifecycle import LIFECYCLES
-from stateward.domains.ovc.model import short
+from stateward.domains.ovc.model import short_kind
 from stateward.drivers.qemu.disks import TOOL
 from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import Lifecycle, Row
 from stateward.lifecycle.declaration import Declaration
 from stateward.lifecycle.rows import BEGINNINGS
 
-FILE = "ovc.toml"
+SETTINGS_FILE = "ovc.toml"
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,38 +44,43 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_settings(folder: Path) -> Settings:
     """Read the settings of a data folder; where there are none, all is as it is declared."""
-    file = folder / FILE
+    file = folder / SETTINGS_FILE
     try:
         found = tomllib.loads(file.read_text("utf-8")) if file.exists() else {}
         settings = msgspec.convert(found, Settings)
     except (OSError, ValueError, RecursionError, msgspec.ValidationError) as error:
-        raise BadInput(FILE, str(file), f"a file of settings: {error}") from error
-    timed(settings.timeouts)
+        raise BadInput(SETTINGS_FILE, str(file), f"a file of settings: {error}") from error
+    with_timeouts(settings.timeouts)
     return settings
 
 
-def timed(timeouts: dict[str, float]) -> dict[str, Lifecycle]:
+def with_timeouts(timeouts: dict[str, float]) -> dict[str, Lifecycle]:
     """Return the lifecycles by their kinds, with other deadlines where some are set."""
-    known = {f"{short(one.kind)}.{_called(row)}" for one in LIFECYCLES for row in one.rows if row.meaning in BEGINNINGS}
+    known_names = {
+        f"{short_kind(one.kind)}.{_transition_name(row)}"
+        for one in LIFECYCLES
+        for row in one.rows
+        if row.meaning in BEGINNINGS
+    }
     for name in timeouts:
-        if name not in known:
-            raise UnknownName("transition", name, sorted(known))
-    return {one.kind: _timed(one, timeouts) for one in LIFECYCLES}
+        if name not in known_names:
+            raise UnknownName("transition", name, sorted(known_names))
+    return {one.kind: _with_timeouts(one, timeouts) for one in LIFECYCLES}
 
 
-def _timed(lifecycle: Lifecycle, timeouts: dict[str, float]) -> Lifecycle:
+def _with_timeouts(lifecycle: Lifecycle, timeouts: dict[str, float]) -> Lifecycle:
     ours = {name.partition(".")[2]: within for name, within in timeouts.items() if _is_of(name, lifecycle)}
     if not ours:
         return lifecycle
     told = lifecycle.declaration
-    rows = tuple(replace(row, within=ours.get(_called(row), row.within)) for row in told.rows)
+    rows = tuple(replace(row, within=ours.get(_transition_name(row), row.within)) for row in told.rows)
     return Lifecycle(Declaration(told.kind, told.states, rows, told.actors, told.initial, told.unknown, told.about))
 
 
-def _called(row: Row) -> str:
+def _transition_name(row: Row) -> str:
     """Return the name of a transition: the state that it shows, or the action where it shows none."""
     return row.event if row.via is None else row.via.word
 
 
 def _is_of(name: str, lifecycle: Lifecycle) -> bool:
-    return name.partition(".")[0] == short(lifecycle.kind)
+    return name.partition(".")[0] == short_kind(lifecycle.kind)

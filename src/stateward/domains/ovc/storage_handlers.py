@@ -3,27 +3,27 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from stateward.domains.ovc.model import DiskSpec, ImageSpec, disk_seen, file_name_of, spec_of, vm_seen
-from stateward.domains.ovc.nodes import Hypervisor, Nodes, Plugged, Vault
+from stateward.domains.ovc.model import DiskSpec, ImageSpec, disk_seen, file_name, read_spec, vm_seen
+from stateward.domains.ovc.nodes import AttachedDisk, DiskStore, Hypervisor, NodeRegistry
 from stateward.engine import Handler, Job, Kind, ObservedOutcome
 from stateward.engine.kinds import EndHook, Guard, LockSet
 from stateward.lifecycle import Lifecycle
 from stateward.store.records import Key
 
 
-async def nothing(_: Job) -> None:
+async def do_nothing(_: Job) -> None:
     """Do nothing: it is a matter of the books."""
 
 
-async def is_done(_: Job) -> ObservedOutcome:
+async def report_done(_: Job) -> ObservedOutcome:
     """Say that it is done: there is nothing that could be otherwise."""
     return ObservedOutcome.DONE
 
 
-class Disks:
+class DiskHandlers:
     """The handlers of what is done to disks alone; a VM's disk is worked on in the VM's turn."""
 
-    def __init__(self, nodes: Nodes, vault: Vault) -> None:
+    def __init__(self, nodes: NodeRegistry, vault: DiskStore) -> None:
         self._nodes, self._vault = nodes, vault
 
     def kind(self, lifecycle: Lifecycle, guard: Guard, company: LockSet, after: EndHook) -> Kind:
@@ -38,7 +38,7 @@ class Disks:
         return Kind(lifecycle, handlers, guard=guard, lock_set=company, on_end=after)
 
     async def _create(self, job: Job) -> None:
-        await self._vault.make(file_name_of(job.claim.object), spec_of(job.claim.object, DiskSpec).gib)
+        await self._vault.make(file_name(job.claim.object), read_spec(job.claim.object, DiskSpec).gib)
 
     async def _unplug(self, job: Job) -> None:
         there = await self._machine(job)
@@ -54,9 +54,9 @@ class Disks:
 
     async def _destroy(self, job: Job) -> None:
         await self._unplug(job)
-        await self._vault.remove(file_name_of(job.claim.object))
+        await self._vault.remove(file_name(job.claim.object))
 
-    async def _machine(self, job: Job) -> tuple[Hypervisor, str, Plugged] | None:
+    async def _machine(self, job: Job) -> tuple[Hypervisor, str, AttachedDisk] | None:
         """Return the machine that has the disk, if its VM has power."""
         seen = disk_seen(job.claim.object)
         assert self._nodes.reader is not None
@@ -64,11 +64,11 @@ class Disks:
         if vm is None or not vm_seen(vm).machine:
             return None
         node = await self._nodes.of(job.ns, vm_seen(vm).node)
-        file = self._vault.file(file_name_of(job.claim.object))
-        return node, vm_seen(vm).machine, Plugged(job.object, file, seen.slot)
+        file = self._vault.file(file_name(job.claim.object))
+        return node, vm_seen(vm).machine, AttachedDisk(job.object, file, seen.slot)
 
     async def _observe(self, job: Job) -> ObservedOutcome:
-        kept = await self._vault.has(file_name_of(job.claim.object))
+        kept = await self._vault.has(file_name(job.claim.object))
         if job.action in ("create", "destroy") and kept == (job.action == "create"):
             return ObservedOutcome.DONE
         there = None if job.action == "create" else await self._machine(job)
@@ -81,25 +81,25 @@ class Disks:
         return ObservedOutcome.DONE if has == (job.action == "restore") else ObservedOutcome.NOT_DONE
 
 
-class Images:
+class ImageHandlers:
     """The handlers of images."""
 
-    def __init__(self, vault: Vault) -> None:
+    def __init__(self, vault: DiskStore) -> None:
         self._vault = vault
 
     def kind(self, lifecycle: Lifecycle, guard: Guard, company: LockSet, after: EndHook) -> Kind:
         """Return the kind of images, with its handlers."""
-        handlers = {action: Handler(nothing, is_done) for action in ("disable", "enable", "delete", "restore")}
+        handlers = {action: Handler(do_nothing, report_done) for action in ("disable", "enable", "delete", "restore")}
         runs = {"create": self._create, "destroy": self._destroy}
         handlers |= {action: Handler(run, self._observe) for action, run in runs.items()}
         return Kind(lifecycle, handlers, guard=guard, lock_set=company, on_end=after)
 
     async def _create(self, job: Job) -> None:
-        await self._vault.keep_image(file_name_of(job.claim.object), spec_of(job.claim.object, ImageSpec).source)
+        await self._vault.keep_image(file_name(job.claim.object), read_spec(job.claim.object, ImageSpec).source)
 
     async def _destroy(self, job: Job) -> None:
-        await self._vault.remove(file_name_of(job.claim.object))
+        await self._vault.remove(file_name(job.claim.object))
 
     async def _observe(self, job: Job) -> ObservedOutcome:
-        kept = await self._vault.has(file_name_of(job.claim.object))
+        kept = await self._vault.has(file_name(job.claim.object))
         return ObservedOutcome.DONE if kept == (job.action == "create") else ObservedOutcome.NOT_DONE

@@ -25,18 +25,18 @@ def say(**facts: str) -> None:
 
 def hang_in(cloud: Cloud, step: str, vm: str, op: str) -> None:
     """Let a step of a destruction hang before it begins, or (`after ...`) when it is done and not yet noted."""
-    from stateward.domains.ovc.vm_handlers import Vms
+    from stateward.domains.ovc.machine_handlers import OvcVmHandlers
 
     name = {"stop": "_power_off", "delete": "_sweep", "destroy": "_remove_disks"}[step.removeprefix("after ")]
-    done = getattr(Vms, name)
+    done = getattr(OvcVmHandlers, name)
 
-    async def hanging(self: Vms, *args: object) -> None:
+    async def hanging(self: OvcVmHandlers, *args: object) -> None:
         if step.startswith("after "):
             await done(self, *args)
         say(vm=vm, op=op, at=step)
         await asyncio.sleep(FOR_EVER)
 
-    setattr(Vms, name, hanging)
+    setattr(OvcVmHandlers, name, hanging)
 
 
 def hang_at_the_second(cloud: Cloud, op: str) -> None:

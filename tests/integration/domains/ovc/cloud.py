@@ -13,16 +13,16 @@ from stateward.domains.ovc.model import (
     CloudspaceSpec,
     DiskSpec,
     ImageSpec,
+    MachineRef,
     NodeSpec,
-    Spot,
-    VmSpec,
-    boot_disk_of,
-    file_name_of,
+    OvcVmSpec,
+    boot_disk_id,
+    file_name,
     vm_seen,
 )
-from stateward.domains.ovc.nodes.port import Machine, Power
+from stateward.domains.ovc.nodes.port import NodeMachine, Power
 from stateward.domains.ovc.plugin import OvcPlugin
-from stateward.domains.ovc.service import Caller, Service
+from stateward.domains.ovc.service import OvcCaller, Service
 from stateward.domains.ovc.settings import Settings
 from stateward.domains.plugin import ProcessContext
 from stateward.drivers.simulated import SimulatedCloud
@@ -32,8 +32,8 @@ from stateward.store.port import Store
 from stateward.store.records import Key, Object, Operation
 from tests.integration.domains.ovc.doors import Doors, furnish_with_doors
 
-ANN = Caller("user", "ann")
-ADA = Caller("admin", "ada")
+ANN = OvcCaller("user", "ann")
+ADA = OvcCaller("admin", "ada")
 PATIENT = 60.0
 NUMBERS = iter(range(1, 1_000_000))
 PAPER = Settings(storage="none", look_every=0.0)
@@ -86,9 +86,9 @@ class Cloud:
         spec = CloudspaceSpec(f"space {next(self._numbers)}", account or self.account)
         return await self.made(self.service.create_cloudspace(self.ns, spec, ANN))
 
-    def vm_spec(self, box: str = "", **how: Any) -> VmSpec:
+    def vm_spec(self, box: str = "", **how: Any) -> OvcVmSpec:
         """Describe a VM."""
-        return VmSpec(f"vm {next(self._numbers)}", self.account, box or self.box, self.image, **how)
+        return OvcVmSpec(f"vm {next(self._numbers)}", self.account, box or self.box, self.image, **how)
 
     async def vm(self, box: str = "", **how: Any) -> str:
         """Make a VM, and wait until it runs."""
@@ -112,16 +112,16 @@ class Cloud:
 
     # --- doing -------------------------------------------------------------------------------------------------------
 
-    async def ask(self, id_: str, action: str, caller: Caller = ANN, **args: Any) -> Accepted:
+    async def ask(self, id_: str, action: str, caller: OvcCaller = ANN, **args: Any) -> Accepted:
         """Ask for an action."""
         kind = KINDS[id_.split("-")[0]].kind
         return await self.service.act(self.ns, kind, id_, action, caller, args=args)
 
-    async def do(self, id_: str, action: str, caller: Caller = ANN, **args: Any) -> Operation:
+    async def do(self, id_: str, action: str, caller: OvcCaller = ANN, **args: Any) -> Operation:
         """Ask for an action, and wait until it has ended."""
         return await self.ended(await self.ask(id_, action, caller, **args))
 
-    async def did(self, id_: str, action: str, caller: Caller = ANN, **args: Any) -> None:
+    async def did(self, id_: str, action: str, caller: OvcCaller = ANN, **args: Any) -> None:
         """Ask for an action, and wait until it has succeeded."""
         operation = await self.do(id_, action, caller, **args)
         assert operation.status == "succeeded", operation
@@ -144,7 +144,7 @@ class Cloud:
 
     async def file_name(self, id_: str) -> str:
         """Return the name of the file of a disk or an image, or of the folder of a node."""
-        return file_name_of(await self.get(id_))
+        return file_name(await self.get(id_))
 
     async def state(self, id_: str) -> str:
         """Return an object's state."""
@@ -162,7 +162,7 @@ class Cloud:
         """Return the key of a VM's machine."""
         return vm_seen(await self.get(vm)).machine
 
-    async def cancel_migration(self, vm: str) -> Spot:
+    async def cancel_migration(self, vm: str) -> MachineRef:
         """Cancel a migration half way; returns the machine that it may have left on its target."""
         self.doors.close("move")
         migrating = await self.ask(vm, "migrate", ADA)
@@ -170,14 +170,14 @@ class Cloud:
         await self.engine.cancel(self.ns, migrating.op.id)
         assert (await self.ended(migrating)).status == "cancelled"
         self.doors.open("move")
-        return vm_seen(await self.get(vm)).leftovers[-1]
+        return vm_seen(await self.get(vm)).stale_machines[-1]
 
-    async def start_late(self, *spots: Spot) -> None:
+    async def start_late(self, *spots: MachineRef) -> None:
         """Let machines come up behind the domain's back, as if their start had been slow and not failed."""
         for spot in spots:
-            await (await self.plugin.nodes.of(self.ns, spot.node)).start(Machine(spot.machine, "late", "tiny"))
+            await (await self.plugin.nodes.of(self.ns, spot.node)).start(NodeMachine(spot.machine, "late", "tiny"))
 
-    async def powers(self, *spots: Spot) -> list[Power]:
+    async def powers(self, *spots: MachineRef) -> list[Power]:
         """Return what the nodes say of machines."""
         return [await (await self.plugin.nodes.of(self.ns, spot.node)).look(spot.machine) for spot in spots]
 
@@ -211,7 +211,7 @@ class Cloud:
 
     def boot_disk(self, vm: str) -> str:
         """Return the id of a VM's boot disk."""
-        return boot_disk_of(vm)
+        return boot_disk_id(vm)
 
 
 @asynccontextmanager

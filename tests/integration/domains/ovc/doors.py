@@ -4,9 +4,9 @@ import asyncio
 from collections import Counter, defaultdict
 
 from stateward.domains.ovc.model import NodeSpec
-from stateward.domains.ovc.nodes.driver_node import Driven
-from stateward.domains.ovc.nodes.node_registry import Nodes
-from stateward.domains.ovc.nodes.port import Hypervisor, Machine, Plugged, Told
+from stateward.domains.ovc.nodes.driver_node import DriverNode
+from stateward.domains.ovc.nodes.node_registry import NodeRegistry
+from stateward.domains.ovc.nodes.port import AttachedDisk, Hypervisor, NodeMachine, ProgressCallback
 from stateward.engine import Permanent
 
 
@@ -62,12 +62,12 @@ class Doors:
                 raise Permanent(self._broken[name])
 
 
-class Doored(Driven):
+class Doored(DriverNode):
     """A simulated node behind doors."""
 
     doors: Doors
 
-    async def start(self, machine: Machine) -> None:
+    async def start(self, machine: NodeMachine) -> None:
         await self.doors.pass_("start", machine.key)
         await super().start(machine)
 
@@ -79,24 +79,24 @@ class Doored(Driven):
         await self.doors.pass_("pause", key)
         await super().pause(key)
 
-    async def attach(self, key: str, disk: Plugged) -> None:
+    async def attach(self, key: str, disk: AttachedDisk) -> None:
         await self.doors.pass_("attach", key)
 
-    async def detach(self, key: str, disk: Plugged) -> None:
+    async def detach(self, key: str, disk: AttachedDisk) -> None:
         await self.doors.pass_("detach", key)
 
-    async def move(self, key: str, to: Hypervisor, machine: Machine, told: Told) -> None:
+    async def move(self, key: str, to: Hypervisor, machine: NodeMachine, told: ProgressCallback) -> None:
         await self.doors.pass_("move", key)
         await super().move(key, to, machine, told)
 
 
-def furnish_with_doors(nodes: Nodes) -> Doors:
+def furnish_with_doors(nodes: NodeRegistry) -> Doors:
     """Put doors in front of all simulated nodes."""
     doors, plain = Doors(), nodes.makers["simulated"]
 
     def make(node: str, spec: NodeSpec) -> Hypervisor:
         made = plain(node, spec)
-        assert isinstance(made, Driven)
+        assert isinstance(made, DriverNode)
         behind = Doored(made._driver, made._image, made._size)
         behind.doors = doors
         return behind

@@ -39,10 +39,10 @@ TABLE = {
     },
 }  # fmt: skip
 FOR_ADMINS = {("cloudspace", "pause"), ("cloudspace", "resume"), ("cloudspace", "reset"), ("vm", "migrate")}
-THERE = {"delete": ("DELETED", "TOBEDELETED", "DESTROYED"), "destroy": ("DESTROYED",)}
+DONE_STATES = {"delete": ("DELETED", "TOBEDELETED", "DESTROYED"), "destroy": ("DESTROYED",)}
 RUNS = ("RUNNING", "PAUSED")
 BIN = ("DELETED", "TOBEDELETED", "DESTROYED")
-MOST_DISKS = 25
+MAX_DISKS = 25
 
 
 @dataclass
@@ -99,7 +99,7 @@ class Model:
         if (thing.kind, action) in FOR_ADMINS and actor != "admin":
             raise No
         if thing.state not in sources.split():
-            if thing.state in THERE.get(action, ()):
+            if thing.state in DONE_STATES.get(action, ()):
                 return False
             raise No
         getattr(self, f"_{thing.kind}")(id_, thing, action, actor, disk)
@@ -127,7 +127,7 @@ class Model:
 
     def _plug(self, vm: str, machine: Thing, action: str, id_: str) -> None:
         disk = self.things[id_]
-        full = len(list(self.disks(vm))) >= MOST_DISKS
+        full = len(list(self.disks(vm))) >= MAX_DISKS
         if action == "attach disk":
             if disk.boot or full or disk.state != "CREATED" or disk.account != machine.account:
                 raise No

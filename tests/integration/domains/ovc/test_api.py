@@ -17,10 +17,10 @@ from stateward.access.quotas import QuotaGuard, quota_kind
 from stateward.access.tokens import token_kind
 from stateward.config import Config
 from stateward.domains.ovc.api.collection_routes import COLLECTIONS, Collection
-from stateward.domains.ovc.model import Strange
-from stateward.domains.ovc.orphan_scan import note_strangers
+from stateward.domains.ovc.model import OrphanId
+from stateward.domains.ovc.orphan_scan import record_orphans
 from stateward.domains.ovc.plugin import OvcPlugin
-from stateward.domains.ovc.service import THERE
+from stateward.domains.ovc.service import DONE_STATES
 from stateward.domains.plugin import ProcessContext
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.faults import CALM
@@ -182,7 +182,7 @@ async def test_every_pair_that_is_in_no_table_is_a_409_with_the_state_and_what_i
     for state in lifecycle.declaration.states:
         await force(api, id_, state.word)
         for action in collection.actions:
-            if (state, action, "admin") in lifecycle.moves or state in THERE.get(action, ()):
+            if (state, action, "admin") in lifecycle.moves or state in DONE_STATES.get(action, ()):
                 continue
             problem = await api.refused(f"/{collection.path}/{id_}/{action}", who="admin")
             assert (problem["status"], problem["state"]) == (409, state.word), (state, action)
@@ -436,14 +436,14 @@ async def test_what_was_healed_can_be_looked_at(api: Api) -> None:
 
 
 async def test_what_belongs_to_nobody_is_told_to_administrators_alone(api: Api) -> None:
-    node, stray = Key("shop", api.ids["n1"]), Strange("machine", "vm-of-nobody-12345678")
-    await api.engine.store.transact(lambda tx: note_strangers(tx, node, [stray], complete=True))
+    node, stray = Key("shop", api.ids["n1"]), OrphanId("machine", "vm-of-nobody-12345678")
+    await api.engine.store.transact(lambda tx: record_orphans(tx, node, [stray], complete=True))
     told = (await api.get("/healing?seconds=60", "admin"))["strangers"]
     assert [(one["node"], one["what"], one["name"]) for one in told] == [(node.id, *msgspec.structs.astuple(stray))]
     assert (await api.get(f"/nodes/{node.id}", "admin"))["strangers"] == told
     assert "strangers" not in await api.get("/healing?seconds=60")
     assert "strangers" not in await api.get(f"/nodes/{node.id}")
-    await api.engine.store.transact(lambda tx: note_strangers(tx, node, [], complete=True))
+    await api.engine.store.transact(lambda tx: record_orphans(tx, node, [], complete=True))
 
 
 async def test_what_is_made_over_the_generic_api_obeys_the_same_rules(api: Api) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stateward.domains.ovc.errors import HasRunning, InTheBin, ParentNotReady
+from stateward.domains.ovc.errors import HasRunning, ParentInBin, ParentNotReady
 from stateward.domains.ovc.model import AccountSpec, CloudspaceSpec, ImageSpec
 from stateward.store.filters import Selector
 from stateward.store.port import Store
@@ -100,15 +100,15 @@ async def test_nothing_is_restored_or_made_below_what_lies_in_the_bin(cloud: Clo
     disk, loose = await cloud.attached(vm), await cloud.disk()
     await cloud.did(loose, "delete")
     await cloud.did(cloud.box, "delete")
-    with pytest.raises(InTheBin, match=cloud.box):
+    with pytest.raises(ParentInBin, match=cloud.box):
         await cloud.ask(vm, "restore")
-    with pytest.raises(InTheBin, match=vm):
+    with pytest.raises(ParentInBin, match=vm):
         await cloud.ask(disk, "restore")
     with pytest.raises(ParentNotReady):
         await cloud.vm()
     await cloud.did(cloud.account, "delete")
     for id_ in (cloud.box, loose, cloud.image):
-        with pytest.raises(InTheBin, match=cloud.account):
+        with pytest.raises(ParentInBin, match=cloud.account):
             await cloud.ask(id_, "restore")
     with pytest.raises(ParentNotReady):
         await cloud.service.create_cloudspace(cloud.ns, CloudspaceSpec("new", cloud.account), ANN)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stateward.domains.ovc.model import box_seen
+from stateward.domains.ovc.model import cloudspace_seen
 from stateward.domains.ovc.nodes.port import Power
 from stateward.engine.errors import AlreadyEnded
 from stateward.store import open_store
@@ -63,7 +63,7 @@ async def cancelled_at(cloud: Cloud, door: str, id_: str, action: str) -> str:
 
 async def power_of_wall(cloud: Cloud) -> Power:
     """Return what the node says of a cloudspace's firewall."""
-    seen = box_seen(await cloud.get(cloud.box))
+    seen = cloudspace_seen(await cloud.get(cloud.box))
     return await (await cloud.plugin.nodes.of(cloud.ns, seen.node)).look(seen.machine) if seen.machine else Power.OFF
 
 

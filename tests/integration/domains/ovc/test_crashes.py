@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from stateward.domains.ovc.lifecycle import NODE
 from stateward.domains.ovc.model import vm_seen
-from stateward.domains.ovc.nodes.qemu_node import Emulated
+from stateward.domains.ovc.nodes.qemu_node import QemuNode
 from stateward.drivers.qemu.monitor import MonitorError
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import HEALER
@@ -119,7 +119,7 @@ async def hurry(cloud: Cloud, vm: str) -> None:
     """Let a slow migration go on as fast as it can; it may be over already."""
     seen = vm_seen(await cloud.get(vm))
     node = await cloud.plugin.nodes.of(cloud.ns, seen.node)
-    assert isinstance(node, Emulated)
+    assert isinstance(node, QemuNode)
     with suppress(MonitorError):
         most = {"max-bandwidth": 1 << 30}
         await node.host.tell(seen.machine, lambda monitor: monitor.ask("migrate-set-parameters", most))

@@ -4,28 +4,28 @@ from random import Random
 
 import pytest
 
-from stateward.domains.ovc.drift_detector import Rounds
+from stateward.domains.ovc.drift_detector import DriftDetector
 from stateward.domains.ovc.errors import NoNode, NotNow
-from stateward.domains.ovc.model import BoxSeen, CloudspaceSpec, box_seen, node_seen
+from stateward.domains.ovc.model import CloudspaceSeen, CloudspaceSpec, cloudspace_seen, node_seen
 from stateward.domains.ovc.nodes.port import Power
 from tests.integration.domains.ovc.cloud import ADA, ANN, Cloud
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def wall(cloud: Cloud, box: str = "") -> BoxSeen:
+async def wall(cloud: Cloud, box: str = "") -> CloudspaceSeen:
     """Return where a cloudspace's firewall is."""
-    return box_seen(await cloud.get(box or cloud.box))
+    return cloudspace_seen(await cloud.get(box or cloud.box))
 
 
-async def power(cloud: Cloud, at: BoxSeen) -> Power:
+async def power(cloud: Cloud, at: CloudspaceSeen) -> Power:
     """Return what a node says of a firewall."""
     return await (await cloud.plugin.nodes.of(cloud.ns, at.node)).look(at.machine)
 
 
 async def look(cloud: Cloud) -> None:
     """Go round all nodes."""
-    await Rounds(cloud.engine, cloud.plugin.nodes, Random(1), every=0.0, apart=0.0).look_at(cloud.ns)
+    await DriftDetector(cloud.engine, cloud.plugin.nodes, Random(1), every=0.0, apart=0.0).look_at(cloud.ns)
 
 
 async def test_it_has_power_while_its_cloudspace_is_deployed(cloud: Cloud) -> None:
@@ -68,10 +68,10 @@ async def test_a_cloudspace_whose_firewall_does_not_come_up_is_in_error_and_can_
     made = await cloud.service.create_cloudspace(cloud.ns, CloudspaceSpec("new", cloud.account), ANN)
     box = made.object.id
     assert (await cloud.ended(made)).status == "failed"
-    assert (await cloud.state(box), len((await wall(cloud, box)).leftovers)) == ("ERROR", 1)
+    assert (await cloud.state(box), len((await wall(cloud, box)).stale_machines)) == ("ERROR", 1)
     cloud.doors.mend("start")
     await cloud.did(box, "deploy")
-    assert (await power(cloud, await wall(cloud, box)), (await wall(cloud, box)).leftovers) == (Power.ON, ())
+    assert (await power(cloud, await wall(cloud, box)), (await wall(cloud, box)).stale_machines) == (Power.ON, ())
 
 
 async def test_all_that_several_failed_deploys_may_have_left_is_stopped_before_the_next(cloud: Cloud) -> None:
@@ -79,9 +79,9 @@ async def test_all_that_several_failed_deploys_may_have_left_is_stopped_before_t
     made = await cloud.service.create_cloudspace(cloud.ns, CloudspaceSpec("new", cloud.account), ANN)
     box = made.object.id
     assert (await cloud.ended(made)).status == "failed"
-    (first,) = (await wall(cloud, box)).leftovers
+    (first,) = (await wall(cloud, box)).stale_machines
     assert (await cloud.do(box, "deploy")).status == "failed"
-    second = (await wall(cloud, box)).leftovers[-1]
+    second = (await wall(cloud, box)).stale_machines[-1]
     cloud.doors.mend("start")
     await cloud.start_late(first, second)
     await cloud.did(box, "deploy")
@@ -93,7 +93,7 @@ async def test_all_that_several_failed_moves_may_have_left_is_stopped_before_the
     cloud.doors.break_(f"start:{cloud.box}", "no memory")
     for _ in range(2):
         assert (await cloud.do(node, "maintenance", ADA)).status == "failed"
-        left.append((await wall(cloud)).leftovers[-1])
+        left.append((await wall(cloud)).stale_machines[-1])
     cloud.doors.mend(f"start:{cloud.box}")
     await cloud.start_late(*left)
     await cloud.did(node, "maintenance", ADA)
@@ -141,7 +141,7 @@ async def test_one_that_does_not_come_up_elsewhere_keeps_its_node_in_service(clo
     assert (await power(cloud, before), (await wall(cloud)).machine) == (Power.ON, before.machine)
     cloud.doors.mend(f"start:{cloud.box}")
     await cloud.did(before.node, "maintenance", ADA)
-    assert ((await wall(cloud)).leftovers, await power(cloud, await wall(cloud))) == ((), Power.ON)
+    assert ((await wall(cloud)).stale_machines, await power(cloud, await wall(cloud))) == ((), Power.ON)
 
 
 async def test_one_request_waits_while_it_is_brought_elsewhere_and_a_second_is_refused(cloud: Cloud) -> None:

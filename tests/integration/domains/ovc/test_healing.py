@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stateward.domains.ovc.lifecycle import VM
-from stateward.domains.ovc.settings import Settings, read_settings, timed
+from stateward.domains.ovc.settings import Settings, read_settings, with_timeouts
 from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import HEALER
 from stateward.store.filters import JournalFilter
@@ -87,7 +87,7 @@ async def test_a_firewall_that_does_not_stop_in_time_leaves_its_cloudspace_deplo
 
 
 def test_other_deadlines_are_those_of_the_transitions_named_alone() -> None:
-    lifecycle = timed({"vm.STOPPING": 12.0, "vm.migrate": 34.0})[VM.kind]
+    lifecycle = with_timeouts({"vm.STOPPING": 12.0, "vm.migrate": 34.0})[VM.kind]
     within = {row.event: row.within for row in lifecycle.rows}
     declared = {row.event: row.within for row in VM.rows}
     assert within == {**declared, "stop": 12.0, "migrate": 34.0}

@@ -9,21 +9,21 @@ from msgspec.structs import replace
 
 from stateward.domains.ovc.errors import (
     BootDisk,
+    ChangedWithVm,
     HasClones,
     ImageInUse,
     NameTaken,
     NotAttached,
     NotNow,
-    OnItsVm,
-    OnlyOne,
     OtherAccount,
     OtherAction,
     ParentNotReady,
+    QueueOccupied,
     TooManyDisks,
 )
 from stateward.domains.ovc.lifecycle import VM
-from stateward.domains.ovc.model import MOST_DISKS, DiskSpec, ImageSpec, vm_seen
-from stateward.domains.ovc.nodes.driver_node import Driven
+from stateward.domains.ovc.model import MAX_DISKS, DiskSpec, ImageSpec, vm_seen
+from stateward.domains.ovc.nodes.driver_node import DriverNode
 from stateward.domains.ovc.nodes.port import Power
 from stateward.drivers import MachineAction, MachineRef, Outcome
 from stateward.drivers.simulated.faults import CALM
@@ -267,7 +267,7 @@ async def test_a_boot_disk_comes_and_goes_with_its_machine_alone(cloud: Cloud) -
         with pytest.raises(BootDisk):
             await cloud.ask(id_, action, disk=boot)
     for action in ("attach", "detach"):
-        with pytest.raises((OnItsVm, Refused)):
+        with pytest.raises((ChangedWithVm, Refused)):
             await cloud.ask(boot, action)
 
 
@@ -280,7 +280,7 @@ async def test_the_disk_of_another_account_is_forbidden(cloud: Cloud) -> None:
 
 async def test_a_machine_has_no_more_than_25_disks(cloud: Cloud) -> None:
     vm = await cloud.vm()
-    for number in range(MOST_DISKS - 1):
+    for number in range(MAX_DISKS - 1):
         await cloud.did(vm, "add disk", name=f"data {number}")
     with pytest.raises(TooManyDisks, match="25"):
         await cloud.ask(vm, "add disk", name="one more")
@@ -377,15 +377,15 @@ async def test_all_that_several_failed_starts_may_have_left_is_stopped_before_th
     made = await cloud.service.create_machine(cloud.ns, cloud.vm_spec(), ANN)
     vm = made.object.id
     assert (await cloud.ended(made)).status == "failed"
-    (first,) = vm_seen(await cloud.get(vm)).leftovers
+    (first,) = vm_seen(await cloud.get(vm)).stale_machines
     assert (await cloud.do(vm, "deploy")).status == "failed"
-    second = vm_seen(await cloud.get(vm)).leftovers[-1]
+    second = vm_seen(await cloud.get(vm)).stale_machines[-1]
     assert first != second
     cloud.doors.mend("start")
     await cloud.start_late(first, second)
     await cloud.did(vm, "deploy")
     assert await cloud.powers(first, second) == [Power.OFF, Power.OFF]
-    assert vm_seen(await cloud.get(vm)).leftovers == ()
+    assert vm_seen(await cloud.get(vm)).stale_machines == ()
 
 
 # --- hidden work -----------------------------------------------------------------------------------------------------
@@ -399,9 +399,9 @@ async def test_one_request_waits_behind_a_migration_and_a_second_is_refused_what
     assert migrating.object.state == "RUNNING"
     deleting = await cloud.ask(disk, "delete")
     assert deleting.object.state == "DELETING"
-    with pytest.raises(OnlyOne, match=deleting.op.id):
+    with pytest.raises(QueueOccupied, match=deleting.op.id):
         await cloud.ask(vm, "stop")
-    with pytest.raises(OnlyOne):
+    with pytest.raises(QueueOccupied):
         await cloud.ask(other, "delete")
     with pytest.raises(Denied):
         await cloud.ask(vm, "migrate", ADA)
@@ -446,7 +446,7 @@ async def test_all_that_several_cancelled_migrations_may_have_left_is_stopped_wi
     await cloud.start_late(*left)
     await cloud.did(vm, "stop")
     assert await cloud.powers(*left) == [Power.OFF, Power.OFF]
-    assert vm_seen(await cloud.get(vm)).leftovers == ()
+    assert vm_seen(await cloud.get(vm)).stale_machines == ()
 
 
 # --- cancelling ------------------------------------------------------------------------------------------------------
@@ -483,7 +483,7 @@ async def test_a_deploy_that_is_cancelled_leaves_the_description_and_can_be_aske
 @pytest.mark.parametrize("action", ["reset", "reboot"])
 async def test_a_cancelled_reset_is_told_as_what_its_machine_shows(cloud: Cloud, action: str) -> None:
     vm, before = await cloud.vm(), 0
-    node, key = await machine_of(cloud, vm)
+    node, key = await machine_key(cloud, vm)
     for number in range(20):
         asked = await cloud.ask(vm, action)
         await asyncio.sleep(0.0005 * number)
@@ -503,7 +503,7 @@ async def test_what_a_node_shows_too_late_does_not_prove_that_a_cancelled_action
     cloud: Cloud, action: str
 ) -> None:
     vm = await cloud.vm()
-    node, key = await machine_of(cloud, vm)
+    node, key = await machine_key(cloud, vm)
     region = node._driver._region  # type: ignore[attr-defined]
     called, cancelled, act = asyncio.Event(), asyncio.Event(), node._driver.act
 
@@ -530,11 +530,11 @@ async def test_what_a_node_shows_too_late_does_not_prove_that_a_cancelled_action
 AFTER = {"pause": ("PAUSED", Power.FROZEN), "reset": ("RUNNING", Power.ON), "stop": ("HALTED", Power.OFF)}
 
 
-async def machine_of(cloud: Cloud, vm: str) -> tuple[Driven, str]:
+async def machine_key(cloud: Cloud, vm: str) -> tuple[DriverNode, str]:
     """Return the node and the machine of a VM."""
     seen = vm_seen(await cloud.get(vm))
     node = await cloud.plugin.nodes.of(cloud.ns, seen.node)
-    assert isinstance(node, Driven)
+    assert isinstance(node, DriverNode)
     return node, seen.machine
 
 

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.domains.ovc.lifecycle import DISK, IMAGE, NODE
-from stateward.domains.ovc.model import DiskSpec, ImageSpec, NodeSpec, Stored, file_name_of
-from stateward.domains.ovc.nodes.port import Machine, Power
+from stateward.domains.ovc.model import DiskSpec, FileBackedSeen, ImageSpec, NodeSpec, file_name
+from stateward.domains.ovc.nodes.port import NodeMachine, Power
 from stateward.store import open_store
 from stateward.store.changes import Changes
 from stateward.store.port import Tx
@@ -56,7 +56,7 @@ async def test_a_node_with_the_id_of_another_namespace_has_machines_of_its_own(c
     )
     assert (await other.ended(accepted)).status == "succeeded"
     ours, theirs = await cloud.plugin.nodes.of(cloud.ns, id_), await other.plugin.nodes.of(other.ns, id_)
-    await ours.start(Machine("vm-1-12345678", "one", "tiny"))
+    await ours.start(NodeMachine("vm-1-12345678", "one", "tiny"))
     assert (await ours.look("vm-1-12345678"), await theirs.look("vm-1-12345678")) == (Power.ON, Power.OFF)
     await ours.stop("vm-1-12345678")
 
@@ -67,11 +67,11 @@ async def test_a_disk_that_was_made_before_keeps_its_file(tmp_path: Path) -> Non
         cloud = await opened.furnish()
         disk = await cloud.disk()
         vault, found = tmp_path / "ovc" / "vault", await cloud.get(disk)
-        (vault / f"{file_name_of(found)}.qcow2").rename(vault / f"{disk}.qcow2")
+        (vault / f"{file_name(found)}.qcow2").rename(vault / f"{disk}.qcow2")
 
         async def as_before(tx: Tx) -> None:
             await tx.objects([Key(cloud.ns, disk)])
-            await tx.apply(Changes(objects=[replace(found, seen=to_json(Stored()), version=found.version + 1)]))
+            await tx.apply(Changes(objects=[replace(found, seen=to_json(FileBackedSeen()), version=found.version + 1)]))
 
         await cloud.engine.store.transact(as_before)
         vm = await cloud.vm()

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from stateward.domains.ovc.errors import Already, LastNode, NodeNotReady
+from stateward.domains.ovc.errors import AlreadyOnNode, LastNode, NodeNotReady
 from stateward.domains.ovc.model import NodeReport, NodeSpec, node_seen
-from stateward.domains.ovc.nodes import Machine
-from stateward.domains.ovc.nodes.driver_node import Driven
+from stateward.domains.ovc.nodes import NodeMachine
+from stateward.domains.ovc.nodes.driver_node import DriverNode
 from stateward.domains.ovc.plugin import OvcPlugin
 from stateward.domains.plugin import ProcessContext
 from stateward.drivers.confinement import Confinement
@@ -168,7 +168,7 @@ async def test_nodes_are_for_administrators(cloud: Cloud) -> None:
 
 async def test_a_machine_is_not_moved_to_where_it_is(cloud: Cloud) -> None:
     vm = await cloud.vm()
-    with pytest.raises(Already):
+    with pytest.raises(AlreadyOnNode):
         await cloud.ask(vm, "migrate", ADA, node=await cloud.node_of(vm))
 
 
@@ -207,8 +207,8 @@ async def test_a_node_whose_driver_does_not_work_is_not_in_service(
 async def test_the_machines_of_a_node_are_confined_as_those_of_the_whole_server(tmp_path: Path, required: bool) -> None:
     plugin = OvcPlugin(ProcessContext(tmp_path, confinement=Confinement([tmp_path], required=required)), PAPER)
     node = plugin.nodes.makers["process"]("n1", NodeSpec("n1", "process"))
-    assert isinstance(node, Driven)
-    await node.start(Machine("k1", "m1", "tiny"))
+    assert isinstance(node, DriverNode)
+    await node.start(NodeMachine("k1", "m1", "tiny"))
     try:
         pid = (await node._driver.observe(["k1"])).machines[0].details["pid"]
         assert f"NoNewPrivs:\t{int(required)}\n" in Path(f"/proc/{pid}/status").read_text()

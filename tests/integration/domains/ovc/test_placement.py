@@ -13,7 +13,7 @@ from litestar import Litestar
 
 from stateward.access import Role
 from stateward.domains.ovc.lifecycle import VM
-from stateward.domains.ovc.node_privacy import without_nodes_in_errors
+from stateward.domains.ovc.node_privacy import hide_nodes_in_errors
 from stateward.domains.ovc.plugin import OvcPlugin
 from stateward.domains.plugin import ProcessContext
 from stateward.drivers.simulated import SimulatedCloud
@@ -214,7 +214,7 @@ async def test_the_error_of_a_look_names_no_node_either(scene: Scene) -> None:
     async def fail(_: Job) -> ObservedOutcome:
         raise Temporary(f"region {node} has no answer", after=7.0)
 
-    kind = without_nodes_in_errors(Kind(VM, {"pause": Handler(fail, fail, cancelled=fail)}), scene.cloud.plugin.nodes)
+    kind = hide_nodes_in_errors(Kind(VM, {"pause": Handler(fail, fail, cancelled=fail)}), scene.cloud.plugin.nodes)
     handler, job = kind.handlers["pause"], cast("Job", SimpleNamespace(ns=NS, key=Key(NS, "op"), object=scene.vm))
     for work in (handler.run, handler.observe, handler.cancelled):
         assert work is not None

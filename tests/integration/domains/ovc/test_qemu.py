@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from stateward.domains.ovc.errors import NotNow
 from stateward.domains.ovc.model import node_seen, vm_seen
-from stateward.domains.ovc.nodes import Machine, Plugged, Power
-from stateward.domains.ovc.nodes.qemu_node import Emulated
+from stateward.domains.ovc.nodes import AttachedDisk, NodeMachine, Power
+from stateward.domains.ovc.nodes.qemu_node import QemuNode
 from stateward.drivers.qemu.host import PRESSED, QemuHost
 from stateward.drivers.qemu.migration import Move
 from stateward.engine import Accepted
@@ -48,10 +48,10 @@ class Real:
     def __init__(self, cloud: Cloud, folder: Path) -> None:
         self.cloud, self.folder = cloud, folder
 
-    async def host(self, vm: str) -> Emulated:
+    async def host(self, vm: str) -> QemuNode:
         """Return the node that a VM is on."""
         node = await self.cloud.plugin.nodes.of(self.cloud.ns, await self.cloud.node_of(vm))
-        assert isinstance(node, Emulated)
+        assert isinstance(node, QemuNode)
         return node
 
     async def ask(self, vm: str, command: str, **arguments: object) -> object:
@@ -272,9 +272,9 @@ async def test_a_stop_that_another_worker_has_begun_and_is_cancelled_is_not_told
         await never.wait()
 
     monkeypatch.setattr(QemuHost, "press", vanish)
-    monkeypatch.setattr("stateward.domains.ovc.nodes.qemu_node.POLITELY", 60.0)
+    monkeypatch.setattr("stateward.domains.ovc.nodes.qemu_node.POWER_BUTTON_TIMEOUT_S", 60.0)
     monkeypatch.setattr("stateward.aio.coalescer.CALL_END_TIMEOUT_S", 0.0)
-    monkeypatch.setattr("stateward.domains.ovc.proof.SETTLES", 5.0)
+    monkeypatch.setattr("stateward.domains.ovc.proof.SETTLE_TIMEOUT_S", 5.0)
     stopping = await cloud.ask(vm, "stop")
     await pressed.wait()
     await cloud.engine.cancel(cloud.ns, stopping.op.id)
@@ -305,10 +305,10 @@ async def test_a_move_that_is_over_between_two_looks_of_whoever_takes_it_up_is_n
     source, key = await real.host(vm), await cloud.machine(vm)
     (other,) = set(cloud.nodes) - {await cloud.node_of(vm)}
     target = await cloud.plugin.nodes.of(cloud.ns, other)
-    boot = Plugged(
+    boot = AttachedDisk(
         cloud.boot_disk(vm), cloud.plugin.vault.file(await cloud.file_name(cloud.boot_disk(vm))), 0, boot=True
     )
-    machine = Machine(f"{vm}-moved", "vm", "tiny", (boot,))
+    machine = NodeMachine(f"{vm}-moved", "vm", "tiny", (boot,))
     killed = asyncio.create_task(source.move(key, target, machine, unheard))
     await real.until_moving(vm)
     killed.cancel()

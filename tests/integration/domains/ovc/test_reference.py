@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from stateward.domains.ovc.drift_detector import Rounds
+from stateward.domains.ovc.drift_detector import DriftDetector
 from stateward.domains.ovc.lifecycle import CLOUDSPACE, NODE, VM
-from stateward.domains.ovc.model import Placed
-from stateward.domains.ovc.nodes.driver_node import Driven
+from stateward.domains.ovc.model import PlacementSeen
+from stateward.domains.ovc.nodes.driver_node import DriverNode
 from stateward.domains.ovc.nodes.port import Power
-from stateward.domains.ovc.queries import objects
+from stateward.domains.ovc.queries import list_all
 from stateward.engine import Accepted, Denied
 from stateward.store.filters import Selector
 from stateward.store.port import Store
@@ -137,12 +137,12 @@ class World:
     async def lose(self, id_: str) -> None:
         """Let a VM or a firewall lose its power by itself, and be looked at."""
         cloud, thing = self.cloud, self.model.things[id_]
-        at = msgspec.json.decode((await cloud.get(id_)).seen, type=Placed)
+        at = msgspec.json.decode((await cloud.get(id_)).seen, type=PlacementSeen)
         if not at.machine:
             return
         await (await cloud.plugin.nodes.of(cloud.ns, at.node)).stop(at.machine)
-        await Rounds(cloud.engine, cloud.plugin.nodes, Random(1), every=0.0, apart=0.0).look_at(cloud.ns)
-        assert (await cloud.service.healing(cloud.ns, 0.0)).strangers == []
+        await DriftDetector(cloud.engine, cloud.plugin.nodes, Random(1), every=0.0, apart=0.0).look_at(cloud.ns)
+        assert (await cloud.service.healing(cloud.ns, 0.0)).orphans == []
         if thing.kind == "vm":
             thing.state = "HALTED"
         else:
@@ -177,7 +177,7 @@ class World:
 
     async def agrees(self) -> None:
         """Compare the states of everything, and the books with what the nodes show."""
-        chosen = objects(self.cloud.engine.store.reader, Selector(self.cloud.ns))
+        chosen = list_all(self.cloud.engine.store.reader, Selector(self.cloud.ns))
         everything = [one async for one in chosen if one.kind != NODE.kind]
         states = {one.id: one.state for one in everything}
         assert {id_: state for id_, state in states.items() if id_ in self.model.things} == self.model.states()
@@ -189,7 +189,7 @@ class World:
         found: dict[tuple[str, str], Power] = {}
         for id_ in self.cloud.nodes:
             node = await self.cloud.plugin.nodes.of(self.cloud.ns, id_)
-            assert isinstance(node, Driven)
+            assert isinstance(node, DriverNode)
             keys = [one.key for one in (await node._driver.observe()).machines]
             found |= {(id_, key): power for key, power in (await node.survey(keys)).items() if power is not Power.OFF}
         return found
@@ -200,7 +200,7 @@ def wanted(one: Object) -> dict[tuple[str, str], Power]:
     power = POWERS.get((one.kind, one.state))
     if power is None:
         return {}
-    at = msgspec.json.decode(one.seen, type=Placed)
+    at = msgspec.json.decode(one.seen, type=PlacementSeen)
     return {(at.node, at.machine): power}
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from stateward.domains.ovc.errors import NotNow, OnItsVm
+from stateward.domains.ovc.errors import ChangedWithVm, NotNow
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, LIFECYCLES, NODE, VM
-from stateward.domains.ovc.model import AccountSpec, CloudspaceSpec, DiskSpec, ImageSpec, NodeSpec, short
+from stateward.domains.ovc.model import AccountSpec, CloudspaceSpec, DiskSpec, ImageSpec, NodeSpec, short_kind
 from stateward.engine import Accepted, Refused
 from stateward.lifecycle import ADMIN, TRANSITIONAL, USER, Lifecycle, Meaning, Move, RefusalCode
 from stateward.store import open_store
@@ -27,7 +27,7 @@ WAYS = {
     IMAGE.kind: {"CREATED": (), "DISABLED": ("disable",), "DELETED": ("delete",)},
     NODE.kind: {"ENABLED": (), "MAINTENANCE": ("maintenance",)},
 }
-TOGETHER = {"assign": "add disk", "attach": "attach disk", "detach": "detach disk"}
+VM_ACTIONS = {"assign": "add disk", "attach": "attach disk", "detach": "detach disk"}
 """What is done to a disk together with its VM: by what of the VM."""
 
 
@@ -40,7 +40,7 @@ def rows(lifecycle: Lifecycle) -> list[Move]:
 
 def named(lifecycle: Lifecycle, move: Move) -> str:
     """Return the name of a row's test."""
-    return f"{short(lifecycle.kind)} {move.source} {move.event}"
+    return f"{short_kind(lifecycle.kind)} {move.source} {move.event}"
 
 
 EVERY = [(one, move) for one in LIFECYCLES for move in rows(one)]
@@ -121,18 +121,18 @@ async def test_a_row_leads_where_the_table_says(cloud: Cloud, lifecycle: Lifecyc
 async def _disk_row(cloud: Cloud, move: Move) -> None:
     assert move.desired is not None
     disk = await bring_disk(cloud, move.source.word)
-    if move.event not in TOGETHER:
+    if move.event not in VM_ACTIONS:
         accepted = await cloud.ask(disk, move.event)
         assert accepted.object.state == move.target.word
         await cloud.ended(accepted)
         assert await cloud.state(disk) == move.desired.word
         return
-    with pytest.raises(OnItsVm, match=TOGETHER[move.event]):
+    with pytest.raises(ChangedWithVm, match=VM_ACTIONS[move.event]):
         await cloud.ask(disk, move.event)
     assert await cloud.state(disk) == move.source.word  # done with a VM in test_machines.py
 
 
-@pytest.mark.parametrize("lifecycle", LIFECYCLES, ids=lambda one: short(one.kind))
+@pytest.mark.parametrize("lifecycle", LIFECYCLES, ids=lambda one: short_kind(one.kind))
 async def test_whatever_is_in_no_table_is_refused(lifecycle: Lifecycle, tmp_path: Path) -> None:
     async with open_cloud(open_store(str(tmp_path / "stateward.db")), tmp_path) as opened:
         cloud = await opened.furnish()

@@ -11,15 +11,15 @@ from msgspec import Struct
 from stateward.access import Right
 from stateward.domains.ovc.api.schemas import (
     ActionName,
-    Believed,
     Call,
+    ExpectedStatus,
     IdempotencyKey,
     ItemId,
     Ns,
     Permanently,
     caller_of,
 )
-from stateward.domains.ovc.api.views import AskedView, ItemView, asked_view, item_view
+from stateward.domains.ovc.api.views import ItemView, OvcAcceptedView, accepted_view, item_view
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, NODE, VM
 from stateward.domains.ovc.service import Service
 from stateward.domains.plugin import disclosure_of, engine_of, needs
@@ -117,15 +117,15 @@ def _acting(one: Collection) -> HTTPRouteHandler:
         ns: Ns,
         id: ItemId,  # noqa: A002 - the path's word
         action: ActionName,
-        status: Believed = None,
+        status: ExpectedStatus = None,
         key: IdempotencyKey = None,
-    ) -> AskedView:
+    ) -> OvcAcceptedView:
         """Ask for an action: the state changes at once, and the work stands in the object's queue."""
         if action not in one.actions:
             raise UnknownName("action", action, one.actions)
         service, kind = service_of(request), one.lifecycle.kind
         accepted = await service.act(ns, kind, id, action, caller_of(request), status=status, key=key)
-        return asked_view(accepted, disclosure_of(request))
+        return accepted_view(accepted, disclosure_of(request))
 
     return act
 
@@ -143,11 +143,11 @@ def _deleting(one: Collection) -> HTTPRouteHandler:
         ns: Ns,
         id: ItemId,  # noqa: A002 - the path's word
         permanently: Permanently = False,
-        status: Believed = None,
-    ) -> AskedView:
+        status: ExpectedStatus = None,
+    ) -> OvcAcceptedView:
         """Move an object to the recycle bin, or destroy it; what is there already is a success."""
         action = "destroy" if permanently else "delete"
         accepted = await service_of(request).act(ns, one.lifecycle.kind, id, action, caller_of(request), status=status)
-        return asked_view(accepted, disclosure_of(request))
+        return accepted_view(accepted, disclosure_of(request))
 
     return delete_item

@@ -13,8 +13,8 @@ from stateward.domains.ovc.api.schemas import (
     Call,
     IdempotencyKey,
     ItemId,
-    Maintenance,
-    Migration,
+    MaintenanceRequest,
+    MigrationRequest,
     NamedDisk,
     NewAccount,
     NewClone,
@@ -27,26 +27,26 @@ from stateward.domains.ovc.api.schemas import (
     caller_of,
 )
 from stateward.domains.ovc.api.views import (
-    AskedView,
     HealingView,
     ItemView,
-    QueueView,
-    asked_view,
+    ObjectQueueView,
+    OvcAcceptedView,
+    accepted_view,
     healing_view,
     item_view,
     queue_view,
 )
-from stateward.domains.ovc.errors import HostNotGranted
+from stateward.domains.ovc.errors import NodeDriverNotGranted
 from stateward.domains.ovc.lifecycle import CLOUDSPACE, NODE, VM
 from stateward.domains.ovc.model import (
-    ON_HOST,
+    HOST_DRIVERS,
     AccountSpec,
     CloudspaceSpec,
     DiskSpec,
     ImageSpec,
     NodeSpec,
-    VmSpec,
-    spec_of,
+    OvcVmSpec,
+    read_spec,
 )
 from stateward.domains.plugin import actor_of, disclosure_of, grant_of, needs
 from stateward.engine import Accepted
@@ -57,37 +57,41 @@ ACT = needs(Right.ACT)
 GOVERN = needs(Right.GOVERN)
 
 
-def _shown(request: Call, accepted: Accepted) -> AskedView:
-    return asked_view(accepted, disclosure_of(request))
+def _answer(request: Call, accepted: Accepted) -> OvcAcceptedView:
+    return accepted_view(accepted, disclosure_of(request))
 
 
 # --- making ----------------------------------------------------------------------------------------------------------
 
 
 @post("/accounts", opt=ACT, status_code=202, summary="Make an account")
-async def make_account(request: Call, ns: Ns, data: JSONBody[NewAccount], key: IdempotencyKey = None) -> AskedView:
+async def make_account(
+    request: Call, ns: Ns, data: JSONBody[NewAccount], key: IdempotencyKey = None
+) -> OvcAcceptedView:
     """Make an account."""
     spec = AccountSpec(data.name, data.retention)
-    return _shown(request, await service_of(request).create_account(ns, spec, caller_of(request), key))
+    return _answer(request, await service_of(request).create_account(ns, spec, caller_of(request), key))
 
 
 @post("/cloudspaces", opt=ACT, status_code=202, summary="Make a cloudspace")
 async def make_cloudspace(
     request: Call, ns: Ns, data: JSONBody[NewCloudspace], key: IdempotencyKey = None
-) -> AskedView:
+) -> OvcAcceptedView:
     """Make a cloudspace, and deploy it."""
     spec = CloudspaceSpec(data.name, data.account)
-    return _shown(request, await service_of(request).create_cloudspace(ns, spec, caller_of(request), key))
+    return _answer(request, await service_of(request).create_cloudspace(ns, spec, caller_of(request), key))
 
 
 @post("/machines", opt=ACT, status_code=202, summary="Make a VM")
-async def make_machine(request: Call, ns: Ns, data: JSONBody[NewMachine], key: IdempotencyKey = None) -> AskedView:
+async def make_machine(
+    request: Call, ns: Ns, data: JSONBody[NewMachine], key: IdempotencyKey = None
+) -> OvcAcceptedView:
     """Make a VM, and deploy it."""
     service = service_of(request)
-    box = spec_of(await service.get(ns, CLOUDSPACE.kind, data.cloudspace), CloudspaceSpec)
-    spec = VmSpec(data.name, box.account, data.cloudspace, data.image, data.size, data.gib)
+    box = read_spec(await service.get(ns, CLOUDSPACE.kind, data.cloudspace), CloudspaceSpec)
+    spec = OvcVmSpec(data.name, box.account, data.cloudspace, data.image, data.size, data.gib)
     made = await service.create_machine(ns, spec, caller_of(request), key, deploy=data.deploy)
-    return _shown(request, made)
+    return _answer(request, made)
 
 
 @post("/machines/{id:str}/clone", opt=ACT, status_code=202, summary="Clone a VM")
@@ -97,35 +101,35 @@ async def clone_machine(
     id: ItemId,  # noqa: A002 - the path's word
     data: JSONBody[NewClone],
     key: IdempotencyKey = None,
-) -> AskedView:
+) -> OvcAcceptedView:
     """Make a VM whose disk begins with what the disk of this one has; this one has to be HALTED meanwhile."""
     service = service_of(request)
-    of = spec_of(await service.get(ns, VM.kind, id), VmSpec)
-    spec = VmSpec(data.name, of.account, of.cloudspace, of.image, of.size, of.gib, clone_of=id)
-    return _shown(request, await service.create_machine(ns, spec, caller_of(request), key))
+    of = read_spec(await service.get(ns, VM.kind, id), OvcVmSpec)
+    spec = OvcVmSpec(data.name, of.account, of.cloudspace, of.image, of.size, of.gib, clone_of=id)
+    return _answer(request, await service.create_machine(ns, spec, caller_of(request), key))
 
 
 @post("/disks", opt=ACT, status_code=202, summary="Make a disk")
-async def make_disk(request: Call, ns: Ns, data: JSONBody[NewDisk], key: IdempotencyKey = None) -> AskedView:
+async def make_disk(request: Call, ns: Ns, data: JSONBody[NewDisk], key: IdempotencyKey = None) -> OvcAcceptedView:
     """Make a disk that belongs to no VM."""
     spec = DiskSpec(data.name, data.account, data.gib)
-    return _shown(request, await service_of(request).create_disk(ns, spec, caller_of(request), key))
+    return _answer(request, await service_of(request).create_disk(ns, spec, caller_of(request), key))
 
 
 @post("/images", opt=ACT, status_code=202, summary="Make an image")
-async def make_image(request: Call, ns: Ns, data: JSONBody[NewImage], key: IdempotencyKey = None) -> AskedView:
+async def make_image(request: Call, ns: Ns, data: JSONBody[NewImage], key: IdempotencyKey = None) -> OvcAcceptedView:
     """Make an image."""
     spec = ImageSpec(data.name, data.account, data.source)
-    return _shown(request, await service_of(request).create_image(ns, spec, caller_of(request), key))
+    return _answer(request, await service_of(request).create_image(ns, spec, caller_of(request), key))
 
 
 @post("/nodes", opt=GOVERN, status_code=202, summary="Register a node")
-async def register_node(request: Call, ns: Ns, data: JSONBody[NewNode], key: IdempotencyKey = None) -> AskedView:
+async def register_node(request: Call, ns: Ns, data: JSONBody[NewNode], key: IdempotencyKey = None) -> OvcAcceptedView:
     """Register a node; with a driver that acts on the server's host, only an administrator of everything can."""
     spec = NodeSpec(data.name, data.driver, data.options)
-    if spec.driver in ON_HOST and not grant_of(request).governs_all:
-        raise HostNotGranted(driver=spec.driver, ns=ns)
-    return _shown(request, await service_of(request).register_node(ns, spec, caller_of(request), key))
+    if spec.driver in HOST_DRIVERS and not grant_of(request).governs_all:
+        raise NodeDriverNotGranted(driver=spec.driver, ns=ns)
+    return _answer(request, await service_of(request).register_node(ns, spec, caller_of(request), key))
 
 
 # --- a VM and its disks ----------------------------------------------------------------------------------------------
@@ -146,55 +150,55 @@ async def add_disk(
     id: ItemId,  # noqa: A002 - the path's word
     data: JSONBody[AddedDisk],
     key: IdempotencyKey = None,
-) -> AskedView:
+) -> OvcAcceptedView:
     """Make a disk for a VM: it is there and attached, or neither."""
     args = {"name": data.name, "gib": data.gib}
     accepted = await service_of(request).act(ns, VM.kind, id, "add disk", caller_of(request), args=args, key=key)
-    return _shown(request, accepted)
+    return _answer(request, accepted)
 
 
 @post("/machines/{id:str}/attach", opt=ACT, status_code=202, summary="Attach a disk to a VM")
-async def attach_disk(request: Call, ns: Ns, id: ItemId, data: JSONBody[NamedDisk]) -> AskedView:  # noqa: A002
+async def attach_disk(request: Call, ns: Ns, id: ItemId, data: JSONBody[NamedDisk]) -> OvcAcceptedView:  # noqa: A002
     """Attach a disk: the VM and the disk change their states together."""
     service, args = service_of(request), {"disk": data.disk}
-    return _shown(request, await service.act(ns, VM.kind, id, "attach disk", caller_of(request), args=args))
+    return _answer(request, await service.act(ns, VM.kind, id, "attach disk", caller_of(request), args=args))
 
 
 @post("/machines/{id:str}/detach", opt=ACT, status_code=202, summary="Detach a disk from a VM")
-async def detach_disk(request: Call, ns: Ns, id: ItemId, data: JSONBody[NamedDisk]) -> AskedView:  # noqa: A002
+async def detach_disk(request: Call, ns: Ns, id: ItemId, data: JSONBody[NamedDisk]) -> OvcAcceptedView:  # noqa: A002
     """Detach a disk: the VM and the disk change their states together."""
     service, args = service_of(request), {"disk": data.disk}
-    return _shown(request, await service.act(ns, VM.kind, id, "detach disk", caller_of(request), args=args))
+    return _answer(request, await service.act(ns, VM.kind, id, "detach disk", caller_of(request), args=args))
 
 
 # --- nodes -----------------------------------------------------------------------------------------------------------
 
 
 @post("/machines/{id:str}/migrate", opt=GOVERN, status_code=202, summary="Migrate a VM")
-async def migrate(request: Call, ns: Ns, id: ItemId, data: JSONBody[Migration]) -> AskedView:  # noqa: A002
+async def migrate(request: Call, ns: Ns, id: ItemId, data: JSONBody[MigrationRequest]) -> OvcAcceptedView:  # noqa: A002
     """Move a VM to another node while it runs; its state shows nothing of it."""
     service, args = service_of(request), {} if data.node is None else {"node": data.node}
-    return _shown(request, await service.act(ns, VM.kind, id, "migrate", caller_of(request), args=args))
+    return _answer(request, await service.act(ns, VM.kind, id, "migrate", caller_of(request), args=args))
 
 
 @post("/nodes/{id:str}/maintenance", opt=GOVERN, status_code=202, summary="Put a node in maintenance")
-async def maintenance(request: Call, ns: Ns, id: ItemId, data: JSONBody[Maintenance]) -> AskedView:  # noqa: A002
+async def maintenance(request: Call, ns: Ns, id: ItemId, data: JSONBody[MaintenanceRequest]) -> OvcAcceptedView:  # noqa: A002
     """Move a node's VMs away, or stop them; they come back when it is enabled."""
     service, args = service_of(request), {"vmaction": data.vmaction}
-    return _shown(request, await service.act(ns, NODE.kind, id, "maintenance", caller_of(request), args=args))
+    return _answer(request, await service.act(ns, NODE.kind, id, "maintenance", caller_of(request), args=args))
 
 
 # --- queues and healing ----------------------------------------------------------------------------------------------
 
 
 @get("/queues/{id:str}", opt=needs(Right.READ), summary="Show an object's queue")
-async def show_queue(request: Call, ns: Ns, id: ItemId) -> QueueView:  # noqa: A002 - the path's word
+async def show_queue(request: Call, ns: Ns, id: ItemId) -> ObjectQueueView:  # noqa: A002 - the path's word
     """Return what stands in an object's queue, in order."""
     return queue_view(await service_of(request).queuer.queue(ns, id), disclosure_of(request))
 
 
 @delete("/queues/{id:str}", opt=ACT, status_code=200, summary="Stop an object's queue")
-async def stop_queue(request: Call, ns: Ns, id: ItemId) -> QueueView:  # noqa: A002 - the path's word
+async def stop_queue(request: Call, ns: Ns, id: ItemId) -> ObjectQueueView:  # noqa: A002 - the path's word
     """Refuse new actions, and answer when all that stood in the queue is done and the queue is gone."""
     queuer = service_of(request).queuer
     await queuer.stop(ns, id)
@@ -217,7 +221,7 @@ async def show_healing(
     service = service_of(request)
     now = await service.engine.store.reader.time()
     healing = await service.healing(ns, now - seconds, disclosure_of(request))
-    return healing_view(healing, strangers=actor_of(request) == ADMIN)
+    return healing_view(healing, orphans=actor_of(request) == ADMIN)
 
 
 ROUTES = (

@@ -6,8 +6,8 @@ from litestar import Request
 from litestar.params import HeaderParameter, PathParameter, QueryParameter
 from msgspec import Meta, Struct
 
-from stateward.domains.ovc.model import BUILT_IN, RETENTION, DriverName, Gib, Name, VmAction
-from stateward.domains.ovc.service import Caller
+from stateward.domains.ovc.model import BUILT_IN_IMAGE, RETENTION_S, DriverName, Gib, Name, VmAction
+from stateward.domains.ovc.service import OvcCaller
 from stateward.domains.plugin import actor_of, grant_of
 from stateward.naming import IDEMPOTENCY_KEY, NAME
 
@@ -18,7 +18,7 @@ Ns = Annotated[str, PathParameter(pattern=NAME, description="the namespace")]
 ItemId = Annotated[str, PathParameter(pattern=NAME, description="the object's id")]
 ActionName = Annotated[str, PathParameter(pattern=r"^[a-z]{1,20}$(?!\n)", description="what is to be done")]
 Permanently = Annotated[bool, QueryParameter(description="destroy it for good, rather than move it to the recycle bin")]
-Believed = Annotated[
+ExpectedStatus = Annotated[
     str | None,
     QueryParameter(name="status", pattern=r"^[A-Z_]{1,40}$(?!\n)", description="refuse it if it is in another state"),
 ]
@@ -34,7 +34,7 @@ class NewAccount(Struct, frozen=True, forbid_unknown_fields=True):
     """An account; what it deletes lies in the recycle bin for so many seconds."""
 
     name: Name
-    retention: Annotated[float, Meta(ge=0.0, le=315_360_000.0)] = RETENTION
+    retention: Annotated[float, Meta(ge=0.0, le=315_360_000.0)] = RETENTION_S
 
 
 class NewCloudspace(Struct, frozen=True, forbid_unknown_fields=True):
@@ -87,7 +87,7 @@ class NewImage(Struct, frozen=True, forbid_unknown_fields=True):
 
     name: Name
     account: Id
-    source: Annotated[str, Meta(max_length=200, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$(?!\n)")] = BUILT_IN
+    source: Annotated[str, Meta(max_length=200, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$(?!\n)")] = BUILT_IN_IMAGE
 
 
 class NewNode(Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,19 +98,19 @@ class NewNode(Struct, frozen=True, forbid_unknown_fields=True):
     options: dict[str, str] = {}
 
 
-class Migration(Struct, frozen=True, forbid_unknown_fields=True):
+class MigrationRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Where a VM is to go; anywhere else if nothing is said."""
 
     node: Id | None = None
 
 
-class Maintenance(Struct, frozen=True, forbid_unknown_fields=True):
+class MaintenanceRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """What is to be done with the VMs of a node that goes into maintenance."""
 
     vmaction: VmAction = "move"
 
 
-def caller_of(request: Call) -> Caller:
+def caller_of(request: Call) -> OvcCaller:
     """Return who calls."""
     grant = grant_of(request)
-    return Caller(actor_of(request), grant.name, grant.token)
+    return OvcCaller(actor_of(request), grant.name, grant.token)

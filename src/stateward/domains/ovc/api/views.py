@@ -4,36 +4,36 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from stateward.domains.ovc.lifecycle import CLOUDSPACE, DISK, IMAGE, NODE, VM
 from stateward.domains.ovc.model import (
     NodeReport,
+    Orphan,
     Seen,
-    Stranger,
-    box_seen,
+    cloudspace_seen,
     disk_seen,
     image_seen,
     node_seen,
-    seen_of,
-    short,
+    read_seen,
+    short_kind,
     vm_seen,
 )
-from stateward.domains.ovc.queuer import Queue
-from stateward.domains.ovc.service import Healing
+from stateward.domains.ovc.queuer import ObjectQueue
+from stateward.domains.ovc.service import HealingReport
 from stateward.engine import Accepted
 from stateward.engine.privacy import Disclosure
 from stateward.store.records import Object, Operation
 
 
-class StayView(Struct, frozen=True):
+class BinEntryView(Struct, frozen=True):
     """A stay in the recycle bin."""
 
     since: datetime
     along: str | None
 
 
-class StrangerView(Struct, frozen=True):
+class OrphanView(Struct, frozen=True):
     """A machine on a node, or a file among the disks, that no object owns."""
 
     node: str
@@ -55,7 +55,7 @@ class ItemView(Struct, frozen=True, omit_defaults=True):
     operation: str | None
     error: str | None
     spec: dict[str, Any]
-    bin: StayView | None = None
+    bin: BinEntryView | None = None
     disks: list[str] | None = None
     clones: list[str] | None = None
     vm: str | None = None
@@ -66,10 +66,10 @@ class ItemView(Struct, frozen=True, omit_defaults=True):
     report: NodeReport | None = None
     looked: datetime | None = None
     trouble: str | None = None
-    strangers: list[StrangerView] | None = None
+    orphans: list[OrphanView] | None = field(default=None, name="strangers")
 
 
-class AskedView(Struct, frozen=True):
+class OvcAcceptedView(Struct, frozen=True):
     """What was accepted: the object as it is now, and the operation that works on it; none if it is so already."""
 
     object: ItemView
@@ -78,7 +78,7 @@ class AskedView(Struct, frozen=True):
     again: bool
 
 
-class StandingView(Struct, frozen=True):
+class QueuedOperationView(Struct, frozen=True):
     """An operation that stands in a queue."""
 
     id: str
@@ -91,16 +91,16 @@ class StandingView(Struct, frozen=True):
     created: datetime
 
 
-class QueueView(Struct, frozen=True):
+class ObjectQueueView(Struct, frozen=True):
     """An object's queue; it exists while something stands in it."""
 
     object: str
     exists: bool
     stopping: bool
-    operations: list[StandingView]
+    operations: list[QueuedOperationView]
 
 
-class StuckView(Struct, frozen=True):
+class OvcStuckView(Struct, frozen=True):
     """Work that is past its deadline, or whose worker is dead; the healer is about to settle it."""
 
     object: str
@@ -108,7 +108,7 @@ class StuckView(Struct, frozen=True):
     overdue_since: datetime
 
 
-class HealedView(Struct, frozen=True):
+class OvcRecoveredView(Struct, frozen=True):
     """What the healer or the clock has settled, or a node has shown: how, and in what state it is since."""
 
     object: str
@@ -124,9 +124,9 @@ class HealedView(Struct, frozen=True):
 class HealingView(Struct, frozen=True, omit_defaults=True):
     """What is stuck now, and what was settled; what belongs to nobody, only administrators are told."""
 
-    stuck: list[StuckView]
-    healed: list[HealedView]
-    strangers: list[StrangerView] | None = None
+    stuck: list[OvcStuckView]
+    healed: list[OvcRecoveredView]
+    orphans: list[OrphanView] | None = field(default=None, name="strangers")
 
 
 def item_view(stored: Object, disclosure: Disclosure) -> ItemView:
@@ -135,18 +135,18 @@ def item_view(stored: Object, disclosure: Disclosure) -> ItemView:
     spec = msgspec.json.decode(found.spec)
     return ItemView(
         id=found.id,
-        kind=short(found.kind),
+        kind=short_kind(found.kind),
         name=str(spec.get("name", "")),
         state=found.state,
-        since=when(found.since),
-        created=when(found.created),
+        since=to_datetime(found.since),
+        created=to_datetime(found.created),
         parent=found.parent,
         operation=found.op,
         error=found.error,
         spec={name: value for name, value in spec.items() if name != "name"},
-        bin=_stay(seen_of(found)),
+        bin=_bin_entry_view(read_seen(found)),
         firewall=_firewall(stored),
-        **_more(found),
+        **_kind_fields(found),
     )
 
 
@@ -154,84 +154,84 @@ def _firewall(stored: Object) -> str | None:
     """Return whether a cloudspace's firewall has power, which everybody may know."""
     if stored.kind != CLOUDSPACE.kind:
         return None
-    return "on" if box_seen(stored).machine else "off"
+    return "on" if cloudspace_seen(stored).machine else "off"
 
 
-def _more(found: Object) -> dict[str, Any]:
+def _kind_fields(found: Object) -> dict[str, Any]:
     """Return what only objects of its kind have."""
     if found.kind == VM.kind:
         vm = vm_seen(found)
         return {"disks": list(vm.disks), "clones": list(vm.clones), "node": vm.node or None}
     if found.kind == CLOUDSPACE.kind:
-        return {"node": box_seen(found).node or None}
+        return {"node": cloudspace_seen(found).node or None}
     if found.kind == DISK.kind:
         return {"vm": disk_seen(found).vm or None}
     if found.kind == IMAGE.kind:
         return {"users": image_seen(found).users}
     if found.kind == NODE.kind:
-        return _more_of_node(found)
+        return _node_fields(found)
     return {}
 
 
-def _more_of_node(found: Object) -> dict[str, Any]:
+def _node_fields(found: Object) -> dict[str, Any]:
     node = node_seen(found)
     return {
         "away": list(node.away) or None,
         "report": node.report,
-        "looked": when(node.looked) if node.looked else None,
+        "looked": to_datetime(node.looked) if node.looked else None,
         "trouble": node.trouble or None,
-        "strangers": [_stranger(found.id, one) for one in node.strangers] or None,
+        "orphans": [_orphan_view(found.id, one) for one in node.orphans] or None,
     }
 
 
-def _stranger(node: str, one: Stranger) -> StrangerView:
-    return StrangerView(node, one.who.what, one.who.name, when(one.since))
+def _orphan_view(node: str, one: Orphan) -> OrphanView:
+    return OrphanView(node, one.id.what, one.id.name, to_datetime(one.since))
 
 
-def _stay(seen: Seen) -> StayView | None:
-    return None if seen.bin is None else StayView(when(seen.bin.since), seen.bin.along or None)
+def _bin_entry_view(seen: Seen) -> BinEntryView | None:
+    return None if seen.bin is None else BinEntryView(to_datetime(seen.bin.since), seen.bin.along or None)
 
 
-def asked_view(accepted: Accepted, disclosure: Disclosure) -> AskedView:
+def accepted_view(accepted: Accepted, disclosure: Disclosure) -> OvcAcceptedView:
     """Show what was accepted."""
     operation = accepted.operation
     status = "done" if operation is None else str(operation.status)
     shown = item_view(accepted.object, disclosure)
-    return AskedView(shown, None if operation is None else operation.id, status, accepted.again)
+    return OvcAcceptedView(shown, None if operation is None else operation.id, status, accepted.again)
 
 
-def queue_view(queue: Queue, disclosure: Disclosure) -> QueueView:
+def queue_view(queue: ObjectQueue, disclosure: Disclosure) -> ObjectQueueView:
     """Show a queue, as far as its operations are shown."""
-    shown = [_standing(one) for one in queue.operations if not disclosure.hides(one)]
-    return QueueView(queue.object, bool(shown), queue.stopping and bool(shown), shown)
+    shown = [_queued_view(one) for one in queue.operations if not disclosure.hides(one)]
+    return ObjectQueueView(queue.object, bool(shown), queue.stopping and bool(shown), shown)
 
 
-def _standing(one: Operation) -> StandingView:
-    created = when(one.created)
-    return StandingView(one.id, one.object, one.action, one.actor, one.who, str(one.status), one.hidden, created)
+def _queued_view(one: Operation) -> QueuedOperationView:
+    created = to_datetime(one.created)
+    return QueuedOperationView(one.id, one.object, one.action, one.actor, one.who, str(one.status), one.hidden, created)
 
 
-def healing_view(healing: Healing, *, strangers: bool) -> HealingView:
+def healing_view(healing: HealingReport, *, orphans: bool) -> HealingView:
     """Show what is stuck, and what was settled; and to administrators, what belongs to nobody."""
     return HealingView(
-        [StuckView(one.object, one.op, when(one.since)) for one in healing.stuck],
+        [OvcStuckView(one.object, one.op, to_datetime(one.since)) for one in healing.stuck],
         [
-            HealedView(
+            OvcRecoveredView(
                 one.object,
-                short(one.kind),
+                short_kind(one.kind),
                 one.op,
-                None if one.began is None else when(one.began),
-                when(one.at),
+                None if one.began is None else to_datetime(one.began),
+                to_datetime(one.at),
                 one.how,
                 one.state,
                 one.reason,
             )
             for one in healing.healed
         ],
-        [_stranger(node, one) for node, one in healing.strangers] if strangers else None,
+        [_orphan_view(node, one) for node, one in healing.orphans] if orphans else None,
     )
 
 
-def when(seconds: float) -> datetime:
+def to_datetime(seconds: float) -> datetime:
     """Return a time as it is shown."""
     return datetime.fromtimestamp(seconds, UTC)

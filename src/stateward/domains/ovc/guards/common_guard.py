@@ -6,10 +6,10 @@ import msgspec
 from msgspec.structs import replace
 
 from stateward.domains.ovc.errors import (
-    InTheBin,
-    OnlyOne,
     OtherAction,
+    ParentInBin,
     ParentNotReady,
+    QueueOccupied,
     QueueStopping,
 )
 from stateward.domains.ovc.lifecycle import (
@@ -19,60 +19,60 @@ from stateward.domains.ovc.lifecycle import (
     CloudspaceState,
 )
 from stateward.domains.ovc.model import (
-    seen_of,
-    short,
+    read_seen,
+    short_kind,
 )
-from stateward.domains.ovc.object_updates import put_seen
-from stateward.domains.ovc.queries import known, ready
+from stateward.domains.ovc.object_updates import update_seen
+from stateward.domains.ovc.queries import require_object, require_state
 from stateward.engine import Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.lifecycle import CONTROLLER
 from stateward.store.records import Key, Object, WorkItem
 
-FOUND_BY = frozenset({"name", "account"})
+NAME_LABELS = frozenset({"name", "account"})
 """The labels by which it is found whether a name is taken."""
 
-STATUS = "status="
+STATUS_FACT = "status="
 """How the fact begins that tells in which state the caller believes an object to be."""
 
 
-def heed(uow: UnitOfWork, request: Request, found: Object) -> Object:
+def check_request(uow: UnitOfWork, request: Request, found: Object) -> Object:
     """Refuse what comes too late, or to a queue that takes nothing more; returns the object as it is then."""
-    _as_believed(request, found)
+    _check_expected_state(request, found)
     if request.creates is not None:
-        _by_its_name(request, found)
+        _check_name_label(request, found)
         return found
-    _in_turn(uow, found)
+    _check_queue(uow, found)
     return uow.objects[found.key]
 
 
-def _as_believed(request: Request, found: Object) -> None:
+def _check_expected_state(request: Request, found: Object) -> None:
     for fact in request.facts:
-        status = fact.removeprefix(STATUS)
-        if fact.startswith(STATUS) and status != found.state:
-            raise OtherAction(kind=short(found.kind), id=found.id, state=found.state, status=status)
+        status = fact.removeprefix(STATUS_FACT)
+        if fact.startswith(STATUS_FACT) and status != found.state:
+            raise OtherAction(kind=short_kind(found.kind), id=found.id, state=found.state, status=status)
 
 
-def _by_its_name(request: Request, found: Object) -> None:
+def _check_name_label(request: Request, found: Object) -> None:
     """Refuse an object that is not labelled with its name, by which others find that it is taken."""
     name = msgspec.json.decode(request.spec or "{}").get("name")
     if msgspec.json.decode(found.labels).get("name") != name:
         raise BadInput("labels", found.labels, f"the label name={name}, as its spec says")
 
 
-def _in_turn(uow: UnitOfWork, found: Object) -> None:
+def _check_queue(uow: UnitOfWork, found: Object) -> None:
     """Look at the queue: one that is being stopped takes nothing, and one request waits behind a migration."""
     host = uow.objects[Key(found.ns, found.queue)]
     line = uow.queue(host.key)
-    seen = seen_of(host)
+    seen = read_seen(host)
     if seen.closing and line:
-        raise QueueStopping(kind=short(host.kind), id=host.id)
+        raise QueueStopping(kind=short_kind(host.kind), id=host.id)
     if seen.closing:
-        put_seen(uow, host, replace(seen, closing=False))
+        update_seen(uow, host, replace(seen, closing=False))
     waiting = [work for work in line if not _is_hidden(uow, work)]
     if waiting and _is_hidden(uow, line[0]):
-        raise OnlyOne(kind=short(host.kind), id=host.id, op=waiting[0].op)
+        raise QueueOccupied(kind=short_kind(host.kind), id=host.id, op=waiting[0].op)
 
 
 def _is_hidden(uow: UnitOfWork, work: WorkItem) -> bool:
@@ -90,23 +90,23 @@ def require_enabled(uow: UnitOfWork, request: Request, account: str, cloudspace:
     if request.actor == CONTROLLER:
         return
     if cloudspace:
-        found = known(uow, request.ns, cloudspace, CLOUDSPACE)
+        found = require_object(uow, request.ns, cloudspace, CLOUDSPACE)
         if found.state not in IN_SERVICE:
-            raise ParentNotReady(kind=short(found.kind), id=found.id, state=found.state, wanted=str(C.DEPLOYED))
-    ready(uow, request.ns, account, ACCOUNT, AccountState.CONFIRMED)
+            raise ParentNotReady(kind=short_kind(found.kind), id=found.id, state=found.state, wanted=str(C.DEPLOYED))
+    require_state(uow, request.ns, account, ACCOUNT, AccountState.CONFIRMED)
 
 
-BINNED = ("DELETING", "DELETED", "RESTORING", "DESTROYING", "DESTROYED")
+BIN_TRANSITION_STATES = ("DELETING", "DELETED", "RESTORING", "DESTROYING", "DESTROYED")
 """The states of a parent in which nothing below it can be restored on its own."""
 
 
-def args_of(request: Request) -> dict[str, Any]:
+def request_args(request: Request) -> dict[str, Any]:
     """Return the arguments of a request."""
     args: dict[str, Any] = msgspec.json.decode(request.args)
     return args
 
 
-def refuse_below_bin(parent: Object) -> None:
+def require_parent_not_binned(parent: Object) -> None:
     """Refuse to restore what is below something that lies in the recycle bin, or is on its way there or back."""
-    if parent.state in BINNED:
-        raise InTheBin(kind=short(parent.kind), id=parent.id, state=parent.state)
+    if parent.state in BIN_TRANSITION_STATES:
+        raise ParentInBin(kind=short_kind(parent.kind), id=parent.id, state=parent.state)

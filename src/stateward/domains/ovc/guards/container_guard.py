@@ -5,21 +5,26 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from stateward.domains.ovc.errors import HasRunning, NoNode
-from stateward.domains.ovc.guards.common_guard import args_of, heed, refuse_below_bin, require_enabled
-from stateward.domains.ovc.guards.node_guard import some_node, wanted_node
-from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, VM, AccountState, VmState
+from stateward.domains.ovc.guards.common_guard import (
+    check_request,
+    request_args,
+    require_enabled,
+    require_parent_not_binned,
+)
+from stateward.domains.ovc.guards.node_guard import choose_node, requested_node
+from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, VM, AccountState, OvcVmState
 from stateward.domains.ovc.model import (
     AccountSpec,
+    BinEntry,
     CloudspaceSpec,
-    Stay,
-    box_seen,
-    machine_of,
-    new_spec,
-    seen_of,
-    short,
+    cloudspace_seen,
+    machine_key,
+    parse_spec,
+    read_seen,
+    short_kind,
 )
-from stateward.domains.ovc.object_updates import put_seen
-from stateward.domains.ovc.queries import known, ready, refuse_taken
+from stateward.domains.ovc.object_updates import update_seen
+from stateward.domains.ovc.queries import require_free_name, require_object, require_state
 from stateward.engine import Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
@@ -27,8 +32,8 @@ from stateward.lifecycle import CONTROLLER, USER, moving
 from stateward.store.filters import Selector
 from stateward.store.records import Key, Object
 
-RUNNING = (VmState.RUNNING, VmState.PAUSED, *moving(VmState))
-SHOWN = 5
+RUNNING = (OvcVmState.RUNNING, OvcVmState.PAUSED, *moving(OvcVmState))
+MAX_SHOWN = 5
 POWERING = ("deploy", "restore", "resume", "reset")
 """What gives a cloudspace's firewall power."""
 
@@ -36,7 +41,7 @@ ACCOUNT_ACTIONS = ("define", "enable", *POWERING)
 """What is decided by the state of the cloudspace's account too."""
 
 
-def company_of_container(request: Request, found: Object | None) -> Iterable[Key]:
+def container_lock_set(request: Request, found: Object | None) -> Iterable[Key]:
     """Return the account that a request about a cloudspace looks at."""
     parent = request.creates.parent if request.creates is not None else None if found is None else found.parent
     return [Key(request.ns, parent)] if parent and request.action in ACCOUNT_ACTIONS else ()
@@ -44,68 +49,70 @@ def company_of_container(request: Request, found: Object | None) -> Iterable[Key
 
 async def guard_cloudspace(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     """Check a request about a cloudspace."""
-    found = heed(uow, request, found)
+    found = check_request(uow, request, found)
     ns, action = request.ns, request.action
     if action == "define":
-        spec = new_spec(request.spec, CloudspaceSpec)
+        spec = parse_spec(request.spec, CloudspaceSpec)
         if found.parent != spec.account or found.queue != found.id:
             raise BadInput("parent", found.parent, f"the cloudspace's account, {spec.account}")
-        ready(uow, ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
-        await refuse_taken(uow, ns, CLOUDSPACE, spec.name, parent=spec.account)
+        require_state(uow, ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
+        await require_free_name(uow, ns, CLOUDSPACE, spec.name, parent=spec.account)
     elif action in ACCOUNT_ACTIONS:
         if action == "restore" and request.actor != CONTROLLER:
-            refuse_below_bin(known(uow, ns, found.parent or "", ACCOUNT))
+            require_parent_not_binned(require_object(uow, ns, found.parent or "", ACCOUNT))
         require_enabled(uow, request, found.parent or "")
     elif action in ("delete", "destroy"):
-        await _go(uow, request, found, [found.id])
+        await _check_removal(uow, request, found, [found.id])
     if action in POWERING:
-        await _place(uow, request, uow.objects[found.key])
+        await _place_firewall(uow, request, uow.objects[found.key])
     elif action == "place firewall":
-        await _place_anew(uow, request, found)
+        await _move_firewall(uow, request, found)
     return None
 
 
-async def _place(uow: UnitOfWork, request: Request, found: Object) -> None:
+async def _place_firewall(uow: UnitOfWork, request: Request, found: Object) -> None:
     """Choose where a cloudspace's firewall gets power; one that has some, and is only to be reset, stays as it is."""
-    seen = box_seen(found)
+    seen = cloudspace_seen(found)
     if request.action == "reset" and seen.machine:
         return
-    node = await some_node(uow, found, present=seen.node)
-    put_seen(uow, found, replace(seen, node=node, machine=machine_of(found.id, request.op)))
+    node = await choose_node(uow, found, present=seen.node)
+    update_seen(uow, found, replace(seen, node=node, machine=machine_key(found.id, request.op)))
 
 
-async def _place_anew(uow: UnitOfWork, request: Request, found: Object) -> None:
+async def _move_firewall(uow: UnitOfWork, request: Request, found: Object) -> None:
     """Choose where a firewall goes: where it is, if that is in service, or elsewhere; and else it waits for a node."""
-    seen, node = box_seen(found), str(args_of(request).get("node", ""))
+    seen, node = cloudspace_seen(found), str(request_args(request).get("node", ""))
     try:
-        to = await (wanted_node(uow, found.ns, node, back=True) if node else some_node(uow, found, present=seen.node))
+        to = await (
+            requested_node(uow, found.ns, node, back=True) if node else choose_node(uow, found, present=seen.node)
+        )
     except NoNode:
         if not seen.machine:
             raise
         to = ""
-    put_seen(uow, found, replace(seen, to=to))
+    update_seen(uow, found, replace(seen, to=to))
 
 
 async def guard_account(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     """Check a request about an account."""
-    found = heed(uow, request, found)
+    found = check_request(uow, request, found)
     if request.creates is not None:
-        spec = new_spec(request.spec, AccountSpec)
+        spec = parse_spec(request.spec, AccountSpec)
         if found.parent is not None or found.queue != found.id:
             raise BadInput("parent", found.parent, "nothing: accounts are on top")
-        await refuse_taken(uow, request.ns, ACCOUNT, spec.name)
+        await require_free_name(uow, request.ns, ACCOUNT, spec.name)
     elif request.action in ("delete", "destroy"):
         below = await uow.tx.select(Selector(request.ns, CLOUDSPACE.kind, found.id))
-        await _go(uow, request, found, [one.id for one in below])
+        await _check_removal(uow, request, found, [one.id for one in below])
     return None
 
 
-async def _go(uow: UnitOfWork, request: Request, found: Object, boxes: list[str]) -> None:
+async def _check_removal(uow: UnitOfWork, request: Request, found: Object, boxes: list[str]) -> None:
     if request.actor == USER:
         await _refuse_running(uow, request, found, boxes)
     if request.action == "delete":
-        along = str(args_of(request).get("along", "")) if request.actor == CONTROLLER else ""
-        put_seen(uow, found, replace(seen_of(found), bin=Stay(uow.now, along)))
+        along = str(request_args(request).get("along", "")) if request.actor == CONTROLLER else ""
+        update_seen(uow, found, replace(read_seen(found), bin=BinEntry(uow.now, along)))
 
 
 async def _refuse_running(uow: UnitOfWork, request: Request, found: Object, boxes: list[str]) -> None:
@@ -113,5 +120,5 @@ async def _refuse_running(uow: UnitOfWork, request: Request, found: Object, boxe
     for box in boxes:
         running = await uow.tx.select(Selector(request.ns, VM.kind, box, RUNNING))
         if running:
-            some = ", ".join(one.id for one in running[:SHOWN])
-            raise HasRunning(kind=short(found.kind), id=found.id, vms=some)
+            some = ", ".join(one.id for one in running[:MAX_SHOWN])
+            raise HasRunning(kind=short_kind(found.kind), id=found.id, vms=some)

@@ -4,37 +4,42 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from stateward.domains.ovc.errors import BootDisk, ImageInUse, OnItsVm
-from stateward.domains.ovc.guards.common_guard import args_of, heed, refuse_below_bin, require_enabled
+from stateward.domains.ovc.errors import BootDisk, ChangedWithVm, ImageInUse
+from stateward.domains.ovc.guards.common_guard import (
+    check_request,
+    request_args,
+    require_enabled,
+    require_parent_not_binned,
+)
 from stateward.domains.ovc.lifecycle import ACCOUNT, DISK, IMAGE, VM, AccountState
 from stateward.domains.ovc.model import (
+    BinEntry,
     DiskSeen,
     DiskSpec,
     ImageSeen,
     ImageSpec,
-    Stay,
     disk_seen,
     image_seen,
-    new_spec,
-    spec_of,
+    parse_spec,
+    read_spec,
 )
-from stateward.domains.ovc.nodes import Vault
-from stateward.domains.ovc.object_updates import put_seen
-from stateward.domains.ovc.queries import known, ready, refuse_taken
+from stateward.domains.ovc.nodes import DiskStore
+from stateward.domains.ovc.object_updates import update_seen
+from stateward.domains.ovc.queries import require_free_name, require_object, require_state
 from stateward.engine import Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.lifecycle import CONTROLLER
 from stateward.store.records import Key, Object, to_json
 
-TOGETHER = {"assign": "add", "attach": "attach", "detach": "detach"}
+VM_ACTIONS = {"assign": "add", "attach": "attach", "detach": "detach"}
 """What is asked of a VM, and not of its disk; with the VM's word for it."""
 
 
-def company_of_disk(request: Request, found: Object | None) -> Iterable[Key]:
+def disk_lock_set(request: Request, found: Object | None) -> Iterable[Key]:
     """Return the objects that a request about a disk looks at."""
     try:
-        spec = new_spec(request.spec, DiskSpec) if request.action == "define" else None
+        spec = parse_spec(request.spec, DiskSpec) if request.action == "define" else None
     except BadInput:
         return ()
     if spec is not None:
@@ -42,88 +47,90 @@ def company_of_disk(request: Request, found: Object | None) -> Iterable[Key]:
     if found is None or found.kind != DISK.kind:
         return ()
     if request.action == "create":
-        return [Key(request.ns, spec_of(found, DiskSpec).account)]
+        return [Key(request.ns, read_spec(found, DiskSpec).account)]
     return [Key(request.ns, found.parent or "")] if request.action == "restore" else ()
 
 
 async def guard_disk(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     """Check a request about a disk."""
-    found = heed(uow, request, found)
-    if request.action in TOGETHER:
-        raise OnItsVm(id=found.id, action=TOGETHER[request.action])
+    found = check_request(uow, request, found)
+    if request.action in VM_ACTIONS:
+        raise ChangedWithVm(id=found.id, action=VM_ACTIONS[request.action])
     match request.action:
         case "define":
             await _define(uow, request, found)
             return replace(request, seen=to_json(DiskSeen(scoped=True)))
         case "create":
-            require_enabled(uow, request, spec_of(found, DiskSpec).account)
+            require_enabled(uow, request, read_spec(found, DiskSpec).account)
         case "delete" | "destroy":
-            _go(uow, request, found)
+            _check_disk_removal(uow, request, found)
         case "restore":
             _restore(uow, request, found)
     return None
 
 
 async def _define(uow: UnitOfWork, request: Request, found: Object) -> None:
-    spec = new_spec(request.spec, DiskSpec)
+    spec = parse_spec(request.spec, DiskSpec)
     if spec.boot or found.parent != spec.account or found.queue != found.id:
         raise BadInput("spec", request.spec, "a disk without a VM, below its account")
-    ready(uow, request.ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
-    await refuse_taken(uow, request.ns, DISK, spec.name, account=spec.account)
+    require_state(uow, request.ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
+    await require_free_name(uow, request.ns, DISK, spec.name, account=spec.account)
 
 
-def _go(uow: UnitOfWork, request: Request, found: Object) -> None:
+def _check_disk_removal(uow: UnitOfWork, request: Request, found: Object) -> None:
     seen = disk_seen(found)
-    if spec_of(found, DiskSpec).boot:
+    if read_spec(found, DiskSpec).boot:
         raise BootDisk(id=found.id, vm=seen.vm)
     if request.action == "delete":
-        along = str(args_of(request).get("along", "")) if request.actor == CONTROLLER else ""
-        put_seen(uow, found, replace(seen, bin=Stay(uow.now, along)))
+        along = str(request_args(request).get("along", "")) if request.actor == CONTROLLER else ""
+        update_seen(uow, found, replace(seen, bin=BinEntry(uow.now, along)))
 
 
 def _restore(uow: UnitOfWork, request: Request, found: Object) -> None:
     if request.actor != CONTROLLER:
-        refuse_below_bin(known(uow, request.ns, found.parent or "", VM if disk_seen(found).vm else ACCOUNT))
+        require_parent_not_binned(
+            require_object(uow, request.ns, found.parent or "", VM if disk_seen(found).vm else ACCOUNT)
+        )
 
 
 ACCOUNT_ACTIONS = ("define", "create", "enable", "restore")
 """What is decided by the state of the image's account too."""
 
 
-def company_of_image(request: Request, found: Object | None) -> Iterable[Key]:
+def image_lock_set(request: Request, found: Object | None) -> Iterable[Key]:
     """Return the account that a request about an image looks at."""
     parent = request.creates.parent if request.creates is not None else None if found is None else found.parent
     return [Key(request.ns, parent)] if parent and request.action in ACCOUNT_ACTIONS else ()
 
 
-async def guard_image(vault: Vault, uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+async def guard_image(vault: DiskStore, uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     """Check a request about an image, whose file has to be in the vault's library."""
-    found = heed(uow, request, found)
+    found = check_request(uow, request, found)
     seen = image_seen(found)
     match request.action:
         case "define":
-            spec = new_spec(request.spec, ImageSpec)
+            spec = parse_spec(request.spec, ImageSpec)
             if found.parent != spec.account or found.queue != found.id:
                 raise BadInput("parent", found.parent, f"the image's account, {spec.account}")
-            ready(uow, request.ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
-            await refuse_taken(uow, request.ns, IMAGE, spec.name, parent=spec.account)
+            require_state(uow, request.ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
+            await require_free_name(uow, request.ns, IMAGE, spec.name, parent=spec.account)
             _check_source(vault, spec.source)
             return replace(request, seen=to_json(ImageSeen(scoped=True)))
         case "create" | "enable":
             require_enabled(uow, request, found.parent or "")
             if request.action == "create":
-                _check_source(vault, spec_of(found, ImageSpec).source)
+                _check_source(vault, read_spec(found, ImageSpec).source)
         case "destroy" if seen.users:
             raise ImageInUse(id=found.id, users=seen.users)
         case "delete":
-            along = str(args_of(request).get("along", "")) if request.actor == CONTROLLER else ""
-            put_seen(uow, found, replace(seen, bin=Stay(uow.now, along)))
+            along = str(request_args(request).get("along", "")) if request.actor == CONTROLLER else ""
+            update_seen(uow, found, replace(seen, bin=BinEntry(uow.now, along)))
         case "restore" if request.actor != CONTROLLER:
-            refuse_below_bin(known(uow, request.ns, found.parent or "", ACCOUNT))
+            require_parent_not_binned(require_object(uow, request.ns, found.parent or "", ACCOUNT))
     return None
 
 
-def _check_source(vault: Vault, source: str) -> None:
+def _check_source(vault: DiskStore, source: str) -> None:
     trouble = vault.image_trouble(source)
     if trouble:
         raise BadInput("source", source, f"there: {trouble}")

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from msgspec.structs import replace
 
 from stateward.domains.ovc.errors import (
-    Already,
+    AlreadyOnNode,
     BootDisk,
     HasClones,
     NodeIsInternal,
@@ -14,8 +14,13 @@ from stateward.domains.ovc.errors import (
     OtherAccount,
     TooManyDisks,
 )
-from stateward.domains.ovc.guards.common_guard import args_of, heed, refuse_below_bin, require_enabled
-from stateward.domains.ovc.guards.node_guard import some_node, wanted_node
+from stateward.domains.ovc.guards.common_guard import (
+    check_request,
+    request_args,
+    require_enabled,
+    require_parent_not_binned,
+)
+from stateward.domains.ovc.guards.node_guard import choose_node, requested_node
 from stateward.domains.ovc.lifecycle import (
     ACCOUNT,
     CLOUDSPACE,
@@ -26,27 +31,27 @@ from stateward.domains.ovc.lifecycle import (
     CloudspaceState,
     DiskState,
     ImageState,
-    VmState,
+    OvcVmState,
 )
 from stateward.domains.ovc.model import (
-    MOST_DISKS,
+    MAX_DISKS,
+    BinEntry,
     DiskSpec,
-    Spot,
-    Stay,
-    VmSeen,
-    VmSpec,
-    boot_disk_of,
+    MachineRef,
+    OvcVmSeen,
+    OvcVmSpec,
+    added_disk_id,
+    boot_disk_id,
     disk_seen,
     image_seen,
-    machine_of,
-    new_disk_of,
-    new_spec,
-    short,
-    spec_of,
+    machine_key,
+    parse_spec,
+    read_spec,
+    short_kind,
     vm_seen,
 )
-from stateward.domains.ovc.object_updates import hold, may, new_disk, put_seen
-from stateward.domains.ovc.queries import known, ready, refuse_taken
+from stateward.domains.ovc.object_updates import define_disk, disk_move, hold_disk, update_seen
+from stateward.domains.ovc.queries import require_free_name, require_object, require_state
 from stateward.drivers.process.shell_machine import size_of
 from stateward.engine import Request
 from stateward.engine.unit_of_work import UnitOfWork
@@ -57,33 +62,33 @@ from stateward.store.records import Key, Object, to_json
 Rule = Callable[[UnitOfWork, Request, Object], Awaitable[Request | None]]
 
 
-OUT = frozenset({VmState.DELETED, VmState.DESTROYED})
+OUT = frozenset({OvcVmState.DELETED, OvcVmState.DESTROYED})
 
 
 async def guard_vm(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     """Check a request about a VM, and carry out what it means for others."""
-    found = heed(uow, request, found)
+    found = check_request(uow, request, found)
     rule = RULES.get(request.action)
     return None if rule is None else await rule(uow, request, found)
 
 
-def company_of_vm(request: Request, found: Object | None) -> Iterable[Key]:
+def vm_lock_set(request: Request, found: Object | None) -> Iterable[Key]:
     """Return the objects that a request about a VM looks at."""
     if request.action == "define":
         try:
-            spec = new_spec(request.spec, VmSpec)
+            spec = parse_spec(request.spec, OvcVmSpec)
         except BadInput:
             return ()
         names = {spec.cloudspace, spec.account, spec.image, spec.clone_of}
     elif found is None or found.kind != VM.kind:
         return ()
     else:
-        names = _around(request, found)
+        names = _related_ids(request, found)
     return [Key(request.ns, name) for name in names if name]
 
 
-def _around(request: Request, found: Object) -> set[str]:
-    spec, seen = spec_of(found, VmSpec), vm_seen(found)
+def _related_ids(request: Request, found: Object) -> set[str]:
+    spec, seen = read_spec(found, OvcVmSpec), vm_seen(found)
     match request.action:
         case "deploy" | "start":
             return {spec.cloudspace, spec.account, spec.clone_of, *seen.disks, *seen.clones}
@@ -92,9 +97,9 @@ def _around(request: Request, found: Object) -> set[str]:
         case "restore":
             return {spec.cloudspace, spec.account, *seen.disks}
         case "detach disk":
-            return {str(args_of(request).get("disk", ""))}
+            return {str(request_args(request).get("disk", ""))}
         case "attach disk" | "add disk" | "resume" | "reboot" | "reset":
-            return {spec.cloudspace, spec.account, str(args_of(request).get("disk", ""))}
+            return {spec.cloudspace, spec.account, str(request_args(request).get("disk", ""))}
         case _:
             return set()
 
@@ -103,90 +108,90 @@ def _around(request: Request, found: Object) -> set[str]:
 
 
 async def _define(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-    spec, ns = new_spec(request.spec, VmSpec), request.ns
+    spec, ns = parse_spec(request.spec, OvcVmSpec), request.ns
     if size_of(spec.size) is None:
         raise BadInput("size", spec.size, "a size: tiny, small, medium, large, or such as 2c512m")
     if found.parent != spec.cloudspace or found.queue != found.id:
         raise BadInput("parent", found.parent, f"the VM's cloudspace, {spec.cloudspace}")
-    box = ready(uow, ns, spec.cloudspace, CLOUDSPACE, CloudspaceState.DEPLOYED)
+    box = require_state(uow, ns, spec.cloudspace, CLOUDSPACE, CloudspaceState.DEPLOYED)
     if box.parent != spec.account:
         raise OtherAccount(kind="cloudspace", id=box.id, other=spec.account)
-    ready(uow, ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
-    image = ready(uow, ns, spec.image, IMAGE, ImageState.CREATED)
-    _same_account(image, image.parent or "", spec.account)
+    require_state(uow, ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
+    image = require_state(uow, ns, spec.image, IMAGE, ImageState.CREATED)
+    _require_same_account(image, image.parent or "", spec.account)
     source = _source(uow, ns, spec)
-    await refuse_taken(uow, ns, VM, spec.name, parent=spec.cloudspace)
+    await require_free_name(uow, ns, VM, spec.name, parent=spec.cloudspace)
     if source is not None:
         seen = vm_seen(source)
-        put_seen(uow, source, replace(seen, clones=(*seen.clones, found.id)))
+        update_seen(uow, source, replace(seen, clones=(*seen.clones, found.id)))
     used = image_seen(image)
-    put_seen(uow, image, replace(used, users=used.users + 1))
-    boot = boot_disk_of(found.id)
-    new_disk(uow, request, boot, DiskSpec(f"{spec.name}-boot", spec.account, spec.gib, boot=True), found.id, 0)
-    return replace(request, seen=to_json(VmSeen(disks={boot: 0})))
+    update_seen(uow, image, replace(used, users=used.users + 1))
+    boot = boot_disk_id(found.id)
+    define_disk(uow, request, boot, DiskSpec(f"{spec.name}-boot", spec.account, spec.gib, boot=True), found.id, 0)
+    return replace(request, seen=to_json(OvcVmSeen(disks={boot: 0})))
 
 
-def _source(uow: UnitOfWork, ns: str, spec: VmSpec) -> Object | None:
+def _source(uow: UnitOfWork, ns: str, spec: OvcVmSpec) -> Object | None:
     """Return the VM that is to be cloned: it must not run while its disk becomes the base of both."""
     if not spec.clone_of:
         return None
-    source = ready(uow, ns, spec.clone_of, VM, VmState.HALTED)
-    of = spec_of(source, VmSpec)
-    _same_account(source, of.account, spec.account)
+    source = require_state(uow, ns, spec.clone_of, VM, OvcVmState.HALTED)
+    of = read_spec(source, OvcVmSpec)
+    _require_same_account(source, of.account, spec.account)
     if of.image != spec.image:
         raise BadInput("image", spec.image, f"the image of the VM that is cloned, {of.image}")
     return source
 
 
-def _same_account(found: Object, account: str, other: str) -> None:
+def _require_same_account(found: Object, account: str, other: str) -> None:
     if account != other:
-        raise OtherAccount(kind=short(found.kind), id=found.id, other=other)
+        raise OtherAccount(kind=short_kind(found.kind), id=found.id, other=other)
 
 
-def _lively(uow: UnitOfWork, request: Request, spec: VmSpec) -> None:
+def _require_power_allowed(uow: UnitOfWork, request: Request, spec: OvcVmSpec) -> None:
     """Refuse to give power to what is below something disabled; the controller only gives back what there was."""
     if request.actor != CONTROLLER:
-        ready(uow, request.ns, spec.cloudspace, CLOUDSPACE, CloudspaceState.DEPLOYED)
-        ready(uow, request.ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
+        require_state(uow, request.ns, spec.cloudspace, CLOUDSPACE, CloudspaceState.DEPLOYED)
+        require_state(uow, request.ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
 
 
-async def _enabled(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-    spec = spec_of(found, VmSpec)
+async def _require_parents_enabled(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+    spec = read_spec(found, OvcVmSpec)
     require_enabled(uow, request, spec.account, spec.cloudspace)
     return None
 
 
 async def _deploy(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-    boot, spec = known(uow, request.ns, boot_disk_of(found.id), DISK), spec_of(found, VmSpec)
+    boot, spec = require_object(uow, request.ns, boot_disk_id(found.id), DISK), read_spec(found, OvcVmSpec)
     if spec.clone_of:
-        ready(uow, request.ns, spec.clone_of, VM, VmState.HALTED)
-    move = None if boot.state == DiskState.ASSIGNED else may(uow, boot, "assign")
+        require_state(uow, request.ns, spec.clone_of, VM, OvcVmState.HALTED)
+    move = None if boot.state == DiskState.ASSIGNED else disk_move(uow, boot, "assign")
     await _start(uow, request, found)
     if move is not None:
-        hold(uow, request, boot, move)
+        hold_disk(uow, request, boot, move)
     return None
 
 
 async def _start(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-    _lively(uow, request, spec_of(found, VmSpec))
-    seen, node = vm_seen(found), str(args_of(request).get("node", ""))
-    for clone in (known(uow, request.ns, id_, VM) for id_ in seen.clones):
-        if clone.state == VmState.DEPLOYING:  # it is just being made of this one's disk
+    _require_power_allowed(uow, request, read_spec(found, OvcVmSpec))
+    seen, node = vm_seen(found), str(request_args(request).get("node", ""))
+    for clone in (require_object(uow, request.ns, id_, VM) for id_ in seen.clones):
+        if clone.state == OvcVmState.DEPLOYING:  # it is just being made of this one's disk
             raise HasClones(id=found.id, clones=clone.id)
     if node and request.actor == USER:
         raise NodeIsInternal(id=found.id)
     if node:
-        node = await wanted_node(uow, request.ns, node, back=request.actor == CONTROLLER)
+        node = await requested_node(uow, request.ns, node, back=request.actor == CONTROLLER)
     else:
-        node = await some_node(uow, found, present=seen.node)
-    put_seen(uow, found, replace(seen, node=node, machine=machine_of(found.id, request.op)))
+        node = await choose_node(uow, found, present=seen.node)
+    update_seen(uow, found, replace(seen, node=node, machine=machine_key(found.id, request.op)))
     return None
 
 
 # --- going -----------------------------------------------------------------------------------------------------------
 
 
-def _clones(uow: UnitOfWork, found: Object, *, living: bool) -> None:
+def _require_no_clones(uow: UnitOfWork, found: Object, *, living: bool) -> None:
     """Refuse while there are clones: living ones, or also those in the recycle bin."""
     clones = [uow.objects[Key(found.ns, id_)] for id_ in vm_seen(found).clones]
     standing = [one.id for one in clones if not living or one.state not in OUT]
@@ -195,87 +200,87 @@ def _clones(uow: UnitOfWork, found: Object, *, living: bool) -> None:
 
 
 async def _delete(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-    _clones(uow, found, living=True)
+    _require_no_clones(uow, found, living=True)
     seen = vm_seen(found)
-    disks = [known(uow, request.ns, id_, DISK) for id_ in seen.disks]
-    taken = [(one, may(uow, one, "delete")) for one in disks if one.state not in LEFT_ALONE]
+    disks = [require_object(uow, request.ns, id_, DISK) for id_ in seen.disks]
+    taken = [(one, disk_move(uow, one, "delete")) for one in disks if one.state not in NOT_TAKEN_ALONG]
     for disk, move in taken:
-        hold(uow, request, disk, move, bin=Stay(uow.now, found.id))
-    put_seen(uow, found, replace(seen, bin=Stay(uow.now, _along(request))))
+        hold_disk(uow, request, disk, move, bin=BinEntry(uow.now, found.id))
+    update_seen(uow, found, replace(seen, bin=BinEntry(uow.now, _deleted_with(request))))
     return None
 
 
-LEFT_ALONE = frozenset({DiskState.TOBEDELETED, DiskState.ERROR, DiskState.MODELED})
+NOT_TAKEN_ALONG = frozenset({DiskState.TOBEDELETED, DiskState.ERROR, DiskState.MODELED})
 """What a VM that goes to the recycle bin does not take along: what lies there already, and what is not whole."""
 
 
-def _along(request: Request) -> str:
+def _deleted_with(request: Request) -> str:
     """Return with whom it goes; only the controller acts for a parent."""
-    return str(args_of(request).get("along", "")) if request.actor == CONTROLLER else ""
+    return str(request_args(request).get("along", "")) if request.actor == CONTROLLER else ""
 
 
 async def _restore(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-    spec, seen = spec_of(found, VmSpec), vm_seen(found)
+    spec, seen = read_spec(found, OvcVmSpec), vm_seen(found)
     if request.actor != CONTROLLER:
         for id_, lifecycle in ((spec.cloudspace, CLOUDSPACE), (spec.account, ACCOUNT)):
-            refuse_below_bin(known(uow, request.ns, id_, lifecycle))
-    disks = [known(uow, request.ns, id_, DISK) for id_ in seen.disks]
+            require_parent_not_binned(require_object(uow, request.ns, id_, lifecycle))
+    disks = [require_object(uow, request.ns, id_, DISK) for id_ in seen.disks]
     back = [one for one in disks if (stay := disk_seen(one).bin) is not None and stay.along == found.id]
-    for disk, move in [(one, may(uow, one, "restore")) for one in back]:
-        hold(uow, request, disk, move)
+    for disk, move in [(one, disk_move(uow, one, "restore")) for one in back]:
+        hold_disk(uow, request, disk, move)
     return None
 
 
 async def _destroy(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-    _clones(uow, found, living=False)
-    disks = [known(uow, request.ns, id_, DISK) for id_ in vm_seen(found).disks]
-    for disk, move in [(one, may(uow, one, "destroy")) for one in disks]:
-        hold(uow, request, disk, move)
+    _require_no_clones(uow, found, living=False)
+    disks = [require_object(uow, request.ns, id_, DISK) for id_ in vm_seen(found).disks]
+    for disk, move in [(one, disk_move(uow, one, "destroy")) for one in disks]:
+        hold_disk(uow, request, disk, move)
     return None
 
 
 # --- disks -----------------------------------------------------------------------------------------------------------
 
 
-def _free_slot(found: Object, seen: VmSeen) -> int:
-    if len(seen.disks) >= MOST_DISKS:
-        raise TooManyDisks(id=found.id, most=MOST_DISKS)
-    return next(slot for slot in range(MOST_DISKS) if slot not in seen.disks.values())
+def _free_slot(found: Object, seen: OvcVmSeen) -> int:
+    if len(seen.disks) >= MAX_DISKS:
+        raise TooManyDisks(id=found.id, most=MAX_DISKS)
+    return next(slot for slot in range(MAX_DISKS) if slot not in seen.disks.values())
 
 
 async def _add_disk(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-    await _enabled(uow, request, found)
-    args, account = args_of(request), spec_of(found, VmSpec).account
-    spec = new_spec(to_json({"name": args.get("name", ""), "gib": args.get("gib", 1), "account": account}), DiskSpec)
+    await _require_parents_enabled(uow, request, found)
+    args, account = request_args(request), read_spec(found, OvcVmSpec).account
+    spec = parse_spec(to_json({"name": args.get("name", ""), "gib": args.get("gib", 1), "account": account}), DiskSpec)
     slot = _free_slot(found, vm_seen(found))
-    await refuse_taken(uow, request.ns, DISK, spec.name, account=account)
-    disk = new_disk(uow, request, new_disk_of(request.op), spec, found.id, slot)
-    hold(uow, request, disk, may(uow, disk, "assign"))
+    await require_free_name(uow, request.ns, DISK, spec.name, account=account)
+    disk = define_disk(uow, request, added_disk_id(request.op), spec, found.id, slot)
+    hold_disk(uow, request, disk, disk_move(uow, disk, "assign"))
     return None
 
 
 async def _attach_disk(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-    await _enabled(uow, request, found)
-    disk = known(uow, request.ns, str(args_of(request).get("disk", "")), DISK)
-    spec = spec_of(disk, DiskSpec)
-    _same_account(disk, spec.account, spec_of(found, VmSpec).account)
-    _no_boot_disk(disk, spec)
+    await _require_parents_enabled(uow, request, found)
+    disk = require_object(uow, request.ns, str(request_args(request).get("disk", "")), DISK)
+    spec = read_spec(disk, DiskSpec)
+    _require_same_account(disk, spec.account, read_spec(found, OvcVmSpec).account)
+    _refuse_boot_disk(disk, spec)
     slot = _free_slot(found, vm_seen(found))
-    held = hold(uow, request, disk, may(uow, disk, "attach"), vm=found.id, slot=slot)
+    held = hold_disk(uow, request, disk, disk_move(uow, disk, "attach"), vm=found.id, slot=slot)
     uow.save_object(held.key, replace(held, parent=found.id, queue=found.id))
     return None
 
 
 async def _detach_disk(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-    disk = known(uow, request.ns, str(args_of(request).get("disk", "")), DISK)
+    disk = require_object(uow, request.ns, str(request_args(request).get("disk", "")), DISK)
     if disk.id not in vm_seen(found).disks:
         raise NotAttached(disk=disk.id, id=found.id)
-    _no_boot_disk(disk, spec_of(disk, DiskSpec))
-    hold(uow, request, disk, may(uow, disk, "detach"))
+    _refuse_boot_disk(disk, read_spec(disk, DiskSpec))
+    hold_disk(uow, request, disk, disk_move(uow, disk, "detach"))
     return None
 
 
-def _no_boot_disk(disk: Object, spec: DiskSpec) -> None:
+def _refuse_boot_disk(disk: Object, spec: DiskSpec) -> None:
     if spec.boot:
         raise BootDisk(id=disk.id, vm=disk_seen(disk).vm)
 
@@ -284,28 +289,28 @@ def _no_boot_disk(disk: Object, spec: DiskSpec) -> None:
 
 
 async def _migrate(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-    seen, node = vm_seen(found), str(args_of(request).get("node", ""))
+    seen, node = vm_seen(found), str(request_args(request).get("node", ""))
     if node and node == seen.node:
-        raise Already(id=found.id, node=node)
+        raise AlreadyOnNode(id=found.id, node=node)
     if node:
-        node = await wanted_node(uow, request.ns, node, back=request.actor == CONTROLLER)
+        node = await requested_node(uow, request.ns, node, back=request.actor == CONTROLLER)
     else:
-        node = await some_node(uow, found, avoid=seen.node)
-    put_seen(uow, found, replace(seen, to=node))
+        node = await choose_node(uow, found, avoid=seen.node)
+    update_seen(uow, found, replace(seen, to=node))
     return None
 
 
 # --- what its node shows ---------------------------------------------------------------------------------------------
 
 
-async def _shown(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+async def _apply_observed(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     """Take what a node shows of a VM at rest; what one without power may have left behind is swept later."""
     if uow.queue(Key(found.ns, found.queue)):
-        raise NotAtRest(kind=short(found.kind), id=found.id)
+        raise NotAtRest(kind=short_kind(found.kind), id=found.id)
     seen = vm_seen(found)
     if request.action == "shows off" and seen.machine:
-        lost = Spot(seen.node, seen.machine)
-        put_seen(uow, found, replace(seen, machine="", leftovers=(*seen.leftovers, lost)))
+        lost = MachineRef(seen.node, seen.machine)
+        update_seen(uow, found, replace(seen, machine="", stale_machines=(*seen.stale_machines, lost)))
     return None
 
 
@@ -313,9 +318,9 @@ RULES: dict[str, Rule] = {
     "define": _define,
     "deploy": _deploy,
     "start": _start,
-    "resume": _enabled,
-    "reboot": _enabled,
-    "reset": _enabled,
+    "resume": _require_parents_enabled,
+    "reboot": _require_parents_enabled,
+    "reset": _require_parents_enabled,
     "delete": _delete,
     "restore": _restore,
     "destroy": _destroy,
@@ -323,7 +328,7 @@ RULES: dict[str, Rule] = {
     "attach disk": _attach_disk,
     "detach disk": _detach_disk,
     "migrate": _migrate,
-    "shows off": _shown,
-    "shows frozen": _shown,
-    "shows on": _shown,
+    "shows off": _apply_observed,
+    "shows frozen": _apply_observed,
+    "shows on": _apply_observed,
 }

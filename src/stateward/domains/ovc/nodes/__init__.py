@@ -1,7 +1,16 @@
 """Nodes as the hypervisors that they are: what VMs run on, and where their disks lie."""
 
-from stateward.domains.ovc.nodes.disk_store import FileVault, NoVault, Vault
-from stateward.domains.ovc.nodes.node_registry import Nodes
-from stateward.domains.ovc.nodes.port import Hypervisor, Machine, Plugged, Power
+from stateward.domains.ovc.nodes.disk_store import DiskStore, FileDiskStore, NoDiskStore
+from stateward.domains.ovc.nodes.node_registry import NodeRegistry
+from stateward.domains.ovc.nodes.port import AttachedDisk, Hypervisor, NodeMachine, Power
 
-__all__ = ["FileVault", "Hypervisor", "Machine", "NoVault", "Nodes", "Plugged", "Power", "Vault"]
+__all__ = [
+    "AttachedDisk",
+    "DiskStore",
+    "FileDiskStore",
+    "Hypervisor",
+    "NoDiskStore",
+    "NodeMachine",
+    "NodeRegistry",
+    "Power",
+]

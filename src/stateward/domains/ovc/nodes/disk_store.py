@@ -13,19 +13,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from stateward.domains.ovc.model import BUILT_IN
+from stateward.domains.ovc.model import BUILT_IN_IMAGE
 from stateward.drivers.qemu.disks import DiskError, copy_disk, make_disk
 from stateward.drivers.qemu.guest import GUESTS
 from stateward.drivers.qemu.hardware import HOST
 from stateward.engine import Permanent
 
-AT_ONCE = 4
+MAX_CONCURRENT_FILES = 4
 """How many files are made at the same time."""
-IMAGE_SIZE = 1 << 20
-FORMS = {".qcow2": "qcow2", ".raw": "raw", ".img": "raw"}
+IMAGE_SIZE_BYTES = 1 << 20
+IMAGE_FORMATS = {".qcow2": "qcow2", ".raw": "raw", ".img": "raw"}
 
 
-class Vault(Protocol):
+class DiskStore(Protocol):
     """Where disks and images lie."""
 
     def file(self, disk: str) -> str:
@@ -53,7 +53,7 @@ class Vault(Protocol):
         """Return the names of all files of disks and images; each begins with an id, before the first dot."""
 
 
-class NoVault:
+class NoDiskStore:
     """Keeps nothing: disks are a matter of the books alone, where nothing real runs from them."""
 
     def file(self, disk: str) -> str:
@@ -85,14 +85,14 @@ class NoVault:
         return frozenset()
 
 
-class FileVault:
+class FileDiskStore:
     """Keeps files of QEMU's own form in a folder."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._library = root / "library"
         self._library.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._turns = asyncio.Semaphore(MAX_CONCURRENT_FILES)
 
     def _at(self, id_: str) -> Path:
         return self._root / f"{id_}.qcow2"
@@ -107,22 +107,22 @@ class FileVault:
 
     async def keep_image(self, image: str, source: str) -> None:
         """Make an image."""
-        if source == BUILT_IN:
-            file = self._library / f"{BUILT_IN}.raw"
-            await asyncio.to_thread(file.write_bytes, GUESTS[HOST].ljust(IMAGE_SIZE, b"\0"))
+        if source == BUILT_IN_IMAGE:
+            file = self._library / f"{BUILT_IN_IMAGE}.raw"
+            await asyncio.to_thread(file.write_bytes, GUESTS[HOST].ljust(IMAGE_SIZE_BYTES, b"\0"))
         else:
             file = self._library / source
         trouble = await asyncio.to_thread(self.image_trouble, source)
         if trouble:
             raise Permanent(trouble)
-        await self._made(copy_disk(self._at(image), file, FORMS[file.suffix]))
+        await self._made(copy_disk(self._at(image), file, IMAGE_FORMATS[file.suffix]))
 
     def image_trouble(self, source: str) -> str:
         """Say why no image can be made from a source."""
         file = self._library / source
-        if source == BUILT_IN or (file.suffix in FORMS and file.is_file()):
+        if source == BUILT_IN_IMAGE or (file.suffix in IMAGE_FORMATS and file.is_file()):
             return ""
-        return f"the library has no image {source!r} (of the form {', '.join(FORMS)})"
+        return f"the library has no image {source!r} (of the form {', '.join(IMAGE_FORMATS)})"
 
     async def clone(self, disk: str, source: str, gib: int) -> None:
         """Make the source's file the base of both.

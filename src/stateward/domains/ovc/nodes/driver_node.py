@@ -10,7 +10,14 @@ import time
 from collections.abc import Collection
 
 from stateward.domains.outcomes import raise_for_outcome
-from stateward.domains.ovc.nodes.port import Hypervisor, Machine, Plugged, Power, Presence, Told
+from stateward.domains.ovc.nodes.port import (
+    AttachedDisk,
+    Hypervisor,
+    NodeInventory,
+    NodeMachine,
+    Power,
+    ProgressCallback,
+)
 from stateward.drivers import (
     CallRefused,
     Driver,
@@ -24,8 +31,8 @@ from stateward.drivers import (
 from stateward.engine import Permanent, Temporary
 from stateward.engine.handlers import finish_call
 
-BETWEEN_LOOKS = 0.02
-SLOWEST_LOOKS = 0.5
+POLL_MIN_S = 0.02
+POLL_MAX_S = 0.5
 
 POWERS = {
     MachineState.RUNNING:    Power.ON,
@@ -36,7 +43,7 @@ POWERS = {
 }  # fmt: skip
 
 
-class Driven:
+class DriverNode:
     """A node whose machines are a driver's; `image` is what they start from there, and `size` the only one there is."""
 
     def __init__(self, driver: Driver, image: str, size: str = "") -> None:
@@ -53,16 +60,16 @@ class Driven:
         refused = await self._driver.check("tiny", self._image)
         return "" if refused is None else refused.message
 
-    async def start(self, machine: Machine) -> None:
+    async def start(self, machine: NodeMachine) -> None:
         """Give a machine power."""
         raise_for_outcome(await self._create(machine))
         await self._until(machine.key, Power.ON, Power.FROZEN)
 
-    async def _create(self, machine: Machine) -> Outcome:
+    async def _create(self, machine: NodeMachine) -> Outcome:
         (outcome,) = await finish_call(self._driver.create([self._want(machine)]))
         return outcome
 
-    def _want(self, machine: Machine) -> MachineSpec:
+    def _want(self, machine: NodeMachine) -> MachineSpec:
         return MachineSpec(machine.key, machine.name, self._size or machine.size, self._image)
 
     async def stop(self, key: str) -> None:
@@ -100,12 +107,12 @@ class Driven:
 
     async def _until(self, key: str, *wanted: Power) -> None:
         """Wait until a machine is as wanted; one that ended for good never will be, once what is shown is not older."""
-        pause, began = BETWEEN_LOOKS, time.monotonic()
+        pause, began = POLL_MIN_S, time.monotonic()
         while (power := await self.look(key)) not in wanted:
             if power is Power.OFF and time.monotonic() - began > self.lag:
                 raise Permanent(f"machine {key} is not there: {self._troubles.get(key, 'it has ended')}")
             await asyncio.sleep(pause)
-            pause = min(pause * 1.5, SLOWEST_LOOKS)
+            pause = min(pause * 1.5, POLL_MAX_S)
 
     async def look(self, key: str) -> Power:
         """Say what a machine is; only a complete listing tells that there is none."""
@@ -115,7 +122,7 @@ class Driven:
         """Say what a machine is; one that is changing is waited for."""
         deadline = time.monotonic() + seconds
         while (power := await self.look(key)) is Power.CHANGING and time.monotonic() < deadline:
-            await asyncio.sleep(BETWEEN_LOOKS)
+            await asyncio.sleep(POLL_MIN_S)
         return power
 
     async def was_reset(self, key: str, token: str) -> bool | None:
@@ -135,23 +142,23 @@ class Driven:
         self._troubles.update((one.key, one.details.get("complaint", one.native_state)) for one in ended)
         return {key: shown.get(key, Power.OFF if listing.complete else Power.UNKNOWN) for key in keys}
 
-    async def present(self) -> Presence:
+    async def present(self) -> NodeInventory:
         """Say which machines are there; those that have ended are not."""
         listing = await self._driver.observe()
         there = (one.key for one in listing.machines if POWERS.get(one.state) is not Power.OFF)
-        return Presence(frozenset(there), listing.complete)
+        return NodeInventory(frozenset(there), listing.complete)
 
-    async def attach(self, key: str, disk: Plugged) -> None:
+    async def attach(self, key: str, disk: AttachedDisk) -> None:
         """Do nothing: these machines have no disks but in the books."""
 
-    async def detach(self, key: str, disk: Plugged) -> None:
+    async def detach(self, key: str, disk: AttachedDisk) -> None:
         """Do nothing."""
 
-    async def has_disk(self, key: str, disk: Plugged) -> bool:  # noqa: ARG002 - nobody can tell
+    async def has_disk(self, key: str, disk: AttachedDisk) -> bool:  # noqa: ARG002 - nobody can tell
         """Say no: it does no harm to do nothing once more."""
         return False
 
-    async def move(self, key: str, to: Hypervisor, machine: Machine, told: Told) -> None:
+    async def move(self, key: str, to: Hypervisor, machine: NodeMachine, told: ProgressCallback) -> None:
         """Bring a machine up on the other node, and end it here."""
         frozen = await self.look(key) is Power.FROZEN or await to.look(machine.key) is Power.FROZEN
         await to.start(machine)
@@ -160,11 +167,11 @@ class Driven:
         await told(1, 1)
         await self.stop(key)
 
-    async def has_moved(self, key: str, to: Hypervisor, machine: Machine) -> bool:
+    async def has_moved(self, key: str, to: Hypervisor, machine: NodeMachine) -> bool:
         """Tell whether a machine is up on the other node, and ended here."""
         return await self.look(key) is Power.OFF and await to.look(machine.key) in (Power.ON, Power.FROZEN)
 
-    async def stop_moving(self, key: str, to: Hypervisor, machine: Machine) -> bool:
+    async def stop_moving(self, key: str, to: Hypervisor, machine: NodeMachine) -> bool:
         """End what came up on the other node, as long as it is still here."""
         if await self.look(key) is Power.OFF:
             return True

@@ -36,7 +36,7 @@ class QemuOptions(ProcessOptions, frozen=True, forbid_unknown_fields=True, omit_
     bandwidth: Whole | None = None
 
 
-FORMS: dict[str, type[Struct]] = {"process": ProcessOptions, "qemu": QemuOptions}
+OPTION_FORMS: dict[str, type[Struct]] = {"process": ProcessOptions, "qemu": QemuOptions}
 
 
 def check_options(spec: NodeSpec) -> None:
@@ -54,7 +54,7 @@ def check_options(spec: NodeSpec) -> None:
 
 
 def _check_form(spec: NodeSpec) -> None:
-    form = FORMS.get(spec.driver)
+    form = OPTION_FORMS.get(spec.driver)
     if form is None:
         return
     for name, value in spec.options.items():

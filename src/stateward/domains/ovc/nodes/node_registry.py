@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from stateward.domains.ovc.lifecycle import NODE
-from stateward.domains.ovc.model import NodeSpec, file_name_of, spec_of
-from stateward.domains.ovc.nodes.driver_node import Driven
+from stateward.domains.ovc.model import NodeSpec, file_name, read_spec
+from stateward.domains.ovc.nodes.driver_node import DriverNode
 from stateward.domains.ovc.nodes.port import Hypervisor
 from stateward.drivers import ProviderRegion
 from stateward.drivers.confinement import Confinement
@@ -19,12 +19,12 @@ from stateward.store.port import Reader
 from stateward.store.records import Key
 
 PROVIDER = "ovc"
-SIZE = "tiny"
+SIMULATED_SIZE = "tiny"
 """The size that all simulated machines have."""
-Make = Callable[[str, NodeSpec], Hypervisor]
+NodeFactory = Callable[[str, NodeSpec], Hypervisor]
 
 
-class Nodes:
+class NodeRegistry:
     """All nodes, by their ids; makers get a name of a node that no other namespace has.
 
     A simulated cloud that is given stands for the one in the data folder.
@@ -41,7 +41,7 @@ class Nodes:
         self._folder, self._cloud, self._called, self._confinement = folder, cloud, called, confinement
         self._nodes: dict[Key, Hypervisor] = {}
         self.reader: Reader | None = None
-        self.makers: Mapping[str, Make] = {
+        self.makers: Mapping[str, NodeFactory] = {
             "simulated": self._simulated,
             "process": self._process,
             "qemu": self._qemu,
@@ -55,7 +55,7 @@ class Nodes:
             found = await self.reader.object(key)
             if found is None or found.kind != NODE.kind:
                 raise Permanent(f"there is no node {node!r}")
-            self._nodes.setdefault(key, self._make(file_name_of(found), spec_of(found, NodeSpec)))
+            self._nodes.setdefault(key, self._make(file_name(found), read_spec(found, NodeSpec)))
         return self._nodes[key]
 
     def _make(self, node: str, spec: NodeSpec) -> Hypervisor:
@@ -74,21 +74,21 @@ class Nodes:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._cloud = SimulatedCloud(self._folder / "simulated.db")
         self._cloud.register_image(PROVIDER, Image("any", "none"))
-        self._cloud.register_spec(PROVIDER, Spec(SIZE, 1, 1.0, 0.0))
+        self._cloud.register_spec(PROVIDER, Spec(SIMULATED_SIZE, 1, 1.0, 0.0))
         place = ProviderRegion(PROVIDER, node, options=spec.options)
-        return Driven(SimulatedDriver(place, self._cloud, self._meter), "any", SIZE)
+        return DriverNode(SimulatedDriver(place, self._cloud, self._meter), "any", SIMULATED_SIZE)
 
     def _process(self, node: str, spec: NodeSpec) -> Hypervisor:
         from stateward.drivers.process import ProcessDriver
 
         place = self._place(node, spec)
-        return Driven(ProcessDriver(place, self._meter, confinement=self._confinement), "sh")
+        return DriverNode(ProcessDriver(place, self._meter, confinement=self._confinement), "sh")
 
     def _qemu(self, node: str, spec: NodeSpec) -> Hypervisor:
-        from stateward.domains.ovc.nodes.qemu_node import Emulated
+        from stateward.domains.ovc.nodes.qemu_node import QemuNode
         from stateward.drivers.qemu.host import QemuHost
 
-        return Emulated(QemuHost(self._place(node, spec), self._meter))
+        return QemuNode(QemuHost(self._place(node, spec), self._meter))
 
     def _place(self, node: str, spec: NodeSpec) -> ProviderRegion:
         """Return where a node of this host has its machines."""

@@ -22,7 +22,7 @@ class Power(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Plugged(Struct, frozen=True):
+class AttachedDisk(Struct, frozen=True):
     """A disk as a machine has it."""
 
     disk: str
@@ -31,23 +31,23 @@ class Plugged(Struct, frozen=True):
     boot: bool = False
 
 
-class Machine(Struct, frozen=True):
+class NodeMachine(Struct, frozen=True):
     """A machine that is to be: the key of this life of it, its VM's name and size, and its disks."""
 
     key: str
     name: str
     size: str
-    disks: tuple[Plugged, ...] = ()
+    disks: tuple[AttachedDisk, ...] = ()
 
 
-class Presence(Struct, frozen=True):
+class NodeInventory(Struct, frozen=True):
     """The machines that are on a node; only where that is complete is nobody else there."""
 
     keys: frozenset[str]
     complete: bool
 
 
-Told = Callable[[int, int], Awaitable[None]]
+ProgressCallback = Callable[[int, int], Awaitable[None]]
 """Is told how much of a machine has moved, and how much there is."""
 
 
@@ -61,7 +61,7 @@ class Hypervisor(Protocol):
     async def check(self) -> str:
         """Say why the node cannot carry machines; nothing if it can."""
 
-    async def start(self, machine: Machine) -> None:
+    async def start(self, machine: NodeMachine) -> None:
         """Give a machine power, and wait until it is up."""
 
     async def stop(self, key: str) -> None:
@@ -76,13 +76,13 @@ class Hypervisor(Protocol):
     async def reset(self, key: str, token: str) -> None:
         """Boot a machine anew; with the same token, no second time."""
 
-    async def attach(self, key: str, disk: Plugged) -> None:
+    async def attach(self, key: str, disk: AttachedDisk) -> None:
         """Give a disk to a machine that has power."""
 
-    async def detach(self, key: str, disk: Plugged) -> None:
+    async def detach(self, key: str, disk: AttachedDisk) -> None:
         """Take a disk from a machine that has power."""
 
-    async def has_disk(self, key: str, disk: Plugged) -> bool:
+    async def has_disk(self, key: str, disk: AttachedDisk) -> bool:
         """Tell whether a machine has a disk."""
 
     async def look(self, key: str) -> Power:
@@ -97,16 +97,16 @@ class Hypervisor(Protocol):
     async def survey(self, keys: Collection[str]) -> dict[str, Power]:
         """Say what machines are, in one go."""
 
-    async def present(self) -> Presence:
+    async def present(self) -> NodeInventory:
         """Say which machines are there at all, whoever asked for them."""
 
-    async def move(self, key: str, to: "Hypervisor", machine: Machine, told: Told) -> None:
+    async def move(self, key: str, to: "Hypervisor", machine: NodeMachine, told: ProgressCallback) -> None:
         """Move a machine to another node, where it is the one described; a failure leaves it where it was."""
 
-    async def has_moved(self, key: str, to: "Hypervisor", machine: Machine) -> bool:
+    async def has_moved(self, key: str, to: "Hypervisor", machine: NodeMachine) -> bool:
         """Tell whether a machine goes on at another node, and nowhere else."""
 
-    async def stop_moving(self, key: str, to: "Hypervisor", machine: Machine) -> bool:
+    async def stop_moving(self, key: str, to: "Hypervisor", machine: NodeMachine) -> bool:
         """Give a move up; tells whether it is too late for that."""
 
     async def close(self) -> None:

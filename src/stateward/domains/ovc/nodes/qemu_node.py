@@ -4,8 +4,15 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from stateward.domains.ovc.nodes.driver_node import BETWEEN_LOOKS, Driven
-from stateward.domains.ovc.nodes.port import Hypervisor, Machine, Plugged, Power, Presence, Told
+from stateward.domains.ovc.nodes.driver_node import POLL_MIN_S, DriverNode
+from stateward.domains.ovc.nodes.port import (
+    AttachedDisk,
+    Hypervisor,
+    NodeInventory,
+    NodeMachine,
+    Power,
+    ProgressCallback,
+)
 from stateward.drivers import Outcome
 from stateward.drivers.qemu.disks import Disk, DiskError
 from stateward.drivers.qemu.host import QemuHost
@@ -15,19 +22,19 @@ from stateward.engine import Permanent, Temporary, Unknown
 from stateward.engine.handlers import finish_call
 
 IMAGE = "tick"
-POLITELY = 1.5
+POWER_BUTTON_TIMEOUT_S = 1.5
 """How long a machine has to switch itself off when its power button is pressed, in seconds."""
 
 
-class Emulated(Driven):
+class QemuNode(DriverNode):
     """A folder of QEMU machines on this host."""
 
     def __init__(self, host: QemuHost) -> None:
         super().__init__(host, IMAGE)
         self.host = host
 
-    async def _create(self, machine: Machine) -> Outcome:
-        return await finish_call(self.host.boot(self._want(machine), disks_of(machine.disks)))
+    async def _create(self, machine: NodeMachine) -> Outcome:
+        return await finish_call(self.host.boot(self._want(machine), to_qemu_disks(machine.disks)))
 
     async def stop(self, key: str) -> None:
         """Press the power button, and pull the plug if that does not help.
@@ -45,10 +52,10 @@ class Emulated(Driven):
 
     async def _press(self, key: str) -> None:
         try:
-            async with asyncio.timeout(POLITELY):
+            async with asyncio.timeout(POWER_BUTTON_TIMEOUT_S):
                 await self.host.press(key)
                 while await self.look(key) is not Power.OFF:
-                    await asyncio.sleep(BETWEEN_LOOKS)
+                    await asyncio.sleep(POLL_MIN_S)
         except (TimeoutError, MonitorError):
             return
 
@@ -58,36 +65,36 @@ class Emulated(Driven):
         while (power := await super().look_settled(key, seconds)) is Power.ON and await self.host.may_obey(key):
             if time.monotonic() > deadline:
                 return Power.CHANGING
-            await asyncio.sleep(BETWEEN_LOOKS)
+            await asyncio.sleep(POLL_MIN_S)
         return power
 
-    async def present(self) -> Presence:
+    async def present(self) -> NodeInventory:
         """Say which machines are there, by their processes: whether their monitors answer does not matter."""
         keys, complete = await self.host.alive()
-        return Presence(keys, complete)
+        return NodeInventory(keys, complete)
 
-    async def attach(self, key: str, disk: Plugged) -> None:
+    async def attach(self, key: str, disk: AttachedDisk) -> None:
         """Give a disk to a running machine."""
         try:
-            await finish_call(self.host.attach(key, _disk(disk)))
+            await finish_call(self.host.attach(key, _to_qemu_disk(disk)))
         except (MonitorError, DiskError) as error:
-            raise read(error) from error
+            raise to_work_error(error) from error
 
-    async def detach(self, key: str, disk: Plugged) -> None:
+    async def detach(self, key: str, disk: AttachedDisk) -> None:
         """Take a disk from a running machine."""
         try:
-            await finish_call(self.host.detach(key, _disk(disk)))
+            await finish_call(self.host.detach(key, _to_qemu_disk(disk)))
         except (MonitorError, DiskError) as error:
-            raise read(error) from error
+            raise to_work_error(error) from error
 
-    async def has_disk(self, key: str, disk: Plugged) -> bool:
+    async def has_disk(self, key: str, disk: AttachedDisk) -> bool:
         """Tell whether a running machine has a disk in its slot."""
         try:
             return disk.slot in await self.host.slots(key)
         except MonitorError as error:
-            raise read(error) from error
+            raise to_work_error(error) from error
 
-    async def move(self, key: str, to: Hypervisor, machine: Machine, told: Told) -> None:
+    async def move(self, key: str, to: Hypervisor, machine: NodeMachine, told: ProgressCallback) -> None:
         """Send a machine to another node while it runs."""
         move = self._move(key, to, machine)
         if move is None:
@@ -104,35 +111,35 @@ class Emulated(Driven):
         except MonitorError as error:
             raise Unknown(str(error)) from error
 
-    async def has_moved(self, key: str, to: Hypervisor, machine: Machine) -> bool:
+    async def has_moved(self, key: str, to: Hypervisor, machine: NodeMachine) -> bool:
         """Tell whether a machine goes on at another node."""
         move = self._move(key, to, machine)
         return await super().has_moved(key, to, machine) if move is None else await move.is_done()
 
-    async def stop_moving(self, key: str, to: Hypervisor, machine: Machine) -> bool:
+    async def stop_moving(self, key: str, to: Hypervisor, machine: NodeMachine) -> bool:
         """Give a move up."""
         move = self._move(key, to, machine)
         try:
             return await super().stop_moving(key, to, machine) if move is None else await move.stop()
         except MonitorError as error:
-            raise read(error) from error
+            raise to_work_error(error) from error
 
-    def _move(self, key: str, to: Hypervisor, machine: Machine) -> Move | None:
-        if not isinstance(to, Emulated):
+    def _move(self, key: str, to: Hypervisor, machine: NodeMachine) -> Move | None:
+        if not isinstance(to, QemuNode):
             return None
-        return Move(self.host, key, to.host, to._want(machine), disks_of(machine.disks))  # noqa: SLF001 - its twin
+        return Move(self.host, key, to.host, to._want(machine), to_qemu_disks(machine.disks))  # noqa: SLF001 - its twin
 
 
-def _disk(disk: Plugged) -> Disk:
+def _to_qemu_disk(disk: AttachedDisk) -> Disk:
     return Disk(disk.file, disk.slot, disk.boot)
 
 
-def disks_of(disks: Sequence[Plugged]) -> list[Disk]:
+def to_qemu_disks(disks: Sequence[AttachedDisk]) -> list[Disk]:
     """Return the disks of a machine as QEMU gets them."""
-    return [_disk(one) for one in disks]
+    return [_to_qemu_disk(one) for one in disks]
 
 
-def read(error: MonitorError | DiskError) -> Exception:
+def to_work_error(error: MonitorError | DiskError) -> Exception:
     """Return what is to follow when a machine did not do as it was told."""
     match error:
         case Denied() | DiskError():

@@ -8,43 +8,43 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from stateward.domains.ovc.deadline import in_time
-from stateward.domains.ovc.end_hooks import CLEAN
-from stateward.domains.ovc.lifecycle import DiskState, VmState
+from stateward.domains.ovc.deadline import run_until_deadline
+from stateward.domains.ovc.end_hooks import CLEAN_RESULT
+from stateward.domains.ovc.lifecycle import DiskState, OvcVmState
 from stateward.domains.ovc.model import (
     DiskSpec,
-    VmSeen,
-    VmSpec,
-    boot_disk_of,
+    OvcVmSeen,
+    OvcVmSpec,
+    added_disk_id,
+    boot_disk_id,
     disk_seen,
-    file_name_of,
-    machine_of,
-    new_disk_of,
-    spec_of,
+    file_name,
+    machine_key,
+    read_spec,
     vm_seen,
 )
-from stateward.domains.ovc.node_privacy import LANES
-from stateward.domains.ovc.nodes import Hypervisor, Machine, Nodes, Plugged, Power, Vault
-from stateward.domains.ovc.proof import judge_power, judge_reset, power_seen
+from stateward.domains.ovc.node_privacy import LANE_PREFIX
+from stateward.domains.ovc.nodes import AttachedDisk, DiskStore, Hypervisor, NodeMachine, NodeRegistry, Power
+from stateward.domains.ovc.proof import judge_power, judge_reset, observed_power
 from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent
 from stateward.engine.kinds import EndHook, Guard, LockSet, Route
 from stateward.lifecycle import FAILED, Lifecycle
 from stateward.store.port import Reader
 from stateward.store.records import Key, Object
 
-PRESENT = frozenset({DiskState.ASSIGNED, DiskState.ASSIGNING})
+PRESENT_STATES = frozenset({DiskState.ASSIGNED, DiskState.ASSIGNING})
 """The states in which a VM that gets power has a disk."""
 
-TELL_EVERY = 0.1
+PROGRESS_STEP = 0.1
 """By what part of the whole a move has to get on to be worth a line of progress."""
 
-REACHED = {"pause": Power.FROZEN, "resume": Power.ON, "stop": Power.OFF, "delete": Power.OFF}
+EXPECTED_POWER = {"pause": Power.FROZEN, "resume": Power.ON, "stop": Power.OFF, "delete": Power.OFF}
 
 
-class Vms:
+class OvcVmHandlers:
     """The handlers of VMs."""
 
-    def __init__(self, nodes: Nodes, vault: Vault) -> None:
+    def __init__(self, nodes: NodeRegistry, vault: DiskStore) -> None:
         self._nodes, self._vault = nodes, vault
 
     def kind(self, lifecycle: Lifecycle, guard: Guard, company: LockSet, after: EndHook) -> Kind:
@@ -64,7 +64,9 @@ class Vms:
             "restore": self._restore,
             "destroy": self._destroy,
         }
-        handlers = {action: Handler(in_time(run, self._observe), self._observe) for action, run in runs.items()}
+        handlers = {
+            action: Handler(run_until_deadline(run, self._observe), self._observe) for action, run in runs.items()
+        }
         handlers["migrate"] = Handler(self._migrate, self._observe_move)
         return Kind(lifecycle, handlers, route_of, guard, company, after)
 
@@ -75,10 +77,10 @@ class Vms:
         await self._start(job)
 
     async def _make_boot_disk(self, job: Job) -> None:
-        spec = spec_of(job.claim.object, VmSpec)
-        boot = await self._file_name(job.ns, boot_disk_of(job.object))
+        spec = read_spec(job.claim.object, OvcVmSpec)
+        boot = await self._file_name(job.ns, boot_disk_id(job.object))
         if spec.clone_of:
-            await self._vault.clone(boot, await self._file_name(job.ns, boot_disk_of(spec.clone_of)), spec.gib)
+            await self._vault.clone(boot, await self._file_name(job.ns, boot_disk_id(spec.clone_of)), spec.gib)
         else:
             await self._vault.make(boot, spec.gib, await self._file_name(job.ns, spec.image))
 
@@ -88,16 +90,16 @@ class Vms:
         node = await self._nodes.of(job.ns, seen.node)
         await node.start(await self._machine(job, seen, seen.machine))
 
-    async def _machine(self, job: Job, seen: VmSeen, key: str) -> Machine:
-        spec = spec_of(job.claim.object, VmSpec)
+    async def _machine(self, job: Job, seen: OvcVmSeen, key: str) -> NodeMachine:
+        spec = read_spec(job.claim.object, OvcVmSpec)
         plugged = [await self._plugged(job.ns, id_) for id_ in seen.disks]
-        return Machine(key, spec.name, spec.size, tuple(one for one, state in plugged if state in PRESENT))
+        return NodeMachine(key, spec.name, spec.size, tuple(one for one, state in plugged if state in PRESENT_STATES))
 
-    async def _plugged(self, ns: str, id_: str) -> tuple[Plugged, str]:
+    async def _plugged(self, ns: str, id_: str) -> tuple[AttachedDisk, str]:
         """Return a disk as its VM has it, and its state."""
         disk = await self._disk(ns, id_)
-        file = self._vault.file(file_name_of(disk))
-        return Plugged(id_, file, disk_seen(disk).slot, spec_of(disk, DiskSpec).boot), disk.state
+        file = self._vault.file(file_name(disk))
+        return AttachedDisk(id_, file, disk_seen(disk).slot, read_spec(disk, DiskSpec).boot), disk.state
 
     async def _disk(self, ns: str, id_: str) -> Object:
         disk = await self._reader.object(Key(ns, id_))
@@ -110,12 +112,12 @@ class Vms:
         found = await self._reader.object(Key(ns, id_))
         if found is None:
             raise Permanent(f"there is no disk or image {id_!r}")
-        return file_name_of(found)
+        return file_name(found)
 
-    async def _kept(self, ns: str, seen: VmSeen) -> list[str]:
+    async def _kept(self, ns: str, seen: OvcVmSeen) -> list[str]:
         """Return the names of the files of a VM's disks; one whose record was pruned has none."""
         found = await self._reader.objects([Key(ns, id_) for id_ in seen.disks])
-        return [file_name_of(one) for one in found.values()]
+        return [file_name(one) for one in found.values()]
 
     async def _stop(self, job: Job) -> None:
         seen = vm_seen(job.claim.object)
@@ -123,9 +125,9 @@ class Vms:
             await (await self._nodes.of(job.ns, seen.node)).stop(seen.machine)
         await self._sweep(job, seen)
 
-    async def _sweep(self, job: Job, seen: VmSeen) -> None:
+    async def _sweep(self, job: Job, seen: OvcVmSeen) -> None:
         """End what may be left of earlier failures."""
-        for left in seen.leftovers:
+        for left in seen.stale_machines:
             await (await self._nodes.of(job.ns, left.node)).stop(left.machine)
 
     async def _pause(self, job: Job) -> None:
@@ -139,7 +141,7 @@ class Vms:
     async def _reboot(self, job: Job) -> None:
         """Boot anew; a frozen machine has to go on for that."""
         node, key = await self._where(job)
-        if job.origin == VmState.PAUSED:
+        if job.origin == OvcVmState.PAUSED:
             await node.resume(key)
         await node.reset(key, job.key.id)
 
@@ -155,9 +157,9 @@ class Vms:
     # --- disks -------------------------------------------------------------------------------------------------------
 
     async def _add_disk(self, job: Job) -> None:
-        disk = new_disk_of(job.key.id)
+        disk = added_disk_id(job.key.id)
         found = await self._disk(job.ns, disk)
-        await job.once("disk", lambda: self._vault.make(file_name_of(found), spec_of(found, DiskSpec).gib))
+        await job.once("disk", lambda: self._vault.make(file_name(found), read_spec(found, DiskSpec).gib))
         await self._plug(job, disk)
 
     async def _attach_disk(self, job: Job) -> None:
@@ -192,11 +194,11 @@ class Vms:
 
         await job.once(step, told)
 
-    async def _power_off(self, job: Job, seen: VmSeen) -> None:
+    async def _power_off(self, job: Job, seen: OvcVmSeen) -> None:
         if seen.machine:
             await (await self._nodes.of(job.ns, seen.node)).stop(seen.machine)
 
-    async def _remove_disks(self, ns: str, seen: VmSeen) -> None:
+    async def _remove_disks(self, ns: str, seen: OvcVmSeen) -> None:
         for name in await self._kept(ns, seen):
             await self._vault.remove(name)
 
@@ -204,12 +206,12 @@ class Vms:
 
     async def _migrate(self, job: Job) -> Ending:
         seen = vm_seen(job.claim.object)
-        if job.origin == VmState.HALTED:
+        if job.origin == OvcVmState.HALTED:
             return Ending()  # it has no power: to be elsewhere is a matter of the books
         source, target = await self._nodes.of(job.ns, seen.node), await self._nodes.of(job.ns, seen.to)
-        machine = await self._machine(job, seen, machine_of(job.object, job.key.id))
+        machine = await self._machine(job, seen, machine_key(job.object, job.key.id))
         try:
-            await source.move(seen.machine, target, machine, _teller(job))
+            await source.move(seen.machine, target, machine, _progress_reporter(job))
         except Permanent as error:
             return await self._given_up(job, str(error))
         return Ending()
@@ -218,20 +220,20 @@ class Vms:
         """Stop a move; it may have succeeded after all."""
         seen = vm_seen(job.claim.object)
         source, target = await self._nodes.of(job.ns, seen.node), await self._nodes.of(job.ns, seen.to)
-        machine = await self._machine(job, seen, machine_of(job.object, job.key.id))
+        machine = await self._machine(job, seen, machine_key(job.object, job.key.id))
         if await source.stop_moving(seen.machine, target, machine) and await source.has_moved(
             seen.machine, target, machine
         ):
             return Ending()
-        return Ending(FAILED, result=CLEAN, error=why)
+        return Ending(FAILED, result=CLEAN_RESULT, error=why)
 
     async def _observe_move(self, job: Job) -> ObservedOutcome | Ending:
         """Look whether a VM has moved. Where its operation ends with this look, the move is stopped as well."""
         seen, work = vm_seen(job.claim.object), job.claim.work
-        if job.origin == VmState.HALTED:
+        if job.origin == OvcVmState.HALTED:
             return ObservedOutcome.DONE
         source, target = await self._nodes.of(job.ns, seen.node), await self._nodes.of(job.ns, seen.to)
-        machine = await self._machine(job, seen, machine_of(job.object, job.key.id))
+        machine = await self._machine(job, seen, machine_key(job.object, job.key.id))
         if await source.has_moved(seen.machine, target, machine):
             return ObservedOutcome.DONE
         goes_on = work.observe and not work.cancelled and (work.deadline or 0.0) > time.time()
@@ -251,20 +253,20 @@ class Vms:
             return await judge_reset(node, key, job)
         if job.action in ("deploy", "start"):
             return judge_power(await self._power(job, seen), Power.ON)
-        if job.action in REACHED:
-            return judge_power(await self._power(job, seen), REACHED[job.action])
+        if job.action in EXPECTED_POWER:
+            return judge_power(await self._power(job, seen), EXPECTED_POWER[job.action])
         if job.action == "destroy":
             return await self._observe_destroyed(job, seen)
         return ObservedOutcome.NOT_DONE if job.action == "restore" else ObservedOutcome.REPEATABLE
 
-    async def _power(self, job: Job, seen: VmSeen) -> Power:
+    async def _power(self, job: Job, seen: OvcVmSeen) -> Power:
         if not seen.machine:
             return Power.OFF
-        return await power_seen(await self._nodes.of(job.ns, seen.node), seen.machine, job)
+        return await observed_power(await self._nodes.of(job.ns, seen.node), seen.machine, job)
 
-    async def _observe_disk(self, job: Job, seen: VmSeen) -> ObservedOutcome:
+    async def _observe_disk(self, job: Job, seen: OvcVmSeen) -> ObservedOutcome:
         adds = job.action == "add disk"
-        id_ = new_disk_of(job.key.id) if adds else str(job.args["disk"])
+        id_ = added_disk_id(job.key.id) if adds else str(job.args["disk"])
         there = not adds or await self._vault.has(await self._file_name(job.ns, id_))
         if adds and not (seen.machine and there):
             return ObservedOutcome.DONE if there else ObservedOutcome.NOT_DONE
@@ -274,14 +276,14 @@ class Vms:
         has = await node.has_disk(seen.machine, disk[0])
         return ObservedOutcome.DONE if has == (job.action != "detach disk") else ObservedOutcome.NOT_DONE
 
-    async def _observe_destroyed(self, job: Job, seen: VmSeen) -> ObservedOutcome:
+    async def _observe_destroyed(self, job: Job, seen: OvcVmSeen) -> ObservedOutcome:
         """Say whether nothing is left; it is not done only if the machine and all files are as they were."""
         judged = judge_power(await self._power(job, seen), Power.OFF)
         if judged is not ObservedOutcome.DONE:
             return judged
         kept = await self._kept(job.ns, seen)
         left = [name for name in kept if await self._vault.has(name)]
-        if not left and not seen.leftovers:
+        if not left and not seen.stale_machines:
             return ObservedOutcome.DONE
         return ObservedOutcome.REPEATABLE if seen.machine or len(left) < len(kept) else ObservedOutcome.NOT_DONE
 
@@ -291,14 +293,14 @@ class Vms:
         return self._nodes.reader
 
 
-def _teller(job: Job) -> Callable[[int, int], Awaitable[None]]:
+def _progress_reporter(job: Job) -> Callable[[int, int], Awaitable[None]]:
     """Return who notes how far a move is, a few times in all."""
     told = 0.0
 
     async def tell(done: int, total: int) -> None:
         nonlocal told
         share = done / total if total else 1.0
-        if share >= told + TELL_EVERY:
+        if share >= told + PROGRESS_STEP:
             told = share
             await job.progress("moving", done, total)
 
@@ -308,4 +310,4 @@ def _teller(job: Job) -> Callable[[int, int], Awaitable[None]]:
 def route_of(found: Object, _action: str) -> Route:
     """Return the lane of a VM's node: how much may happen on it at once can be set."""
     node = vm_seen(found).node
-    return Route("", f"{LANES}{node}") if node else Route()
+    return Route("", f"{LANE_PREFIX}{node}") if node else Route()

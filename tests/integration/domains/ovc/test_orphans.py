@@ -7,9 +7,9 @@ from shutil import which
 
 import pytest
 
-from stateward.domains.ovc.drift_detector import Rounds
-from stateward.domains.ovc.model import NodeSpec, Strange, boot_disk_of, node_seen
-from stateward.domains.ovc.nodes.port import Hypervisor, Machine, Presence
+from stateward.domains.ovc.drift_detector import DriftDetector
+from stateward.domains.ovc.model import NodeSpec, OrphanId, boot_disk_id, node_seen
+from stateward.domains.ovc.nodes.port import Hypervisor, NodeInventory, NodeMachine
 from stateward.domains.ovc.settings import Settings
 from stateward.lifecycle import PROVIDER
 from stateward.store import open_store
@@ -23,14 +23,14 @@ STRAY = "vm-of-nobody-12345678"
 
 
 async def look(cloud: Cloud) -> list[str]:
-    """Go round once; returns the strangers that are told of."""
-    rounds = Rounds(cloud.engine, cloud.plugin.nodes, Random(1), every=0.0, apart=0.0, vault=cloud.plugin.vault)
+    """Go round once; returns the orphans that are told of."""
+    rounds = DriftDetector(cloud.engine, cloud.plugin.nodes, Random(1), every=0.0, apart=0.0, vault=cloud.plugin.vault)
     await rounds.look_at(cloud.ns)
-    return await strangers(cloud)
+    return await orphans(cloud)
 
 
-async def strangers(cloud: Cloud) -> list[str]:
-    return [one.who.name for _, one in (await cloud.service.healing(cloud.ns, 0.0)).strangers]
+async def orphans(cloud: Cloud) -> list[str]:
+    return [one.id.name for _, one in (await cloud.service.healing(cloud.ns, 0.0)).orphans]
 
 
 async def node(cloud: Cloud, nth: int = 0) -> Hypervisor:
@@ -39,7 +39,7 @@ async def node(cloud: Cloud, nth: int = 0) -> Hypervisor:
 
 async def test_a_machine_of_nobody_is_told_until_it_is_gone_and_journaled_once(cloud: Cloud) -> None:
     host = await node(cloud)
-    await host.start(Machine(STRAY, "stray", "tiny"))
+    await host.start(NodeMachine(STRAY, "stray", "tiny"))
     assert await look(cloud) == [STRAY]
     assert await look(cloud) == [STRAY]
     lines = [line for line in await cloud.engine.history(cloud.ns, cloud.nodes[0]) if line.event == "stranger"]
@@ -49,15 +49,15 @@ async def test_a_machine_of_nobody_is_told_until_it_is_gone_and_journaled_once(c
     assert await look(cloud) == []
 
 
-async def test_a_second_machine_of_a_vm_is_a_stranger_and_its_own_is_not(cloud: Cloud) -> None:
+async def test_a_second_machine_of_a_vm_is_an_orphan_and_its_own_is_not(cloud: Cloud) -> None:
     vm = await cloud.vm()
     host = await cloud.plugin.nodes.of(cloud.ns, await cloud.node_of(vm))
-    await host.start(Machine(f"{vm}-00000000", "twin", "tiny"))
+    await host.start(NodeMachine(f"{vm}-00000000", "twin", "tiny"))
     assert await look(cloud) == [f"{vm}-00000000"]
     await host.stop(f"{vm}-00000000")
 
 
-async def test_nothing_of_ours_is_a_stranger_whatever_was_done_to_it(cloud: Cloud) -> None:
+async def test_nothing_of_ours_is_an_orphan_whatever_was_done_to_it(cloud: Cloud) -> None:
     vms = await cloud.vms(4)
     await cloud.did(vms[0], "pause")
     await cloud.did(vms[1], "migrate", ADA)
@@ -67,7 +67,7 @@ async def test_nothing_of_ours_is_a_stranger_whatever_was_done_to_it(cloud: Clou
     assert await look(cloud) == []
 
 
-async def test_what_is_moving_is_no_stranger_at_either_end(cloud: Cloud) -> None:
+async def test_what_is_moving_is_no_orphan_at_either_end(cloud: Cloud) -> None:
     vm = await cloud.vm()
     cloud.doors.close("stop")
     migrating = await cloud.ask(vm, "migrate", ADA)
@@ -77,11 +77,11 @@ async def test_what_is_moving_is_no_stranger_at_either_end(cloud: Cloud) -> None
     assert (await cloud.ended(migrating)).status == "succeeded"
 
 
-async def test_what_only_one_look_shows_is_no_stranger(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_only_one_look_shows_is_no_orphan(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = iter([frozenset({STRAY}), frozenset[str]()])
 
-    async def once() -> Presence:
-        return Presence(next(looks), complete=True)
+    async def once() -> NodeInventory:
+        return NodeInventory(next(looks), complete=True)
 
     monkeypatch.setattr(await node(cloud), "present", once)
     assert await look(cloud) == []
@@ -91,11 +91,11 @@ async def test_a_node_that_does_not_show_all_lets_nobody_be_forgotten(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = await node(cloud)
-    await host.start(Machine(STRAY, "stray", "tiny"))
+    await host.start(NodeMachine(STRAY, "stray", "tiny"))
     assert await look(cloud) == [STRAY]
 
-    async def blind() -> Presence:
-        return Presence(frozenset(), complete=False)
+    async def blind() -> NodeInventory:
+        return NodeInventory(frozenset(), complete=False)
 
     with monkeypatch.context() as patched:
         patched.setattr(host, "present", blind)
@@ -119,12 +119,12 @@ async def test_a_file_that_no_disk_or_image_of_any_namespace_owns_is_told(tmp_pa
         await cloud.did(gone, "destroy")
         assert await look(cloud) == []
         vault = tmp_path / "ovc" / "vault"
-        own, base = [await cloud.file_name(boot_disk_of(one)) for one in (vm, clone)]
+        own, base = [await cloud.file_name(boot_disk_id(one)) for one in (vm, clone)]
         assert f"{own}.base-{base}" in {file.name for file in vault.iterdir()}
         for name in (f"{gone}.qcow2", "notes.txt"):
             (vault / name).touch()
         assert sorted(await look(cloud)) == sorted([f"{gone}.qcow2", "notes.txt"])
-        (keeper,) = [one for one in cloud.nodes if node_seen(await cloud.get(one)).strangers]
+        (keeper,) = [one for one in cloud.nodes if node_seen(await cloud.get(one)).orphans]
         assert keeper == min(cloud.nodes)
         (vault / "notes.txt").unlink()
         assert await look(cloud) == [f"{gone}.qcow2"]
@@ -146,13 +146,13 @@ async def test_a_real_process_of_nobody_is_noticed_by_itself(folder: Path) -> No
     async with open_cloud(open_store(str(folder / "stateward.db")), folder, settings) as cloud:
         id_ = await cloud.made(cloud.service.register_node(cloud.ns, NodeSpec("bare", "process"), ADA))
         host = await cloud.plugin.nodes.of(cloud.ns, id_)
-        await host.start(Machine(STRAY, "stray", "tiny"))
+        await host.start(NodeMachine(STRAY, "stray", "tiny"))
 
         async def told() -> bool:
-            return [one.who for one in node_seen(await cloud.get(id_)).strangers] == [Strange("machine", STRAY)]
+            return [one.id for one in node_seen(await cloud.get(id_)).orphans] == [OrphanId("machine", STRAY)]
 
         async def forgotten() -> bool:
-            return not node_seen(await cloud.get(id_)).strangers
+            return not node_seen(await cloud.get(id_)).orphans
 
         await cloud.until(told)
         await host.stop(STRAY)

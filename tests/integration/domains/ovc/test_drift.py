@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from stateward.domains.ovc.drift_detector import Rounds
+from stateward.domains.ovc.drift_detector import DriftDetector
 from stateward.domains.ovc.lifecycle import VM
 from stateward.domains.ovc.model import node_seen, vm_seen
 from stateward.domains.ovc.nodes.port import Hypervisor, Power
@@ -26,9 +26,9 @@ from tests.integration.drivers.local.host import kill_all_in, needs_qemu
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-def rounds(cloud: Cloud) -> Rounds:
+def rounds(cloud: Cloud) -> DriftDetector:
     """Return rounds in which it is always this process's turn."""
-    return Rounds(cloud.engine, cloud.plugin.nodes, Random(1), every=0.0, apart=0.0)
+    return DriftDetector(cloud.engine, cloud.plugin.nodes, Random(1), every=0.0, apart=0.0)
 
 
 async def look(cloud: Cloud) -> None:
@@ -82,10 +82,10 @@ async def test_what_was_lost_is_swept_before_the_machine_gets_power_again(cloud:
     await node.stop(machine)
     await look(cloud)
     seen = vm_seen(await cloud.get(vm))
-    assert (seen.machine, [one.machine for one in seen.leftovers]) == ("", [machine])
+    assert (seen.machine, [one.machine for one in seen.stale_machines]) == ("", [machine])
     await cloud.did(vm, "start")
     seen = vm_seen(await cloud.get(vm))
-    assert (seen.machine != machine, seen.leftovers) == (True, ())
+    assert (seen.machine != machine, seen.stale_machines) == (True, ())
 
 
 async def test_what_was_lost_is_swept_with_what_was_left_before(cloud: Cloud) -> None:
@@ -186,7 +186,7 @@ async def test_a_node_is_looked_at_by_one_process_at_a_time(cloud: Cloud, monkey
         return await surveyed(keys)
 
     monkeypatch.setattr(node, "survey", counted)
-    both = [Rounds(cloud.engine, cloud.plugin.nodes, Random(1), every=3600.0, apart=0.0) for _ in range(2)]
+    both = [DriftDetector(cloud.engine, cloud.plugin.nodes, Random(1), every=3600.0, apart=0.0) for _ in range(2)]
     await asyncio.gather(*(one.look_around() for one in both))
     assert len(looks) == 1
     assert node_seen(await cloud.get(await cloud.node_of(vm))).looked > 0.0
@@ -232,7 +232,7 @@ async def test_a_hypervisor_that_was_killed_is_noticed_and_one_that_hangs_is_not
         machine = await cloud.machine(vm)
         (pid,) = [
             int(one.details["pid"])
-            for one in (await host._driver.observe([machine])).seen  # type: ignore[attr-defined]
+            for one in (await host._driver.observe([machine])).machines  # type: ignore[attr-defined]
         ]
         os.kill(pid, signal.SIGSTOP)
         await look(cloud)
