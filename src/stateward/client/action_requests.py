@@ -3,21 +3,24 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
+from rich.text import Text
 
-from stateward.client.answers import Accepted, ObjectInfo, OperationInfo, Problem
 from stateward.client.arguments import Ref, Selector
-from stateward.client.errors import Said, exit_code_of, said
+from stateward.client.errors import Facts, Said, exit_code_of, said
 from stateward.client.narrating import narrate
 from stateward.client.operation_waiter import Following
 from stateward.client.output import NO, err, print_json, results
 from stateward.client.progress import Bars, group_of
 from stateward.client.tables import error_text, filled_table, state_text, status_text, took
 from stateward.errors import BadInput
+from stateward.schemas.accepted import AcceptedView
+from stateward.schemas.objects import ObjectView
+from stateward.schemas.operations import OperationView
 
 if TYPE_CHECKING:
     from stateward.client.session import Session
@@ -29,13 +32,25 @@ CARRY_ON = frozenset({404, 409, 412})
 GONE = "(gone)"
 
 
+class StatefulRecord(Protocol):
+    """An object in a response: the generic one, or that of a domain with fields of its own."""
+
+    @property
+    def kind(self) -> str:
+        """Its kind."""
+
+    @property
+    def state(self) -> str:
+        """Its state."""
+
+
 class Outcome(Struct, frozen=True):
     """What became of an action on one object: accepted (with an operation, or done at once), or refused."""
 
     id: str
-    object: ObjectInfo | None = None
-    operation: OperationInfo | None = None
-    problem: Problem | None = None
+    object: StatefulRecord | None = None
+    operation: OperationView | None = None
+    problem: Facts | None = None
     skipped: bool = False  # chosen by a selector, and not refused to somebody who named it
 
     @property
@@ -81,10 +96,10 @@ def ask_group(session: "Session", action: str, chosen: Selector, body: Mapping[s
         chosen = replace(chosen, kind=session.kind(chosen.kind))
     answer = session.client.group(session.ns, action, {"selector": chosen, **body})
     begun = [accepted(one) for one in ([answer.whole] if answer.whole else []) + answer.begun]
-    return begun + [Outcome(id_, problem=why, skipped=True) for id_, why in answer.skipped.items()]
+    return begun + [Outcome(id_, problem=msgspec.to_builtins(why), skipped=True) for id_, why in answer.skipped.items()]
 
 
-def accepted(answer: Accepted) -> Outcome:
+def accepted(answer: AcceptedView) -> Outcome:
     """Return an accepted request as an outcome."""
     return Outcome(answer.object.id, answer.object, answer.operation)
 
@@ -95,7 +110,7 @@ def waited(session: "Session", outcomes: list[Outcome], timeout: float | None) -
         raise BadInput("--timeout", timeout, "a number of seconds")
     outcomes = outcomes + _parts(session, outcomes)
     groups = {one.operation.id: _group(one) for one in outcomes if one.operation is not None}
-    ended: dict[str, OperationInfo] = {}
+    ended: dict[str, OperationView] = {}
     operations = [one.operation for one in outcomes if one.operation is not None]
     with Bars(err(), Counter(groups.values()), quiet=session.json) as bars:
         for one in _following(session, operations, bars, timeout):
@@ -105,8 +120,8 @@ def waited(session: "Session", outcomes: list[Outcome], timeout: float | None) -
 
 
 def _following(
-    session: "Session", operations: Sequence[OperationInfo], bars: Bars, timeout: float | None
-) -> Iterator[OperationInfo]:
+    session: "Session", operations: Sequence[OperationView], bars: Bars, timeout: float | None
+) -> Iterator[OperationView]:
     """Yield operations as they end; what a single one says of its progress is shown meanwhile."""
     following = Following(session.client, session.ns, operations, timeout=timeout, pause=session.pause)
     if len(operations) == 1 and session.client.works:
@@ -128,17 +143,18 @@ def _parts(session: "Session", outcomes: Sequence[Outcome]) -> list[Outcome]:
 def _group(outcome: Outcome) -> str:
     if outcome.object is None:
         return outcome.operation.kind if outcome.operation is not None else ""
-    return group_of(outcome.object.kind, outcome.object.labels)
+    labels = outcome.object.labels if isinstance(outcome.object, ObjectView) else {}
+    return group_of(outcome.object.kind, labels)
 
 
-def _ended(session: "Session", outcome: Outcome, ended: Mapping[str, OperationInfo]) -> Outcome:
+def _ended(session: "Session", outcome: Outcome, ended: Mapping[str, OperationView]) -> Outcome:
     """Return an outcome as it is in the end, with the object as it is now."""
     if outcome.operation is None or outcome.operation.id not in ended:
         return outcome
     return replace(outcome, object=_now(session, outcome.id), operation=ended[outcome.operation.id])
 
 
-def _now(session: "Session", id_: str) -> ObjectInfo | None:
+def _now(session: "Session", id_: str) -> ObjectView | None:
     try:
         return session.client.object(session.ns, id_)
     except Said as problem:
@@ -176,8 +192,11 @@ def _row(session: "Session", one: Outcome) -> tuple[Any, ...]:
     return one.id, state, status_text(operation.status), took(operation), operation.id, error_text(operation.error)
 
 
-def _state(session: "Session", found: ObjectInfo | None) -> Any:  # noqa: ANN401 - a Text or a plain text
-    return GONE if found is None else state_text(session.state_class, found.kind, found.state, found.state_class)
+def _state(session: "Session", found: StatefulRecord | None) -> str | Text:
+    if found is None:
+        return GONE
+    known = found.state_class if isinstance(found, ObjectView) else None
+    return state_text(session.state_class, found.kind, found.state, known)
 
 
 def warn_of_waiting(session: "Session", outcomes: Iterable[Outcome]) -> None:

@@ -2,41 +2,39 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from uuid import uuid4
 
-from stateward.client.answers import (
-    Accepted,
-    Allowed,
-    GroupAccepted,
-    Healed,
-    JournalPage,
-    Lane,
-    LaneGroup,
-    Lanes,
-    Line,
-    LineList,
-    Listed,
-    Namespace,
-    NewToken,
-    ObjectInfo,
-    OperationInfo,
-    Planned,
-    Pruned,
-    Stuck,
-    Token,
-    Why,
-    Worker,
-)
+from msgspec import Struct
+
 from stateward.client.arguments import Selector
 from stateward.client.http import KEY, Params, Wire
 from stateward.lifecycle.describe import LifecycleInfo
+from stateward.schemas.accepted import AcceptedView, GroupView, Prospect
+from stateward.schemas.deployment import HealedView, PrunedView, StuckView, WorkerView
+from stateward.schemas.journal import LinePage, LineView
+from stateward.schemas.lanes import LaneGroupView, LanesView, LaneView
+from stateward.schemas.objects import AllowedView, NamespaceView, ObjectPage, ObjectView
+from stateward.schemas.operations import OperationPage, OperationView
+from stateward.schemas.waiting import WhyView
+
+if TYPE_CHECKING:
+    from stateward.schemas.access import IssuedView, TokenView
 
 PAGE = 500
 """How many rows are asked for at once."""
 
 Body = Mapping[str, Any]
+
+
+class JournalPage(Struct, frozen=True):
+    """Lines of the journal, the number to go on from, and whether there is more already."""
+
+    lines: list[LineView]
+    after: int
+    more: bool
+    pruned: int | None = None  # of the lines up to this number some are gone
 
 
 class Client:
@@ -52,15 +50,15 @@ class Client:
         """Return every kind with its lifecycle."""
         return self.wire.call(list[LifecycleInfo], "GET", "/kinds")
 
-    def namespaces(self) -> list[Namespace]:
+    def namespaces(self) -> list[NamespaceView]:
         """Return the namespaces that have objects, with their counts."""
-        return self.wire.call(list[Namespace], "GET", "/namespaces")
+        return self.wire.call(list[NamespaceView], "GET", "/namespaces")
 
-    def object(self, ns: str, id_: str) -> ObjectInfo:
+    def object(self, ns: str, id_: str) -> ObjectView:
         """Return one object."""
-        return self.wire.call(ObjectInfo, "GET", _object(ns, id_))
+        return self.wire.call(ObjectView, "GET", _object(ns, id_))
 
-    def objects(self, ns: str, chosen: Selector, most: int | None = None) -> Iterator[ObjectInfo]:
+    def objects(self, ns: str, chosen: Selector, most: int | None = None) -> Iterator[ObjectView]:
         """Yield the chosen objects, page by page, at most so many."""
         after: str | None = None
         left = most
@@ -73,9 +71,9 @@ class Client:
             if after is None:
                 return
 
-    def _page(self, ns: str, chosen: Selector, after: str | None, limit: int) -> Listed[ObjectInfo]:
+    def _page(self, ns: str, chosen: Selector, after: str | None, limit: int) -> ObjectPage:
         return self.wire.call(
-            Listed[ObjectInfo],
+            ObjectPage,
             "GET",
             f"/ns/{_part(ns)}/objects",
             params={
@@ -89,47 +87,47 @@ class Client:
             },
         )
 
-    def allowed(self, ns: str, id_: str) -> Allowed:
+    def allowed(self, ns: str, id_: str) -> AllowedView:
         """Return what may be done to an object now, and why the rest may not."""
-        return self.wire.call(Allowed, "GET", f"{_object(ns, id_)}/allowed")
+        return self.wire.call(AllowedView, "GET", f"{_object(ns, id_)}/allowed")
 
-    def why(self, ns: str, id_: str) -> Why:
+    def why(self, ns: str, id_: str) -> WhyView:
         """Return what an object waits for."""
-        return self.wire.call(Why, "GET", f"{_object(ns, id_)}/why")
+        return self.wire.call(WhyView, "GET", f"{_object(ns, id_)}/why")
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
-    def create(self, ns: str, body: Body) -> Accepted:
+    def create(self, ns: str, body: Body) -> AcceptedView:
         """Make an object."""
-        return self.wire.call(Accepted, "POST", f"/ns/{_part(ns)}/objects", body=body, headers=_key())
+        return self.wire.call(AcceptedView, "POST", f"/ns/{_part(ns)}/objects", body=body, headers=_key())
 
-    def act(self, ns: str, id_: str, action: str, body: Body) -> Accepted:
+    def act(self, ns: str, id_: str, action: str, body: Body) -> AcceptedView:
         """Ask for an action on an object."""
         path = f"{_object(ns, id_)}/actions/{_part(action)}"
-        return self.wire.call(Accepted, "POST", path, body=body, headers=_key())
+        return self.wire.call(AcceptedView, "POST", path, body=body, headers=_key())
 
-    def group(self, ns: str, action: str, body: Body) -> GroupAccepted:
+    def group(self, ns: str, action: str, body: Body) -> GroupView:
         """Ask for an action on all objects that a selector chooses."""
-        return self.wire.call(GroupAccepted, "POST", f"/ns/{_part(ns)}/actions/{_part(action)}", body=body)
+        return self.wire.call(GroupView, "POST", f"/ns/{_part(ns)}/actions/{_part(action)}", body=body)
 
-    def plan(self, ns: str, requests: list[Body]) -> list[Planned]:
+    def plan(self, ns: str, requests: list[Body]) -> list[Prospect]:
         """Return what requests would lead to."""
-        return self.wire.call(list[Planned], "POST", f"/ns/{_part(ns)}/plan", body={"requests": requests})
+        return self.wire.call(list[Prospect], "POST", f"/ns/{_part(ns)}/plan", body={"requests": requests})
 
     # --- operations --------------------------------------------------------------------------------------------------
 
-    def operation(self, ns: str, op: str) -> OperationInfo:
+    def operation(self, ns: str, op: str) -> OperationView:
         """Return one operation."""
-        return self.wire.call(OperationInfo, "GET", _operation(ns, op))
+        return self.wire.call(OperationView, "GET", _operation(ns, op))
 
-    def operations(self, ns: str, id_: str, limit: int) -> list[OperationInfo]:
+    def operations(self, ns: str, id_: str, limit: int) -> list[OperationView]:
         """Return an object's operations, newest first."""
         params: Params = {"object": id_, "limit": limit}
-        return self.wire.call(Listed[OperationInfo], "GET", f"/ns/{_part(ns)}/operations", params=params).items
+        return self.wire.call(OperationPage, "GET", f"/ns/{_part(ns)}/operations", params=params).items
 
-    def children(self, ns: str, op: str) -> list[OperationInfo]:
+    def children(self, ns: str, op: str) -> list[OperationView]:
         """Return the operations that an operation waits for."""
-        return self.wire.call(Listed[OperationInfo], "GET", f"{_operation(ns, op)}/children").items
+        return self.wire.call(OperationPage, "GET", f"{_operation(ns, op)}/children").items
 
     @contextmanager
     def events(self, ns: str, op: str, last: str | None, patience: float | None) -> Iterator[Iterator[str]]:
@@ -137,72 +135,78 @@ class Client:
         with self.wire.lines(f"{_operation(ns, op)}/events", last, patience) as lines:
             yield lines
 
-    def cancel(self, ns: str, op: str) -> OperationInfo:
+    def cancel(self, ns: str, op: str) -> OperationView:
         """Cancel an operation."""
-        return self.wire.call(OperationInfo, "POST", f"{_operation(ns, op)}/cancel")
+        return self.wire.call(OperationView, "POST", f"{_operation(ns, op)}/cancel")
 
     # --- the journal -------------------------------------------------------------------------------------------------
 
-    def history(self, ns: str, id_: str) -> Iterator[Line]:
+    def history(self, ns: str, id_: str) -> Iterator[LineView]:
         """Yield the journal's lines about an object, page by page."""
         after: str | None = "0"
         while after is not None:
             params: Params = {"after": after, "limit": PAGE}
-            page = self.wire.call(Listed[Line], "GET", f"{_object(ns, id_)}/history", params=params)
+            page = self.wire.call(LinePage, "GET", f"{_object(ns, id_)}/history", params=params)
             yield from page.items
             after = page.next
 
     def journal(self, after: int, limit: int = PAGE, **only: str | None) -> JournalPage:
         """Return the journal's lines that follow a number, of what the token opens."""
         params: Params = {"after": after, "limit": limit, **only}
-        page = self.wire.call(LineList, "GET", "/journal", params=params)
+        page = self.wire.call(LinePage, "GET", "/journal", params=params)
         if page.next is not None:
             return JournalPage(page.items, int(page.next), True, page.pruned)
         return JournalPage(page.items, page.items[-1].seq if page.items else after, False, page.pruned)
 
     # --- the deployment ----------------------------------------------------------------------------------------------
 
-    def lanes(self) -> Lanes:
+    def lanes(self) -> LanesView:
         """Return all lanes and their groups."""
-        return self.wire.call(Lanes, "GET", "/lanes")
+        return self.wire.call(LanesView, "GET", "/lanes")
 
-    def set_lane(self, lane: str, grp: str, capacity: int) -> Lane:
+    def set_lane(self, lane: str, grp: str, capacity: int) -> LaneView:
         """Set how many operations may run in a lane at once."""
         body = {"grp": grp, "capacity": capacity}
-        return self.wire.call(Lane, "PUT", f"/lanes/{quote(lane, safe='/')}", body=body)
+        return self.wire.call(LaneView, "PUT", f"/lanes/{quote(lane, safe='/')}", body=body)
 
-    def set_group(self, grp: str, lanes: int) -> LaneGroup:
+    def set_group(self, grp: str, lanes: int) -> LaneGroupView:
         """Set how many lanes of a group may be active at once."""
-        return self.wire.call(LaneGroup, "PUT", f"/groups/{_part(grp)}", body={"lanes": lanes})
+        return self.wire.call(LaneGroupView, "PUT", f"/groups/{_part(grp)}", body={"lanes": lanes})
 
-    def heal(self) -> Healed:
+    def heal(self) -> HealedView:
         """Let the healer look now."""
-        return self.wire.call(Healed, "POST", "/heal")
+        return self.wire.call(HealedView, "POST", "/heal")
 
-    def prune(self, older: int, *, dry_run: bool, after: int = 0) -> Pruned:
+    def prune(self, older: int, *, dry_run: bool, after: int = 0) -> PrunedView:
         """Drop what ended longer ago than so many seconds, or some of it."""
         body = {"older": older, "dry_run": dry_run, "after": after}
-        return self.wire.call(Pruned, "POST", "/prune", body=body)
+        return self.wire.call(PrunedView, "POST", "/prune", body=body)
 
-    def stuck(self) -> list[Stuck]:
+    def stuck(self) -> list[StuckView]:
         """Return the work that does not end, of the namespaces that the token opens."""
-        return self.wire.call(list[Stuck], "GET", "/stuck")
+        return self.wire.call(list[StuckView], "GET", "/stuck")
 
-    def workers(self) -> list[Worker]:
+    def workers(self) -> list[WorkerView]:
         """Return the processes that claim work."""
-        return self.wire.call(list[Worker], "GET", "/workers")
+        return self.wire.call(list[WorkerView], "GET", "/workers")
 
-    def tokens(self) -> list[Token]:
+    def tokens(self) -> "list[TokenView]":
         """Return the tokens there are."""
-        return self.wire.call(list[Token], "GET", "/tokens")
+        from stateward.schemas.access import TokenView  # roles come with the engine, which other commands do not need
 
-    def issue(self, body: Body) -> NewToken:
+        return self.wire.call(list[TokenView], "GET", "/tokens")
+
+    def issue(self, body: Body) -> "IssuedView":
         """Make a token."""
-        return self.wire.call(NewToken, "POST", "/tokens", body=body)
+        from stateward.schemas.access import IssuedView
 
-    def revoke(self, id_: str) -> Token:
+        return self.wire.call(IssuedView, "POST", "/tokens", body=body)
+
+    def revoke(self, id_: str) -> "TokenView":
         """Take a token back."""
-        return self.wire.call(Token, "DELETE", f"/tokens/{_part(id_)}")
+        from stateward.schemas.access import TokenView
+
+        return self.wire.call(TokenView, "DELETE", f"/tokens/{_part(id_)}")
 
 
 def _part(text: str) -> str:

@@ -12,6 +12,9 @@ UNREACHABLE = 3
 NOT_ALLOWED = 4
 """The exit code when the token is missing, not valid, or does not allow it."""
 
+Facts = dict[str, Any]
+"""The fields of a problem, as the server sent them."""
+
 TOO_MANY = 429
 STANDARD = frozenset({"type", "title", "status", "detail", "code", "instance"})
 

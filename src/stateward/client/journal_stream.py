@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from stateward.client.answers import Line
 from stateward.client.errors import NotOurs, Unreachable, exit_code_of
 from stateward.client.output import err
 from stateward.errors import StatewardError
+from stateward.schemas.journal import LineView
 
 if TYPE_CHECKING:
     from stateward.client.session import Session
@@ -38,7 +38,7 @@ class Wish(Struct, frozen=True):
     kind: str | None = None
     object: str | None = None
 
-    def fits(self, line: Line) -> bool:
+    def fits(self, line: LineView) -> bool:
         """Tell whether a line is wanted."""
         return all(
             wanted is None or wanted == found
@@ -50,7 +50,7 @@ class Page(Struct, frozen=True):
     """What a server sends: at first a snapshot, then lines, and the number to go on from."""
 
     seq: int = 0
-    lines: list[Line] = []
+    lines: list[LineView] = []
     snapshot: "Snapshot | None" = None
     gap: "Gap | None" = None
 
@@ -84,7 +84,7 @@ class Closed(StatewardError):
         return f"the server closed the stream: {self.why}"
 
 
-def follow(session: "Session", wish: Wish) -> Iterator[Line]:
+def follow(session: "Session", wish: Wish) -> Iterator[LineView]:
     """Yield the lines that are wanted, for ever."""
     pages = _streamed(session, wish) if session.client.works else _looked(session, wish)
     for lines in pages:
@@ -112,7 +112,7 @@ def _last(more_after: Callable[[int], bool]) -> int:
     return high
 
 
-def _looked(session: "Session", wish: Wish) -> Iterator[list[Line]]:
+def _looked(session: "Session", wish: Wish) -> Iterator[list[LineView]]:
     after = newest(session) if wish.after is None else wish.after
     while True:
         page = session.client.journal(after, ns=wish.ns, kind=wish.kind, object=wish.object)
@@ -124,7 +124,7 @@ def _looked(session: "Session", wish: Wish) -> Iterator[list[Line]]:
             session.pause(LOOK_EVERY)
 
 
-def _streamed(session: "Session", wish: Wish) -> Iterator[list[Line]]:
+def _streamed(session: "Session", wish: Wish) -> Iterator[list[LineView]]:
     after = wish.after
     pauses: Iterator[float] = iter(())  # who has never been reached is not waited for
     while True:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from stateward.client.answers import OperationInfo, Progress
 from stateward.client.errors import Trouble
 from stateward.client.events import Event, events
+from stateward.schemas.operations import OperationView, ProgressView
 
 if TYPE_CHECKING:
     from stateward.client.api import Client
@@ -20,7 +20,7 @@ LONGEST_PATIENCE = 3600.0  # what a socket can be told to wait has an end
 
 def narrate(
     client: "Client",
-    operation: OperationInfo,
+    operation: OperationView,
     said: Said,
     timeout: float | None,
     clock: Callable[[], float] = time.monotonic,
@@ -34,14 +34,14 @@ def narrate(
         for event in _events(client, operation, until, clock):
             if event.name == END:
                 return
-            words = msgspec.json.decode(event.data, type=Progress)
+            words = msgspec.json.decode(event.data, type=ProgressView)
             said(words.text, words.done, words.total)
     except (Trouble, msgspec.MsgspecError):
         return
 
 
 def _events(
-    client: "Client", operation: OperationInfo, until: float | None, clock: Callable[[], float]
+    client: "Client", operation: OperationView, until: float | None, clock: Callable[[], float]
 ) -> Iterator[Event]:
     """Yield events until the time is over.
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from stateward.client.answers import OperationInfo
 from stateward.errors import StatewardError
+from stateward.schemas.operations import OperationView
 
 if TYPE_CHECKING:
     from stateward.client.api import Client
@@ -44,7 +44,7 @@ class Following:
         self,
         client: "Client",
         ns: str,
-        operations: Sequence[OperationInfo],
+        operations: Sequence[OperationView],
         *,
         timeout: float | None = None,
         pause: Callable[[float], None] = time.sleep,
@@ -55,13 +55,12 @@ class Following:
         self._timeout, self._pause, self._clock = timeout, pause, clock
         self._until = None if timeout is None else clock() + timeout
         self._after = 0
-        created = [one.created for one in operations if one.created is not None]
-        self._since = min(created).isoformat() if created else None
+        self._since = min(one.created for one in operations).isoformat() if operations else None
 
-    def __iter__(self) -> Iterator[OperationInfo]:
+    def __iter__(self) -> Iterator[OperationView]:
         pause = FIRST_PAUSE
         while self._pending:
-            ended = [one for one in map(self._look, self._due()) if one.over]
+            ended = [one for one in map(self._look, self._due()) if one.has_ended]
             for one in ended:
                 del self._pending[one.id]
                 yield one
@@ -82,7 +81,7 @@ class Following:
         self._after = page.after
         return {line.object for line in page.lines} | {line.op for line in page.lines if line.op is not None}
 
-    def _look(self, op: str) -> OperationInfo:
+    def _look(self, op: str) -> OperationView:
         return self._client.operation(self._ns, op)
 
     def _rest(self, seconds: float) -> None:

@@ -24,9 +24,9 @@ from stateward.naming import PATH_PART
 if TYPE_CHECKING:
     import httpx
 
-    from stateward.client.answers import ObjectInfo
     from stateward.client.api import Client
     from stateward.lifecycle.describe import LifecycleInfo
+    from stateward.schemas.objects import ObjectView
 
 PANEL = "Where"
 INTERRUPTED = 130
@@ -96,7 +96,7 @@ class Session:
         """Return the full name of a kind."""
         return full_kind(name, list(self.kinds))
 
-    def find(self, named: Ref) -> "ObjectInfo":
+    def find(self, named: Ref) -> "ObjectView":
         """Return the object that was named, and is of the kind that was named."""
         found = self.client.object(self.ns, named.id)
         if named.kind is not None and not fits(found.kind, named.kind):

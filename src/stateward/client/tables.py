@@ -13,7 +13,9 @@ from rich.text import Text
 from stateward.client.output import clean, plain_table
 
 if TYPE_CHECKING:
-    from stateward.client.answers import Line, ObjectInfo, OperationInfo
+    from stateward.schemas.journal import LineView
+    from stateward.schemas.objects import ObjectView
+    from stateward.schemas.operations import OperationView
 
 CLASS_COLOURS = {"stable": "green", "transitional": "yellow", "final": "blue"}
 STATUS_COLOURS = {"waiting": "cyan", "running": "yellow", "succeeded": "green", "failed": "red", "cancelled": "magenta"}
@@ -56,11 +58,9 @@ def age(at: datetime | None, now: datetime | None = None) -> str:
     return "" if at is None else span(((now or datetime.now(UTC)) - at).total_seconds())
 
 
-def took(operation: "OperationInfo") -> str:
+def took(operation: "OperationView") -> str:
     """Return how long an operation took from its acceptance."""
-    if operation.created is None or operation.ended is None:
-        return ""
-    return span((operation.ended - operation.created).total_seconds())
+    return "" if operation.ended is None else span((operation.ended - operation.created).total_seconds())
 
 
 def by(actor: str, who: str) -> str:
@@ -85,12 +85,12 @@ def _cell(value: str | Text) -> Text:
 OBJECT_TITLES = ("id", "kind", "state", "since", "operation", "parent", "labels", "error")
 
 
-def object_table(class_of: StateClassOf, objects: Iterable["ObjectInfo"]) -> Table:
+def object_table(class_of: StateClassOf, objects: Iterable["ObjectView"]) -> Table:
     """Return objects as a table."""
     return filled_table(OBJECT_TITLES, (_object_row(class_of, one) for one in objects))
 
 
-def _object_row(class_of: StateClassOf, one: "ObjectInfo") -> tuple[str | Text, ...]:
+def _object_row(class_of: StateClassOf, one: "ObjectView") -> tuple[str | Text, ...]:
     labels = " ".join(f"{name}={value}" for name, value in sorted(one.labels.items()))
     state = state_text(class_of, one.kind, one.state, one.state_class)
     error = error_text(one.error)
@@ -108,7 +108,7 @@ def facts_table(facts: Iterable[tuple[str, str | Text]]) -> Table:
     return table
 
 
-def object_view(class_of: StateClassOf, one: "ObjectInfo", operation: "OperationInfo | None") -> RenderableType:
+def object_view(class_of: StateClassOf, one: "ObjectView", operation: "OperationView | None") -> RenderableType:
     """Return an object with all its facts, and the operation that works on it."""
     facts = facts_table(
         [
@@ -129,7 +129,7 @@ def object_view(class_of: StateClassOf, one: "ObjectInfo", operation: "Operation
     return facts if operation is None else Group(facts, Text(), operation_view(operation))
 
 
-def operation_view(one: "OperationInfo") -> RenderableType:
+def operation_view(one: "OperationView") -> RenderableType:
     """Return an operation with all its facts."""
     return facts_table(
         [
@@ -154,7 +154,7 @@ def as_json(value: Any) -> str:  # noqa: ANN401 - whatever JSON can say
     return msgspec.json.encode(value).decode()
 
 
-def line_text(class_of: StateClassOf, line: "Line") -> Text:
+def line_text(class_of: StateClassOf, line: "LineView") -> Text:
     """Return a line of the journal as a line of the terminal."""
     found = Text.assemble((when(line.at), "dim"), " ", (clean(line.object), "bold"), " ", clean(line.event))
     if line.target is not None:

@@ -52,6 +52,11 @@ class Possible(Struct, frozen=True):
     desired: str | None
     within: float | None
 
+    @property
+    def end(self) -> str | None:
+        """The state that it leads to in the end."""
+        return self.desired or self.target
+
 
 class AllowedView(Struct, frozen=True):
     """What may be done to an object now by the caller, and why the rest may not."""

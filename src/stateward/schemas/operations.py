@@ -36,6 +36,11 @@ class OperationView(Struct, frozen=True):
     started: Moment | None
     ended: Moment | None
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended, in whatever way."""
+        return self.status not in (Status.WAITING, Status.RUNNING)
+
 
 class OperationPage(Struct, frozen=True):
     """Operations; there is no further page."""

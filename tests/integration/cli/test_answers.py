@@ -7,8 +7,14 @@ import httpx
 import msgspec
 import pytest
 
-from stateward.client import answers
-from stateward.client.answers import Listed
+from stateward.schemas.accepted import GroupView, Prospect
+from stateward.schemas.access import IssuedView, TokenView
+from stateward.schemas.deployment import HealedView, PrunedView, StuckView, WorkerView
+from stateward.schemas.journal import LinePage
+from stateward.schemas.lanes import LanesView
+from stateward.schemas.objects import AllowedView, NamespaceView, ObjectPage, ObjectView
+from stateward.schemas.operations import OperationPage, OperationView
+from stateward.schemas.waiting import WhyView
 from tests.integration.cli.house import House
 
 
@@ -38,24 +44,24 @@ def test_no_field_of_any_answer_is_lost(house: House, http: httpx.Client) -> Non
     at = f"/ns/{house.ns}"
     act = {"requests": [{"object": "p1", "action": "tune"}, {"object": "s1", "action": "pump"}]}
     asked: list[tuple[Any, httpx.Response]] = [
-        (answers.ObjectInfo, http.get(f"{at}/objects/p1")),
-        (Listed[answers.ObjectInfo], http.get(f"{at}/objects")),
-        (answers.Allowed, http.get(f"{at}/objects/p1/allowed")),
-        (answers.LineList, http.get(f"{at}/objects/p1/history")),
-        (answers.Why, http.get(f"{at}/objects/p1/why")),
-        (list[answers.Planned], http.post(f"{at}/plan", json=act)),
-        (answers.OperationInfo, http.get(f"{at}/operations/{op}")),
-        (Listed[answers.OperationInfo], http.get(f"{at}/operations", params={"object": "p1"})),
-        (answers.OperationInfo, http.post(f"{at}/operations/{op}/cancel")),
-        (answers.GroupAccepted, http.post(f"{at}/actions/tune", json={"selector": {}})),
-        (answers.Lanes, http.get("/lanes")),
-        (list[answers.Worker], http.get("/workers")),
-        (list[answers.Stuck], http.get("/stuck")),
-        (answers.Healed, http.post("/heal")),
-        (answers.Pruned, http.post("/prune", json={"older": 3600, "dry_run": True})),
-        (list[answers.Namespace], http.get("/namespaces")),
-        (answers.NewToken, http.post("/tokens", json={"name": "x", "role": "viewer", "namespaces": ["a"]})),
-        (list[answers.Token], http.get("/tokens")),
+        (ObjectView, http.get(f"{at}/objects/p1")),
+        (ObjectPage, http.get(f"{at}/objects")),
+        (AllowedView, http.get(f"{at}/objects/p1/allowed")),
+        (LinePage, http.get(f"{at}/objects/p1/history")),
+        (WhyView, http.get(f"{at}/objects/p1/why")),
+        (list[Prospect], http.post(f"{at}/plan", json=act)),
+        (OperationView, http.get(f"{at}/operations/{op}")),
+        (OperationPage, http.get(f"{at}/operations", params={"object": "p1"})),
+        (OperationView, http.post(f"{at}/operations/{op}/cancel")),
+        (GroupView, http.post(f"{at}/actions/tune", json={"selector": {}})),
+        (LanesView, http.get("/lanes")),
+        (list[WorkerView], http.get("/workers")),
+        (list[StuckView], http.get("/stuck")),
+        (HealedView, http.post("/heal")),
+        (PrunedView, http.post("/prune", json={"older": 3600, "dry_run": True})),
+        (list[NamespaceView], http.get("/namespaces")),
+        (IssuedView, http.post("/tokens", json={"name": "x", "role": "viewer", "namespaces": ["a"]})),
+        (list[TokenView], http.get("/tokens")),
     ]
     for answer, response in asked:
         assert response.is_success, response.text

@@ -2,13 +2,13 @@ import json
 from collections.abc import Callable
 
 import httpx
+import msgspec
 import pytest
 import typer
 from rich.console import Console
 
 from stateward.cli.commands.heal import _list
 from stateward.cli.commands.why import MOST, _tree
-from stateward.client.answers import HeldLock, Lane, OperationInfo, Queued, Why
 from stateward.client.api import Client
 from stateward.client.arguments import Ref, Selector
 from stateward.client.http import KEY, Wire
@@ -16,6 +16,11 @@ from stateward.client.session import Session
 from stateward.client.target import Secret
 from stateward.domains.mci.cli.calls import Orphan, Orphans
 from stateward.domains.mci.cli.commands import _terminate_orphans
+from stateward.schemas.lanes import LaneView, LockView
+from stateward.schemas.objects import ObjectPage
+from stateward.schemas.operations import OperationView
+from stateward.schemas.waiting import QueuedView, WaitReason, WhyView
+from tests.unit.cli.samples import sample_object, sample_operation
 
 Answers = Callable[[httpx.Request], httpx.Response]
 
@@ -48,11 +53,29 @@ def test_what_is_stuck_is_listed_and_exits_with_1(
         assert "its worker is dead" in capsys.readouterr().out
 
 
-def operation(number: int) -> OperationInfo:
-    return OperationInfo(ns="ns", id=f"op{number}", object=f"o{number}", kind="k", action="stop", status="running")
+def operation(number: int) -> OperationView:
+    return sample_operation(id=f"op{number}", object=f"o{number}", action="stop")
 
 
-def told(found: Why) -> str:
+QUEUED = QueuedView(
+    position=0,
+    op="op5",
+    object="d1",
+    action="grow",
+    who="",
+    lane="",
+    grp="",
+    priority=0,
+    attempts=0,
+    owner=None,
+    not_before=None,
+    deadline=None,
+    reason=WaitReason.RUNNING,
+    text="a worker is at it",
+)
+
+
+def told(found: WhyView) -> str:
     kinds = httpx.Response(200, json=[])
     console = Console(width=200, no_color=True)
     with console.capture() as captured:
@@ -61,17 +84,19 @@ def told(found: Why) -> str:
 
 
 def test_why_tells_of_locks_queue_lane_and_children() -> None:
-    found = Why(
+    found = WhyView(
         id="m1",
         kind="k",
         state="stopping",
+        state_class=None,
         text="stop: locks are held by op7",
-        reason="locks",
+        reason=WaitReason.LOCKS,
         operation=operation(0),
-        queue=[Queued(op="op5", object="d1", reason="running", text="a worker is at it", action="grow")],
-        lane=Lane(lane="aws/eu", grp="aws", capacity=3, running=2, throttled=4, back_off=None),
-        locks=[HeldLock(tree="t", path="/a", mode="X", op="op7", waiting=False)],
+        queue=[QUEUED],
+        lane=LaneView(lane="aws/eu", grp="aws", capacity=3, running=2, waiting=False, throttled=4, back_off=None),
+        locks=[LockView(tree="t", path="/a", mode="X", op="op7", waiting=False)],
         children=[operation(number) for number in range(MOST + 2)],
+        parents=[],
     )
     shown = told(found)
     assert "locks are held by op7" in shown
@@ -123,11 +148,9 @@ def test_pages_are_followed_to_the_end_or_to_the_limit() -> None:
         asked.append(dict(request.url.params))
         first = int(request.url.params.get("after", "0"))
         last = min(first + min(int(request.url.params["limit"]), 100), 250)
-        items = [
-            {"ns": "ns", "id": str(n), "kind": "k", "state": "s", "since": "2026-11-15T00:00:00Z", "version": 1}
-            for n in range(first, last)
-        ]
-        return httpx.Response(200, content=json.dumps({"items": items, "next": str(last) if last < 250 else None}))
+        items = [sample_object(id=str(n)) for n in range(first, last)]
+        page = ObjectPage(items, str(last) if last < 250 else None)
+        return httpx.Response(200, content=msgspec.json.encode(page))
 
     client = session(answer).client
     assert len(list(client.objects("ns", Selector(labels={"a": "b"})))) == 250

@@ -1,27 +1,18 @@
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.client.answers import JournalPage, Line, OperationInfo
+from stateward.client.api import JournalPage
 from stateward.client.operation_waiter import IN_TURN, Following, TookTooLong
+from stateward.schemas.operations import OperationView
+from stateward.store.records import Status
+from tests.unit.cli.samples import sample_entry, sample_operation
 
-START = datetime(2026, 11, 15, tzinfo=UTC)
 
-
-def operation(number: int, status: str = "running", hidden: bool = False) -> OperationInfo:
-    return OperationInfo(
-        ns="ns",
-        id=f"op{number}",
-        object=f"o{number}",
-        kind="k",
-        action="a",
-        status=status,
-        hidden=hidden,
-        created=START,
-    )
+def operation(number: int, status: Status = Status.RUNNING) -> OperationView:
+    return sample_operation(id=f"op{number}", object=f"o{number}", status=status)
 
 
 class World:
@@ -35,16 +26,15 @@ class World:
     def pause(self, seconds: float) -> None:
         self.now += seconds
 
-    def operation(self, ns: str, op: str) -> OperationInfo:
+    def operation(self, ns: str, op: str) -> OperationView:
         self.looks += 1
         number = int(op.removeprefix("op"))
-        return operation(number, "succeeded" if self._ends[number] <= self.now else "running")
+        return operation(number, Status.SUCCEEDED if self._ends[number] <= self.now else Status.RUNNING)
 
     def journal(self, after: int, ns: str, since: str) -> JournalPage:
         ended = sorted((at, number) for number, at in enumerate(self._ends) if at <= self.now and self._told(number))
         lines = [
-            Line(seq=seq, ns="ns", object=f"o{number}", kind="k", at=START, actor="worker", event="succeeded")
-            for seq, (_, number) in enumerate(ended, 1)
+            sample_entry(seq=seq, object=f"o{number}", event="succeeded") for seq, (_, number) in enumerate(ended, 1)
         ]
         return JournalPage(lines[after:], max(len(lines), after), more=False)
 

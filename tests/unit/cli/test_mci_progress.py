@@ -1,20 +1,19 @@
 from collections.abc import Iterable
-from datetime import UTC, datetime
 
 from hypothesis import given
 from hypothesis import strategies as some
 
-from stateward.client.answers import Line
 from stateward.domains.mci.cli.creation_progress import Course, Level
+from stateward.schemas.journal import LineView
+from tests.unit.cli.samples import sample_entry
 
 MOVING = ("Creating", "Suspending")
 STATES = (*MOVING, "Running", "Suspended", "Failed", "(gone)")
 
 
-def lines(*moves: tuple[str, str]) -> Iterable[Line]:
-    now = datetime.now(UTC)
+def lines(*moves: tuple[str, str]) -> Iterable[LineView]:
     for number, (vm, state) in enumerate(moves):
-        yield Line(seq=number, ns="n", object=vm, kind="mci.vm", at=now, actor="user", event="x", target=state)
+        yield sample_entry(seq=number, ns="n", object=vm, kind="mci.vm", target=state)
 
 
 def course() -> Course:

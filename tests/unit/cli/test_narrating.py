@@ -1,15 +1,20 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from stateward.client.answers import OperationInfo
 from stateward.client.errors import Unreachable
 from stateward.client.narrating import narrate
+from tests.unit.cli.samples import sample_operation
 
-OPERATION = OperationInfo(ns="ns", id="op1", object="o", kind="k", action="a", status="running")
+OPERATION = sample_operation()
 
 
 def progress(number: int) -> list[str]:
-    return [f"id: {number}", "event: progress", f'data: {{"text": "step {number}", "done": {number}, "total": 3}}', ""]
+    return [
+        f"id: {number}",
+        "event: progress",
+        f'data: {{"seq": {number}, "at": "", "text": "step {number}", "done": {number}, "total": 3}}',
+        "",
+    ]
 
 
 END = ["event: end", "data: {}", ""]

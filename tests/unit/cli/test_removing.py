@@ -1,13 +1,13 @@
 import pytest
 
 from stateward.cli.commands.create import NotClear, removing
-from stateward.client.answers import Possible
+from stateward.schemas.objects import Possible
 
 ENDS = {"Terminated", "(gone)"}
 
 
 def way(event: str, end: str | None, *needs: str) -> Possible:
-    return Possible(event=event, allowed=not needs and end is not None, needs=list(needs), desired=end)
+    return Possible(event, not needs and end is not None, None, list(needs), None, end, None)
 
 
 TERMINATE = way("terminate", "Terminated")

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from stateward.client.http import Wire
 from stateward.client.journal_stream import PAUSES, Closed, Wish, _last, follow
 from stateward.client.session import Session
 from stateward.client.target import Secret
+from tests.unit.cli.samples import sample_entry
 
 
 @given(st.integers(0, 10**12))
@@ -31,11 +33,8 @@ def test_the_newest_number_is_found_by_asking_what_follows(last: int) -> None:
 
 
 def lines(*numbers: int) -> str:
-    found = [
-        {"seq": n, "ns": "a", "object": f"o{n}", "kind": "k", "at": "2026-11-15T00:00:00Z", "actor": "u", "event": "e"}
-        for n in numbers
-    ]
-    return json.dumps({"lines": found, "seq": numbers[-1]})
+    found = [sample_entry(seq=n, ns="a", object=f"o{n}") for n in numbers]
+    return msgspec.json.encode({"lines": found, "seq": numbers[-1]}).decode()
 
 
 class Streamer:

@@ -10,11 +10,11 @@ import typer
 
 from stateward.cli.commands.options import Kind
 from stateward.client.action_requests import Outcome, accepted, how, print_outcomes, waited, warn_of_waiting
-from stateward.client.answers import Possible
 from stateward.client.arguments import Ref, pairs, ref, values
 from stateward.client.options import Args, Facts, Force, Labels, Object, Timeout, Wait
 from stateward.client.session import Session, on_server
 from stateward.errors import BadInput, StatewardError
+from stateward.schemas.objects import Possible
 
 Id = Annotated[str | None, typer.Argument(metavar="ID", help="The new object's id, unless given as KIND/ID.")]
 Spec = Annotated[str | None, typer.Option("--spec", metavar="FILE", help="Its spec, a JSON file; - is standard input.")]

@@ -2,12 +2,12 @@
 
 from typing import Annotated
 
+import msgspec
 import typer
 from rich.text import Text
 
 from stateward.cli.commands.options import Action
 from stateward.client.action_requests import ask_each, ask_group, how, print_outcomes, waited, warn_of_waiting
-from stateward.client.answers import Problem
 from stateward.client.arguments import ref, selector, values
 from stateward.client.errors import said
 from stateward.client.options import Args, Facts, Force, Objects, Timeout, Wait
@@ -15,6 +15,7 @@ from stateward.client.output import NO, print_json, results
 from stateward.client.session import Session, on_server
 from stateward.client.tables import error_text, filled_table
 from stateward.errors import BadInput
+from stateward.schemas.problems import Problem
 
 Chosen = Annotated[
     list[str] | None,
@@ -77,5 +78,5 @@ def plan(
 
 
 def _why(problem: Problem | None) -> Text:
-    told = None if problem is None else said(409, problem)
+    told = None if problem is None else said(409, msgspec.to_builtins(problem))
     return error_text("" if problem is None else str(told or problem))

@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from stateward.cli.commands.options import OnlyKind
-from stateward.client.answers import ObjectInfo
 from stateward.client.arguments import Selector, pairs, ref
 from stateward.client.options import Labels, Object
 from stateward.client.output import err, out, print_json, results
@@ -14,6 +13,7 @@ from stateward.client.progress import picture
 from stateward.client.session import Session, on_server
 from stateward.client.tables import object_table, object_view, print_line
 from stateward.errors import BadInput
+from stateward.schemas.objects import ObjectView
 
 States = Annotated[list[str] | None, typer.Option("--state", "-s", metavar="STATE", help="Only in this state.")]
 Parent = Annotated[str | None, typer.Option("--parent", metavar="OBJECT", help="Only parts of this object.")]
@@ -91,7 +91,7 @@ def _watch(session: Session, chosen: Selector, limit: int | None) -> None:
 
 
 def _watch_lines(session: Session, chosen: Selector, limit: int | None) -> None:
-    seen: dict[str, ObjectInfo] = {}
+    seen: dict[str, ObjectView] = {}
     while True:
         found = {one.id: one for one in session.client.objects(session.ns, chosen, limit)}
         for id_, one in found.items():

@@ -5,11 +5,11 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from stateward.client.answers import Lanes
 from stateward.client.output import err, print_json, results
 from stateward.client.session import Session, on_server, with_options
 from stateward.client.tables import filled_table, when
 from stateward.errors import BadInput
+from stateward.schemas.lanes import LanesView
 
 app = typer.Typer(help="Show the lanes, or set their limits.")
 
@@ -67,7 +67,7 @@ def _notice_unused(what: str, name: str) -> None:
     err().print(f"Notice: no {what} {name} is in use now; the limit holds as soon as one is.", markup=False)
 
 
-def lane_table(found: Lanes) -> Table:
+def lane_table(found: LanesView) -> Table:
     """Return all lanes as a table."""
     limits = {one.grp: one.lanes for one in found.groups}
     rows = (

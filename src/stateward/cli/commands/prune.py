@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 from msgspec.structs import replace
 
-from stateward.client.answers import Pruned
 from stateward.client.output import print_json, results
 from stateward.client.session import Session, on_server
 from stateward.errors import BadInput
+from stateward.schemas.deployment import PrunedView
 
 SPAN = re.compile(r"([0-9]{1,6})([hdw])")
 SECONDS = {"h": 3_600, "d": 86_400, "w": 604_800}
@@ -39,7 +39,7 @@ def _seconds(text: str) -> int:
     return seconds
 
 
-def _together(so_far: Pruned, more: Pruned) -> Pruned:
+def _together(so_far: PrunedView, more: PrunedView) -> PrunedView:
     return replace(
         more,
         operations=so_far.operations + more.operations,
@@ -49,7 +49,7 @@ def _together(so_far: Pruned, more: Pruned) -> Pruned:
     )
 
 
-def _told(done: Pruned, dry_run: bool) -> str:
+def _told(done: PrunedView, dry_run: bool) -> str:
     counts = f"{done.operations:,} operations, {done.objects:,} removed objects, {done.lines:,} lines"
     gone = "would go" if dry_run else "are gone"
     return f"{counts} and {done.answers:,} answers from before {done.before:%Y-%m-%d %H:%M} {gone}."

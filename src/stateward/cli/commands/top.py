@@ -13,13 +13,16 @@ from rich.table import Table
 from rich.text import Text
 
 from stateward.cli.commands.lanes import lane_table
-from stateward.client.answers import Lanes, Line, Namespace, Stuck, Worker
 from stateward.client.errors import NOT_ALLOWED, Said
 from stateward.client.journal_stream import newest
 from stateward.client.output import clean, out, plain_table, print_json
 from stateward.client.progress import picture
 from stateward.client.session import Session, on_server
 from stateward.client.tables import line_text, print_line, state_text, when
+from stateward.schemas.deployment import StuckView, WorkerView
+from stateward.schemas.journal import LineView
+from stateward.schemas.lanes import LanesView
+from stateward.schemas.objects import NamespaceView
 
 T = TypeVar("T")
 
@@ -38,11 +41,11 @@ class Frame(Struct, frozen=True):
     """What there is at one moment; what the token does not open is left out."""
 
     at: datetime
-    namespaces: list[Namespace]
-    lanes: Lanes | None
-    workers: list[Worker] | None
-    stuck: list[Stuck]
-    lines: list[Line]
+    namespaces: list[NamespaceView]
+    lanes: LanesView | None
+    workers: list[WorkerView] | None
+    stuck: list[StuckView]
+    lines: list[LineView]
 
 
 @on_server
@@ -50,7 +53,7 @@ def top(session: Session, once: Once = False, every: Every = 1.0, everywhere: Ev
     """Show states, lanes, workers and the newest lines of the journal, live, until Ctrl-C."""
     ns = None if everywhere else session.ns
     after = max(newest(session) - LOOK_BACK, 0)
-    lines: deque[Line] = deque(maxlen=NEWEST)
+    lines: deque[LineView] = deque(maxlen=NEWEST)
     console = out()
     if once or (not console.is_terminal and not session.json):
         _, frame = look(session, ns, after, lines)
@@ -68,7 +71,7 @@ def top(session: Session, once: Once = False, every: Every = 1.0, everywhere: Ev
             session.pause(every)
 
 
-def look(session: Session, ns: str | None, after: int, lines: deque[Line]) -> tuple[int, Frame]:
+def look(session: Session, ns: str | None, after: int, lines: deque[LineView]) -> tuple[int, Frame]:
     """Look once; returns the number of the last line that was seen, too."""
     client = session.client
     more = True
@@ -119,7 +122,7 @@ def _headline(session: Session, frame: Frame) -> Text:
     return found.append(f", {len(frame.stuck)} stuck", style="red") if frame.stuck else found
 
 
-def counted(namespaces: Iterable[Namespace]) -> Counter[tuple[str, str]]:
+def counted(namespaces: Iterable[NamespaceView]) -> Counter[tuple[str, str]]:
     """Return how many objects there are by kind and state, in all namespaces together."""
     found: Counter[tuple[str, str]] = Counter()
     for one in namespaces:

@@ -5,13 +5,13 @@ from typing import Annotated
 import typer
 
 from stateward.client.action_requests import Outcome, print_outcomes, waited
-from stateward.client.answers import OperationInfo
 from stateward.client.arguments import ref
 from stateward.client.errors import Said
 from stateward.client.options import Timeout
 from stateward.client.output import print_json, results
 from stateward.client.session import Session, on_server
 from stateward.client.tables import operation_view
+from stateward.schemas.operations import OperationView
 
 What = Annotated[str, typer.Argument(metavar="OPERATION|OBJECT", help="An operation's id, or an object.")]
 Operation = Annotated[str, typer.Argument(metavar="OPERATION", help="An operation's id.")]
@@ -30,7 +30,7 @@ def wait(session: Session, what: What, timeout: Timeout = None) -> None:
         raise typer.Exit(code)
 
 
-def _operation(session: Session, what: str) -> OperationInfo | None:
+def _operation(session: Session, what: str) -> OperationView | None:
     if "/" in what:
         return None
     try:
@@ -44,7 +44,7 @@ def _operation(session: Session, what: str) -> OperationInfo | None:
 def _under_way(session: Session, what: str) -> list[Outcome]:
     found = session.find(ref(what))
     newest = session.client.operations(session.ns, found.id, NEWEST)
-    return [Outcome(found.id, found, one) for one in newest if not one.over] or [Outcome(found.id, found)]
+    return [Outcome(found.id, found, one) for one in newest if not one.has_ended] or [Outcome(found.id, found)]
 
 
 @on_server

@@ -3,12 +3,13 @@
 from rich.text import Text
 from rich.tree import Tree
 
-from stateward.client.answers import OperationInfo, Parent, Why
 from stateward.client.arguments import ref
 from stateward.client.options import Object
 from stateward.client.output import clean, print_json, results
 from stateward.client.session import Session, on_server
 from stateward.client.tables import by, error_text, state_text, status_text, when
+from stateward.schemas.operations import OperationView
+from stateward.schemas.waiting import ParentView, WhyView
 
 MOST = 10
 """How many children are shown one by one."""
@@ -30,12 +31,12 @@ def why(session: Session, object: Object) -> None:  # noqa: A002 - the glossary'
         results().print(label if reason is None else _tree(session, reason, label))
 
 
-def _reason(session: Session, parent: Parent) -> Why | None:
+def _reason(session: Session, parent: ParentView) -> WhyView | None:
     """Return what a parent waits for, if it does."""
     return None if parent.operation is None else session.client.why(session.ns, parent.id)
 
 
-def _tree(session: Session, found: Why, label: Text | None = None) -> Tree:
+def _tree(session: Session, found: WhyView, label: Text | None = None) -> Tree:
     tree = Tree(label or _label(session, found))
     tree.add(_sentence(found))
     if found.operation is not None:
@@ -49,22 +50,22 @@ def _tree(session: Session, found: Why, label: Text | None = None) -> Tree:
     return tree
 
 
-def _label(session: Session, found: Why) -> Text:
+def _label(session: Session, found: WhyView) -> Text:
     label = Text.assemble((clean(found.id), "bold"), f" ({clean(found.kind)}) is ")
     return label.append_text(state_text(session.state_class, found.kind, found.state, found.state_class))
 
 
-def _sentence(found: Why) -> Text:
+def _sentence(found: WhyView) -> Text:
     return Text(clean(found.text), style="yellow" if found.reason is not None else "green")
 
 
-def _operation(one: OperationInfo) -> Text:
+def _operation(one: OperationView) -> Text:
     since = one.started or one.created
     words = clean(f"operation {one.id}: {one.action} by {by(one.actor, one.who)}, since {when(since)}, ")
     return Text(words).append_text(status_text(one.status))
 
 
-def _add_queue(tree: Tree, found: Why) -> None:
+def _add_queue(tree: Tree, found: WhyView) -> None:
     mine = found.operation.id if found.operation is not None else None
     ahead = []
     for one in found.queue:
@@ -77,7 +78,7 @@ def _add_queue(tree: Tree, found: Why) -> None:
             branch.add(Text(clean(f"{one.action} on {one.object} ({one.op}): {one.text}")))
 
 
-def _add_lane(tree: Tree, found: Why) -> None:
+def _add_lane(tree: Tree, found: WhyView) -> None:
     lane = found.lane
     if lane is None or not lane.lane:
         return
@@ -87,7 +88,7 @@ def _add_lane(tree: Tree, found: Why) -> None:
     tree.add(Text(clean(words)))
 
 
-def _add_children(tree: Tree, found: Why) -> None:
+def _add_children(tree: Tree, found: WhyView) -> None:
     if not found.children:
         return
     branch = tree.add(Text(f"{len(found.children)} children have not ended"))

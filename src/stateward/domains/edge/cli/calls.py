@@ -7,16 +7,15 @@ from urllib.parse import quote
 from uuid import uuid4
 
 import typer
-from msgspec import Struct
 from rich.text import Text
 
-from stateward.client.action_requests import Outcome, accepted, print_outcomes, waited, warn_of_waiting
-from stateward.client.answers import Accepted, ObjectInfo
+from stateward.client.action_requests import Outcome, print_outcomes, waited, warn_of_waiting
 from stateward.client.http import KEY
 from stateward.client.narrating import narrate
 from stateward.client.output import clean, err, print_json, results
 from stateward.client.session import Session
 from stateward.client.tables import age, error_text, facts_table, filled_table, state_text
+from stateward.domains.edge.api.schemas import AcceptedView, Conditions, HeldView, View
 from stateward.errors import BadInput
 
 
@@ -34,54 +33,23 @@ Ignore = Annotated[
 ]
 
 
-class Conditions(Struct, frozen=True):
-    """What is true of something beside its state."""
-
-    generation: int = 0
-    missing: bool = False
-    undoing: bool = False
-    reserved_by: str = ""
-    online: bool | None = None
-    version: str = ""
-    orphans: list[str] = []
-    installation: str = ""
-    held: list[dict[str, Any]] = []
-
-    def __str__(self) -> str:
-        said = [
-            "missing" if self.missing else "",
-            "being undone" if self.undoing else "",
-            f"reserved by {self.reserved_by}" if self.reserved_by else "",
-            "" if self.online is None else f"agent {self.version}" if self.online else "no agent",
-            f"orphans: {', '.join(self.orphans)}" if self.orphans else "",
-            *(_held(one) for one in self.held),
-        ]
-        return ", ".join(filter(None, said))
+def conditions_text(found: Conditions) -> str:
+    """Return what is true of something beside its state."""
+    agent = "" if found.online is None else f"agent {found.version}" if found.online else "no agent"
+    texts = [
+        "missing" if found.missing else "",
+        "being undone" if found.undoing else "",
+        f"reserved by {found.reserved_by}" if found.reserved_by else "",
+        agent,
+        f"orphans: {', '.join(found.orphans)}" if found.orphans else "",
+        *(_held(one) for one in found.held),
+    ]
+    return ", ".join(filter(None, texts))
 
 
-def _held(one: Mapping[str, Any]) -> str:
-    has = f", has {', '.join(one['things'])}" if one["things"] else ""
-    return f"another agent is held: installation {one['installation'] or 'without identity'}{has}"
-
-
-class Shown(ObjectInfo, frozen=True, kw_only=True):
-    """Something of the edge domain."""
-
-    conditions: Conditions = Conditions()
-
-
-class AcceptedShown(Accepted, frozen=True, kw_only=True):
-    """An accepted request, with what is true of its object beside its state."""
-
-    object: Shown
-
-
-class Agents(Struct, frozen=True):
-    """The agents that are connected to a controller."""
-
-    controller: str
-    agents: list[dict[str, Any]]
-    rejected: dict[str, int]
+def _held(one: HeldView) -> str:
+    has = f", has {', '.join(one.things)}" if one.things else ""
+    return f"another agent is held: installation {one.installation or 'without identity'}{has}"
 
 
 def parts(text: str, number: int, form: str) -> list[str]:
@@ -109,11 +77,12 @@ def ask(
     """Ask for something, wait for its end if that is wanted, and print what became of it."""
     params = {"ignore": [one.value for one in ignore]} if ignore else {}
     headers = {KEY: uuid4().hex}
-    answer = session.client.wire.call(AcceptedShown, method, where, params=params, body=body, headers=headers)
+    answer = session.client.wire.call(AcceptedView, method, where, params=params, body=body, headers=headers)
     if method == "DELETE" and answer.object.conditions.orphans:
         left = clean(", ".join(answer.object.conditions.orphans))
         err().print(Text(f"Left at the cloudlet, where nobody looks after them: {left}", style="yellow"))
-    outcome = accepted(answer)
+    operation = None if answer.operation is None else session.client.operation(session.ns, answer.operation.id)
+    outcome = Outcome(answer.object.id, answer.object, operation)
     warn_of_waiting(session, [outcome])
     _end(session, _told(session, outcome, timeout) if wait else outcome)
 
@@ -145,21 +114,26 @@ def _say(words: str, done: int | None, total: int | None) -> None:
 def show_all(session: Session, where: str, cloudlet: str | None = None) -> None:
     """Show a listing."""
     params = {"cloudlet": cloudlet} if cloudlet else {}
-    found = session.client.wire.call(list[Shown], "GET", where, params=params)
+    found = session.client.wire.call(list[View], "GET", where, params=params)
     if session.json:
         print_json(found)
     elif found:
         rows = (
-            (one.id, _state(session, one), age(one.since), str(one.conditions), error_text(one.error)) for one in found
+            (one.id, _state(session, one), age(one.since), conditions_text(one.conditions), error_text(one.error))
+            for one in found
         )
         results().print(filled_table(("id", "state", "since", "conditions", "error"), rows))
     else:
         results().print(f"None in namespace {session.ns}.", markup=False)
 
 
+def _row(session: Session, one: View) -> tuple[str | Text, ...]:
+    return one.id, _state(session, one), age(one.since), conditions_text(one.conditions), error_text(one.error)
+
+
 def show_one(session: Session, where: str) -> None:
     """Show one thing."""
-    found = session.client.wire.call(Shown, "GET", where)
+    found = session.client.wire.call(View, "GET", where)
     if session.json:
         print_json(found)
         return
@@ -168,7 +142,7 @@ def show_one(session: Session, where: str) -> None:
         ("id", found.id),
         ("state", _state(session, found)),
         ("since", age(found.since)),
-        ("conditions", str(found.conditions)),
+        ("conditions", conditions_text(found.conditions)),
         ("operation", found.op or ""),
         ("error", error_text(found.error)),
         *((str(name), str(value)) for name, value in spec.items()),
@@ -176,5 +150,5 @@ def show_one(session: Session, where: str) -> None:
     results().print(facts_table(facts))
 
 
-def _state(session: Session, one: Shown) -> Text:
-    return state_text(session.state_class, one.kind, one.state, one.state_class)
+def _state(session: Session, one: View) -> Text:
+    return state_text(session.state_class, one.kind, one.state)

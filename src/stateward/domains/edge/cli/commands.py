@@ -8,7 +8,8 @@ from stateward.client.options import Timeout, Wait
 from stateward.client.output import print_json, results
 from stateward.client.session import Session, on_server
 from stateward.client.tables import filled_table
-from stateward.domains.edge.cli.calls import Agents, Ignore, ask, parts, path, retell, show_all, show_one
+from stateward.domains.edge.api.schemas import AgentsView
+from stateward.domains.edge.cli.calls import Ignore, ask, parts, path, retell, show_all, show_one
 from stateward.domains.edge.cli.record_commands import register
 from stateward.errors import BadInput
 
@@ -131,12 +132,12 @@ def show_cloudlets(session: Session, cloudlet: MaybeCloudlet = None) -> None:
 @on_server
 def show_agents(session: Session) -> None:
     """Show the agents that are connected to the controller that answers, and how many reports did not count."""
-    found = session.client.wire.call(Agents, "GET", path(session, "agents"))
+    found = session.client.wire.call(AgentsView, "GET", path(session, "agents"))
     if session.json:
         print_json(found)
         return
     titles = ("cloudlet", "version", "notify", "settled", "orders")
-    results().print(filled_table(titles, ([str(one[title]) for title in titles] for one in found.agents)))
+    results().print(filled_table(titles, ([str(getattr(one, title)) for title in titles] for one in found.agents)))
     for why, number in sorted(found.rejected.items()):
         results().print(f"{number} reports rejected: {why}", markup=False)
 

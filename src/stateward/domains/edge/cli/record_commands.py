@@ -7,7 +7,8 @@ import typer
 from stateward.client.arguments import pairs, values
 from stateward.client.output import print_json, results
 from stateward.client.session import Session, on_server
-from stateward.domains.edge.cli.calls import Shown, path, show_all, show_one
+from stateward.domains.edge.api.schemas import View
+from stateward.domains.edge.cli.calls import path, show_all, show_one
 from stateward.errors import BadInput
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Its name.")]
@@ -44,13 +45,13 @@ def _commands(where: str, help_: str, *, demand: bool) -> typer.Typer:
     @on_server
     def update(session: Session, name: Name, fields: Fields = None) -> None:
         """Change some of its fields."""
-        before = session.client.wire.call(Shown, "GET", path(session, where, name)).spec
+        before = session.client.wire.call(View, "GET", path(session, where, name)).spec
         _put(session, where, name, {**before, **values("field", fields or [])})
 
     @on_server
     def delete(session: Session, name: Name) -> None:
         """Strike it out."""
-        _print(session, session.client.wire.call(Shown, "DELETE", path(session, where, name)))
+        _print(session, session.client.wire.call(View, "DELETE", path(session, where, name)))
 
     @on_server
     def show(session: Session, name: MaybeName = None) -> None:
@@ -73,7 +74,7 @@ def report_demand(session: Session, name: Name, requests: Requests) -> None:
     found = {cloudlet: _number(number) for cloudlet, number in pairs("requests", requests).items()}
     _print(
         session,
-        session.client.wire.call(Shown, "POST", path(session, "apps", name, "demand"), body={"requests": found}),
+        session.client.wire.call(View, "POST", path(session, "apps", name, "demand"), body={"requests": found}),
     )
 
 
@@ -84,10 +85,10 @@ def _number(text: str) -> int:
 
 
 def _put(session: Session, where: str, name: str, spec: dict[str, Any]) -> None:
-    _print(session, session.client.wire.call(Shown, "PUT", path(session, where, name), body=spec))
+    _print(session, session.client.wire.call(View, "PUT", path(session, where, name), body=spec))
 
 
-def _print(session: Session, found: Shown) -> None:
+def _print(session: Session, found: View) -> None:
     if session.json:
         print_json(found)
     else:

@@ -9,7 +9,6 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from stateward.client.answers import Line
 from stateward.client.arguments import pairs
 from stateward.client.errors import Said
 from stateward.client.output import print_json, results
@@ -32,6 +31,7 @@ from stateward.domains.leases.cli.views import (
     calendar as drawn,
 )
 from stateward.errors import BadInput, StatewardError
+from stateward.schemas.journal import LineView
 
 app = typer.Typer(no_args_is_help=True, help="Reserve resources for a span of time.")
 hosts = typer.Typer(no_args_is_help=True, help="The hosts that leases are made of.")
@@ -310,7 +310,7 @@ def _is_there(session: Session, id_: str) -> bool:
     return True
 
 
-def _lines(session: Session, part: str) -> list[Line]:
+def _lines(session: Session, part: str) -> list[LineView]:
     """Return what has happened to a part of a lease; of an event that was not due yet, nothing is known."""
     try:
         return list(session.client.history(session.ns, part))

@@ -10,9 +10,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from stateward.client.answers import Line
 from stateward.client.output import clean, plain_table
 from stateward.client.tables import by, when
+from stateward.schemas.journal import LineView
 
 COLOURS = {
     "PENDING": "cyan",
@@ -177,7 +177,7 @@ def lease_view(lease: Lease) -> RenderableType:
     return Group(head, "", reservations, "", events)
 
 
-def history_table(lease: Lease, lines: Iterable[Line]) -> Table:
+def history_table(lease: Lease, lines: Iterable[LineView]) -> Table:
     """Return what has happened to a lease and all of its parts, in order."""
     table = plain_table("WHEN", "WHAT", "EVENT", "HOW", "BY")
     for one in lines:

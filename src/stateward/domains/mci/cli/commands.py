@@ -24,7 +24,7 @@ from stateward.domains.mci.cli.views import FEW, FEWER, mci_table, mci_view, orp
 from stateward.errors import BadInput
 
 if TYPE_CHECKING:
-    from stateward.client.answers import OperationInfo
+    from stateward.schemas.operations import OperationView
 
 app = typer.Typer(no_args_is_help=True, help="Make, see and control groups of VMs over many clouds.")
 app.add_typer(connection_commands.app, name="connection")
@@ -242,14 +242,14 @@ def _finish(
     operation = None if told.operation is None else session.client.operation(session.ns, told.operation)
     if operation is not None and not session.client.works:
         err().print("No server runs on this data folder: the work waits until one does.", style="yellow")
-    if operation is not None and wait and not operation.over:
+    if operation is not None and wait and not operation.has_ended:
         operation = seen_to_end(session, mci, operation, timeout, groups)
     _print(session, mci, told, operation)
     if operation is not None and operation.status in ("failed", "cancelled"):
         raise typer.Exit(NO)
 
 
-def _print(session: Session, mci: str, told: Told, operation: "OperationInfo | None") -> None:
+def _print(session: Session, mci: str, told: Told, operation: "OperationView | None") -> None:
     try:
         found = status_of(session, mci)
     except Said as problem:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from stateward.client.answers import Line, OperationInfo
 from stateward.client.arguments import Selector
 from stateward.client.operation_waiter import Following, TookTooLong
 from stateward.client.output import err
 from stateward.client.progress import Bars, group_of
+from stateward.schemas.journal import LineView
+from stateward.schemas.operations import OperationView
 
 if TYPE_CHECKING:
     from stateward.client.session import Session
@@ -42,7 +43,7 @@ class Course:
         self._states: dict[str, str] = {}
         self._groups: dict[str, str] = {}
 
-    def note(self, lines: Iterable[Line], mci: str) -> None:
+    def note(self, lines: Iterable[LineView], mci: str) -> None:
         """Take note of what the journal tells of an MCI's VMs."""
         for line in lines:
             if line.object.startswith(f"{mci}.") and line.target is not None:
@@ -80,8 +81,8 @@ def groups_of(session: "Session", mci: str) -> dict[str, str]:
 
 
 def seen_to_end(
-    session: "Session", mci: str, operation: OperationInfo, timeout: float | None, groups: Mapping[str, str]
-) -> OperationInfo:
+    session: "Session", mci: str, operation: OperationView, timeout: float | None, groups: Mapping[str, str]
+) -> OperationView:
     """Wait for the end of an operation, with bars on a terminal; returns it as it is then."""
     if not is_watched(session):
         (ended,) = Following(session.client, session.ns, [operation], timeout=timeout, pause=session.pause)
@@ -93,17 +94,17 @@ def seen_to_end(
 
 
 def _watched(
-    session: "Session", mci: str, operation: OperationInfo, timeout: float | None, course: Course, bars: Bars
-) -> OperationInfo:
+    session: "Session", mci: str, operation: OperationView, timeout: float | None, course: Course, bars: Bars
+) -> OperationView:
     until = None if timeout is None else time.monotonic() + timeout
-    since = None if operation.created is None else operation.created.isoformat()
+    since = operation.created.isoformat()
     after = 0
     while True:
         now = session.client.operation(session.ns, operation.id)
         after = _hear(session, mci, course, after, since)
         for group, level in course.levels().items():
             bars.level(group, level.done, level.total, level.bad)
-        if now.over:
+        if now.has_ended:
             return now
         if until is not None and timeout is not None and time.monotonic() >= until:
             raise TookTooLong([operation.id], timeout)

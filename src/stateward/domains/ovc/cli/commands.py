@@ -29,7 +29,7 @@ from stateward.domains.ovc.cli.views import (
 from stateward.errors import BadInput
 
 if TYPE_CHECKING:
-    from stateward.client.answers import ObjectInfo
+    from stateward.schemas.objects import ObjectView
 
 app = typer.Typer(no_args_is_help=True, help="Machines, cloudspaces, accounts, disks, images and nodes.")
 create = typer.Typer(no_args_is_help=True, help="Make something.")
@@ -359,7 +359,7 @@ def _do(
 
 
 def _finish(session: Session, asked: Asked, wait: bool, timeout: float | None) -> None:
-    found: ObjectInfo = session.client.object(session.ns, asked.object.id)
+    found: ObjectView = session.client.object(session.ns, asked.object.id)
     operation = None if asked.operation is None else session.client.operation(session.ns, asked.operation)
     outcomes = [Outcome(found.id, found, operation)]
     warn_of_waiting(session, outcomes)

@@ -15,7 +15,7 @@ from stateward.domains.systems.cli.views import System as SystemInfo
 from stateward.errors import BadInput
 
 if TYPE_CHECKING:
-    from stateward.client.answers import ObjectInfo
+    from stateward.schemas.objects import ObjectView
 
 app = typer.Typer(no_args_is_help=True, help="Deploy, watch and tear down systems of services.")
 
@@ -228,6 +228,6 @@ def _finish(session: Session, asked: Asked, wait: bool, timeout: float | None) -
 
 
 def _outcome(session: Session, asked: Asked) -> Outcome:
-    found: ObjectInfo = session.client.object(session.ns, asked.id)
+    found: ObjectView = session.client.object(session.ns, asked.id)
     operation = None if asked.operation is None else session.client.operation(session.ns, asked.operation)
     return Outcome(asked.id, found, operation)
