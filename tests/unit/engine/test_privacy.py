@@ -105,4 +105,4 @@ def test_records_are_shown_by_the_presenter_alone() -> None:
     files = Path(stateward.server.__file__).parent.glob("*.py")
     views = ("object_view", "operation_view", "line_view")
     users = {file.name for file in files if any(f" {view}" in file.read_text("utf-8") for view in views)}
-    assert users == {"wire.py", "presenting.py"}
+    assert users == {"views.py", "presenter.py"}
