@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from shlex import quote
 
-from stateward.drivers.process.procfs import PROC, Stat, stat_of
+from stateward.drivers.process.procfs import PROC, ProcessStat, stat_of
 
 LABEL = "STATEWARD_APP"
 
@@ -62,7 +62,7 @@ def kill_processes(is_wanted: Callable[[str], bool], roots: Iterable[int] = (), 
     return len(found)
 
 
-def _belonging(stats: Iterable[Stat], wanted: set[int], shared: set[int]) -> set[int]:
+def _belonging(stats: Iterable[ProcessStat], wanted: set[int], shared: set[int]) -> set[int]:
     """Return the wanted processes with their descendants, and the sessions that these have made."""
     alive = {one.pid: one for one in stats}
     found = wanted & alive.keys()

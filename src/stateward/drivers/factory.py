@@ -12,17 +12,17 @@ from stateward.drivers.port import Driver, Meter, ProviderRegion
 from stateward.drivers.simulated import SimulatedCloud, SimulatedDriver
 from stateward.errors import BadInput, UnknownName
 
-Make: TypeAlias = Callable[[ProviderRegion, Meter], Driver]
+DriverMaker: TypeAlias = Callable[[ProviderRegion, Meter], Driver]
 
 
-class Entry(Struct, frozen=True):
+class DriverEntry(Struct, frozen=True):
     """How a driver is made, and whether its machines run on the host of the worker that calls it."""
 
-    make: Make
+    make: DriverMaker
     on_host: bool = False
 
 
-class Drivers:
+class DriverFactory:
     """Makes drivers; what they keep on this host is in one folder."""
 
     def __init__(
@@ -30,11 +30,11 @@ class Drivers:
     ) -> None:
         self._folder, self._confinement = folder, confinement
         self._simulated = simulated
-        self._makers: dict[str, Entry] = {
-            "simulated": Entry(self._simulate),
-            "process": Entry(self._process, on_host=True),
-            "qemu": Entry(self._qemu, on_host=True),
-            "aws": Entry(self._aws),
+        self._makers: dict[str, DriverEntry] = {
+            "simulated": DriverEntry(self._simulate),
+            "process": DriverEntry(self._process, on_host=True),
+            "qemu": DriverEntry(self._qemu, on_host=True),
+            "aws": DriverEntry(self._aws),
         }
 
     @property
@@ -60,14 +60,14 @@ class Drivers:
     def _process(self, place: ProviderRegion, meter: Meter) -> Driver:
         from stateward.drivers.process import ProcessDriver
 
-        return ProcessDriver(self._at_home(place, "process"), meter, confinement=self._confinement)
+        return ProcessDriver(self._with_folder(place, "process"), meter, confinement=self._confinement)
 
     def _qemu(self, place: ProviderRegion, meter: Meter) -> Driver:
         try:
             from stateward.drivers.qemu import QemuDriver
         except ModuleNotFoundError as error:
             raise BadInput("driver", "qemu", f"a driver whose library is installed ({error.name} is not)") from error
-        return QemuDriver(self._at_home(place, "qemu"), meter)
+        return QemuDriver(self._with_folder(place, "qemu"), meter)
 
     def _aws(self, place: ProviderRegion, meter: Meter) -> Driver:
         try:
@@ -76,7 +76,7 @@ class Drivers:
             raise BadInput("driver", "aws", f"a driver whose library is installed ({error.name} is not)") from error
         return AwsDriver(place, meter)
 
-    def _at_home(self, place: ProviderRegion, name: str) -> ProviderRegion:
+    def _with_folder(self, place: ProviderRegion, name: str) -> ProviderRegion:
         """Give a host's driver a folder of its own, unless the place names one."""
         if "folder" in place.options:
             return place

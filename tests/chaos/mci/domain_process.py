@@ -100,7 +100,7 @@ def make_mortal(plugin: MciPlugin, death: Death) -> None:
     def made(name: str, place: ProviderRegion, meter: Meter = lambda _: None) -> Driver:
         if name not in ON_HOST:
             return Mortal(make(name, place, meter), death)
-        driver: Driver = ON_HOST[name](plugin.drivers._at_home(place, name), meter, death.at)
+        driver: Driver = ON_HOST[name](plugin.drivers._with_folder(place, name), meter, death.at)
         return Mortal(driver, death)
 
     async def commanded(*asked: Any) -> PostCommandResults:

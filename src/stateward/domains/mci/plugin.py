@@ -24,7 +24,7 @@ from stateward.domains.mci.provider.provider_client import POLL_MIN_S
 from stateward.domains.mci.provider.provider_pool import ProviderClients
 from stateward.domains.mci.service import GROUP_ACTIONS, Service
 from stateward.domains.plugin import CompositeParts, DomainPlugin, ProcessContext
-from stateward.drivers.factory import Drivers
+from stateward.drivers.factory import DriverFactory
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.engine import Engine, Kind
 from stateward.engine.kinds import Guard
@@ -56,7 +56,7 @@ class MciPlugin(DomainPlugin):
     ) -> None:
         self._context, self._every = context, every
         self._cloud = cloud
-        self.drivers = Drivers(context.data_dir / "machines", lambda: self.cloud, context.confinement)
+        self.drivers = DriverFactory(context.data_dir / "machines", lambda: self.cloud, context.confinement)
         self.catalogue = Catalogue(self.drivers.is_on_host, local=context.offers_local)
         context.templates["mci"] = MciTemplate(self.catalogue)
         grants, births = GrantGuard(self.catalogue), NewObjectGuard(self.catalogue)

@@ -22,11 +22,11 @@ from typing import TypeVar
 from msgspec import Struct
 
 from stateward.drivers.confinement import landlock, seccomp, syscalls
-from stateward.drivers.confinement.uids import Uids, uid_range
+from stateward.drivers.confinement.uids import UidClaims, uid_range
 
 T = TypeVar("T")
 
-UIDS = "70000-79999"
+DEFAULT_UIDS = "70000-79999"
 """The users of programs, where nothing else is set: above those of accounts, below those of containers."""
 
 RUN = Path("/run/stateward")
@@ -52,12 +52,12 @@ SYSTEM = (
 DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts"))
 
 
-class Box(Struct, frozen=True):
+class Sandbox(Struct, frozen=True):
     """What a program gets: a folder, what it may change there, where it begins, and its user if that is its own."""
 
     folder: Path
-    changes: tuple[str, ...] = ("work", "tmp")
-    begins: str = "work"
+    writable: tuple[str, ...] = ("work", "tmp")
+    work_dir: str = "work"
     uid: int | None = None
 
     @property
@@ -68,11 +68,11 @@ class Box(Struct, frozen=True):
     def environment(self) -> Mapping[str, str]:
         """Return what every program finds in its environment: of ours only the language and the time zone."""
         passed = {name: os.environ[name] for name in ("LANG", "TZ") if name in os.environ}
-        own = {"PATH": PATH, "HOME": str(self.home / self.begins), "TMPDIR": str(self.home / "tmp")}
+        own = {"PATH": PATH, "HOME": str(self.home / self.work_dir), "TMPDIR": str(self.home / "tmp")}
         return passed | own
 
 
-class Unconfined(PermissionError):
+class ConfinementFailed(PermissionError):
     """A program cannot be confined here, and so is not started."""
 
     def __init__(self, why: object) -> None:
@@ -83,10 +83,15 @@ class Confinement:
     """Starts programs that have nothing of ours; `hidden` are our folders and files, `readable` what they may read."""
 
     def __init__(
-        self, hidden: Sequence[Path] = (), readable: Sequence[Path] = (), uids: str = UIDS, *, required: bool = True
+        self,
+        hidden: Sequence[Path] = (),
+        readable: Sequence[Path] = (),
+        uids: str = DEFAULT_UIDS,
+        *,
+        required: bool = True,
     ) -> None:
         self._hidden, self._readable, self._required = tuple(hidden), tuple(readable), required
-        self._uids = Uids(uid_range(uids))
+        self._uids = UidClaims(uid_range(uids))
 
     def hiding(self, *paths: Path) -> "Confinement":
         """Return the same, that hides further paths."""
@@ -94,25 +99,25 @@ class Confinement:
         other._uids = self._uids
         return other
 
-    def box(self, folder: Path, changes: tuple[str, ...] = ("work", "tmp")) -> Box:
+    def create_sandbox(self, folder: Path, changes: tuple[str, ...] = ("work", "tmp")) -> Sandbox:
         """Lay out a program's folder, and give it a user of its own where we are root."""
         for name in ("work", "tmp"):
             (folder / name).mkdir(mode=0o700, exist_ok=True)
         if not self._required or not _is_root():
-            return Box(folder, changes)
+            return Sandbox(folder, changes)
         try:
             for path in (RUN, HOME, EMPTY):
                 path.mkdir(exist_ok=True)
                 path.chmod(0o755)  # whatever our own mask is
             uid = self._uids.claim(folder)
         except OSError as error:
-            raise Unconfined(error) from error
+            raise ConfinementFailed(error) from error
         folder.chmod(0o711)
         for name in changes:
             _give(folder / name, uid)
-        return Box(folder, changes, uid=uid)
+        return Sandbox(folder, changes, uid=uid)
 
-    def run(self, box: Box, start: Callable[[], T]) -> T:
+    def run(self, box: Sandbox, start: Callable[[], T]) -> T:
         """Call a function that starts a program, in a thread that is confined."""
         if not self._required:
             return start()
@@ -123,7 +128,7 @@ class Confinement:
             try:
                 self._enter(box)
             except OSError as error:
-                failed.append(Unconfined(error))
+                failed.append(ConfinementFailed(error))
                 return
             try:
                 done.append(start())
@@ -147,13 +152,13 @@ class Confinement:
 
     # --- in the thread -----------------------------------------------------------------------------------------------
 
-    def _enter(self, box: Box) -> None:
+    def _enter(self, box: Sandbox) -> None:
         if box.uid is None:
-            self._enter_as_we_are(box)
+            self._enter_as_own_user(box)
         else:
             self._enter_as(box, box.uid)
 
-    def _enter_as(self, box: Box, uid: int) -> None:
+    def _enter_as(self, box: Sandbox, uid: int) -> None:
         """Leave our mounts, our user and our capabilities behind."""
         syscalls.unshare(syscalls.CLONE_NEWNS)
         syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_SLAVE)
@@ -172,24 +177,24 @@ class Confinement:
         syscalls.mount(
             "proc", "/proc", "proc", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC, "hidepid=2"
         )
-        os.chdir(box.home / box.begins)
+        os.chdir(box.home / box.work_dir)
         syscalls.drop_bounding_set()
         syscalls.become(uid)
         syscalls.clear_capabilities()
         syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
         if landlock.version():
             everything = landlock.every_right()
-            own = [(box.home / name, everything) for name in box.changes]
+            own = [(box.home / name, everything) for name in box.writable]
             temporary = [(Path(name), everything) for name in TEMPORARY]
             devices = [(Path(name), landlock.OF_FILES) for name in DEVICES]
             landlock.restrict([(Path("/"), landlock.READ), *own, *temporary, *devices])
 
-    def _enter_as_we_are(self, box: Box) -> None:
+    def _enter_as_own_user(self, box: Sandbox) -> None:
         """Keep our user, and leave what it may do behind."""
         if not landlock.version():
             raise OSError("the server is not root, and the kernel has no Landlock")
         syscalls.unshare(syscalls.CLONE_FS)
-        os.chdir(box.home / box.begins)
+        os.chdir(box.home / box.work_dir)
         syscalls.drop_bounding_set()
         syscalls.clear_capabilities()
         syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
@@ -197,7 +202,7 @@ class Confinement:
         readable = landlock.without(self._readable, self._hidden)
         rules = [(path, landlock.READ) for path in (*system, *readable)]
         rules += [(Path(name), landlock.OF_FILES | landlock.READ_DIR) for name in DEVICES]
-        landlock.restrict([*rules, *((box.folder / name, landlock.every_right()) for name in box.changes)])
+        landlock.restrict([*rules, *((box.folder / name, landlock.every_right()) for name in box.writable)])
         seccomp.install()
 
 

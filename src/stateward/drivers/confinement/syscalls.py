@@ -25,7 +25,7 @@ CAP_SETPCAP, CAP_SYS_ADMIN = 8, 21
 CAPABILITY_VERSION_3 = 0x20080522
 
 
-class Numbers(Struct, frozen=True):
+class SyscallNumbers(Struct, frozen=True):
     """The numbers of system calls on one architecture."""
 
     setresuid: int
@@ -37,13 +37,13 @@ class Numbers(Struct, frozen=True):
 
 NUMBERS = {
     #                  setresuid  setresgid  setgroups  capset  seccomp
-    "x86_64":  Numbers(117,       119,       116,       126,    317),
-    "aarch64": Numbers(147,       149,       159,       91,     277),
+    "x86_64":  SyscallNumbers(117,       119,       116,       126,    317),
+    "aarch64": SyscallNumbers(147,       149,       159,       91,     277),
 }  # fmt: skip
 LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
 
 
-def numbers() -> Numbers:
+def numbers() -> SyscallNumbers:
     """Return the numbers of this machine's architecture."""
     try:
         return NUMBERS[platform.machine()]

@@ -24,7 +24,7 @@ from stateward.drivers.confinement import syscalls
 from stateward.errors import BadInput
 
 CLAIMS = Path("/run/stateward/uids")
-LOOK_EVERY = 5.0
+SCAN_INTERVAL_S = 5.0
 SUBORDINATE = (Path("/etc/subuid"), Path("/etc/subgid"))
 
 
@@ -39,13 +39,13 @@ def uid_range(text: str) -> range:
     return found
 
 
-class Uids:
+class UidClaims:
     """Claims user numbers for owners on this host."""
 
     def __init__(self, numbers: range, claims: Path = CLAIMS) -> None:
         self._numbers, self._claims = numbers, claims
         self._running: set[int] = set()
-        self._looked = -LOOK_EVERY
+        self._looked = -SCAN_INTERVAL_S
 
     def claim(self, owner: Path) -> int:
         """Return the number of an owner: the one that it has, or a free one."""
@@ -55,7 +55,7 @@ class Uids:
                 file = self._claims / str(uid)
                 if _linked(file) == str(owner):
                     return uid
-                self._void(uid)
+                self._reclaim_if_orphaned(uid)
                 if self._is_taken(uid):
                     continue
                 with suppress(FileExistsError):
@@ -97,14 +97,14 @@ class Uids:
 
     def _is_taken(self, uid: int) -> bool:
         """Tell whether an account, a subordinate range of one, or a process has a number."""
-        if time.monotonic() > self._looked + LOOK_EVERY:  # a look at all processes for each start would be slow
+        if time.monotonic() > self._looked + SCAN_INTERVAL_S:  # a look at all processes for each start would be slow
             self._running, self._looked = _running(), time.monotonic()
         with suppress(KeyError):
             pwd.getpwuid(uid)
             return True
         return uid in self._running or any(uid in one for one in _subordinate())
 
-    def _void(self, uid: int) -> None:
+    def _reclaim_if_orphaned(self, uid: int) -> None:
         """Take a claim back whose owner is gone."""
         owner = _linked(self._claims / str(uid))
         if owner is not None and not os.path.lexists(owner):

@@ -24,27 +24,35 @@ from stateward.drivers.port import (
     RefusalReason,
     TransientFailure,
 )
-from stateward.drivers.process.machine_dir import BadRecord, Busy, Folder, Phase, Record, Standing, first_record
-from stateward.drivers.process.supervisor import Kind, Lodging, Milestone, StillThere
+from stateward.drivers.process.machine_dir import (
+    BadMachineRecord,
+    MachineDir,
+    MachineLocked,
+    MachinePhase,
+    MachineRecord,
+    ProcessStatus,
+    new_record,
+)
+from stateward.drivers.process.supervisor import MachineKind, Milestone, ProcessStillRunning, ProcessSupervisor
 from stateward.errors import BadInput
 
 THREADS = 8
-KEEP = 3600.0
+ENDED_RETENTION_S = 3600.0
 """How long a machine that has ended is still listed, in seconds."""
-BETWEEN_SWEEPS = 60.0
+SWEEP_INTERVAL_S = 60.0
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Check = Callable[[str, str, str], CallRefused | None]
 
 
-class Reception:
+class MachineCommands:
     """Takes orders for the machines of one place."""
 
-    def __init__(self, place: ProviderRegion, kind: Kind, meter: Meter, milestone: Milestone) -> None:
+    def __init__(self, place: ProviderRegion, kind: MachineKind, meter: Meter, milestone: Milestone) -> None:
         self.meter = meter
-        self.lodging = Lodging(_folder(place), kind, milestone)
-        self._keep = float(place.options.get("keep", KEEP))
+        self.supervisor = ProcessSupervisor(_folder(place), kind, milestone)
+        self._keep = float(place.options.get("keep", ENDED_RETENTION_S))
         self._swept = time.monotonic()
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="machines")
         self._work: set[asyncio.Task[Outcome]] = set()
@@ -55,17 +63,17 @@ class Reception:
 
     async def create(self, wants: Sequence[MachineSpec], check: Check) -> Sequence[Outcome]:
         """Make machines, each once."""
-        if time.monotonic() > self._swept + min(self._keep, BETWEEN_SWEEPS):
-            await self.sweep()
-        return await asyncio.gather(*(self._finish(self._create(want, check)) for want in wants))
+        if time.monotonic() > self._swept + min(self._keep, SWEEP_INTERVAL_S):
+            await self.forget_ended_machines()
+        return await asyncio.gather(*(self._run_to_end(self._create(want, check)) for want in wants))
 
     async def act(
-        self, refs: Sequence[MachineRef], deed: Callable[[MachineRef, Record], Awaitable[Outcome]]
+        self, refs: Sequence[MachineRef], deed: Callable[[MachineRef, MachineRecord], Awaitable[Outcome]]
     ) -> Sequence[Outcome]:
         """Do something to machines that are known."""
-        return await asyncio.gather(*(self._finish(self._act(ref, deed)) for ref in refs))
+        return await asyncio.gather(*(self._run_to_end(self._act(ref, deed)) for ref in refs))
 
-    def _finish(self, work: Coroutine[None, None, Outcome]) -> asyncio.Future[Outcome]:
+    def _run_to_end(self, work: Coroutine[None, None, Outcome]) -> asyncio.Future[Outcome]:
         task = asyncio.create_task(work)
         self._work.add(task)
         task.add_done_callback(self._work.discard)
@@ -75,32 +83,34 @@ class Reception:
         if refusal := check(want.key, want.spec, want.image):
             return refusal
         try:
-            async with self.lodging.folder.hold(want.key):
-                return await self.in_thread(self._begin, want)
-        except (OSError, Busy, BadRecord) as error:
+            async with self.supervisor.machine_dir.lock(want.key):
+                return await self.in_thread(self._start, want)
+        except (OSError, MachineLocked, BadMachineRecord) as error:
             return TransientFailure(want.key, str(error))
 
-    def _begin(self, want: MachineSpec) -> Outcome:
-        record = self.lodging.folder.read(want.key)
-        if record is not None and (record.phase is not Phase.STARTING or record.boot > 1):
+    def _start(self, want: MachineSpec) -> Outcome:
+        record = self.supervisor.machine_dir.read(want.key)
+        if record is not None and (record.phase is not MachinePhase.STARTING or record.boot > 1):
             return AlreadyDone(record.key, record.native_id)
         self.meter("spawn")
         if record is None:
-            record = first_record(want, self.lodging.folder.root)
-            return self._begin_anew(record)
+            record = new_record(want, self.supervisor.machine_dir.root)
+            return self._start_new(record)
         try:
-            self.lodging.go_on(record)
-        except StillThere as error:
+            self.supervisor.finish_start(record)
+        except ProcessStillRunning as error:
             return CallUnanswered(record.key, str(error))
         return CallAccepted(record.key, record.native_id)
 
-    def _begin_anew(self, record: Record) -> Outcome:
+    def _start_new(self, record: MachineRecord) -> Outcome:
         try:
-            self.lodging.begin(record)
+            self.supervisor.start(record)
         except OSError as error:
-            if self.lodging.sight(record).process is not None:  # only the note of it failed: the next try takes it over
+            if (
+                self.supervisor.inspect(record).process is not None
+            ):  # only the note of it failed: the next try takes it over
                 return TransientFailure(record.key, str(error))
-            self.lodging.folder.remove(record.key)
+            self.supervisor.machine_dir.remove(record.key)
             unable = isinstance(error, (FileNotFoundError, PermissionError))
             return (
                 CallRefused(record.key, RefusalReason.UNABLE, str(error))
@@ -109,42 +119,47 @@ class Reception:
             )
         return CallAccepted(record.key, record.native_id)
 
-    async def _act(self, ref: MachineRef, deed: Callable[[MachineRef, Record], Awaitable[Outcome]]) -> Outcome:
+    async def _act(self, ref: MachineRef, deed: Callable[[MachineRef, MachineRecord], Awaitable[Outcome]]) -> Outcome:
         try:
-            if await self.in_thread(self.lodging.folder.read, ref.key) is None:
+            if await self.in_thread(self.supervisor.machine_dir.read, ref.key) is None:
                 return CallRefused(ref.key, RefusalReason.NOT_FOUND, "there is no such machine here")
-            async with self.lodging.folder.hold(ref.key):
+            async with self.supervisor.machine_dir.lock(ref.key):
                 return await self._act_on(ref, deed)
-        except StillThere as error:
+        except ProcessStillRunning as error:
             return CallUnanswered(ref.key, str(error))
-        except (OSError, Busy, BadRecord) as error:
+        except (OSError, MachineLocked, BadMachineRecord) as error:
             return TransientFailure(ref.key, str(error))
 
-    async def _act_on(self, ref: MachineRef, deed: Callable[[MachineRef, Record], Awaitable[Outcome]]) -> Outcome:
-        record = await self.in_thread(self.lodging.folder.read, ref.key)
+    async def _act_on(
+        self, ref: MachineRef, deed: Callable[[MachineRef, MachineRecord], Awaitable[Outcome]]
+    ) -> Outcome:
+        record = await self.in_thread(self.supervisor.machine_dir.read, ref.key)
         if record is None:
             return CallRefused(ref.key, RefusalReason.NOT_FOUND, "there is no such machine here any more")
         return await deed(ref, record)
 
-    async def sweep(self) -> None:
+    async def forget_ended_machines(self) -> None:
         """Forget the machines that ended long ago."""
         self._swept = time.monotonic()
-        look = await self.in_thread(self.lodging.look)
-        for sight in look.sights:
-            if sight.standing is Standing.GONE:
-                await self._finish(
+        look = await self.in_thread(self.supervisor.scan)
+        for sight in look.machines:
+            if sight.process_status is ProcessStatus.GONE:
+                await self._run_to_end(
                     self._act(
                         MachineRef(sight.record.key), lambda _, record: self.in_thread(self._forget_if_old, record)
                     )
                 )
 
-    def _forget_if_old(self, record: Record) -> Outcome:
+    def _forget_if_old(self, record: MachineRecord) -> Outcome:
         """Forget a machine; one that was found dead is first noted as ended, and forgotten when that is long ago."""
-        sight = self.lodging.sight(record)
-        if sight.standing is Standing.GONE and record.phase is not Phase.ENDING:
-            self.lodging.end(record)
-        elif sight.standing is Standing.GONE and self.lodging.folder.age(record.key) > self._keep:
-            self.lodging.folder.remove(record.key)
+        sight = self.supervisor.inspect(record)
+        if sight.process_status is ProcessStatus.GONE and record.phase is not MachinePhase.ENDING:
+            self.supervisor.terminate(record)
+        elif (
+            sight.process_status is ProcessStatus.GONE
+            and self.supervisor.machine_dir.record_age_s(record.key) > self._keep
+        ):
+            self.supervisor.machine_dir.remove(record.key)
         return AlreadyDone(record.key, record.native_id)
 
     async def close(self) -> None:
@@ -153,11 +168,11 @@ class Reception:
         self._pool.shutdown(wait=False)
 
 
-def _folder(place: ProviderRegion) -> Folder:
+def _folder(place: ProviderRegion) -> MachineDir:
     path = place.options.get("folder", "")
     if not path:
         raise BadInput("folder", path, "a folder for the machines of this place")
     try:
-        return Folder(Path(path).absolute())
+        return MachineDir(Path(path).absolute())
     except OSError as error:
         raise BadInput("folder", path, f"a folder that can be used ({error.strerror})") from error

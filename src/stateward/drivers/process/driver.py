@@ -35,12 +35,12 @@ from stateward.drivers.port import (
     ResourceListing,
     Suspension,
 )
-from stateward.drivers.process.commands import Reception
+from stateward.drivers.process.commands import MachineCommands
 from stateward.drivers.process.jobs import run_job
-from stateward.drivers.process.machine_dir import Phase, Record, Sight, Standing
-from stateward.drivers.process.procfs import Process
-from stateward.drivers.process.shell_machine import Shell, size_of
-from stateward.drivers.process.supervisor import STEP, Milestone, signal_group, unnoticed
+from stateward.drivers.process.machine_dir import MachinePhase, MachineRecord, MachineStatus, ProcessStatus
+from stateward.drivers.process.procfs import ProcessId
+from stateward.drivers.process.shell_machine import ShellMachine, size_of
+from stateward.drivers.process.supervisor import POLL_INTERVAL_S, Milestone, ignore_milestone, signal_group
 
 CAPABILITIES = Capabilities(
     suspension=Suspension.NATIVE,
@@ -52,9 +52,9 @@ CAPABILITIES = Capabilities(
     lists_reboot_tokens=True,
 )
 IMAGE = "sh"
-OBEYS = 1.0
+SIGNAL_TIMEOUT_S = 1.0
 """How many seconds a process may take to stop or to go on after its signal was sent."""
-WORDS = {"R": "running", "S": "sleeping", "D": "waiting", "I": "idle", "T": "stopped", "t": "traced"}
+NATIVE_STATES = {"R": "running", "S": "sleeping", "D": "waiting", "I": "idle", "T": "stopped", "t": "traced"}
 
 
 class ProcessDriver:
@@ -63,14 +63,14 @@ class ProcessDriver:
     def __init__(
         self,
         place: ProviderRegion,
-        meter: Meter = unnoticed,
-        milestone: Milestone = unnoticed,
+        meter: Meter = ignore_milestone,
+        milestone: Milestone = ignore_milestone,
         confinement: Confinement | None = None,
     ) -> None:
         self._images = {IMAGE, *_names(place, "images")}
         self._specs = _names(place, "specs")
-        self._reception = Reception(place, Shell(confinement or Confinement()), meter, milestone)
-        self._lodging = self._reception.lodging
+        self._commands = MachineCommands(place, ShellMachine(confinement or Confinement()), meter, milestone)
+        self._supervisor = self._commands.supervisor
 
     @property
     def caps(self) -> Capabilities:
@@ -95,11 +95,11 @@ class ProcessDriver:
 
     async def ensure(self, part: CloudResource) -> Outcome:
         """Refuse: processes of one host share its network and need no keys."""
-        return _no_parts(part)
+        return _no_resources(part)
 
     async def remove(self, part: CloudResource) -> Outcome:
         """Refuse: there are no parts here."""
-        return _no_parts(part)
+        return _no_resources(part)
 
     async def list_resources(self) -> ResourceListing:
         """List nothing: there are no parts here."""
@@ -107,91 +107,89 @@ class ProcessDriver:
 
     async def create(self, wants: Sequence[MachineSpec]) -> Sequence[Outcome]:
         """Make machines."""
-        return await self._reception.create(wants, self._check)
+        return await self._commands.create(wants, self._check)
 
     async def act(self, deed: MachineAction, refs: Sequence[MachineRef]) -> Sequence[Outcome]:
         """Do something to machines."""
-        return await self._reception.act(
-            refs, lambda ref, record: self._reception.in_thread(self._do, deed, ref, record)
-        )
+        return await self._commands.act(refs, lambda ref, record: self._commands.in_thread(self._do, deed, ref, record))
 
-    def _do(self, deed: MachineAction, ref: MachineRef, record: Record) -> Outcome:
-        sight = self._lodging.sight(record)
+    def _do(self, deed: MachineAction, ref: MachineRef, record: MachineRecord) -> Outcome:
+        sight = self._supervisor.inspect(record)
         match deed:
             case MachineAction.SUSPEND:
-                return self._signal(sight, signal.SIGSTOP, Standing.STOPPED)
+                return self._signal(sight, signal.SIGSTOP, ProcessStatus.STOPPED)
             case MachineAction.RESUME:
-                return self._signal(sight, signal.SIGCONT, Standing.THERE)
+                return self._signal(sight, signal.SIGCONT, ProcessStatus.RUNNING)
             case MachineAction.REBOOT:
                 return self._reboot(sight, ref.token)
             case MachineAction.TERMINATE:
                 return self._terminate(sight)
 
-    def _signal(self, sight: Sight, number: signal.Signals, wanted: Standing) -> Outcome:
+    def _signal(self, sight: MachineStatus, number: signal.Signals, wanted: ProcessStatus) -> Outcome:
         record = sight.record
-        if sight.process is None or record.phase is Phase.ENDING:
+        if sight.process is None or record.phase is MachinePhase.ENDING:
             return _conflict(sight)
-        if sight.standing is wanted:
+        if sight.process_status is wanted:
             return AlreadyDone(record.key, record.native_id)
-        self._reception.meter("kill")
+        self._commands.meter("kill")
         if not signal_group(sight.process, number):
             return CallRefused(record.key, RefusalReason.CONFLICT, "it has just ended")
-        self._until_obeyed(record, wanted)
+        self._wait_for_status(record, wanted)
         return CallAccepted(record.key, record.native_id)
 
-    def _until_obeyed(self, record: Record, wanted: Standing) -> None:
+    def _wait_for_status(self, record: MachineRecord, wanted: ProcessStatus) -> None:
         """Wait a moment until a listing shows what the signal does: the kernel stops a process when it next runs it."""
-        deadline = time.monotonic() + OBEYS
-        while self._lodging.sight(record).standing is not wanted and time.monotonic() < deadline:
-            time.sleep(STEP)
+        deadline = time.monotonic() + SIGNAL_TIMEOUT_S
+        while self._supervisor.inspect(record).process_status is not wanted and time.monotonic() < deadline:
+            time.sleep(POLL_INTERVAL_S)
 
-    def _reboot(self, sight: Sight, token: str) -> Outcome:
+    def _reboot(self, sight: MachineStatus, token: str) -> Outcome:
         """Begin a new boot; one that was begun with this token is brought to its end."""
         record = sight.record
         begun = record.boot > 1 and token != "" and record.token == token
-        if begun and record.phase is Phase.UP and sight.process is not None:
+        if begun and record.phase is MachinePhase.UP and sight.process is not None:
             return AlreadyDone(record.key, record.native_id)
-        if not begun and (sight.standing is not Standing.THERE or record.phase is Phase.ENDING):
+        if not begun and (sight.process_status is not ProcessStatus.RUNNING or record.phase is MachinePhase.ENDING):
             return _conflict(sight)
-        if begun and record.phase is not Phase.STARTING:
+        if begun and record.phase is not MachinePhase.STARTING:
             return _conflict(sight)
-        self._reception.meter("spawn")
+        self._commands.meter("spawn")
         if begun:
-            self._lodging.go_on(record)
+            self._supervisor.finish_start(record)
         else:
             known = replace(record, process=sight.process)
-            self._lodging.begin(replace(known, boot=record.boot + 1, phase=Phase.STARTING, token=token))
+            self._supervisor.start(replace(known, boot=record.boot + 1, phase=MachinePhase.STARTING, token=token))
         return CallAccepted(record.key, record.native_id)
 
-    def _terminate(self, sight: Sight) -> Outcome:
+    def _terminate(self, sight: MachineStatus) -> Outcome:
         record = sight.record
-        if record.phase is Phase.ENDING and sight.standing is Standing.GONE:
+        if record.phase is MachinePhase.ENDING and sight.process_status is ProcessStatus.GONE:
             return AlreadyDone(record.key, record.native_id)
-        self._reception.meter("kill")
-        self._lodging.end(record)
+        self._commands.meter("kill")
+        self._supervisor.terminate(record)
         return CallAccepted(record.key, record.native_id)
 
     async def observe(self, keys: Collection[str] | None = None) -> MachineListing:
         """List machines."""
-        self._reception.meter("list")
-        look = await self._reception.in_thread(self._lodging.look, keys)
-        return MachineListing([_observation(one) for one in look.sights], not look.troubles, "; ".join(look.troubles))
+        self._commands.meter("list")
+        look = await self._commands.in_thread(self._supervisor.scan, keys)
+        return MachineListing([_observation(one) for one in look.machines], not look.problems, "; ".join(look.problems))
 
     async def run(self, ref: MachineRef, command: str, user: str, seconds: float) -> str:
         """Run a command on a machine, as one of its own processes; `user` is a name in the environment and no more."""
-        look = await self._reception.in_thread(self._lodging.look, [ref.key])
-        record, process = next(((one.record, one.process) for one in look.sights), (None, None))
+        look = await self._commands.in_thread(self._supervisor.scan, [ref.key])
+        record, process = next(((one.record, one.process) for one in look.machines), (None, None))
         if record is None or process is None:
-            raise ProcessLookupError(f"{ref.key} is not there to run anything {'; '.join(look.troubles)}")
-        self._reception.meter("run")
-        machine = self._lodging.folder.at(ref.key)
+            raise ProcessLookupError(f"{ref.key} is not there to run anything {'; '.join(look.problems)}")
+        self._commands.meter("run")
+        machine = self._supervisor.machine_dir.path_of(ref.key)
         async with asyncio.timeout(seconds):
             home = Path(record.home or machine)
             return await run_job(machine, home, process, command, user, lambda: self._is_up(ref.key, process))
 
-    async def _is_up(self, key: str, process: Process) -> bool:
-        look = await self._reception.in_thread(self._lodging.look, [key])
-        return any(one.process == process for one in look.sights)
+    async def _is_up(self, key: str, process: ProcessId) -> bool:
+        look = await self._commands.in_thread(self._supervisor.scan, [key])
+        return any(one.process == process for one in look.machines)
 
     async def watch(self) -> AsyncIterator[str]:
         """Yield nothing: a listing is cheap here."""
@@ -201,22 +199,22 @@ class ProcessDriver:
 
     async def close(self) -> None:
         """Finish what was begun; the machines stay as they are."""
-        await self._reception.close()
+        await self._commands.close()
 
 
 def _names(place: ProviderRegion, option: str) -> set[str]:
     return {name.strip() for name in place.options.get(option, "").split(",")} - {""}
 
 
-def _no_parts(part: CloudResource) -> CallRefused:
+def _no_resources(part: CloudResource) -> CallRefused:
     return CallRefused(part.key, RefusalReason.UNABLE, f"a {part.kind} is nothing on this host")
 
 
-def _conflict(sight: Sight) -> CallRefused:
+def _conflict(sight: MachineStatus) -> CallRefused:
     return CallRefused(sight.record.key, RefusalReason.CONFLICT, str(sight))
 
 
-def _observation(sight: Sight) -> Observation:
+def _observation(sight: MachineStatus) -> Observation:
     record, native = sight.record, _native_state(sight)
     details = {"boots": str(record.boot), "spec": record.spec, "image": record.image}
     if sight.process is not None:
@@ -234,20 +232,20 @@ def _observation(sight: Sight) -> Observation:
     )
 
 
-def _state(sight: Sight) -> MachineState:
+def _state(sight: MachineStatus) -> MachineState:
     record = sight.record
-    if sight.standing is Standing.GONE:
+    if sight.process_status is ProcessStatus.GONE:
         return MachineState.TERMINATED
-    if record.phase is Phase.ENDING or sight.standing is Standing.LEAVING:
+    if record.phase is MachinePhase.ENDING or sight.process_status is ProcessStatus.EXITING:
         return MachineState.TERMINATING
-    if sight.standing is Standing.NOT_YET:
+    if sight.process_status is ProcessStatus.NOT_YET:
         return MachineState.PENDING if record.boot == 1 else MachineState.REBOOTING
-    return MachineState.SUSPENDED if sight.standing is Standing.STOPPED else MachineState.RUNNING
+    return MachineState.SUSPENDED if sight.process_status is ProcessStatus.STOPPED else MachineState.RUNNING
 
 
-def _native_state(sight: Sight) -> str:
+def _native_state(sight: MachineStatus) -> str:
     if sight.stat is not None:
-        return WORDS.get(sight.stat.state, sight.stat.state)
-    if sight.standing is Standing.GONE:
-        return "ended" if sight.record.phase is Phase.ENDING else "killed"
-    return str(sight.standing)
+        return NATIVE_STATES.get(sight.stat.state, sight.stat.state)
+    if sight.process_status is ProcessStatus.GONE:
+        return "ended" if sight.record.phase is MachinePhase.ENDING else "killed"
+    return str(sight.process_status)

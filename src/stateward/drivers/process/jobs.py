@@ -15,16 +15,16 @@ from secrets import token_hex
 from shlex import quote
 
 from stateward.drivers.port import CommandFailed
-from stateward.drivers.process.procfs import Process, family
+from stateward.drivers.process.procfs import ProcessId, find_descendants
 
-BETWEEN_LOOKS = 0.01
+POLL_INTERVAL_S = 0.01
 
-LONGEST = 1_000_000
+MAX_OUTPUT_BYTES = 1_000_000
 """How many bytes are read of what a command has written: the last ones."""
 
 
 async def run_job(
-    machine: Path, home: Path, process: Process, command: str, user: str, alive: Callable[[], Awaitable[bool]]
+    machine: Path, home: Path, process: ProcessId, command: str, user: str, alive: Callable[[], Awaitable[bool]]
 ) -> str:
     """Have a command run by a machine, and return what it wrote; ends with the machine, or when it is cancelled.
 
@@ -35,13 +35,13 @@ async def run_job(
     try:
         _write(job.with_suffix(".command"), command)
         _write(job.with_suffix(".sh"), _script(seen, user))
-        while not _ask(machine / "asked", seen.with_suffix(".sh")):
+        while not _send_job(machine / "asked", seen.with_suffix(".sh")):
             await _pause(alive)
         while not job.with_suffix(".done").exists():
             await _pause(alive)
-        return _told(job)
+        return _read_result(job)
     finally:
-        _clear(process, job)
+        _remove_job(process, job)
 
 
 def _script(job: Path, user: str) -> str:
@@ -60,10 +60,10 @@ def _write(file: Path, text: str) -> None:
         stream.write(text)
 
 
-def _told(job: Path) -> str:
+def _read_result(job: Path) -> str:
     """Return what a job wrote, if it ended well."""
-    written = _end_of(job.with_suffix(".out"))
-    status = _end_of(job.with_suffix(".status")).strip()
+    written = _read_tail(job.with_suffix(".out"))
+    status = _read_tail(job.with_suffix(".status")).strip()
     if not status.isascii() or not status.isdecimal() or len(status) > 3:
         raise OSError(errno.EINVAL, "the machine told no exit status")
     if int(status) != 0:
@@ -71,7 +71,7 @@ def _told(job: Path) -> str:
     return written
 
 
-def _end_of(path: Path) -> str:
+def _read_tail(path: Path) -> str:
     """Return the last that is in a file; whatever a command writes, the server can hold it.
 
     The machine makes the file. A link in its place could lead to a file that only we may read.
@@ -81,11 +81,11 @@ def _end_of(path: Path) -> str:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
             raise OSError(errno.EINVAL, f"{path.name} of the machine is not a plain file")
-        file.seek(max(0, found.st_size - LONGEST))
-        return file.read(LONGEST).decode(errors="replace")
+        file.seek(max(0, found.st_size - MAX_OUTPUT_BYTES))
+        return file.read(MAX_OUTPUT_BYTES).decode(errors="replace")
 
 
-def _ask(pipe: Path, script: Path) -> bool:
+def _send_job(pipe: Path, script: Path) -> bool:
     """Put a job into the machine's pipe; false while the machine does not listen yet."""
     try:
         handle = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
@@ -105,14 +105,14 @@ def _ask(pipe: Path, script: Path) -> bool:
 async def _pause(alive: Callable[[], Awaitable[bool]]) -> None:
     if not await alive():
         raise ProcessLookupError(errno.ESRCH, "the machine is gone")
-    await asyncio.sleep(BETWEEN_LOOKS)
+    await asyncio.sleep(POLL_INTERVAL_S)
 
 
-def _clear(process: Process, job: Path) -> None:
+def _remove_job(process: ProcessId, job: Path) -> None:
     """Take a job away: from the disk, so that it does not begin any more, and what of it still runs."""
     finished = job.with_suffix(".done").exists()
     for file in job.parent.glob(f"{job.name}.*"):
         file.unlink(missing_ok=True)
-    for pid in () if finished else family(process.pid, job.name):
+    for pid in () if finished else find_descendants(process.pid, job.name):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

@@ -15,22 +15,22 @@ PROC = Path("/proc")
 DEAD = frozenset("ZXx")
 
 
-class Host(Struct, frozen=True):
+class PidNamespace(Struct, frozen=True):
     """Where the number of a process means something: one boot of one kernel, and a namespace in it."""
 
     boot: str
     namespace: str
 
 
-class Process(Struct, frozen=True):
+class ProcessId(Struct, frozen=True):
     """One process, and never another one that was given the same number later."""
 
     pid: int
     started: int  # in ticks since the host's boot
-    host: Host
+    host: PidNamespace
 
 
-class Stat(Struct, frozen=True):
+class ProcessStat(Struct, frozen=True):
     """A process as the kernel shows it."""
 
     pid: int
@@ -46,21 +46,23 @@ class Stat(Struct, frozen=True):
         return self.state not in DEAD
 
 
-def parse_stat(text: str) -> Stat:
+def parse_stat(text: str) -> ProcessStat:
     """Read a line of `/proc/PID/stat`; the program's name in it may hold anything, blanks and brackets too."""
     head, _, tail = text.rpartition(")")
     words = tail.split()
-    return Stat(int(head.split(" ", 1)[0]), words[0], int(words[1]), int(words[2]), int(words[3]), int(words[19]))
+    return ProcessStat(
+        int(head.split(" ", 1)[0]), words[0], int(words[1]), int(words[2]), int(words[3]), int(words[19])
+    )
 
 
 @cache
-def this_host() -> Host:
+def this_pid_namespace() -> PidNamespace:
     """Say where we are."""
     boot = (PROC / "sys/kernel/random/boot_id").read_text().strip()
-    return Host(boot, str((PROC / "self/ns/pid").readlink()))
+    return PidNamespace(boot, str((PROC / "self/ns/pid").readlink()))
 
 
-def stat_of(pid: int) -> Stat | None:
+def stat_of(pid: int) -> ProcessStat | None:
     """Return a process as it is now, if there is one of that number."""
     try:
         return parse_stat((PROC / str(pid) / "stat").read_text(errors="replace"))
@@ -68,21 +70,21 @@ def stat_of(pid: int) -> Stat | None:
         return None
 
 
-def process_of(pid: int) -> Process | None:
+def process_of(pid: int) -> ProcessId | None:
     """Name a process of ours that is alive."""
     stat = stat_of(pid)
     if stat is None or not stat.alive:
         return None
-    return Process(pid, stat.started, this_host())
+    return ProcessId(pid, stat.started, this_pid_namespace())
 
 
-def age_of(process: Process) -> float:
+def process_age_s(process: ProcessId) -> float:
     """Say how long ago a process of this host was started, in seconds."""
     uptime = float((PROC / "uptime").read_text().split()[0])
     return uptime - process.started / os.sysconf("SC_CLK_TCK")
 
 
-def same(process: Process, stat: Stat | None) -> bool:
+def is_same_process(process: ProcessId, stat: ProcessStat | None) -> bool:
     """Tell whether what has that number now is the process that was named, and alive."""
     return stat is not None and stat.alive and stat.started == process.started
 
@@ -99,17 +101,17 @@ def find_marked(marks: Collection[str]) -> dict[str, int]:
     return found
 
 
-def orphans(leader: Process) -> list[int]:
+def session_orphans(leader: ProcessId) -> list[int]:
     """Return what is left of a session whose leader has ended.
 
     The kernel does not give the leader's number away while there is anything left of its session.
     """
-    if leader.host != this_host() or ((stat := stat_of(leader.pid)) is not None and stat.alive):
+    if leader.host != this_pid_namespace() or ((stat := stat_of(leader.pid)) is not None and stat.alive):
         return []
     return [one.pid for one in _all_stats() if one.session == leader.pid and one.alive]
 
 
-def family(group: int, text: str) -> list[int]:
+def find_descendants(group: int, text: str) -> list[int]:
     """Return the processes of a group that have a text somewhere in their arguments, and all that come from them."""
     found = {pid for pid, arguments in _command_lines() if any(text.encode() in one for one in arguments)}
     alive = [one for one in _all_stats() if one.alive]
@@ -119,7 +121,7 @@ def family(group: int, text: str) -> list[int]:
     return sorted(taken)
 
 
-def _all_stats() -> Iterator[Stat]:
+def _all_stats() -> Iterator[ProcessStat]:
     for pid in _pids():
         if (stat := stat_of(pid)) is not None:
             yield stat

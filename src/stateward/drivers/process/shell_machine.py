@@ -13,34 +13,34 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from stateward.drivers.confinement import Box, Confinement
-from stateward.drivers.process.machine_dir import Record
+from stateward.drivers.confinement import Confinement, Sandbox
+from stateward.drivers.process.machine_dir import MachineRecord
 
-FORM = re.compile(r"([1-9][0-9]{0,2})c([1-9][0-9]{0,6})([mg])")
+SIZE_PATTERN = re.compile(r"([1-9][0-9]{0,2})c([1-9][0-9]{0,6})([mg])")
 
 
-class Size(Struct, frozen=True):
+class MachineSize(Struct, frozen=True):
     """How large a machine is."""
 
     processors: int
     mib: int
 
 
-NAMED = {
-    "tiny":   Size(1, 8),
-    "small":  Size(1, 64),
-    "medium": Size(2, 256),
-    "large":  Size(4, 1024),
+NAMED_SIZES = {
+    "tiny":   MachineSize(1, 8),
+    "small":  MachineSize(1, 64),
+    "medium": MachineSize(2, 256),
+    "large":  MachineSize(4, 1024),
 }  # fmt: skip
 
 
-def size_of(spec: str) -> Size | None:
+def size_of(spec: str) -> MachineSize | None:
     """Return the size that a spec means, if it means one."""
-    if spec in NAMED:
-        return NAMED[spec]
-    if not (match := FORM.fullmatch(spec)):
+    if spec in NAMED_SIZES:
+        return NAMED_SIZES[spec]
+    if not (match := SIZE_PATTERN.fullmatch(spec)):
         return None
-    return Size(int(match[1]), int(match[2]) * (1024 if match[3] == "g" else 1))
+    return MachineSize(int(match[1]), int(match[2]) * (1024 if match[3] == "g" else 1))
 
 
 SHELL = "/bin/sh"
@@ -54,36 +54,36 @@ done
 """
 
 
-class Shell:
+class ShellMachine:
     """What a process machine is made of."""
 
     def __init__(self, confinement: Confinement) -> None:
         self._confinement = confinement
 
-    def mark(self, record: Record) -> str:
+    def mark(self, record: MachineRecord) -> str:
         """Return the argument by which its process is known: another one at each boot."""
         return f"{record.native_id}/{record.boot}"
 
-    def command(self, record: Record, box: Box) -> Sequence[str]:
+    def command(self, record: MachineRecord, box: Sandbox) -> Sequence[str]:
         """Return what is to be started."""
         return [SHELL, "-c", PROGRAM, self.mark(record), str(box.home), str(record.boot)]
 
-    def environment(self, record: Record, box: Box) -> Mapping[str, str]:
+    def environment(self, record: MachineRecord, box: Sandbox) -> Mapping[str, str]:
         """Return the environment of what is started: the machine's own, and no secret of ours."""
         return {**box.environment(), "STATEWARD_KEY": record.key, "STATEWARD_NAME": record.name}
 
-    def prepare(self, folder: Path) -> Box:
+    def prepare(self, folder: Path) -> Sandbox:
         """Lay out its working folder and the pipe through which it is asked, and confine it to them."""
         (folder / "jobs").mkdir(mode=0o700, exist_ok=True)
         if not (folder / "asked").exists():
             os.mkfifo(folder / "asked", 0o600)
-        return self._confinement.box(folder, ("work", "tmp", "jobs", "asked"))
+        return self._confinement.create_sandbox(folder, ("work", "tmp", "jobs", "asked"))
 
-    def start(self, box: Box, start: Callable[[], int]) -> int:
+    def start(self, box: Sandbox, start: Callable[[], int]) -> int:
         """Start it, confined."""
         return self._confinement.run(box, start)
 
-    def end(self, record: Record, folder: Path) -> None:
+    def end(self, record: MachineRecord, folder: Path) -> None:
         """Kill what it has started, wherever that has gone to; its user is free for others."""
         if record.uid is not None:
             self._confinement.end(folder, record.uid)

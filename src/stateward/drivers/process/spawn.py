@@ -36,7 +36,7 @@ def _start(command: Sequence[str], environment: Mapping[str, str], stdin: int, o
         (os.POSIX_SPAWN_DUP2, stdin, 0),
         (os.POSIX_SPAWN_DUP2, output, 1),
         (os.POSIX_SPAWN_DUP2, output, 2),
-        *((os.POSIX_SPAWN_CLOSE, handle) for handle in _left_open()),
+        *((os.POSIX_SPAWN_CLOSE, handle) for handle in _inheritable_handles()),
     ]
     with _guard:
         pid = os.posix_spawn(
@@ -52,7 +52,7 @@ def _start(command: Sequence[str], environment: Mapping[str, str], stdin: int, o
     return pid
 
 
-def bury_children() -> None:
+def reap_children() -> None:
     """Let the kernel forget those of our children that have ended."""
     with _guard:
         _children.difference_update([pid for pid in _children if _has_ended(pid)])
@@ -65,7 +65,7 @@ def _has_ended(pid: int) -> bool:
         return True
 
 
-def _left_open() -> list[int]:
+def _inheritable_handles() -> list[int]:
     found = []
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names, not paths
         with suppress(OSError):

@@ -19,201 +19,216 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.drivers.confinement import Box
-from stateward.drivers.process.machine_dir import BadRecord, Folder, Phase, Record, Sight, Standing
-from stateward.drivers.process.procfs import (
-    Process,
-    find_marked,
-    orphans,
-    process_of,
-    same,
-    stat_of,
-    this_host,
+from stateward.drivers.confinement import Sandbox
+from stateward.drivers.process.machine_dir import (
+    BadMachineRecord,
+    MachineDir,
+    MachinePhase,
+    MachineRecord,
+    MachineStatus,
+    ProcessStatus,
 )
-from stateward.drivers.process.spawn import bury_children, spawn
+from stateward.drivers.process.procfs import (
+    ProcessId,
+    find_marked,
+    is_same_process,
+    process_of,
+    session_orphans,
+    stat_of,
+    this_pid_namespace,
+)
+from stateward.drivers.process.spawn import reap_children, spawn
 
-GRACE = 5.0
+EXIT_TIMEOUT_S = 5.0
 """How long a killed process may take to be gone, in seconds."""
-STEP = 0.002
+POLL_INTERVAL_S = 0.002
 
 Milestone = Callable[[str], None]
 """Is told what has just been done; lets a test end the controller there."""
 
 
-class Kind(Protocol):
+class MachineKind(Protocol):
     """What one kind of machine is made of."""
 
-    def mark(self, record: Record) -> str:
+    def mark(self, record: MachineRecord) -> str:
         """Return the argument by which its process is known."""
 
-    def command(self, record: Record, box: Box) -> Sequence[str]:
+    def command(self, record: MachineRecord, box: Sandbox) -> Sequence[str]:
         """Return what is to be started."""
 
-    def environment(self, record: Record, box: Box) -> Mapping[str, str]:
+    def environment(self, record: MachineRecord, box: Sandbox) -> Mapping[str, str]:
         """Return the environment of what is started."""
 
-    def prepare(self, folder: Path) -> Box:
+    def prepare(self, folder: Path) -> Sandbox:
         """Lay out the files that it needs, and return to what it is confined."""
 
-    def start(self, box: Box, start: Callable[[], int]) -> int:
+    def start(self, box: Sandbox, start: Callable[[], int]) -> int:
         """Call what starts it, confined as this kind of machine is."""
 
-    def end(self, record: Record, folder: Path) -> None:
+    def end(self, record: MachineRecord, folder: Path) -> None:
         """End what may have outlived its process group."""
 
 
-class StillThere(OSError):
+class ProcessStillRunning(OSError):
     """A process has not ended in time."""
 
 
-class Look(Struct, frozen=True):
+class MachineScan(Struct, frozen=True):
     """What a look at machines has shown, and what could not be seen."""
 
-    sights: Sequence[Sight]
-    troubles: Sequence[str] = ()
+    machines: Sequence[MachineStatus]
+    problems: Sequence[str] = ()
 
 
-def unnoticed(_: str) -> None:
+def ignore_milestone(_: str) -> None:
     """Take no notice of a milestone."""
 
 
-class Lodging:
+class ProcessSupervisor:
     """The machines of one kind in one folder."""
 
-    def __init__(self, folder: Folder, kind: Kind, milestone: Milestone = unnoticed) -> None:
-        self.folder = folder
+    def __init__(self, folder: MachineDir, kind: MachineKind, milestone: Milestone = ignore_milestone) -> None:
+        self.machine_dir = folder
         self._kind = kind
         self._milestone = milestone
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
-    def look(self, keys: Collection[str] | None = None) -> Look:
+    def scan(self, keys: Collection[str] | None = None) -> MachineScan:
         """Look at all machines, or at some; trouble of any sort is told and not raised."""
-        bury_children()
+        reap_children()
         if stat_of(os.getpid()) is None:
-            return Look((), ("/proc cannot be read, and nothing is known of any process",))
+            return MachineScan((), ("/proc cannot be read, and nothing is known of any process",))
         try:
-            records, troubles = self.folder.read_all() if keys is None else self._records(keys)
+            records, troubles = self.machine_dir.read_all() if keys is None else self._records(keys)
         except OSError as error:
-            return Look((), (str(error),))
-        sights: list[Sight] = []
+            return MachineScan((), (str(error),))
+        sights: list[MachineStatus] = []
         for record in records:
             try:
-                sights.append(self.sight(record))
-            except (OSError, BadRecord) as error:  # the others can be seen all the same
+                sights.append(self.inspect(record))
+            except (OSError, BadMachineRecord) as error:  # the others can be seen all the same
                 troubles.append(f"{record.key}: {error}")
-        hidden = [f"{one.record.key} is {one.standing}" for one in sights if one.standing is Standing.HIDDEN]
-        return Look([one for one in sights if one.standing is not Standing.HIDDEN], [*troubles, *hidden])
+        hidden = [
+            f"{one.record.key} is {one.process_status}" for one in sights if one.process_status is ProcessStatus.HIDDEN
+        ]
+        return MachineScan(
+            [one for one in sights if one.process_status is not ProcessStatus.HIDDEN], [*troubles, *hidden]
+        )
 
-    def _records(self, keys: Collection[str]) -> tuple[list[Record], list[str]]:
+    def _records(self, keys: Collection[str]) -> tuple[list[MachineRecord], list[str]]:
         records, troubles = [], []
         for key in dict.fromkeys(keys):
             try:
-                record = self.folder.read(key)
-            except BadRecord as error:
+                record = self.machine_dir.read(key)
+            except BadMachineRecord as error:
                 troubles.append(str(error))
             else:
                 records += [] if record is None else [record]
         return records, troubles
 
-    def sight(self, record: Record) -> Sight:
+    def inspect(self, record: MachineRecord) -> MachineStatus:
         """Say what became of a machine.
 
         It is gone if two signs say so: no process has its identity, and its sign of life is free.
         """
-        if record.phase is not Phase.STARTING and (seen := _seen(record, record.process)):
+        if record.phase is not MachinePhase.STARTING and (seen := _status_of(record, record.process)):
             return seen
-        if record.phase is Phase.STARTING and _seen(record, record.process):
-            return Sight(record, Standing.NOT_YET)  # the boot before has the sign of life
-        if not self.folder.is_alive(record.key):
-            return Sight(record, Standing.NOT_YET if record.phase is Phase.STARTING else Standing.GONE)
-        if seen := _seen(record, self._find(record)):
+        if record.phase is MachinePhase.STARTING and _status_of(record, record.process):
+            return MachineStatus(record, ProcessStatus.NOT_YET)  # the boot before has the sign of life
+        if not self.machine_dir.is_alive(record.key):
+            return MachineStatus(
+                record, ProcessStatus.NOT_YET if record.phase is MachinePhase.STARTING else ProcessStatus.GONE
+            )
+        if seen := _status_of(record, self._find(record)):
             return seen
-        if record.phase is Phase.STARTING:
-            return Sight(record, Standing.NOT_YET)
-        if record.process is not None and _is_leaving(record.process):
-            return Sight(record, Standing.LEAVING)
-        newer = self.folder.read(record.key)
+        if record.phase is MachinePhase.STARTING:
+            return MachineStatus(record, ProcessStatus.NOT_YET)
+        if record.process is not None and _is_exiting(record.process):
+            return MachineStatus(record, ProcessStatus.EXITING)
+        newer = self.machine_dir.read(record.key)
         if newer is not None and newer != record:
-            return self.sight(newer)
-        return Sight(record, Standing.HIDDEN if self.folder.is_alive(record.key) else Standing.GONE)
+            return self.inspect(newer)
+        return MachineStatus(
+            record, ProcessStatus.HIDDEN if self.machine_dir.is_alive(record.key) else ProcessStatus.GONE
+        )
 
-    def _find(self, record: Record) -> Process | None:
+    def _find(self, record: MachineRecord) -> ProcessId | None:
         mark = self._kind.mark(record)
         pid = find_marked([mark]).get(mark)
         return None if pid is None else process_of(pid)
 
     # --- doing -------------------------------------------------------------------------------------------------------
 
-    def begin(self, record: Record) -> Record:
+    def start(self, record: MachineRecord) -> MachineRecord:
         """Start a machine of which there is no record, or one that says that it is to be started."""
-        self.folder.write_durably(record)
+        self.machine_dir.write_durably(record)
         self._milestone("recorded")
-        return self.go_on(record)
+        return self.finish_start(record)
 
-    def go_on(self, record: Record) -> Record:
+    def finish_start(self, record: MachineRecord) -> MachineRecord:
         """Bring a start to its end that was recorded, by whomever: take over what runs, and start what does not."""
-        sight = self.sight(record)
+        sight = self.inspect(record)
         if sight.process is not None:
-            return self._settle(record, sight.process)
+            return self._record_up(record, sight.process)
         self.kill(record)
-        box = self._kind.prepare(self.folder.at(record.key))
+        box = self._kind.prepare(self.machine_dir.path_of(record.key))
         home = "" if box.home == box.folder else str(box.home)
         if (record.uid, record.home) != (box.uid, home):  # whoever comes next must know whose processes these are
             record = replace(record, uid=box.uid, home=home)
-            self.folder.write(record)
-        return self._settle(record, process_of(self._start(record, box)))
+            self.machine_dir.write(record)
+        return self._record_up(record, process_of(self._spawn(record, box)))
 
-    def _start(self, record: Record, box: Box) -> int:
-        folder = self.folder.at(record.key)
-        deadline = time.monotonic() + GRACE
+    def _spawn(self, record: MachineRecord, box: Sandbox) -> int:
+        folder = self.machine_dir.path_of(record.key)
+        deadline = time.monotonic() + EXIT_TIMEOUT_S
         while time.monotonic() < deadline:
-            with self.folder.life(record.key) as handle:
+            with self.machine_dir.liveness_lock(record.key) as handle:
                 if handle is not None:
                     command, environment = self._kind.command(record, box), self._kind.environment(record, box)
                     pid = spawn(command, environment, handle, folder / "log", partial(self._kind.start, box))
                     self._milestone("started")
                     return pid
-            time.sleep(STEP)  # the one before is on its way out, or somebody is just looking
-        raise StillThere(f"{record.key}: its process has not ended in {GRACE:.0f} s")
+            time.sleep(POLL_INTERVAL_S)  # the one before is on its way out, or somebody is just looking
+        raise ProcessStillRunning(f"{record.key}: its process has not ended in {EXIT_TIMEOUT_S:.0f} s")
 
-    def _settle(self, record: Record, process: Process | None) -> Record:
-        settled = replace(record, phase=Phase.UP, process=process)
-        self.folder.write(settled)
+    def _record_up(self, record: MachineRecord, process: ProcessId | None) -> MachineRecord:
+        settled = replace(record, phase=MachinePhase.UP, process=process)
+        self.machine_dir.write(settled)
         self._milestone("settled")
         return settled
 
-    def end(self, record: Record) -> None:
+    def terminate(self, record: MachineRecord) -> None:
         """Say that a machine is to end, and then kill it; returns when that is under way."""
-        self.kill(self.note_end(record))
+        self.kill(self.record_end(record))
 
-    def note_end(self, record: Record) -> Record:
+    def record_end(self, record: MachineRecord) -> MachineRecord:
         """Say that a machine is to end, before anything is done about it."""
-        sight = self.sight(record)
-        known = replace(record, phase=Phase.ENDING, process=sight.process or record.process)
-        self.folder.write_durably(known)
+        sight = self.inspect(record)
+        known = replace(record, phase=MachinePhase.ENDING, process=sight.process or record.process)
+        self.machine_dir.write_durably(known)
         self._milestone("ending")
         return known
 
-    def kill(self, record: Record) -> None:
+    def kill(self, record: MachineRecord) -> None:
         """Kill what there is of a machine's known process: its whole group, or what has outlived the group's leader."""
         process = record.process
-        if process is None or process.host != this_host():
-            self._kind.end(record, self.folder.at(record.key))
+        if process is None or process.host != this_pid_namespace():
+            self._kind.end(record, self.machine_dir.path_of(record.key))
             return
-        if same(process, stat_of(process.pid)):
+        if is_same_process(process, stat_of(process.pid)):
             signal_group(process, signal.SIGKILL)
         else:
-            for pid in orphans(process):
+            for pid in session_orphans(process):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-        self._kind.end(record, self.folder.at(record.key))
-        bury_children()
+        self._kind.end(record, self.machine_dir.path_of(record.key))
+        reap_children()
 
 
-def signal_group(process: Process, number: signal.Signals) -> bool:
+def signal_group(process: ProcessId, number: signal.Signals) -> bool:
     """Send a signal to a machine's whole group, if its leader is still the one that is known."""
-    if not same(process, stat_of(process.pid)):
+    if not is_same_process(process, stat_of(process.pid)):
         return False
     with suppress(ProcessLookupError):
         os.killpg(process.pid, number)
@@ -221,16 +236,16 @@ def signal_group(process: Process, number: signal.Signals) -> bool:
     return False
 
 
-def _is_leaving(process: Process) -> bool:
+def _is_exiting(process: ProcessId) -> bool:
     """Tell whether a process is dead, while some thread of it may still be on its way out."""
-    stat = stat_of(process.pid) if process.host == this_host() else None
+    stat = stat_of(process.pid) if process.host == this_pid_namespace() else None
     return stat is not None and stat.started == process.started and not stat.alive
 
 
-def _seen(record: Record, process: Process | None) -> Sight | None:
-    if process is None or process.host != this_host():
+def _status_of(record: MachineRecord, process: ProcessId | None) -> MachineStatus | None:
+    if process is None or process.host != this_pid_namespace():
         return None
     stat = stat_of(process.pid)
-    if stat is None or not same(process, stat):
+    if stat is None or not is_same_process(process, stat):
         return None
-    return Sight(record, Standing.STOPPED if stat.state in "Tt" else Standing.THERE, process, stat)
+    return MachineStatus(record, ProcessStatus.STOPPED if stat.state in "Tt" else ProcessStatus.RUNNING, process, stat)

@@ -36,11 +36,11 @@ from stateward.drivers.port import (
     Suspension,
     TransientFailure,
 )
-from stateward.drivers.process.commands import Reception
-from stateward.drivers.process.machine_dir import Phase, Record, Sight, Standing
-from stateward.drivers.process.procfs import age_of
+from stateward.drivers.process.commands import MachineCommands
+from stateward.drivers.process.machine_dir import MachinePhase, MachineRecord, MachineStatus, ProcessStatus
+from stateward.drivers.process.procfs import process_age_s
 from stateward.drivers.process.shell_machine import size_of
-from stateward.drivers.process.supervisor import Look, Milestone, unnoticed
+from stateward.drivers.process.supervisor import MachineScan, Milestone, ignore_milestone
 from stateward.drivers.qemu.hardware import CONSOLE, MOST_PROCESSORS, Hardware
 from stateward.drivers.qemu.monitor import Denied, Monitor, MonitorError, NotAnswered, NotReached, state_of, talk
 from stateward.drivers.qemu.monitor_events import Hints
@@ -87,13 +87,13 @@ class QemuDriver:
     def __init__(
         self,
         place: ProviderRegion,
-        meter: Meter = unnoticed,
-        milestone: Milestone = unnoticed,
+        meter: Meter = ignore_milestone,
+        milestone: Milestone = ignore_milestone,
         hardware: Hardware | None = None,
     ) -> None:
         self._hardware = hardware or Hardware(place)
-        self._reception = Reception(place, self._hardware, meter, milestone)
-        self._lodging = self._reception.lodging
+        self._reception = MachineCommands(place, self._hardware, meter, milestone)
+        self._lodging = self._reception.supervisor
         self._hints = Hints(self._look, self._machine, meter)
         self._turns = asyncio.Semaphore(AT_ONCE)
 
@@ -103,7 +103,7 @@ class QemuDriver:
         return CAPABILITIES
 
     def _machine(self, key: str) -> Path:
-        return self._lodging.folder.at(key)
+        return self._lodging.machine_dir.path_of(key)
 
     # --- making ------------------------------------------------------------------------------------------------------
 
@@ -152,22 +152,22 @@ class QemuDriver:
         """Do something to machines."""
         return await self._reception.act(refs, lambda ref, record: self._do(deed, ref, record))
 
-    async def _do(self, deed: MachineAction, ref: MachineRef, record: Record) -> Outcome:
-        sight = await self._reception.in_thread(self._lodging.sight, record)
+    async def _do(self, deed: MachineAction, ref: MachineRef, record: MachineRecord) -> Outcome:
+        sight = await self._reception.in_thread(self._lodging.inspect, record)
         if deed is MachineAction.TERMINATE:
             return await self._terminate(sight)
-        if sight.process is None or record.phase is Phase.ENDING:
+        if sight.process is None or record.phase is MachinePhase.ENDING:
             return CallRefused(record.key, RefusalReason.CONFLICT, str(sight))
-        if record.phase is Phase.STARTING:
-            record = await self._reception.in_thread(self._lodging.go_on, record)
+        if record.phase is MachinePhase.STARTING:
+            record = await self._reception.in_thread(self._lodging.finish_start, record)
         return await self._tell(deed, ref, record)
 
-    async def _tell(self, deed: MachineAction, ref: MachineRef, record: Record) -> Outcome:
+    async def _tell(self, deed: MachineAction, ref: MachineRef, record: MachineRecord) -> Outcome:
         try:
             async with self._turns, talk(self._machine(record.key), self._reception.meter) as monitor:
                 return await self._have_done(deed, ref, record, monitor)
         except NotReached as error:
-            young = record.process is not None and age_of(record.process) < COMING_UP
+            young = record.process is not None and process_age_s(record.process) < COMING_UP
             return (
                 CallRefused(record.key, RefusalReason.CONFLICT, "it is coming up")
                 if young
@@ -178,7 +178,9 @@ class QemuDriver:
         except Denied as error:
             return CallRefused(record.key, RefusalReason.CONFLICT, str(error))
 
-    async def _have_done(self, deed: MachineAction, ref: MachineRef, record: Record, monitor: Monitor) -> Outcome:
+    async def _have_done(
+        self, deed: MachineAction, ref: MachineRef, record: MachineRecord, monitor: Monitor
+    ) -> Outcome:
         state = state_of(await monitor.status())
         wish = WISHES[deed]
         repeated = deed is MachineAction.REBOOT and ref.token != "" and record.token == ref.token
@@ -192,9 +194,9 @@ class QemuDriver:
             await monitor.ask(wish.command)
         return CallAccepted(record.key, record.native_id)
 
-    async def _reset(self, monitor: Monitor, record: Record, token: str) -> None:
+    async def _reset(self, monitor: Monitor, record: MachineRecord, token: str) -> None:
         """Reset a machine. The record says so before and after: whoever finds it in between knows that nobody knows."""
-        write, in_thread = self._lodging.folder.write, self._reception.in_thread
+        write, in_thread = self._lodging.machine_dir.write, self._reception.in_thread
         await in_thread(write, replace(record, more={**record.more, BEGUN: token}))
         try:
             await monitor.ask(WISHES[MachineAction.REBOOT].command)
@@ -204,14 +206,14 @@ class QemuDriver:
         more = {name: value for name, value in record.more.items() if name != BEGUN}
         await in_thread(write, replace(record, boot=record.boot + 1, token=token, more=more))
 
-    async def _terminate(self, sight: Sight) -> Outcome:
+    async def _terminate(self, sight: MachineStatus) -> Outcome:
         """End a machine: by a word to its monitor, so that it leaves its disks in order, or else by force."""
         record = sight.record
-        if record.phase is Phase.ENDING and sight.standing is Standing.GONE:
+        if record.phase is MachinePhase.ENDING and sight.process_status is ProcessStatus.GONE:
             return AlreadyDone(record.key, record.native_id)
         self._reception.meter("end")
-        known = await self._reception.in_thread(self._lodging.note_end, record)
-        if sight.standing is not Standing.THERE or not await self._quits(record.key):
+        known = await self._reception.in_thread(self._lodging.record_end, record)
+        if sight.process_status is not ProcessStatus.RUNNING or not await self._quits(record.key):
             await self._reception.in_thread(self._lodging.kill, known)
         return CallAccepted(record.key, record.native_id)
 
@@ -222,9 +224,9 @@ class QemuDriver:
         except (NotReached, NotAnswered, Denied):
             return False
         deadline = asyncio.get_running_loop().time() + QUITTING
-        while self._lodging.folder.is_alive(key) and asyncio.get_running_loop().time() < deadline:
+        while self._lodging.machine_dir.is_alive(key) and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(BETWEEN_LOOKS)
-        return not self._lodging.folder.is_alive(key)
+        return not self._lodging.machine_dir.is_alive(key)
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
@@ -232,14 +234,14 @@ class QemuDriver:
         """List machines: their processes in one go, and then each one's monitor."""
         self._reception.meter("list")
         look = await self._look(keys)
-        seen = await asyncio.gather(*(self._observe(sight) for sight in look.sights))
-        troubles = [*look.troubles, *(one for one in seen if isinstance(one, str))]
+        seen = await asyncio.gather(*(self._observe(sight) for sight in look.machines))
+        troubles = [*look.problems, *(one for one in seen if isinstance(one, str))]
         return MachineListing([one for one in seen if isinstance(one, Observation)], not troubles, "; ".join(troubles))
 
-    async def _look(self, keys: Collection[str] | None = None) -> Look:
-        return await self._reception.in_thread(self._lodging.look, keys)
+    async def _look(self, keys: Collection[str] | None = None) -> MachineScan:
+        return await self._reception.in_thread(self._lodging.scan, keys)
 
-    async def _observe(self, sight: Sight) -> Observation | str:
+    async def _observe(self, sight: MachineStatus) -> Observation | str:
         """Say what a machine is, or why that is not known."""
         if told := self._by_process(sight):
             return told
@@ -247,28 +249,28 @@ class QemuDriver:
             async with self._turns, talk(self._machine(sight.record.key), self._reception.meter) as monitor:
                 word = await monitor.status()
         except MonitorError as error:
-            now = await self._reception.in_thread(self._lodging.sight, sight.record)
+            now = await self._reception.in_thread(self._lodging.inspect, sight.record)
             return self._by_process(now) or _unheard(now, error)
         return _observation(sight, state_of(word), word)
 
-    def _by_process(self, sight: Sight) -> Observation | str | None:
+    def _by_process(self, sight: MachineStatus) -> Observation | str | None:
         """Say what a machine is where its process tells enough."""
-        if sight.standing is Standing.HIDDEN:
-            return f"{sight.record.key} is {sight.standing}"
+        if sight.process_status is ProcessStatus.HIDDEN:
+            return f"{sight.record.key} is {sight.process_status}"
         if sight.process is None:
             return self._without_process(sight)
-        if sight.record.phase is Phase.ENDING:
+        if sight.record.phase is MachinePhase.ENDING:
             return _observation(sight, MachineState.TERMINATING, "quitting")
-        if sight.standing is Standing.STOPPED:
+        if sight.process_status is ProcessStatus.STOPPED:
             return f"{sight.record.key}: its process is stopped, and its monitor cannot answer"
         return None
 
-    def _without_process(self, sight: Sight) -> Observation:
-        if sight.standing is Standing.NOT_YET:
-            return _observation(sight, MachineState.PENDING, str(sight.standing))
-        if sight.standing is Standing.LEAVING:
-            return _observation(sight, MachineState.TERMINATING, str(sight.standing))
-        if sight.record.phase is Phase.ENDING:
+    def _without_process(self, sight: MachineStatus) -> Observation:
+        if sight.process_status is ProcessStatus.NOT_YET:
+            return _observation(sight, MachineState.PENDING, str(sight.process_status))
+        if sight.process_status is ProcessStatus.EXITING:
+            return _observation(sight, MachineState.TERMINATING, str(sight.process_status))
+        if sight.record.phase is MachinePhase.ENDING:
             return _observation(sight, MachineState.TERMINATED, "quit")
         if complaint := self._complaint(sight.record.key):
             return _observation(sight, MachineState.FAILED, "never came up", complaint)
@@ -292,14 +294,14 @@ class QemuDriver:
         await self._reception.close()
 
 
-def _unheard(sight: Sight, error: MonitorError) -> Observation | str:
+def _unheard(sight: MachineStatus, error: MonitorError) -> Observation | str:
     """Say what a machine is whose process is there, and whose monitor is not: it may just be coming up."""
-    if isinstance(error, NotReached) and sight.process is not None and age_of(sight.process) < COMING_UP:
+    if isinstance(error, NotReached) and sight.process is not None and process_age_s(sight.process) < COMING_UP:
         return _observation(sight, MachineState.PENDING, "coming up")
     return f"{sight.record.key}: {error}"
 
 
-def _observation(sight: Sight, state: MachineState, word: str, complaint: str = "") -> Observation:
+def _observation(sight: MachineStatus, state: MachineState, word: str, complaint: str = "") -> Observation:
     record = sight.record
     details = {"boots": str(record.boot), "spec": record.spec, "image": record.image}
     if sight.process is not None:

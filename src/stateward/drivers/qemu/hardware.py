@@ -9,10 +9,10 @@ from shutil import which
 
 from msgspec import Struct
 
-from stateward.drivers.confinement import PATH, Box
+from stateward.drivers.confinement import PATH, Sandbox
 from stateward.drivers.port import ProviderRegion
-from stateward.drivers.process.machine_dir import Record
-from stateward.drivers.process.shell_machine import Size, size_of
+from stateward.drivers.process.machine_dir import MachineRecord
+from stateward.drivers.process.shell_machine import MachineSize, size_of
 from stateward.drivers.qemu.guest import GUESTS
 from stateward.drivers.qemu.monitor import COMMANDS, EVENTS
 from stateward.errors import BadInput
@@ -78,16 +78,16 @@ class Hardware:
         self.program = which(place.options.get("program", self.board.program))
         self._accel = _accel(place.options.get("accel", Accel.SOFTWARE), self.arch)
 
-    def mark(self, record: Record) -> str:
+    def mark(self, record: MachineRecord) -> str:
         """Return the argument by which its process is known."""
         return record.native_id
 
-    def command(self, record: Record, box: Box) -> Sequence[str]:
+    def command(self, record: MachineRecord, box: Sandbox) -> Sequence[str]:
         """Return what is to be started; all files are named from the machine's folder."""
-        size = size_of(record.spec) or Size(1, self.board.least_mib)
+        size = size_of(record.spec) or MachineSize(1, self.board.least_mib)
         return ["/bin/sh", "-c", IN_ITS_FOLDER, str(box.folder), str(self.program), *self._arguments(record, size)]
 
-    def _arguments(self, record: Record, size: Size) -> list[str]:
+    def _arguments(self, record: MachineRecord, size: MachineSize) -> list[str]:
         accel = "tcg,tb-size=1" if self._accel == Accel.SOFTWARE else self._accel
         return [
             *("-nodefaults", "-no-user-config", "-display", "none"),
@@ -100,20 +100,20 @@ class Hardware:
             *self.board.boot,
         ]
 
-    def environment(self, record: Record, box: Box) -> Mapping[str, str]:
+    def environment(self, record: MachineRecord, box: Sandbox) -> Mapping[str, str]:
         """Return the environment of what is started: nothing of ours."""
         return {"PATH": PATH, "HOME": str(box.folder), "STATEWARD_KEY": record.key}
 
-    def prepare(self, folder: Path) -> Box:
+    def prepare(self, folder: Path) -> Sandbox:
         """Lay out the guest."""
         (folder / GUEST).write_bytes(GUESTS[self.arch])
-        return Box(folder)
+        return Sandbox(folder)
 
-    def start(self, box: Box, start: Callable[[], int]) -> int:  # noqa: ARG002 - other kinds need it
+    def start(self, box: Sandbox, start: Callable[[], int]) -> int:  # noqa: ARG002 - other kinds need it
         """Start it as we are: its program is ours, and what a tenant runs is inside of the guest."""
         return start()
 
-    def end(self, record: Record, folder: Path) -> None:
+    def end(self, record: MachineRecord, folder: Path) -> None:
         """Do nothing more: a guest starts no processes of this host."""
 
 

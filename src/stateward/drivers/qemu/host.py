@@ -9,9 +9,9 @@ import msgspec
 from msgspec.structs import replace
 
 from stateward.drivers.port import CallAccepted, MachineRef, MachineSpec, Meter, Outcome, ProviderRegion
-from stateward.drivers.process.machine_dir import Record
-from stateward.drivers.process.shell_machine import Size
-from stateward.drivers.process.supervisor import Milestone, unnoticed
+from stateward.drivers.process.machine_dir import MachineRecord
+from stateward.drivers.process.shell_machine import MachineSize
+from stateward.drivers.process.supervisor import Milestone, ignore_milestone
 from stateward.drivers.qemu import disks as devices
 from stateward.drivers.qemu.disks import Disk
 from stateward.drivers.qemu.driver import QemuDriver
@@ -32,7 +32,7 @@ T = TypeVar("T")
 class DiskedHardware(Hardware):
     """Machines with the disks that their records tell of."""
 
-    def _arguments(self, record: Record, size: Size) -> list[str]:
+    def _arguments(self, record: MachineRecord, size: MachineSize) -> list[str]:
         disks = msgspec.json.decode(record.tags.get(DISKS, "[]"), type=list[Disk])
         comes = ("-incoming", "defer") if INCOMING in record.tags else ()
         return [*super()._arguments(record, size), *devices.arguments(disks), *comes]
@@ -41,7 +41,9 @@ class DiskedHardware(Hardware):
 class QemuHost(QemuDriver):
     """QEMU machines with disks on this host."""
 
-    def __init__(self, place: ProviderRegion, meter: Meter = unnoticed, milestone: Milestone = unnoticed) -> None:
+    def __init__(
+        self, place: ProviderRegion, meter: Meter = ignore_milestone, milestone: Milestone = ignore_milestone
+    ) -> None:
         super().__init__(place, meter, milestone, DiskedHardware(place))
         self.bandwidth = int(place.options.get("bandwidth", 0))
         """How many bytes a second a machine that leaves may use; 0: as many as it can."""
@@ -78,9 +80,9 @@ class QemuHost(QemuDriver):
     async def press(self, key: str) -> None:
         """Press a machine's power button. The record says so first: the guest may obey after the caller has gone."""
 
-        async def press(_: MachineRef, record: Record) -> Outcome:
+        async def press(_: MachineRef, record: MachineRecord) -> Outcome:
             noted = replace(record, more={**record.more, PRESSED: str(time.time())})
-            await self._reception.in_thread(self._lodging.folder.write, noted)
+            await self._reception.in_thread(self._lodging.machine_dir.write, noted)
             await self.tell(key, lambda monitor: monitor.ask("system_powerdown"))
             return CallAccepted(key)
 
@@ -88,13 +90,13 @@ class QemuHost(QemuDriver):
 
     async def may_obey(self, key: str) -> bool:
         """Tell whether a machine's power button was pressed so recently that its guest may still obey."""
-        record = await self._reception.in_thread(self._lodging.folder.read, key)
+        record = await self._reception.in_thread(self._lodging.machine_dir.read, key)
         return record is not None and time.time() < float(record.more.get(PRESSED, "0")) + OBEYS
 
     async def alive(self) -> tuple[frozenset[str], bool]:
         """Return the machines that have a process here, and whether all could be looked at; no monitor is asked."""
         look = await self._look()
-        return frozenset(one.record.key for one in look.sights if one.alive), not look.troubles
+        return frozenset(one.record.key for one in look.machines if one.is_alive), not look.problems
 
     def folder_of(self, key: str) -> Path:
         """Return where a machine's files are."""

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 
 from stateward.drivers.port import MachineState, Meter
-from stateward.drivers.process.supervisor import unnoticed
+from stateward.drivers.process.supervisor import ignore_milestone
 from stateward.errors import StatewardError
 
 COMMANDS = "monitor"
@@ -136,7 +136,7 @@ class Monitor:
 
 
 @asynccontextmanager
-async def talk(machine: Path, meter: Meter = unnoticed, seconds: float | None = None) -> AsyncIterator[Monitor]:
+async def talk(machine: Path, meter: Meter = ignore_milestone, seconds: float | None = None) -> AsyncIterator[Monitor]:
     """Have a conversation with the machine of a folder; all of it together may take so many seconds."""
     seconds = PATIENCE if seconds is None else seconds
     try:
@@ -147,7 +147,7 @@ async def talk(machine: Path, meter: Meter = unnoticed, seconds: float | None = 
 
 
 @asynccontextmanager
-async def listen(machine: Path, meter: Meter = unnoticed) -> AsyncIterator[Monitor]:
+async def listen(machine: Path, meter: Meter = ignore_milestone) -> AsyncIterator[Monitor]:
     """Be the one who hears a machine's events; waits for whoever hears them now."""
     async with _open(machine, EVENTS, meter) as monitor:
         yield monitor

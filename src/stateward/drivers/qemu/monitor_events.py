@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stateward.aio.supervise import cancel_tasks
 from stateward.drivers.port import Meter
-from stateward.drivers.process.supervisor import Look
+from stateward.drivers.process.supervisor import MachineScan
 from stateward.drivers.qemu.monitor import MonitorError, listen
 
 BETWEEN_LOOKS = 1.0
@@ -17,7 +17,9 @@ BETWEEN_LOOKS = 1.0
 class Hints:
     """Listens to the machines of a place, for everybody who watches."""
 
-    def __init__(self, look: Callable[[], Awaitable[Look]], machine: Callable[[str], Path], meter: Meter) -> None:
+    def __init__(
+        self, look: Callable[[], Awaitable[MachineScan]], machine: Callable[[str], Path], meter: Meter
+    ) -> None:
         self._look = look
         self._machine = machine
         self._meter = meter
@@ -60,7 +62,7 @@ class Hints:
         async with asyncio.TaskGroup() as listening:
             while True:
                 self._made.clear()
-                alive = {one.record.key for one in (await self._look()).sights if one.process is not None}
+                alive = {one.record.key for one in (await self._look()).machines if one.process is not None}
                 for key in before ^ alive:
                     self.tell(key)
                 before = alive

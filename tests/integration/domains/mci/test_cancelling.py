@@ -22,7 +22,7 @@ from stateward.drivers import (
     ProviderRegion,
 )
 from stateward.drivers.process.driver import ProcessDriver
-from stateward.drivers.process.machine_dir import Phase, Record, Sight
+from stateward.drivers.process.machine_dir import MachinePhase, MachineRecord, MachineStatus
 from stateward.drivers.simulated.faults import Fate, Temper
 from stateward.engine.errors import AlreadyEnded
 from stateward.errors import StatewardError
@@ -76,7 +76,7 @@ async def test_a_suspend_that_is_cancelled_while_its_call_is_in_its_thread_is_wa
 ) -> None:
     inside, go_on, do = threading.Event(), threading.Event(), ProcessDriver._do
 
-    def slowly(self: ProcessDriver, deed: MachineAction, ref: MachineRef, record: Record) -> Outcome:
+    def slowly(self: ProcessDriver, deed: MachineAction, ref: MachineRef, record: MachineRecord) -> Outcome:
         if deed is MachineAction.SUSPEND:
             inside.set()
             assert go_on.wait(60)
@@ -105,12 +105,12 @@ async def test_a_reboot_that_was_left_half_way_and_is_cancelled_is_brought_to_it
 ) -> None:
     begun_at_provider, reboot = threading.Event(), ProcessDriver._reboot
 
-    def half_way(self: ProcessDriver, sight: Sight, token: str) -> Outcome:
+    def half_way(self: ProcessDriver, sight: MachineStatus, token: str) -> Outcome:
         if begun_at_provider.is_set():
             return reboot(self, sight, token)
-        record = replace(sight.record, boot=sight.record.boot + 1, phase=Phase.STARTING, token=token)
-        self._lodging.folder.write_durably(record)
-        self._lodging.kill(record)
+        record = replace(sight.record, boot=sight.record.boot + 1, phase=MachinePhase.STARTING, token=token)
+        self._supervisor.machine_dir.write_durably(record)
+        self._supervisor.kill(record)
         begun_at_provider.set()
         return CallUnanswered(record.key, "whoever did it has vanished")
 

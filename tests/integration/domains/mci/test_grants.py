@@ -15,7 +15,7 @@ from stateward.domains.mci.mci_template import MciTemplate
 from stateward.domains.mci.model import CloudConnection, PostCommand, SubGroup, mci_seen, vm_of
 from stateward.domains.mci.provider.catalogue import LOCAL, LOCAL_IMAGE
 from stateward.domains.plugin import ProcessContext
-from stateward.drivers.factory import Drivers
+from stateward.drivers.factory import DriverFactory
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.errors import BadInput, UnknownName
 from stateward.store.records import Status
@@ -42,7 +42,7 @@ async def api(tmp_path: Path) -> AsyncIterator[ApiHouse]:
 
 
 def test_a_driver_says_itself_whether_it_acts_on_this_host(tmp_path: Path) -> None:
-    drivers = Drivers(tmp_path, SimulatedCloud)
+    drivers = DriverFactory(tmp_path, SimulatedCloud)
     assert {name for name in drivers.names if drivers.is_on_host(name)} == {"process", "qemu"}
     assert drivers.is_on_host("one that nobody knows")
 

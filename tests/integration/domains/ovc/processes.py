@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from stateward.drivers.process.procfs import find_marked
-from stateward.drivers.process.spawn import bury_children
+from stateward.drivers.process.spawn import reap_children
 from tests.integration.drivers.local.host import records_in
 
 
@@ -14,7 +14,7 @@ def nodes_in(folder: Path) -> list[Path]:
 
 def vms_of(node: Path) -> list[int]:
     """Return the processes of the VMs of a node, of whatever boot."""
-    bury_children()
+    reap_children()
     ours = [one for one in records_in(node) if one.key.startswith("vm-")]
     marks = {f"{one.native_id}/{boot}" for one in ours for boot in range(1, one.boot + 2)}
     return sorted(set(find_marked(marks | {one.native_id for one in ours}).values()))

@@ -265,9 +265,9 @@ async def test_a_stop_that_another_worker_has_begun_and_is_cancelled_is_not_told
         if obeys:
             await press(self, key)
         else:
-            record = self._lodging.folder.read(key)
+            record = self._lodging.machine_dir.read(key)
             assert record is not None
-            self._lodging.folder.write(replace(record, more={PRESSED: str(time.time())}))
+            self._lodging.machine_dir.write(replace(record, more={PRESSED: str(time.time())}))
         pressed.set()
         await never.wait()
 

@@ -14,9 +14,9 @@ import pytest
 from msgspec import json
 
 from stateward.drivers import Driver, MachineRef, MachineSpec, MachineState, Observation, ProviderRegion
-from stateward.drivers.process.machine_dir import Record
+from stateward.drivers.process.machine_dir import MachineRecord
 from stateward.drivers.process.procfs import find_marked, parse_stat
-from stateward.drivers.process.spawn import bury_children
+from stateward.drivers.process.spawn import reap_children
 from stateward.drivers.qemu.hardware import BOARDS, Hardware
 
 PATIENCE = 30.0
@@ -38,14 +38,16 @@ ARCHITECTURES = [
 """Every board that a guest can have. The one of another architecture is emulated, so both are tested on either."""
 
 
-def records_in(folder: Path) -> list[Record]:
+def records_in(folder: Path) -> list[MachineRecord]:
     """Return the records of all machines in a folder."""
-    return [json.decode(file.read_bytes(), type=Record) for file in sorted(folder.glob("machines/*/record.json"))]
+    return [
+        json.decode(file.read_bytes(), type=MachineRecord) for file in sorted(folder.glob("machines/*/record.json"))
+    ]
 
 
 def left_of(folder: Path) -> list[int]:
     """Return the numbers of all live processes that are machines in a folder, of whatever boot, or come from one."""
-    bury_children()
+    reap_children()
     marks = {mark for one in records_in(folder) for mark in _marks(one)}
     leaders = set(find_marked(marks).values())
     stats = []
@@ -55,7 +57,7 @@ def left_of(folder: Path) -> list[int]:
     return sorted(one.pid for one in stats if one.alive and one.session in leaders)
 
 
-def _marks(record: Record) -> list[str]:
+def _marks(record: MachineRecord) -> list[str]:
     return [record.native_id, *(f"{record.native_id}/{boot}" for boot in range(1, record.boot + 2))]
 
 

@@ -28,7 +28,7 @@ from stateward.drivers import (
 from stateward.drivers import confinement as module
 from stateward.drivers.confinement import PATH, Confinement, landlock, syscalls
 from stateward.drivers.confinement import uids as uids_module
-from stateward.drivers.confinement.uids import Uids, uid_range
+from stateward.drivers.confinement.uids import UidClaims, uid_range
 from stateward.drivers.process import ProcessDriver
 from stateward.errors import BadInput
 from tests.integration.drivers.local.host import eventually, kill_all_in, until
@@ -257,7 +257,7 @@ def test_a_range_of_users_that_is_none_is_refused(text: str) -> None:
 def test_no_two_owners_have_one_user_and_none_has_that_of_an_account(tmp_path: Path) -> None:
     account = max(one.pw_uid for one in pwd.getpwall())
     first = max(account, 1000)
-    uids, claims = Uids(range(first, first + 3), tmp_path / "uids"), []
+    uids, claims = UidClaims(range(first, first + 3), tmp_path / "uids"), []
     owners = [tmp_path / name for name in ("a", "b", "c")]
     for owner in (*owners, tmp_path / "d"):
         owner.mkdir()
@@ -282,14 +282,14 @@ def test_of_two_that_take_over_a_void_claim_at_once_one_gets_the_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     number = 2**31 - 2
-    first, second = (Uids(range(number, number + 1), tmp_path / "uids") for _ in range(2))
+    first, second = (UidClaims(range(number, number + 1), tmp_path / "uids") for _ in range(2))
     gone, mine, other = (tmp_path / name for name in ("gone", "mine", "other"))
     for owner in (mine, other):
         owner.mkdir()
     first.claim(gone)  # whose owner does not exist any more
     got: list[Path] = []
 
-    def claim(uids: Uids, owner: Path) -> None:
+    def claim(uids: UidClaims, owner: Path) -> None:
         with suppress(OSError):
             uids.claim(owner)
             got.append(owner)
@@ -311,7 +311,7 @@ def test_of_two_that_take_over_a_void_claim_at_once_one_gets_the_user(
 def test_a_user_whose_processes_could_not_be_killed_is_not_given_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    uids = Uids(range(75124, 75126), tmp_path / "uids")
+    uids = UidClaims(range(75124, 75126), tmp_path / "uids")
     claimed = uids.claim(tmp_path)
 
     def refuse(_: int) -> None:
@@ -328,7 +328,7 @@ def test_a_user_that_a_process_has_is_nobody_elses(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "1000"], user=75123) as process:
         try:
             with pytest.raises(OSError, match="no user number"):
-                Uids(range(75123, 75124), tmp_path / "uids").claim(tmp_path)
+                UidClaims(range(75123, 75124), tmp_path / "uids").claim(tmp_path)
         finally:
             process.kill()
 
@@ -343,9 +343,9 @@ def test_a_start_that_cannot_be_confined_leaves_no_open_file(tmp_path: Path, mon
         mount(source, target, *how)
 
     monkeypatch.setattr(syscalls, "mount", refuse_home)
-    box = confinement.box(tmp_path)
+    box = confinement.create_sandbox(tmp_path)
     before = len([*Path("/proc/self/fd").iterdir()])
-    with pytest.raises(module.Unconfined, match="not here"):
+    with pytest.raises(module.ConfinementFailed, match="not here"):
         confinement.run(box, lambda: 1)
     assert len([*Path("/proc/self/fd").iterdir()]) == before
     assert box.uid is not None

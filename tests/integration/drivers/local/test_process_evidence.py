@@ -21,8 +21,8 @@ from stateward.drivers import (
     TransientFailure,
 )
 from stateward.drivers.process import ProcessDriver
-from stateward.drivers.process.machine_dir import Record
-from stateward.drivers.process.procfs import Host, Process
+from stateward.drivers.process.machine_dir import MachineRecord
+from stateward.drivers.process.procfs import PidNamespace, ProcessId
 from tests.integration.drivers.local.host import left_of, records_in, refs, seen, until, wants
 
 
@@ -44,28 +44,28 @@ async def one_dead_machine(folder: Path) -> ProcessDriver:
     return driver
 
 
-def change(folder: Path, how: Callable[[Process], Process]) -> None:
+def change(folder: Path, how: Callable[[ProcessId], ProcessId]) -> None:
     (record,) = records_in(folder)
     assert record.process is not None
     file = folder / "machines" / "key-0" / "record.json"
     file.write_bytes(json.encode(replace(record, process=how(record.process))))
 
 
-def other_start(process: Process) -> Process:
+def other_start(process: ProcessId) -> ProcessId:
     return replace(process, pid=os.getpid())
 
 
-def other_boot(process: Process) -> Process:
-    return replace(process, host=Host("another boot", process.host.namespace), pid=os.getpid())
+def other_boot(process: ProcessId) -> ProcessId:
+    return replace(process, host=PidNamespace("another boot", process.host.namespace), pid=os.getpid())
 
 
-def other_namespace(process: Process) -> Process:
-    return replace(process, host=Host(process.host.boot, "pid:[1]"), pid=os.getpid())
+def other_namespace(process: ProcessId) -> ProcessId:
+    return replace(process, host=PidNamespace(process.host.boot, "pid:[1]"), pid=os.getpid())
 
 
 @pytest.mark.parametrize("how", [other_start, other_boot, other_namespace])
 async def test_a_process_that_was_given_the_number_of_a_dead_machine_is_not_taken_for_it(
-    folder: Path, how: Callable[[Process], Process]
+    folder: Path, how: Callable[[ProcessId], ProcessId]
 ) -> None:
     driver = await one_dead_machine(folder)
     change(folder, how)
@@ -80,7 +80,7 @@ async def test_a_process_that_was_given_the_number_of_a_dead_machine_is_not_take
 
 @pytest.mark.parametrize("how", [other_start, other_boot, other_namespace])
 async def test_a_living_machine_is_found_though_its_record_names_another_process(
-    folder: Path, how: Callable[[Process], Process]
+    folder: Path, how: Callable[[ProcessId], ProcessId]
 ) -> None:
     driver = await one_machine(folder)
     alive = left_of(folder)
@@ -146,7 +146,7 @@ async def test_ended_machines_are_listed_for_a_while_and_then_forgotten(folder: 
 
 
 async def test_a_record_is_on_the_disk_before_anything_is_started(folder: Path) -> None:
-    noted: list[tuple[str, list[Record], list[int]]] = []
+    noted: list[tuple[str, list[MachineRecord], list[int]]] = []
 
     def milestone(name: str) -> None:
         noted.append((name, records_in(folder), left_of(folder)))

@@ -17,7 +17,7 @@ from stateward.drivers import (
     ProviderRegion,
 )
 from stateward.drivers.process import ProcessDriver
-from stateward.drivers.process.jobs import LONGEST
+from stateward.drivers.process.jobs import MAX_OUTPUT_BYTES
 from stateward.errors import BadInput
 from tests.integration.drivers.local.host import eventually, left_of, refs, seen, until, wants
 
@@ -152,7 +152,7 @@ async def test_a_reboot_is_another_process_in_the_same_machine(folder: Path) -> 
 async def test_of_a_command_that_writes_without_end_the_last_is_read(folder: Path) -> None:
     driver = await one_machine(folder)
     told = await driver.run(MachineRef("key-0"), "head -c 3000000 /dev/zero | tr '\\0' a; echo last", "", 30.0)
-    assert (len(told), told.endswith("a" * 100 + "last\n")) == (LONGEST, True)
+    assert (len(told), told.endswith("a" * 100 + "last\n")) == (MAX_OUTPUT_BYTES, True)
     await driver.close()
 
 

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.drivers.process.machine_dir import PLAIN, folder_name
+from stateward.drivers.process.machine_dir import PLAIN_KEY, folder_name
 from stateward.drivers.process.procfs import parse_stat
-from stateward.drivers.process.shell_machine import Size, size_of
+from stateward.drivers.process.shell_machine import MachineSize, size_of
 
 NUMBERS = st.integers(1, 2**31)
 
@@ -28,14 +28,14 @@ def test_two_keys_never_share_a_folder(one: str, other: str) -> None:
 @given(key=st.text())
 def test_no_key_leads_out_of_the_folder(key: str) -> None:
     name = folder_name(key)
-    assert PLAIN.fullmatch(name.removeprefix("="))
+    assert PLAIN_KEY.fullmatch(name.removeprefix("="))
     assert len(name) < 255
 
 
 @given(processors=st.integers(1, 999), memory=st.integers(1, 9_999_999))
 def test_a_size_says_processors_and_memory(processors: int, memory: int) -> None:
-    assert size_of(f"{processors}c{memory}m") == Size(processors, memory)
-    assert size_of(f"{processors}c{memory}g") == Size(processors, memory * 1024)
+    assert size_of(f"{processors}c{memory}m") == MachineSize(processors, memory)
+    assert size_of(f"{processors}c{memory}g") == MachineSize(processors, memory * 1024)
 
 
 @given(st.text().filter(lambda text: "c" not in text and text not in ("tiny", "small", "medium", "large")))

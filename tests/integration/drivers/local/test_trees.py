@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stateward.drivers import MachineSpec
-from stateward.drivers.process.machine_dir import Folder, first_record
+from stateward.drivers.process.machine_dir import MachineDir, new_record
 from stateward.drivers.process.trees import remove_tree
 from tests.integration.drivers.local.host import records_in
 
@@ -48,11 +48,11 @@ def test_a_folder_that_is_not_there_is_removed(tmp_path: Path) -> None:
 def test_a_machine_whose_files_cannot_be_removed_is_logged_and_known_until_they_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    folder = Folder(tmp_path)
-    record = first_record(MachineSpec("m1", "m1", "tiny", "sh"), tmp_path)
-    folder.at("m1").mkdir()
+    folder = MachineDir(tmp_path)
+    record = new_record(MachineSpec("m1", "m1", "tiny", "sh"), tmp_path)
+    folder.path_of("m1").mkdir()
     folder.write(record)
-    (folder.at("m1") / "data").mkdir()
+    (folder.path_of("m1") / "data").mkdir()
 
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(1, "Operation not permitted")

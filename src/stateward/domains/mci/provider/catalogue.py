@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.lifecycle import CONNECTION, IMAGE, SPEC
 from stateward.domains.mci.model import DEPLOYMENT_NS, CloudConnection, ImageRecord, SpecRecord, record_id
-from stateward.drivers.process.shell_machine import NAMED
+from stateward.drivers.process.shell_machine import NAMED_SIZES
 from stateward.drivers.simulated.provider_catalogue import IMAGES, REGIONS, SPECS
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput, UnknownName
@@ -185,7 +185,7 @@ def known_specs(connection: CloudConnection) -> list[SpecRecord]:
                 size.processors,
                 size.mib / 1024,
             )
-            for name, size in NAMED.items()
+            for name, size in NAMED_SIZES.items()
         ]
     return [
         SpecRecord(

@@ -14,7 +14,7 @@ from stateward.domains.mci.model import CloudConnection
 from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.domains.mci.provider.provider_client import POLL_MIN_S, ProviderClient
 from stateward.drivers import Driver, ProviderRegion
-from stateward.drivers.factory import Drivers
+from stateward.drivers.factory import DriverFactory
 from stateward.drivers.simulated import CloudUnavailable
 from stateward.engine import Permanent, Temporary
 from stateward.errors import BadInput
@@ -32,7 +32,7 @@ class ProviderClients:
     """Finds the client of a connection."""
 
     def __init__(
-        self, drivers: Drivers, catalogue: Catalogue, called: OnProviderCall, *, tick: float = POLL_MIN_S
+        self, drivers: DriverFactory, catalogue: Catalogue, called: OnProviderCall, *, tick: float = POLL_MIN_S
     ) -> None:
         self._drivers, self._catalogue, self._on_call, self._tick = drivers, catalogue, called, tick
         self._open: dict[str, tuple[CloudConnection, ProviderClient]] = {}

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from stateward.domains.systems.backends.port import Home, Phase, Ref
 from stateward.domains.systems.definition import NodePool, Service
-from stateward.drivers.process.procfs import Process
+from stateward.drivers.process.procfs import ProcessId
 from stateward.drivers.process.trees import remove_tree
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class State(Struct, frozen=True, omit_defaults=True):
 
     phase: Phase = Phase.STARTING
     boot: int = 0
-    process: Process | None = None
+    process: ProcessId | None = None
     launching: bool = False  # a process may have been started that is not known yet
     port: int | None = None
     uid: int | None = None  # the user that it runs as, where that is one of its own

@@ -26,8 +26,8 @@ from stateward.domains.systems.backends.local.launch import (
     launch,
 )
 from stateward.domains.systems.backends.port import Phase
-from stateward.drivers.confinement import Box, Confinement
-from stateward.drivers.process.procfs import Process, process_of
+from stateward.drivers.confinement import Confinement, Sandbox
+from stateward.drivers.process.procfs import ProcessId, process_of
 
 MOMENT = 0.5
 """How many seconds an instance without a check must have run to count as well."""
@@ -165,7 +165,7 @@ class Ward:
     async def _looking(self) -> str:
         check, port = self.order.service.health, self.state.port or 0
         assert check is not None
-        box = Box(self.lodge.folder, uid=self.state.uid)
+        box = Sandbox(self.lodge.folder, uid=self.state.uid)
         environment = environment_of(self.lodge, self.order, self.state.boot, port, box)
         begin = partial(self._confinement.run, box)
         return await health_check.look(check, port, environment, folder_of(self.order, box), begin)
@@ -235,7 +235,7 @@ class Ward:
             self._termed = True
             ask_to_end(process)
 
-    def _kill_all(self, process: Process | None) -> bool:
+    def _kill_all(self, process: ProcessId | None) -> bool:
         if self.state.uid is not None:
             self._confinement.kill(self.lodge.folder, self.state.uid)
         return kill_all(self.lodge, self.state.boot, process)

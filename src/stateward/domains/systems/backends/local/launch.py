@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 
 from stateward.domains.systems.backends.local.instance_dir import GATE, Lodge, Order, prepare_log
-from stateward.drivers.confinement import Box, Confinement
-from stateward.drivers.process.procfs import PROC, Process, process_of, same, stat_of, this_host
+from stateward.drivers.confinement import Confinement, Sandbox
+from stateward.drivers.process.procfs import PROC, ProcessId, is_same_process, process_of, stat_of, this_pid_namespace
 from stateward.drivers.process.spawn import spawn
 
 MARK = "STATEWARD_INSTANCE"
@@ -32,7 +32,7 @@ def mark_of(lodge: Lodge, boot: int) -> str:
     return f"{lodge.folder}#{boot}"
 
 
-def environment_of(lodge: Lodge, order: Order, boot: int, port: int, box: Box) -> Mapping[str, str]:
+def environment_of(lodge: Lodge, order: Order, boot: int, port: int, box: Sandbox) -> Mapping[str, str]:
     """Return the environment of an instance: its own, and no secret of ours."""
     own = {
         "PORT": str(port),
@@ -40,14 +40,14 @@ def environment_of(lodge: Lodge, order: Order, boot: int, port: int, box: Box) -
         "STATEWARD_SERVICE": lodge.ref.path,
         "STATEWARD_NAME": order.name,
         "STATEWARD_REVISION": order.revision,
-        "STATEWARD_WORK": str(box.home / box.begins),
+        "STATEWARD_WORK": str(box.home / box.work_dir),
         MARK: mark_of(lodge, boot),
     }
     node = {} if order.node is None else {"STATEWARD_NODE": order.node}
     return {**box.environment(), **order.service.env, **own, **node}
 
 
-def launch(lodge: Lodge, order: Order, boot: int, port: int, box: Box, confinement: Confinement) -> int:
+def launch(lodge: Lodge, order: Order, boot: int, port: int, box: Sandbox, confinement: Confinement) -> int:
     """Start an instance's process, and return its number; a gate is ours, and needs no confinement."""
     prepare_log(lodge.log)
     words = _proxy_command(order) if order.name == GATE else order.service.command
@@ -65,25 +65,25 @@ def _proxy_command(order: Order) -> tuple[str, ...]:
     return (interpreter, *flags, PROXY_PROGRAM, ready_file, port)
 
 
-def box_of(lodge: Lodge, order: Order, confinement: Confinement) -> Box:
+def box_of(lodge: Lodge, order: Order, confinement: Confinement) -> Sandbox:
     """Lay out the folder of an instance, and return to what it is confined."""
     if order.name == GATE:
         (lodge.folder / "work").mkdir(mode=0o700, exist_ok=True)
-        return Box(lodge.folder)
-    return confinement.box(lodge.folder)
+        return Sandbox(lodge.folder)
+    return confinement.create_sandbox(lodge.folder)
 
 
-def folder_of(order: Order, box: Box) -> str:
+def folder_of(order: Order, box: Sandbox) -> str:
     """Return where an instance begins."""
-    return order.service.folder or str(box.home / box.begins)
+    return order.service.folder or str(box.home / box.work_dir)
 
 
-def is_alive(process: Process) -> bool:
+def is_alive(process: ProcessId) -> bool:
     """Tell whether an instance's own process is still the one that was started."""
-    return process.host == this_host() and same(process, stat_of(process.pid))
+    return process.host == this_pid_namespace() and is_same_process(process, stat_of(process.pid))
 
 
-def find(lodge: Lodge, boot: int) -> Process | None:
+def find(lodge: Lodge, boot: int) -> ProcessId | None:
     """Return the process of a boot that was begun and never noted, if it is there."""
     for pid in _marked(mark_of(lodge, boot)):
         stat = stat_of(pid)
@@ -92,12 +92,12 @@ def find(lodge: Lodge, boot: int) -> Process | None:
     return None
 
 
-def ask_to_end(process: Process) -> None:
+def ask_to_end(process: ProcessId) -> None:
     """Ask an instance's whole group to end."""
     _signal_group(process, signal.SIGTERM)
 
 
-def kill_all(lodge: Lodge, boot: int, process: Process | None) -> bool:
+def kill_all(lodge: Lodge, boot: int, process: ProcessId | None) -> bool:
     """Kill what there is of a boot, wherever it has gone to; tells whether nothing is left."""
     if process is not None:
         _signal_group(process, signal.SIGKILL)
@@ -139,7 +139,7 @@ def free_port() -> int:
     return port
 
 
-def _signal_group(process: Process, number: signal.Signals) -> None:
+def _signal_group(process: ProcessId, number: signal.Signals) -> None:
     if is_alive(process):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
