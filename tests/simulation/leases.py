@@ -52,7 +52,7 @@ class Gadgets:
         self._chance = chance
         self.calm = False
 
-    def read(self, given: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
+    def read_details(self, given: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
         return {}
 
     def demand(self, details: Mapping[str, Any]) -> Demand | None:
@@ -61,10 +61,10 @@ class Gadgets:
     async def check(self, ns: str, spec: ReservationSpec) -> None:
         return
 
-    async def starts_with(self, task: ReservationTask) -> Sequence[Request]:
+    async def start_requests(self, task: ReservationTask) -> Sequence[Request]:
         return ()
 
-    async def ends_with(self, task: ReservationTask) -> Sequence[Request]:
+    async def end_requests(self, task: ReservationTask) -> Sequence[Request]:
         return ()
 
     async def start(self, task: ReservationTask) -> None:

@@ -122,7 +122,7 @@ def test_a_search_finds_exactly_what_asking_every_host_would_find(
     pool, hosts = HostPool(), [host(f"h{number}", kept_of(bookings)) for number, bookings in enumerate(books)]
     for one in hosts:
         pool.put(one)
-    demand = Demand(1, most, share, apart=True)
+    demand = Demand(1, most, share, anti_affinity=True)
     booking = Booking("new", "new", *wanted, share)
     found = pool.search(demand, booking)
     able = {one.spec.name for one in hosts if booking_fits(one.spec, one.seen.bookings, booking)}
@@ -154,9 +154,9 @@ def test_what_is_pencilled_in_is_not_found_again_until_it_is_erased() -> None:
     demand, booking = Demand(1, 1), Booking("l", "r", 1e9, 1e9 + HOUR_S)
     found = pool.search(demand, booking)
     assert found == {"h1": 1}
-    pool.pencil(found, lambda _: booking)
+    pool.add_tentative(found, lambda _: booking)
     assert pool.search(demand, Booking("other", "other", 1e9, 1e9 + HOUR_S)) is None
-    pool.erase(found, "r")
+    pool.remove_tentative(found, "r")
     assert pool.search(demand, booking) == {"h1": 1}
 
 
@@ -165,8 +165,8 @@ def test_erasing_one_reservation_leaves_what_others_have_pencilled_in_at_the_sam
     pool.put(host("h1", []))
     first, second = Booking("l", "r", 1e9, 1e9 + HOUR_S), Booking("m", "s", 1e9 + 2 * HOUR_S, 1e9 + 3 * HOUR_S)
     for one in (first, second):
-        pool.pencil({"h1": 1}, lambda _, one=one: one)  # type: ignore[misc]
-    pool.erase({"h1": 1}, "r")
+        pool.add_tentative({"h1": 1}, lambda _, one=one: one)  # type: ignore[misc]
+    pool.remove_tentative({"h1": 1}, "r")
     assert pool.search(Demand(1, 1), Booking("other", "other", second.start, second.until)) is None
     assert pool.search(Demand(1, 1), first) == {"h1": 1}
 

@@ -167,10 +167,10 @@ def test_what_cannot_be_used_is_refused_with_the_field_named(given: dict[str, An
 def test_instances_can_be_wanted_together_apart_or_anyhow() -> None:
     wish = {"resource_type": "virtual:instance", "vcpus": 1, "memory_mb": 1, "disk_gb": 0, "amount": "2"}
     found = {
-        word: RESOURCES["virtual:instance"].demand(VirtualInstances().read({**wish, "affinity": word}, None))
+        word: RESOURCES["virtual:instance"].demand(VirtualInstances().read_details({**wish, "affinity": word}, None))
         for word in ("True", "False", "None")
     }
-    assert [(one.together, one.apart) for one in found.values() if one is not None] == [
+    assert [(one.affinity, one.anti_affinity) for one in found.values() if one is not None] == [
         (True, False),
         (False, True),
         (False, False),
@@ -178,13 +178,13 @@ def test_instances_can_be_wanted_together_apart_or_anyhow() -> None:
 
 
 def test_a_template_can_be_given_as_text_and_cannot_change() -> None:
-    details = LeasedMcis({}).read({"template": '{"name": "m"}'}, None)
+    details = LeasedMcis({}).read_details({"template": '{"name": "m"}'}, None)
     assert details["template"] == {"name": "m"}
-    assert LeasedMcis({}).read({}, details) == details
+    assert LeasedMcis({}).read_details({}, details) == details
     with pytest.raises(BadInput):
-        LeasedMcis({}).read({"template": {"name": "other"}}, details)
+        LeasedMcis({}).read_details({"template": {"name": "other"}}, details)
     with pytest.raises(BadInput):
-        LeasedMcis({}).read({"mci": "other"}, details)
+        LeasedMcis({}).read_details({"mci": "other"}, details)
 
 
 @pytest.mark.parametrize(

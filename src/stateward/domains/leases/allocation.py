@@ -24,17 +24,17 @@ class HostAllocator:
         self._resources = resources
         self._lease = lease
         self._spec = spec
-        self._pencilled: AllocationPlan = {}
+        self._tentative: AllocationPlan = {}
 
-    def new(self) -> AllocationPlan:
+    def allocate(self) -> AllocationPlan:
         """Return hosts for a lease that is to be made."""
         return {
-            one.id: self._pencil(one, demand, self._found(one, demand))
+            one.id: self._hold_tentatively(one, demand, self._search(one, demand))
             for one in self._spec.reservations
             if (demand := self._demand(one)) is not None
         }
 
-    def changed(self, lease: Lease) -> AllocationPlan:
+    def allocate_change(self, lease: Lease) -> AllocationPlan:
         """Return hosts for what a lease is to become, where that takes others, or the same at another time."""
         moved = lease.spec.window != self._spec.window
         before = {one.id: one for one in lease.spec.reservations}
@@ -50,8 +50,8 @@ class HostAllocator:
             if same and lease.spec.start <= self._spec.start and self._spec.end <= lease.spec.end:
                 found = seen.hosts  # less of the same is always to be had, whatever has become of the hosts
             else:
-                found = self._refound(one, seen, demand, same=same)
-            plan[one.id] = self._pencil(one, demand, found)
+                found = self._search_change(one, seen, demand, same=same)
+            plan[one.id] = self._hold_tentatively(one, demand, found)
         return plan
 
     def _check_change(self, before: ReservationSpec, after: ReservationSpec, seen: ReservationSeen) -> None:
@@ -62,55 +62,55 @@ class HostAllocator:
         if seen.status is not ReservationState.ACTIVE or was is None or wanted is None:
             return
         has = sum(seen.hosts.values())
-        if wanted.most < has:
+        if wanted.max_count < has:
             raise ReservationNotChangeable(
-                after.id, seen.status, f"it has {has} already, and can only grow, not shrink to {wanted.most}"
+                after.id, seen.status, f"it has {has} already, and can only grow, not shrink to {wanted.max_count}"
             )
         if was.share is not None and replace(was, least=0, most=0) != replace(wanted, least=0, most=0):
             raise ReservationNotChangeable(
                 after.id, seen.status, "of its instances only the amount can change, and it can only grow"
             )
 
-    def erase(self) -> None:
+    def drop(self) -> None:
         """Erase what was pencilled in."""
-        for reservation, allocation in self._pencilled.items():
-            self._pool.erase(allocation, reservation)
+        for reservation, allocation in self._tentative.items():
+            self._pool.remove_tentative(allocation, reservation)
 
     def _demand(self, spec: ReservationSpec) -> Demand | None:
         return self._resources[spec.resource_type].demand(spec.details)
 
-    def _found(self, spec: ReservationSpec, demand: Demand) -> Allocation:
+    def _search(self, spec: ReservationSpec, demand: Demand) -> Allocation:
         booking = demand.booking(self._lease, spec.id, self._spec.window, 1)
         found = self._pool.search(demand, booking)
         if found is None:
-            raise NotEnoughHosts(spec.resource_type, demand.least)
+            raise NotEnoughHosts(spec.resource_type, demand.min_count)
         return found
 
-    def _refound(self, spec: ReservationSpec, seen: ReservationSeen, demand: Demand, *, same: bool) -> Allocation:
+    def _search_change(self, spec: ReservationSpec, seen: ReservationSeen, demand: Demand, *, same: bool) -> Allocation:
         """Keep what can be kept; hosts that are in use are not exchanged for others."""
-        kept = self._kept(spec, seen, demand)
+        kept = self._keep_hosts(spec, seen, demand)
         active = seen.status is ReservationState.ACTIVE
-        has = min(sum(seen.hosts.values()), demand.most)
+        has = min(sum(seen.hosts.values()), demand.max_count)
         if active and sum(kept.values()) < has:
             raise NotEnoughHosts(spec.resource_type, has, sum(kept.values()))
-        goal = has if same else demand.most
+        goal = has if same else demand.max_count
         lacking = goal - sum(kept.values())
         if lacking <= 0:
             return kept
         wanted = replace(
-            demand, least=max(0, min(demand.least, goal) - sum(kept.values())), most=lacking, together=False
+            demand, least=max(0, min(demand.min_count, goal) - sum(kept.values())), most=lacking, together=False
         )
         booking = demand.booking(self._lease, spec.id, self._spec.window, 1)
         found = self._pool.search(wanted, booking, avoid=kept)
-        if found is None or (demand.together and kept and found):
-            raise NotEnoughHosts(spec.resource_type, demand.least)
+        if found is None or (demand.affinity and kept and found):
+            raise NotEnoughHosts(spec.resource_type, demand.min_count)
         return kept | found
 
-    def _kept(self, spec: ReservationSpec, seen: ReservationSeen, demand: Demand) -> Allocation:
+    def _keep_hosts(self, spec: ReservationSpec, seen: ReservationSeen, demand: Demand) -> Allocation:
         kept: Allocation = {}
         for name, count in seen.hosts.items():
-            each = min(count, demand.most - sum(kept.values()))
-            host = self._pool.usable(name, demand)
+            each = min(count, demand.max_count - sum(kept.values()))
+            host = self._pool.get_usable(name, demand)
             if host is None or each <= 0:
                 continue
             if booking_fits(
@@ -119,10 +119,10 @@ class HostAllocator:
                 kept[name] = each
         return kept
 
-    def _pencil(self, spec: ReservationSpec, demand: Demand, found: Allocation) -> Allocation:
+    def _hold_tentatively(self, spec: ReservationSpec, demand: Demand, found: Allocation) -> Allocation:
         window = self._spec.window
-        self._pool.pencil(found, lambda count: demand.booking(self._lease, spec.id, window, count))
-        self._pencilled[spec.id] = found
+        self._pool.add_tentative(found, lambda count: demand.booking(self._lease, spec.id, window, count))
+        self._tentative[spec.id] = found
         return found
 
 
@@ -133,5 +133,5 @@ def host_allocator(pool: HostPool, resources: ResourcePlugins, lease: str, spec:
     try:
         yield found
     except BaseException:
-        found.erase()
+        found.drop()
         raise

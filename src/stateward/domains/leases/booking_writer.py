@@ -45,23 +45,23 @@ class BookingWriter:
         self._store = store
         self._batch: TransactionBatcher[FencedChange, None] = TransactionBatcher(self._write, chance)
 
-    async def change(self, job: Job, changes: Iterable[tuple[str, HostChange]]) -> None:
+    async def write(self, job: Job, changes: Iterable[tuple[str, HostChange]]) -> None:
         """Write changes, all of them or none."""
         entry = FencedChange(Key(job.ns, job.object), job.key, job.epoch, tuple(changes))
         if entry.changes:
             await self._batch.submit(entry)
 
-    async def hold(self, job: Job, reservation: str, hosts: Iterable[str], *, whole: bool) -> None:
+    async def hand_over(self, job: Job, reservation: str, hosts: Iterable[str], *, whole: bool) -> None:
         """Hand hosts over to a reservation; Temporary if another still holds one of them."""
         holding = HandOverHost(Holding(job.object, reservation, whole))
         try:
-            await self.change(job, [(name, holding) for name in hosts])
+            await self.write(job, [(name, holding) for name in hosts])
         except HostHeld as held:
             raise Temporary(str(held), after=HELD_HOST_RETRY_S) from held
 
-    async def free(self, job: Job, reservation: str, hosts: Iterable[str]) -> None:
+    async def take_back(self, job: Job, reservation: str, hosts: Iterable[str]) -> None:
         """Take hosts back from a reservation."""
-        await self.change(job, [(name, TakeBackHost(reservation)) for name in hosts])
+        await self.write(job, [(name, TakeBackHost(reservation)) for name in hosts])
 
     async def _write(self, entries: Sequence[FencedChange]) -> Sequence[StatewardError | None]:
         return await self._store.transact(lambda tx: write_fenced_changes(tx, entries))
@@ -103,7 +103,7 @@ def write_host_changes(uow: UnitOfWork, ns: str, changes: HostChanges, op: str |
             lacking += [name] if isinstance(change, BookHost | HandOverHost) else []
             continue
         try:
-            seen = change.on(host)
+            seen = change.apply_to(host)
         except HostsTaken:
             lacking.append(name)
             continue

@@ -18,12 +18,12 @@ class Demand(Struct, frozen=True):
     `apart` says that no two shares may be on one host, `together` that all must be.
     """
 
-    least: int
-    most: int
+    min_count: int
+    max_count: int
     share: Share | None = None
     properties: tuple[str, ...] = ()
-    apart: bool = False
-    together: bool = False
+    anti_affinity: bool = False
+    affinity: bool = False
 
     def booking(self, lease: str, reservation: str, window: Window, count: int) -> Booking:
         """Return what a host is asked to promise."""
@@ -111,7 +111,7 @@ class BookHost(Struct, frozen=True):
 
     booking: Booking
 
-    def on(self, host: LeaseHost) -> HostSeen:
+    def apply_to(self, host: LeaseHost) -> HostSeen:
         """Return what the host says then; raises if it cannot."""
         usable = not host.object.removed and host.object.state == HostState.UP and host.spec.reservable
         has = next((one for one in host.seen.bookings if one.reservation == self.booking.reservation), None)
@@ -131,7 +131,7 @@ class ReleaseHost(Struct, frozen=True):
 
     reservation: str
 
-    def on(self, host: LeaseHost) -> HostSeen:
+    def apply_to(self, host: LeaseHost) -> HostSeen:
         """Return what the host says then."""
         return remove_booking(host.seen, self.reservation)
 
@@ -144,7 +144,7 @@ class HandOverHost(Struct, frozen=True):
 
     holding: Holding
 
-    def on(self, host: LeaseHost) -> HostSeen:
+    def apply_to(self, host: LeaseHost) -> HostSeen:
         """Return what the host says then; raises while another holds it."""
         holder = blocking_holder(host.seen, self.holding.reservation, whole=self.holding.whole)
         if holder is not None:
@@ -160,7 +160,7 @@ class TakeBackHost(Struct, frozen=True):
 
     reservation: str
 
-    def on(self, host: LeaseHost) -> HostSeen:
+    def apply_to(self, host: LeaseHost) -> HostSeen:
         """Return what the host says then."""
         return remove_holding(host.seen, self.reservation)
 
@@ -174,7 +174,7 @@ class MarkMissed(Struct, frozen=True):
     lease: str
     misses: bool
 
-    def on(self, host: LeaseHost) -> HostSeen:
+    def apply_to(self, host: LeaseHost) -> HostSeen:
         """Return what the host says then."""
         others = tuple(one for one in host.seen.missed if one != self.lease)
         return replace(host.seen, missed=(*others, self.lease) if self.misses else others)

@@ -30,49 +30,49 @@ class Calendar:
     """Busy hosts by the hour."""
 
     def __init__(self) -> None:
-        self._whole: dict[int, int] = {}  # by node: who is busy in all of it
-        self._within: dict[int, int] = {}  # who is busy anywhere in it
-        self._stretches: dict[int, tuple[HourRange, ...]] = {}  # by host
+        self._busy_throughout: dict[int, int] = {}  # by node: who is busy in all of it
+        self._busy_below: dict[int, int] = {}  # who is busy anywhere in it
+        self._ranges: dict[int, tuple[HourRange, ...]] = {}  # by host
         self._dirty: set[int] = set()  # nodes that do not know yet what has changed in them, or below them
 
     def write(self, host: int, spans: Iterable[tuple[float, float]]) -> None:
         """Write down when a host is busy, in the place of what was written before."""
-        before, after = self._stretches.get(host, ()), merge_spans(spans)
+        before, after = self._ranges.get(host, ()), merge_spans(spans)
         gone, new = set(before) - set(after), set(after) - set(before)
-        self._stretches[host] = after
+        self._ranges[host] = after
         bit = 1 << host
         for stretch in gone:
             for node in _nodes(stretch):
-                self._whole[node] &= ~bit
+                self._busy_throughout[node] &= ~bit
         for stretch in new:
             for node in _nodes(stretch):
-                self._whole[node] = self._whole.get(node, 0) | bit
+                self._busy_throughout[node] = self._busy_throughout.get(node, 0) | bit
         for stretch in gone | new:
             _add_ancestors(_nodes(stretch), self._dirty)
 
     def busy(self, start: float, end: float) -> BusyHosts:
         """Return who is busy in a span of time."""
         if self._dirty:
-            self._sum_up(sorted(self._dirty, reverse=True))
+            self._recompute(sorted(self._dirty, reverse=True))
             self._dirty.clear()
         inner = (-int(-start // HOUR_S), min(int(end) // HOUR_S, LAST_HOUR))
-        certain = self._in(inner) if inner[0] < inner[1] else 0
-        return BusyHosts(certain, self._in(_hours(start, end)) & ~certain)
+        certain = self._busy_in(inner) if inner[0] < inner[1] else 0
+        return BusyHosts(certain, self._busy_in(_hours(start, end)) & ~certain)
 
-    def _in(self, stretch: HourRange) -> int:
+    def _busy_in(self, stretch: HourRange) -> int:
         found = 0
         for node in _nodes(stretch):
-            found |= self._within.get(node, 0)
+            found |= self._busy_below.get(node, 0)
         for leaf in (HOUR_COUNT + stretch[0], HOUR_COUNT + stretch[1] - 1):
             node = leaf
             while node:
-                found |= self._whole.get(node, 0)
+                found |= self._busy_throughout.get(node, 0)
                 node >>= 1
         return found
 
-    def _sum_up(self, nodes: Sequence[int]) -> None:
+    def _recompute(self, nodes: Sequence[int]) -> None:
         """Say anew who is busy below nodes; the lower ones come first."""
-        whole, within = self._whole, self._within
+        whole, within = self._busy_throughout, self._busy_below
         for node in nodes:
             below = within.get(2 * node, 0) | within.get(2 * node + 1, 0) if node < HOUR_COUNT else 0
             found = whole.get(node, 0) | below

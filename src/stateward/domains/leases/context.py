@@ -37,7 +37,7 @@ class LeaseContext(Struct, frozen=True):
     """The engine, the hosts' books, the pools and the plug-ins."""
 
     engine: Engine
-    books: BookingWriter
+    booking_writer: BookingWriter
     pools: PoolCache
     resources: ResourcePlugins
     filters: PolicyFilters
@@ -46,7 +46,8 @@ class LeaseContext(Struct, frozen=True):
         """Return the reservations of a job's lease that something is to be done for."""
         lease = read_lease(job.claim.object)
         tasks = [
-            ReservationTask(self.engine, self.books, job, lease, spec, seen) for spec, seen in lease.reservations()
+            ReservationTask(self.engine, self.booking_writer, job, lease, spec, seen)
+            for spec, seen in lease.reservations()
         ]
         return [one for one in tasks if only(one)]
 
@@ -56,21 +57,21 @@ class LeaseContext(Struct, frozen=True):
 
     async def start(self, job: Job, tasks: Sequence[ReservationTask]) -> Failures:
         """Hand resources over; returns what failed for good."""
-        denied = await self._children(job, "start", tasks, lambda task: self.resource(task).starts_with(task))
-        return await self._each(job, tasks, denied, lambda task: self.resource(task).start(task))
+        denied = await self._run_children(job, "start", tasks, lambda task: self.resource(task).start_requests(task))
+        return await self._run_all(job, tasks, denied, lambda task: self.resource(task).start(task))
 
     async def end(self, job: Job, tasks: Sequence[ReservationTask]) -> Failures:
         """Take resources back; returns what failed for good."""
-        denied = await self._children(job, "end", tasks, lambda task: self.resource(task).ends_with(task))
-        return await self._each(job, tasks, denied, lambda task: self.resource(task).end(task))
+        denied = await self._run_children(job, "end", tasks, lambda task: self.resource(task).end_requests(task))
+        return await self._run_all(job, tasks, denied, lambda task: self.resource(task).end(task))
 
     async def release(self, job: Job, lease: Lease, reservations: Sequence[str]) -> None:
         """Take back what hosts have promised, also those that the lease itself has lost sight of."""
-        known = (await self.pools.of(job.ns)).hosts_of(lease.object.id)
+        known = (await self.pools.get(job.ns)).hosts_of(lease.object.id)
         hosts = sorted(known | lease.seen.booked)
-        await self.books.change(job, [(name, ReleaseHost(one)) for name in hosts for one in reservations])
+        await self.booking_writer.write(job, [(name, ReleaseHost(one)) for name in hosts for one in reservations])
 
-    async def _children(
+    async def _run_children(
         self,
         job: Job,
         step: str,
@@ -90,7 +91,7 @@ class LeaseContext(Struct, frozen=True):
             }
         return denied
 
-    async def _each(
+    async def _run_all(
         self,
         job: Job,
         tasks: Sequence[ReservationTask],

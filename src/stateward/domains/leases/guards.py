@@ -62,7 +62,7 @@ FINISHED = frozenset({L.ERROR, L.TERMINATED})
 """The statuses of a lease that nobody waits for."""
 
 
-class LeaseRequest(NamedTuple):
+class GuardCall(NamedTuple):
     """A request about a lease, on a unit of work."""
 
     uow: UnitOfWork
@@ -92,7 +92,7 @@ class LeaseGuard:
             "recover": self._recover,
         }
 
-    def company(self, request: Request, found: Object | None) -> Iterable[Key]:
+    def lock_set(self, request: Request, found: Object | None) -> Iterable[Key]:
         """Return the hosts that a request is about: those it wants, or those that it is to be handed over."""
         if request.action in ("end", "delete"):
             return [notice_key(request.ns, request.object)] if self._notifies else ()
@@ -105,56 +105,56 @@ class LeaseGuard:
 
     async def __call__(self, uow: UnitOfWork, request: Request, found: Object) -> Request | None:
         """Check a request, and complete it."""
-        seen = await self._rules[request.action](LeaseRequest(uow, request, found))
+        seen = await self._rules[request.action](GuardCall(uow, request, found))
         if seen is None:
             return None
         return replace(request, seen=to_json(append_part_history(uow, found.key, seen, request.op, request.who)))
 
     # --- users -------------------------------------------------------------------------------------------------------
 
-    async def _create(self, asked: LeaseRequest) -> LeaseSeen | None:
-        if asked.request.spec is None or asked.request.seen is None:
+    async def _create(self, call: GuardCall) -> LeaseSeen | None:
+        if call.request.spec is None or call.request.seen is None:
             raise NotPlanned
-        lease = Lease(asked.found, read_lease_spec(asked.request.spec), read_lease_seen(asked.request.seen))
+        lease = Lease(call.found, read_lease_spec(call.request.spec), read_lease_seen(call.request.seen))
         lease_parts.require_valid(L.CREATING, lease.seen)
         lease_parts.require_valid(L.PENDING, lease.seen)
-        self._book(asked, lease, {one: seen.hosts for one, seen in lease.seen.reservations.items()})
-        asked.uow.changes.timers += pending_timers(lease, EventType.START)
+        self._book_hosts(call, lease, {one: seen.hosts for one, seen in lease.seen.reservations.items()})
+        call.uow.changes.timers += pending_timers(lease, EventType.START)
         return lease.seen
 
-    async def _update(self, asked: LeaseRequest) -> LeaseSeen | None:
+    async def _update(self, call: GuardCall) -> LeaseSeen | None:
         """Take a new plan over; it was made for the version that it names, so it fits what the lease is now."""
-        if asked.request.version is None or asked.request.seen is None:
+        if call.request.version is None or call.request.seen is None:
             raise NotPlanned
-        before = asked.lease
-        spec = before.spec if asked.request.spec is None else read_lease_spec(asked.request.spec)
-        lease = Lease(asked.found, spec, lease_parts.reset_interrupted_events(read_lease_seen(asked.request.seen)))
+        before = call.lease
+        spec = before.spec if call.request.spec is None else read_lease_spec(call.request.spec)
+        lease = Lease(call.found, spec, lease_parts.reset_interrupted_events(read_lease_seen(call.request.seen)))
         lease_parts.require_valid(L.UPDATING, lease.seen)
-        lease_parts.require_valid(status_of(asked.found), lease.seen)
+        lease_parts.require_valid(status_of(call.found), lease.seen)
         planned = {one: seen.proposed for one, seen in lease.seen.reservations.items() if seen.proposed is not None}
-        self._book(asked, lease, planned)
-        asked.uow.changes.timers += rescheduled_timers(lease, before)
+        self._book_hosts(call, lease, planned)
+        call.uow.changes.timers += rescheduled_timers(lease, before)
         return lease.seen
 
-    async def _delete(self, asked: LeaseRequest) -> LeaseSeen | None:
+    async def _delete(self, call: GuardCall) -> LeaseSeen | None:
         """Begin to delete a lease; a delete under way goes on, because each anew would end the resources once more."""
-        if status_of(asked.found) is L.DELETING and asked.found.op is not None:
-            raise LeaseBeingDeleted("delete", blocker_of(asked.uow.operations[Key(asked.found.ns, asked.found.op)]))
-        asked.uow.changes.timers_gone += timer_keys(asked.request.ns, asked.request.object)
-        return self._notified(asked, asked.lease.seen, L.DELETING)
+        if status_of(call.found) is L.DELETING and call.found.op is not None:
+            raise LeaseBeingDeleted("delete", blocker_of(call.uow.operations[Key(call.found.ns, call.found.op)]))
+        call.uow.changes.timers_gone += timer_keys(call.request.ns, call.request.object)
+        return self._queue_end_notice(call, call.lease.seen, L.DELETING)
 
-    async def _recover(self, asked: LeaseRequest) -> LeaseSeen | None:
+    async def _recover(self, call: GuardCall) -> LeaseSeen | None:
         """Leave ERROR for what the parts say, whatever the request claims that they say."""
-        lease = asked.lease
+        lease = call.lease
         seen = lease_parts.reset_interrupted_events(lease.seen)
         status = derived_status(seen.events.get(EventType.START), seen.events.get(EventType.END))
-        told = f"derived={status}" in asked.request.facts and lease_parts.is_valid(status, seen)
-        if not told or not all(_bookings_match(asked.uow, lease, one, mine) for one, mine in lease.reservations()):
+        told = f"derived={status}" in call.request.facts and lease_parts.is_valid(status, seen)
+        if not told or not all(_bookings_match(call.uow, lease, one, mine) for one, mine in lease.reservations()):
             raise NotRecoverable(status)
-        asked.uow.changes.timers += pending_timers(replace(lease, seen=seen), *PENDING_EVENTS.get(status, ()))
+        call.uow.changes.timers += pending_timers(replace(lease, seen=seen), *PENDING_EVENTS.get(status, ()))
         return seen
 
-    def _book(self, asked: LeaseRequest, lease: Lease, plan: dict[str, dict[str, int]]) -> None:
+    def _book_hosts(self, call: GuardCall, lease: Lease, plan: dict[str, dict[str, int]]) -> None:
         """Write a plan on the hosts, if they can keep it."""
         changes = []
         for one in lease.spec.reservations:
@@ -162,45 +162,45 @@ class LeaseGuard:
             if demand is None:
                 continue
             for name, count in plan.get(one.id, {}).items():
-                changes.append((name, BookHost(demand.booking(asked.request.object, one.id, lease.spec.window, count))))
-        write_host_changes(asked.uow, asked.request.ns, changes, asked.request.op, asked.request.object)
+                changes.append((name, BookHost(demand.booking(call.request.object, one.id, lease.spec.window, count))))
+        write_host_changes(call.uow, call.request.ns, changes, call.request.op, call.request.object)
 
     # --- the clock ---------------------------------------------------------------------------------------------------
 
-    async def _start(self, asked: LeaseRequest) -> LeaseSeen | None:
-        lease = asked.lease
-        TooEarly.unless_due(lease.spec.start, asked.uow.now)
-        await self._wait_for_hosts(asked.uow, lease)
-        asked.uow.changes.timers += pending_timers(lease, EventType.BEFORE_END, EventType.END)
+    async def _start(self, call: GuardCall) -> LeaseSeen | None:
+        lease = call.lease
+        TooEarly.unless_due(lease.spec.start, call.uow.now)
+        await self._wait_for_hosts(call.uow, lease)
+        call.uow.changes.timers += pending_timers(lease, EventType.BEFORE_END, EventType.END)
         return lease_parts.require_valid(L.STARTING, lease_parts.fire_event(lease.seen, EventType.START))
 
-    async def _before_end(self, asked: LeaseRequest) -> LeaseSeen | None:
-        lease = asked.lease
+    async def _before_end(self, call: GuardCall) -> LeaseSeen | None:
+        lease = call.lease
         if lease.spec.before_end is not None:
-            TooEarly.unless_due(lease.spec.before_end, asked.uow.now)
+            TooEarly.unless_due(lease.spec.before_end, call.uow.now)
         fired = lease_parts.fire_event(lease.seen, EventType.BEFORE_END)
         return lease_parts.require_valid(L.ACTIVE, lease_parts.complete_event(fired, EventType.BEFORE_END))
 
-    async def _end(self, asked: LeaseRequest) -> LeaseSeen | None:
+    async def _end(self, call: GuardCall) -> LeaseSeen | None:
         """Begin the end, also of a lease whose start has failed: what was handed over is to be taken back."""
-        lease = asked.lease
-        TooEarly.unless_due(lease.spec.end, asked.uow.now)
+        lease = call.lease
+        TooEarly.unless_due(lease.spec.end, call.uow.now)
         seen = lease_parts.give_up_event(lease.seen, EventType.START)
         if seen.events[EventType.END] is EventState.IN_PROGRESS:  # left behind by an end that ran out of time
             seen = lease_parts.reset_interrupted_events(seen)
         for one in lease.spec.reservations:
             if seen.reservations[one.id].status is ReservationState.PENDING:
                 seen = lease_parts.fail_reservation(seen, one.id, "the lease never started")
-        asked.uow.changes.timers_gone += timer_keys(asked.request.ns, asked.request.object)
+        call.uow.changes.timers_gone += timer_keys(call.request.ns, call.request.object)
         ending = lease_parts.require_valid(L.TERMINATING, lease_parts.fire_event(seen, EventType.END))
-        return self._notified(asked, ending, L.TERMINATING)
+        return self._queue_end_notice(call, ending, L.TERMINATING)
 
-    def _notified(self, asked: LeaseRequest, seen: LeaseSeen, status: LeaseState) -> LeaseSeen:
+    def _queue_end_notice(self, call: GuardCall, seen: LeaseSeen, status: LeaseState) -> LeaseSeen:
         """Queue what the policy service is to be told, if there is one."""
-        return queue_notice(asked.uow, asked.found, seen, status, asked.request.op) if self._notifies else seen
+        return queue_notice(call.uow, call.found, seen, status, call.request.op) if self._notifies else seen
 
-    async def _heal(self, asked: LeaseRequest) -> LeaseSeen | None:
-        return lease_parts.require_valid(L.UPDATING, asked.lease.seen)
+    async def _heal(self, call: GuardCall) -> LeaseSeen | None:
+        return lease_parts.require_valid(L.UPDATING, call.lease.seen)
 
     async def _wait_for_hosts(self, uow: UnitOfWork, lease: Lease) -> None:
         """Refuse while somebody holds a host, or comes before on it, and is not over: after a downtime, all are late.

@@ -23,14 +23,14 @@ def lease_ending(status: LeaseState, seen: LeaseSeen, failure: str | None = None
     return Ending(FAILED, error=failure, seen=to_json(lease_parts.require_valid(L.ERROR, seen)))
 
 
-async def create(_shop: LeaseContext, _job: Job) -> None:
+async def create(_ctx: LeaseContext, _job: Job) -> None:
     """Do nothing: hosts were booked by the commit that accepted the lease."""
 
 
-async def start(shop: LeaseContext, job: Job) -> Ending:
+async def start(ctx: LeaseContext, job: Job) -> Ending:
     """Hand the resources over."""
-    tasks = shop.tasks(job)
-    failures = await shop.start(job, tasks)
+    tasks = ctx.tasks(job)
+    failures = await ctx.start(job, tasks)
     seen = read_lease(job.claim.object).seen
     for task in tasks:
         error = failures.get(task.spec.id)
@@ -44,9 +44,9 @@ async def start(shop: LeaseContext, job: Job) -> Ending:
     return lease_ending(L.ACTIVE, lease_parts.complete_event(seen, EventType.START))
 
 
-async def end(shop: LeaseContext, job: Job) -> Ending:
+async def end(ctx: LeaseContext, job: Job) -> Ending:
     """Take the resources back."""
-    failures, seen = await _release_resources(shop, job)
+    failures, seen = await _release_resources(ctx, job)
     if failures:
         return lease_ending(L.ERROR, lease_parts.fail_event(seen, EventType.END), describe_failures(failures))
     seen = lease_parts.complete_event(seen, EventType.END)
@@ -55,18 +55,18 @@ async def end(shop: LeaseContext, job: Job) -> Ending:
     )
 
 
-async def delete(shop: LeaseContext, job: Job) -> Ending:
+async def delete(ctx: LeaseContext, job: Job) -> Ending:
     """Take the resources back, whatever had become of them; what fails here can be asked for again."""
-    failures, seen = await _release_resources(shop, job)
+    failures, seen = await _release_resources(ctx, job)
     return lease_ending(L.DELETING, seen, describe_failures(failures) if failures else None)
 
 
-async def _release_resources(shop: LeaseContext, job: Job) -> tuple[Failures, LeaseSeen]:
-    tasks = shop.tasks(job, _not_released)
-    failures = await shop.end(job, tasks)
+async def _release_resources(ctx: LeaseContext, job: Job) -> tuple[Failures, LeaseSeen]:
+    tasks = ctx.tasks(job, _not_released)
+    failures = await ctx.end(job, tasks)
     lease = read_lease(job.claim.object)
     over = [one.id for one in lease.spec.reservations if one.id not in failures]
-    await shop.release(job, lease, over)
+    await ctx.release(job, lease, over)
     seen = lease.seen
     for task in tasks:
         error = failures.get(task.spec.id)

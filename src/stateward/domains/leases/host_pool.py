@@ -28,9 +28,9 @@ class HostPool:
         self._names = count()
         self._usable = 0
         self._whole_days, self._part_days = Calendar(), Calendar()  # taken as a whole, and in part
-        self._fitting: dict[str, int] = {}  # by expression
+        self._matching: dict[str, int] = {}  # by expression
         self._tests: dict[str, property_expressions.HostTest] = {}
-        self._pencilled: dict[str, list[Booking]] = defaultdict(list)
+        self._tentative: dict[str, list[Booking]] = defaultdict(list)
         self._by_lease: dict[str, set[str]] = defaultdict(set)
 
     def __len__(self) -> int:
@@ -44,7 +44,7 @@ class HostPool:
         """Return a host by its name."""
         return self._hosts.get(self._numbers.get(name, -1))
 
-    def usable(self, name: str, demand: Demand) -> LeaseHost | None:
+    def get_usable(self, name: str, demand: Demand) -> LeaseHost | None:
         """Return a host by its name, if it can be reserved and will do."""
         host = self.get(name)
         return host if host is not None and self._eligible(demand, ()) >> self._numbers[name] & 1 else None
@@ -59,13 +59,13 @@ class HostPool:
         known = self._hosts.get(number)
         if known is not None and known.object.version >= host.object.version:
             return
-        self._pencilled.pop(host.spec.name, None)  # whatever was being written has been written, or has lost
+        self._tentative.pop(host.spec.name, None)  # whatever was being written has been written, or has lost
         self._note_leases(known, host)
         if host.object.removed:
             self._hosts.pop(number, None)
         else:
             self._hosts[number] = host
-        self._write(number, host)
+        self._update_calendar(number, host)
 
     def hosts_of(self, lease: str) -> frozenset[str]:
         """Return the hosts that are booked for a lease, or held by it."""
@@ -80,48 +80,52 @@ class HostPool:
         for lease in after - before:
             self._by_lease[lease].add(host.spec.name)
 
-    def pencil(self, allocation: Allocation, booking: Callable[[int], Booking]) -> None:
+    def add_tentative(self, allocation: Allocation, booking: Callable[[int], Booking]) -> None:
         """Keep hosts from being chosen again while their bookings are being written."""
         for name, each in allocation.items():
-            self._pencilled[name].append(booking(each))
-            self._rewrite(name)
+            self._tentative[name].append(booking(each))
+            self._refresh_calendar(name)
 
-    def erase(self, allocation: Allocation, reservation: str) -> None:
+    def remove_tentative(self, allocation: Allocation, reservation: str) -> None:
         """Take pencilled bookings back that were not to be had; those that were written go with the next word of it."""
         for name in allocation:
-            known = self._pencilled.get(name, [])
+            known = self._tentative.get(name, [])
             left = [one for one in known if one.reservation != reservation]
             if len(left) != len(known):
-                self._pencilled[name] = left
-                self._rewrite(name)
+                self._tentative[name] = left
+                self._refresh_calendar(name)
 
-    def _rewrite(self, name: str) -> None:
+    def _refresh_calendar(self, name: str) -> None:
         number = self._numbers.get(name)
         if number is not None and number in self._hosts:
-            self._write(number, self._hosts[number])
+            self._update_calendar(number, self._hosts[number])
 
-    def _write(self, number: int, host: LeaseHost) -> None:
+    def _update_calendar(self, number: int, host: LeaseHost) -> None:
         bit = 1 << number
         usable = not host.object.removed and host.object.state == HostState.UP and host.spec.reservable
         self._usable = self._usable | bit if usable else self._usable & ~bit
         for text, test in self._tests.items():
             fitting = test(host.spec.properties)
-            self._fitting[text] = self._fitting[text] | bit if fitting else self._fitting[text] & ~bit
+            self._matching[text] = self._matching[text] | bit if fitting else self._matching[text] & ~bit
         taken = list(occupied_spans(host.spec, self._bookings(host)))
         self._whole_days.write(number, [(one.start, one.end) for one in taken if one.whole])
         self._part_days.write(number, [(one.start, one.end) for one in taken if not one.whole])
 
     def _bookings(self, host: LeaseHost) -> list[Booking]:
-        return [*host.seen.bookings, *self._pencilled.get(host.spec.name, ())]
+        return [*host.seen.bookings, *self._tentative.get(host.spec.name, ())]
 
     # --- searching ---------------------------------------------------------------------------------------------------
 
     def search(self, demand: Demand, booking: Booking, avoid: Collection[str] = ()) -> Allocation | None:
         """Return hosts that can promise what is wanted, as many of it as can be had, or None if it is too little."""
-        found = self._whole(demand, booking, avoid) if demand.share is None else self._shares(demand, booking, avoid)
-        return found if sum(found.values()) >= demand.least else None
+        found = (
+            self._search_whole(demand, booking, avoid)
+            if demand.share is None
+            else self._search_shares(demand, booking, avoid)
+        )
+        return found if sum(found.values()) >= demand.min_count else None
 
-    def _whole(self, demand: Demand, booking: Booking, avoid: Collection[str]) -> Allocation:
+    def _search_whole(self, demand: Demand, booking: Booking, avoid: Collection[str]) -> Allocation:
         """Fill gaps between other leases, then take hosts that are free for longer."""
         eligible = self._eligible(demand, avoid)
         whole = self._whole_days.busy(booking.start, booking.until)
@@ -132,14 +136,14 @@ class HostPool:
         gaps, rest = _split(eligible & perhaps, MAX_PROBES)
         found: Allocation = {}
         for some, certain in ((gaps, False), (free, True), (rest, False)):
-            for host in self._each(some):
-                if len(found) >= demand.most:
+            for host in self._iterate(some):
+                if len(found) >= demand.max_count:
                     return found
                 if certain or booking_fits(host.spec, self._bookings(host), booking):
                     found[host.spec.name] = 1
         return found
 
-    def _shares(self, demand: Demand, booking: Booking, avoid: Collection[str]) -> Allocation:
+    def _search_shares(self, demand: Demand, booking: Booking, avoid: Collection[str]) -> Allocation:
         """Fill hosts that carry something already, then empty ones."""
         eligible = self._eligible(demand, avoid)
         whole = self._whole_days.busy(booking.start, booking.until)
@@ -148,19 +152,19 @@ class HostPool:
         begun = eligible & (whole.perhaps | part.certain | part.perhaps)
         first, rest = _split(begun, MAX_PROBES)
         found: Allocation = {}
-        for host in (one for some in (first, eligible & ~begun, rest) for one in self._each(some)):
-            left = demand.most - sum(found.values())
+        for host in (one for some in (first, eligible & ~begun, rest) for one in self._iterate(some)):
+            left = demand.max_count - sum(found.values())
             if left <= 0:
                 break
-            room = self._room(host, demand, booking, 1 if demand.apart else left)
-            if demand.together:
-                if room >= demand.least:
+            room = self._free_shares(host, demand, booking, 1 if demand.anti_affinity else left)
+            if demand.affinity:
+                if room >= demand.min_count:
                     return {host.spec.name: room}
             elif room:
                 found[host.spec.name] = room
         return found
 
-    def _room(self, host: LeaseHost, demand: Demand, booking: Booking, most: int) -> int:
+    def _free_shares(self, host: LeaseHost, demand: Demand, booking: Booking, most: int) -> int:
         """Return how many shares a host has room for, up to so many."""
         bookings = self._bookings(host)
         window = Window(booking.start, booking.end)
@@ -177,18 +181,18 @@ class HostPool:
     def _eligible(self, demand: Demand, avoid: Collection[str]) -> int:
         found = self._usable
         for text in demand.properties:
-            found &= self._that_fit(text)
+            found &= self._matching_hosts(text)
         for name in avoid:
             found &= ~(1 << self._numbers[name]) if name in self._numbers else -1
         return found
 
-    def _that_fit(self, text: str) -> int:
-        if text not in self._fitting:
+    def _matching_hosts(self, text: str) -> int:
+        if text not in self._matching:
             test = self._tests[text] = property_expressions.parse_expression("resource_properties", text)
-            self._fitting[text] = sum(1 << n for n, host in self._hosts.items() if test(host.spec.properties))
-        return self._fitting[text]
+            self._matching[text] = sum(1 << n for n, host in self._hosts.items() if test(host.spec.properties))
+        return self._matching[text]
 
-    def _each(self, hosts: int) -> Iterator[LeaseHost]:
+    def _iterate(self, hosts: int) -> Iterator[LeaseHost]:
         """Walk over a set of hosts, those with low numbers first."""
         while hosts:
             low = hosts & -hosts

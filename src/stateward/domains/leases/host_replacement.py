@@ -49,60 +49,60 @@ class DegradedReservation(Struct, frozen=True):
     demand: Demand
     pool: HostPool
 
-    def well(self, name: str) -> bool:
+    def is_up(self, name: str) -> bool:
         """Tell whether a host is in order."""
         host = self.pool.get(name)
         return host is not None and host.object.state == HostState.UP
 
     @property
-    def bad(self) -> list[str]:
+    def failed_hosts(self) -> list[str]:
         """The hosts that failed."""
-        return [name for name in self.seen.hosts if not self.well(name)]
+        return [name for name in self.seen.hosts if not self.is_up(name)]
 
     @property
-    def good(self) -> Allocation:
+    def healthy_hosts(self) -> Allocation:
         """The hosts that did not."""
-        return {name: count for name, count in self.seen.hosts.items() if self.well(name)}
+        return {name: count for name, count in self.seen.hosts.items() if self.is_up(name)}
 
     @property
-    def active(self) -> bool:
+    def is_active(self) -> bool:
         """Whether its hosts were handed over."""
         return self.seen.status is R.ACTIVE
 
 
-async def heal(shop: LeaseContext, job: Job) -> Ending:
+async def heal(ctx: LeaseContext, job: Job) -> Ending:
     """Replace hosts that failed, as far as others are free; take note of those that are back."""
-    lease, pool = read_lease(job.claim.object), await shop.pools.of(job.ns)
+    lease, pool = read_lease(job.claim.object), await ctx.pools.get(job.ns)
     seen = lease.seen
     for spec, mine in lease.reservations():
-        demand = shop.resources[spec.resource_type].demand(spec.details)
+        demand = ctx.resources[spec.resource_type].demand(spec.details)
         if demand is not None and mine.status in (R.PENDING, R.ACTIVE):
-            healed = await _heal_reservation(shop, job, DegradedReservation(lease, spec, mine, demand, pool))
+            healed = await _heal_reservation(ctx, job, DegradedReservation(lease, spec, mine, demand, pool))
             seen = lease_parts.reassign_hosts(seen, spec.id, "heal", healed)
     if any(one.missing_resources for one in seen.reservations.values()):
-        due = await shop.engine.store.reader.time() + HEAL_RETRY_S
-        await shop.engine.set_timer(heal_timer(job.ns, job.object, "", due))
+        due = await ctx.engine.store.reader.time() + HEAL_RETRY_S
+        await ctx.engine.set_timer(heal_timer(job.ns, job.object, "", due))
     return lease_ending(status_from_word(job.origin), seen)
 
 
-async def _heal_reservation(shop: LeaseContext, job: Job, degraded: DegradedReservation) -> ReservationSeen:
-    lacking = max(sum(degraded.seen.hosts.values()), degraded.demand.least) - sum(degraded.good.values())
+async def _heal_reservation(ctx: LeaseContext, job: Job, degraded: DegradedReservation) -> ReservationSeen:
+    lacking = max(sum(degraded.seen.hosts.values()), degraded.demand.min_count) - sum(degraded.healthy_hosts.values())
     new = _find_replacement(degraded, lacking) if lacking > 0 else {}
     try:
-        await shop.books.change(job, _replacement_changes(degraded, new))
+        await ctx.booking_writer.write(job, _replacement_changes(degraded, new))
     except (HostsTaken, HostHeld) as busy:
-        await shop.pools.look_again(job.ns, new)
+        await ctx.pools.refresh_hosts(job.ns, new)
         raise Temporary(str(busy), after=0.2) from busy
     return with_replacement(degraded, new)
 
 
 def with_replacement(degraded: DegradedReservation, new: Allocation) -> ReservationSeen:
     """Return what a reservation is when hosts were replaced."""
-    has = degraded.good | new
-    missing = sum(has.values()) < degraded.demand.least
-    lost = [name for name in degraded.seen.lost if not degraded.well(name)]
-    lost += degraded.bad if degraded.active or missing else []
-    changed = degraded.active and bool(lost) and (degraded.seen.resources_changed or bool(new))
+    has = degraded.healthy_hosts | new
+    missing = sum(has.values()) < degraded.demand.min_count
+    lost = [name for name in degraded.seen.lost if not degraded.is_up(name)]
+    lost += degraded.failed_hosts if degraded.is_active or missing else []
+    changed = degraded.is_active and bool(lost) and (degraded.seen.resources_changed or bool(new))
     return replace(
         degraded.seen,
         hosts=has,
@@ -115,7 +115,7 @@ def with_replacement(degraded: DegradedReservation, new: Allocation) -> Reservat
 def _find_replacement(degraded: DegradedReservation, lacking: int) -> Allocation:
     """Return hosts in the place of those that failed: those that an earlier attempt has booked already come first."""
     known = sorted(degraded.pool.hosts_of(degraded.lease.object.id) - set(degraded.seen.hosts))
-    mine = [name for name in known if degraded.well(name) and _is_booked(degraded, name)]
+    mine = [name for name in known if degraded.is_up(name) and _is_booked(degraded, name)]
     if mine and degraded.demand.share is None:
         return dict.fromkeys(mine[:lacking], 1)
     booking = degraded.demand.booking(degraded.lease.object.id, degraded.spec.id, degraded.lease.spec.window, 1)
@@ -134,8 +134,8 @@ def _replacement_changes(degraded: DegradedReservation, new: Allocation) -> list
     changes: list[tuple[str, HostChange]] = []
     for name, count in new.items():
         changes.append((name, BookHost(demand.booking(lease.object.id, spec.id, lease.spec.window, count))))
-        changes += [(name, holding)] if degraded.active else []
-    for name in degraded.bad:
+        changes += [(name, holding)] if degraded.is_active else []
+    for name in degraded.failed_hosts:
         changes += [
             (name, TakeBackHost(spec.id)),
             (name, ReleaseHost(spec.id)),

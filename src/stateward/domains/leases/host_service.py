@@ -42,9 +42,9 @@ class HostService:
 
     async def list(self, ns: str) -> list[LeaseHost]:
         """Return all hosts of a namespace."""
-        return [read_host(one) for one in await self._all(Selector(ns, kind=HOST.kind))]
+        return [read_host(one) for one in await self._list_all(Selector(ns, kind=HOST.kind))]
 
-    async def _all(self, chosen: Selector) -> Sequence[Object]:
+    async def _list_all(self, chosen: Selector) -> Sequence[Object]:
         objects: list[Object] = []
         after = None
         while True:
@@ -88,7 +88,7 @@ class HostService:
 
     async def properties(self, ns: str) -> dict[str, Property]:
         """Return the properties that hosts of a namespace have, by name."""
-        hidden = await self._all(Selector(ns, kind=PROPERTY.kind, states=(PropertyState.PRIVATE.word,)))
+        hidden = await self._list_all(Selector(ns, kind=PROPERTY.kind, states=(PropertyState.PRIVATE.word,)))
         private = {one.id for one in hidden}
         values: dict[str, set[str]] = {}
         for host in await self.list(ns):

@@ -117,14 +117,14 @@ def _changed_reservations(
 def _changed(spec: ReservationSpec, given: Given, resources: ResourcePlugins) -> ReservationSpec:
     if given.get("resource_type", spec.resource_type) != spec.resource_type:
         raise BadInput("resource_type", given["resource_type"], f"what it was: {spec.resource_type}")
-    return replace(spec, details=resources[spec.resource_type].read(given, spec.details))
+    return replace(spec, details=resources[spec.resource_type].read_details(given, spec.details))
 
 
 def _reservation(given: object, resources: ResourcePlugins, id_: str) -> ReservationSpec:
     if not isinstance(given, dict):
         raise BadInput("reservations", given, "a list of objects")
-    resource = resources.named(given.get("resource_type"))
-    return ReservationSpec(id_, resource.name, resource.read(given, None))
+    resource = resources.get_by_name(given.get("resource_type"))
+    return ReservationSpec(id_, resource.name, resource.read_details(given, None))
 
 
 def _list(field: str, given: object) -> Sequence[Any]:

@@ -84,19 +84,19 @@ def pause_after(attempt: int) -> float:
     return min(FIRST_PAUSE_S * 2.0 ** min(attempt - 1, 30), LONGEST_PAUSE_S)
 
 
-async def deliver(shop: LeaseContext, job: Job) -> None:
+async def deliver(ctx: LeaseContext, job: Job) -> None:
     """Tell the policies that a lease is over; what is not taken is tried again later."""
     lease = read_lease(msgspec.json.decode(job.claim.object.spec, type=Notice).lease)
     try:
-        await shop.filters.ended(lease, await _hosts_of(shop, lease))
+        await ctx.filters.on_end(lease, await _hosts_of(ctx, lease))
     except NoticeUndelivered as error:
         pause = pause_after(job.attempt)
         log.warning("notice of lease %s is not delivered, next attempt in %g s: %s", lease.object.id, pause, error)
         raise Temporary(str(error), after=pause) from error
 
 
-async def _hosts_of(shop: LeaseContext, lease: Lease) -> dict[str, LeaseHost]:
+async def _hosts_of(ctx: LeaseContext, lease: Lease) -> dict[str, LeaseHost]:
     """Return the hosts that a lease had, as far as they are still known."""
     keys = {name: host_key(lease.object.ns, name) for name in lease.seen.booked}
-    found = await shop.engine.store.reader.objects(keys.values())
+    found = await ctx.engine.store.reader.objects(keys.values())
     return {name: read_host(found[key]) for name, key in keys.items() if key in found}

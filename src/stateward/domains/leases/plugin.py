@@ -54,12 +54,12 @@ class LeasesPlugin(DomainPlugin):
         self._new_id = new_id
         self._settings = settings or Settings()
         self._resources = ResourcePlugins([PhysicalHosts(), VirtualInstances(), LeasedMcis(context.templates), *more])
-        self._shop: LeaseContext | None = None
+        self._ctx: LeaseContext | None = None
         guard = LeaseGuard(self._resources, notifies=bool(self._settings.check_url))
         handlers = {name: Handler(self._handler(work)) for name, work in WORK.items()}
         kinds = [
             Kind(
-                LEASE, handlers, guard=guard, lock_set=guard.company, on_end=on_lease_end, cancels=False, general=True
+                LEASE, handlers, guard=guard, lock_set=guard.lock_set, on_end=on_lease_end, cancels=False, general=True
             ),
             Kind(RESERVATION),
             Kind(EVENT),
@@ -71,7 +71,7 @@ class LeasesPlugin(DomainPlugin):
 
     def bind_engine(self, engine: Engine) -> None:
         """Create the parts of the domain that need the engine."""
-        self._shop = LeaseContext(
+        self._ctx = LeaseContext(
             engine,
             BookingWriter(engine.store, self._context.random),
             PoolCache(engine.store.reader),
@@ -82,16 +82,16 @@ class LeasesPlugin(DomainPlugin):
     @property
     def leases(self) -> LeaseService:
         """The service for leases."""
-        return LeaseService(_there(self._shop), self._settings.before_end, self._new_id)
+        return LeaseService(_there(self._ctx), self._settings.before_end, self._new_id)
 
     @property
     def hosts(self) -> HostService:
         """The service for hosts."""
-        return HostService(_there(self._shop).engine, self._settings.cleaning)
+        return HostService(_there(self._ctx).engine, self._settings.cleaning)
 
     def _handler(self, work: Work) -> Callable[[Job], Awaitable[object]]:
         async def run(job: Job) -> object:
-            return await work(_there(self._shop), job)
+            return await work(_there(self._ctx), job)
 
         return run
 
@@ -105,7 +105,7 @@ def create_plugin(context: ProcessContext) -> LeasesPlugin:
     return LeasesPlugin(context, context.settings.get(PREFIX))
 
 
-def _there(shop: LeaseContext | None) -> LeaseContext:
-    if shop is None:
+def _there(ctx: LeaseContext | None) -> LeaseContext:
+    if ctx is None:
         raise Temporary("the engine is not known yet", after=0.1)
-    return shop
+    return ctx

@@ -19,14 +19,14 @@ MAX_MESSAGE_LENGTH = 500
 
 
 class PolicyFilter(Protocol):
-    """A policy; one that `looks_at_hosts` wants to know which hosts a lease would get."""
+    """A policy; one that `needs_hosts` wants to know which hosts a lease would get."""
 
-    looks_at_hosts: bool
+    needs_hosts: bool
 
     async def check(self, question: PolicyQuestion) -> None:
         """Deny a lease that is to be made, or changed from what it was before."""
 
-    async def ended(self, lease: Lease, hosts: Mapping[str, LeaseHost]) -> None:
+    async def on_end(self, lease: Lease, hosts: Mapping[str, LeaseHost]) -> None:
         """Be told that a lease is over; raises Undelivered if that has to be told again."""
 
 
@@ -35,23 +35,23 @@ class PolicyFilters:
 
     def __init__(self, filters: Sequence[PolicyFilter] = ()) -> None:
         self._filters = filters
-        self.looks_at_hosts = any(one.looks_at_hosts for one in filters)
+        self.needs_hosts = any(one.needs_hosts for one in filters)
 
     async def check(self, question: PolicyQuestion) -> None:
         """Deny what one of them denies."""
         for one in self._filters:
             await one.check(question)
 
-    async def ended(self, lease: Lease, hosts: Mapping[str, LeaseHost]) -> None:
+    async def on_end(self, lease: Lease, hosts: Mapping[str, LeaseHost]) -> None:
         """Tell all of them that a lease is over."""
         for one in self._filters:
-            await one.ended(lease, hosts)
+            await one.on_end(lease, hosts)
 
 
 class MaxLeaseDurationFilter:
     """No lease may be longer than so many seconds, except those of some projects."""
 
-    looks_at_hosts = False
+    needs_hosts = False
 
     def __init__(self, seconds: float, exempt: Sequence[str] = ()) -> None:
         self._seconds = seconds
@@ -67,14 +67,14 @@ class MaxLeaseDurationFilter:
                 "max duration", f"a lease may last {self._seconds:g} s, and this one lasts {lasts:g} s"
             )
 
-    async def ended(self, lease: Lease, hosts: Mapping[str, LeaseHost]) -> None:
+    async def on_end(self, lease: Lease, hosts: Mapping[str, LeaseHost]) -> None:
         """Do nothing."""
 
 
 class ExternalServiceFilter:
     """Asks a service: POST to /check-create or /check-update allows with 2xx, denies with anything else."""
 
-    looks_at_hosts = True
+    needs_hosts = True
 
     def __init__(self, url: str, timeout: float = 5.0, token: str = "") -> None:
         self._url = url.rstrip("/")
@@ -91,7 +91,7 @@ class ExternalServiceFilter:
         if not answer.is_success:
             raise DeniedByPolicy("external check", _message(answer))
 
-    async def ended(self, lease: Lease, hosts: Mapping[str, LeaseHost]) -> None:
+    async def on_end(self, lease: Lease, hosts: Mapping[str, LeaseHost]) -> None:
         """Tell that a lease is over; only an answer of 2xx says that it was taken."""
         try:
             answer = await self._post("on-end", ending_body(lease, hosts))

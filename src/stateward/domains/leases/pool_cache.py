@@ -27,78 +27,78 @@ class PoolCache:
         self._reader = reader
         self._faults = FaultIsolation(log)
         self._pools: dict[str, HostPool] = {}
-        self._line = 0  # the last line of the journal that was taken over
-        self._looked = 0.0
-        self._turn = asyncio.Lock()
-        self._next: asyncio.Future[None] | None = None
+        self._last_seq = 0  # the last line of the journal that was taken over
+        self._caught_up_at = 0.0
+        self._lock = asyncio.Lock()
+        self._next_round: asyncio.Future[None] | None = None
 
-    async def of(self, ns: str) -> HostPool:
+    async def get(self, ns: str) -> HostPool:
         """Return the pool of a namespace as it is now."""
         if ns not in self._pools:
-            async with self._turn:
+            async with self._lock:
                 if ns not in self._pools:
-                    await self._keep_up()
+                    await self._catch_up()
                     self._pools[ns] = await self._load(ns)
             return self._pools[ns]
-        await self._kept_up()
+        await self._catch_up_shared()
         return self._pools[ns]
 
-    async def look_again(self, ns: str, names: Iterable[str]) -> None:
+    async def refresh_hosts(self, ns: str, names: Iterable[str]) -> None:
         """Look at hosts anew that are not what they were thought to be."""
-        await self._reread({host_key(ns, name) for name in names})
+        await self._reload_hosts({host_key(ns, name) for name in names})
 
     async def _load(self, ns: str) -> HostPool:
         pool, after = HostPool(), None
         while True:
             found = await self._reader.list_objects(Selector(ns, kind=HOST.kind), Page(after, PAGE_SIZE))
             for one in found:
-                self._put(pool, one)
+                self._put_host(pool, one)
             if len(found) < PAGE_SIZE:
                 return pool
             after = found[-1].id
 
-    async def _kept_up(self) -> None:
+    async def _catch_up_shared(self) -> None:
         """Keep up; whoever comes while somebody does waits for the next round, which serves all of them."""
-        if self._next is not None:
-            await asyncio.shield(self._next)
+        if self._next_round is not None:
+            await asyncio.shield(self._next_round)
             return
-        round_ = self._next = asyncio.get_running_loop().create_future()
-        async with self._turn:
-            self._next = None  # whoever comes from now on may have seen what this round does not see
+        round_ = self._next_round = asyncio.get_running_loop().create_future()
+        async with self._lock:
+            self._next_round = None  # whoever comes from now on may have seen what this round does not see
             try:
-                await self._keep_up()
+                await self._catch_up()
             finally:
                 round_.set_result(None)
 
-    async def _keep_up(self) -> None:
+    async def _catch_up(self) -> None:
         if not self._pools:
-            self._line = await self._reader.last_journal_seq()
+            self._last_seq = await self._reader.last_journal_seq()
             return
-        await self._begin_anew_if_pruned()
+        await self._reload_if_pruned()
         while True:
-            lines = await self._reader.journal(self._line, PAGE_SIZE, JournalFilter(kind=HOST.kind))
-            await self._reread({Key(line.ns, line.object) for line in lines if line.ns in self._pools})
+            lines = await self._reader.journal(self._last_seq, PAGE_SIZE, JournalFilter(kind=HOST.kind))
+            await self._reload_hosts({Key(line.ns, line.object) for line in lines if line.ns in self._pools})
             if lines:
-                self._line = lines[-1].seq
+                self._last_seq = lines[-1].seq
             if len(lines) < PAGE_SIZE:
                 return
 
-    async def _begin_anew_if_pruned(self) -> None:
+    async def _reload_if_pruned(self) -> None:
         """Load the pools again if nobody asked for so long that the removal of a host may have left no trace."""
         now = asyncio.get_running_loop().time()
-        long_ago, self._looked = now - self._looked > RELOAD_AFTER_S, now
-        if long_ago and self._line < (await horizon(self._reader)).seq:
-            self._line = await self._reader.last_journal_seq()
+        long_ago, self._caught_up_at = now - self._caught_up_at > RELOAD_AFTER_S, now
+        if long_ago and self._last_seq < (await horizon(self._reader)).seq:
+            self._last_seq = await self._reader.last_journal_seq()
             for ns in list(self._pools):
                 self._pools[ns] = await self._load(ns)
 
-    async def _reread(self, keys: Iterable[Key]) -> None:
+    async def _reload_hosts(self, keys: Iterable[Key]) -> None:
         for key in keys:
             found = await self._reader.object(key)
             if found is not None and key.ns in self._pools:
-                self._put(self._pools[key.ns], found)
+                self._put_host(self._pools[key.ns], found)
 
-    def _put(self, pool: HostPool, found: Object) -> None:
+    def _put_host(self, pool: HostPool, found: Object) -> None:
         """Put a host into a pool; one whose record cannot be read is not offered, and the others are."""
         with self._faults.isolate(f"reading of host {found.id} in {found.ns}"):
             pool.put(read_host(found))

@@ -53,22 +53,22 @@ class LeaseCaller(Struct, frozen=True):
 class LeaseService:
     """Leases of all namespaces."""
 
-    def __init__(self, shop: LeaseContext, before_end: float, new_id: Callable[[], str] = lambda: str(uuid4())) -> None:
-        self._shop = shop
+    def __init__(self, ctx: LeaseContext, before_end: float, new_id: Callable[[], str] = lambda: str(uuid4())) -> None:
+        self._ctx = ctx
         self._before_end = before_end
         self._new_id = new_id
 
     @property
     def engine(self) -> Engine:
         """The engine that they live in."""
-        return self._shop.engine
+        return self._ctx.engine
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
     @property
     def resource_types(self) -> list[str]:
         """What can be reserved."""
-        return self._shop.resources.names
+        return self._ctx.resources.names
 
     async def get(self, ns: str, id_: str, *, deleted: bool = False) -> Lease:
         """Return a lease; with `deleted`, also one that was deleted and is still remembered."""
@@ -93,18 +93,18 @@ class LeaseService:
     async def create(self, caller: LeaseCaller, given: Mapping[str, Any]) -> Lease:
         """Make a lease; returns when it waits for its start."""
         now = await self.engine.store.reader.time()
-        spec = read_new_spec(given, self._shop.resources, self._new_id, now, self._before_end)
+        spec = read_new_spec(given, self._ctx.resources, self._new_id, now, self._before_end)
         spec = replace(spec, user=caller.who, project=caller.ns)
         for one in spec.reservations:
-            await self._shop.resources[one.resource_type].check(caller.ns, one)
+            await self._ctx.resources[one.resource_type].check(caller.ns, one)
         await self._check(caller.ns, spec)
-        accepted = await self._again(lambda: self._create(caller, self._new_id(), spec))
-        return await self._outcome(accepted)
+        accepted = await self._retry_if_taken(lambda: self._create(caller, self._new_id(), spec))
+        return await self._wait_for_outcome(accepted)
 
     async def _create(self, caller: LeaseCaller, id_: str, spec: LeaseSpec) -> Accepted:
-        pool = await self._shop.pools.of(caller.ns)
-        with host_allocator(pool, self._shop.resources, id_, spec) as allocator:
-            plan = allocator.new()
+        pool = await self._ctx.pools.get(caller.ns)
+        with host_allocator(pool, self._ctx.resources, id_, spec) as allocator:
+            plan = allocator.allocate()
             seen = lease_parts.new_parts(
                 {one.id: ReservationSeen(hosts=plan.get(one.id, {})) for one in spec.reservations}
             )
@@ -116,8 +116,8 @@ class LeaseService:
 
     async def update(self, caller: LeaseCaller, id_: str, given: Mapping[str, Any]) -> Lease:
         """Change a lease; returns when it is changed."""
-        accepted = await self._again(lambda: self._update(caller, id_, given))
-        return await self.get(caller.ns, id_) if accepted is None else await self._outcome(accepted)
+        accepted = await self._retry_if_taken(lambda: self._update(caller, id_, given))
+        return await self.get(caller.ns, id_) if accepted is None else await self._wait_for_outcome(accepted)
 
     async def _update(self, caller: LeaseCaller, id_: str, given: Mapping[str, Any]) -> Accepted | None:
         lease = await self.get(caller.ns, id_)
@@ -125,13 +125,13 @@ class LeaseService:
             how: dict[str, Any] = {"version": lease.object.version, "actor": caller.actor, "who": caller.who}
             return await self.engine.act(caller.ns, id_, "update", seen=lease.seen, **how)
         now = await self.engine.store.reader.time()
-        spec = read_changed_spec(lease, given, self._shop.resources, now, self._before_end)
+        spec = read_changed_spec(lease, given, self._ctx.resources, now, self._before_end)
         if spec == lease.spec:
             return None
         await self._check(caller.ns, spec, lease)
-        pool = await self._shop.pools.of(caller.ns)
-        with host_allocator(pool, self._shop.resources, id_, spec) as allocator:
-            plan = allocator.changed(lease)
+        pool = await self._ctx.pools.get(caller.ns)
+        with host_allocator(pool, self._ctx.resources, id_, spec) as allocator:
+            plan = allocator.allocate_change(lease)
             request = self.engine.request(
                 caller.ns, id_, "update", spec=spec, seen=_with_plan(lease, spec, plan, now),
                 version=lease.object.version, actor=caller.actor, who=caller.who,
@@ -171,22 +171,22 @@ class LeaseService:
 
     async def _check(self, ns: str, spec: LeaseSpec, lease: Lease | None = None) -> None:
         """Ask the policies, with the hosts that the lease would get now if one of them looks at those."""
-        filters = self._shop.filters
-        preview = await self._preview(ns, spec, lease) if filters.looks_at_hosts else PolicyQuestion(spec, lease)
+        filters = self._ctx.filters
+        preview = await self._preview(ns, spec, lease) if filters.needs_hosts else PolicyQuestion(spec, lease)
         await filters.check(preview)
 
     async def _preview(self, ns: str, spec: LeaseSpec, lease: Lease | None) -> PolicyQuestion:
-        pool = await self._shop.pools.of(ns)
+        pool = await self._ctx.pools.get(ns)
         now = {} if lease is None else {one.id: seen.hosts for one, seen in lease.reservations()}
-        allocator = HostAllocator(pool, self._shop.resources, "" if lease is None else lease.object.id, spec)
+        allocator = HostAllocator(pool, self._ctx.resources, "" if lease is None else lease.object.id, spec)
         try:
-            plan = allocator.new() if lease is None else now | allocator.changed(lease)
+            plan = allocator.allocate() if lease is None else now | allocator.allocate_change(lease)
         finally:
-            allocator.erase()
+            allocator.drop()
         names = {name for one in (*now.values(), *plan.values()) for name in one}
         return PolicyQuestion(spec, lease, plan, {name: host for name in names if (host := pool.get(name)) is not None})
 
-    async def _again(self, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def _retry_if_taken(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Try again where another was faster."""
         for _ in range(MAX_TRIES - 1):
             try:
@@ -200,10 +200,10 @@ class LeaseService:
         try:
             return await submit()
         except HostsTaken as taken:
-            await self._shop.pools.look_again(ns, taken.hosts)
+            await self._ctx.pools.refresh_hosts(ns, taken.hosts)
             raise
 
-    async def _outcome(self, accepted: Accepted) -> Lease:
+    async def _wait_for_outcome(self, accepted: Accepted) -> Lease:
         operation = await self.engine.wait(accepted.op.ns, accepted.op.id, OUTCOME_TIMEOUT_S)
         if operation.status is not Status.SUCCEEDED:
             raise LeaseActionFailed(operation)

@@ -25,38 +25,38 @@ from stateward.engine import Ending, Job, Temporary
 R = ReservationState
 
 
-async def update(shop: LeaseContext, job: Job) -> Ending:
+async def update(ctx: LeaseContext, job: Job) -> Ending:
     """Go over to the hosts that were booked for the change, and let the others go."""
     lease = read_lease(job.claim.object)
     changing = [(spec, seen) for spec, seen in lease.reservations() if seen.proposed is not None]
     try:
-        await shop.books.change(
-            job, [one for spec, seen in changing for one in _switch_changes(shop, lease, spec, seen)]
+        await ctx.booking_writer.write(
+            job, [one for spec, seen in changing for one in _switch_changes(ctx, lease, spec, seen)]
         )
     except HostHeld as held:
         if job.attempt < MAX_ATTEMPTS:
             raise Temporary(str(held)) from held
-        return await _roll_back(shop, job, lease, str(held))
+        return await _roll_back(ctx, job, lease, str(held))
     seen = lease.seen
     for spec, mine in changing:
-        seen = lease_parts.reassign_hosts(seen, spec.id, "update", _updated_reservation(shop, spec, mine))
+        seen = lease_parts.reassign_hosts(seen, spec.id, "update", _updated_reservation(ctx, spec, mine))
     return lease_ending(status_from_word(job.origin), seen)
 
 
 def _switch_changes(
-    shop: LeaseContext, lease: Lease, spec: ReservationSpec, seen: ReservationSeen
+    ctx: LeaseContext, lease: Lease, spec: ReservationSpec, seen: ReservationSeen
 ) -> Iterable[tuple[str, HostChange]]:
-    new, demand = seen.proposed or {}, shop.resources[spec.resource_type].demand(spec.details)
+    new, demand = seen.proposed or {}, ctx.resources[spec.resource_type].demand(spec.details)
     yield from ((name, ReleaseHost(spec.id)) for name in seen.hosts if name not in new)
     if seen.status is R.ACTIVE and demand is not None:
         holding = Holding(lease.object.id, spec.id, demand.share is None)
         yield from ((name, HandOverHost(holding)) for name in new)
 
 
-def _updated_reservation(shop: LeaseContext, spec: ReservationSpec, seen: ReservationSeen) -> ReservationSeen:
+def _updated_reservation(ctx: LeaseContext, spec: ReservationSpec, seen: ReservationSeen) -> ReservationSeen:
     """Return what a reservation is after a change: whatever had failed under it, its owner knows what it has now."""
-    demand, hosts = shop.resources[spec.resource_type].demand(spec.details), seen.proposed or {}
-    missing = demand is not None and sum(hosts.values()) < demand.least
+    demand, hosts = ctx.resources[spec.resource_type].demand(spec.details), seen.proposed or {}
+    missing = demand is not None and sum(hosts.values()) < demand.min_count
     return replace(
         seen,
         hosts=hosts,
@@ -67,13 +67,13 @@ def _updated_reservation(shop: LeaseContext, spec: ReservationSpec, seen: Reserv
     )
 
 
-async def _roll_back(shop: LeaseContext, job: Job, lease: Lease, why: str) -> Ending:
+async def _roll_back(ctx: LeaseContext, job: Job, lease: Lease, why: str) -> Ending:
     """Give up a change: the hosts are booked as they were before, if they still can be."""
     former = job.claim.operation.previous_spec
     spec = lease.spec if former is None else read_lease_spec(former)
-    changes = [one for mine in spec.reservations for one in _rollback_changes(shop, lease, spec, mine)]
+    changes = [one for mine in spec.reservations for one in _rollback_changes(ctx, lease, spec, mine)]
     try:
-        await shop.books.change(job, changes)
+        await ctx.booking_writer.write(job, changes)
     except HostsTaken as taken:
         why = f"{why}; {taken}"
     seen = lease.seen
@@ -83,9 +83,9 @@ async def _roll_back(shop: LeaseContext, job: Job, lease: Lease, why: str) -> En
 
 
 def _rollback_changes(
-    shop: LeaseContext, lease: Lease, spec: LeaseSpec, mine: ReservationSpec
+    ctx: LeaseContext, lease: Lease, spec: LeaseSpec, mine: ReservationSpec
 ) -> Iterable[tuple[str, HostChange]]:
-    seen, demand = lease.seen.reservations[mine.id], shop.resources[mine.resource_type].demand(mine.details)
+    seen, demand = lease.seen.reservations[mine.id], ctx.resources[mine.resource_type].demand(mine.details)
     if demand is None or seen.proposed is None:
         return
     yield from ((name, ReleaseHost(mine.id)) for name in seen.proposed if name not in seen.hosts)

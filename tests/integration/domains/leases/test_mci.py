@@ -252,7 +252,7 @@ async def test_two_reservations_do_not_share_an_mci(both: Leasing) -> None:
 class Askers(Things):
     """Things that ask an object for something that it will not do."""
 
-    async def starts_with(self, task: ReservationTask) -> Sequence[Request]:
+    async def start_requests(self, task: ReservationTask) -> Sequence[Request]:
         return [Request(task.job.ns, "nobody", "recover", op="", actor=USER)]
 
     async def start(self, task: ReservationTask) -> None:

@@ -27,23 +27,23 @@ async def test_a_host_whose_record_cannot_be_read_is_not_offered_and_the_others_
     store = SqliteStore(":memory:")
     await store.open()
     await write(store, objects=[a_host("h1"), replace(a_host("h2"), spec="[]"), a_host("h3")])
-    assert [host.spec.name for host in (await PoolCache(store.reader).of(NS)).hosts()] == ["h1", "h3"]
+    assert [host.spec.name for host in (await PoolCache(store.reader).get(NS)).hosts()] == ["h1", "h3"]
     await store.close()
 
 
 async def test_a_host_whose_removal_was_pruned_is_in_no_pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_cache, "LONG", -1.0)
+    monkeypatch.setattr(pool_cache, "RELOAD_AFTER_S", -1.0)
     store = SqliteStore(":memory:")
     await store.open()
     key, left = host_key(NS, "h1"), host_key(NS, "h2")
     await write(store, objects=[a_host("h1"), a_host("h2")], journal=[a_line(left.id, kind=HOST.kind, at=90.0)])
     known = PoolCache(store.reader)
-    assert len(await known.of(NS)) == 2
+    assert len(await known.get(NS)) == 2
     await write(
         store,
         objects=[a_host("h1", version=2, removed=True)],
         journal=[a_line(key.id, kind=HOST.kind, at=100.25), a_line("z", at=5000.0)],
     )
     assert (await prune(store, 1000.0)).objects == 1
-    assert [host.spec.name for host in (await known.of(NS)).hosts()] == ["h2"]
+    assert [host.spec.name for host in (await known.get(NS)).hosts()] == ["h2"]
     await store.close()

@@ -24,7 +24,7 @@ class Things:
         self.hanging: set[str] = set()
         self.release = asyncio.Event()
 
-    def read(self, given: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
+    def read_details(self, given: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
         return {"thing": given.get("thing", (before or {}).get("thing", "thing"))}
 
     def demand(self, details: Mapping[str, Any]) -> Demand | None:
@@ -33,7 +33,7 @@ class Things:
     async def check(self, ns: str, spec: ReservationSpec) -> None:
         return
 
-    async def starts_with(self, task: ReservationTask) -> Sequence[Request]:
+    async def start_requests(self, task: ReservationTask) -> Sequence[Request]:
         return ()
 
     async def start(self, task: ReservationTask) -> None:
@@ -41,7 +41,7 @@ class Things:
         await self._behave(thing)
         self.out[thing] += 1
 
-    async def ends_with(self, task: ReservationTask) -> Sequence[Request]:
+    async def end_requests(self, task: ReservationTask) -> Sequence[Request]:
         return ()
 
     async def end(self, task: ReservationTask) -> None:

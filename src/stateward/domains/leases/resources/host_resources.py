@@ -19,7 +19,7 @@ class PhysicalHosts:
 
     name = "physical:host"
 
-    def read(self, given: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
+    def read_details(self, given: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
         """Read how many hosts are wanted, and which will do."""
         least = read_count("min", given, before, 1)
         most = read_count("max", given, before, 1)
@@ -34,21 +34,21 @@ class PhysicalHosts:
     async def check(self, ns: str, spec: ReservationSpec) -> None:
         """Refuse nothing: whether hosts can be had is for the search to say."""
 
-    async def starts_with(self, task: ReservationTask) -> Sequence[Request]:  # noqa: ARG002 - others need it
+    async def start_requests(self, task: ReservationTask) -> Sequence[Request]:  # noqa: ARG002 - others need it
         """Wait for nobody."""
         return ()
 
     async def start(self, task: ReservationTask) -> None:
         """Hand the hosts over, as soon as whoever had them before has given them back."""
-        await task.books.hold(task.job, task.spec.id, task.seen.hosts, whole=True)
+        await task.bookings.hand_over(task.job, task.spec.id, task.seen.hosts, whole=True)
 
-    async def ends_with(self, task: ReservationTask) -> Sequence[Request]:  # noqa: ARG002
+    async def end_requests(self, task: ReservationTask) -> Sequence[Request]:  # noqa: ARG002
         """Wait for nobody."""
         return ()
 
     async def end(self, task: ReservationTask) -> None:
         """Take the hosts back."""
-        await task.books.free(task.job, task.spec.id, task.seen.booked)
+        await task.bookings.take_back(task.job, task.spec.id, task.seen.booked)
 
 
 def read_properties(given: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, str]:
@@ -72,7 +72,7 @@ class VirtualInstances:
 
     name = "virtual:instance"
 
-    def read(self, given: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
+    def read_details(self, given: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
         """Read how large the instances are, and how many of them there are to be."""
         size = {field: read_count(field, given, before, 0, MAX_SIZE) for field in ("vcpus", "memory_mb", "disk_gb")}
         if not any(size.values()):
@@ -88,28 +88,28 @@ class VirtualInstances:
             details["amount"],
             share,
             wanted_properties(details),
-            apart=affinity is False,
-            together=affinity is True,
+            anti_affinity=affinity is False,
+            affinity=affinity is True,
         )
 
     async def check(self, ns: str, spec: ReservationSpec) -> None:
         """Refuse nothing: whether hosts can be had is for the search to say."""
 
-    async def starts_with(self, task: ReservationTask) -> Sequence[Request]:  # noqa: ARG002 - others need it
+    async def start_requests(self, task: ReservationTask) -> Sequence[Request]:  # noqa: ARG002 - others need it
         """Wait for nobody."""
         return ()
 
     async def start(self, task: ReservationTask) -> None:
         """Open the hosts to the instances."""
-        await task.books.hold(task.job, task.spec.id, task.seen.hosts, whole=False)
+        await task.bookings.hand_over(task.job, task.spec.id, task.seen.hosts, whole=False)
 
-    async def ends_with(self, task: ReservationTask) -> Sequence[Request]:  # noqa: ARG002
+    async def end_requests(self, task: ReservationTask) -> Sequence[Request]:  # noqa: ARG002
         """Wait for nobody."""
         return ()
 
     async def end(self, task: ReservationTask) -> None:
         """Close the hosts to the instances."""
-        await task.books.free(task.job, task.spec.id, task.seen.booked)
+        await task.bookings.take_back(task.job, task.spec.id, task.seen.booked)
 
 
 def _affinity(given: Mapping[str, Any], before: Mapping[str, Any] | None) -> bool | None:

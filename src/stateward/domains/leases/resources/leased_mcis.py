@@ -34,7 +34,7 @@ class LeasedMcis:
     def __init__(self, templates: Mapping[str, Template]) -> None:
         self._templates = templates
 
-    def read(self, given: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
+    def read_details(self, given: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
         """Read the template: an object, or one as text; neither it nor the name can be changed later."""
         template = given.get("template", (before or {}).get("template"))
         if isinstance(template, str):
@@ -63,9 +63,9 @@ class LeasedMcis:
             field = f"template.{error.field.removeprefix('spec.')}"
             raise BadInput(field, error.value, error.allowed) from error
 
-    async def starts_with(self, task: ReservationTask) -> Sequence[Request]:
+    async def start_requests(self, task: ReservationTask) -> Sequence[Request]:
         """Have the MCI created, if it is not there."""
-        if await self._found(task) is not None:
+        if await self._find_mci(task) is not None:
             return ()
         spec = self._spec(task.spec)
         labels = {**spec.get("label", {}), LEASE: task.lease.object.id, RESERVATION: task.spec.id}
@@ -74,20 +74,20 @@ class LeasedMcis:
 
     async def start(self, task: ReservationTask) -> None:
         """See whether it runs."""
-        found = await self._found(task)
+        found = await self._find_mci(task)
         if found is None or found.state != RUNNING or not _is_made_for(task, found):
             raise Permanent(f"the MCI {_name(task.spec)} is {_describe_mci(task, found)}")
 
-    async def ends_with(self, task: ReservationTask) -> Sequence[Request]:
+    async def end_requests(self, task: ReservationTask) -> Sequence[Request]:
         """Have the MCI removed with all of its VMs, step by step."""
-        found, template = await self._found(task), self._templates.get(self.name)
+        found, template = await self._find_mci(task), self._templates.get(self.name)
         if found is None or template is None or not _is_made_for(task, found):
             return ()
         return await template.removal(task.engine.store.reader, found, _who(task))
 
     async def end(self, task: ReservationTask) -> None:
         """See whether it is gone."""
-        found = await self._found(task)
+        found = await self._find_mci(task)
         if found is not None and _is_made_for(task, found):
             raise Permanent(f"the MCI {_name(task.spec)} is {_describe_mci(task, found)}")
 
@@ -99,7 +99,7 @@ class LeasedMcis:
     def _request(self, task: ReservationTask, action: str, **more: Any) -> Request:  # noqa: ANN401 - fields of Request
         return Request(task.job.ns, _name(task.spec), action, op="", actor=USER, who=_who(task), **more)
 
-    async def _found(self, task: ReservationTask) -> Object | None:
+    async def _find_mci(self, task: ReservationTask) -> Object | None:
         found = await task.engine.store.reader.object(Key(task.job.ns, _name(task.spec)))
         return None if found is None or found.removed else found
 

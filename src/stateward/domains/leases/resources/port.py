@@ -20,10 +20,10 @@ from stateward.errors import BadInput, UnknownName
 class HostBookings(Protocol):
     """The hosts' books, as far as a plug-in may write them."""
 
-    async def hold(self, job: Job, reservation: str, hosts: Iterable[str], *, whole: bool) -> None:
+    async def hand_over(self, job: Job, reservation: str, hosts: Iterable[str], *, whole: bool) -> None:
         """Hand hosts over to a reservation; Temporary if another still holds one of them."""
 
-    async def free(self, job: Job, reservation: str, hosts: Iterable[str]) -> None:
+    async def take_back(self, job: Job, reservation: str, hosts: Iterable[str]) -> None:
         """Take hosts back from a reservation."""
 
 
@@ -31,7 +31,7 @@ class ReservationTask(Struct, frozen=True):
     """A reservation that something is to be done for."""
 
     engine: Engine
-    books: HostBookings
+    bookings: HostBookings
     job: Job
     lease: Lease
     spec: ReservationSpec
@@ -43,7 +43,7 @@ class ResourcePlugin(Protocol):
 
     name: str
 
-    def read(self, given: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
+    def read_details(self, given: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
         """Read what a client says about a reservation, or about a change of one; raises BadInput."""
 
     def demand(self, details: Mapping[str, Any]) -> Demand | None:
@@ -52,13 +52,13 @@ class ResourcePlugin(Protocol):
     async def check(self, ns: str, spec: ReservationSpec) -> None:
         """Raise BadInput for a new reservation that could not be had in a namespace; nothing is accepted before."""
 
-    async def starts_with(self, task: ReservationTask) -> Sequence[Request]:
+    async def start_requests(self, task: ReservationTask) -> Sequence[Request]:
         """Return what is still to be done on other objects before `start` is called; asked again when it has ended."""
 
     async def start(self, task: ReservationTask) -> None:
         """Hand the resources over."""
 
-    async def ends_with(self, task: ReservationTask) -> Sequence[Request]:
+    async def end_requests(self, task: ReservationTask) -> Sequence[Request]:
         """Return what is still to be done on other objects before `end` is called; asked again when it has ended."""
 
     async def end(self, task: ReservationTask) -> None:
@@ -82,7 +82,7 @@ class ResourcePlugins:
         """The names of all types."""
         return sorted(self._resources)
 
-    def named(self, name: object) -> ResourcePlugin:
+    def get_by_name(self, name: object) -> ResourcePlugin:
         """Return the type that a client names."""
         if not isinstance(name, str) or name not in self._resources:
             raise BadInput("resource_type", name, f"one of {', '.join(sorted(self._resources))}")
