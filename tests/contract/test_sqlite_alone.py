@@ -161,10 +161,10 @@ def test_who_is_left_alone_stops_looking_so_often(neighbours: tuple[sqlite3.Conn
     connection, mine, theirs = neighbours
     others = ExternalChanges(connection, mine)
     assert not any(others.detect() for _ in range(POLLS_PER_LOCK_TEST))
-    assert others.every == POLL_INTERVAL_S
+    assert others.interval_s == POLL_INTERVAL_S
     theirs.close()
     assert not any(others.detect() for _ in range(POLLS_PER_LOCK_TEST + 1))
-    assert others.every == SOLE_USER_POLL_INTERVAL_S
+    assert others.interval_s == SOLE_USER_POLL_INTERVAL_S
 
 
 def test_who_cannot_look_takes_it_that_something_happened(

@@ -247,7 +247,7 @@ async def test_when_the_database_cannot_grow_it_is_said_once_and_goes_on_when_it
     said, _ = await cramped.communicate()
     times, different, words = said.decode().split(maxsplit=2)
     assert times == different  # the thread says so, and so may the writer
-    assert "cannot bring the log into the database" in words
+    assert "cannot checkpoint the WAL" in words
     assert cramped.returncode == 0
 
 

@@ -69,9 +69,9 @@ async def test_programs_that_wait_are_committed_together(store: SqliteStore) -> 
     sizes: list[int] = []
     run = transactions.run
 
-    def counting(programs: Sequence[AnyTxFunction]) -> list[TxOutcome]:
-        sizes.append(len(programs))
-        return run(programs)
+    def counting(functions: Sequence[AnyTxFunction]) -> list[TxOutcome]:
+        sizes.append(len(functions))
+        return run(functions)
 
     transactions.run = counting  # type: ignore[method-assign]
     gate = Gate(store)

@@ -1,4 +1,4 @@
-"""One port, two adapters: everything that is to survive, in SQLite or in PostgreSQL."""
+"""The durable store: one port, with an adapter for SQLite and one for PostgreSQL."""
 
 from stateward.store.changes import Changes, Ended
 from stateward.store.connect import open_store

@@ -1,4 +1,4 @@
-"""What one transaction writes, collected first and applied as sets."""
+"""The change set of a transaction: rows are collected first, then written kind by kind."""
 
 from msgspec import Struct, field
 
@@ -32,7 +32,7 @@ class Ended(Struct, frozen=True, gc=False):
 
 
 class Changes(Struct):
-    """Rows to be written together or not at all.
+    """Rows that are written together or not at all.
 
     `objects` replace the stored row, on the condition that its version is one less than theirs (a new object has
     version 1 and must not exist): the compare-and-set of every state change. `work` rows replace the stored row of the
@@ -43,23 +43,22 @@ class Changes(Struct):
     operations: list[Operation] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
     steps: list[tuple[Key, str]] = field(default_factory=list)
-    renamed_states: list[Operation] = field(default_factory=list)  # the states that these remember have other names now
+    renamed_states: list[Operation] = field(default_factory=list)  # by a state migration
     new_work: list[WorkItem] = field(default_factory=list)
     work: list[WorkItem] = field(default_factory=list)
-    prefetch_started: list[WorkItem] = field(
-        default_factory=list
-    )  # spares, which get their deadline unless they have lost their owner
+    # prefetched items that start now: each gets its deadline, unless it has lost its owner meanwhile
+    prefetch_started: list[WorkItem] = field(default_factory=list)
     work_gone: list[Key] = field(default_factory=list)
     children_ended: list[Key] = field(default_factory=list)  # parents, one entry for each child that ended
     journal: list[JournalEntry] = field(default_factory=list)
     progress: list[Progress] = field(default_factory=list)
     locks: list[Lock] = field(default_factory=list)
     locks_granted: list[Lock] = field(default_factory=list)
-    locks_gone: list[Key] = field(default_factory=list)  # all locks of these operations
+    locks_gone: list[Key] = field(default_factory=list)  # all locks of these operations are released
     timers: list[Timer] = field(default_factory=list)  # added, or replaced where the key exists
     timers_gone: list[Key] = field(default_factory=list)
     idempotency_records: list[IdempotencyRecord] = field(default_factory=list)
     lanes: list[Lane] = field(default_factory=list)
     groups: list[LaneGroup] = field(default_factory=list)
-    frees_capacity: bool = True  # what is gone may have made room that others wait for
-    fences_running_work: bool = False  # a worker somewhere has to stop something
+    frees_capacity: bool = True  # removed work may have freed a lane slot that others wait for
+    fences_running_work: bool = False  # a worker must stop an operation

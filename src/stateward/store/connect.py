@@ -1,4 +1,4 @@
-"""Where the data is, as one line of configuration."""
+"""The factory of stores: `open_store` chooses the adapter by the URL."""
 
 from stateward.errors import BadInput
 from stateward.store.port import Store
@@ -10,12 +10,12 @@ KNOWN = "a path, sqlite:///path, :memory: or postgresql://..."
 
 
 def open_store(url: str, *, migrate: bool = False, pooled: bool = False, direct: str | None = None) -> Store:
-    """Return the store that a URL or a path names; it is connected to by its `open`.
+    """Return the store for a URL or a path. Its method `open` connects.
 
-    A PostgreSQL database is brought up to date only with `migrate`; an embedded one always is. With `pooled`, the URL
-    is that of a pooler in transaction mode; `direct` is one past it.
+    The schema of a PostgreSQL database is migrated only with `migrate`, that of an SQLite file always. With `pooled`,
+    the URL is that of a pooler in transaction mode, and `direct` is a URL that bypasses the pooler.
 
-    As elsewhere, `sqlite:///name` is relative to the working folder and `sqlite:////name` is not.
+    As in SQLAlchemy, `sqlite:///name` is relative to the working directory and `sqlite:////name` is absolute.
     """
     if url.startswith(POSTGRES):
         from stateward.store.postgres.store import PostgresStore  # each adapter is loaded only where it is used

@@ -1,10 +1,10 @@
-"""What can go wrong with a store, told apart by what to do about it."""
+"""Errors of the store, one class for each reaction: retry, restart, repair, or change the input."""
 
 from stateward.errors import StatewardError
 
 
 class StoreError(StatewardError):
-    """The base of all errors of the store; `detail` is what the database said."""
+    """The base of all errors of the store; `detail` is the text of the database."""
 
     what = "the store failed"
 
@@ -17,56 +17,56 @@ class StoreError(StatewardError):
 
 
 class WriteConflict(StoreError):
-    """A row had changed since it was read; the program is run again."""
+    """A row changed after it was read. The store runs the transaction function again."""
 
     what = "a row has changed meanwhile"
     retry = True
 
 
 class Unavailable(StoreError):
-    """The database does not answer, or the connection was lost; whether the last commit took effect is not known."""
+    """The database does not answer, or the connection was lost. The last commit may or may not have taken effect."""
 
     what = "the database is not available"
     retry = True
 
 
 class StoreTimeout(Unavailable):
-    """A statement, or a whole transaction, took longer than it may; whether it took effect is not known."""
+    """A statement or a transaction exceeded its time limit. It may or may not have taken effect."""
 
     what = "the database did not answer in time"
 
 
 class StoreBusy(StoreError):
-    """Another process holds the database for longer than we wait."""
+    """Another process held the database lock for longer than the busy timeout."""
 
     what = "the database is locked by another process"
     retry = True
 
 
 class StoreFull(StoreError):
-    """There is no room left to write."""
+    """The disk, or the size limit of the database, is full."""
 
     what = "the disk is full"
     retry = True
 
 
 class DatabaseReplaced(StoreError):
-    """The database file was removed or replaced while in use; the process has to be restarted on the right one.
+    """The database file was removed or replaced while in use. An operator must restart the process on the right file.
 
-    Whether the last commit is in the file that is found then is not known.
+    The last commit may be missing in the file that is there now.
     """
 
     what = "the database file was removed or replaced while in use"
 
 
 class UnstorableValue(StoreError):
-    """A value was given that the database cannot hold, such as a NUL in a text on PostgreSQL."""
+    """A value cannot be stored in its column, such as a NUL in a text on PostgreSQL."""
 
     what = "the database cannot hold what was given"
 
 
 class ReadOnly(StoreError):
-    """The database cannot be written to."""
+    """The database is read-only: by its permissions, or as a standby."""
 
     what = "the database is read-only"
 
@@ -78,6 +78,6 @@ class WrongSchema(StoreError):
 
 
 class NotADatabase(StoreError):
-    """There is something else where the database should be, or it is damaged."""
+    """The file or schema belongs to another program, or is damaged."""
 
     what = "this is not a Stateward database"

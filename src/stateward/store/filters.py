@@ -1,28 +1,28 @@
-"""How rows are chosen: filters and pages."""
+"""Filters and pages of listings."""
 
 from msgspec import Struct
 
 
 class Selector(Struct, frozen=True):
-    """Objects by what they have in common; what is None does not matter. Removed objects are never selected."""
+    """A filter of objects; None matches all values. Removed objects never match."""
 
     ns: str
     kind: str | None = None
     parent: str | None = None
     states: tuple[str, ...] | None = None
     labels: tuple[tuple[str, str], ...] = ()
-    name_like: str | None = None  # part of the id, in any case
+    name_like: str | None = None  # a part of the id, case-insensitive
 
 
 class Page(Struct, frozen=True):
-    """A page of a listing in the order of the key: what follows `after`, at most `limit` rows."""
+    """A page of a listing in key order: at most `limit` rows with keys greater than `after`."""
 
     after: str | None = None
     limit: int = 100
 
 
 class JournalFilter(Struct, frozen=True):
-    """Journal lines by what they are about; what is None does not matter. `until` itself is not included."""
+    """A filter of journal entries; None matches all values. `since` is inclusive, `until` exclusive."""
 
     ns: str | None = None
     object: str | None = None

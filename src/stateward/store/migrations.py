@@ -1,4 +1,4 @@
-"""The versions of the schema: numbered `.sql` files, one folder per database, applied in order and never changed."""
+"""Schema migrations: numbered `.sql` files, one folder per database, applied in order and never edited."""
 
 from importlib.resources import files
 from typing import Literal
@@ -11,7 +11,7 @@ Dialect = Literal["sqlite", "postgres"]
 
 
 class SchemaMigration(Struct, frozen=True):
-    """One step of the schema."""
+    """One migration: its version, name and SQL."""
 
     version: int
     name: str
@@ -29,12 +29,12 @@ def migrations(dialect: Dialect) -> tuple[SchemaMigration, ...]:
 
 
 def newest(dialect: Dialect) -> int:
-    """Return the version that this code is written for."""
+    """Return the schema version that this code needs."""
     return migrations(dialect)[-1].version
 
 
 def pending(dialect: Dialect, version: int) -> tuple[SchemaMigration, ...]:
-    """Return what has to be applied to a database of a version; one newer than the code is refused."""
+    """Return the migrations that a database of this version lacks; raises for a version newer than the code."""
     known = newest(dialect)
     if version > known:
         raise WrongSchema(
@@ -44,7 +44,7 @@ def pending(dialect: Dialect, version: int) -> tuple[SchemaMigration, ...]:
 
 
 def require_current(dialect: Dialect, version: int) -> None:
-    """Refuse a database that is not of this version."""
+    """Raise `WrongSchema` if the database lacks a migration."""
     if pending(dialect, version):
         known = newest(dialect)
         raise WrongSchema(

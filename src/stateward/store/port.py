@@ -1,10 +1,10 @@
-"""The store's port: what the engine asks of a database. Two adapters, one contract suite.
+"""The port of the store: the interface between the engine and a database, with two adapters and one contract suite.
 
-A change is a *program*: an async function over a transaction that reads what it needs (rows it reads are locked against
-others until the end), decides, and applies one set of changes. Each adapter runs a program as one durable transaction.
-A program must await nothing but the transaction's own methods, because an adapter may run it on another thread without
-an event loop; and it may run again from the start when the transaction could not be committed, so it has no effects of
-its own.
+All changes go through a *transaction function*, an async function of a transaction. It reads rows, which stay locked
+until the end, decides, and applies one set of changes. The adapter runs it as one durable transaction.
+
+A transaction function awaits nothing but methods of the transaction, because an adapter may run it on a thread without
+an event loop. It has no side effects, because the adapter runs it again if the commit failed for a passing reason.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -37,11 +37,11 @@ T = TypeVar("T")
 
 
 NO_LANES: Mapping[str, int] = MappingProxyType({})
-"""Nothing of any lane."""
+"""No slots in any lane."""
 
 
 class LaneLoad(Struct, frozen=True, gc=False):
-    """A lane that has work: what it may run, what it runs, and whether something in it waits to be claimed."""
+    """A lane with its limits, the number of its running operations, and whether claimable work waits in it."""
 
     lane: Lane
     running: int
@@ -49,7 +49,7 @@ class LaneLoad(Struct, frozen=True, gc=False):
 
 
 class StateCounts(Struct, frozen=True):
-    """How many objects there are by (namespace, kind, state), and after which line of the journal that is so."""
+    """The number of objects by (namespace, kind, state), as of a journal entry."""
 
     seq: int
     counts: dict[tuple[str, str, str], int]
@@ -58,8 +58,8 @@ class StateCounts(Struct, frozen=True):
 class StuckWork(Struct, frozen=True, gc=False):
     """Work whose deadline has passed, or whose worker is dead: the one definition of stuck.
 
-    The healer settles such work by itself within moments. A live worker's overdue work counts too: that worker is to
-    end it, and a reader of this list wants to know if it does not.
+    The healer resolves such work within moments. Overdue work of a live worker counts too: that worker must end it, and
+    an operator wants to see work that it does not end.
     """
 
     ns: str
@@ -76,7 +76,7 @@ class StuckWork(Struct, frozen=True, gc=False):
 
 
 class LaneWork(Struct, frozen=True, gc=False):
-    """The work of a lane: how much runs, how much waits, and when the oldest of it was accepted."""
+    """The work of a lane: the numbers of running and waiting operations, and the acceptance time of the oldest."""
 
     lane: str
     running: int
@@ -89,75 +89,76 @@ class Tx(Protocol):
 
     @property
     def now(self) -> float:
-        """The store's clock, at the transaction's beginning."""
+        """The time of the store's clock when the transaction began."""
 
     @property
     def is_default_lane_unlimited(self) -> bool:
-        """Whether the default lane has neither limits nor a pause, so that nobody has to count what runs in it."""
+        """Whether the default lane has no limits and is not backed off; a claimer then need not count running work."""
 
     async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
-        """Return the objects there are, removed ones included, locked in the order of their keys."""
+        """Return the objects that exist, removed ones included, and lock them in key order."""
 
     async def peek(self, keys: Collection[Key]) -> dict[Key, Object]:
-        """Return the objects there are, removed ones included, without locking them: for what many only read."""
+        """Return the objects that exist, removed ones included, without locking them: for rows that many only read."""
 
     async def select(self, selector: Selector) -> list[Object]:
-        """Return the chosen objects in the order of their keys, locked."""
+        """Return the selected objects in key order, and lock them."""
 
     async def operations(self, keys: Collection[Key]) -> dict[Key, Operation]:
-        """Return the operations there are."""
+        """Return the operations that exist."""
 
     async def work(self, keys: Collection[Key]) -> dict[Key, WorkItem]:
-        """Return the work there is for these operations."""
+        """Return the work items of these operations."""
 
     async def queues(self, keys: Collection[Key]) -> list[WorkItem]:
-        """Return all work that stands in the queues of these objects, in the order of acceptance."""
+        """Return the work items in the queues of these objects, in the order of acceptance."""
 
     async def locks(self, trees: Collection[Key]) -> list[Lock]:
-        """Return the locks of these trees, held and waited for, in the order of asking; the trees are locked."""
+        """Return the held and waiting locks of these trees in the order of their requests, and lock the trees."""
 
     async def idempotency_records(self, keys: Collection[Key]) -> dict[Key, IdempotencyRecord]:
-        """Return what these idempotency keys were answered with; the keys are locked."""
+        """Return the records of these idempotency keys, and lock the keys."""
 
-    async def count_objects(self, ns: str, kind: str, most: int) -> int:
-        """Count the objects of a kind in a namespace, up to so many."""
+    async def count_objects(self, ns: str, kind: str, limit: int) -> int:
+        """Count the objects of a kind in a namespace; stops at the limit."""
 
-    async def count_open_operations(self, ns: str, most: int) -> int:
-        """Count the operations of a namespace that have not ended, up to so many."""
+    async def count_open_operations(self, ns: str, limit: int) -> int:
+        """Count the operations of a namespace that have not ended; stops at the limit."""
 
     async def due_timers(self, limit: int) -> list[Timer]:
-        """Return timers that are due, in order, locked; those locked by others are passed over."""
+        """Return due timers in order, and lock them; timers that another transaction locks are skipped."""
 
     async def lane_loads(self) -> tuple[list[LaneGroup], list[LaneLoad]]:
-        """Return the groups and lanes that have claimable or running work, locked against other claimers."""
+        """Return the groups and lanes with claimable or running work, and lock them against other claimers."""
 
-    async def claim(self, rooms: Mapping[str, int], owner: str, spares: Mapping[str, int] = NO_LANES) -> list[Claim]:
-        """Claim up to so many operations of each lane: highest priority first, then first come.
+    async def claim(self, slots: Mapping[str, int], owner: str, prefetch: Mapping[str, int] = NO_LANES) -> list[Claim]:
+        """Claim at most `slots[lane]` operations of each lane: highest priority first, then in the order of acceptance.
 
-        Sets the owner, raises the epoch and the attempts, and sets the deadline if none was set. What follows in a lane
-        is taken as its spares, which get no deadline; what has one already is none, and neither is what stands behind.
+        Sets the owner, increments epoch and attempts, and sets the deadline if there is none. The next `prefetch[lane]`
+        operations of the lane are prefetched, without a deadline. Prefetching stops at the first operation that already
+        has a deadline.
         """
 
     async def overdue(self, limit: int) -> list[WorkItem]:
-        """Return work whose deadline has passed and that no live worker owns."""
+        """Return work items past their deadline that no live worker owns."""
 
     async def heartbeat(self, worker: WorkerRecord) -> None:
-        """Record a worker's sign of life, at the store's time."""
+        """Renew the lease of a worker, at the time of the store's clock."""
 
     async def remove_worker(self, worker: str) -> None:
-        """Forget a worker that has stopped."""
+        """Delete the record of a worker that has stopped."""
 
     async def dead_workers(self) -> list[WorkerRecord]:
-        """Return the workers whose lease has passed, locked; those locked by others are passed over."""
+        """Return the workers with an expired lease, and lock them; workers locked by others are skipped."""
 
     async def owned(self, worker: str) -> list[WorkItem]:
-        """Return the work that a worker owns."""
+        """Return the work items that a worker owns."""
 
     async def flush_early(self, changes: Changes) -> bool:
-        """Begin to write what is final, while the program goes on; tells whether it will be written.
+        """Start to write final changes while the transaction function goes on; returns whether the store took them.
 
-        It is part of the transaction, and whatever is asked next finds it written. A store that would gain nothing by
-        it says no; so does one that is still at what it began before.
+        They are part of the transaction, and its next read sees them. A store returns False if it would gain nothing,
+        or if an earlier write of this kind still runs.
         """
 
     async def apply(self, changes: Changes) -> None:
@@ -165,104 +166,107 @@ class Tx(Protocol):
 
 
 class Reader(Protocol):
-    """Reads beside the writer, never waiting for it."""
+    """Reads of committed data, which never wait for a writer."""
 
     async def object(self, key: Key) -> Object | None:
-        """Return one object, removed ones included."""
+        """Return an object, even a removed one."""
 
     async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
-        """Return the objects there are, removed ones included."""
+        """Return the objects that exist, removed ones included."""
 
     async def list_objects(self, selector: Selector, page: Page) -> list[Object]:
-        """Return a page of the chosen objects, in the order of their ids."""
+        """Return a page of the selected objects, ordered by id."""
 
     async def count_states(self, selector: Selector) -> dict[tuple[str, str], int]:
-        """Return how many of the chosen objects there are by (kind, state)."""
+        """Count the selected objects by (kind, state)."""
 
     async def count_by_namespace(self, namespaces: Sequence[str], kind: str | None = None) -> StateCounts:
-        """Count the objects of some namespaces, and of one kind or of all, at one moment of the journal."""
+        """Count the objects of some namespaces, of one kind or of all, as of one journal entry."""
 
     async def operation(self, key: Key) -> Operation | None:
-        """Return one operation; one that is being worked on is shown as running."""
+        """Return an operation; its status is `running` while a worker owns it."""
 
     async def operations(self, keys: Collection[Key]) -> dict[Key, Operation]:
-        """Return the operations there are, as they are stored."""
+        """Return the operations that exist, with their stored status."""
 
     async def operations_of(self, key: Key, limit: int) -> list[Operation]:
         """Return an object's operations, newest first."""
 
     async def children_of(self, key: Key) -> list[Operation]:
-        """Return the operations that have this one as their parent."""
+        """Return the child operations."""
 
     async def queue_of(self, key: Key) -> list[WorkItem]:
-        """Return the work that stands in an object's queue."""
+        """Return the work items in an object's queue."""
 
     async def journal(self, after: int, limit: int, only: JournalFilter) -> list[JournalEntry]:
-        """Return journal lines that follow a number, in order."""
+        """Return the journal entries after a sequence number, in order."""
 
     async def last_journal_seq(self) -> int:
-        """Return the number of the newest line that readers may rely on."""
+        """Return the sequence number of the newest entry; no smaller one can appear later."""
 
     async def progress_of(self, key: Key, after: int) -> list[Progress]:
-        """Return an operation's progress lines that follow a number."""
+        """Return an operation's progress entries after a sequence number."""
 
     async def lanes(self) -> tuple[list[LaneGroup], list[LaneLoad]]:
         """Return all groups and lanes with their loads."""
 
     async def work_by_lane(self, namespaces: Collection[str] | None = None) -> list[LaneWork]:
-        """Return what each lane has to do, for all namespaces or for some; lanes without work are left out."""
+        """Return the work of each lane that has some, of all namespaces or of the given ones."""
 
     async def stuck(self, limit: int, namespaces: Collection[str] | None = None) -> list[StuckWork]:
-        """Return the work that is stuck, of all namespaces or of some; the longest first."""
+        """Return the stuck work of all namespaces or of the given ones, the longest stuck first."""
 
     async def namespaces(self) -> list[str]:
-        """Return the namespaces that have, or ever had, an object, in order."""
+        """Return the namespaces that have or had an object, in order."""
 
     async def workers(self) -> list[WorkerRecord]:
-        """Return the workers that are known."""
+        """Return the registered workers."""
 
     async def timers(self, ns: str | None, limit: int) -> list[Timer]:
-        """Return pending timers in the order in which they fall due."""
+        """Return pending timers in the order of their due times."""
 
     async def locks_of(self, tree: Key) -> list[Lock]:
         """Return the locks of a tree."""
 
     async def next_due_time(self) -> float | None:
-        """Return the earliest time at which a timer, a delayed operation or a deadline falls due."""
+        """Return the earliest due time of a timer, a delayed operation or a deadline."""
 
     async def time(self) -> float:
-        """Return the store's clock."""
+        """Return the time of the store's clock."""
 
 
 TxFunction = Callable[[Tx], Awaitable[T]]
 
 
 class Store(Protocol):
-    """A database that holds everything."""
+    """A database with all objects, operations, timers, locks and the journal."""
 
     @property
     def serializes_writes(self) -> bool:
-        """Whether its transactions run one after the other, so that a longer one holds up nobody who could go on."""
+        """Whether transactions run one after the other, so that batching them delays no other transaction."""
 
     @property
     def reader(self) -> Reader:
-        """Reads beside the writer."""
+        """The reader of committed data."""
 
     @property
     def retention(self) -> Retention:
-        """Finds and drops what ended long ago."""
+        """The queries and deletions of the retention policy."""
 
     async def open(self) -> None:
-        """Connect; migrate if embedded, else refuse a schema that is not this version's."""
+        """Connect. An embedded database is migrated; any other with a different schema version is refused."""
 
     async def close(self) -> None:
-        """Let go of everything, finishing what was begun."""
+        """Finish transactions that have started, and close all connections."""
 
-    async def transact(self, program: TxFunction[T]) -> T:
-        """Run a program as one durable transaction, again where it could not be committed for a passing reason."""
+    async def transact(self, function: TxFunction[T]) -> T:
+        """Run a transaction function as one durable transaction; runs it again after a passing commit failure."""
 
     def subscribe(self, listener: Callable[[Topic], None]) -> Callable[[], None]:
-        """Call back on the event loop after commits, anybody's; returns how to stop. Calls may be lumped together."""
+        """Call the listener on the event loop after commits of any process; returns the function that unsubscribes.
+
+        One call may stand for several commits.
+        """
 
     async def is_sole_user(self) -> bool:
-        """Tell whether this process is certainly the only one that uses the database."""
+        """Return True only if no other process can be using the database."""

@@ -1,10 +1,10 @@
-"""The rows of the store, as frozen records. Every key leads with the namespace.
+"""The rows of the store, as frozen records. Every key begins with the namespace.
 
-Times are seconds since the epoch, by the store's own clock. `spec`, `seen`, `labels`, `args`, `result` and `steps` are
-JSON text that the store keeps and never reads, except labels, which can be selected by.
+Times are Unix times of the store's own clock. `spec`, `seen`, `labels`, `args`, `result` and `steps` are JSON text. The
+store does not read them, except labels, which selectors match.
 
-The records hold texts and numbers and are no part of any cycle: gc=False spares the collector the look, which is a
-quarter of the engine's time where thousands of them are alive.
+Records hold texts and numbers and are never part of a reference cycle. `gc=False` takes them out of the garbage
+collector's scans, which took a quarter of the engine's time with thousands of live records.
 """
 
 from enum import StrEnum
@@ -20,14 +20,14 @@ def to_json(value: Any) -> str:  # noqa: ANN401 - a record, or a part of one
 
 
 class Key(NamedTuple):
-    """The name of an object or an operation: its namespace and its id."""
+    """The key of an object or an operation: its namespace and its id."""
 
     ns: str
     id: str
 
 
 class Status(StrEnum):
-    """Where an operation is."""
+    """The status of an operation."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -37,7 +37,7 @@ class Status(StrEnum):
 
 
 class Object(Struct, frozen=True, gc=False):
-    """Something with a lifecycle. `op` is the operation that holds its public state, if one does."""
+    """An object with a lifecycle. `op` is the operation that changes its state now, if any."""
 
     ns: str
     id: str
@@ -47,14 +47,14 @@ class Object(Struct, frozen=True, gc=False):
     version: int
     generation: int
     op: str | None
-    queue: str  # the object in whose queue its operations stand: normally itself
+    queue: str  # the object whose queue its operations wait in: normally itself
     parent: str | None
     spec: str
     labels: str
     error: str | None
     created: float
     removed: bool = False
-    seen: str = "{}"  # what was last seen of it in the world, as opposed to what is wanted
+    seen: str = "{}"  # the last observation of it, while `spec` is what is wanted
 
     @property
     def key(self) -> Key:
@@ -62,7 +62,7 @@ class Object(Struct, frozen=True, gc=False):
 
 
 class Operation(Struct, frozen=True, gc=False):
-    """An accepted action: what was asked, what undo needs, and in the end how it ended."""
+    """An accepted action: its request, the data that undo needs, and its result."""
 
     ns: str
     id: str
@@ -70,22 +70,22 @@ class Operation(Struct, frozen=True, gc=False):
     kind: str
     action: str
     actor: str
-    who: str  # the person or program behind the actor
+    who: str  # the person or client behind the actor
     facts: str  # JSON list
     args: str
     origin: str  # the state in which it was accepted
     via: str
     desired: str
-    failing: str  # where it goes on error
+    failing: str  # the state after a failure
     hidden: bool
     within: float
     generation: int
     previous_spec: str | None
     parent: str | None
-    tree: str | None  # the tree of locks that it holds some of
+    tree: str | None  # the tree in which it holds locks
     status: Status
     attempts: int
-    steps: str  # JSON object: the composite's steps that are done, with their results
+    steps: str  # JSON object: completed steps with their results
     result: str | None
     error: str | None
     created: float
@@ -98,33 +98,33 @@ class Operation(Struct, frozen=True, gc=False):
 
 
 class WorkItem(Struct, frozen=True, gc=False):
-    """An operation that has not ended, as the claimers see it: a small row that comes and goes with the work.
+    """The scheduling row of an operation that has not ended: small, and deleted at the operation's end.
 
-    It is claimable when it is `ready` (the head of its queue, its locks granted, its children ended), not `remote`
-    (another party works on it), unowned, and `not_before` has passed. A `fenced` row stands for work whose result no
-    longer counts, and stays until its worker has confirmed that it stopped, or is dead. A *spare* is owned, and does
-    not run yet: its owner begins it when something else of its own has left the lane.
+    It is claimable if it is `ready` (head of its queue, locks granted, children ended), not `remote` (executed by an
+    external party), unowned, and `not_before` has passed. A `fenced` item belongs to an operation whose result no
+    longer counts; it stays until its worker confirms the stop or is dead. A *prefetched* item has an owner and no
+    deadline: its owner starts it when another of its operations leaves the lane.
     """
 
     ns: str
     op: str
     object: str
     queue: str
-    seq: int  # given by the store: the order of acceptance
+    seq: int  # assigned by the store, in the order of acceptance
     lane: str
     grp: str
     priority: int
     ready: bool
     remote: bool
     fenced: bool
-    cancelled: bool  # its worker is to stop, and to say what has become of it
-    children: int  # how many children have not ended
+    cancelled: bool  # its worker must stop it and report the outcome
+    children: int  # the number of children that have not ended
     not_before: float
     deadline: float | None  # set when the work starts
     owner: str | None
     epoch: int
     attempts: int
-    observe: bool  # its last worker vanished: see what is true before doing anything
+    observe: bool  # its last worker was lost: the next one must observe before it acts
 
     @property
     def key(self) -> Key:
@@ -136,12 +136,12 @@ class WorkItem(Struct, frozen=True, gc=False):
 
     @property
     def is_parked(self) -> bool:
-        """Whether its handler has let go of it until another party moves it on, or its deadline passes."""
+        """Whether its handler returned, and it waits for an external report or its deadline."""
         return self.owner is None and self.deadline is not None and self.not_before >= self.deadline
 
 
 class JournalEntry(Struct, frozen=True, gc=False):
-    """A line of the journal: who, what, from, to, why, when. `seq` is given by the store, in the order of commits."""
+    """An entry of the journal: who, what, from, to, why, when. The store assigns `seq` in the order of commits."""
 
     ns: str
     object: str
@@ -154,12 +154,12 @@ class JournalEntry(Struct, frozen=True, gc=False):
     source: str | None
     target: str | None
     reason: str | None
-    spec: str | None = None  # where the line changed it
+    spec: str | None = None  # if the entry changed it
     seq: int = 0
 
 
 class Timer(Struct, frozen=True, gc=False):
-    """Something to be done to an object at a time; of several due ones the older goes first, then the lower rank."""
+    """An event for an object at a time. Due timers fire in the order of `due`, then `rank`."""
 
     ns: str
     id: str
@@ -176,21 +176,21 @@ class Timer(Struct, frozen=True, gc=False):
 
 
 class LaneGroup(Struct, frozen=True, gc=False):
-    """Lanes that share a limit: how many of them may be active at once."""
+    """Lanes with a common limit: at most `lanes` of them are active at once."""
 
     grp: str
     lanes: int
 
 
 class Lane(Struct, frozen=True, gc=False):
-    """The unit of limits: how many operations may run in it at once, and until when it is backed off."""
+    """The unit of concurrency limits: at most `capacity` operations run in it, none before `back_off`."""
 
     lane: str
     grp: str
     capacity: int
     back_off: float  # no claims before this time
-    opened: float  # since when it is active, for taking turns
-    throttled: int  # how many times in a row
+    opened: float  # the start of its time slice
+    throttled: int  # consecutive throttled calls
 
 
 UNLIMITED = 2**31 - 1  # the capacity of the default lane, whose name is empty
@@ -199,17 +199,17 @@ DEFAULT_LANES = 10
 
 
 def default_lane(lane: str, grp: str) -> Lane:
-    """Return the lane as it is while nobody has said anything about it."""
+    """Return the lane with default limits."""
     return Lane(lane, grp, DEFAULT_CAPACITY if lane else UNLIMITED, 0.0, 0.0, 0)
 
 
 def default_group(grp: str) -> LaneGroup:
-    """Return the group as it is while nobody has said anything about it."""
+    """Return the group with default limits."""
     return LaneGroup(grp, DEFAULT_LANES if grp else UNLIMITED)
 
 
 class WorkerRecord(Struct, frozen=True, gc=False):
-    """A process that claims work; alive as long as it was seen within its lease."""
+    """A worker process; it is alive until its lease expires, `lease` seconds after it was `seen`."""
 
     id: str
     lease: float
@@ -218,12 +218,12 @@ class WorkerRecord(Struct, frozen=True, gc=False):
     pid: int
 
     def is_alive(self, now: float) -> bool:
-        """Tell whether its lease has not passed; the statements for stuck work and dead workers compare the same."""
+        """Return whether the lease has not expired; the SQL for stuck work and dead workers compares likewise."""
         return self.seen + self.lease >= now
 
 
 class Lock(Struct, frozen=True, gc=False):
-    """An intention lock on a path of a tree, held or waited for by an operation."""
+    """An intention lock on a path of a tree, held or awaited by an operation."""
 
     ns: str
     tree: str
@@ -231,22 +231,22 @@ class Lock(Struct, frozen=True, gc=False):
     mode: str
     op: str
     waiting: bool
-    seq: int  # the order of asking
+    seq: int  # the order of requests
 
 
 class IdempotencyRecord(Struct, frozen=True, gc=False):
-    """What an idempotency key was answered with."""
+    """The recorded result of a request with an idempotency key."""
 
     ns: str
     key: str  # the caller's id, a space, and the key that the caller gave
-    fingerprint: str  # of the request; if it was refused, a space and the refusal
+    fingerprint: str  # of the request; followed by a space and the refusal if it was refused
     op: str | None
     object: str
     at: float
 
 
 class Progress(Struct, frozen=True, gc=False):
-    """A line of progress of an operation."""
+    """A progress entry of an operation."""
 
     ns: str
     op: str
@@ -258,7 +258,7 @@ class Progress(Struct, frozen=True, gc=False):
 
 
 class Claim(Struct, frozen=True, gc=False):
-    """A claimed piece of work with all that its handler needs."""
+    """A claimed work item with its operation and object."""
 
     work: WorkItem
     operation: Operation

@@ -1,11 +1,11 @@
-"""The port of pruning: what a store is asked when what ended long ago is to go.
+"""The port of retention: the queries and deletions that prune old operations, objects, journal and idempotency records.
 
-The journal leads the way, because it is the one table whose order is that of time: its oldest lines name the operations
-and the objects that may have to go, so that no other table is read from end to end, nor needs an index by time. What is
-found is read beside the writers. It stays true, because what has ended does not begin again; only a removed object may
-come back, so that it is looked at once more, and locked, when it is dropped.
+Only the journal is ordered by time, so pruning starts from its oldest entries: they name the operations and objects
+that may be deleted. No other table needs a full scan or an index by time. Candidates are read without locks, which is
+safe because an ended operation does not start again. A removed object may be created again, so it is checked and locked
+once more when it is deleted.
 
-Answers to idempotency keys are named by nothing. They are short, and walked in the order of their keys.
+No journal entry names the idempotency records. They are short rows and are scanned in key order.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
@@ -16,23 +16,23 @@ from msgspec import Struct
 from stateward.store.records import Key
 
 BATCH_ROWS = 2_000
-"""How many rows are looked at, or dropped, in one go where nobody else says how many."""
+"""The default number of rows that one statement reads or deletes."""
 
 BEFORE_ALL_KEYS = Key("", "")
-"""What comes before every key."""
+"""A key that is less than every key."""
 
 
 class JournalSpan(NamedTuple):
-    """Lines of the journal: those that follow a number, up to another one, which is included."""
+    """A range of journal sequence numbers: `after` is exclusive, `upto` inclusive."""
 
     after: int
     upto: int
 
 
 class PruneCandidate(NamedTuple):
-    """Something that may go, and whether the line that began it (or removed it) lies in the span that was looked at.
+    """An operation or object that may be deleted, and whether the span has its first entry (or the one of its removal).
 
-    Many lines tell of the same operation, in more than one span: who only counts, counts where it began.
+    Entries of one operation lie in several spans: a dry run counts it only in the span with the first entry.
     """
 
     key: Key
@@ -40,18 +40,18 @@ class PruneCandidate(NamedTuple):
 
 
 class KeyPage(Struct, frozen=True):
-    """What was found among so many rows in the order of their keys, and the last of them; None: there are no more."""
+    """The matching keys of one page of a key-ordered scan, and the key to continue after (None at the end)."""
 
     keys: list[Key]
     next: Key | None
 
 
 FetchPage = Callable[[str, Key], Awaitable[KeyPage]]
-"""Looks, with a question, at the rows that follow a key."""
+"""Runs a statement on the page of rows after a key."""
 
 
 def key_page(rows: Iterable[Sequence[Any]]) -> KeyPage:
-    """Make what was found of rows (namespace, name, whether it is the last row rather than something found)."""
+    """Return a page from rows of (namespace, name, whether the row marks the end of the page)."""
     found: list[Key] = []
     last: Key | None = None
     for ns, name, is_last in rows:
@@ -63,7 +63,7 @@ def key_page(rows: Iterable[Sequence[Any]]) -> KeyPage:
 
 
 async def all_keys(look: FetchPage, *questions: str) -> set[Key]:
-    """Walk from the first row to the last with each question, and return all that was found."""
+    """Scan all pages of each statement, and return all matching keys."""
     found = set[Key]()
     for question in questions:
         after: Key | None = BEFORE_ALL_KEYS
@@ -75,16 +75,16 @@ async def all_keys(look: FetchPage, *questions: str) -> set[Key]:
 
 
 class Retention(Protocol):
-    """Finds what ended before a time, and drops what it is told to."""
+    """Finds rows that ended before a time, and deletes rows by key."""
 
     async def journal_span(self, after: int, last: int, most: int) -> JournalSpan | None:
-        """Return the next so many lines that follow a number, up to another one; None where there are none."""
+        """Return the span of the next `most` entries after a number and up to `last`; None if there are none."""
 
     async def operations(self, span: JournalSpan, before: float) -> list[PruneCandidate]:
-        """Return the operations that may go, of those that the old lines of a span name: children before parents.
+        """Return the deletable operations that entries of a span before the time name: children before parents.
 
-        One goes with its whole family (its parents, their children) or not at all: all of them have ended before the
-        time, hold no object and no lock, and no worker is still at one.
+        An operation is deletable only with its whole family (ancestors and their descendants): all have ended before
+        the time, hold no object and no lock, and have no work item.
         """
 
     async def objects(self, span: JournalSpan, before: float) -> list[PruneCandidate]:
@@ -92,11 +92,11 @@ class Retention(Protocol):
 
         They were removed before the time, and no work, no lock and no younger operation is about them, and no object
         that is still there (or was removed later) has them as its parent. What names an object without an index, its
-        timers and whoever stands in its queue, is told by `named`.
+        timers and whoever stands in its queue, is told by `referenced_objects`.
         """
 
     async def referenced_objects(self, before: float) -> set[Key]:
-        """Return the objects that a timer is for, or in whose queue another one stands that is still there."""
+        """Return the objects that a timer refers to, or whose queue another existing object uses."""
 
     async def journal_entries(
         self,
@@ -106,23 +106,23 @@ class Retention(Protocol):
         operations: Collection[Key] = (),
         objects: Collection[Key] = (),
     ) -> list[int]:
-        """Return the old lines of a span that may go; these operations and objects are taken for dropped.
+        """Return the deletable entries of a span before the time, as if these operations and objects were deleted.
 
-        Of an object that is there, the last line up to a number that tells its state stays, and so do the lines of its
-        operations that are there.
+        Of an existing object, the last entry up to a number that tells its state stays, and so do the entries of its
+        existing operations.
         """
 
     async def idempotency_records(self, after: Key, before: float, most: int) -> KeyPage:
-        """Look at so many answers that follow a key."""
+        """Return a page of the deletable idempotency records after a key."""
 
     async def drop_operations(self, keys: Collection[Key]) -> int:
-        """Drop operations with their lines of progress, these in portions; returns how many there were."""
+        """Delete operations, and their progress in batches; returns the number of operations."""
 
     async def drop_objects(self, keys: Collection[Key], before: float) -> int:
-        """Drop removed objects, as far as they may still go; returns how many there were."""
+        """Delete those of the objects that are still deletable; returns their number."""
 
     async def drop_journal_entries(self, numbers: Collection[int]) -> int:
-        """Drop lines of the journal; returns how many there were."""
+        """Delete journal entries; returns their number."""
 
     async def drop_idempotency_records(self, keys: Collection[Key], before: float) -> int:
-        """Drop answers that are older than the time; returns how many there were."""
+        """Delete idempotency records that are older than the time; returns their number."""

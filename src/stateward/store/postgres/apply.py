@@ -1,14 +1,16 @@
 # ruff: noqa: S608 - statements are put together from our own constants
-"""A set of changes as few statements: each kind of row is one clause, and all clauses go in one `WITH`.
+"""The writer of change sets: each kind of row is one clause, and all clauses are one `WITH` statement.
 
-Round trips are what a transaction costs, so everything is sent at once: whole rows, as arrays of the tables' own types
-(by far the cheapest form for the driver). The clauses take effect one after the other, in the order given here, and
-count what they wrote. The journal comes last: its numbers are given under a lock that is held until the commit, which
-is what puts them in the order of commits, so its turn is waited for only when all else is written and every exact
-count is right.
+A transaction costs round trips, so a change set is sent at once: whole rows, as arrays of the tables' row types (by far
+the cheapest form for the driver). The clauses take effect in order, and each counts its rows. The journal comes last:
+its sequence numbers are assigned under a lock that is held until the commit, which puts them in the order of commits.
+So the lock is taken only after all else is written and every exact count is right.
 
-One statement cannot change a row twice. Where two clauses touch the same row (an operation that is added and ended at
+One statement cannot change a row twice. If two clauses touch the same row (an operation that is added and ended at
 once), the later one goes into a further statement.
+
+`{rows}` stands for an array of rows. An `exact` clause must have an effect on every row, or a race was lost: the
+versions of objects are the compare-and-set of every state change, and the first writer of an idempotency record wins.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +27,7 @@ from stateward.store.records import Key, Object, WorkItem
 
 
 class Clause(Struct, frozen=True):
-    """How rows of one kind are written."""
+    """The SQL that writes rows of one kind."""
 
     name: str
     table: str
@@ -34,7 +36,7 @@ class Clause(Struct, frozen=True):
 
 
 def _clause(name: str, table: str, sql: str, *, exact: bool = False, number: str = "r.seq") -> Clause:
-    """Make a clause; `number` is what gives a row its number, where the store does."""
+    """Return a clause; `number` is the SQL that assigns a row its sequence number, if the store does."""
     return Clause(name, table, render_sql(sql).replace("r.seq", number), exact)
 
 
@@ -136,7 +138,7 @@ DEQUEUED = _clause(
     "work",
     "DELETE FROM work w USING unnest({rows}::row_key[]) r WHERE {w.ns==r.ns} AND w.op = r.id RETURNING 1",
 )
-# The parents are locked in a fixed order, as children of the same parents may end in several processes at once.
+# Parents are locked in a fixed order, because their children may end in several processes at once.
 RELIEVED = _clause(
     "relieved",
     "work",
@@ -219,7 +221,7 @@ GROUPED = _clause(
     RETURNING 1
     """,
 )
-# Lines get their numbers when it is their turn, in the order in which they were given.
+# Entries get their numbers under the journal lock, in the given order.
 JOURNALED = _clause(
     "journaled",
     "journal",
@@ -250,14 +252,14 @@ class ClauseRows(NamedTuple):
     rows: Rows
 
     def keys(self) -> set[tuple[Any, ...]]:
-        """Return what tells the touched rows of the table from others."""
+        """Return the keys of the touched rows."""
         if self.clause is LOCKED or self.clause is GRANTED:
             return {(row[0], row[4]) for row in self.rows}
         return set(map(_first_two, self.rows))
 
 
 def clause_rows_of(changes: Changes, known: KnownObjects, now: float) -> list[ClauseRows]:
-    """Return the changes as parts in the order in which they take effect, without those that have no rows."""
+    """Return the clauses with rows, in the order in which they take effect."""
     return [ClauseRows(clause, rows) for clause, rows in _all_rows(changes, known, now) if rows]
 
 
@@ -298,7 +300,7 @@ def _objects(objects: Iterable[Object], known: KnownObjects) -> Iterator[tuple[C
 
 
 def _is_plain_transition(old: Object | None, new: Object) -> bool:
-    """Tell whether nothing differs but what every move changes; a large spec is then neither sent nor stored again."""
+    """Return whether only the columns of a transition differ; a large spec is then neither sent nor stored again."""
     return (
         old is not None
         and old.version == new.version - 1
@@ -322,7 +324,7 @@ def _work(work: Iterable[WorkItem], now: float) -> Rows:
 
 
 def split_statements(parts: Iterable[ClauseRows]) -> list[list[ClauseRows]]:
-    """Split the parts into as few statements as may be: at least one, and none that touches a row twice."""
+    """Split the clauses into as few statements as possible: at least one, and none that touches a row twice."""
     found: list[list[ClauseRows]] = [[]]
     for part in parts:
         rivals = [one for one in found[-1] if one.clause.table == part.clause.table]
@@ -334,10 +336,10 @@ def split_statements(parts: Iterable[ClauseRows]) -> list[list[ClauseRows]]:
 
 @cache
 def compose_statement(written: tuple[Clause, ...], *, journaled: bool, notified: bool) -> str:
-    """Compose a statement, which returns how many rows each clause wrote.
+    """Return a statement that executes the clauses and returns their row counts.
 
-    Its values are the rows of each clause; then the journal's rows and the number of its lock; then the channel and
-    what to say there.
+    Its values are the rows of each clause, then the journal's rows and the number of its lock, then the channel and the
+    payload of the notification.
     """
     places = {clause: f"${number}" for number, clause in enumerate(written, 1)}
     named = {clause.name: clause.sql.replace("{rows}", place) for clause, place in places.items()}

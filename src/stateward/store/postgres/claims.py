@@ -1,8 +1,8 @@
-"""Claiming: what may run now, counted and taken under one short lock per group of lanes.
+"""Claims on PostgreSQL: work items are counted and claimed under one short lock per lane group.
 
-Limits are derived by counting the rows that run, never kept in a counter, so a worker that dies leaks nothing. The
-group's lock is taken in a statement of its own, before the one that counts: that one then sees what the claimer before
-has taken. Where nothing is limited (the default lane) no lock is needed, as rows that another claims are passed over.
+Limits are checked by counting running rows, never by a stored counter, so a dead worker leaks nothing. The lock of a
+group is taken in its own statement, before the one that counts, which then sees the claims of the previous holder.
+The default lane without limits needs no lock: rows that another transaction claims are skipped.
 """
 
 from collections.abc import Collection, Iterable
@@ -16,10 +16,10 @@ DUE_BATCH_ROWS = 1000
 
 CLAIMABLE = "ready AND NOT remote AND NOT fenced AND children = 0 AND owner IS NULL AND NOT delayed"
 DELAYED = CLAIMABLE.replace("NOT delayed", "delayed")
-"""As literally as the partial indexes have them, or those would not be used."""
+"""Word for word as in the partial indexes, or PostgreSQL would not use those."""
 
 
-# Lanes with claimable work, jumping from one lane to the next in the index, however much work each holds.
+# Lanes with claimable work, by a loose index scan.
 HEADS = render_sql(
     """heads AS (
     (SELECT lane, grp FROM work WHERE <claimable> ORDER BY lane, priority DESC, seq LIMIT 1)
@@ -109,7 +109,7 @@ SELECT {WorkItem:t} FROM taken t ORDER BY t.deadline IS NULL, t.priority DESC, t
     claimable=CLAIMABLE,
 )
 
-# A statement of its own: work that another gave back a moment ago is to be read with what that one left behind.
+# A separate statement, so that it sees the changes that the last owner of the work committed.
 CLAIMED_ROWS = render_sql("""
 SELECT {Operation:o}, {Object:b}
 FROM unnest($1::row_key[]) WITH ORDINALITY AS k(ns, id, place)
@@ -120,7 +120,7 @@ ORDER BY k.place
 
 
 def lane_load(row: Row) -> tuple[LaneGroup, LaneLoad]:
-    """Make a lane with its load and its group of a row; what was never set up has the defaults."""
+    """Return a lane's group and load from a row; without configuration they have the defaults."""
     name, grp, capacity, back_off, opened, throttled, running, waiting, lanes = row
     lane = default_lane(name, grp) if capacity is None else Lane(name, grp, capacity, back_off, opened, throttled)
     group = default_group(grp) if lanes is None else LaneGroup(grp, lanes)
@@ -128,7 +128,7 @@ def lane_load(row: Row) -> tuple[LaneGroup, LaneLoad]:
 
 
 def loads_of(rows: Iterable[Row], locked: Collection[str]) -> tuple[list[LaneGroup], list[LaneLoad]]:
-    """Return groups and loads; work that appeared after its group could have been locked is left to the next claim."""
+    """Return groups and loads; work of groups that are not locked is left to the next claim."""
     groups: dict[str, LaneGroup] = {}
     loads = []
     for group, load in map(lane_load, rows):
@@ -140,5 +140,5 @@ def loads_of(rows: Iterable[Row], locked: Collection[str]) -> tuple[list[LaneGro
 
 
 def is_unlimited(lane: Lane) -> bool:
-    """Tell whether a lane has no limits at all, so that nobody has to count."""
+    """Return whether a lane has no limits, so that its running work need not be counted."""
     return not lane.lane and not lane.grp and lane.capacity == UNLIMITED

@@ -1,4 +1,4 @@
-"""Rows as records. Columns are selected in the order of a record's fields, so a record is made of a row as it comes."""
+"""Conversion of rows to records, and rendering of SQL from record names; columns are in the order of the fields."""
 
 import re
 
@@ -42,7 +42,7 @@ LOOKED_UP = re.compile(r"\{([^{}]+)==([^{}]+)\}")
 
 
 def render_sql(sql: str, **pieces: str) -> str:
-    """Spell out a statement.
+    """Render a template.
 
     `<name>` stands for a piece; `{Record:alias}` for the columns of that record, and `{Record=alias}` for setting all
     that are not its key, which are the first two. `{column==value}` is equality in a form with which the planner can do
@@ -58,12 +58,12 @@ def render_sql(sql: str, **pieces: str) -> str:
 
 
 def operation_of(row: Row) -> Operation:
-    """Make an operation of a row."""
+    """Return the operation of a row."""
     values = [*row]
     values[STATUS] = STATUSES[values[STATUS]]
     return Operation(*values)
 
 
 def claim_of(work: WorkItem, row: Row) -> Claim:
-    """Make a claim of the work and of a row that holds its operation and then its object."""
+    """Return a claim from a work item and a row with its operation and object."""
     return Claim(work, operation_of(row[:OPERATION_WIDTH]), Object(*row[OPERATION_WIDTH:]))

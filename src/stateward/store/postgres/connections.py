@@ -1,8 +1,14 @@
-"""Connections that are kept and lent out.
+"""The connection pool, and the session settings of each kind of connection.
 
-The driver's own pool asks the server to reset a connection each time it comes back; ours need no reset, as nothing is
-ever left behind in them but prepared statements, which are what makes them worth keeping. The one that came back last
-is lent first: its statements are the warmest.
+The driver's own pool resets a connection on the server at each return. Ours needs no reset: nothing stays behind but
+prepared statements, which are worth keeping. The connection that was returned last is used first.
+
+The plans of writers are fixed (`writer_settings`). All their statements go by key, and a generic plan without table
+scans is right for any table size. By itself the planner plans each batch anew, or takes a new table for a small one and
+scans it long after it has grown.
+
+Behind a pooler in transaction mode (PgBouncer), no session setting outlives a transaction. There each transaction
+begins with its own settings.
 """
 
 from asyncio import Semaphore, timeout
@@ -30,7 +36,7 @@ READER_SETTINGS: Mapping[str, str] = {**BASE_SETTINGS, "default_transaction_read
 
 
 def writer_settings(idle_within: float) -> Mapping[str, str]:
-    """Return the settings of a writer, whose transactions may stand still for only so long."""
+    """Return the settings of a writer; the server ends a transaction that is idle for longer than the limit."""
     return {
         **BASE_SETTINGS,
         "default_transaction_isolation": "read committed",
@@ -53,7 +59,7 @@ SERVER_NAME = {"application_name": "stateward"}
 
 
 class DriverConnection(Protocol):
-    """What we use of the driver's connection."""
+    """The used part of the driver's connection."""
 
     async def execute(self, query: str, *args: object, timeout: float | None = None) -> str: ...
 
@@ -75,7 +81,7 @@ class DriverConnection(Protocol):
 
 
 class DatabaseAddress(Struct, frozen=True):
-    """Where the database is, how long we wait for it, and whether a pooler in transaction mode stands before it."""
+    """The URL and schema of the database, its time limits, and whether the URL is that of a pooler."""
 
     dsn: str
     schema: str
@@ -85,7 +91,7 @@ class DatabaseAddress(Struct, frozen=True):
     preferred_host: PreferredHost = field(default_factory=PreferredHost)
 
     async def connect(self, settings: Mapping[str, str]) -> DriverConnection:
-        """Open a connection to the first host that is what we need, or raise `Unavailable` (or what else is wrong)."""
+        """Open a connection to the first suitable host; raises `Unavailable` if there is none."""
         return await self.preferred_host.connect_first(hosts_of(self.dsn), lambda host: self._dial(host, settings))
 
     async def _dial(self, host: DatabaseHost, settings: Mapping[str, str]) -> DriverConnection:
@@ -102,7 +108,7 @@ class DatabaseAddress(Struct, frozen=True):
                 else {**settings, "search_path": quote_identifier(self.schema), **SERVER_NAME},
                 target_session_attrs=required_session_attrs(host.dsn, settings),
             )
-        except asyncpg.ProtocolViolationError as error:  # what PgBouncer says of settings that it cannot pass on
+        except asyncpg.ProtocolViolationError as error:  # PgBouncer refuses settings that it cannot pass on
             raise Unavailable(f"{error} (a pooler in transaction mode needs the setting `pooler`)") from error
         except DRIVER_ERRORS as error:
             raise translate_error(error) from error
@@ -115,19 +121,19 @@ class DatabaseAddress(Struct, frozen=True):
 
 
 async def close_connection(connection: DriverConnection) -> None:
-    """Close a connection politely, if it can be done."""
+    """Close a connection; errors are ignored."""
     with suppress(*DRIVER_ERRORS):
         await connection.close(timeout=5)
 
 
 def quote_identifier(name: str) -> str:
-    """Spell a name so that SQL takes it as it is."""
+    """Return a name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 @asynccontextmanager
 async def time_limit(seconds: float | None) -> AsyncIterator[None]:
-    """Limit all that is waited for inside: the turn, the connection, each statement."""
+    """Limit the time of a block: waiting for a connection, connecting, all statements."""
     try:
         async with timeout(seconds):
             yield
@@ -136,9 +142,9 @@ async def time_limit(seconds: float | None) -> AsyncIterator[None]:
 
 
 class ConnectionPool:
-    """Up to `size` connections to one database, opened when needed and lent to one user at a time.
+    """Up to `size` connections to a database, opened on demand.
 
-    Where `limits_all`, whoever is lent one limits all that it does with it, and single statements have no limit.
+    With `limits_all`, the borrower limits the time of all that it does, and statements have no limit of their own.
     """
 
     def __init__(
@@ -152,11 +158,11 @@ class ConnectionPool:
         self._slots = Semaphore(size)
         self._idle: list[DriverConnection] = []
         self._closed = False
-        self._abandoned = False  # nobody waits any more for those that come back
+        self._abandoned = False  # returned connections are terminated
 
     @asynccontextmanager
     async def borrow(self) -> AsyncIterator[DriverConnection]:
-        """Lend a connection; one that was closed meanwhile is not taken back."""
+        """Borrow a connection; a closed one does not return to the pool."""
         async with self._slots:
             connection = await self._next()
             try:
@@ -165,8 +171,8 @@ class ConnectionPool:
                 self._give_back(connection)
 
     async def fetch(self, sql: str, *values: object) -> list[Row]:
-        """Run one statement by itself, on another connection if one turns out to be lost since it was last used."""
-        if self._idle and not self._slots.locked():  # nothing to wait for but the answer: a second limit is not cheap
+        """Run one statement; retries on another connection if an idle one turns out to be lost."""
+        if self._idle and not self._slots.locked():  # waits only for the answer, which has its own limit
             rows = await self._fetch_once(sql, values)
             if rows is not None:
                 return rows
@@ -187,12 +193,12 @@ class ConnectionPool:
                 if not is_worth_reconnecting(found):
                     raise found from error
             except BaseException:
-                connection.terminate()  # its answer may be long in coming
+                connection.terminate()  # its answer may still arrive
                 raise
         return None
 
     async def _fetch_from(self, connection: DriverConnection, sql: str, values: Sequence[object]) -> list[Row]:
-        """Run a statement; through a pooler in a transaction, because each of its messages may find another session."""
+        """Run a statement; behind a pooler in a transaction, because each message may reach another session."""
         if not self._address.pooled:
             return await connection.fetch(sql, *values)
         try:
@@ -205,7 +211,7 @@ class ConnectionPool:
         return rows
 
     async def close(self) -> None:
-        """Wait until all connections have come back, and close them; who is cancelled meanwhile leaves none open."""
+        """Wait until all connections are returned, and close them; a cancellation leaves none open."""
         self._closed = True
         try:
             for _ in range(self.size):

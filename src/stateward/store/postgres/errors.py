@@ -1,4 +1,4 @@
-"""What PostgreSQL and its driver say when something goes wrong, in the words of the store."""
+"""Translation of errors of PostgreSQL and its driver into errors of the store."""
 
 import asyncpg
 
@@ -16,7 +16,7 @@ from stateward.store.errors import (
 )
 
 DRIVER_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
-"""Everything that the driver raises, the time-out of a command and a broken socket included."""
+"""All errors that the driver raises, including timeouts of commands and broken sockets."""
 
 BY_STATE: dict[str, type[StoreError]] = {
     "0A000": WriteConflict,  # feature_not_supported: a prepared statement whose tables were migrated meanwhile
@@ -50,7 +50,7 @@ DRIVER_DATA_ERROR = "22000"  # data_exception: what the driver itself refuses to
 
 
 def translate_error(error: BaseException) -> StoreError:
-    """Translate an error of the driver; what was to be stored may be secret, and is not repeated."""
+    """Return the store's error for an error of the driver, without stored values, which may be secret."""
     detail = str(error) or type(error).__name__
     if isinstance(error, asyncpg.PostgresError):
         state = error.sqlstate or ""
@@ -61,10 +61,10 @@ def translate_error(error: BaseException) -> StoreError:
 
 
 def is_lost(error: StoreError) -> bool:
-    """Tell whether the connection is of no more use after this error."""
+    """Return whether the connection is unusable after this error."""
     return isinstance(error, Unavailable | ReadOnly)
 
 
 def is_worth_reconnecting(error: StoreError) -> bool:
-    """Tell whether another connection may do better; after a time-out nobody waits as long once more."""
+    """Return whether another connection may succeed; not after a timeout, which would be waited for twice."""
     return is_lost(error) and not isinstance(error, StoreTimeout)

@@ -1,8 +1,11 @@
-"""Which server: a URL may name several hosts, of which one can be written to, and not always the same.
+"""Failover between the hosts of a URL, and detection of dead connections.
 
-The driver tries them in their order, all within one limit of time. So a host that swallows what is sent to it, as one
-behind a broken network does, would keep everybody from those behind it. Here each is asked by itself, the one that
-answered last first, and whoever is slow is not waited for before the next is asked.
+One of several hosts accepts writes, and not always the same. The driver tries the hosts in order within one time limit,
+so a host behind a broken network, which never answers, would block those after it. Here each host is tried by itself,
+the last good one first, and the next one is tried as well if a host is slow (as in Happy Eyeballs).
+
+A connection that dies silently, as when a network is cut, would block its statement as long as any slow answer, and an
+idle one would look healthy until its next use. TCP keepalive and user timeout make the kernel close it.
 """
 
 import asyncio
@@ -19,18 +22,18 @@ from stateward.store.errors import Unavailable
 READ_ONLY = "default_transaction_read_only"
 
 NEXT_HOST_AFTER_S = 1.0
-"""How many seconds one host has to answer before the next is asked as well."""
+"""How long to wait for a host before the next one is tried as well."""
 
 
 class DatabaseHost(Struct, frozen=True):
-    """One of the hosts of a URL, as a URL of its own."""
+    """One host of a URL, with a URL of its own."""
 
     name: str
     dsn: str
 
 
 class Terminable(Protocol):
-    """A connection, as far as it can be given up."""
+    """A connection that can be terminated."""
 
     def terminate(self) -> None: ...
 
@@ -40,7 +43,7 @@ Dial = Callable[[DatabaseHost], Coroutine[object, object, C]]
 
 
 def hosts_of(dsn: str) -> tuple[DatabaseHost, ...]:
-    """Return the hosts that a URL names before its path; the driver sees to those that are named elsewhere."""
+    """Return the hosts in the authority of a URL; the driver handles hosts that are named elsewhere."""
     parts = urlsplit(dsn)
     login, at, names = parts.netloc.rpartition("@")
     if "," not in names:
@@ -49,16 +52,16 @@ def hosts_of(dsn: str) -> tuple[DatabaseHost, ...]:
 
 
 def required_session_attrs(dsn: str, settings: Mapping[str, str]) -> str | None:
-    """Return what a server has to be for a connection with these settings, where that is not what the URL says.
+    """Return the `target_session_attrs` for these settings, if they must differ from the URL.
 
-    A connection of ours that only reads sees a server that is read-only, and would find none that can be written to.
+    A read-only session sees every server as read-only, so `read-write` would match none.
     """
     asked = parse_qs(urlsplit(dsn).query).get("target_session_attrs")
     return "primary" if asked == ["read-write"] and settings.get(READ_ONLY) == "on" else None
 
 
 class PreferredHost:
-    """Remembers who answered last."""
+    """Remembers the host of the last successful connection."""
 
     def __init__(self) -> None:
         self._name = ""
@@ -66,7 +69,7 @@ class PreferredHost:
     async def connect_first(
         self, found: Sequence[DatabaseHost], dial: Dial[C], next_after: float = NEXT_HOST_AFTER_S
     ) -> C:
-        """Return a connection to the first host that is what we need; raises `Unavailable` where none is."""
+        """Return a connection to the first suitable host; raises `Unavailable` if there is none."""
         if len(found) == 1:
             return await dial(found[0])
         host, connection = await _first_of(sorted(found, key=self._rank), dial, next_after)
@@ -101,9 +104,9 @@ async def _first_of(found: Sequence[DatabaseHost], dial: Dial[C], next_after: fl
 
 
 def _give_up(asked: Mapping[asyncio.Task[C], DatabaseHost]) -> None:
-    """Let go of those who were too late, also of one who has answered this very moment.
+    """Cancel the other attempts, and terminate one that connects at this moment.
 
-    They are not waited for: whoever is cancelled meanwhile would lose the connection that was found.
+    They are not awaited: a cancellation meanwhile would lose the connection that was found.
     """
     for task in asked:
         task.add_done_callback(_let_go)
@@ -116,20 +119,20 @@ def _let_go(task: asyncio.Task[C]) -> None:
 
 
 DEAD_PEER_TIMEOUT_S = 10.0
-"""How many seconds of silence, where there should be none, a line is given."""
+"""How long a peer may be silent before the kernel closes the connection."""
 
 KEEPALIVE_PROBES = 3
 
 
 def enable_keepalive(connection: Any, dead_after: float = DEAD_PEER_TIMEOUT_S) -> None:  # noqa: ANN401 - the driver has no types
-    """Have a connection closed when the other side does not answer, be it in use or idle."""
+    """Let the kernel close a connection whose peer does not answer, whether in use or idle."""
     line = connection._transport.get_extra_info("socket")  # noqa: SLF001 - the driver has no word for it
     if line is None or line.family not in (socket.AF_INET, socket.AF_INET6):
         return
-    with socket.socket(fileno=os.dup(line.fileno())) as ours:  # loops differ in what they let one do with theirs
+    with socket.socket(fileno=os.dup(line.fileno())) as ours:  # event loops restrict the use of their sockets
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in _options(dead_after).items():
-            if hasattr(socket, name):  # not every system has all of them
+            if hasattr(socket, name):  # not all systems have all options
                 ours.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 

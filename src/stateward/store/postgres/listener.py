@@ -1,7 +1,7 @@
-"""Hearing of other processes' commits: one connection that listens, and is opened again whenever it is lost.
+"""Notifications of commits by other processes: a connection with LISTEN, which is reopened when it is lost.
 
-What was announced while it was down is not known, so after each reopening everything is reported as changed. A
-connection can also die without a word (a cable, a firewall), so it is asked for a sign of life now and then.
+Notifications are lost while it is down, so all topics are reported after each reconnection. A connection can also die
+silently (a cable, a firewall), so it is pinged regularly.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from stateward.store.topics import ALL_TOPICS, Topic
 
 
 def encode_topics(topics: Topic, sender: str) -> str:
-    """Write topics as the payload of a notification."""
+    """Return topics as the payload of a notification."""
     return f"{topics.value} {sender}"
 
 
@@ -30,14 +30,14 @@ MAX_TOPIC_DIGITS = 18
 
 
 def decode_topics(payload: str) -> tuple[Topic, str]:
-    """Read a payload; what cannot be read may be anything."""
+    """Return the topics and the sender of a payload; an unreadable one means all topics."""
     number, _, sender = payload.partition(" ")
     known = len(number) <= MAX_TOPIC_DIGITS and number.isdecimal() and int(number) in range(ALL_TOPICS.value + 1)
     return (Topic(int(number)) if known else ALL_TOPICS), sender
 
 
 class SchemaNames(Struct, frozen=True):
-    """The numbers of the advisory locks and the channel. Each schema has its own."""
+    """The notification channel and advisory locks of a schema, and the sender id of this process."""
 
     channel: str
     sender: str
@@ -47,7 +47,7 @@ class SchemaNames(Struct, frozen=True):
 
     @classmethod
     def of(cls, schema: str) -> "SchemaNames":
-        """Derive the names that belong to a schema."""
+        """Return the names of a schema."""
         locks = (_number(f"stateward/{schema}/{what}") for what in ("journal", "migration", "groups"))
         return cls(schema, token_hex(8), *locks)
 
@@ -61,7 +61,7 @@ RECONNECT_MAX_S = 5.0
 
 
 class Listener:
-    """Reports what others have committed."""
+    """Reports commits of other processes."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Listener:
         self._task: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Begin to listen; when this returns, nothing that is committed from now on will be missed."""
+        """Begin to listen; every commit after the return is reported."""
         self._connection = await self._listen()
         self._task = asyncio.create_task(self._watch(), name="stateward listener")
 
@@ -88,7 +88,7 @@ class Listener:
         """Stop listening."""
         try:
             if self._task is not None:
-                await cancel_tasks([self._task])  # not to swallow a cancellation of our own
+                await cancel_tasks([self._task])  # does not swallow a cancellation of the caller
         finally:
             if self._connection is not None:
                 await close_connection(self._connection)
@@ -120,7 +120,10 @@ class Listener:
             try:
                 return await self._listen()
             except StoreError as error:
-                LOG.warning("cannot listen for changes, trying again: %s", error)
+                LOG.warning(
+                    "listener cannot connect to the database, retrying: %s",
+                    error,
+                )
             await asyncio.sleep(pause * self._random.uniform(0.5, 1.0))
             pause = min(2 * pause, RECONNECT_MAX_S)
 
@@ -145,7 +148,7 @@ class Listener:
 
 
 class Poller:
-    """Reports everything as changed, again and again: for a pooler, which passes no notifications on."""
+    """Reports all topics periodically: for a pooler, which passes no notifications on."""
 
     def __init__(self, report: Callable[[Topic], None], every: float) -> None:
         self._report = report

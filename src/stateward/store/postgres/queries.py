@@ -1,10 +1,10 @@
-"""What transactions read, and how it is locked.
+"""Queries of transactions, and their row locks.
 
-Locks are taken in one order everywhere, so that programs wait for each other but do not deadlock: first objects, by
-key; then trees, timers and workers; then work, by number. What starts from work or timers (a dead worker's, what is
-overdue) therefore locks the objects behind it first, in a statement of its own, and reads in the next one, which sees
-what was committed while the first one waited. Rows are ordered by the keys that were asked for rather than by those
-found, which are the same, because an order that an index has is one more reason to read all of it.
+Locks are taken in one order everywhere, so that transactions wait for each other but do not deadlock: first objects, by
+key; then trees, timers and workers; then work items, by number. A query that starts from work or timers (of a dead
+worker, overdue) therefore locks their objects first, in its own statement, and reads in the next one, which sees what
+was committed while the first one waited. Rows are ordered by the requested keys rather than by those found, which are
+the same, because an order that an index provides would tempt the planner to read the whole index.
 """
 
 from msgspec import Struct, field
@@ -15,13 +15,13 @@ from stateward.store.records import UNLIMITED
 
 
 class PostgresWhere(Struct):
-    """What follows WHERE, and the values for its places."""
+    """A WHERE clause and its values."""
 
     parts: list[str] = field(default_factory=list)
     values: list[object] = field(default_factory=list)
 
     def place(self, value: object) -> str:
-        """Add a value and return its place."""
+        """Add a value and return its placeholder."""
         self.values.append(value)
         return f"${len(self.values)}"
 
@@ -36,7 +36,7 @@ class PostgresWhere(Struct):
 
 
 def where_objects(selector: Selector) -> PostgresWhere:
-    """Say which objects `o` are where."""
+    """Return the WHERE clause of a selector, on the alias `o`."""
     where = PostgresWhere()
     where.add("o.ns = ? AND NOT o.removed", selector.ns)
     if selector.kind is not None:
@@ -53,7 +53,7 @@ def where_objects(selector: Selector) -> PostgresWhere:
 
 
 def where_journal(only: JournalFilter) -> PostgresWhere:
-    """Say which lines `j` of the journal are where."""
+    """Return the WHERE clause of a journal filter, on the alias `j`."""
     where = PostgresWhere()
     for column in ("ns", "object", "kind", "op", "actor"):
         value = getattr(only, column)

@@ -1,4 +1,4 @@
-"""Reads beside the writers: each is one statement on a connection that cannot write, and waits for nobody's locks."""
+"""Reads beside the writers: each is one statement on a read-only connection, and waits for no lock."""
 
 from collections.abc import Collection, Sequence
 
@@ -21,7 +21,7 @@ from stateward.store.records import (
     WorkItem,
 )
 
-# An operation is stored as waiting until it has ended; that somebody works on it is known from its work.
+# The stored status is `waiting` until the end; whether an operation runs is derived from its work item.
 DISPLAYED_STATUS = (
     "CASE WHEN o.status = 'waiting' AND (w.owner IS NOT NULL AND w.deadline IS NOT NULL OR w.remote)"
     " THEN 'running' ELSE o.status END"
@@ -100,7 +100,7 @@ JOIN operations o ON o.ns = w.ns AND o.id = w.op
 WHERE $1::text[] IS NULL OR w.ns = ANY ($1)
 ORDER BY f.since, w.seq LIMIT $2
 """
-# One step in the index for each namespace, however many objects it has.
+# A loose index scan: one step for each namespace.
 NAMESPACES = """
 WITH RECURSIVE found(ns) AS (
     (SELECT ns FROM objects ORDER BY ns LIMIT 1)
@@ -111,7 +111,7 @@ WITH RECURSIVE found(ns) AS (
 SELECT ns FROM found WHERE ns IS NOT NULL
 """
 
-# A deadline that has passed under a live worker wakes nobody: that worker is about to answer for it.
+# A passed deadline of a live worker is left out: that worker is about to end the operation.
 NEXT_DUE_TIME = render_sql(
     """
 WITH clock AS MATERIALIZED (SELECT extract(epoch FROM clock_timestamp())::double precision AS now)
@@ -198,7 +198,7 @@ class PostgresReader:
         return [JournalEntry(*row) for row in rows]
 
     async def last_journal_seq(self) -> int:
-        """Return the number of the newest line; the journal's lock makes sure that no smaller one can follow."""
+        """Return the number of the newest entry; the journal lock ensures that no smaller one follows."""
         return int((await self._connections.fetch(LAST_JOURNAL_SEQ))[0][0])
 
     async def progress_of(self, key: Key, after: int) -> list[Progress]:
@@ -247,5 +247,5 @@ class PostgresReader:
 
 
 def _namespace_list(namespaces: Collection[str] | None) -> list[str] | None:
-    """Return namespaces as one value; None stands for all of them."""
+    """Return namespaces as a list; None means all."""
     return None if namespaces is None else sorted(namespaces)

@@ -1,4 +1,4 @@
-"""The store on PostgreSQL: any number of processes, one database."""
+"""The store on PostgreSQL, for any number of processes, and the migration of its schema."""
 
 import asyncio
 from collections.abc import Callable
@@ -41,11 +41,11 @@ CREATE TABLE IF NOT EXISTS schema_versions (
 
 
 MIGRATION_ATTEMPTS = 10
-"""How often it is tried where those who are at work are in the way."""
+"""The attempts of a migration that conflicts with running transactions."""
 
 
 async def migrate_schema(connection: DriverConnection, begin: str, schema: str, names: SchemaNames) -> None:
-    """Apply what is pending, all of it or nothing; whoever comes at the same time waits and finds it done."""
+    """Apply the pending migrations in one transaction; a second process waits and finds them applied."""
     for attempt in range(1, MIGRATION_ATTEMPTS):
         try:
             return await _migrate_once(connection, begin, schema, names)
@@ -71,7 +71,7 @@ async def _migrate_once(connection: DriverConnection, begin: str, schema: str, n
 
 
 async def check_schema(connection: DriverConnection, begin: str) -> None:
-    """Refuse a database whose schema is not this version's."""
+    """Raise `WrongSchema` if a migration is pending or the schema is newer."""
     try:
         await connection.execute(begin)
         version = await _version_of(connection)
@@ -82,7 +82,7 @@ async def check_schema(connection: DriverConnection, begin: str) -> None:
 
 
 async def _version_of(connection: DriverConnection) -> int:
-    """Return the version of the schema; 0 where there is none."""
+    """Return the version of the schema; 0 if there is none."""
     if await connection.fetchval("SELECT to_regclass('schema_versions')") is None:
         return 0
     return int(await connection.fetchval("SELECT coalesce(max(version), 0) FROM schema_versions"))
@@ -91,25 +91,25 @@ async def _version_of(connection: DriverConnection) -> int:
 T = TypeVar("T")
 
 ATTEMPTS = 12
-"""How often a program is run that loses its race each time."""
+"""The attempts of a transaction function that raises `WriteConflict` each time."""
 
 MIGRATION_TIMEOUT_S = 3600.0
 
 ROLLBACK_TIMEOUT_S = 1.0
-"""How many seconds a server has to undo a transaction; after that the connection is closed, and it does so anyway."""
+"""How long to wait for a rollback before the connection is closed, which rolls back as well."""
 
 
 class PostgresStore:
-    """A database that holds everything.
+    """A PostgreSQL database.
 
-    With `migrate`, opening it brings its schema up to date; else one that is not is refused. `answer_within` limits a
-    read or a transaction as a whole: waiting for a connection, connecting, all statements, all attempts. `idle_within`
-    is how long a transaction may stand still before the server ends it: a process that is stopped in the middle of one
-    must not hold up all others.
+    With `migrate`, `open` migrates the schema; otherwise it refuses a schema of another version. `answer_within` limits
+    a read or a transaction as a whole: waiting for a connection, connecting, all statements, all attempts.
+    `idle_within` limits the idle time of a transaction: a process that is suspended in the middle of one must not block
+    all others.
 
     `pooled` is for a pooler in transaction mode (PgBouncer): no setting, statement or lock outlives a transaction.
-    Notifications need a session, so they come over `direct`, a URL past the pooler, and so do migrations. Without it,
-    everything is reported as changed every `poll_every` seconds.
+    Notifications and migrations need a session, so they use `direct`, a URL that bypasses the pooler. Without it, all
+    topics are reported every `poll_every` seconds.
     """
 
     serializes_writes = False
@@ -150,7 +150,7 @@ class PostgresStore:
         self.retention = PostgresRetention(self._pruners)
 
     async def open(self) -> None:
-        """Connect and begin to listen; migrate if asked to, else refuse a schema that is not this version's."""
+        """Connect, migrate or check the schema, and begin to listen."""
         patient = replace(self._direct, answer_within=MIGRATION_TIMEOUT_S)
         connection, begin = await patient.connect(BASE_SETTINGS), patient.begin(BASE_SETTINGS)
         try:
@@ -162,24 +162,24 @@ class PostgresStore:
         await self._listener.open()
 
     async def close(self) -> None:
-        """Finish what was begun and let go of all connections, whatever becomes of one of them."""
+        """Finish transactions and close all connections, even if closing one fails."""
         await close_each(self._listener.close, self._writers.close, self._readers.close, self._pruners.close)
 
-    async def transact(self, program: TxFunction[T]) -> T:
-        """Run a program as one durable transaction, again where it lost a race, all within one limit."""
+    async def transact(self, function: TxFunction[T]) -> T:
+        """Run a transaction function as one durable transaction; retries after a conflict, within one time limit."""
         async with time_limit(self._writers.answer_within):
-            return await self._attempt(program)
+            return await self._attempt(function)
 
-    async def _attempt(self, program: TxFunction[T]) -> T:
+    async def _attempt(self, function: TxFunction[T]) -> T:
         for attempt in range(1, ATTEMPTS):
             try:
-                return await self._once(program)
+                return await self._once(function)
             except WriteConflict:
                 await asyncio.sleep(self._random.uniform(0, min(0.001 * 2**attempt, 0.25)))
-        return await self._once(program)
+        return await self._once(function)
 
     def subscribe(self, listener: Callable[[Topic], None]) -> Callable[[], None]:
-        """Call back on the event loop after commits, anybody's; returns how to stop."""
+        """Call the listener on the event loop after commits of any process; returns the function that unsubscribes."""
         token = object()
         self._listeners[token] = listener
 
@@ -189,20 +189,20 @@ class PostgresStore:
         return stop
 
     async def is_sole_user(self) -> bool:
-        """Tell that there may be others."""
+        """Return False: other processes may use the database."""
         return False
 
-    async def _once(self, program: TxFunction[T]) -> T:
+    async def _once(self, function: TxFunction[T]) -> T:
         for _ in range(self._writers.size + 1):
             async with self._writers.borrow() as connection:
                 begun = await _begin(connection, self._writers.begin)
                 if begun is not None:
-                    return await self._run(PostgresTx(connection, self._names, *begun), connection, program)
+                    return await self._run(PostgresTx(connection, self._names, *begun), connection, function)
         raise Unavailable("connections are lost as soon as they are made")
 
-    async def _run(self, tx: PostgresTx, connection: DriverConnection, program: TxFunction[T]) -> T:
+    async def _run(self, tx: PostgresTx, connection: DriverConnection, function: TxFunction[T]) -> T:
         try:
-            result = await program(tx)
+            result = await function(tx)
             await tx.commit()
         except BaseException:
             await _roll_back(connection, tx)
@@ -231,12 +231,12 @@ async def _begin(connection: DriverConnection, begin: str) -> Row | None:
             raise found from error
         return None
     except asyncio.CancelledError:
-        connection.terminate()  # nobody knows whether it has begun
+        connection.terminate()  # the transaction may or may not have begun
         raise
 
 
 async def _roll_back(connection: DriverConnection, tx: PostgresTx) -> None:
-    """Undo everything; a connection on which that cannot be done is given up, and the server does it."""
+    """Roll back; if that fails, close the connection, and the server rolls back."""
     try:
         async with asyncio.timeout(ROLLBACK_TIMEOUT_S):
             await tx.wait_for_writes()

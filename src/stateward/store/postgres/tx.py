@@ -1,4 +1,4 @@
-"""A transaction: one connection, from its beginning to its commit."""
+"""The transaction on PostgreSQL: one connection, from BEGIN to COMMIT."""
 
 import asyncio
 from collections.abc import Collection, Mapping
@@ -32,19 +32,19 @@ from stateward.store.topics import NO_TOPICS, Topic, topics_of
 
 
 class PostgresTx:
-    """A transaction that may write. It remembers what failed: after that it can only be rolled back."""
+    """A write transaction. After a failure it can only be rolled back, even if the function ignored the error."""
 
     def __init__(self, connection: DriverConnection, names: SchemaNames, now: float, unlimited: bool) -> None:
         self._connection = connection
         self._names = names
         self._now = now
         self._unlimited = unlimited
-        self._held: set[Key] = set()  # objects that this transaction has locked, or found missing
+        self._held: set[Key] = set()  # objects that are locked, or found missing
         self._known: dict[Key, Object] = {}
-        self._locked_beyond_objects = False  # something is locked that comes after the objects in the common order
+        self._locked_beyond_objects = False  # rows after objects in the lock order are locked
         self._promoted_due = False
-        self._early_write: asyncio.Task[None] | None = None  # what is written while the program goes on
-        self._unannounced = NO_TOPICS  # what that is interesting for
+        self._early_write: asyncio.Task[None] | None = None  # the write that runs while the function goes on
+        self._unannounced = NO_TOPICS  # the topics of that write
         self.topics = Topic(NO_TOPICS)
         self.failed: StoreError | None = None
 
@@ -104,7 +104,7 @@ class PostgresTx:
         """Return the locks of these trees, held and waited for, in the order of asking; the trees are locked."""
         wanted = list(set(trees))
         self._locked_beyond_objects = True
-        while len(await self._fetch(queries.LOCK_TREES, wanted)) < len(wanted):  # or pruned since it was planted
+        while len(await self._fetch(queries.LOCK_TREES, wanted)) < len(wanted):  # missing, or pruned meanwhile
             await self._fetch(queries.PLANT_TREES, wanted)
         return [Lock(*row) for row in await self._fetch(queries.LOCKS, wanted)]
 
@@ -116,13 +116,13 @@ class PostgresTx:
         rows = await self._fetch(queries.ANSWERS, list(set(keys)))
         return {Key(row[0], row[1]): IdempotencyRecord(*row) for row in rows}
 
-    async def count_objects(self, ns: str, kind: str, most: int) -> int:
+    async def count_objects(self, ns: str, kind: str, limit: int) -> int:
         """Count the objects of a kind in a namespace, up to so many."""
-        return int((await self._fetch(queries.COUNT_OBJECTS, ns, kind, most))[0][0])
+        return int((await self._fetch(queries.COUNT_OBJECTS, ns, kind, limit))[0][0])
 
-    async def count_open_operations(self, ns: str, most: int) -> int:
+    async def count_open_operations(self, ns: str, limit: int) -> int:
         """Count the operations of a namespace that have not ended, up to so many."""
-        return int((await self._fetch(queries.COUNT_OPEN_OPERATIONS, ns, most))[0][0])
+        return int((await self._fetch(queries.COUNT_OPEN_OPERATIONS, ns, limit))[0][0])
 
     async def due_timers(self, limit: int) -> list[Timer]:
         """Return timers that are due, in order, locked with their objects; those locked by others are passed over."""
@@ -136,12 +136,12 @@ class PostgresTx:
         locked = {row[0] for row in await self._fetch(claims.LOCK_GROUPS, *args)}
         return claims.loads_of(await self._fetch(claims.LOADS), locked)
 
-    async def claim(self, rooms: Mapping[str, int], owner: str, spares: Mapping[str, int] = NO_LANES) -> list[Claim]:
-        """Claim up to so many operations of each lane, and hold those that follow as spares."""
+    async def claim(self, slots: Mapping[str, int], owner: str, prefetch: Mapping[str, int] = NO_LANES) -> list[Claim]:
+        """Claim up to so many operations of each lane, and hold those that follow as prefetch."""
         if not self._promoted_due:
             await self._fetch(claims.PROMOTE_DUE, self._now, claims.DUE_BATCH_ROWS)
-        lanes = list({**rooms, **spares})
-        room, spare = ([wanted.get(lane, 0) for lane in lanes] for wanted in (rooms, spares))
+        lanes = list({**slots, **prefetch})
+        room, spare = ([wanted.get(lane, 0) for lane in lanes] for wanted in (slots, prefetch))
         taken = [WorkItem(*row) for row in await self._fetch(claims.CLAIM_WORK, lanes, room, owner, self._now, spare)]
         if not taken:
             return []
@@ -154,7 +154,7 @@ class PostgresTx:
         return [WorkItem(*row) for row in await self._fetch(queries.OVERDUE, self._now, limit, self._hold(held))]
 
     async def heartbeat(self, worker: WorkerRecord) -> None:
-        """Record a worker's sign of life, at the database's time."""
+        """Renew the lease of a worker, at the time of the database's clock."""
         await self._fetch(queries.HEARTBEAT, worker.id, worker.lease, self._now, worker.host, worker.pid)
 
     async def remove_worker(self, worker: str) -> None:
@@ -171,9 +171,9 @@ class PostgresTx:
         return [WorkItem(*row) for row in await self._fetch(queries.OWNED, worker)]
 
     async def flush_early(self, changes: Changes) -> bool:
-        """Begin to write what is final, while the program goes on; tells whether it will be written."""
+        """Begin to write what is final, while the function goes on; tells whether it will be written."""
         if self._early_write is not None and not self._early_write.done():
-            await asyncio.sleep(0)  # what is large goes out piece by piece, whenever the loop has a moment
+            await asyncio.sleep(0)  # lets the event loop send the next piece
             return False
         await self._finish_early_write()
         self._unannounced |= topics_of(changes)
@@ -183,14 +183,14 @@ class PostgresTx:
         return True
 
     async def wait_for_writes(self) -> None:
-        """Wait until nothing is being written any more, whatever became of it."""
+        """Wait for the end of an early write, and ignore its result."""
         if self._early_write is not None:
             await asyncio.gather(self._early_write, return_exceptions=True)
 
     async def apply(self, changes: Changes) -> None:
         """Write a set of changes; a version that does not match raises `Conflict` and nothing is written.
 
-        Lines of the journal hold up everybody else's until the commit: this is to be a program's last act.
+        The journal lock blocks other writers of the journal until the commit, so this is the last call of a function.
         """
         *earlier, last = split_statements(clause_rows_of(changes, self._known, self._now))
         for parts in earlier:
@@ -198,7 +198,7 @@ class PostgresTx:
         await self._write(last, changes, Topic(topics_of(changes) | self._unannounced))
 
     async def commit(self) -> None:
-        """Make everything durable, unless something failed, even if the program took no notice."""
+        """Commit, or raise the first failure, even if the function ignored it."""
         await self._finish_early_write()
         if self.failed is not None:
             raise self.failed
@@ -230,15 +230,15 @@ class PostgresTx:
                 raise self.failed
 
     async def _lock(self, sql: str, keys: set[Key]) -> list[Row]:
-        """Lock objects; what comes out of the common order, and is held by another, is a `Conflict`.
+        """Lock objects; an object out of the lock order that another transaction holds is a `WriteConflict`.
 
-        Two who wait for each other are told so only after a second, and everybody behind them waits with them.
+        PostgreSQL detects a deadlock only after a second, and all transactions behind it wait as well.
         """
         in_order = not self._locked_beyond_objects and (not self._held or not keys or max(self._held) < min(keys))
         try:
             rows = await self._fetch(sql if in_order else f"{sql} NOWAIT", list(keys))
         except StoreBusy as busy:
-            if in_order:  # it has waited: this is the time-out that the database was given
+            if in_order:  # the lock timeout of the database
                 raise
             self.failed = WriteConflict(busy.detail)
             raise self.failed from busy
@@ -256,7 +256,7 @@ class PostgresTx:
         self._check(parts, (await self._execute(sql, *values))[0])
 
     async def _finish_early_write(self) -> None:
-        """Wait for what was begun ahead: a connection does one thing at a time."""
+        """Wait for the early write: a connection runs one statement at a time."""
         if self._early_write is not None:
             writing, self._early_write = self._early_write, None
             await writing

@@ -1,8 +1,8 @@
-"""Everything that is written, as statements that take many rows at once.
+"""The writer of change sets: bulk statements, sequence numbers, and the order of writes.
 
-A connection lets go of the interpreter's lock for each row that `executemany` writes, and under load it waits five
-milliseconds to get it back. So rows travel together: an *order* is an INSERT of up to 256 rows, and is one step for
-SQLite. What is to be changed or deleted is inserted too, into a view of this connection whose trigger does the rest.
+`executemany` releases the GIL for each row, and under load takes 5 ms to get it back. So rows are written by bulk
+statements: an INSERT of up to 256 rows, which is one step of SQLite. For updates and deletions the rows are inserted
+into a temporary view, whose trigger changes the table.
 """
 
 import sqlite3
@@ -44,7 +44,7 @@ BATCH_SIZES = tuple(1 << power for power in range(MAX_BATCH_ROWS.bit_length()))
 
 
 class BulkStatement(Struct, frozen=True):
-    """A way of writing rows. What is `exact` must take effect on every row, or somebody else was first."""
+    """A statement for many rows, in each batch size. If `exact`, a row without effect is a write conflict."""
 
     texts: dict[int, str]
     exact: bool
@@ -52,20 +52,20 @@ class BulkStatement(Struct, frozen=True):
 
 
 def _insert(table: str, layout: RecordLayout, ending: str = "", *, exact: bool = False) -> BulkStatement:
-    """Make the order that adds rows to a table, in each size."""
+    """Return the statement that inserts rows into a table."""
     head = render_sql("INSERT OR FAIL INTO <table> (<columns>) VALUES ", table=table, columns=", ".join(layout.columns))
     row = f"({', '.join(layout.places)})"
     return BulkStatement({size: head + ", ".join([row] * size) + ending for size in BATCH_SIZES}, exact)
 
 
 def _upsert(table: str, layout: RecordLayout, key: tuple[str, ...]) -> BulkStatement:
-    """Make the order that adds rows to a table, or replaces those of the same key."""
+    """Return the statement that inserts rows or replaces those of the same key."""
     settings = ", ".join(f"{column} = excluded.{column}" for column in layout.columns if column not in key)
     return _insert(table, layout, f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {settings}")
 
 
 def _via_trigger(view: str, layout: RecordLayout, sql: str, *, exact: bool = False) -> BulkStatement:
-    """Make the order that does something for each row: the row is inserted into a view, and a trigger does it."""
+    """Return the statement that executes SQL for each row, by the trigger of a temporary view."""
     settings = ", ".join(f"{column} = NEW.{column}" for column in layout.columns[2:])
     action = render_sql(sql, settings=settings)
     values = ", ".join(f"NULL AS {column}" for column in layout.columns)
@@ -161,26 +161,29 @@ TRIGGERED = (
 
 
 def create_trigger_views(connection: sqlite3.Connection) -> None:
-    """Make the views that orders are inserted into."""
-    for order in TRIGGERED:
-        for definition in order.definitions:
+    """Create the temporary views and triggers of this connection."""
+    for statement in TRIGGERED:
+        for definition in statement.definitions:
             connection.execute(definition)
 
 
-def execute_bulk(connection: sqlite3.Connection, order: BulkStatement, rows: Sequence[Values]) -> None:
-    """Write rows; an exact order that did not take effect on each of them raises `Conflict`."""
+def execute_bulk(connection: sqlite3.Connection, statement: BulkStatement, rows: Sequence[Values]) -> None:
+    """Write rows; raises `WriteConflict` if an exact statement has no effect on a row."""
     before, done, count = connection.total_changes, 0, len(rows)
     while done < count:
         size = min(MAX_BATCH_ROWS, 1 << (count - done).bit_length() - 1)
-        connection.execute(order.texts[size], list(chain.from_iterable(rows[done : done + size])))
+        connection.execute(statement.texts[size], list(chain.from_iterable(rows[done : done + size])))
         done += size
     changed = connection.total_changes - before
-    if order.exact and changed != count:
+    if statement.exact and changed != count:
         raise WriteConflict(f"{count - changed} of {count} rows were not as expected")
 
 
 class Sequences:
-    """The numbers given within one transaction: read when first needed, kept when it is committed."""
+    """Sequence numbers within one transaction: read on first use, saved before the commit.
+
+    Only one process writes at a time, so that counting suffices.
+    """
 
     NAMES = ("work", "lock", "journal", "progress")
 
@@ -189,11 +192,11 @@ class Sequences:
         self._last: dict[str, int] = {}
 
     def reset(self) -> None:
-        """Begin a new transaction: other processes may have counted on."""
+        """Begin a new transaction: other processes may have allocated numbers."""
         self._last = {}
 
     def allocate(self, name: str, count: int) -> range:
-        """Return so many numbers that nobody has had."""
+        """Return so many unused numbers."""
         if not self._last:
             row = self._connection.execute("SELECT work, lock, journal, progress FROM numbers").fetchone()
             self._last = dict(zip(self.NAMES, row, strict=True))
@@ -202,18 +205,18 @@ class Sequences:
         return range(first, first + count)
 
     def save(self) -> None:
-        """Write down what was given, as the last thing before the commit."""
+        """Save the last numbers, right before the commit."""
         if self._last:
             last = tuple(self._last[name] for name in self.NAMES)
             self._connection.execute("UPDATE numbers SET work = ?, lock = ?, journal = ?, progress = ?", last)
 
 
 KnownObjects: TypeAlias = Mapping[tuple[str, str], Object]
-"""The objects that this transaction has read, and so knows as they are stored."""
+"""The objects that this transaction has read, as they are stored."""
 
 
 class ChangeWriter:
-    """Writes the changes of one transaction."""
+    """Writes the change set of a transaction, kind by kind, objects with their compare-and-set first."""
 
     def __init__(self, connection: sqlite3.Connection, sequences: Sequences, now: float) -> None:
         self._connection = connection
@@ -221,7 +224,7 @@ class ChangeWriter:
         self._now = now
 
     def write(self, changes: Changes, known: KnownObjects) -> None:
-        """Write everything, or raise having written some of it: the transaction is then to be undone."""
+        """Write all changes; if it raises, the transaction must be rolled back."""
         self._objects(changes.objects, known)
         self._operations(changes)
         self._work(changes)
@@ -229,9 +232,9 @@ class ChangeWriter:
         self._rest(changes)
         self._journal(changes)
 
-    def _put(self, order: BulkStatement, rows: list[Values]) -> None:
+    def _put(self, statement: BulkStatement, rows: list[Values]) -> None:
         if rows:
-            execute_bulk(self._connection, order, rows)
+            execute_bulk(self._connection, statement, rows)
 
     def _objects(self, objects: list[Object], known: KnownObjects) -> None:
         moved: list[Values] = []
@@ -292,7 +295,7 @@ class ChangeWriter:
 
 
 def _is_plain_transition(old: Object | None, new: Object) -> bool:
-    """Tell whether nothing differs but what every move changes: the other columns and their indexes are left alone."""
+    """Return whether only the columns of a transition differ; the other columns and their indexes stay untouched."""
     return (
         old is not None
         and old.version == new.version - 1

@@ -1,7 +1,7 @@
-"""What the claimers ask: which lanes have work, and the work itself.
+"""Claims on SQLite: the lanes with work, and the claim of work items.
 
-The lanes with work are found by leaping from lane to lane in the index of what is claimable, so that it costs the same
-whether one operation waits in a lane or a million.
+Lanes with work are found by a loose index scan of the claimable work: the cost depends on the number of lanes, not on
+the number of waiting operations.
 """
 
 import sqlite3
@@ -19,7 +19,7 @@ CLAIMABLE = f"delayed = 0 AND {UNCLAIMED}"
 DELAYED = f"delayed = 1 AND {UNCLAIMED}"
 
 PROMOTE = render_sql("UPDATE work SET delayed = 0 WHERE <delayed> AND not_before <= ?", delayed=DELAYED)
-RUNNING = "SELECT lane, grp, count(deadline) FROM work WHERE owner IS NOT NULL GROUP BY lane, grp"  # no spares
+RUNNING = "SELECT lane, grp, count(deadline) FROM work WHERE owner IS NOT NULL GROUP BY lane, grp"
 WAITING = render_sql(
     """
 WITH RECURSIVE waiting (lane) AS (
@@ -61,12 +61,12 @@ UPDATE work SET owner = ?, epoch = epoch + 1, attempts = attempts + 1 WHERE seq 
 
 
 def promote(connection: sqlite3.Connection, now: float) -> None:
-    """Move what has fallen due over to what can be claimed."""
+    """Make delayed work items claimable that are due."""
     connection.execute(PROMOTE, (now,))
 
 
 def busy_lanes(connection: sqlite3.Connection) -> tuple[list[LaneGroup], list[LaneLoad]]:
-    """Return the lanes that have claimable or running work, and their groups."""
+    """Return the lanes with claimable or running work, and their groups."""
     running, waiting = _running(connection), dict(connection.execute(WAITING).fetchall())
     groups = {lane: grp for lane, (grp, _) in running.items()} | waiting
     lanes = _lanes(connection, groups)
@@ -74,7 +74,7 @@ def busy_lanes(connection: sqlite3.Connection) -> tuple[list[LaneGroup], list[La
 
 
 def all_lanes(connection: sqlite3.Connection, now: float) -> tuple[list[LaneGroup], list[LaneLoad]]:
-    """Return all lanes and groups that are known or have work; writes nothing, so what has fallen due is looked for."""
+    """Return all lanes and groups that are configured or have work; read-only, so it also counts due delayed work."""
     running = _running(connection)
     waiting = dict(connection.execute(WAITING).fetchall()) | dict(connection.execute(DUE, (now,)).fetchall())
     groups = {lane: grp for lane, (grp, _) in running.items()} | waiting
@@ -86,16 +86,16 @@ def all_lanes(connection: sqlite3.Connection, now: float) -> tuple[list[LaneGrou
 
 
 def claim_work(
-    connection: sqlite3.Connection, rooms: Mapping[str, int], owner: str, now: float, spares: Mapping[str, int]
+    connection: sqlite3.Connection, slots: Mapping[str, int], owner: str, now: float, prefetch: Mapping[str, int]
 ) -> list[Claim]:
-    """Claim up to so many operations of each lane, and hold those that follow as spares."""
+    """Claim at most `slots[lane]` work items of each lane, and prefetch the next `prefetch[lane]`."""
     taken: list[Claim] = []
     held: list[Claim] = []
-    for lane in {**rooms, **spares}:
-        room = rooms.get(lane, 0)
-        rows = fetch_packed(connection, CANDIDATES, (lane, room + spares.get(lane, 0)))
-        taken += [claim_of(row, owner, now) for row in rows[:room]]
-        held += [claim_of(row, owner) for row in takewhile(is_never_started, rows[room:])]
+    for lane in {**slots, **prefetch}:
+        free = slots.get(lane, 0)
+        rows = fetch_packed(connection, CANDIDATES, (lane, free + prefetch.get(lane, 0)))
+        taken += [claim_of(row, owner, now) for row in rows[:free]]
+        held += [claim_of(row, owner) for row in takewhile(is_never_started, rows[free:])]
     if taken:
         connection.execute(CLAIM_WORK, (owner, now, _seqs(taken)))
     if held:

@@ -1,4 +1,8 @@
-"""Opening SQLite: what every connection needs to be told."""
+"""SQLite connections: settings, pragmas, the start of transactions, and schema migration.
+
+SQLite's own busy handler sleeps up to 100 ms, and a process that has just written begins again before a sleeper wakes:
+with three busy processes one of them waits for seconds. `begin_write` retries about every half millisecond instead.
+"""
 
 import sqlite3
 import time
@@ -21,43 +25,43 @@ LOG_BYTES = 16 * 2**20
 
 
 class SqliteSettings(Struct, frozen=True):
-    """Where the database is, how durable a commit is, how long to wait for other processes, and how much to keep."""
+    """The path, durability, busy timeout and size limits of a database."""
 
     path: str
     synchronous: Synchronous = "FULL"
     busy_timeout: float = 5.0
-    max_bytes: int | None = None  # the database may not grow beyond this
-    cache_bytes: int = 8 * 2**20  # the system keeps the rest of the file at hand, and a larger one makes commits dearer
-    spill_bytes: int = 64 * 2**20  # so much may a transaction change before it goes into the log ahead of its commit
-    log_bytes: int = LOG_BYTES  # after so much has been written, the log is brought into the database
+    max_bytes: int | None = None  # the maximum size of the database
+    cache_bytes: int = 8 * 2**20  # the system caches the rest of the file; a larger cache makes commits slower
+    spill_bytes: int = 64 * 2**20  # a transaction spills to the WAL before its commit above this size
+    log_bytes: int = LOG_BYTES  # the size of the WAL at which a checkpoint begins
 
     @property
     def in_memory(self) -> bool:
-        """Whether there is no file at all."""
+        """Whether the database has no file."""
         return self.path == MEMORY
 
     @property
     def log_path(self) -> Path:
-        """The log; SQLite keeps it beside the file itself, not beside a link to it."""
+        """The WAL. SQLite puts it beside the file itself, not beside a symbolic link to the file."""
         return Path(f"{Path(self.path).resolve()}-wal")
 
     @property
     def lock_path(self) -> Path:
-        """The file by which processes notice each other."""
+        """The lock file by which processes detect each other."""
         return Path(f"{self.path}.lock")
 
 
 BUSY_PAUSE_MIN_S, BUSY_PAUSE_MAX_S = 0.0001, 0.001
 
 
-def begin_write(connection: sqlite3.Connection, patience: float) -> None:
-    """Begin a transaction that writes, waiting for other processes for so many seconds and no longer."""
-    retry_while_busy(connection, "BEGIN IMMEDIATE", patience)
+def begin_write(connection: sqlite3.Connection, timeout_s: float) -> None:
+    """Begin a write transaction; waits for other processes up to the timeout."""
+    retry_while_busy(connection, "BEGIN IMMEDIATE", timeout_s)
 
 
-def retry_while_busy(connection: sqlite3.Connection, statement: str, patience: float) -> None:
-    """Execute a statement that needs a lock of the file, again and again while other processes hold it."""
-    until = time.monotonic() + patience
+def retry_while_busy(connection: sqlite3.Connection, statement: str, timeout_s: float) -> None:
+    """Execute a statement that needs a file lock; retries up to the timeout while another process holds the lock."""
+    until = time.monotonic() + timeout_s
     while True:
         try:
             connection.execute(statement).fetchone()
@@ -71,7 +75,7 @@ def retry_while_busy(connection: sqlite3.Connection, statement: str, patience: f
 
 @contextmanager
 def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
-    """Let several statements see the same state, and no longer than they need: the log cannot be cleared meanwhile."""
+    """Run several statements on one snapshot. Keep it short: the WAL cannot be reset meanwhile."""
     connection.execute("BEGIN")
     try:
         yield
@@ -86,19 +90,19 @@ MIN_SQLITE_VERSION = (3, 35, 0)
 
 
 def open_writer(settings: SqliteSettings) -> sqlite3.Connection:
-    """Open the connection that writes; the file is made if there is none."""
+    """Open the writer connection; creates the file if it does not exist."""
     _check_place(settings)
     return _prepared(_connect(settings, timeout=settings.busy_timeout), _prepare_writer, settings)
 
 
 def open_reader(settings: SqliteSettings) -> sqlite3.Connection:
-    """Open a connection that only reads; it may be lent from thread to thread."""
+    """Open a read-only connection that any thread may use."""
     connection = _connect(settings, timeout=settings.busy_timeout, shared=True)
     return _prepared(connection, _prepare_reader, settings)
 
 
 def open_checkpointer(settings: SqliteSettings) -> sqlite3.Connection:
-    """Open a connection that brings the log into the database."""
+    """Open the connection that runs checkpoints."""
     return _prepared(_connect(settings, timeout=settings.busy_timeout), _prepare_checkpointer, settings)
 
 
@@ -136,12 +140,12 @@ def _prepare_reader(connection: sqlite3.Connection, settings: SqliteSettings) ->
 
 def _prepare_checkpointer(connection: sqlite3.Connection, settings: SqliteSettings) -> None:
     connection.execute(f"PRAGMA synchronous = {settings.synchronous}")
-    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # until it has read, it knows of no log
+    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # SQLite opens the WAL on the first read
 
 
 def _prepare_writer(connection: sqlite3.Connection, settings: SqliteSettings) -> None:
-    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # here it shows whether it is a database
-    # Of two that change the mode of a new file at once, SQLite refuses one without waiting.
+    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # fails if the file is not a database
+    # If two connections change the mode of a new file at once, SQLite fails one of them without waiting.
     retry_while_busy(connection, "PRAGMA journal_mode = WAL", settings.busy_timeout)
     connection.execute(f"PRAGMA synchronous = {settings.synchronous}")
     connection.execute(f"PRAGMA cache_size = -{settings.cache_bytes // 1024}")
@@ -150,7 +154,7 @@ def _prepare_writer(connection: sqlite3.Connection, settings: SqliteSettings) ->
     connection.execute(f"PRAGMA journal_size_limit = {4 * settings.log_bytes}").fetchone()
     connection.execute("PRAGMA temp_store = MEMORY")
     connection.execute("PRAGMA secure_delete = OFF").fetchone()
-    connection.execute("PRAGMA busy_timeout = 0").fetchone()  # from here on, whoever begins to write waits by itself
+    connection.execute("PRAGMA busy_timeout = 0").fetchone()  # `begin_write` waits by itself
     if settings.max_bytes is not None:
         connection.execute(f"PRAGMA max_page_count = {settings.max_bytes // PAGE_BYTES}").fetchone()
 
@@ -169,11 +173,11 @@ def _check_place(settings: SqliteSettings) -> None:
 
 
 APPLICATION = 0x53574444
-"""Marks the file as ours, in the field of the header that SQLite keeps for this."""
+"""Identifies the file as a Stateward database, in the header field that SQLite reserves for this."""
 
 
 def migrate_schema(connection: sqlite3.Connection) -> None:
-    """Apply what is missing, within the transaction that is open; a schema newer than this program is refused."""
+    """Apply the pending migrations within the open transaction; raises `WrongSchema` for a newer schema."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -191,7 +195,7 @@ def _apply(connection: sqlite3.Connection, migration: SchemaMigration) -> None:
 
 
 def _statements(script: str) -> Iterator[str]:
-    """Split a script, because Python's own way to run one commits whatever is open."""
+    """Split a script into statements, because `executescript` commits the open transaction first."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line

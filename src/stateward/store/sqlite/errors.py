@@ -1,4 +1,4 @@
-"""What SQLite says when something goes wrong, in the words of the store."""
+"""Translation of SQLite errors into errors of the store."""
 
 import sqlite3
 
@@ -22,15 +22,15 @@ BY_CODE: dict[int, type[StoreError]] = {
 TAKEN = frozenset(
     (sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_ROWID)
 )
-"""The constraints that say that somebody else was first; any other is a mistake of ours and is shown as it is."""
+"""Constraint violations that mean a lost race. Any other violation is a programming error and stays as it is."""
 
 
 def translate_error(error: sqlite3.Error) -> Exception:
-    """Translate an error of SQLite; what is not the database's doing stays what it is."""
+    """Return the store's error for an error of SQLite; an error without a known code is returned as it is."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
     if code is None:
         return error
     if code in TAKEN:
         return WriteConflict(str(error))
-    kind = BY_CODE.get(code & 0xFF)  # the upper bits tell varieties of the same trouble apart
+    kind = BY_CODE.get(code & 0xFF)  # the upper bits are extended codes of the same error
     return error if kind is None else kind(f"{error} ({error.sqlite_errorname})")

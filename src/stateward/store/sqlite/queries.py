@@ -1,4 +1,11 @@
-"""The questions that both transactions and readers ask, on whichever connection they have."""
+"""Queries of transactions and readers: rows by key, selected objects, and pages of objects.
+
+A filter becomes a WHERE clause with only the fields that it names, so that SQLite plans each combination by itself.
+
+The cost of a page of objects depends on the page, not on the number of objects. The index of a kind is ordered by state
+and then by id. A page in id order is taken from each state's part of the index and merged; the existing states are
+found by a loose index scan.
+"""
 
 import sqlite3
 from collections.abc import Callable, Collection, Iterator
@@ -25,7 +32,7 @@ ESCAPES = str.maketrans({"\\": "\\\\", "%": "\\%", "_": "\\_"})
 
 
 class SqliteWhere(Struct):
-    """What follows WHERE, and the values for its places."""
+    """A WHERE clause and its values."""
 
     parts: list[str] = field(default_factory=list)
     values: list[object] = field(default_factory=list)
@@ -40,16 +47,16 @@ class SqliteWhere(Struct):
 
 
 def indexed_table(selector: Selector) -> str:
-    """Return the table with the index that serves a choice; left alone, SQLite takes the one that spares it a sort."""
+    """Return the table with the index for a selector; by itself, SQLite prefers the index that avoids a sort."""
     if selector.states == ():
-        return "objects"  # nothing will be read, and an index that must be used and cannot would be an error
+        return "objects"  # matches nothing; INDEXED BY would fail if the index cannot be used
     if selector.parent is not None:
         return "objects INDEXED BY objects_by_parent"
     return "objects" if selector.kind is None else "objects INDEXED BY objects_by_state"
 
 
 def where_objects(selector: Selector, state: str | None = None) -> SqliteWhere:
-    """Say which objects are where, or which of them that are in one state."""
+    """Return the WHERE clause of a selector, or of its part in one state."""
     where = SqliteWhere()
     where.add("ns = ? AND removed = 0", selector.ns)
     if selector.kind is not None:
@@ -68,7 +75,7 @@ def where_objects(selector: Selector, state: str | None = None) -> SqliteWhere:
 
 
 def where_journal(only: JournalFilter) -> SqliteWhere:
-    """Say which lines of the journal are where; they are to be walked in order, unless it is about one object."""
+    """Return the WHERE clause of a journal filter. Unless it names one object, the primary key order is used."""
     where = SqliteWhere()
     walk = "+" if only.ns is None or only.object is None else ""
     for column in ("ns", "object", "kind", "op", "actor"):
@@ -96,18 +103,18 @@ ANSWERS = json_packed("{IdempotencyRecord}", "FROM answers WHERE ns = ? AND key 
 
 
 def object_by_key(connection: sqlite3.Connection, key: Key) -> Object | None:
-    """Return an object if there is one; for a single row, to pack it would only be a detour."""
+    """Return an object or None; a single row need not be packed."""
     row = connection.execute(OBJECT, key).fetchone()
     return None if row is None else object_of([*row])
 
 
 def objects(connection: sqlite3.Connection, keys: Collection[Key]) -> list[Object]:
-    """Return the objects there are, in the order of their keys."""
+    """Return the objects that exist, in key order."""
     return list(_by_keys(connection, OBJECTS, keys, object_of))
 
 
 def selected(connection: sqlite3.Connection, selector: Selector) -> list[Object]:
-    """Return the where objects in the order of their ids."""
+    """Return the selected objects, ordered by id."""
     where = where_objects(selector)
     rows = fetch_packed(
         connection, render_sql(SELECTED, source=indexed_table(selector), where=str(where)), tuple(where.values)
@@ -116,34 +123,34 @@ def selected(connection: sqlite3.Connection, selector: Selector) -> list[Object]
 
 
 def operations(connection: sqlite3.Connection, keys: Collection[Key]) -> list[Operation]:
-    """Return the operations there are."""
+    """Return the operations that exist."""
     return list(_by_keys(connection, OPERATIONS, keys, operation_of))
 
 
 def work(connection: sqlite3.Connection, keys: Collection[Key]) -> list[WorkItem]:
-    """Return the work there is for these operations."""
+    """Return the work items of these operations."""
     return list(_by_keys(connection, WORK, keys, work_of))
 
 
 def queues(connection: sqlite3.Connection, keys: Collection[Key]) -> list[WorkItem]:
-    """Return the work in these queues, in the order of acceptance."""
+    """Return the work items of these queues, in the order of acceptance."""
     return sorted(_by_keys(connection, QUEUES, keys, work_of), key=lambda one: one.seq)
 
 
 def locks(connection: sqlite3.Connection, trees: Collection[Key]) -> list[Lock]:
-    """Return the locks of these trees, in the order of asking."""
+    """Return the locks of these trees, in the order of their requests."""
     return sorted(_by_keys(connection, LOCKS, trees, lock_of), key=lambda one: one.seq)
 
 
 def answers(connection: sqlite3.Connection, keys: Collection[Key]) -> list[IdempotencyRecord]:
-    """Return what these idempotency keys were answered with."""
+    """Return the idempotency records of these keys."""
     return list(_by_keys(connection, ANSWERS, keys, idempotency_record_of))
 
 
 def _by_keys(
     connection: sqlite3.Connection, sql: str, keys: Collection[Key], record: Callable[[Row], T]
 ) -> Iterator[T]:
-    """Ask once for each namespace; all ids of one travel as one value, so that the statement is always the same."""
+    """Run one query per namespace. Its ids are one JSON value, so that the statement is always the same."""
     names: dict[str, list[str]] = {}
     for ns, name in keys:
         names.setdefault(ns, []).append(name)
@@ -166,7 +173,7 @@ SELECT state FROM found WHERE state IS NOT NULL
 
 
 def object_page(connection: sqlite3.Connection, selector: Selector, page: Page) -> list[Object]:
-    """Return a page of the where objects in the order of their ids."""
+    """Return a page of the selected objects, ordered by id."""
     states = _states(connection, selector)
     parts, values = [], []
     for state in states if len(states) <= MAX_UNION_PARTS else (None,):
@@ -180,7 +187,7 @@ def object_page(connection: sqlite3.Connection, selector: Selector, page: Page) 
 
 
 def _states(connection: sqlite3.Connection, selector: Selector) -> tuple[str | None, ...]:
-    """Return the states to look under, or None alone where another index serves."""
+    """Return the states to merge, or only None if another index serves the selector."""
     if selector.kind is None or selector.parent is not None:
         return (None,)
     if selector.states is not None:

@@ -1,4 +1,8 @@
-"""What is asked beside the writer."""
+"""Reads beside the writer, and the connections and threads that execute them.
+
+A query for one row runs on the event loop at once: handing it to a thread costs several times as much as the query.
+Longer queries run on a thread, and so does a short one if the database is busy.
+"""
 
 import sqlite3
 from asyncio import get_running_loop, to_thread
@@ -46,20 +50,20 @@ T = TypeVar("T")
 
 
 class ReadExecutor(Protocol):
-    """Where questions are asked."""
+    """Executes queries on a read connection."""
 
-    async def run(self, question: Callable[[sqlite3.Connection], T]) -> T:
-        """Answer a question."""
+    async def run(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a query."""
 
-    async def run_short(self, question: Callable[[sqlite3.Connection], T]) -> T:
-        """Answer a question that is answered from a page or two."""
+    async def run_short(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a query that reads a page or two."""
 
     async def close(self) -> None:
         """Close the connections."""
 
 
 class ReaderPool:
-    """A few threads, each with a connection while it answers. Nothing stays open between two questions."""
+    """A few threads, each with a connection while it runs a query. No snapshot stays open between queries."""
 
     def __init__(self, settings: SqliteSettings, size: int, files: FileIdentity) -> None:
         self._settings = settings
@@ -69,18 +73,18 @@ class ReaderPool:
         self._threads = ThreadPoolExecutor(size, thread_name_prefix="stateward-reader")
         self._closed = False
 
-    async def run(self, question: Callable[[sqlite3.Connection], T]) -> T:
+    async def run(self, query: Callable[[sqlite3.Connection], T]) -> T:
         self._require_open()
-        return await get_running_loop().run_in_executor(self._threads, self._answer, question)
+        return await get_running_loop().run_in_executor(self._threads, self._answer, query)
 
-    async def run_short(self, question: Callable[[sqlite3.Connection], T]) -> T:
+    async def run_short(self, query: Callable[[sqlite3.Connection], T]) -> T:
         self._require_open()
         try:
             if self._loop_connection is None:
                 self._loop_connection = self._opened(replace(self._settings, busy_timeout=0.0))
-            return run_query(self._loop_connection, question)
+            return run_query(self._loop_connection, query)
         except StoreBusy:
-            return await self.run(question)
+            return await self.run(query)
 
     async def close(self) -> None:
         self._closed = True
@@ -90,10 +94,10 @@ class ReaderPool:
         while self._idle:
             self._idle.pop().close()
 
-    def _answer(self, question: Callable[[sqlite3.Connection], T]) -> T:
+    def _answer(self, query: Callable[[sqlite3.Connection], T]) -> T:
         connection = self._lent()
         try:
-            return run_query(connection, question)
+            return run_query(connection, query)
         finally:
             self._idle.append(connection)
 
@@ -106,7 +110,7 @@ class ReaderPool:
     def _opened(self, settings: SqliteSettings) -> sqlite3.Connection:
         connection = open_reader(settings)
         try:
-            self._files.check()  # what has just been opened may be another file
+            self._files.check()  # the file may have been replaced before it was opened
         except BaseException:
             connection.close()
             raise
@@ -119,32 +123,32 @@ class ReaderPool:
 
 
 class InlineReader:
-    """Answers on the spot, on the connection that writes; nothing can be under way there."""
+    """Runs queries on the event loop, on the writer connection, which is idle then."""
 
     def __init__(self, connection: Callable[[], sqlite3.Connection]) -> None:
         self._connection = connection
 
-    async def run(self, question: Callable[[sqlite3.Connection], T]) -> T:
-        return run_query(self._connection(), question)
+    async def run(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        return run_query(self._connection(), query)
 
-    async def run_short(self, question: Callable[[sqlite3.Connection], T]) -> T:
-        return run_query(self._connection(), question)
+    async def run_short(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        return run_query(self._connection(), query)
 
     async def close(self) -> None:
         pass
 
 
-def run_query(connection: sqlite3.Connection, question: Callable[[sqlite3.Connection], T]) -> T:
-    """Ask, and say what went wrong in the words of the store."""
+def run_query(connection: sqlite3.Connection, query: Callable[[sqlite3.Connection], T]) -> T:
+    """Run a query, and translate errors of SQLite."""
     try:
-        return question(connection)
+        return query(connection)
     except sqlite3.Error as error:
         raise translate_error(error) from error
 
 
 Value: TypeAlias = object
 
-# An operation is stored as waiting until it has ended; that somebody works on it is known from its work.
+# The stored status is `waiting` until the end; whether an operation runs is derived from its work item.
 DISPLAYED_STATUS = (
     "CASE WHEN o.status = 'waiting' AND (w.owner IS NOT NULL AND w.deadline IS NOT NULL OR w.remote = 1)"
     " THEN 'running' ELSE o.status END"
@@ -153,7 +157,7 @@ DISPLAYED = "FROM operations o LEFT JOIN work w ON w.ns = o.ns AND w.op = o.id W
 
 
 def _shown(which: str) -> str:
-    """Spell out a question for operations."""
+    """Render a query of operations with their displayed status."""
     return json_packed("{Operation:o}", DISPLAYED, which=which).replace("o.status", DISPLAYED_STATUS, 1)
 
 
@@ -187,7 +191,7 @@ JOIN operations o ON o.ns = w.ns AND o.id = w.op
 WHERE ?2 IS NULL OR w.ns IN (SELECT value FROM json_each(?2))
 ORDER BY f.since, w.seq LIMIT ?3
 """
-# One step in the index for each namespace, however many objects it has.
+# A loose index scan: one step for each namespace.
 NAMESPACES = """
 WITH RECURSIVE found(ns) AS (
     SELECT min(ns) FROM objects
@@ -196,7 +200,7 @@ WITH RECURSIVE found(ns) AS (
 )
 SELECT ns FROM found WHERE ns IS NOT NULL
 """
-# A deadline that has passed under a live worker wakes nobody: that worker is about to answer for it.
+# A passed deadline of a live worker is left out: that worker is about to end the operation.
 NEXT_DUE_TIME = render_sql(
     """
 SELECT min(at) FROM (
@@ -218,52 +222,52 @@ SELECT min(at) FROM (
 
 
 SHORT_READ_KEYS = 20
-"""So many rows are sooner read than a thread is woken."""
+"""Reading so many rows by key is faster than waking a thread."""
 
 
 class SqliteReader:
-    """Answers questions with what was last committed."""
+    """Reads the last committed data."""
 
-    def __init__(self, reading: ReadExecutor, clock: Callable[[], float]) -> None:
-        self._reading = reading
+    def __init__(self, executor: ReadExecutor, clock: Callable[[], float]) -> None:
+        self._executor = executor
         self._clock = clock
 
     async def object(self, key: Key) -> Object | None:
-        return await self._reading.run_short(lambda connection: queries.object_by_key(connection, key))
+        return await self._executor.run_short(lambda connection: queries.object_by_key(connection, key))
 
     async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
-        look = self._reading.run_short if len(keys) <= SHORT_READ_KEYS else self._reading.run
-        found = await look(lambda connection: queries.objects(connection, keys))
+        run = self._executor.run_short if len(keys) <= SHORT_READ_KEYS else self._executor.run
+        found = await run(lambda connection: queries.objects(connection, keys))
         return {one.key: one for one in found}
 
     async def list_objects(self, selector: Selector, page: Page) -> list[Object]:
-        def question(connection: sqlite3.Connection) -> list[Object]:
+        def query(connection: sqlite3.Connection) -> list[Object]:
             with snapshot(connection):
                 return object_page(connection, selector, page)
 
-        return await self._reading.run(question)
+        return await self._executor.run(query)
 
     async def count_states(self, selector: Selector) -> dict[tuple[str, str], int]:
         where = where_objects(selector)
         sql = render_sql(STATES, source=indexed_table(selector), where=str(where))
-        rows = await self._reading.run(lambda connection: connection.execute(sql, where.values).fetchall())
+        rows = await self._executor.run(lambda connection: connection.execute(sql, where.values).fetchall())
         return {(kind, state): count for kind, state, count in rows}
 
     async def count_by_namespace(self, namespaces: Sequence[str], kind: str | None = None) -> StateCounts:
-        def question(connection: sqlite3.Connection) -> StateCounts:
+        def query(connection: sqlite3.Connection) -> StateCounts:
             with snapshot(connection):
                 (seq,) = connection.execute(LAST_JOURNAL_SEQ).fetchone()
                 return StateCounts(seq, dict(states for ns in namespaces for states in _counted(connection, ns, kind)))
 
-        return await self._reading.run(question)
+        return await self._executor.run(query)
 
     async def operation(self, key: Key) -> Operation | None:
-        found = await self._reading.run_short(lambda connection: fetch_packed(connection, OPERATION, key))
+        found = await self._executor.run_short(lambda connection: fetch_packed(connection, OPERATION, key))
         return operation_of(found[0]) if found else None
 
     async def operations(self, keys: Collection[Key]) -> dict[Key, Operation]:
-        look = self._reading.run_short if len(keys) <= SHORT_READ_KEYS else self._reading.run
-        found = await look(lambda connection: queries.operations(connection, keys))
+        run = self._executor.run_short if len(keys) <= SHORT_READ_KEYS else self._executor.run
+        found = await run(lambda connection: queries.operations(connection, keys))
         return {one.key: one for one in found}
 
     async def operations_of(self, key: Key, limit: int) -> list[Operation]:
@@ -273,7 +277,7 @@ class SqliteReader:
         return await self._all(operation_of, CHILDREN_OF, *key)
 
     async def queue_of(self, key: Key) -> list[WorkItem]:
-        return await self._reading.run(lambda connection: queries.queues(connection, (key,)))
+        return await self._executor.run(lambda connection: queries.queues(connection, (key,)))
 
     async def journal(self, after: int, limit: int, only: JournalFilter) -> list[JournalEntry]:
         where = where_journal(only)
@@ -287,24 +291,24 @@ class SqliteReader:
         return await self._all(progress_of, PROGRESS_OF, *key, after)
 
     async def lanes(self) -> tuple[list[LaneGroup], list[LaneLoad]]:
-        def question(connection: sqlite3.Connection) -> tuple[list[LaneGroup], list[LaneLoad]]:
+        def query(connection: sqlite3.Connection) -> tuple[list[LaneGroup], list[LaneLoad]]:
             with snapshot(connection):
                 return all_lanes(connection, self._clock())
 
-        return await self._reading.run(question)
+        return await self._executor.run(query)
 
     async def work_by_lane(self, namespaces: Collection[str] | None = None) -> list[LaneWork]:
         names = _namespace_list(namespaces)
-        rows = await self._reading.run(lambda connection: connection.execute(WORK_BY_LANE, (names,)).fetchall())
+        rows = await self._executor.run(lambda connection: connection.execute(WORK_BY_LANE, (names,)).fetchall())
         return [LaneWork(*row) for row in rows]
 
     async def stuck(self, limit: int, namespaces: Collection[str] | None = None) -> list[StuckWork]:
         values: tuple[Value, ...] = self._clock(), _namespace_list(namespaces), limit
-        rows = await self._reading.run(lambda connection: connection.execute(STUCK, values).fetchall())
+        rows = await self._executor.run(lambda connection: connection.execute(STUCK, values).fetchall())
         return [replace(StuckWork(*row), orphaned=bool(row[-1])) for row in rows]
 
     async def namespaces(self) -> list[str]:
-        rows = await self._reading.run(lambda connection: connection.execute(NAMESPACES).fetchall())
+        rows = await self._executor.run(lambda connection: connection.execute(NAMESPACES).fetchall())
         return [ns for (ns,) in rows]
 
     async def workers(self) -> list[WorkerRecord]:
@@ -314,7 +318,7 @@ class SqliteReader:
         return await self._all(timer_of, TIMERS, ns, limit)
 
     async def locks_of(self, tree: Key) -> list[Lock]:
-        return await self._reading.run(lambda connection: queries.locks(connection, (tree,)))
+        return await self._executor.run(lambda connection: queries.locks(connection, (tree,)))
 
     async def next_due_time(self) -> float | None:
         wake: float | None = await self._one(NEXT_DUE_TIME, self._clock())
@@ -324,16 +328,16 @@ class SqliteReader:
         return self._clock()
 
     async def _all(self, record: Callable[[Row], T], sql: str, *values: Value) -> list[T]:
-        return await self._reading.run(
+        return await self._executor.run(
             lambda connection: [record(row) for row in fetch_packed(connection, sql, values)]
         )
 
     async def _one(self, sql: str, *values: Value) -> Any:  # noqa: ANN401 - one value of any type
-        return await self._reading.run(lambda connection: connection.execute(sql, values).fetchone()[0])
+        return await self._executor.run(lambda connection: connection.execute(sql, values).fetchone()[0])
 
 
 def _namespace_list(namespaces: Collection[str] | None) -> str | None:
-    """Return namespaces as one value; None stands for all of them."""
+    """Return namespaces as one JSON value; None means all."""
     return None if namespaces is None else encode(sorted(namespaces)).decode()
 
 

@@ -1,4 +1,4 @@
-"""Pruning on SQLite: found on the connections that read, dropped by the one that writes, a portion at a time."""
+"""Retention on SQLite: candidates are read on read connections, and the writer deletes them in batches."""
 
 import sqlite3
 from collections.abc import Collection
@@ -17,7 +17,7 @@ from stateward.store.sqlite.writer import WriteExecutor
 PACKED = "SELECT coalesce(json_group_array(json_array(<columns>)), '[]') FROM (<rows>)"
 SPAN = "SELECT max(seq) FROM (SELECT seq FROM journal WHERE seq > ?1 AND seq <= ?2 ORDER BY seq LIMIT ?3)"
 
-# An operation holds no other object than its own, so that only this one is asked.
+# An operation holds no object but its own, so only that one is checked.
 OPERATIONS = render_sql(
     PACKED,
     columns="ns, id, begun",
@@ -100,7 +100,7 @@ WHERE j.seq > ?1 AND j.seq <= ?2 AND j.at < ?3 AND (
     objects="(SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?6))",
 )
 
-# So many rows that follow a key: what is wanted of them, and the last one, by which the next look begins.
+# A page of rows after a key: the matching ones, and the last one, after which the next page begins.
 WALK = render_sql(
     PACKED,
     columns="ns, wanted, last",
@@ -115,7 +115,7 @@ SELECT * FROM (SELECT ns, id, 1 FROM page ORDER BY ns DESC, id DESC LIMIT 1)
 """,
 )
 ANSWERS = render_sql(WALK, table="answers", key="key", wanted="key", **{"if": "at < ?3"})
-GUESTS = render_sql(
+QUEUE_USERS = render_sql(
     WALK, table="objects", key="id", wanted="queue", **{"if": "queue <> id AND NOT (removed = 1 AND since < ?3)"}
 )
 TIMERS = render_sql(WALK, table="timers", key="id", wanted="object", **{"if": "?3 IS NOT NULL"})
@@ -156,11 +156,11 @@ DELETE FROM answers WHERE at < ?2 AND (ns, key) IN (
 
 
 class SqliteRetention:
-    """Finds what ended long ago, and drops it."""
+    """Finds and deletes old rows."""
 
-    def __init__(self, reading: ReadExecutor, writing: WriteExecutor) -> None:
-        self._reading = reading
-        self._writing = writing
+    def __init__(self, reads: ReadExecutor, writes: WriteExecutor) -> None:
+        self._reads = reads
+        self._writes = writes
 
     async def journal_span(self, after: int, last: int, most: int) -> JournalSpan | None:
         upto = await self._one(SPAN, after, last, most)
@@ -175,7 +175,7 @@ class SqliteRetention:
         return [PruneCandidate(Key(ns, id_), bool(begun)) for ns, id_, begun in await self._all(OBJECTS, *span, before)]
 
     async def referenced_objects(self, before: float) -> set[Key]:
-        return await all_keys(lambda sql, after: self._page(sql, after, before, BATCH_ROWS), GUESTS, TIMERS)
+        return await all_keys(lambda sql, after: self._page(sql, after, before, BATCH_ROWS), QUEUE_USERS, TIMERS)
 
     async def journal_entries(
         self,
@@ -213,22 +213,22 @@ class SqliteRetention:
         return rows
 
     async def _one(self, sql: str, *values: object) -> Any:  # noqa: ANN401 - one value of any type
-        return await self._reading.run(lambda connection: _answer(connection, sql, values))
+        return await self._reads.run(lambda connection: _fetch_value(connection, sql, values))
 
     async def _drop(self, sql: str, *values: object) -> int:
-        return await self._writing.run(_dropping(sql, values))
+        return await self._writes.run(_deletion(sql, values))
 
 
-def _answer(connection: sqlite3.Connection, sql: str, values: tuple[object, ...]) -> Any:  # noqa: ANN401
+def _fetch_value(connection: sqlite3.Connection, sql: str, values: tuple[object, ...]) -> Any:  # noqa: ANN401
     return connection.execute(sql, values).fetchone()[0]
 
 
-def _dropping(sql: str, values: tuple[object, ...]) -> TxFunction[int]:
-    async def dropping(tx: Tx) -> int:
+def _deletion(sql: str, values: tuple[object, ...]) -> TxFunction[int]:
+    async def delete(tx: Tx) -> int:
         assert isinstance(tx, SqliteTx)
         return tx.drop(sql, values)
 
-    return dropping
+    return delete
 
 
 def _packed(keys: Collection[Key]) -> str:

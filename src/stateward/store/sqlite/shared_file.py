@@ -1,11 +1,19 @@
-"""How processes that share a database file notice each other.
+"""The database file as other processes see and change it: sole use, foreign commits, and replacement.
 
-Each holds a shared lock on a file beside the database for as long as it lives; who can make the lock exclusive is
-alone. Changing the kind of a lock is not atomic: for a moment there is none, and two processes that try at the same
-time would each find itself alone. So a process tries only while it holds the database's write lock.
+Sole use. Each process holds a shared lock on a lock file beside the database while it lives. A process that can upgrade
+its lock to an exclusive one is the sole user. The upgrade is not atomic: for a moment there is no lock, and two
+processes that tried at the same time would both succeed. So a process tries only while it holds the database's write
+lock. Each process that opens the database also writes a mark into the lock file. A former sole user that still finds
+its own mark is the sole user, and needs no lock to see it.
 
-Everybody who comes in also leaves a mark in the file. Who was alone and still finds the own mark there is alone, and
-needs no lock to see it.
+Replacement. A deleted or replaced file stays usable to the process that has it open. A store would go on committing
+into it, while a restart opens another file, and everything acknowledged in between would be lost. So the store
+remembers the identity (device, inode) of the files it has opened, and compares it with the files at those paths: after
+each commit and before its acknowledgement, when it opens a further connection, and several times a second when idle.
+
+The database file never shrinks while it is in use, so a shorter file was overwritten in place (`VACUUM` shrinks it too,
+so run it only while the server is stopped). An overwritten file of the same length or longer is not detected. After a
+difference the store refuses everything until it is opened again, because only an operator can tell which file is right.
 """
 
 import logging
@@ -24,7 +32,7 @@ MARK_BYTES = 64
 
 
 class LockFile:
-    """This store's presence beside a database."""
+    """The lock file beside a database, as one store holds it."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -37,13 +45,13 @@ class LockFile:
         self._was_exclusive = False
 
     def join(self) -> bool:
-        """Join those who use the database and tell whether there are none; call it holding the write lock."""
-        alone = self.test_exclusive()
+        """Register as a user, and return whether there is no other. The caller holds the write lock."""
+        is_sole_user = self.test_exclusive()
         self._write_mark()
-        return alone
+        return is_sole_user
 
     def test_exclusive(self) -> bool:
-        """Find out whether others use the database; call it holding the write lock."""
+        """Return whether this store is the sole user. The caller holds the write lock."""
         try:
             flock(self._file, LOCK_EX | LOCK_NB)
         except BlockingIOError:
@@ -55,11 +63,11 @@ class LockFile:
         return self._was_exclusive
 
     def is_undisturbed(self) -> bool:
-        """Tell whether this store was alone and nobody has come since; takes no lock."""
+        """Return whether this store was the sole user and no process has joined since; takes no lock."""
         return self._was_exclusive and os.pread(self._file, MARK_BYTES, 0) == self._mark
 
     def close(self) -> None:
-        """Leave; the file stays, because removing it could pull it from under somebody who is just coming."""
+        """Release the lock. The file stays, because another process may be opening it."""
         os.close(self._file)
 
     def _write_mark(self) -> None:
@@ -68,42 +76,42 @@ class LockFile:
 
 POLL_INTERVAL_S = 0.02
 SOLE_USER_POLL_INTERVAL_S = 0.25
-POLLS_PER_LOCK_TEST = 50  # looks: about once a second, see whether the others have left
+POLLS_PER_LOCK_TEST = 50  # about once a second, test whether the other users have left
 
 
 class ExternalChanges:
-    """The other users of a database file, as seen from the connection that writes."""
+    """Detection of commits by other processes, on the writer connection; a sole user need not poll."""
 
     def __init__(self, connection: sqlite3.Connection, lock: LockFile) -> None:
         self._connection = connection
         self._lock = lock
         self._version = self._data_version()
         self._polls = 0
-        self.every = POLL_INTERVAL_S
-        """How often to look while there is nothing else to do."""
+        self.interval_s = POLL_INTERVAL_S
+        """The poll interval in seconds of an idle writer."""
 
     def detect(self) -> bool:
-        """Look, and tell whether somebody else may have committed something since the last look."""
+        """Return whether another process may have committed since the last call."""
         if self._lock.is_undisturbed():
-            self.every = SOLE_USER_POLL_INTERVAL_S
+            self.interval_s = SOLE_USER_POLL_INTERVAL_S
             return False
-        self.every = POLL_INTERVAL_S
+        self.interval_s = POLL_INTERVAL_S
         self._polls += 1
         try:
             if self._polls % POLLS_PER_LOCK_TEST == 0:
                 self._test()
             before, self._version = self._version, self._data_version()
         except sqlite3.OperationalError:
-            return True  # the next program will learn what is wrong; until then, anything may have happened
+            return True  # the next transaction gets the error; until then assume a commit
         return before != self._version
 
     def _data_version(self) -> int:
-        """Return a number that changes with the commits of other connections than this one."""
+        """Return a number that changes with commits of other connections."""
         version: int = self._connection.execute("PRAGMA data_version").fetchone()[0]
         return version
 
     def _test(self) -> None:
-        self._connection.execute("BEGIN IMMEDIATE")  # without waiting: who is kept out is not alone
+        self._connection.execute("BEGIN IMMEDIATE")  # no retry: a busy lock means other users
         try:
             self._lock.test_exclusive()
         finally:
@@ -114,7 +122,7 @@ log = logging.getLogger("stateward.store")
 
 
 class FileIdentity:
-    """The files of one open database: itself, its log, its index of the log, and the lock file."""
+    """The files of an open database: the database, its WAL, its WAL index, and the lock file."""
 
     def __init__(self, settings: SqliteSettings) -> None:
         self._settings = settings
@@ -130,28 +138,28 @@ class FileIdentity:
         return bool(self._finding)
 
     def remember(self) -> None:
-        """Remember the files that are there; call it when the database and the lock file are open."""
-        real = Path(self._database).resolve()  # SQLite keeps the log beside the file itself, not beside a link to it
+        """Remember the files at the paths. The caller has opened the database and the lock file."""
+        real = Path(self._database).resolve()  # SQLite puts the WAL beside the file itself, not beside a link
         paths = (self._database, f"{real}-wal", f"{real}-shm", str(self._settings.lock_path.absolute()))
         self._known = {path: _identity(Path(path).stat()) for path in paths}
         self._bytes = Path(self._database).stat().st_size
         self._finding = ""
 
     def require(self) -> None:
-        """Raise `Replaced` if a difference was found before; looks at no file."""
+        """Raise `DatabaseReplaced` if a difference was found before; reads no file."""
         if self._finding:
             raise DatabaseReplaced(self._finding)
 
     def check(self) -> None:
-        """Compare the files with those that were opened; raises `Replaced`, from then on always. Takes a few µs."""
+        """Compare the files with the opened ones; raises `DatabaseReplaced` now and on later calls. Takes a few µs."""
         self.require()
-        least = self._bytes  # before looking: it may grow meanwhile, and another thread may see that first
+        least = self._bytes  # read first: the file may grow meanwhile, and another thread may see that first
         for path, known in self._known.items():
             try:
                 found = os.stat(path)  # noqa: PTH116 - a third of what `Path.stat` takes, after each commit
             except (FileNotFoundError, NotADirectoryError):
                 self._refuse(f"{path} is gone")
-            except OSError as error:  # it may well be the same file
+            except OSError as error:  # it may still be the same file
                 raise Unavailable(str(error)) from error
             if _identity(found) != known:
                 self._refuse(f"{path} is another file than the one that was opened")
@@ -161,7 +169,7 @@ class FileIdentity:
                 self._bytes = found.st_size
 
     def is_only_database_replaced(self) -> bool:
-        """Tell whether the log, its index and the lock file are the ones that were opened, and the database is not."""
+        """Return whether the database was replaced, and the WAL, its index and the lock file were not."""
         return [path for path, known in self._known.items() if _identity_at(path) != known] == [self._database]
 
     def _refuse(self, finding: str) -> None:

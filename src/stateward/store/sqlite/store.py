@@ -21,13 +21,13 @@ TopicListener: TypeAlias = Callable[[Topic], None]
 
 
 class Listeners:
-    """The listeners of one store; they are called on the event loop."""
+    """The commit listeners of a store; they are called on the event loop."""
 
     def __init__(self) -> None:
         self._listeners: list[TopicListener] = []
 
     def add(self, listener: TopicListener) -> Callable[[], None]:
-        """Add a listener and return how to remove it."""
+        """Add a listener; returns the function that removes it."""
         self._listeners.append(listener)
 
         def stop() -> None:
@@ -37,7 +37,7 @@ class Listeners:
         return stop
 
     def notify(self, topics: int) -> None:
-        """Call everybody, if there is anything to tell."""
+        """Call all listeners, unless there are no topics."""
         if topics:
             for listener in tuple(self._listeners):
                 listener(Topic(topics))
@@ -47,10 +47,10 @@ T = TypeVar("T")
 
 
 class SqliteStore:
-    """A database file, or with the path `:memory:` a database that is gone when it is closed.
+    """A database file, or with the path `:memory:` a database that lasts until it is closed.
 
-    `inline` does without threads: everything runs on the event loop at once, in one order. It is for simulations, and
-    is how a database in memory is always run. A store that runs inline does not hear of what other processes commit.
+    With `inline` there are no threads: everything runs on the event loop, in a deterministic order. It is for
+    simulations, and a database in memory always runs so. An inline store does not detect commits of other processes.
     """
 
     reader: Reader
@@ -91,8 +91,8 @@ class SqliteStore:
         await self._writer.stop()
         await self._read_executor.close()
 
-    async def transact(self, program: TxFunction[T]) -> T:
-        return await self._writer.run(program)
+    async def transact(self, function: TxFunction[T]) -> T:
+        return await self._writer.run(function)
 
     def subscribe(self, listener: Callable[[Topic], None]) -> Callable[[], None]:
         return self._listeners.add(listener)

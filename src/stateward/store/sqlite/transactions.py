@@ -1,7 +1,7 @@
-"""Running programs: several in one durable transaction, each as if it had one of its own.
+"""Group commit: several transaction functions in one durable transaction, each isolated from the failures of others.
 
-The price of durability is paid per commit, so whatever is waiting is committed together. A program that fails is undone
-alone: the group is then run again with each program between savepoints, and the others are none the wiser.
+Durability costs one sync per commit, so all waiting functions are committed together. If one fails after it has
+written, the group runs again with a savepoint around each function, and only the failed one is rolled back.
 """
 
 import sqlite3
@@ -20,19 +20,19 @@ from stateward.store.sqlite.tx import SqliteTx
 from stateward.store.topics import NO_TOPICS
 
 MAX_ATTEMPTS = 5
-"""How often a program is run that finds its rows changed; it sees them as they are, so a second time should do."""
+"""The attempts of a function that raises `WriteConflict`. It reads current rows, so the second one should succeed."""
 
 AnyTxFunction: TypeAlias = TxFunction[Any]
 
 
 class TxOutcome(Struct, frozen=True):
-    """How a program ended: with a value, or with an error and as if it had never run."""
+    """The result of a transaction function: a value, or an error and no changes."""
 
     value: object = None
     error: BaseException | None = None
     topics: int = NO_TOPICS
 
-    def unwrap(self) -> Any:  # noqa: ANN401 - whatever the program returns
+    def unwrap(self) -> Any:  # noqa: ANN401 - whatever the function returns
         """Return the value or raise the error."""
         if self.error is not None:
             raise self.error
@@ -40,7 +40,7 @@ class TxOutcome(Struct, frozen=True):
 
 
 class TransactionLost(Exception):
-    """SQLite has given the whole transaction up, the work of all its programs included."""
+    """SQLite has rolled the whole transaction back, with the changes of all functions."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(error)
@@ -48,7 +48,7 @@ class TransactionLost(Exception):
 
 
 class PartlyWritten(Exception):
-    """A program failed after it had written something, and there was no savepoint to go back to."""
+    """A function failed after a write, without a savepoint to roll back to."""
 
     def __init__(self, outcome: TxOutcome) -> None:
         super().__init__(outcome)
@@ -56,76 +56,76 @@ class PartlyWritten(Exception):
 
 
 class TransactionRunner:
-    """Runs programs on the connection that writes."""
+    """Runs transaction functions on the writer connection."""
 
     def __init__(
-        self, connection: sqlite3.Connection, clock: Callable[[], float], patience: float, files: FileIdentity
+        self, connection: sqlite3.Connection, clock: Callable[[], float], busy_timeout_s: float, files: FileIdentity
     ) -> None:
         self._connection = connection
         self._files = files
-        self._patience = patience
+        self._busy_timeout_s = busy_timeout_s
         self._clock = clock
         self._sequences = Sequences(connection)
 
-    def run(self, programs: Sequence[AnyTxFunction]) -> list[TxOutcome]:
-        """Run programs and commit them together; returns when that is durable."""
+    def run(self, functions: Sequence[AnyTxFunction]) -> list[TxOutcome]:
+        """Run functions and commit them together; returns after the commit is durable."""
         error: BaseException
         try:
             self._files.require()
-            return self._run_together(programs)
+            return self._run_together(functions)
         except TransactionLost as lost:
             error = lost.error
         except Exception as raised:
             error = translate_error(raised) if isinstance(raised, sqlite3.Error) else raised
-        if isinstance(error, StoreFull) and len(programs) > 1:
-            # There may be room for some of them: let each learn its own fate.
-            return [self.run([program])[0] for program in programs]
-        return [TxOutcome(error=error) for _ in programs]
+        if isinstance(error, StoreFull) and len(functions) > 1:
+            # Some may fit: run each in a transaction of its own.
+            return [self.run([function])[0] for function in functions]
+        return [TxOutcome(error=error) for _ in functions]
 
-    def _run_together(self, programs: Sequence[AnyTxFunction]) -> list[TxOutcome]:
-        """Run programs without savepoints first: few fail, and most that do have not written anything by then."""
+    def _run_together(self, functions: Sequence[AnyTxFunction]) -> list[TxOutcome]:
+        """Run functions without savepoints first: few fail, and most of those before their first write."""
         try:
-            return self._run_and_commit(programs, careful=False)
+            return self._run_and_commit(functions, savepoints=False)
         except PartlyWritten as entangled:
-            if len(programs) == 1 and not isinstance(entangled.outcome.error, WriteConflict):
+            if len(functions) == 1 and not isinstance(entangled.outcome.error, WriteConflict):
                 return [entangled.outcome]
-        return self._run_and_commit(programs, careful=True)
+        return self._run_and_commit(functions, savepoints=True)
 
-    def _run_and_commit(self, programs: Sequence[AnyTxFunction], *, careful: bool) -> list[TxOutcome]:
-        begin_write(self._connection, self._patience)
+    def _run_and_commit(self, functions: Sequence[AnyTxFunction], *, savepoints: bool) -> list[TxOutcome]:
+        begin_write(self._connection, self._busy_timeout_s)
         self._sequences.reset()
         try:
-            outcomes = [self._run_one(program, careful) for program in programs]
+            outcomes = [self._run_one(function, savepoints) for function in functions]
             self._sequences.save()
             self._connection.execute("COMMIT")
         finally:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
-        self._files.check()  # after the commit: a file that was replaced meanwhile does not have it
+        self._files.check()  # after the commit: a replaced file does not contain it
         return outcomes
 
-    def _run_one(self, program: AnyTxFunction, careful: bool) -> TxOutcome:
+    def _run_one(self, function: AnyTxFunction, savepoints: bool) -> TxOutcome:
         outcome = TxOutcome()
         for _ in range(MAX_ATTEMPTS):
-            outcome = self._run_in_savepoint(program) if careful else self._run_without_savepoint(program)
+            outcome = self._run_in_savepoint(function) if savepoints else self._run_without_savepoint(function)
             if not isinstance(outcome.error, WriteConflict):
                 break
         return outcome
 
-    def _run_in_savepoint(self, program: AnyTxFunction) -> TxOutcome:
-        """Run a program such that it can be undone alone. This costs a copy of every page that it changes."""
+    def _run_in_savepoint(self, function: AnyTxFunction) -> TxOutcome:
+        """Run a function in a savepoint, so that it can be rolled back alone; copies every page that it changes."""
         self._connection.execute("SAVEPOINT program")
-        outcome = self._drive(program)
+        outcome = self._drive(function)
         if outcome.error is not None:
             self._check(outcome.error)
             self._connection.execute("ROLLBACK TO program")
         self._connection.execute("RELEASE program")
         return outcome
 
-    def _run_without_savepoint(self, program: AnyTxFunction) -> TxOutcome:
-        """Run a program that can be undone only if it fails before it writes."""
+    def _run_without_savepoint(self, function: AnyTxFunction) -> TxOutcome:
+        """Run a function without a savepoint; if it fails after a write, raise `PartlyWritten`."""
         before = self._connection.total_changes
-        outcome = self._drive(program)
+        outcome = self._drive(function)
         if outcome.error is not None:
             self._check(outcome.error)
             if self._connection.total_changes != before:
@@ -136,11 +136,11 @@ class TransactionRunner:
         if not self._connection.in_transaction:
             raise TransactionLost(error)
 
-    def _drive(self, program: AnyTxFunction) -> TxOutcome:
-        """Run a program to its end in one go: nothing that it may await ever waits."""
+    def _drive(self, function: AnyTxFunction) -> TxOutcome:
+        """Run a function to its end in one step: the methods of its transaction never suspend."""
         tx = SqliteTx(self._connection, self._sequences, self._clock())
         try:
-            steps = program(tx).__await__()
+            steps = function(tx).__await__()
             next(steps)
             steps.close()
         except StopIteration as end:
@@ -149,4 +149,4 @@ class TransactionRunner:
             return TxOutcome(error=translate_error(error))
         except BaseException as error:
             return TxOutcome(error=error)
-        return TxOutcome(error=RuntimeError("a program may await nothing but its transaction"))
+        return TxOutcome(error=RuntimeError("a transaction function must await nothing but methods of its transaction"))

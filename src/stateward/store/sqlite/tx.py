@@ -1,4 +1,4 @@
-"""A transaction on SQLite: it holds the database's one write lock, so whatever it has read stays as it is."""
+"""The transaction on SQLite. It holds the database's only write lock, so rows that it has read cannot change."""
 
 import sqlite3
 from collections.abc import Collection, Mapping
@@ -54,7 +54,7 @@ OWNED = json_packed("{WorkItem}", "FROM work INDEXED BY work_owned WHERE owner =
 
 
 class SqliteTx:
-    """One program's transaction. Its methods never wait: they are coroutines because the port's are."""
+    """The transaction of one function. Its methods never suspend; they are coroutines because the port's are."""
 
     def __init__(self, connection: sqlite3.Connection, sequences: Sequences, now: float) -> None:
         self.now = now
@@ -99,11 +99,11 @@ class SqliteTx:
     async def idempotency_records(self, keys: Collection[Key]) -> dict[Key, IdempotencyRecord]:
         return {Key(one.ns, one.key): one for one in queries.answers(self._connection, keys)}
 
-    async def count_objects(self, ns: str, kind: str, most: int) -> int:
-        return self._count(COUNT_OBJECTS, ns, kind, most)
+    async def count_objects(self, ns: str, kind: str, limit: int) -> int:
+        return self._count(COUNT_OBJECTS, ns, kind, limit)
 
-    async def count_open_operations(self, ns: str, most: int) -> int:
-        return self._count(COUNT_OPEN_OPERATIONS, ns, most)
+    async def count_open_operations(self, ns: str, limit: int) -> int:
+        return self._count(COUNT_OPEN_OPERATIONS, ns, limit)
 
     async def due_timers(self, limit: int) -> list[Timer]:
         return [timer_of(row) for row in fetch_packed(self._connection, TIMERS, (self.now, limit))]
@@ -112,9 +112,9 @@ class SqliteTx:
         claims.promote(self._connection, self.now)
         return claims.busy_lanes(self._connection)
 
-    async def claim(self, rooms: Mapping[str, int], owner: str, spares: Mapping[str, int] = NO_LANES) -> list[Claim]:
+    async def claim(self, slots: Mapping[str, int], owner: str, prefetch: Mapping[str, int] = NO_LANES) -> list[Claim]:
         claims.promote(self._connection, self.now)
-        return claims.claim_work(self._connection, rooms, owner, self.now, spares)
+        return claims.claim_work(self._connection, slots, owner, self.now, prefetch)
 
     async def overdue(self, limit: int) -> list[WorkItem]:
         return [work_of(row) for row in fetch_packed(self._connection, OVERDUE, (self.now, limit))]
@@ -132,7 +132,7 @@ class SqliteTx:
         return [work_of(row) for row in fetch_packed(self._connection, OWNED, (worker,))]
 
     async def flush_early(self, changes: Changes) -> bool:
-        """Say no: a program and its statements are on one thread."""
+        """Return False: the function and its statements run on one thread."""
         del changes
         return False
 
@@ -148,7 +148,7 @@ class SqliteTx:
         self.topics |= topics_of(changes)
 
     def drop(self, sql: str, values: tuple[object, ...]) -> int:
-        """Drop what ended long ago; returns how many rows there were."""
+        """Execute a deletion of the retention policy; returns the number of rows."""
         return self._connection.execute(sql, values).rowcount
 
     def _count(self, sql: str, *values: object) -> int:

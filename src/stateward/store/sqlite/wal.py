@@ -1,16 +1,19 @@
-"""Bringing the log into the database, beside the writer and not by it.
+"""Checkpoints of the write-ahead log (WAL), on a thread beside the writer.
 
-What is committed stands in the log, and has to be brought to its place in the database sooner or later. SQLite leaves
-that to whoever commits, and where actions change pages all over a large file, it is a good part of what an action
-costs. So a thread with a connection of its own does it, while the writer goes on.
+By default SQLite runs checkpoints in the committing connection. With changes spread over a large file they are a good
+part of the cost of an action, so a thread with its own connection runs them while the writer goes on.
 
-But the log is begun again only when all of it has been brought over and nobody is about to add to it, and with a
-writer that never rests there is no such moment. So the thread copies until little is left, and that little is the
-writer's, between two commits. When the thread cannot keep up, it is not so little, and holds the writer back: the log
-does not grow without end.
+SQLite resets the WAL only after a complete checkpoint with no writer active, and under constant load there is no such
+moment. So the thread copies until few frames are left, and the writer copies the rest between two commits. If the
+thread cannot keep up, the rest is larger and slows the writer down, so that the WAL cannot grow without bound.
 
-Nobody waits for readers. While one of them still needs what the log had at its time, the thread tries again now and
-then, and the log grows. Several processes may do all this with one file: whoever finds another at it leaves it to them.
+Checkpoints do not wait for readers. While a reader needs an old snapshot, the thread retries with backoff and the WAL
+grows. Several processes may share the file: a process that finds another one at a checkpoint leaves it to that one.
+
+SQLite tells the length of the WAL only to the connection that runs a checkpoint, and the file size says nothing,
+because a reset WAL starts again at the beginning of the same file. `WalLength` uses the file format: each reset puts a
+new salt into the header, and each frame carries the salt of its time. Two small reads tell whether the WAL has reached
+a frame.
 """
 
 import logging
@@ -34,7 +37,7 @@ FRAME_HEADER_BYTES, FRAME_SALT_FIELD = 24, slice(8, 16)
 
 
 class WalLength:
-    """The log of a database that is open: it is removed when the last one leaves."""
+    """The WAL file of an open database."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -43,58 +46,58 @@ class WalLength:
             raise Unavailable(str(error)) from error
 
     def has_frames(self, frames: int) -> bool:
-        """Tell whether the log has so many frames; it costs the same however long the log is."""
+        """Return whether the WAL has at least so many frames; constant cost."""
         try:
             header = os.pread(self._file, HEADER_BYTES, 0)
             frame_bytes = FRAME_HEADER_BYTES + int.from_bytes(header[PAGE_SIZE_FIELD])
             frame = os.pread(self._file, FRAME_HEADER_BYTES, HEADER_BYTES + (frames - 1) * frame_bytes)
         except OSError:
-            return False  # what is wrong with the log is told by who writes it
+            return False  # the writer reports errors of the WAL
         return len(header) == HEADER_BYTES and header[SALT_FIELD] == frame[FRAME_SALT_FIELD]
 
     def close(self) -> None:
-        """Look no more."""
+        """Close the file."""
         os.close(self._file)
 
 
 RETRY_MIN_S, RETRY_MAX_S = 0.01, 0.5
-"""Seconds until the next try when a reader or another process was in the way: more and more; and after an error."""
+"""The backoff after a checkpoint that a reader, another process or an error prevented."""
 
 HOLD_OFF_S = 0.1
-"""Seconds in which nothing more is tried after the writer's part: it may be in vain, and must not be so every time."""
+"""The pause after the writer's part, which may have failed and must not be repeated at every commit."""
 
 WRITER_SHARE = 1 / 16
 MAX_LENGTH_FACTOR = 4
-"""Parts and multiples of the length at which copying begins: what is left to the writer, and when it has to insist."""
+"""Relative to the length at which copying begins: the writer's share, and when the writer waits for others."""
 
 WRITER_WAIT_S = 0.1
-"""Seconds for which the writer waits for other processes when the log has become too long."""
+"""How long the writer waits for other processes when the WAL has become too long."""
 
 log = logging.getLogger("stateward.store")
 
 
 class CheckpointStage(Enum):
-    """Whose turn it is. Each stage is ended by the one whose turn it is, so there is nothing to lock."""
+    """The stage of a checkpoint. Only the party that acts in a stage ends it, so no lock is needed."""
 
-    WATCHING = auto()  # the writer's, who watches the log grow
-    COPYING = auto()  # the thread's
-    FINISHING = auto()  # the writer's
+    WATCHING = auto()  # the writer watches the WAL grow
+    COPYING = auto()  # the thread copies
+    FINISHING = auto()  # the writer copies the rest
 
 
 class CheckpointResult(Struct, frozen=True):
-    """What a checkpoint found and did, in frames; somebody was in the way if it could not copy all."""
+    """The frames that a checkpoint found and copied; a reader or writer prevented the rest."""
 
     found: int
     done: int
 
     @property
     def is_complete(self) -> bool:
-        """Whether the database has everything that was in the log when this began."""
+        """Whether the database has all frames that the WAL had at the start."""
         return 0 <= self.found == self.done
 
 
 class Checkpointer:
-    """The thread, and the writer's part in it."""
+    """The checkpoint thread, and the writer's part in checkpoints."""
 
     def __init__(self, settings: SqliteSettings, files: FileIdentity) -> None:
         self._settings = settings
@@ -111,7 +114,7 @@ class Checkpointer:
         self._thread: Thread
 
     def start(self, writer: sqlite3.Connection) -> None:
-        """Take the checkpoints over from the connection that writes; like the rest, it is called where that is used."""
+        """Take over the checkpoints of the writer connection; runs on the writer thread, as do `advance` and `stop`."""
         self._wal = WalLength(self._settings.log_path)
         writer.execute("PRAGMA wal_autocheckpoint = 0").fetchone()
         self._stage, self._turns, self._stopped = CheckpointStage.WATCHING, SimpleQueue(), Event()
@@ -119,8 +122,8 @@ class Checkpointer:
         self._thread.start()
 
     def advance(self, writer: sqlite3.Connection) -> None:
-        """Do what is the writer's part, if anything; costs two small reads when there is nothing to do."""
-        if self._files.is_replaced:  # others may use the database with a log that is not ours
+        """Do the writer's part if it is due; otherwise costs two small reads."""
+        if self._files.is_replaced:  # other processes may use the file with another WAL
             return
         if self._stage is CheckpointStage.FINISHING:
             self._finish(writer)
@@ -131,7 +134,7 @@ class Checkpointer:
             self._turns.put(True)
 
     def stop(self) -> None:
-        """End the thread; what is still in the log is brought over by the last one who closes the database."""
+        """End the thread. The last connection that closes the database checkpoints the rest."""
         self._stopped.set()
         self._turns.put(False)
         self._thread.join()
@@ -148,13 +151,13 @@ class Checkpointer:
         return self._wal.has_frames(self._begin_at)
 
     def _copy(self) -> bool:
-        """Copy until the rest is the writer's; false if there is none, because others were faster."""
+        """Copy until the rest is small enough for the writer; False if another process has copied all."""
         before, pause = 0, RETRY_MIN_S
         while self._is_due() and not self._stopped.is_set():
             copied = self._checkpoint_passive()
             if copied is None:
                 self._stopped.wait(RETRY_MAX_S)
-                return True  # perhaps the writer can
+                return True  # the writer may succeed
             if not copied.is_complete:
                 self._stopped.wait(pause)
                 pause = min(2 * pause, RETRY_MAX_S)
@@ -165,12 +168,12 @@ class Checkpointer:
         return False
 
     def _is_enough(self, found: int, copied: int) -> bool:
-        """Tell whether little was added meanwhile, or nearly as much as was copied: then it will never be little."""
+        """Return whether few frames were added meanwhile, or so many that another round would not reduce them."""
         added = self._wal.has_frames
         return not added(found + self._writer_frames) or added(found + copied * 3 // 4)
 
     def _checkpoint_passive(self) -> CheckpointResult | None:
-        """Copy all that is in the log now, while the writer goes on."""
+        """Copy all frames of the WAL while the writer goes on."""
         return self._logging_failure("the thread", lambda: _checkpoint(self._opened(), "PASSIVE"))
 
     def _opened(self) -> sqlite3.Connection:
@@ -180,7 +183,7 @@ class Checkpointer:
         return self._connection
 
     def _finish(self, writer: sqlite3.Connection) -> None:
-        """Copy the rest and let the log be begun again; who is in the way is waited for only when it gets too long."""
+        """Copy the rest and reset the WAL; waits for other processes only if the WAL is too long."""
         if not self._is_due():
             return
         if self._wal.has_frames(MAX_LENGTH_FACTOR * self._begin_at):
@@ -189,12 +192,17 @@ class Checkpointer:
         writer.execute("PRAGMA busy_timeout = 0").fetchone()
 
     def _logging_failure(self, who: str, checkpoint: Callable[[], CheckpointResult]) -> CheckpointResult | None:
-        """Say what goes wrong, once until it goes well again: nothing is lost by it, but the log grows."""
+        """Run a checkpoint; log its failure once until it succeeds again. No data is lost, but the WAL grows."""
         try:
             copied = checkpoint()
         except (sqlite3.Error, StoreError) as error:
             if who not in self._failing:
-                log.warning("%s: %s cannot bring the log into the database: %s", self._settings.path, who, error)
+                log.warning(
+                    "database %s: %s cannot checkpoint the WAL, which grows until it can: %s",
+                    self._settings.path,
+                    who,
+                    error,
+                )
             self._failing.add(who)
             return None
         self._failing.discard(who)

@@ -1,7 +1,7 @@
-"""The one thread that writes.
+"""The writer of a database: a thread with the writer connection, or the event loop itself.
 
-Programs are queued from the event loop. The thread takes all that are queued at once and commits them together, so the
-busier it gets, the more programs share the price of a commit; nobody is kept waiting for company.
+Transaction functions are queued from the event loop. The thread takes all that are queued and commits them together
+(group commit), so the cost of a commit is shared by more functions under load, and none waits for external.
 """
 
 import sqlite3
@@ -27,14 +27,14 @@ from stateward.store.topics import EVERY_TOPIC, NO_TOPICS
 
 
 class WriterConnection(Struct, frozen=True):
-    """Everything that whoever writes has before them; a database in memory has no lock file."""
+    """The writer connection, its transaction runner, and the lock file (None for a database in memory)."""
 
     connection: sqlite3.Connection
     transactions: TransactionRunner
     lock: LockFile | None
 
     def close(self) -> None:
-        """Close the database, then leave."""
+        """Close the database, then release the lock file."""
         self.connection.close()
         if self.lock is not None:
             self.lock.close()
@@ -43,7 +43,7 @@ class WriterConnection(Struct, frozen=True):
 def open_writer_connection(
     settings: SqliteSettings, clock: Callable[[], float], files: FileIdentity
 ) -> WriterConnection:
-    """Open a database, bring it to this version's schema, and join its users."""
+    """Open a database, migrate its schema, and register as a user of the file."""
     connection, lock = open_writer(settings), None
     try:
         begin_write(connection, settings.busy_timeout)
@@ -51,7 +51,7 @@ def open_writer_connection(
             lock = LockFile(settings.lock_path)
             lock.join()
         migrate_schema(connection)
-        connection.execute("UPDATE numbers SET work = work WHERE false")  # a read-only file shows only now
+        connection.execute("UPDATE numbers SET work = work WHERE false")  # fails on a read-only file
         connection.execute("COMMIT")
         create_trigger_views(connection)
         if lock is not None:
@@ -67,39 +67,39 @@ def open_writer_connection(
 T = TypeVar("T")
 
 SWITCH_INTERVAL_S = 0.0005
-"""How long a busy event loop may keep the interpreter's lock from us, in seconds; for the whole process.
+"""The switch interval of the interpreter: how long a busy event loop may keep the GIL from the writer thread.
 
-Python's own five milliseconds are for threads that compute. Ours asks for the lock some twenty times per transaction,
-and would wait a tenth of a second in all where the work itself takes a fiftieth.
+The default of 5 ms suits threads that compute. The writer thread takes the GIL about twenty times per transaction, so
+it would wait 100 ms for work of 2 ms.
 """
 
 
 EMPTY_WAL_TIMEOUT_S = 2.0
-"""How many seconds are waited for readers before the log of a replaced database is emptied."""
+"""How long to wait for readers before the WAL of a replaced database is emptied."""
 
 
 class QueuedTransaction(Struct, frozen=True):
-    """A program and who waits for it."""
+    """A transaction function and the future of its caller."""
 
-    program: AnyTxFunction
+    function: AnyTxFunction
     future: Future[Any]
 
 
 class WriterThread:
-    """A thread with a connection of its own, which runs programs in groups."""
+    """A thread with its own connection, which runs queued transaction functions in groups."""
 
     def __init__(
         self,
         open_connection: Callable[[], WriterConnection],
-        tell: Callable[[int], None],
+        notify: Callable[[int], None],
         checkpoints: Checkpointer,
         files: FileIdentity,
     ) -> None:
         self._open_connection = open_connection
         self._files = files
-        self._tell = tell
+        self._notify = notify
         self._checkpoints = checkpoints
-        self._jobs: SimpleQueue[QueuedTransaction | None] = SimpleQueue()
+        self._queue: SimpleQueue[QueuedTransaction | None] = SimpleQueue()
         self._open: WriterConnection | None = None
         self._loop: AbstractEventLoop
         self._thread: Thread
@@ -118,26 +118,26 @@ class WriterThread:
         self._thread.start()
         self._open = await ready
 
-    async def run(self, program: TxFunction[T]) -> T:
+    async def run(self, function: TxFunction[T]) -> T:
         if self._open is None:
             raise Unavailable("the store is closed")
         future: Future[T] = self._loop.create_future()
-        self._jobs.put(QueuedTransaction(program, future))
+        self._queue.put(QueuedTransaction(function, future))
         return await future
 
     async def stop(self) -> None:
         if self._open is not None:
             self._open = None
-            self._jobs.put(None)
+            self._queue.put(None)
             await self._loop.run_in_executor(None, self._thread.join)
 
     def _main(self, ready: Future[WriterConnection]) -> None:
         try:
             opened = self._opened()
         except BaseException as error:
-            self._later(_resolve, ready, TxOutcome(error=error))
+            self._call_soon(_resolve, ready, TxOutcome(error=error))
             return
-        self._later(_resolve, ready, TxOutcome(opened))
+        self._call_soon(_resolve, ready, TxOutcome(opened))
         try:
             self._work(opened)
         finally:
@@ -154,35 +154,35 @@ class WriterThread:
         return opened
 
     def _work(self, opened: WriterConnection) -> None:
-        """Do all that is queued; when there is nothing, look what others have done."""
+        """Run the queued functions; when idle, detect commits of other processes."""
         assert opened.lock is not None, "only a file has a thread of its own"
-        others = ExternalChanges(opened.connection, opened.lock)
+        external = ExternalChanges(opened.connection, opened.lock)
         queued: list[QueuedTransaction | None] = []
         was_replaced = False
         while None not in queued:
-            queued = self._queued(others.every)
-            jobs = [job for job in queued if job is not None and not job.future.cancelled()]
-            outcomes = opened.transactions.run([job.program for job in jobs]) if jobs else []
-            if not jobs:
-                with suppress(StoreError):  # it is told to those who ask next
+            queued = self._queued(external.interval_s)
+            items = [item for item in queued if item is not None and not item.future.cancelled()]
+            outcomes = opened.transactions.run([item.function for item in items]) if items else []
+            if not items:
+                with suppress(StoreError):  # the next transaction raises it
                     self._files.check()
-            is_replaced = self._files.is_replaced  # read once: other threads may find it at any time
+            is_replaced = self._files.is_replaced  # read once: another thread may set it at any time
             if is_replaced and not was_replaced:
                 self._empty_log(opened)
-            is_news = others.detect() or is_replaced is not was_replaced
+            is_changed = external.detect() or is_replaced is not was_replaced
             was_replaced = is_replaced
-            topics = EVERY_TOPIC if is_news else NO_TOPICS
+            topics = EVERY_TOPIC if is_changed else NO_TOPICS
             for outcome in outcomes:
                 topics |= outcome.topics
-            if jobs or topics:
-                self._later(self._deliver, jobs, outcomes, topics)
+            if items or topics:
+                self._call_soon(self._deliver, items, outcomes, topics)
             self._checkpoints.advance(opened.connection)
 
     def _empty_log(self, opened: WriterConnection) -> None:
-        """Bring the log into the file that was opened, when that is not the one that it now stands beside.
+        """Checkpoint the WAL into the opened file, after another file was put at its path.
 
-        Whoever opens the file that was put there would take the log for its own, and damage it. The file that was
-        opened may still be somewhere, and is complete then.
+        A process that opens the new file would apply this WAL to it and damage it. The opened file may still exist
+        elsewhere, and is complete then.
         """
         assert opened.lock is not None
         if self._files.is_only_database_replaced() and opened.lock.is_undisturbed():
@@ -190,26 +190,26 @@ class WriterThread:
                 opened.connection.execute(f"PRAGMA busy_timeout = {int(EMPTY_WAL_TIMEOUT_S * 1000)}").fetchone()
                 opened.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
-    def _queued(self, patience: float) -> list[QueuedTransaction | None]:
+    def _queued(self, timeout_s: float) -> list[QueuedTransaction | None]:
         queued: list[QueuedTransaction | None] = []
         with suppress(Empty):
-            queued.append(self._jobs.get(timeout=patience))
+            queued.append(self._queue.get(timeout=timeout_s))
             while True:
-                queued.append(self._jobs.get_nowait())
+                queued.append(self._queue.get_nowait())
         return queued
 
-    def _deliver(self, jobs: list[QueuedTransaction], outcomes: list[TxOutcome], topics: int) -> None:
-        for job, outcome in zip(jobs, outcomes, strict=True):
-            _resolve(job.future, outcome)
-        self._tell(topics)
+    def _deliver(self, items: list[QueuedTransaction], outcomes: list[TxOutcome], topics: int) -> None:
+        for item, outcome in zip(items, outcomes, strict=True):
+            _resolve(item.future, outcome)
+        self._notify(topics)
 
-    def _later(self, callback: Callable[..., None], *args: object) -> None:
-        with suppress(RuntimeError):  # the loop is gone, and so is everybody who waited
+    def _call_soon(self, callback: Callable[..., None], *args: object) -> None:
+        with suppress(RuntimeError):  # the loop is closed, and no caller waits
             self._loop.call_soon_threadsafe(callback, *args)
 
 
 def _resolve(future: Future[Any], outcome: TxOutcome) -> None:
-    if future.done():  # whoever waited has given up
+    if future.done():  # the caller was cancelled
         return
     if outcome.error is not None:
         future.set_exception(outcome.error)
@@ -218,28 +218,28 @@ def _resolve(future: Future[Any], outcome: TxOutcome) -> None:
 
 
 class WriteExecutor(Protocol):
-    """Runs programs one after the other on the one connection that writes."""
+    """Runs transaction functions one after the other on the writer connection."""
 
     @property
     def writer_connection(self) -> WriterConnection:
-        """What it works with; raises `Unavailable` while it is not at work."""
+        """The writer connection; raises `Unavailable` while the store is not open."""
 
     async def start(self) -> None:
-        """Open the database; raises what keeps it from that."""
+        """Open the database; raises the error that prevents it."""
 
-    async def run(self, program: TxFunction[T]) -> T:
-        """Have a program run; returns when it is durable."""
+    async def run(self, function: TxFunction[T]) -> T:
+        """Run a transaction function; returns after its commit is durable."""
 
     async def stop(self) -> None:
-        """Finish what was begun and close the database."""
+        """Finish queued functions and close the database."""
 
 
 class InlineWriter:
-    """Runs each program at once and on the event loop: no threads, so everything happens in one order."""
+    """Runs each function at once on the event loop, without threads, so that the order is deterministic."""
 
-    def __init__(self, open_connection: Callable[[], WriterConnection], tell: Callable[[int], None]) -> None:
+    def __init__(self, open_connection: Callable[[], WriterConnection], notify: Callable[[int], None]) -> None:
         self._open_connection = open_connection
-        self._tell = tell
+        self._notify = notify
         self._open: WriterConnection | None = None
 
     @property
@@ -251,10 +251,10 @@ class InlineWriter:
     async def start(self) -> None:
         self._open = self._open_connection()
 
-    async def run(self, program: TxFunction[T]) -> T:
-        (outcome,) = self.writer_connection.transactions.run([program])
+    async def run(self, function: TxFunction[T]) -> T:
+        (outcome,) = self.writer_connection.transactions.run([function])
         value: T = outcome.unwrap()
-        self._tell(outcome.topics)
+        self._notify(outcome.topics)
         return value
 
     async def stop(self) -> None:
