@@ -4,8 +4,8 @@ import asyncio
 
 from stateward.store import Store
 from stateward.store.records import Status
-from tests.contract.hands import ask, taken, write
 from tests.contract.samples import accepted, an_operation, key, some_work
+from tests.contract.store_calls import ask, claim_names, write
 
 
 async def children_left(store: Store, name: str = "parent") -> int:
@@ -17,9 +17,9 @@ async def children_left(store: Store, name: str = "parent") -> int:
 async def test_a_parent_is_claimed_after_its_last_child_has_ended(store: Store) -> None:
     await write(store, accepted("parent", children=3))
     await write(store, children_ended=[key("parent"), key("parent")])
-    assert await taken(store) == []
+    assert await claim_names(store) == []
     await write(store, children_ended=[key("parent")])
-    assert await taken(store) == ["parent"]
+    assert await claim_names(store) == ["parent"]
 
 
 async def test_children_of_several_parents_may_end_together(store: Store) -> None:
@@ -31,7 +31,7 @@ async def test_children_of_several_parents_may_end_together(store: Store) -> Non
 async def test_a_parent_that_is_not_ready_is_not_claimed_even_without_children(store: Store) -> None:
     await write(store, accepted("parent", children=1, ready=False))
     await write(store, children_ended=[key("parent")])
-    assert await taken(store) == []
+    assert await claim_names(store) == []
 
 
 async def test_the_end_of_a_child_whose_parent_is_gone_changes_nothing(store: Store) -> None:
@@ -49,7 +49,7 @@ async def test_children_that_end_at_the_same_time_are_all_counted(store: Store, 
     ends = [write((store, second)[number % 2], children_ended=[key("parent")]) for number in range(40)]
     await asyncio.gather(*ends)
     assert await children_left(store) == 0
-    assert await taken(store) == ["parent"]
+    assert await claim_names(store) == ["parent"]
 
 
 async def test_children_are_found_by_their_parent(store: Store) -> None:

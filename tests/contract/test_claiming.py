@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from stateward.store import Store, Tx
 from stateward.store.errors import WriteConflict
 from stateward.store.records import Status, WorkItem
-from tests.contract.hands import ask, take, taken, until, write
 from tests.contract.samples import a_worker, accepted, an_object, an_operation, key, some_work
+from tests.contract.store_calls import ask, claim_names, claim_work, until, write
 
 HIDDEN_BY: dict[str, dict[str, Any]] = {
     "not ready": {"ready": False},
@@ -31,21 +31,21 @@ async def one_work(store: Store, name: str) -> WorkItem:
 async def test_work_is_claimed_first_come_first_served(store: Store) -> None:
     await write(store, accepted("c", "a"))
     await write(store, accepted("b"))
-    assert await taken(store) == ["c", "a", "b"]
+    assert await claim_names(store) == ["c", "a", "b"]
 
 
 async def test_higher_priorities_go_first(store: Store) -> None:
     await write(store, accepted("low", priority=-5))
     await write(store, accepted("plain one", "plain two"))
     await write(store, accepted("high", priority=5))
-    assert await taken(store) == ["high", "plain one", "plain two", "low"]
+    assert await claim_names(store) == ["high", "plain one", "plain two", "low"]
 
 
 async def test_no_more_is_claimed_than_there_is_room_for(store: Store) -> None:
     await write(store, accepted("a", "b", "c"))
     claims = await ask(store, "claim", {"": 2}, "worker")
     assert [claim.work.op for claim in claims] == ["a", "b"]
-    assert await taken(store) == ["c"]
+    assert await claim_names(store) == ["c"]
 
 
 async def test_nothing_is_claimed_where_there_is_no_room(store: Store) -> None:
@@ -58,14 +58,14 @@ async def test_each_lane_has_its_own_room(store: Store) -> None:
     await write(store, accepted("a", "b", "c", lane="x", grp="g"))
     await write(store, accepted("d", "e", lane="y", grp="g"))
     await write(store, accepted("f", lane="z", grp="g"))
-    assert await taken(store, y=5, x=2) == ["a", "b", "d", "e"]
+    assert await claim_names(store, y=5, x=2) == ["a", "b", "d", "e"]
 
 
 @pytest.mark.parametrize("why", HIDDEN_BY)
 async def test_it_is_not_claimed_when_it_is(store: Store, why: str) -> None:
     await write(store, accepted("hidden", **HIDDEN_BY[why]))
     await write(store, accepted("open"))
-    assert await taken(store) == ["open"]
+    assert await claim_names(store) == ["open"]
 
 
 @pytest.mark.parametrize("why", HIDDEN_BY)
@@ -73,7 +73,7 @@ async def test_it_is_claimed_once_it_is_no_longer(store: Store, why: str) -> Non
     await write(store, accepted("hidden", **HIDDEN_BY[why]))
     plain = some_work("hidden", "on-hidden", seq=(await one_work(store, "hidden")).seq)
     await write(store, work=[plain])
-    assert await taken(store) == ["hidden"]
+    assert await claim_names(store) == ["hidden"]
 
 
 async def test_delayed_work_is_claimed_when_its_time_has_come(store: Store) -> None:
@@ -81,17 +81,17 @@ async def test_delayed_work_is_claimed_when_its_time_has_come(store: Store) -> N
     await write(store, accepted("later", not_before=due))
     await write(store, accepted("now"))
     await until(store, due)
-    assert await taken(store) == ["later", "now"]
+    assert await claim_names(store) == ["later", "now"]
 
 
 async def test_work_of_the_past_is_not_delayed(store: Store) -> None:
     await write(store, accepted("a", not_before=await store.reader.time() - 5))
-    assert await taken(store) == ["a"]
+    assert await claim_names(store) == ["a"]
 
 
 async def test_a_claim_sets_the_owner_and_raises_epoch_and_attempts(store: Store) -> None:
     await write(store, accepted("a", epoch=4, attempts=2))
-    (claim,) = await take(store, "worker")
+    (claim,) = await claim_work(store, "worker")
     assert (claim.work.owner, claim.work.epoch, claim.work.attempts) == ("worker", 5, 3)
     assert await one_work(store, "a") == claim.work
 
@@ -100,7 +100,7 @@ async def test_a_claim_brings_the_operation_and_the_object(store: Store) -> None
     one = an_object("a", spec='{"n": 1}', queue="vm")
     operation = an_operation("op", "a", hidden=True, previous_spec="{}", parent="group", tree="t", args='{"x": 1}')
     await write(store, objects=[one], operations=[operation], new_work=[some_work("op", "a", queue="vm", observe=True)])
-    (claim,) = await take(store)
+    (claim,) = await claim_work(store)
     assert (claim.object, claim.operation) == (one, operation)
     assert (claim.work.queue, claim.work.observe, claim.work.ready) == ("vm", True, True)
     assert claim.operation.status is Status.WAITING
@@ -119,28 +119,28 @@ async def test_the_deadline_begins_with_the_first_claim(store: Store) -> None:
 
 async def test_a_deadline_that_was_set_stays(store: Store) -> None:
     await write(store, accepted("a", deadline=12345.5))
-    (claim,) = await take(store)
+    (claim,) = await claim_work(store)
     assert claim.work.deadline == 12345.5
 
 
 async def test_claimed_work_is_not_claimed_again(store: Store) -> None:
     await write(store, accepted("a"))
-    assert await taken(store) == ["a"]
-    assert await taken(store) == []
+    assert await claim_names(store) == ["a"]
+    assert await claim_names(store) == []
 
 
 async def test_work_given_back_is_claimed_again_with_the_next_epoch(store: Store) -> None:
     await write(store, accepted("a", "b"))
-    first, _ = await take(store, "dead")
+    first, _ = await claim_work(store, "dead")
     await write(store, work=[replace(first.work, owner=None, observe=True)])
-    (again,) = await take(store, "alive")
+    (again,) = await claim_work(store, "alive")
     assert (again.work.op, again.work.epoch, again.work.attempts, again.work.observe) == ("a", 2, 2, True)
 
 
 async def test_work_that_is_gone_is_not_claimed(store: Store) -> None:
     await write(store, accepted("a", "b"))
     await write(store, work_gone=[key("a"), key("nobody")])
-    assert await taken(store) == ["b"]
+    assert await claim_names(store) == ["b"]
 
 
 async def test_work_that_is_not_there_cannot_be_changed(store: Store) -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from stateward.store import Changes, Store, Tx
 from stateward.store.errors import WriteConflict
-from tests.contract.hands import ask, stored, write
 from tests.contract.samples import a_line, an_object, an_operation, key, moved
+from tests.contract.store_calls import ask, stored, write
 
 
 async def test_a_new_object_is_stored_as_it_is(store: Store) -> None:

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from stateward.store import Changes, Store
 from stateward.store.filters import JournalFilter
 from stateward.store.port import LaneWork
-from tests.contract.hands import ask, take, write
 from tests.contract.samples import NS, a_line, accepted, an_object, some_work
+from tests.contract.store_calls import ask, claim_work, write
 
 
 async def test_the_objects_of_a_kind_are_counted_without_the_removed_ones(store: Store) -> None:
@@ -37,7 +37,7 @@ async def test_operations_under_way_are_counted_running_or_not_but_no_ghosts(sto
 
 async def test_the_work_of_each_lane_is_told_with_the_age_of_the_oldest(store: Store) -> None:
     await write(store, _joined(accepted("a", "b", lane="eu"), accepted("c", lane="us"), accepted("r", remote=True)))
-    await take(store, eu=1)
+    await claim_work(store, eu=1)
     told = await store.reader.work_by_lane()
     assert told == [LaneWork("", 1, 0, 100.5), LaneWork("eu", 1, 1, 100.5), LaneWork("us", 0, 1, 100.5)]
 

@@ -6,7 +6,6 @@ from stateward.store import Changes, Ended, JournalFilter, Page, Selector, Store
 from stateward.store.errors import Unavailable, WrongSchema
 from stateward.store.records import LaneGroup, Status
 from tests.contract.conftest import Place
-from tests.contract.hands import ask, see, write
 from tests.contract.samples import (
     NS,
     a_line,
@@ -20,12 +19,13 @@ from tests.contract.samples import (
     moved,
     some_work,
 )
+from tests.contract.store_calls import ask, send_heartbeats, write
 
 MANY = 10_000
 
 
 async def test_everything_is_there_after_closing_and_opening_again(store: Store, place: Place) -> None:
-    await see(store, a_worker("w"))
+    await send_heartbeats(store, a_worker("w"))
     written = family()
     written.groups.append(LaneGroup("g", 3))
     await write(store, written)

@@ -10,7 +10,6 @@ from stateward.store import Changes, Ended, JournalFilter, Page, Selector, Store
 from stateward.store.postgres.tx import PostgresTx
 from stateward.store.records import Key, Lock, Status, WorkItem
 from stateward.store.sqlite.tx import SqliteTx
-from tests.contract.hands import ask, see, take, write
 from tests.contract.samples import (
     NS,
     a_line,
@@ -26,6 +25,7 @@ from tests.contract.samples import (
     moved,
     some_work,
 )
+from tests.contract.store_calls import ask, claim_work, send_heartbeats, write
 
 OTHERS = ("a-before", "z-after")
 """Namespaces on both sides of the one that most tests use."""
@@ -92,11 +92,11 @@ async def test_timers_of_the_same_id_can_be_set_in_two_namespaces_at_once(store:
 
 
 async def test_operations_of_the_same_id_are_claimed_and_owned_apart(store: Store) -> None:
-    await see(store, a_worker("w"))
+    await send_heartbeats(store, a_worker("w"))
     for ns in (NS, *OTHERS):
         objects, operations = [an_object("o", ns=ns)], [an_operation("op", "o", ns=ns)]
         await write(store, objects=objects, operations=operations, new_work=[some_work("op", "o", ns=ns)])
-    claims = await take(store, "w")
+    claims = await claim_work(store, "w")
     assert [one.work.ns for one in claims] == [NS, *OTHERS]
     assert {(one.work.ns, one.operation.ns, one.object.ns) for one in claims} == {(ns, ns, ns) for ns in (NS, *OTHERS)}
     await write(store, work=[replace(claims[0].work, owner=None)])
@@ -135,7 +135,7 @@ async def test_work_is_queued_and_claimed_in_the_order_of_acceptance_whatever_it
         await write(store, operations=[an_operation(name, "o")], new_work=[some_work(name, "o", deadline=100.0)])
     assert [one.op for one in await store.reader.queue_of(key("o"))] == names
     assert [one.op for one in await ask(store, "queues", [key("o")])] == names
-    assert [one.work.op for one in await take(store, "w")] == names
+    assert [one.work.op for one in await claim_work(store, "w")] == names
     assert [one.op for one in await ask(store, "owned", "w")] == names
 
 
@@ -166,7 +166,7 @@ async def age(store: Store, worker: str, seconds: float) -> None:
 
 async def test_a_worker_lives_until_the_whole_of_its_lease_has_passed(store: Store) -> None:
     ages = {"fresh": 0.0, "half": 1800.0, "nearly": 3500.0, "just": 3700.0, "long": 7300.0}
-    await see(store, *(a_worker(name, lease=3600.0) for name in ages))
+    await send_heartbeats(store, *(a_worker(name, lease=3600.0) for name in ages))
     for name, seconds in ages.items():
         await age(store, name, seconds)
         await write(store, accepted(f"of-{name}", deadline=10.0, owner=name))
@@ -178,7 +178,7 @@ async def test_a_worker_lives_until_the_whole_of_its_lease_has_passed(store: Sto
 
 async def test_each_worker_has_its_own_lease(store: Store) -> None:
     leases = {"short": 60.0, "middle": 600.0, "longer": 6000.0}
-    await see(store, *(a_worker(name, lease=lease) for name, lease in leases.items()))
+    await send_heartbeats(store, *(a_worker(name, lease=lease) for name, lease in leases.items()))
     for name in leases:
         await age(store, name, 300.0)
     assert [one.id for one in await ask(store, "dead_workers")] == ["short"]
@@ -186,7 +186,7 @@ async def test_each_worker_has_its_own_lease(store: Store) -> None:
 
 async def test_an_overdue_deadline_of_a_worker_with_half_its_lease_left_wakes_nobody(store: Store) -> None:
     now = await store.reader.time()
-    await see(store, a_worker("half", lease=3600.0))
+    await send_heartbeats(store, a_worker("half", lease=3600.0))
     await age(store, "half", 2700.0)
     await write(store, accepted("late", deadline=10.0, owner="half"))
     await write(store, accepted("later", deadline=now + 5000.0, owner="half"))

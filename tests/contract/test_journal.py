@@ -4,8 +4,8 @@ from msgspec.structs import replace
 
 from stateward.store import JournalFilter, Store
 from stateward.store.records import JournalEntry
-from tests.contract.hands import write
 from tests.contract.samples import NS, a_line
+from tests.contract.store_calls import write
 
 
 async def events(store: Store, after: int = 0, limit: int = 100, **about: object) -> list[str]:

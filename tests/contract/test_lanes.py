@@ -11,8 +11,8 @@ from stateward.store.records import (
     LaneGroup,
     default_lane,
 )
-from tests.contract.hands import ask, take, until, write
 from tests.contract.samples import accepted, an_operation, key, some_work
+from tests.contract.store_calls import ask, claim_work, until, write
 
 
 async def loads(store: Store) -> dict[str, LaneLoad]:
@@ -67,7 +67,7 @@ async def test_limits_can_be_changed(store: Store) -> None:
 async def test_running_work_is_counted_in_its_lane(store: Store) -> None:
     await write(store, accepted("a", "b", "c", lane="x", grp="g"))
     await write(store, accepted("d", lane="y", grp="g"))
-    await take(store, x=2, y=1)
+    await claim_work(store, x=2, y=1)
     found = await loads(store)
     assert (found["x"].running, found["x"].waiting) == (2, True)
     assert (found["y"].running, found["y"].waiting) == (1, False)
@@ -76,7 +76,7 @@ async def test_running_work_is_counted_in_its_lane(store: Store) -> None:
 
 async def test_fenced_work_that_has_an_owner_still_occupies_its_lane(store: Store) -> None:
     await write(store, accepted("a", lane="x", grp="g"))
-    (claim,) = await take(store, x=1)
+    (claim,) = await claim_work(store, x=1)
     await write(store, work=[replace(claim.work, fenced=True)])
     assert (await loads(store))["x"].running == 1
 
@@ -120,6 +120,6 @@ async def test_many_lanes_are_all_found(store: Store) -> None:
 
 async def test_a_lane_with_room_again_is_seen_after_the_end_of_work(store: Store) -> None:
     await write(store, accepted("a", lane="x", grp="g"))
-    await take(store, x=1)
+    await claim_work(store, x=1)
     await write(store, work_gone=[key("a")])
     assert await ask(store, "lane_loads") == ([], [])

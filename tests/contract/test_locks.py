@@ -5,8 +5,8 @@ import pytest
 from stateward.store import Store
 from stateward.store.errors import WriteConflict
 from stateward.store.records import Lock
-from tests.contract.hands import ask, write
 from tests.contract.samples import NS, a_lock, key
+from tests.contract.store_calls import ask, write
 
 
 async def paths(store: Store, tree: str = "tree") -> list[tuple[str, str, str, bool]]:

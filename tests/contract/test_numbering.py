@@ -3,8 +3,8 @@
 import asyncio
 
 from stateward.store import Changes, JournalFilter, Store, Tx
-from tests.contract.hands import ask, take, write
 from tests.contract.samples import NS, a_line, a_lock, a_step, accepted, an_object, an_operation, key, some_work
+from tests.contract.store_calls import ask, claim_work, write
 
 EVERYTHING = JournalFilter()
 
@@ -130,6 +130,6 @@ async def test_the_last_line_promises_that_nothing_comes_before_it(store: Store,
 async def test_claims_carry_the_numbers_that_were_given(store: Store) -> None:
     await write(store, accepted("a", "b"))
     given = await numbers(store, "a", "b")
-    assert [claim.work.seq for claim in await take(store)] == given
+    assert [claim.work.seq for claim in await claim_work(store)] == given
     assert [one.seq for one in await ask(store, "queues", [key("on-a")])] == given[:1]
     assert (await store.reader.queue_of(key("on-b")))[0].ns == NS

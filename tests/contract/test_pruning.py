@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from stateward.store import JournalFilter, Store
 from stateward.store.records import Key, Status
 from stateward.store.retention import BEFORE_ALL_KEYS, JournalSpan, PruneCandidate
-from tests.contract.hands import ask, write
 from tests.contract.samples import (
     a_line,
     a_lock,
@@ -20,6 +19,7 @@ from tests.contract.samples import (
     key,
     some_work,
 )
+from tests.contract.store_calls import ask, write
 
 LIMIT = 1000.0
 EVERYTHING = JournalSpan(0, 1_000_000)

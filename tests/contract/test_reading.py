@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from stateward.store import Ended, Store
 from stateward.store.records import Status
-from tests.contract.hands import ask, see, take, taken, until, write
 from tests.contract.samples import NS, a_timer, a_worker, accepted, an_object, an_operation, key, some_work
+from tests.contract.store_calls import ask, claim_names, claim_work, send_heartbeats, until, write
 
 
 async def status(store: Store, name: str) -> Status:
@@ -71,7 +71,7 @@ async def test_an_operation_that_another_party_works_on_is_shown_as_running(stor
 
 async def test_an_operation_that_was_given_back_is_shown_as_waiting(store: Store) -> None:
     await write(store, accepted("a"))
-    (claim,) = await take(store)
+    (claim,) = await claim_work(store)
     await write(store, work=[replace(claim.work, owner=None)])
     assert await status(store, "a") is Status.WAITING
 
@@ -88,7 +88,7 @@ async def test_the_end_of_an_operation_is_recorded(store: Store) -> None:
 
 async def test_an_operation_that_has_ended_is_not_shown_as_running_while_its_fenced_work_stays(store: Store) -> None:
     await write(store, accepted("a"))
-    (claim,) = await take(store)
+    (claim,) = await claim_work(store)
     end = Ended(NS, "a", Status.CANCELLED, 1, None, 20.5, "{}", None)
     await write(store, ended=[end], work=[replace(claim.work, fenced=True)])
     assert await status(store, "a") is Status.CANCELLED
@@ -106,7 +106,7 @@ async def test_many_operations_are_read_at_once_as_they_are_stored(store: Store,
     names = ["a", *(f"other-{number}" for number in range(others))]
     operations = [an_operation(name) for name in names]
     await write(store, objects=[an_object("a")], operations=operations, new_work=[some_work("a")])
-    assert await taken(store) == ["a"]
+    assert await claim_names(store) == ["a"]
     found = await store.reader.operations([*map(key, names), key("nobody")])
     assert found.keys() == set(map(key, names))
     assert found[key("a")] == an_operation("a")
@@ -168,7 +168,7 @@ async def test_delayed_work_that_was_seen_when_it_fell_due_wakes_nobody_again(st
 
 async def test_a_deadline_that_has_passed_under_a_live_worker_wakes_nobody(store: Store) -> None:
     now = await store.reader.time()
-    await see(store, a_worker("alive"))
+    await send_heartbeats(store, a_worker("alive"))
     await write(store, accepted("a", deadline=now - 5, owner="alive"))
     assert await store.reader.next_due_time() is None
     await write(store, accepted("b", deadline=now + 50, owner="alive"))

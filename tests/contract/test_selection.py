@@ -5,8 +5,8 @@ import json
 import pytest
 
 from stateward.store import Page, Selector, Store
-from tests.contract.hands import ask, write
 from tests.contract.samples import NS, an_object
+from tests.contract.store_calls import ask, write
 
 ODD = ("%", "_", "\\", "'", '"', "a.b", "$.x", "ä", "Ä", "日本", "🙂", " ", "a/b:c", "--", "{}", "\u200b", "é")
 ALL = Selector(NS)

@@ -17,8 +17,8 @@ from stateward.store import Selector
 from stateward.store.errors import Unavailable
 from stateward.store.sqlite import SqliteStore
 from stateward.store.sqlite.wal import WalLength
-from tests.contract.hands import write
 from tests.contract.samples import NS, an_object
+from tests.contract.store_calls import write
 
 LOG = 16 * 4096
 LARGE = "x" * 20_000
@@ -142,7 +142,7 @@ DILIGENT = """
 import asyncio, os, sys
 from stateward.store.sqlite import SqliteStore
 from stateward.store.sqlite import wal
-from tests.contract.hands import write
+from tests.contract.store_calls import write
 from tests.contract.samples import an_object
 
 checkpoint = wal._checkpoint
@@ -195,7 +195,7 @@ CRAMPED = """
 import asyncio, logging, os, resource, sys
 from stateward.store import Selector
 from stateward.store.sqlite import SqliteStore
-from tests.contract.hands import write
+from tests.contract.store_calls import write
 from tests.contract.samples import NS, an_object
 
 class Told(logging.Handler):
@@ -222,8 +222,8 @@ async def main(path):
     room = os.path.getsize(path)
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, -1))
     tries = []
-    attempt = store._writing._checkpoints._aside
-    store._writing._checkpoints._aside = lambda: (tries.append(1), attempt())[1]
+    attempt = store._writer._checkpoints._checkpoint_passive
+    store._writer._checkpoints._checkpoint_passive = lambda: (tries.append(1), attempt())[1]
     await more(lambda: Told.said, 20_000, 0.01)
     held = len(tries) + 2
     async with asyncio.timeout(60):

@@ -15,8 +15,8 @@ import pytest
 from stateward.store import Changes, Selector, Tx
 from stateward.store.errors import NotADatabase, ReadOnly, StoreBusy, StoreError, StoreFull, Unavailable, WrongSchema
 from stateward.store.sqlite import SqliteStore
-from tests.contract.hands import stored, write
 from tests.contract.samples import NS, an_object, key, moved
+from tests.contract.store_calls import stored, write
 
 NOBODY = 65534
 ROOMY = 300 * 4096

@@ -12,8 +12,8 @@ from stateward.store import Changes, Selector, Tx
 from stateward.store.errors import Unavailable
 from stateward.store.sqlite import SqliteStore
 from stateward.store.sqlite.transactions import AnyTxFunction, TxOutcome
-from tests.contract.hands import Ear, ask, write
 from tests.contract.samples import NS, a_line, an_object, key
+from tests.contract.store_calls import TopicRecorder, ask, write
 
 
 @pytest.fixture
@@ -179,7 +179,7 @@ async def test_without_threads_everything_happens_on_the_spot(tmp_path: Path) ->
     for place in (tmp_path / "x.db", ":memory:"):
         store = SqliteStore(place, inline=True)
         await store.open()
-        ear = Ear(store)
+        ear = TopicRecorder(store)
         await store.transact(adding("a"))
         assert ear.heard
         assert await store.reader.object(key("a")) == an_object("a")

@@ -21,8 +21,8 @@ from stateward.store.sqlite.connections import SqliteSettings
 from stateward.store.sqlite.readers import ReaderPool
 from stateward.store.sqlite.shared_file import ExternalChanges, FileIdentity
 from stateward.store.sqlite.writer import WriterThread
-from tests.contract.hands import Ear, stored, write
 from tests.contract.samples import NS, an_object, key
+from tests.contract.store_calls import TopicRecorder, stored, write
 
 SUFFIXES = ("", "-wal", "-shm", ".lock")
 
@@ -153,7 +153,7 @@ async def test_a_second_store_in_the_place_of_removed_files_does_not_suffer_from
 
 async def test_a_store_at_rest_notices_by_itself_and_wakes_its_listeners(path: Path) -> None:
     async with opened(path) as store:
-        ear = Ear(store)
+        ear = TopicRecorder(store)
         remove(path)
         await ear.hears(Topic.WORK)
         assert ALL_TOPICS in ear.heard

@@ -6,12 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.store import ALL_TOPICS, Changes, Store, Topic, Tx
-from tests.contract.hands import Ear, ask, write
 from tests.contract.samples import a_line, a_step, a_timer, accepted, an_object, key, some_work
+from tests.contract.store_calls import TopicRecorder, ask, write
 
 
 async def test_new_work_is_heard_of(store: Store) -> None:
-    ear = Ear(store)
+    ear = TopicRecorder(store)
     await write(store, accepted("a"))
     await ear.hears(Topic.WORK)
 
@@ -28,21 +28,21 @@ async def test_each_change_is_heard_as_what_it_may_concern(store: Store) -> None
         (Changes(work_gone=[key("b")]), Topic.WORK),
         (Changes(progress=[a_step("a", "half way")]), Topic.PROGRESS),
     ):
-        ear = Ear(store)
+        ear = TopicRecorder(store)
         await write(store, changes)
         await ear.hears(topic)
         ear.stop()
 
 
 async def test_a_listener_hears_only_what_it_may_concern(store: Store) -> None:
-    ear = Ear(store)
+    ear = TopicRecorder(store)
     await write(store, journal=[a_line()])
     await ear.hears(Topic.JOURNAL)
     assert set(ear.heard) == {Topic.JOURNAL}
 
 
 async def test_work_that_has_its_owner_and_room_that_nobody_waits_for_are_no_news_for_workers(store: Store) -> None:
-    ear = Ear(store)
+    ear = TopicRecorder(store)
     changes = accepted("a")
     changes.new_work = [replace(one, owner="w/1") for one in changes.new_work]
     await write(store, changes)
@@ -57,7 +57,7 @@ async def test_a_program_that_failed_is_not_heard_of(store: Store) -> None:
         await tx.apply(Changes(timers=[a_timer("t", 1e12)]))
         raise LookupError
 
-    ear = Ear(store)
+    ear = TopicRecorder(store)
     with pytest.raises(LookupError):
         await store.transact(fails)
     await write(store, journal=[a_line()])
@@ -66,7 +66,7 @@ async def test_a_program_that_failed_is_not_heard_of(store: Store) -> None:
 
 
 async def test_what_is_heard_of_can_be_read(store: Store) -> None:
-    ear = Ear(store)
+    ear = TopicRecorder(store)
     writing = asyncio.ensure_future(write(store, journal=[a_line(event="seen")]))
     await ear.hears(Topic.JOURNAL)
     assert await store.reader.last_journal_seq() > 0
@@ -74,7 +74,7 @@ async def test_what_is_heard_of_can_be_read(store: Store) -> None:
 
 
 async def test_who_has_stopped_listening_hears_nothing_more(store: Store) -> None:
-    deaf, ear = Ear(store), Ear(store)
+    deaf, ear = TopicRecorder(store), TopicRecorder(store)
     deaf.stop()
     deaf.stop()
     await write(store, journal=[a_line()])
@@ -83,7 +83,7 @@ async def test_who_has_stopped_listening_hears_nothing_more(store: Store) -> Non
 
 
 async def test_the_commits_of_another_process_are_heard_of(store: Store, second: Store) -> None:
-    ear = Ear(store)
+    ear = TopicRecorder(store)
     await write(second, accepted("a"))
     await ear.hears(Topic.WORK)
     await write(second, journal=[a_line()])
@@ -91,7 +91,7 @@ async def test_the_commits_of_another_process_are_heard_of(store: Store, second:
 
 
 async def test_both_sides_hear_each_other_while_both_are_busy(store: Store, second: Store) -> None:
-    ears = [Ear(store), Ear(second)]
+    ears = [TopicRecorder(store), TopicRecorder(second)]
     for number in range(20):
         await asyncio.gather(
             write(store, objects=[an_object(f"left {number}")]), write(second, objects=[an_object(f"right {number}")])

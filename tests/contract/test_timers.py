@@ -4,8 +4,8 @@ import asyncio
 
 from stateward.store import Changes, Store, Tx
 from stateward.store.records import Timer
-from tests.contract.hands import ask, write
 from tests.contract.samples import NS, a_timer, an_object, key
+from tests.contract.store_calls import ask, write
 
 
 async def due(store: Store, limit: int = 100) -> list[str]:

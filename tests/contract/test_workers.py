@@ -4,8 +4,8 @@ from msgspec.structs import replace
 
 from stateward.store import Store
 from stateward.store.records import WorkerRecord
-from tests.contract.hands import ask, see, take, write
 from tests.contract.samples import NS, a_worker, accepted, an_object, an_operation, key, some_work
+from tests.contract.store_calls import ask, claim_work, send_heartbeats, write
 
 
 async def late(store: Store, limit: int = 100) -> list[str]:
@@ -15,7 +15,7 @@ async def late(store: Store, limit: int = 100) -> list[str]:
 
 async def test_a_worker_is_seen_at_the_stores_time(store: Store) -> None:
     before = await store.reader.time()
-    await see(store, a_worker("w"))
+    await send_heartbeats(store, a_worker("w"))
     after = await store.reader.time()
     (worker,) = await store.reader.workers()
     assert before <= worker.seen <= after
@@ -23,9 +23,9 @@ async def test_a_worker_is_seen_at_the_stores_time(store: Store) -> None:
 
 
 async def test_each_sign_of_life_renews_the_lease(store: Store) -> None:
-    await see(store, a_worker("w", lease=-1.0))
+    await send_heartbeats(store, a_worker("w", lease=-1.0))
     (first,) = await store.reader.workers()
-    await see(store, a_worker("w", lease=30.0))
+    await send_heartbeats(store, a_worker("w", lease=30.0))
     (then,) = await store.reader.workers()
     assert then.seen >= first.seen
     assert then.lease == 30.0
@@ -33,12 +33,12 @@ async def test_each_sign_of_life_renews_the_lease(store: Store) -> None:
 
 
 async def test_only_workers_whose_lease_has_passed_are_dead(store: Store) -> None:
-    await see(store, a_worker("alive"), a_worker("dead", lease=-1.0))
+    await send_heartbeats(store, a_worker("alive"), a_worker("dead", lease=-1.0))
     assert [worker.id for worker in await ask(store, "dead_workers")] == ["dead"]
 
 
 async def test_a_worker_that_has_gone_is_forgotten(store: Store) -> None:
-    await see(store, a_worker("a"), a_worker("b", lease=-1.0))
+    await send_heartbeats(store, a_worker("a"), a_worker("b", lease=-1.0))
     await ask(store, "remove_worker", "b")
     await ask(store, "remove_worker", "nobody")
     assert [worker.id for worker in await store.reader.workers()] == ["a"]
@@ -62,7 +62,7 @@ async def test_what_is_overdue_longest_comes_first(store: Store) -> None:
 
 
 async def test_overdue_work_of_a_live_worker_is_left_alone(store: Store) -> None:
-    await see(store, a_worker("alive"), a_worker("dead", lease=-1.0))
+    await send_heartbeats(store, a_worker("alive"), a_worker("dead", lease=-1.0))
     await write(store, accepted("a", deadline=10.0, owner="alive"))
     await write(store, accepted("b", deadline=10.5, owner="dead"))
     await write(store, accepted("c", deadline=11.0, owner="never seen"))
@@ -78,14 +78,14 @@ async def test_remote_and_fenced_work_can_be_overdue_too(store: Store) -> None:
 
 
 async def test_what_a_dead_worker_held_can_be_freed_by_another(store: Store) -> None:
-    await see(store, a_worker("dead", lease=-1.0))
+    await send_heartbeats(store, a_worker("dead", lease=-1.0))
     await write(store, accepted("a", "b"))
-    await take(store, "dead")
+    await claim_work(store, "dead")
     (gone,) = await ask(store, "dead_workers")
     held = await ask(store, "owned", gone.id)
     await write(store, work=[replace(work, owner=None, observe=True) for work in held])
     await ask(store, "remove_worker", gone.id)
-    again = await take(store, "alive")
+    again = await claim_work(store, "alive")
     assert [(claim.work.op, claim.work.observe, claim.work.epoch) for claim in again] == [
         ("a", True, 2),
         ("b", True, 2),
@@ -100,7 +100,7 @@ async def test_ended_work_is_no_longer_overdue(store: Store) -> None:
 
 async def test_stuck_is_what_is_past_its_deadline_and_what_a_dead_worker_holds(store: Store) -> None:
     now = await store.reader.time()
-    await see(store, a_worker("alive"), a_worker("dead", lease=-1.0))
+    await send_heartbeats(store, a_worker("alive"), a_worker("dead", lease=-1.0))
     await write(store, accepted("orphan", owner="dead"))
     await write(store, accepted("late orphan", owner="dead", deadline=12.0))
     await write(store, accepted("late", deadline=10.0))

@@ -10,7 +10,7 @@ from stateward.store.changes import Changes
 from stateward.store.port import Tx
 from stateward.store.postgres import PostgresStore
 from stateward.store.records import Claim, Key, Lane, LaneGroup, WorkerRecord, WorkItem
-from tests.integration.postgres_hands import in_loop, looking_at, opened, until_somebody_waits
+from tests.integration.postgres_helpers import in_loop, looking_at, opened, until_somebody_waits
 from tests.integration.postgres_samples import (
     NS,
     a_timer,

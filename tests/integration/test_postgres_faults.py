@@ -23,7 +23,7 @@ from stateward.store.port import Tx
 from stateward.store.postgres import PostgresStore
 from stateward.store.postgres.errors import translate_error
 from stateward.store.records import Key, Object
-from tests.integration.postgres_hands import in_loop, kill, looking_at, opened, until_somebody_waits
+from tests.integration.postgres_helpers import in_loop, kill, looking_at, opened, until_somebody_waits
 from tests.integration.postgres_samples import NS, a_line, an_object, creates
 from tests.servers import PostgresServer
 

@@ -9,14 +9,14 @@ from stateward.store.port import Tx
 from stateward.store.postgres import PostgresStore
 from stateward.store.postgres.listener import decode_topics, encode_topics
 from stateward.store.topics import ALL_TOPICS, Topic
-from tests.integration.postgres_hands import in_loop, kill, looking_at, opened
+from tests.integration.postgres_helpers import in_loop, kill, looking_at, opened
 from tests.integration.postgres_samples import a_line, a_timer
 from tests.servers import PostgresServer
 
 LISTENING = "query LIKE 'LISTEN%'"
 
 
-class Ear:
+class TopicRecorder:
     """Keeps what was heard, and waits for more."""
 
     def __init__(self, store: PostgresStore) -> None:
@@ -35,7 +35,7 @@ async def set_a_timer(tx: Tx) -> None:
 @in_loop
 async def test_a_commit_is_heard_once_here_and_once_there(postgres_dsn: str) -> None:
     async with opened(postgres_dsn) as one, opened(postgres_dsn) as other:
-        here, there = Ear(one), Ear(other)
+        here, there = TopicRecorder(one), TopicRecorder(other)
         await one.transact(write_a_line)
         await other.transact(set_a_timer)
         for ear in (here, there):
@@ -50,7 +50,7 @@ async def test_what_is_rolled_back_is_not_heard(postgres_dsn: str) -> None:
         raise LookupError
 
     async with opened(postgres_dsn) as one, opened(postgres_dsn) as other:
-        there = Ear(other)
+        there = TopicRecorder(other)
         await asyncio.gather(one.transact(give_up), return_exceptions=True)
         await one.transact(write_a_line)
         assert await there.heard.get() == Topic.JOURNAL
@@ -59,7 +59,7 @@ async def test_what_is_rolled_back_is_not_heard(postgres_dsn: str) -> None:
 @in_loop
 async def test_who_has_unsubscribed_hears_nothing(postgres_dsn: str) -> None:
     async with opened(postgres_dsn) as one, opened(postgres_dsn) as other:
-        deaf, hearing = Ear(other), Ear(other)
+        deaf, hearing = TopicRecorder(other), TopicRecorder(other)
         deaf.stop()
         deaf.stop()
         await one.transact(write_a_line)
@@ -70,7 +70,7 @@ async def test_who_has_unsubscribed_hears_nothing(postgres_dsn: str) -> None:
 @in_loop
 async def test_a_lost_connection_is_opened_again_and_everything_is_reported(postgres_dsn: str) -> None:
     async with opened(postgres_dsn) as one, opened(postgres_dsn) as other, looking_at(postgres_dsn) as connection:
-        here, there = Ear(one), Ear(other)
+        here, there = TopicRecorder(one), TopicRecorder(other)
         assert await kill(connection, LISTENING) == 2
         assert [await here.heard.get(), await there.heard.get()] == [ALL_TOPICS, ALL_TOPICS]
         await one.transact(write_a_line)
@@ -82,7 +82,7 @@ async def test_commits_are_heard_again_after_the_server_has_restarted(
     postgres_server: PostgresServer, postgres_dsn: str
 ) -> None:
     async with opened(postgres_dsn) as one, opened(postgres_dsn) as other:
-        there = Ear(other)
+        there = TopicRecorder(other)
         await asyncio.to_thread(postgres_server.restart, "immediate")
         assert await there.heard.get() == ALL_TOPICS
         await one.transact(write_a_line)
@@ -92,7 +92,7 @@ async def test_commits_are_heard_again_after_the_server_has_restarted(
 @in_loop
 async def test_a_connection_that_gives_no_sign_of_life_is_replaced(postgres_dsn: str) -> None:
     async with opened(postgres_dsn, ask_every=0.1) as store, looking_at(postgres_dsn) as connection:
-        there = Ear(store)
+        there = TopicRecorder(store)
         (pid,) = await connection.fetchrow(f"SELECT pid FROM pg_stat_activity WHERE {LISTENING}")
         os.kill(pid, signal.SIGSTOP)
         try:

@@ -12,7 +12,7 @@ from stateward.store.filters import JournalFilter
 from stateward.store.port import Tx
 from stateward.store.postgres import PostgresStore
 from stateward.store.records import Claim, IdempotencyRecord, JournalEntry, Key
-from tests.integration.postgres_hands import in_loop, looking_at, opened, until_somebody_waits
+from tests.integration.postgres_helpers import in_loop, looking_at, opened, until_somebody_waits
 from tests.integration.postgres_samples import NS, a_line, accepted, accepts, an_object, creates, finished, some_work
 
 EVERY_LINE = JournalFilter()

@@ -15,7 +15,7 @@ import pytest
 from stateward.store.postgres import apply, claims, queries
 from stateward.store.postgres.apply import Clause, compose_statement
 from stateward.store.postgres.connections import writer_settings
-from tests.integration.postgres_hands import in_loop, opened
+from tests.integration.postgres_helpers import in_loop, opened
 from tests.servers import VERSIONS, shared_server
 
 READ = {

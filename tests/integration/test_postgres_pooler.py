@@ -12,8 +12,8 @@ from stateward.store.postgres import PostgresStore
 from stateward.store.postgres.tx import PostgresTx
 from stateward.store.records import Key
 from stateward.store.topics import ALL_TOPICS, Topic
-from tests.contract.hands import Ear
-from tests.integration.postgres_hands import in_loop, looking_at, opened
+from tests.contract.store_calls import TopicRecorder
+from tests.integration.postgres_helpers import in_loop, looking_at, opened
 from tests.integration.postgres_samples import NS, a_line, an_object, creates
 from tests.integration.test_postgres_faults import names_of
 from tests.poolers import PgBouncer
@@ -76,7 +76,7 @@ async def test_notifications_come_over_the_direct_url(pgbouncer: PgBouncer, post
         opened(url, pooled=True, direct=postgres_dsn, poll_every=3600) as first,
         opened(url, pooled=True, direct=postgres_dsn, poll_every=3600) as second,
     ):
-        ear = Ear(second)
+        ear = TopicRecorder(second)
         await first.transact(lambda tx: tx.apply(Changes(journal=[a_line("a")])))
         await ear.hears(Topic.JOURNAL)
 
@@ -86,7 +86,7 @@ async def test_without_a_direct_url_everything_is_reported_again_and_again(
     pgbouncer: PgBouncer, postgres_dsn: str
 ) -> None:
     async with opened(pgbouncer.url(postgres_dsn), pooled=True, poll_every=0.01) as store:
-        ear = Ear(store)
+        ear = TopicRecorder(store)
         await ear.hears(Topic.WORK)
         assert ALL_TOPICS in ear.heard
         await store.transact(creates("a"))  # and the schema was migrated through the pooler

@@ -7,7 +7,7 @@ import pytest
 
 from stateward.store.postgres import retention
 from stateward.store.postgres.connections import writer_settings
-from tests.integration.postgres_hands import in_loop
+from tests.integration.postgres_helpers import in_loop
 from tests.integration.test_postgres_plans import emptied, read_as_a_whole, read_by_namespace
 from tests.servers import VERSIONS
 

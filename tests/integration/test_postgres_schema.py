@@ -7,7 +7,7 @@ import pytest
 from stateward.store.errors import NotADatabase, StoreError, Unavailable, WrongSchema
 from stateward.store.postgres import PostgresStore
 from stateward.store.records import Key
-from tests.integration.postgres_hands import in_loop, looking_at, opened
+from tests.integration.postgres_helpers import in_loop, looking_at, opened
 from tests.integration.postgres_samples import NS, creates
 
 

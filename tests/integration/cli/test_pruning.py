@@ -17,8 +17,8 @@ from stateward.engine import Engine
 from stateward.engine.maintenance.horizon import horizon
 from stateward.engine.maintenance.retention import prune
 from stateward.store.sqlite import SqliteStore
-from tests.contract.hands import write
 from tests.contract.samples import a_line, a_step, an_answer, an_object, an_operation
+from tests.contract.store_calls import write
 from tests.integration.cli.house import WIDE, House
 
 DAY = 86_400

@@ -17,8 +17,8 @@ from stateward.server.run import opened
 from stateward.store.port import Store
 from stateward.store.records import Key
 from stateward.store.sqlite import SqliteStore
-from tests.contract.hands import write
 from tests.contract.samples import a_line, an_answer, an_object, an_operation
+from tests.contract.store_calls import write
 from tests.integration.server.live_server import LiveServer, open_live_server, said
 from tests.integration.server.server_harness import NS, ServerHarness, open_server
 

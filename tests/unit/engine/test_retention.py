@@ -15,8 +15,8 @@ from stateward.store import Changes, JournalFilter, Store
 from stateward.store.records import JournalEntry, Key, Object, Operation, Status
 from stateward.store.retention import BEFORE_ALL_KEYS
 from stateward.store.sqlite import SqliteStore
-from tests.contract.hands import write
 from tests.contract.samples import NS, a_line, a_lock, a_timer, an_answer, an_object, an_operation, key, some_work
+from tests.contract.store_calls import write
 
 LIMIT, NOW = 50, 100.0
 NAMES = ("a", "b", "c", "d")

@@ -11,8 +11,8 @@ from stateward.domains.leases.pool_cache import PoolCache
 from stateward.engine.maintenance.retention import prune
 from stateward.store.records import Object
 from stateward.store.sqlite import SqliteStore
-from tests.contract.hands import write
 from tests.contract.samples import a_line, an_object
+from tests.contract.store_calls import write
 
 NS = "acme"
 

@@ -1,4 +1,4 @@
-"""Short programs that most tests need."""
+"""Short transactions for the tests of the store port."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,21 +10,21 @@ from tests.contract.samples import key
 
 
 async def write(store: Store, changes: Changes | None = None, **fields: Any) -> None:
-    """Apply changes as one program."""
+    """Apply changes in one transaction."""
 
-    async def program(tx: Tx) -> None:
+    async def function(tx: Tx) -> None:
         await tx.apply(Changes(**fields) if changes is None else changes)
 
-    await store.transact(program)
+    await store.transact(function)
 
 
 async def ask(store: Store, method: str, *arguments: Any) -> Any:
     """Return what one method of a transaction returns."""
 
-    async def program(tx: Tx) -> Any:
+    async def function(tx: Tx) -> Any:
         return await getattr(tx, method)(*arguments)
 
-    return await store.transact(program)
+    return await store.transact(function)
 
 
 async def stored(store: Store, name: str) -> Object:
@@ -34,19 +34,19 @@ async def stored(store: Store, name: str) -> Object:
     return found
 
 
-async def take(store: Store, owner: str = "worker", **rooms: int) -> list[Claim]:
+async def claim_work(store: Store, owner: str = "worker", **slots: int) -> list[Claim]:
     """Claim work: of the default lane, or of the lanes named."""
-    claims: list[Claim] = await ask(store, "claim", rooms or {"": 1000}, owner)
+    claims: list[Claim] = await ask(store, "claim", slots or {"": 1000}, owner)
     return claims
 
 
-async def taken(store: Store, owner: str = "worker", **rooms: int) -> list[str]:
+async def claim_names(store: Store, owner: str = "worker", **slots: int) -> list[str]:
     """Claim work and return the names of the operations."""
-    return [claim.work.op for claim in await take(store, owner, **rooms)]
+    return [claim.work.op for claim in await claim_work(store, owner, **slots)]
 
 
-async def see(store: Store, *workers: WorkerRecord) -> None:
-    """Record signs of life."""
+async def send_heartbeats(store: Store, *workers: WorkerRecord) -> None:
+    """Send heartbeats."""
     for worker in workers:
         await ask(store, "heartbeat", worker)
 
@@ -57,8 +57,8 @@ async def until(store: Store, moment: float) -> None:
         await asyncio.sleep(0)
 
 
-class Ear:
-    """Listens to a store."""
+class TopicRecorder:
+    """Records the topics of commits."""
 
     def __init__(self, store: Store) -> None:
         self.heard: list[Topic] = []

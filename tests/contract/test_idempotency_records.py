@@ -7,8 +7,8 @@ import pytest
 from stateward.store import Changes, Store, Tx
 from stateward.store.errors import WriteConflict
 from stateward.store.records import IdempotencyRecord
-from tests.contract.hands import ask, write
 from tests.contract.samples import NS, an_answer, an_object, key
+from tests.contract.store_calls import ask, write
 
 
 async def test_an_answer_is_found_by_its_key(store: Store) -> None:

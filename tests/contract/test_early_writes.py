@@ -7,8 +7,8 @@ import pytest
 from stateward.store import Changes, Store, Topic, Tx
 from stateward.store.errors import WriteConflict
 from stateward.store.records import Object
-from tests.contract.hands import Ear, stored, taken, write
 from tests.contract.samples import a_line, an_object, an_operation, key, moved, some_work
+from tests.contract.store_calls import TopicRecorder, claim_names, stored, write
 
 
 async def early(tx: Tx, changes: Changes) -> Changes:
@@ -29,12 +29,12 @@ async def test_what_is_written_ahead_is_there_with_the_rest_and_is_told(store: S
         left.journal.append(a_line())
         await tx.apply(left)
 
-    ear = Ear(store)
+    ear = TopicRecorder(store)
     await store.transact(program)
     await ear.hears(Topic.WORK)
     await ear.hears(Topic.JOURNAL)
     assert (await stored(store, "a")).version == 2
-    assert await taken(store) == ["op"]
+    assert await claim_names(store) == ["op"]
     assert await store.reader.operation(key("op")) is not None
 
 
@@ -50,7 +50,7 @@ async def test_a_program_that_fails_has_written_nothing_ahead(store: Store) -> N
         await store.transact(program)
     assert await stored(store, "a") == one
     assert await store.reader.operation(key("op")) is None
-    assert await taken(store) == []
+    assert await claim_names(store) == []
 
 
 async def test_a_program_that_is_given_up_has_written_nothing_ahead(store: Store) -> None:
@@ -71,7 +71,7 @@ async def test_a_program_that_is_given_up_has_written_nothing_ahead(store: Store
     await asyncio.wait([running])
     assert await stored(store, "a") == one
     await write(store, begun(one))
-    assert await taken(store) == ["op"]
+    assert await claim_names(store) == ["op"]
 
 
 async def test_a_lost_race_is_found_ahead_too(store: Store) -> None:
@@ -106,7 +106,7 @@ async def test_what_was_written_ahead_can_be_changed_in_the_same_program(store: 
 
     await store.transact(program)
     assert (await stored(store, "a")).state == "Suspended"
-    assert await taken(store) == ["op", "later"]
+    assert await claim_names(store) == ["op", "later"]
 
 
 async def test_what_is_asked_next_finds_what_was_written_ahead(store: Store) -> None:

@@ -19,8 +19,8 @@ from stateward.store.sqlite.shared_file import (
     ExternalChanges,
     LockFile,
 )
-from tests.contract.hands import Ear, write
 from tests.contract.samples import NS, a_line
+from tests.contract.store_calls import TopicRecorder, write
 
 NEIGHBOUR = """
 import asyncio, sys
@@ -39,7 +39,7 @@ asyncio.run(main())
 DILIGENT = """
 import asyncio, sys
 from stateward.store.sqlite import SqliteStore
-from tests.contract.hands import write
+from tests.contract.store_calls import write
 from tests.contract.samples import a_line, an_object
 
 async def main():
@@ -120,7 +120,7 @@ async def test_who_cannot_look_does_not_claim_to_be_alone(path: Path) -> None:
 
 async def test_who_was_alone_hears_a_newcomer(path: Path) -> None:
     first = await opened(path)
-    ear = Ear(first)
+    ear = TopicRecorder(first)
     assert await first.is_sole_user()
     second = await opened(path)
     await write(second, journal=[a_line()])

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from stateward.store import Store
 from stateward.store.records import Claim, Status, WorkItem
-from tests.contract.hands import ask, taken, write
 from tests.contract.samples import accepted, key
+from tests.contract.store_calls import ask, claim_names, write
 
 LANE: dict[str, Any] = {"lane": "x", "grp": "g"}
 
@@ -36,7 +36,7 @@ async def test_what_follows_in_a_lane_is_taken_as_its_spares(store: Store) -> No
     assert [(one.work.op, one.work.is_prefetched) for one in claims] == [("a", False), ("b", True), ("c", True)]
     for one in claims:
         assert await one_work(store, one.work.op) == one.work
-    assert await taken(store, x=10) == ["d"]
+    assert await claim_names(store, x=10) == ["d"]
 
 
 async def test_spares_are_taken_of_a_lane_that_is_full(store: Store) -> None:

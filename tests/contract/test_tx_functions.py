@@ -7,8 +7,8 @@ import pytest
 from stateward.store import Changes, Store, Tx
 from stateward.store.errors import StoreError, WriteConflict
 from stateward.store.records import Key
-from tests.contract.hands import ask, stored, write
 from tests.contract.samples import a_line, an_object, an_operation, key, moved
+from tests.contract.store_calls import ask, stored, write
 
 
 async def test_a_program_returns_its_value(store: Store) -> None:
