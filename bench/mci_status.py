@@ -26,7 +26,7 @@ from stateward.config import Config
 from stateward.domains.mci.api import routes
 from stateward.domains.mci.model import vm_of
 from stateward.server.app import create_app
-from stateward.server.live.feeds import Windows
+from stateward.server.live.feeds import LiveFeeds
 from stateward.store.sqlite.connections import SqliteSettings, open_writer
 
 SMALL, LARGE, OTHERS = 1_000, 10_000, 40
@@ -62,8 +62,8 @@ async def served(fleet: Fleet) -> AsyncIterator[Place]:
     tokens = Tokens(fleet.engine)
     token, _ = await tokens.issue("bench", Role.ADMIN, [ANY])
     app = create_app(fleet.engine, tokens, config, routes=fleet.plugin.routes or routes(fleet.plugin))
-    async with Windows(fleet.engine) as windows, listening(app, config) as address:
-        app.state.windows = windows
+    async with LiveFeeds(fleet.engine) as live_feeds, listening(app, config) as address:
+        app.state.live_feeds = live_feeds
         yield Place(address, token)
 
 

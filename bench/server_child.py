@@ -31,7 +31,7 @@ from stateward.schemas.objects import ObjectView
 from stateward.schemas.requests import Ask
 from stateward.server import run
 from stateward.server.app import create_app
-from stateward.server.live.feeds import Windows
+from stateward.server.live.feeds import LiveFeeds
 from stateward.server.live.live_routes import ROUTES
 from stateward.server.presenter import Presenter
 from stateward.server.runtime_tuning import settle_collector
@@ -74,9 +74,9 @@ async def ours(url: str) -> None:
         tokens = Tokens(engine)
         token, _ = await tokens.issue("bench", Role.ADMIN, [ANY])
         app = create_app(engine, tokens, config, api_routes=ROUTES)
-        async with Windows(engine) as windows:
-            app.state.windows, engine.metrics = windows, windows.metrics
-            async with listening(run.observed_app(app, traces, windows.metrics), config) as address:
+        async with LiveFeeds(engine) as live_feeds:
+            app.state.live_feeds, engine.metrics = live_feeds, live_feeds.metrics
+            async with listening(run.observed_app(app, traces, live_feeds.metrics), config) as address:
                 ready(address=address, token=token)
                 async for word in words():
                     await make_lamps(engine, int(word["a_second"]), float(word["seconds"]))

@@ -17,7 +17,7 @@ from stateward.domains.plugin import DomainPlugin
 from stateward.engine import Engine
 from stateward.server.app import create_app
 from stateward.server.live import live_routes
-from stateward.server.live.feeds import Windows
+from stateward.server.live.feeds import LiveFeeds
 from stateward.server.routes import console_routes
 from stateward.store.filters import JournalFilter, Page, Selector
 from stateward.store.port import Reader, Store
@@ -59,7 +59,7 @@ async def open_to_readers(store: Store, plugin: DomainPlugin, ns: str) -> AsyncI
         tokens = Tokens(engine)
         routes = {"routes": plugin.routes, "api_routes": [*console_routes.API_ROUTES, *live_routes.ROUTES]}
         app = create_app(engine, tokens, Config(rate=1_000_000), **routes)  # type: ignore[arg-type]
-        app.state["windows"] = await stack.enter_async_context(Windows(engine))
+        app.state["live_feeds"] = await stack.enter_async_context(LiveFeeds(engine))
         served = Served(engine, app, {})
         for role in READERS:
             headers = {"Authorization": f"Bearer {(await tokens.issue(str(role), role, [ns]))[0]}"}

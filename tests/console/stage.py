@@ -23,7 +23,7 @@ from stateward.engine import Denied, Engine, Kind, LockRequest
 from stateward.server.app import create_app
 from stateward.server.data_dir import DataFolder
 from stateward.server.live import live_routes
-from stateward.server.live.feeds import Windows
+from stateward.server.live.feeds import LiveFeeds
 from stateward.server.routes import console_routes
 from stateward.server.run import Server, listener_of, settings_of
 from stateward.server.telemetry import prometheus_metrics
@@ -123,8 +123,8 @@ async def open_stage(
             routes=(*prometheus_metrics.ROUTES, *console_routes.ROUTES),
             api_routes=(*live_routes.ROUTES, *console_routes.API_ROUTES),
         )
-        async with Windows(engine) as windows:
-            app.state.windows, app.state.metrics = windows, windows.metrics
+        async with LiveFeeds(engine) as live_feeds:
+            app.state.live_feeds, app.state.metrics = live_feeds, live_feeds.metrics
             yield app, stage
 
 
@@ -133,9 +133,9 @@ async def play(config: Config, cells: int, rate: float, *, empty: bool) -> None:
     folder, listener = DataFolder(config), listener_of(config)
     url = f"http://{config.host}:{listener.getsockname()[1]}"
     async with open_stage(config, cells=cells, empty=empty) as (app, stage):
-        windows: Windows = app.state.windows
+        live_feeds: LiveFeeds = app.state.live_feeds
         mover = asyncio.create_task(stage.move(rate))
-        server = Server(settings_of(config, app), lambda: folder.leave_address(url), windows.close)
+        server = Server(settings_of(config, app), lambda: folder.leave_address(url), live_feeds.close)
         await server.serve(sockets=[listener])
         mover.cancel()
         await asyncio.gather(mover, return_exceptions=True)

@@ -21,12 +21,12 @@ from stateward.access.quotas import QUOTA, Quotas
 from stateward.config import Config
 from stateward.engine import Engine
 from stateward.server.auth.audit import AuditLog
-from stateward.server.auth.authenticator import Door
-from stateward.server.auth.client_address import Peers, read_networks
-from stateward.server.auth.middleware import Entrance, settle_guards, settle_plain_routes
+from stateward.server.auth.authenticator import Authenticator
+from stateward.server.auth.client_address import ClientAddresses, read_networks
+from stateward.server.auth.middleware import AuthorizationMiddleware, bind_guards, settle_plain_routes
 from stateward.server.http.body_decoding import StrictJson
 from stateward.server.http.problem_details import answer
-from stateward.server.http.security_headers import wanted_headers
+from stateward.server.http.security_headers import default_headers
 from stateward.server.openapi.openapi_config import openapi_config
 from stateward.server.routes import (
     access_routes,
@@ -42,13 +42,13 @@ from stateward.server.routes import (
     stuck_routes,
     why_routes,
 )
-from stateward.server.routes.composite_actions import Wholes
+from stateward.server.routes.composite_actions import CompositeActions
 from stateward.server.routes.kind_routes import Drawings
-from stateward.server.service import Call, Service
+from stateward.server.service import ApiRequest, Service
 from stateward.server.views import state_classes
 
 BASE = "/api/v1"
-NO_WHOLES = Wholes()
+NO_COMPOSITES = CompositeActions()
 MODULES = (
     kind_routes,
     object_routes,
@@ -72,19 +72,19 @@ def create_app(
     routes: Sequence[ControllerRouterHandler] = (),
     api_routes: Sequence[ControllerRouterHandler] = (),
     clock: Callable[[], float] = time.monotonic,
-    wholes: Wholes = NO_WHOLES,
+    composite_actions: CompositeActions = NO_COMPOSITES,
 ) -> Litestar:
     """Make the application; `routes` are added at the root, `api_routes` below the API's base path."""
     _check_kinds(engine)
-    service = _service(engine, tokens, config, clock, wholes)
+    service = _service(engine, tokens, config, clock, composite_actions)
     api = Router(BASE, route_handlers=[*(one for module in MODULES for one in module.ROUTES), *api_routes])
     app = Litestar(
         route_handlers=[*health_routes.ROUTES, api, *routes],
-        request_class=Call,
+        request_class=ApiRequest,
         dto=StrictJson,
         return_dto=None,
         exception_handlers={Exception: answer},
-        middleware=[DefineMiddleware(Entrance, door=service.door, headers=service.headers)],
+        middleware=[DefineMiddleware(AuthorizationMiddleware, door=service.authenticator, headers=service.headers)],
         on_shutdown=[service.audit.flush],
         request_max_body_size=config.body_limit,
         openapi_config=openapi_config(),
@@ -92,24 +92,26 @@ def create_app(
         logging_config=None,
         debug=False,
     )
-    settle_guards(app.routes)
+    bind_guards(app.routes)
     settle_plain_routes(app.routes)
     return app
 
 
-def _service(engine: Engine, tokens: Tokens, config: Config, clock: Callable[[], float], wholes: Wholes) -> Service:
-    peers = Peers(read_networks(config.trusted_proxies))
+def _service(
+    engine: Engine, tokens: Tokens, config: Config, clock: Callable[[], float], composite_actions: CompositeActions
+) -> Service:
+    peers = ClientAddresses(read_networks(config.trusted_proxies))
     return Service(
         engine=engine,
         tokens=tokens,
         quotas=Quotas(engine),
         config=config,
-        door=Door(tokens, config.rate, clock, config.wrong_tokens, peers),
+        authenticator=Authenticator(tokens, config.rate, clock, config.wrong_tokens, peers),
         audit=AuditLog(peers),
-        classes=state_classes(engine.kinds),
+        state_classes=state_classes(engine.kinds),
         drawings=Drawings(),
-        headers=wanted_headers(tls=bool(config.tls_cert)),
-        wholes=wholes,
+        headers=default_headers(tls=bool(config.tls_cert)),
+        composite_actions=composite_actions,
     )
 
 

@@ -37,9 +37,9 @@ from stateward.server.app import create_app
 from stateward.server.connection_limits import HEAD_LIMIT, WebSockets, http_protocol
 from stateward.server.data_dir import DataFolder, make_private
 from stateward.server.live import live_routes
-from stateward.server.live.feeds import Windows
+from stateward.server.live.feeds import LiveFeeds
 from stateward.server.routes import console_routes
-from stateward.server.routes.composite_actions import Wholes
+from stateward.server.routes.composite_actions import CompositeActions
 from stateward.server.routes.retention_routes import pruning
 from stateward.server.runtime_tuning import settle_collector
 from stateward.server.telemetry import prometheus_metrics
@@ -77,7 +77,7 @@ class Opened(Struct, frozen=True):
     engine: ObservedEngine
     plugins: Sequence[DomainPlugin]
     tokens: Tokens
-    windows: Windows
+    live_feeds: LiveFeeds
 
 
 class Started(Struct, frozen=True):
@@ -155,13 +155,13 @@ async def opened(config: Config, traces: Traces | None = None) -> AsyncIterator[
             config,
             routes=(*prometheus_metrics.ROUTES, *console_routes.ROUTES, *domains),
             api_routes=(*live_routes.ROUTES, *console_routes.API_ROUTES),
-            wholes=Wholes(plugins),
+            composite_actions=CompositeActions(plugins),
         )
-        async with Windows(engine) as windows:
-            app.state.windows, app.state.metrics = windows, windows.metrics
-            engine.metrics = windows.metrics
-            calls.tell(windows.metrics)
-            yield Opened(app, engine, plugins, tokens, windows)
+        async with LiveFeeds(engine) as live_feeds:
+            app.state.live_feeds, app.state.metrics = live_feeds, live_feeds.metrics
+            engine.metrics = live_feeds.metrics
+            calls.tell(live_feeds.metrics)
+            yield Opened(app, engine, plugins, tokens, live_feeds)
 
 
 @asynccontextmanager
@@ -221,10 +221,10 @@ async def _listen(
         started(Started(_url(config, listener), token))
 
     async def let_go() -> None:
-        await parts.windows.close()
-        await _within(GOODBYES_WITHIN, lambda: not parts.windows.feed.readers)
+        await parts.live_feeds.close()
+        await _within(GOODBYES_WITHIN, lambda: not parts.live_feeds.feed.readers)
 
-    app = observed_app(parts.app, traces, parts.windows.metrics)
+    app = observed_app(parts.app, traces, parts.live_feeds.metrics)
     await Server(_loaded(settings_of(config, app), config), tell, let_go).serve(sockets=[listener])
 
 

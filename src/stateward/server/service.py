@@ -12,17 +12,17 @@ from stateward.access.quotas import Quotas
 from stateward.config import Config
 from stateward.engine import Engine
 from stateward.server.auth.audit import AuditLog
-from stateward.server.auth.authenticator import Door
+from stateward.server.auth.authenticator import Authenticator
 from stateward.server.http.security_headers import Headers
 from stateward.server.presenter import Presenter, sees_internal
-from stateward.server.routes.composite_actions import Wholes
+from stateward.server.routes.composite_actions import CompositeActions
 from stateward.server.views import StateClasses
 from stateward.store.port import Reader
 
 if TYPE_CHECKING:  # its routes import this module
     from stateward.server.routes.kind_routes import Drawings
 
-Connection = ASGIConnection[Any, Any, Any, Any]
+AnyConnection = ASGIConnection[Any, Any, Any, Any]
 
 
 class Service(Struct, frozen=True):
@@ -32,30 +32,30 @@ class Service(Struct, frozen=True):
     tokens: Tokens
     quotas: Quotas
     config: Config
-    door: Door
+    authenticator: Authenticator
     audit: AuditLog
-    classes: StateClasses
+    state_classes: StateClasses
     drawings: "Drawings"
     headers: Headers
-    wholes: Wholes
+    composite_actions: CompositeActions
 
     @property
     def reader(self) -> Reader:
         """The store, for reading."""
         return self.engine.store.reader
 
-    def page(self, limit: int) -> int:
+    def page_size(self, limit: int) -> int:
         """Return how many rows an answer may have, where so many are wanted."""
         return min(limit, self.config.page_limit)
 
 
-def service_of(connection: Connection) -> Service:
+def service_of(connection: AnyConnection) -> Service:
     """Return the parts of the application that a connection is to."""
     service: Service = connection.app.state["service"]
     return service
 
 
-class Call(Request[Any, Grant, State]):
+class ApiRequest(Request[Any, Grant, State]):
     """A request by the holder of a token."""
 
     @property
@@ -73,4 +73,4 @@ class Call(Request[Any, Grant, State]):
     def presenter(self) -> Presenter:
         """What shows stored records to the caller."""
         service = self.service
-        return Presenter(service.engine.kinds.disclosure(internal=sees_internal(self.grant)), service.classes)
+        return Presenter(service.engine.kinds.disclosure(internal=sees_internal(self.grant)), service.state_classes)

@@ -19,7 +19,7 @@ from stateward.config import Config
 from stateward.engine import Engine, Route
 from stateward.server.app import create_app
 from stateward.server.live import live_routes
-from stateward.server.live.feeds import Windows
+from stateward.server.live.feeds import LiveFeeds
 from stateward.store import open_store
 from tests.integration.engine.plant import PUMP, Plant
 
@@ -64,8 +64,8 @@ class House:
             self.tokens = Tokens(self.engine)
             self.token, _ = await self.tokens.issue("the test", Role.ADMIN, ["*"])
             app = create_app(self.engine, self.tokens, config, api_routes=live_routes.ROUTES)
-            async with Windows(self.engine) as windows:
-                app.state["windows"] = windows
+            async with LiveFeeds(self.engine) as live_feeds:
+                app.state["live_feeds"] = live_feeds
                 await self._listen(app)
 
     async def _listen(self, app: Any) -> None:

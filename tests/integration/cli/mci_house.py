@@ -19,8 +19,8 @@ from stateward.drivers.simulated import CALM, SimulatedCloud
 from stateward.engine import Engine
 from stateward.server.app import create_app
 from stateward.server.live import live_routes
-from stateward.server.live.feeds import Windows
-from stateward.server.routes.composite_actions import Wholes
+from stateward.server.live.feeds import LiveFeeds
+from stateward.server.routes.composite_actions import CompositeActions
 from stateward.store import open_store
 from tests.integration.cli.house import House
 from tests.integration.engine.plant import Plant
@@ -53,10 +53,10 @@ class MciHouse(House):
                 config,
                 routes=self.plugin.routes or routes(self.plugin),
                 api_routes=live_routes.ROUTES,
-                wholes=Wholes([self.plugin]),
+                composite_actions=CompositeActions([self.plugin]),
             )
-            async with Windows(self.engine) as windows:
-                app.state["windows"] = windows
+            async with LiveFeeds(self.engine) as live_feeds:
+                app.state["live_feeds"] = live_feeds
                 await self._listen(app)
 
     def run(self, *words: str, token: str | None = None, stdin: str | None = None) -> Result:

@@ -24,7 +24,7 @@ from stateward.domains.plugin import ProcessContext
 from stateward.engine import Engine
 from stateward.server.app import create_app
 from stateward.server.live import live_routes
-from stateward.server.live.feeds import Windows
+from stateward.server.live.feeds import LiveFeeds
 from stateward.store import open_store
 from tests.integration.cli.house import House
 from tests.integration.engine.plant import Plant
@@ -48,8 +48,8 @@ class EdgeHouse(House):
             self.token, _ = await self.tokens.issue("the test", Role.ADMIN, ["*"])
             routes = live_routes.ROUTES
             app = create_app(self.engine, self.tokens, config, routes=self.plugin.routes, api_routes=routes)
-            async with Windows(self.engine) as windows:
-                app.state["windows"] = windows
+            async with LiveFeeds(self.engine) as live_feeds:
+                app.state["live_feeds"] = live_feeds
                 await self._listen(app)
             for task in self.agents:
                 task.cancel()

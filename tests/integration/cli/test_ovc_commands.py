@@ -22,7 +22,7 @@ from stateward.drivers.simulated import CALM, SimulatedCloud
 from stateward.engine import Engine
 from stateward.server.app import create_app
 from stateward.server.live import live_routes
-from stateward.server.live.feeds import Windows
+from stateward.server.live.feeds import LiveFeeds
 from stateward.store import open_store
 from stateward.store.records import Key
 from tests.integration.cli.house import House
@@ -47,8 +47,8 @@ class OvcHouse(House):
             self.tokens = Tokens(self.engine)
             self.token, _ = await self.tokens.issue("the test", Role.ADMIN, ["*"])
             app = create_app(self.engine, self.tokens, config, routes=plugin.routes, api_routes=live_routes.ROUTES)
-            async with Windows(self.engine) as windows:
-                app.state["windows"] = windows
+            async with LiveFeeds(self.engine) as live_feeds:
+                app.state["live_feeds"] = live_feeds
                 await self._listen(app)
 
     def run(self, *words: str, token: str | None = None, stdin: str | None = None) -> Result:

@@ -18,7 +18,7 @@ from stateward.config import Config
 from stateward.engine import Engine
 from stateward.server.app import create_app
 from stateward.server.live import live_routes
-from stateward.server.live.feeds import Windows
+from stateward.server.live.feeds import LiveFeeds
 from stateward.server.run import Server, settings_of
 from stateward.server.telemetry import prometheus_metrics
 from stateward.server.telemetry.prometheus_metrics import CountingCalls
@@ -32,8 +32,8 @@ AT_ONCE = Temper(shortest=0.0, longest=0.0, fails=0.0, stumbles=0.0)
 class LiveServer:
     """A server and ways to talk to it."""
 
-    def __init__(self, engine: Engine, tokens: Tokens, windows: Windows, url: str, admin: str) -> None:
-        self.engine, self.tokens, self.windows = engine, tokens, windows
+    def __init__(self, engine: Engine, tokens: Tokens, live_feeds: LiveFeeds, url: str, admin: str) -> None:
+        self.engine, self.tokens, self.live_feeds = engine, tokens, live_feeds
         self.url, self.admin = url, admin
         self.server: Server
         self.gate = asyncio.Event()
@@ -106,14 +106,14 @@ async def open_live_server(folder: Path, temper: Temper = AT_ONCE, **settings: A
         tokens = Tokens(engine)
         admin, _ = await tokens.issue("admin", Role.ADMIN, [ANY])
         app = create_app(engine, tokens, config, routes=prometheus_metrics.ROUTES, api_routes=live_routes.ROUTES)
-        async with Windows(engine) as windows:
-            app.state.windows, app.state.metrics = windows, windows.metrics
+        async with LiveFeeds(engine) as live_feeds:
+            app.state.live_feeds, app.state.metrics = live_feeds, live_feeds.metrics
             listener = socket.create_server(("127.0.0.1", 0))
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-            live_server = LiveServer(engine, tokens, windows, url, admin)
+            live_server = LiveServer(engine, tokens, live_feeds, url, admin)
             started = asyncio.Event()
-            counting = CountingCalls(app, windows.metrics)
-            live_server.server = Server(settings_of(config, counting), started.set, windows.close)
+            counting = CountingCalls(app, live_feeds.metrics)
+            live_server.server = Server(settings_of(config, counting), started.set, live_feeds.close)
             serving = asyncio.create_task(live_server.server.serve(sockets=[listener]))
             await started.wait()
             try:

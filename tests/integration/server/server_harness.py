@@ -17,7 +17,7 @@ from stateward.engine import Engine, Handler, Job, Kind
 from stateward.lifecycle import Lifecycle
 from stateward.server.app import BASE, create_app
 from stateward.server.live import live_routes
-from stateward.server.live.feeds import Windows
+from stateward.server.live.feeds import LiveFeeds
 from stateward.server.telemetry import prometheus_metrics
 from stateward.store import open_store
 from stateward.store.port import Store
@@ -139,8 +139,8 @@ async def open_server(
             api_routes=live_routes.ROUTES,
             clock=clock,
         )
-        windows = await stack.enter_async_context(Windows(engine))
-        app.state.windows, app.state.metrics = windows, windows.metrics
+        live_feeds = await stack.enter_async_context(LiveFeeds(engine))
+        app.state.live_feeds, app.state.metrics = live_feeds, live_feeds.metrics
         harness = ServerHarness(engine, app, plant, clock, texts)
         yield harness
         plant.release()

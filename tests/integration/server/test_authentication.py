@@ -7,7 +7,7 @@ from litestar.routes import HTTPRoute
 from stateward.access import Role, Tokens
 from stateward.config import Config
 from stateward.server.app import BASE
-from stateward.server.auth.authenticator import FRESH
+from stateward.server.auth.authenticator import TOKEN_CACHE_S
 from stateward.server.auth.middleware import PLAIN
 from stateward.store.errors import Unavailable
 from tests.integration.server.server_harness import NS, ServerHarness, open_server
@@ -70,16 +70,16 @@ async def test_a_token_is_looked_up_once_in_a_while(harness: ServerHarness, monk
     for _ in range(10):
         await harness.get("/kinds")
     assert len(looks) == 1
-    harness.clock.now += FRESH
+    harness.clock.now += TOKEN_CACHE_S
     await harness.get("/kinds")
     assert len(looks) == 2
 
 
 async def test_a_token_revoked_elsewhere_is_refused_after_two_seconds_at_the_latest(harness: ServerHarness) -> None:
-    assert FRESH <= 2.0
+    assert TOKEN_CACHE_S <= 2.0
     assert (await harness.get("/kinds", "viewer")).status_code == 200
     await Tokens(harness.engine).revoke(harness.texts["viewer"].split("_")[1])
-    harness.clock.now += FRESH
+    harness.clock.now += TOKEN_CACHE_S
     assert (await harness.get("/kinds", "viewer")).status_code == 401
 
 
@@ -94,7 +94,7 @@ async def test_a_token_that_has_expired_is_refused(harness: ServerHarness) -> No
     harness.texts["brief"], info = await harness.tokens.issue("brief", Role.VIEWER, [NS], now + 3600)
     assert (await harness.get("/kinds", "brief")).status_code == 200
     await harness.engine.act("(system)", f"token-{info.id}", "expire", actor="clock")
-    harness.clock.now += FRESH
+    harness.clock.now += TOKEN_CACHE_S
     assert (await harness.get("/kinds", "brief")).status_code == 401
 
 

@@ -99,7 +99,7 @@ async def test_many_followers_of_one_operation_cost_one_look(live_server: LiveSe
     live_server.hold()
     op = await begun(live_server)
     followers = [asyncio.create_task(followed(live_server, op)) for _ in range(20)]
-    watched = live_server.windows.following._followed
+    watched = live_server.live_feeds.operation_followers._followed
     await until(lambda: any(one.readers == 20 for one in watched.values()))
     assert len(watched) == 1
     live_server.release()
@@ -111,16 +111,16 @@ async def test_many_followers_of_one_operation_cost_one_look(live_server: LiveSe
 async def test_a_follower_that_vanishes_is_forgotten(live_server: LiveServer) -> None:
     live_server.hold()
     op = await begun(live_server)
-    live_server.windows.following._beat = 0.01
+    live_server.live_feeds.operation_followers._keepalive_s = 0.01
     async with live_server.client() as client, client.stream("GET", path(op)) as answer:
         await anext(events(answer))
-    await until(lambda: not live_server.windows.following._followed)
+    await until(lambda: not live_server.live_feeds.operation_followers._followed)
 
 
 async def test_in_quiet_times_there_are_signs_of_life(live_server: LiveServer) -> None:
     live_server.hold()
     op = await begun(live_server)
-    live_server.windows.following._beat = 0.01
+    live_server.live_feeds.operation_followers._keepalive_s = 0.01
     async with live_server.client() as client, client.stream("GET", path(op)) as answer:
         async with asyncio.timeout(PATIENT):
             async for line in answer.aiter_lines():

@@ -11,7 +11,7 @@ from stateward.access import Role
 from stateward.domains.plugin import CompositeParts, DomainPlugin
 from stateward.engine.accept.idempotency import RefusedBefore
 from stateward.engine.errors import NoneAllowed
-from stateward.server.routes.composite_actions import Wholes
+from stateward.server.routes.composite_actions import CompositeActions
 from tests.integration.engine.plant import PUMP as PUMPS
 from tests.integration.engine.plant import STATION
 from tests.integration.server.full_server import open_full_server
@@ -138,7 +138,7 @@ class Stations(DomainPlugin):
 
 
 async def test_a_whole_whose_parts_refuse_says_why_each_does_with_a_key_as_without(site: ServerHarness) -> None:
-    wholes, engine = Wholes([Stations([])]), site.engine
+    wholes, engine = CompositeActions([Stations([])]), site.engine
     await engine.create(NS, "s1", STATION.kind, "found")
     site.plant.hold()
     await engine.create(NS, "p1", PUMPS.kind, "build", parent="s1")

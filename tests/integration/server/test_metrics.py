@@ -21,7 +21,7 @@ async def live_server(tmp_path: Path) -> AsyncIterator[LiveServer]:
 
 async def text(live_server: LiveServer, token: str | None = None) -> str:
     """Scrape as Prometheus does, and look anew."""
-    live_server.windows.metrics._surveyed = -10.0
+    live_server.live_feeds.metrics._surveyed = -10.0
     async with live_server.client(token) as client:
         answer = await client.get("/metrics")
     assert answer.status_code == 200
@@ -46,7 +46,7 @@ def at(samples: Samples, name: str, **labels: str) -> float | None:
 async def seen(live_server: LiveServer) -> None:
     """Wait until the feed has read what was written."""
     last = await live_server.engine.store.reader.last_journal_seq()
-    await until(lambda: live_server.windows.feed.seq >= last)
+    await until(lambda: live_server.live_feeds.feed.seq >= last)
 
 
 async def made(live_server: LiveServer, *names: str, ns: str = "a", **how: Any) -> None:
@@ -146,7 +146,7 @@ async def test_open_streams_are_counted(live_server: LiveServer) -> None:
 async def test_a_scrape_within_a_second_asks_the_store_nothing(live_server: LiveServer) -> None:
     await text(live_server)
     asked = list[object]()
-    live_server.windows.metrics._survey = asked.append  # type: ignore[assignment]
+    live_server.live_feeds.metrics._survey = asked.append  # type: ignore[assignment]
     async with live_server.client() as client:
         assert (await client.get("/metrics")).status_code == 200
     assert asked == []
@@ -159,7 +159,7 @@ async def test_a_store_that_is_down_is_shown_as_down_and_nothing_stale_beside_it
     async def gone() -> Any:
         raise Unavailable("gone")
 
-    live_server.windows.metrics._survey = gone
+    live_server.live_feeds.metrics._survey = gone
     samples = await scraped(live_server)
     assert at(samples, "store_up") == 0
     assert at(samples, "objects", kind="mci.vm", state="Running") is None
@@ -209,5 +209,5 @@ async def test_a_store_that_is_down_is_shown_as_down_to_a_token_for_some_namespa
     async def gone(_: object = None) -> Any:
         raise Unavailable("gone")
 
-    live_server.windows.metrics._survey = gone
+    live_server.live_feeds.metrics._survey = gone
     assert "stateward_store_up 0.0" in await text(live_server, await live_server.token("a", role=Role.VIEWER))

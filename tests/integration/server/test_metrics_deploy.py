@@ -12,7 +12,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from stateward.config import describe
 from stateward.domains.registry import sections
 from stateward.server.telemetry.prometheus_metrics import Metrics
-from stateward.server.telemetry.snapshot import Survey
+from stateward.server.telemetry.snapshot import DeploymentSnapshot
 from tests.integration.server.server_processes import run
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -29,8 +29,8 @@ class Named(NamedTuple):
     labelnames: tuple[str, ...]
 
 
-async def nothing() -> Survey:
-    return Survey({}, [], 0, 0, 0, 0.0)
+async def nothing() -> DeploymentSnapshot:
+    return DeploymentSnapshot({}, [], 0, 0, 0, 0.0)
 
 
 def existing() -> set[str]:

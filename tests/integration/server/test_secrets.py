@@ -87,7 +87,7 @@ async def test_every_refused_attempt_is_audited(
 async def test_a_token_that_knocks_too_often_is_audited(
     harness: ServerHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    harness.app.state.service.door._buckets._rate = 1
+    harness.app.state.service.authenticator._rate_limiter._rate = 1
     assert [(await harness.get("/kinds")).status_code for _ in range(2)] == [200, 429]
     assert [vars(one)["status"] for one in caplog.records if one.name == "stateward.audit"] == [429]
 

@@ -177,7 +177,7 @@ async def test_a_token_that_is_taken_back_ends_its_streams_at_once(live_server: 
 
 
 async def test_in_quiet_times_there_are_signs_of_life(live_server: LiveServer) -> None:
-    live_server.windows.stream.beat = 0.01
+    live_server.live_feeds.stream.keepalive_s = 0.01
     async with live_server.stream() as stream:
         seq = await begun(stream)
         assert await said(stream) == {"lines": [], "seq": seq}
@@ -227,15 +227,15 @@ async def flooded(live_server: LiveServer) -> list[str]:
 
 
 async def test_a_slow_reader_holds_nobody_up_and_is_dropped(live_server: LiveServer) -> None:
-    live_server.windows.stream.patience = 5.0  # long enough for a quick one, whatever else the machine does
+    live_server.live_feeds.stream.send_timeout_s = 5.0  # long enough for a quick one, whatever else the machine does
     async with live_server.stream() as quick:
         await begun(quick)
         slow = await raw_reader(live_server)
-        await until(lambda: live_server.windows.feed.readers == 2)
+        await until(lambda: live_server.live_feeds.feed.readers == 2)
         flood = asyncio.create_task(flooded(live_server))
         lines = await lines_until(quick, 300)
         assert sorted(objects(lines)) == await flood
-        await until(lambda: live_server.windows.feed.readers == 1)
+        await until(lambda: live_server.live_feeds.feed.readers == 1)
         slow.close()
 
 
@@ -243,10 +243,10 @@ async def test_a_slow_reader_is_told_why_behind_what_it_had_not_read(
     live_server: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection_limits, "CUT_AFTER", PATIENT)
-    live_server.windows.stream.patience = 0.2
+    live_server.live_feeds.stream.send_timeout_s = 0.2
     slow = await raw_reader(live_server)
     await flooded(live_server)
-    await until(lambda: live_server.windows.feed.readers == 0)
+    await until(lambda: live_server.live_feeds.feed.readers == 0)
     loop, received = asyncio.get_running_loop(), b""
     async with asyncio.timeout(PATIENT):
         while (4408).to_bytes(2) + b"what was sent is not read" not in received:
@@ -258,10 +258,10 @@ async def test_a_slow_reader_is_told_why_behind_what_it_had_not_read(
 
 async def test_a_reader_that_vanishes_is_forgotten(live_server: LiveServer) -> None:
     vanishing = await raw_reader(live_server)
-    await until(lambda: live_server.windows.feed.readers == 1)
+    await until(lambda: live_server.live_feeds.feed.readers == 1)
     vanishing.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")  # no goodbye
     vanishing.close()
-    await until(lambda: live_server.windows.feed.readers == 0)
+    await until(lambda: live_server.live_feeds.feed.readers == 0)
 
 
 async def test_a_reader_that_vanishes_in_the_middle_of_a_flood_is_forgotten(live_server: LiveServer) -> None:
@@ -269,4 +269,4 @@ async def test_a_reader_that_vanishes_in_the_middle_of_a_flood_is_forgotten(live
     flood = asyncio.create_task(flooded(live_server))
     vanishing.close()
     await flood
-    await until(lambda: live_server.windows.feed.readers == 0)
+    await until(lambda: live_server.live_feeds.feed.readers == 0)

@@ -12,7 +12,7 @@ from stateward.config import Config
 from stateward.domains.mci.lifecycle import VM
 from stateward.engine import Handler, Job, Kind
 from stateward.server.app import create_app
-from stateward.server.telemetry.observed_engine import ObservedEngine, observed
+from stateward.server.telemetry.observed_engine import ObservedEngine, with_telemetry
 from stateward.server.telemetry.prometheus_metrics import ProviderCalls
 from stateward.server.telemetry.traces import NoTraces, OpenTelemetry, TracingCalls, start_traces
 from stateward.store import open_store
@@ -94,7 +94,7 @@ async def test_a_call_to_a_provider_is_part_of_the_work_that_makes_it(traced: Tr
         calls.called("aws", "run_instances")
         works.set()
 
-    handler = observed(Kind(VM, {"create": Handler(work)}), traced.traces).handlers["create"]
+    handler = with_telemetry(Kind(VM, {"create": Handler(work)}), traced.traces).handlers["create"]
     traced.engine.kinds["mci.vm"].handlers["create"] = handler
     await traced.created("vm", {"traceparent": f"00-{TRACE}-{SPAN}-01"})
     assert works.is_set()

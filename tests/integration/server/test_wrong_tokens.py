@@ -12,8 +12,8 @@ from websockets.exceptions import ConnectionClosed
 from stateward.access import Tokens
 from stateward.config import Config
 from stateward.server.app import BASE
-from stateward.server.auth.audit import MOST_LINES
-from stateward.server.auth.authenticator import FRESH, WRONG_SPAN
+from stateward.server.auth.audit import MAX_LINES
+from stateward.server.auth.authenticator import FAILURE_BURST_S, TOKEN_CACHE_S
 from tests.integration.server.live_server import open_live_server
 from tests.integration.server.server_harness import NS, ServerHarness, open_server
 
@@ -25,7 +25,7 @@ async def harness() -> AsyncIterator[ServerHarness]:
 
 
 RATE = Config().wrong_tokens
-BURST = int(RATE * WRONG_SPAN)
+BURST = int(RATE * FAILURE_BURST_S)
 
 
 def wrong(number: int, id_: str | None = None) -> str:
@@ -79,12 +79,12 @@ async def test_a_token_that_was_right_before_is_not_locked_out_by_an_attacker(ha
         await tried(harness, wrong(number, id_))
     assert await tried(harness, wrong(99, id_)) == 429
     assert await tried(harness, mine) == 200
-    harness.clock.now += FRESH
+    harness.clock.now += TOKEN_CACHE_S
     for number in range(BURST):
         await tried(harness, wrong(100 + number, id_))
     assert await tried(harness, mine) == 200, "it is looked up anew, though its address has no allowance left"
     await Tokens(harness.engine).revoke(id_)
-    harness.clock.now += FRESH
+    harness.clock.now += TOKEN_CACHE_S
     assert await tried(harness, mine, "192.0.2.99") == 401
 
 
@@ -104,7 +104,7 @@ async def test_wrong_tokens_that_come_at_once_are_paid_for_afterwards(harness: S
     harness.clock.now += 1.0
     if found.count(401) > BURST + RATE:  # more were looked at together than the allowance had
         assert await tried(harness, wrong(9999)) == 429
-    harness.clock.now += WRONG_SPAN + 60.0
+    harness.clock.now += FAILURE_BURST_S + 60.0
     assert await tried(harness, wrong(9998)) == 401, "nobody is turned away for longer than a minute"
 
 
@@ -129,10 +129,10 @@ async def test_a_thousand_refused_attempts_are_a_few_lines_and_a_count(
     for number in range(1000):
         await tried(harness, wrong(number))
     lines = [one for one in caplog.records if one.name == "stateward.audit"]
-    assert len(lines) == MOST_LINES
+    assert len(lines) == MAX_LINES
     harness.app.state.service.audit.flush()
-    counts = [vars(one) for one in caplog.records if one.name == "stateward.audit"][MOST_LINES:]
-    assert sum(one["count"] for one in counts) == 1000 - MOST_LINES
+    counts = [vars(one) for one in caplog.records if one.name == "stateward.audit"][MAX_LINES:]
+    assert sum(one["count"] for one in counts) == 1000 - MAX_LINES
     assert {(one["status"], one["peer"]) for one in counts} == {(401, "192.0.2.7"), (429, "192.0.2.7")}
     caplog.clear()
     await tried(harness, wrong(5000))

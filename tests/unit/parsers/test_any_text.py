@@ -33,9 +33,9 @@ from stateward.drivers.aws.credential_refs import read_credential
 from stateward.drivers.aws.security_groups import wanted_rules
 from stateward.errors import StatewardError
 from stateward.locks import parse_path
-from stateward.server.auth.credentials import presented, token_id
+from stateward.server.auth.credentials import presented_token, token_id
 from stateward.server.http.preconditions import wanted_versions
-from stateward.server.live.stream_server import Closed, _first_word
+from stateward.server.live.stream_server import StreamClosed, _receive_subscription
 from stateward.store.postgres.listener import decode_topics
 
 Read = Callable[[str, Path], Any]
@@ -69,7 +69,7 @@ def from_file(read: Callable[[Path], Any], name: str = "file") -> Read:
 READERS: Mapping[str, tuple[Read, tuple[type[Exception], ...]]] = {
     "an agent's word": (lambda text, _: read_agent(text), DECODE_ERRORS),
     "a controller's word": (lambda text, _: read_controller(text), DECODE_ERRORS),
-    "the first word of a stream": (lambda text, _: asyncio.run(_first_word(Said(text))), (Closed,)),
+    "the first word of a stream": (lambda text, _: asyncio.run(_receive_subscription(Said(text))), (StreamClosed,)),
     "a page of a stream": (lambda text, _: journal_stream._page("ws://x", text), OURS),
     "server-sent events": (lambda text, _: list(events(text.split("\n"))), ()),
     "a definition of a system": (lambda text, _: read_definition(text), OURS),
@@ -95,7 +95,7 @@ READERS: Mapping[str, tuple[Read, tuple[type[Exception], ...]]] = {
     "values": (lambda text, _: arguments.values("--arg", [text]), OURS),
     "tags": (lambda text, _: wanted_versions(text), OURS),
     "the id of a token": (lambda text, _: token_id(text), ()),
-    "a token": (lambda text, _: presented([(b"authorization", text.encode("utf-8", "replace"))]), ()),
+    "a token": (lambda text, _: presented_token([(b"authorization", text.encode("utf-8", "replace"))]), ()),
     "a notification": (lambda text, _: decode_topics(text), ()),
     "what an agent tells people": (lambda text, _: clipped(text), ()),
 }

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from stateward.errors import BadInput
-from stateward.server.auth.client_address import Peers, read_networks
+from stateward.server.auth.client_address import ClientAddresses, read_networks
 
 
 def scope(address: str | None, *forwarded: str) -> Any:
@@ -28,11 +28,11 @@ def scope(address: str | None, *forwarded: str) -> Any:
 def test_a_client_has_the_last_address_that_no_trusted_proxy_has(
     address: str | None, forwarded: tuple[str, ...], found: str
 ) -> None:
-    assert Peers(read_networks("10.0.0.0/24")).address(scope(address, *forwarded)) == found
+    assert ClientAddresses(read_networks("10.0.0.0/24")).address(scope(address, *forwarded)) == found
 
 
 def test_without_a_trusted_proxy_no_header_counts() -> None:
-    assert Peers().address(scope("10.0.0.1", "9.9.9.9")) == "10.0.0.1"
+    assert ClientAddresses().address(scope("10.0.0.1", "9.9.9.9")) == "10.0.0.1"
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_without_a_trusted_proxy_no_header_counts() -> None:
     ],
 )
 def test_all_addresses_of_an_ipv6_site_are_one(address: str, site: str) -> None:
-    assert Peers().site(scope(address)) == site
+    assert ClientAddresses().network(scope(address)) == site
 
 
 def test_a_setting_that_is_no_network_is_refused() -> None:

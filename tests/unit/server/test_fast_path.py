@@ -15,9 +15,9 @@ from litestar.types import Receive
 from msgspec import Struct
 
 from stateward.server.http.body_decoding import StrictJson
-from stateward.server.http.fast_path import Plain, is_plain, whole_body
+from stateward.server.http.fast_path import FastRoute, is_fast_route, read_body
 from stateward.server.http.route_params import IdempotencyKey, Ns
-from stateward.server.service import Call
+from stateward.server.service import ApiRequest
 
 BODY = b'{"n": 3}'
 Labels = Annotated[list[str] | None, QueryParameter(name="label")]
@@ -30,7 +30,7 @@ class Number(Struct, frozen=True):
 
 @post("/ns/{ns:str}")
 async def taking(
-    request: Call,
+    request: ApiRequest,
     ns: Ns,
     data: JSONBody[Number] = Number(0),  # noqa: B008
     labels: Labels = None,
@@ -41,16 +41,16 @@ async def taking(
 
 
 @post("/needing/{ns:str}")
-async def needing(request: Call, ns: Ns, most: Most) -> None: ...
+async def needing(request: ApiRequest, ns: Ns, most: Most) -> None: ...
 
 
 @post("/given/{ns:str}", dependencies={"part": Provide(lambda: 1, sync_to_thread=False)})
-async def given_more(request: Call, ns: Ns, part: NamedDependency[int]) -> None: ...
+async def given_more(request: ApiRequest, ns: Ns, part: NamedDependency[int]) -> None: ...
 
 
 APP = Litestar(
     [taking, needing, given_more],
-    request_class=Call,
+    request_class=ApiRequest,
     dto=StrictJson,
     return_dto=None,
     openapi_config=None,
@@ -72,7 +72,9 @@ def sending(*parts: bytes) -> Receive:
     return receive
 
 
-def call(query: list[tuple[str, str]], headers: list[tuple[str, str]], body: bytes, handler: Any = HANDLER) -> Call:
+def call(
+    query: list[tuple[str, str]], headers: list[tuple[str, str]], body: bytes, handler: Any = HANDLER
+) -> ApiRequest:
     """Return a call of a route."""
     scope: Any = {
         "type": "http",
@@ -85,7 +87,7 @@ def call(query: list[tuple[str, str]], headers: list[tuple[str, str]], body: byt
         "litestar_app": APP,
         "route_handler": handler,
     }
-    return Call(scope, sending(body))
+    return ApiRequest(scope, sending(body))
 
 
 words = st.text(st.characters(min_codepoint=33, max_codepoint=255), max_size=5)
@@ -98,7 +100,7 @@ def test_what_is_read_is_what_the_framework_reads(
     query: list[tuple[str, str]], given_headers: list[tuple[str, str]], body: bytes
 ) -> None:
     async def both() -> tuple[dict[str, Any], dict[str, Any]]:
-        ours = await Plain(HANDLER, TAKES).read(call(query, given_headers, body))
+        ours = await FastRoute(HANDLER, TAKES).read_arguments(call(query, given_headers, body))
         theirs = await TAKES.to_kwargs(call(query, given_headers, body))
         return ours, theirs
 
@@ -112,12 +114,12 @@ def test_what_is_read_is_what_the_framework_reads(
 async def test_what_is_needed_and_did_not_come_is_named() -> None:
     handler, takes = ROUTES["/needing/{ns:str}"]
     with pytest.raises(ValidationException) as refusal:
-        await Plain(handler, takes).read(call([("most", "3")], [], b"", handler))
+        await FastRoute(handler, takes).read_arguments(call([("most", "3")], [], b"", handler))
     assert refusal.value.extra == [{"key": "most", "message": "it is missing"}]
 
 
 def test_a_route_that_is_given_more_than_a_call_has_is_not_plain() -> None:
-    assert {path: is_plain(*route) for path, route in ROUTES.items()} == {
+    assert {path: is_fast_route(*route) for path, route in ROUTES.items()} == {
         "/ns/{ns:str}": True,
         "/needing/{ns:str}": True,
         "/given/{ns:str}": False,
@@ -126,7 +128,7 @@ def test_a_route_that_is_given_more_than_a_call_has_is_not_plain() -> None:
 
 @pytest.mark.parametrize("parts", [(b"",), (b"one",), (b"o", b"", b"ne")])
 async def test_a_body_is_read_whole(parts: tuple[bytes, ...]) -> None:
-    assert await whole_body(sending(*parts), 0, 3) == b"".join(parts)
+    assert await read_body(sending(*parts), 0, 3) == b"".join(parts)
 
 
 async def test_a_body_that_is_announced_as_too_long_is_not_read() -> None:
@@ -134,16 +136,16 @@ async def test_a_body_that_is_announced_as_too_long_is_not_read() -> None:
         raise AssertionError
 
     with pytest.raises(RequestEntityTooLarge):
-        await whole_body(never, 4, 3)
+        await read_body(never, 4, 3)
 
 
 async def test_a_body_that_grows_too_long_is_not_read_any_further() -> None:
     receive = sending(b"one", b"t", b"wo")
     with pytest.raises(RequestEntityTooLarge):
-        await whole_body(receive, 0, 3)
+        await read_body(receive, 0, 3)
     assert (await receive())["body"] == b"wo"  # type: ignore[typeddict-item]
 
 
 async def test_a_caller_who_goes_before_the_end_is_not_waited_for() -> None:
     with pytest.raises(ClientException, match="gone"):
-        await whole_body(sending(), 2, 3)
+        await read_body(sending(), 2, 3)

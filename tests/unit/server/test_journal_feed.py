@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stateward.access.tokens import ANY, SYSTEM
 from stateward.server.live import journal_feed as feeds
-from stateward.server.live.journal_feed import Feed, Interest
+from stateward.server.live.journal_feed import Interest, JournalFeed
 from stateward.store.errors import Unavailable
 from stateward.store.filters import JournalFilter
 from stateward.store.records import JournalEntry, Key
@@ -20,7 +20,7 @@ EVERYBODY = Interest(frozenset({ANY}), system=True)
 
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feeds, "UNWATCHED_PAUSE", 0.0)
+    monkeypatch.setattr(feeds, "UNWATCHED_PAUSE_S", 0.0)
 
 
 class Journal:
@@ -64,13 +64,13 @@ def encoded(line: JournalEntry, internal: bool) -> str:
     return json.dumps({"seq": line.seq, "ns": line.ns, "kind": line.kind})
 
 
-async def opened(journal: Journal, keep: int = 1000) -> Feed:
-    feed = Feed(journal, encoded, keep=keep)  # type: ignore[arg-type]
+async def opened(journal: Journal, keep: int = 1000) -> JournalFeed:
+    feed = JournalFeed(journal, encoded, keep=keep)  # type: ignore[arg-type]
     await feed.start()
     return feed
 
 
-async def read(feed: Feed, interest: Interest, after: int, last: int) -> list[int]:
+async def read(feed: JournalFeed, interest: Interest, after: int, last: int) -> list[int]:
     """Read as a watcher does, until a number is reached; returns the numbers of the lines that came."""
     found: list[int] = []
     async with asyncio.timeout(120):
@@ -80,7 +80,7 @@ async def read(feed: Feed, interest: Interest, after: int, last: int) -> list[in
             assert (len(message["lines"]), message["seq"]) == (news.count, news.seq)
             found += [line["seq"] for line in message["lines"]]
             if news.seq == after:
-                await feed.news(after)
+                await feed.wait_for_entries(after)
             assert news.seq >= after
             after = news.seq
     return found
@@ -145,7 +145,7 @@ async def test_equal_interests_share_one_message() -> None:
     journal = Journal()
     feed = await opened(journal)
     journal.commit(("a", "x"))
-    await feed.news(0)
+    await feed.wait_for_entries(0)
     twins = [Interest(frozenset({"a"})), Interest(frozenset({"a"}))]
     assert await feed.page(twins[0], 0) is await feed.page(twins[1], 0)
     await feed.stop()
@@ -156,8 +156,8 @@ async def test_no_more_is_kept_than_was_said_and_the_rest_comes_from_the_store()
     feed = await opened(journal, keep=10)
     for _ in range(100):
         journal.commit(("a", "x"))
-        await feed.news(journal.all[-2].seq if len(journal.all) > 1 else 0)
-    assert len(feed._notes) <= 20
+        await feed.wait_for_entries(journal.all[-2].seq if len(journal.all) > 1 else 0)
+    assert len(feed._entries) <= 20
     asked = journal.asked
     assert len(await read(feed, EVERYBODY, 0, journal.all[-1].seq)) == 100
     assert journal.asked > asked
@@ -165,17 +165,17 @@ async def test_no_more_is_kept_than_was_said_and_the_rest_comes_from_the_store()
 
 
 async def test_less_is_kept_while_nobody_watches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feeds, "UNWATCHED_KEEP", 5)
+    monkeypatch.setattr(feeds, "UNWATCHED_CACHE_ENTRIES", 5)
     journal = Journal()
     feed = await opened(journal)
     feed.readers = 1
     journal.commit(*[("a", "x")] * 100)
     await read(feed, EVERYBODY, 0, journal.all[-1].seq)
-    assert len(feed._notes) == 100
+    assert len(feed._entries) == 100
     feed.readers = 0
     journal.commit(("a", "x"))
-    await feed.news(journal.all[-2].seq)
-    assert len(feed._notes) <= 10
+    await feed.wait_for_entries(journal.all[-2].seq)
+    assert len(feed._entries) <= 10
     await feed.stop()
 
 
@@ -185,7 +185,7 @@ async def test_listeners_hear_every_line_once() -> None:
     feed.listen(lambda lines: heard.extend(line.seq for line in lines))
     for _ in range(3):
         journal.commit(("a", "x"), (SYSTEM, "y"))
-        await feed.news(journal.all[-2].seq)
+        await feed.wait_for_entries(journal.all[-2].seq)
     assert heard == [line.seq for line in journal.all]
     await feed.stop()
 
@@ -204,7 +204,7 @@ async def test_a_store_that_fails_for_a_while_costs_no_line() -> None:
 
 async def test_who_waits_is_let_go_when_it_is_over() -> None:
     feed = await opened(Journal())
-    waiting = asyncio.create_task(feed.news(0))
+    waiting = asyncio.create_task(feed.wait_for_entries(0))
     await asyncio.sleep(0)
     await feed.stop()
     await waiting
@@ -214,7 +214,7 @@ async def test_who_waits_is_let_go_when_it_is_over() -> None:
 async def test_one_who_leaves_takes_nobody_along() -> None:
     journal = Journal()
     feed = await opened(journal)
-    leaving, staying = (asyncio.create_task(feed.news(0)) for _ in range(2))
+    leaving, staying = (asyncio.create_task(feed.wait_for_entries(0)) for _ in range(2))
     await asyncio.sleep(0)
     leaving.cancel()
     journal.commit(("a", "x"))

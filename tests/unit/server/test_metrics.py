@@ -6,14 +6,14 @@ from stateward.domains.registry import lifecycles
 from stateward.engine import Kind
 from stateward.lifecycle import HEALER, USER, WORKER
 from stateward.server.telemetry.prometheus_metrics import Metrics, ProviderCalls
-from stateward.server.telemetry.snapshot import LaneSurvey, Survey
+from stateward.server.telemetry.snapshot import DeploymentSnapshot, LaneSnapshot
 from stateward.store.records import JournalEntry
 
-SURVEY = Survey({("mci.vm", "Running"): 4}, [LaneSurvey("aws/eu", 2, 7, True, 3, 12.5)], 5, 2, 1, 33.0)
+SURVEY = DeploymentSnapshot({("mci.vm", "Running"): 4}, [LaneSnapshot("aws/eu", 2, 7, True, 3, 12.5)], 5, 2, 1, 33.0)
 KINDS = [Kind(one) for one in lifecycles()]
 
 
-async def survey() -> Survey:
+async def survey() -> DeploymentSnapshot:
     return SURVEY
 
 

@@ -4,7 +4,7 @@ from msgspec.structs import asdict
 
 from stateward.engine import Handler, Job, Kind
 from stateward.engine.handlers import ObservedOutcome
-from stateward.server.telemetry.observed_engine import observed
+from stateward.server.telemetry.observed_engine import with_telemetry
 from stateward.server.telemetry.traces import NoTraces
 from tests.integration.engine.plant import PUMP
 
@@ -23,6 +23,6 @@ async def look_at_cancelled(_job: Job) -> ObservedOutcome:
 
 def test_an_observed_handler_keeps_its_looks_and_its_attempts() -> None:
     handler = Handler(run, look, attempts=3, cancelled=look_at_cancelled)
-    (seen,) = observed(Kind(PUMP, {"pump": handler}), NoTraces()).handlers.values()
+    (seen,) = with_telemetry(Kind(PUMP, {"pump": handler}), NoTraces()).handlers.values()
     assert {**asdict(seen), "run": run} == asdict(handler)
     assert seen.run is not run

@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateward.server.auth import rate_limit
-from stateward.server.auth.rate_limit import Buckets
+from stateward.server.auth.rate_limit import RateLimiter
 
 
 class Clock:
@@ -34,55 +34,55 @@ class Pail:
 )
 def test_a_bucket_gives_what_a_pail_would_give(rate: int, pauses: list[float]) -> None:
     clock, pail = Clock(), Pail(rate)
-    buckets = Buckets(rate, clock)
+    buckets = RateLimiter(rate, clock)
     for pause in pauses:
         clock.now += pause
-        assert (buckets.wait("a") == 0) == pail.takes(clock.now)
+        assert (buckets.take("a") == 0) == pail.takes(clock.now)
 
 
 @given(rate=st.integers(min_value=1, max_value=1000))
 def test_who_waits_as_long_as_it_is_told_gets_a_call(rate: int) -> None:
     clock = Clock()
-    buckets = Buckets(rate, clock)
-    while (after := buckets.wait("a")) == 0:
+    buckets = RateLimiter(rate, clock)
+    while (after := buckets.take("a")) == 0:
         pass
     clock.now += after
-    assert buckets.wait("a") == 0
+    assert buckets.take("a") == 0
 
 
 def test_each_name_has_a_bucket_of_its_own() -> None:
-    buckets = Buckets(1, Clock())
-    assert (buckets.wait("a"), buckets.wait("b")) == (0, 0)
-    assert buckets.wait("a") > 0
+    buckets = RateLimiter(1, Clock())
+    assert (buckets.take("a"), buckets.take("b")) == (0, 0)
+    assert buckets.take("a") > 0
 
 
 def test_full_buckets_are_forgotten_and_empty_ones_are_not() -> None:
     clock = Clock()
-    buckets = Buckets(1, clock)
-    for number in range(rate_limit.MOST_BUCKETS):
-        buckets.wait(str(number))
+    buckets = RateLimiter(1, clock)
+    for number in range(rate_limit.MAX_KEYS):
+        buckets.take(str(number))
     clock.now += 10
-    assert buckets.wait("busy") == 0
+    assert buckets.take("busy") == 0
     assert len(buckets._buckets) == 1
-    assert buckets.wait("busy") > 0
+    assert buckets.take("busy") > 0
 
 
 def test_a_bucket_that_is_overdrawn_has_to_fill_first_but_not_for_ever() -> None:
     clock = Clock()
-    buckets = Buckets(1, clock, 5.0)
+    buckets = RateLimiter(1, clock, 5.0)
     for _ in range(7):
-        buckets.charge("a")
-    assert buckets.delay("a") == 3.0
+        buckets.overdraw("a")
+    assert buckets.delay_s("a") == 3.0
     for _ in range(1000):
-        buckets.charge("a")
-    assert buckets.delay("a") <= rate_limit.LONGEST_DEBT + 1
+        buckets.overdraw("a")
+    assert buckets.delay_s("a") <= rate_limit.MAX_DEBT_S + 1
 
 
 def test_buckets_that_are_all_in_use_are_bounded_and_the_emptiest_stay() -> None:
-    buckets = Buckets(1, Clock(), 5.0)
+    buckets = RateLimiter(1, Clock(), 5.0)
     for _ in range(5):
-        buckets.charge("attacker")
-    for number in range(3 * rate_limit.MOST_BUCKETS):
-        buckets.charge(str(number))
-    assert len(buckets._buckets) <= rate_limit.MOST_BUCKETS
-    assert buckets.delay("attacker") > 0
+        buckets.overdraw("attacker")
+    for number in range(3 * rate_limit.MAX_KEYS):
+        buckets.overdraw(str(number))
+    assert len(buckets._buckets) <= rate_limit.MAX_KEYS
+    assert buckets.delay_s("attacker") > 0

@@ -12,22 +12,22 @@ from typing import Any
 from litestar.types import Scope
 from msgspec import Struct, field
 
-from stateward.server.auth.client_address import Peers
-from stateward.server.auth.credentials import presented, token_id
+from stateward.server.auth.client_address import ClientAddresses
+from stateward.server.auth.credentials import presented_token, token_id
 from stateward.server.telemetry.logs import redacted
 
 log = logging.getLogger("stateward.audit")
 
-AUDITED = frozenset({401, 403, 429})
+AUDITED_STATUSES = frozenset({401, 403, 429})
 """The answers that tell of a refused attempt."""
 
-INTERVAL = 60.0
+COUNT_INTERVAL_S = 60.0
 """For how many seconds attempts are counted before the count is written."""
 
-MOST_LINES = 20
+MAX_LINES = 20
 """How many attempts of one address are written in an interval; each differs from the others."""
 
-MOST_PEERS = 1_000
+MAX_ADDRESSES = 1_000
 """How many addresses are counted apart."""
 
 OTHERS = "(others)"
@@ -43,7 +43,7 @@ class Attempts(Struct):
 class AuditLog:
     """Writes refused attempts, and counts those that would repeat a line."""
 
-    def __init__(self, peers: Peers) -> None:
+    def __init__(self, peers: ClientAddresses) -> None:
         self._peers = peers
         self._attempts: dict[str, Attempts] = {}
 
@@ -57,11 +57,11 @@ class AuditLog:
             "method": scope.get("method", "WEBSOCKET"),
             "route": scope.get("path_template", ""),
             "ns": None if ns is None else redacted(ns),
-            "token": token_id(presented(scope["headers"])),
+            "token": token_id(presented_token(scope["headers"])),
             "peer": peer,
         }
         line = tuple(facts.values())
-        if line in attempts.written or len(attempts.written) >= MOST_LINES:
+        if line in attempts.written or len(attempts.written) >= MAX_LINES:
             attempts.more[status] += 1
             return
         attempts.written.add(line)
@@ -74,11 +74,11 @@ class AuditLog:
             self._end(peer)
 
     def _attempts_of(self, peer: str) -> Attempts:
-        if peer not in self._attempts and len(self._attempts) >= MOST_PEERS:
+        if peer not in self._attempts and len(self._attempts) >= MAX_ADDRESSES:
             peer = OTHERS
         if peer not in self._attempts:
             self._attempts[peer] = Attempts()
-            asyncio.get_running_loop().call_later(INTERVAL, self._end, peer)
+            asyncio.get_running_loop().call_later(COUNT_INTERVAL_S, self._end, peer)
         return self._attempts[peer]
 
     def _end(self, peer: str) -> None:
@@ -86,4 +86,4 @@ class AuditLog:
         for status, count in sorted(attempts.more.items()) if attempts is not None else ():
             facts = {"status": status, "peer": peer, "count": count}
             said = " ".join(f"{name}={value}" for name, value in facts.items() if value)
-            log.warning("refused: %d more attempts within %d s %s", count, INTERVAL, said, extra=facts)
+            log.warning("refused: %d more attempts within %d s %s", count, COUNT_INTERVAL_S, said, extra=facts)

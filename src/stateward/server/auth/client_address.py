@@ -14,7 +14,7 @@ from stateward.errors import BadInput
 Network = IPv4Network | IPv6Network
 
 FORWARDED = b"x-forwarded-for"
-SITE_BITS = 64
+IPV6_NETWORK_BITS = 64
 """The bits of an IPv6 address that tell sites apart: one client has all addresses of its site."""
 
 
@@ -27,7 +27,7 @@ def read_networks(text: str) -> tuple[Network, ...]:
         raise BadInput("trusted_proxies", text, allowed) from error
 
 
-class Peers:
+class ClientAddresses:
     """Finds the addresses of clients."""
 
     def __init__(self, trusted: Sequence[Network] = ()) -> None:
@@ -47,7 +47,7 @@ class Peers:
                 break
         return found
 
-    def site(self, scope: Scope) -> str:
+    def network(self, scope: Scope) -> str:
         """Return what limits go by: an IPv4 address, or the network of an IPv6 address."""
         found = self.address(scope)
         parsed = ip_address(found.partition("%")[0]) if _is_address(found.partition("%")[0]) else None
@@ -55,7 +55,7 @@ class Peers:
             return found
         if parsed.ipv4_mapped is not None:
             return str(parsed.ipv4_mapped)
-        return str(ip_network((parsed, SITE_BITS), strict=False))
+        return str(ip_network((parsed, IPV6_NETWORK_BITS), strict=False))
 
     def _trusts(self, text: str) -> bool:
         if not _is_address(text):

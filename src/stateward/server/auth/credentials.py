@@ -5,7 +5,7 @@ from base64 import b64decode
 from binascii import Error
 from collections.abc import Iterable
 
-LONGEST = 200
+MAX_TOKEN_LENGTH = 200
 """No token is longer."""
 
 _ID = re.compile(r"sw_([0-9a-f]{12})_")
@@ -17,7 +17,7 @@ def token_id(text: str | None) -> str | None:
     return found[1] if found else None
 
 
-def presented(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+def presented_token(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
     """Return the token that a request presents, or None if it presents none."""
     other = None
     for name, value in headers:
@@ -53,4 +53,4 @@ def _text(given: bytes) -> str | None:
     """Return what may be a token; what cannot be one is not looked at any further, and opens nothing."""
     if not given:
         return None
-    return given.decode("latin-1") if len(given) <= LONGEST else ""
+    return given.decode("latin-1") if len(given) <= MAX_TOKEN_LENGTH else ""

@@ -14,75 +14,75 @@ from litestar.types import Scope
 from stateward.access import Grant, Right, allows
 from stateward.access.tokens import ANY
 from stateward.errors import StatewardError
-from stateward.server.auth.authenticator import Door
-from stateward.server.auth.credentials import presented
+from stateward.server.auth.authenticator import Authenticator
+from stateward.server.auth.credentials import presented_token
 from stateward.server.errors import Forbidden, NotAuthenticated, PriorityForbidden, TooMany
-from stateward.server.service import Connection, service_of
+from stateward.server.service import AnyConnection, service_of
 
-CLOSED = {NotAuthenticated: 401, Forbidden: 403, TooMany: 429}
+HTTP_STATUSES = {NotAuthenticated: 401, Forbidden: 403, TooMany: 429}
 """What each refusal is in HTTP; a WebSocket is closed with 4000 more."""
 
 
-class Open:
+class OpenRoute:
     """The guard of a route that is for everybody."""
 
     def __init__(self, why: str) -> None:
         self.why = why
 
-    async def __call__(self, connection: Connection, _: BaseRouteHandler) -> None:
+    async def __call__(self, connection: AnyConnection, _: BaseRouteHandler) -> None:
         """Let everybody pass."""
 
 
-class Needs:
+class RequiresRight:
     """The guard of a route that needs a right: in the path's namespace, if it names one, or in all of them."""
 
     def __init__(self, right: Right, *, everywhere: bool) -> None:
         self.right = right
         self.everywhere = everywhere
 
-    async def __call__(self, connection: Connection, _: BaseRouteHandler) -> None:
+    async def __call__(self, connection: AnyConnection, _: BaseRouteHandler) -> None:
         """Let the holder of a fitting token pass."""
-        await self.admit(connection.scope, service_of(connection).door)
+        await self.authorize(connection.scope, service_of(connection).authenticator)
 
-    async def admit(self, scope: Scope, door: Door) -> None:
+    async def authorize(self, scope: Scope, door: Authenticator) -> None:
         """Let the holder of a fitting token pass, and remember who it is."""
         try:
-            grant = scope["auth"] = await door.enter(presented(scope["headers"]), scope)
+            grant = scope["auth"] = await door.authenticate(presented_token(scope["headers"]), scope)
             require(grant, self.right, ANY if self.everywhere else scope["path_params"].get("ns"))
         except (NotAuthenticated, Forbidden, TooMany) as refusal:
             if scope["type"] == ScopeType.WEBSOCKET:
-                raise closing(scope, refusal) from refusal
+                raise closing_exception(scope, refusal) from refusal
             raise
 
 
-Guard = Open | Needs
+Guard = OpenRoute | RequiresRight
 
 
-def needs(right: Right) -> Needs:
+def needs(right: Right) -> RequiresRight:
     """Return the guard of a route that needs a right, in the namespace that its path names, or in any."""
-    return Needs(right, everywhere=right is Right.GOVERN)
+    return RequiresRight(right, everywhere=right is Right.GOVERN)
 
 
-def needs_all(right: Right) -> Needs:
+def needs_all(right: Right) -> RequiresRight:
     """Return the guard of a route that needs a right in all namespaces."""
-    return Needs(right, everywhere=True)
+    return RequiresRight(right, everywhere=True)
 
 
-def open_to_all(why: str) -> Open:
+def open_to_all(why: str) -> OpenRoute:
     """Return the guard of a route that needs no token."""
-    return Open(why)
+    return OpenRoute(why)
 
 
-def grant_of(connection: Connection) -> Grant:
+def grant_of(connection: AnyConnection) -> Grant:
     """Return what the caller may do; the guard has seen to it that this is known."""
     grant: Grant = connection.scope["auth"]
     return grant
 
 
-async def enter(connection: Connection, text: str | None = None) -> Grant:
+async def authenticate_connection(connection: AnyConnection, text: str | None = None) -> Grant:
     """Return what the token opens that a connection presents, or that came another way; remembers it."""
-    token = presented(connection.scope["headers"]) if text is None else text
-    grant = await service_of(connection).door.enter(token, connection.scope)
+    token = presented_token(connection.scope["headers"]) if text is None else text
+    grant = await service_of(connection).authenticator.authenticate(token, connection.scope)
     connection.scope["auth"] = grant
     return grant
 
@@ -103,8 +103,8 @@ def require_priority(grant: Grant, priority: int, field: str = "priority") -> No
         raise PriorityForbidden(field, priority)
 
 
-def closing(scope: Scope, refusal: StatewardError) -> WebSocketException:
+def closing_exception(scope: Scope, refusal: StatewardError) -> WebSocketException:
     """Return how a refused WebSocket is closed; the refusal is audited."""
-    status = CLOSED[type(refusal)]
+    status = HTTP_STATUSES[type(refusal)]
     service_of(ASGIConnection(scope)).audit.refused(scope, status, str(refusal))
     return WebSocketException(detail=str(refusal), code=4000 + status)

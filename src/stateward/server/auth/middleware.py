@@ -14,21 +14,21 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from stateward.access import Right
 from stateward.domains.plugin import EVERYWHERE, OPEN, RIGHT
-from stateward.server.auth.authenticator import Door
-from stateward.server.auth.guards import Guard, Needs, Open
+from stateward.server.auth.authenticator import Authenticator
+from stateward.server.auth.guards import Guard, OpenRoute, RequiresRight
 from stateward.server.errors import Forbidden
-from stateward.server.http.fast_path import Plain, Reply, is_plain
-from stateward.server.http.security_headers import Headers, secured
-from stateward.server.service import Call
+from stateward.server.http.fast_path import FastRoute, JsonReply, is_fast_route
+from stateward.server.http.security_headers import Headers, with_defaults
+from stateward.server.service import ApiRequest
 
 GUARD, PLAIN = "guard", "plain"
 """The options by which a route tells its guard, and how it is answered if it is a plain one."""
 
 
-class Entrance:
+class AuthorizationMiddleware:
     """A layer around every route."""
 
-    def __init__(self, app: ASGIApp, door: Door, headers: Headers) -> None:
+    def __init__(self, app: ASGIApp, door: Authenticator, headers: Headers) -> None:
         self._app = app
         self._door = door
         self._headers = headers
@@ -37,14 +37,14 @@ class Entrance:
         """Let a call pass if its route's guard does."""
         told = scope["route_handler"].opt
         guard: Guard | None = told.get(GUARD)
-        if isinstance(guard, Needs):
-            await guard.admit(scope, self._door)
+        if isinstance(guard, RequiresRight):
+            await guard.authorize(scope, self._door)
         elif guard is None and scope.get("method") != "OPTIONS":
             raise Forbidden(Right.GOVERN, why="the route does not say who may use it")
-        plain: Plain | None = told.get(PLAIN)
-        answer = self._app if plain is None else await plain.answer(Call(scope, receive, send))
-        if isinstance(answer, Reply):
-            answer.carry(self._headers)
+        plain: FastRoute | None = told.get(PLAIN)
+        answer = self._app if plain is None else await plain.respond(ApiRequest(scope, receive, send))
+        if isinstance(answer, JsonReply):
+            answer.add_headers(self._headers)
             await answer(scope, receive, send)
         else:
             await answer(scope, receive, self._securing(send))
@@ -52,18 +52,18 @@ class Entrance:
     def _securing(self, send: Send) -> Send:
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = secured(message.get("headers", ()), self._headers)
+                message["headers"] = with_defaults(message.get("headers", ()), self._headers)
             await send(message)
 
         return sent
 
 
-def settle_guards(routes: Iterable[BaseRoute]) -> None:
+def bind_guards(routes: Iterable[BaseRoute]) -> None:
     """Hand the guards of all routes over to the entrance; a route that has none is an error of whoever wrote it."""
     for route in routes:
         for handler in _handlers(route):
             guards = handler.resolve_guards()
-            ours: list[Guard] = [guard for guard in guards if isinstance(guard, Needs | Open)]
+            ours: list[Guard] = [guard for guard in guards if isinstance(guard, RequiresRight | OpenRoute)]
             guards[:] = [guard for guard in guards if guard not in ours]
             ours += _declared(handler)
             if len(ours) != 1:
@@ -75,15 +75,15 @@ def settle_plain_routes(routes: Iterable[BaseRoute]) -> None:
     """Have all plain routes answered at the entrance."""
     for route in routes:
         for handler, takes in route.route_handler_map.values() if isinstance(route, HTTPRoute) else ():
-            if is_plain(handler, takes):
-                handler.opt[PLAIN] = Plain(handler, takes)
+            if is_fast_route(handler, takes):
+                handler.opt[PLAIN] = FastRoute(handler, takes)
 
 
 def _declared(handler: BaseRouteHandler) -> list[Guard]:
     """Return what a route of a domain declares: domains do not know the server's guards, and tell by options."""
     if RIGHT in handler.opt:
-        return [Needs(handler.opt[RIGHT], everywhere=handler.opt.get(EVERYWHERE, False))]
-    return [Open(handler.opt[OPEN])] if OPEN in handler.opt else []
+        return [RequiresRight(handler.opt[RIGHT], everywhere=handler.opt.get(EVERYWHERE, False))]
+    return [OpenRoute(handler.opt[OPEN])] if OPEN in handler.opt else []
 
 
 def guard_of(handler: BaseRouteHandler) -> Guard:

@@ -5,14 +5,14 @@ from heapq import nlargest
 
 from stateward.aio.token_bucket import TokenBucket
 
-MOST_BUCKETS = 10_000
+MAX_KEYS = 10_000
 """How many buckets are kept; full ones are forgotten first, because they are as good as new ones."""
 
-LONGEST_DEBT = 60.0
+MAX_DEBT_S = 60.0
 """How many seconds at most an overdrawn bucket takes until it has tokens again."""
 
 
-class Buckets:
+class RateLimiter:
     """Buckets of one size, by name. A bucket holds the calls of `span` seconds."""
 
     def __init__(self, rate: float, clock: Callable[[], float], span: float = 1.0) -> None:
@@ -21,35 +21,35 @@ class Buckets:
         self._span = span
         self._buckets: dict[str, TokenBucket] = {}
 
-    def wait(self, name: str) -> float:
+    def take(self, name: str) -> float:
         """Take a call from a bucket and return 0; if there is none, return how many seconds it takes until there is."""
-        late = self.delay(name)
+        late = self.delay_s(name)
         if late > 0:
             return late
-        self.charge(name)
+        self.overdraw(name)
         return 0.0
 
-    def delay(self, name: str) -> float:
+    def delay_s(self, name: str) -> float:
         """Return how many seconds it takes until a call can be taken from a bucket."""
         now = self._clock()
         return (self._buckets.get(name) or self._new(now)).delay_s(now)
 
-    def charge(self, name: str) -> None:
+    def overdraw(self, name: str) -> None:
         """Take a call from a bucket, even from an empty one: the debt has to refill first."""
         now = self._clock()
         bucket = self._buckets.get(name)
         if bucket is None:
             bucket = self._buckets[name] = self._new(now)
         bucket.overdraw(now)
-        if len(self._buckets) > MOST_BUCKETS:
+        if len(self._buckets) > MAX_KEYS:
             self._forget(now)
 
     def _new(self, now: float) -> TokenBucket:
-        return TokenBucket(self._rate, self._rate * self._span, now, max_debt=self._rate * LONGEST_DEBT)
+        return TokenBucket(self._rate, self._rate * self._span, now, max_debt=self._rate * MAX_DEBT_S)
 
     def _forget(self, now: float) -> None:
         """Keep the buckets that are not full; of too many, the emptier half."""
         missing = {name: missing for name, one in self._buckets.items() if (missing := one.missing(now)) > 0}
-        if len(missing) > MOST_BUCKETS:
-            missing = dict(nlargest(MOST_BUCKETS // 2, missing.items(), key=lambda one: one[1]))
+        if len(missing) > MAX_KEYS:
+            missing = dict(nlargest(MAX_KEYS // 2, missing.items(), key=lambda one: one[1]))
         self._buckets = {name: self._buckets[name] for name in missing}

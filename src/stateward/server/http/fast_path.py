@@ -18,7 +18,7 @@ from litestar.types import ASGIApp, HTTPResponseStartEvent, Receive, Scope, Send
 
 from stateward.server.http.preconditions import etag_of
 from stateward.server.http.security_headers import Header, Headers
-from stateward.server.service import Call
+from stateward.server.service import ApiRequest
 
 if TYPE_CHECKING:
     from litestar._kwargs import KwargsModel
@@ -33,7 +33,7 @@ _JSON = (b"content-type", b"application/json")
 _encode = msgspec.json.Encoder().encode
 
 
-class Reply(Response[T]):
+class JsonReply(Response[T]):
     """An answer whose body is one value as JSON, or nothing; it carries the version of the object that it is about."""
 
     def __init__(self, content: T | None, version: int, *headers: Header, status: int = 200) -> None:
@@ -44,11 +44,11 @@ class Reply(Response[T]):
         if content is not None:
             self._headers += (_JSON, (b"content-length", b"%d" % len(self._body)))
 
-    def carry(self, headers: Headers) -> None:
+    def add_headers(self, headers: Headers) -> None:
         """Carry further headers: those of every answer, none of which it has."""
         self._headers += headers
 
-    def to_asgi_response(self, *_: object, **__: object) -> "Reply[T]":  # type: ignore[override]
+    def to_asgi_response(self, *_: object, **__: object) -> "JsonReply[T]":  # type: ignore[override]
         """Return what writes it: itself."""
         return self
 
@@ -63,11 +63,11 @@ class Reply(Response[T]):
         await send({"type": "http.response.body", "body": self._body, "more_body": False})
 
 
-TAKEN = {"request", "data"}
+SUPPORTED_RESERVED = {"request", "data"}
 """What a plain route may take, beside parameters."""
 
 
-class Plain:
+class FastRoute:
     """A plain route: reads what its handler takes, and has it answered."""
 
     def __init__(self, handler: HTTPRouteHandler, takes: "KwargsModel") -> None:
@@ -83,15 +83,15 @@ class Plain:
         self._body = takes.expected_data_dto
         self._most = handler.resolve_request_max_body_size() or math.inf
 
-    async def answer(self, call: Call) -> ASGIApp:
+    async def respond(self, call: ApiRequest) -> ASGIApp:
         """Return what a call is answered with."""
-        values = await self.read(call)
+        values = await self.read_arguments(call)
         answer = await self._call(**self._checked(connection=call, kwargs=values))
-        if isinstance(answer, Reply):
+        if isinstance(answer, JsonReply):
             return answer
         return await self._handler.to_response(app=call.app, data=answer, request=call)
 
-    async def read(self, call: Call) -> dict[str, Any]:
+    async def read_arguments(self, call: ApiRequest) -> dict[str, Any]:
         """Return what the handler takes, as it came; what did not come is as it was declared."""
         scope = call.scope
         values: dict[str, Any] = {**self._absent, **scope["path_params"], "request": call}
@@ -101,7 +101,7 @@ class Plain:
         for name in self._required:
             if name not in values:
                 raise ValidationException(extra=[{"key": name, "message": "it is missing"}])
-        if self._body is not None and (body := await whole_body(call.receive, announced, self._most)):
+        if self._body is not None and (body := await read_body(call.receive, announced, self._most)):
             values["data"] = self._body(call).decode_bytes(body)
         return values
 
@@ -115,7 +115,7 @@ class Plain:
                 announced = int(value)
         return announced
 
-    def _read_query(self, call: Call, values: dict[str, Any]) -> None:
+    def _read_query(self, call: ApiRequest, values: dict[str, Any]) -> None:
         several: dict[str, list[str]] = {}
         for name, value in call.query_params.multi_items():
             if name in self._several:
@@ -125,15 +125,17 @@ class Plain:
                 values[self._query[name]] = value
 
 
-def is_plain(handler: HTTPRouteHandler, takes: "KwargsModel") -> bool:
+def is_fast_route(handler: HTTPRouteHandler, takes: "KwargsModel") -> bool:
     """Tell whether a route is plain; the only layer around it is our own, and so is its call."""
     more = takes.expected_cookie_params or takes.expected_form_data or takes.dependency_batches or handler.cache
     hooked = handler.resolve_before_request() or handler.resolve_after_response() or handler.resolve_guards()
-    layered = len(handler.resolve_middleware()) > 1 or handler.resolve_request_class() is not Call
-    return not (more or hooked or layered or handler.has_sync_callable or takes.expected_reserved_kwargs - TAKEN)
+    layered = len(handler.resolve_middleware()) > 1 or handler.resolve_request_class() is not ApiRequest
+    return not (
+        more or hooked or layered or handler.has_sync_callable or takes.expected_reserved_kwargs - SUPPORTED_RESERVED
+    )
 
 
-async def whole_body(receive: Receive, announced: int, most: float) -> bytes:
+async def read_body(receive: Receive, announced: int, most: float) -> bytes:
     """Return a body that is no longer than it may be; one that is announced as longer is not even read."""
     if announced > most:
         raise RequestEntityTooLarge

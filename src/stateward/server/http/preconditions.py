@@ -9,7 +9,7 @@ ANY = "*"
 _TAG = re.compile(r'(W/)?"([^"]*)"')
 _NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 
-NEVER = 0
+NO_VERSION = 0
 """A version that no object has."""
 
 
@@ -18,7 +18,7 @@ def etag_of(version: int) -> str:
     return f'"{version}"'
 
 
-def unchanged(if_none_match: str | None, version: int) -> bool:
+def is_unchanged(if_none_match: str | None, version: int) -> bool:
     """Tell whether the caller has seen this version already; tags are compared weakly, as for reading."""
     if if_none_match is None:
         return False
@@ -33,10 +33,10 @@ def wanted_versions(if_match: str | None) -> tuple[int, ...] | None:
     if if_match is None or if_match.strip() == ANY:
         return None
     strong = [tag for weak, tag in _TAG.findall(if_match) if not weak]
-    return tuple(int(tag) for tag in strong if _NUMBER.fullmatch(tag)) or (NEVER,)
+    return tuple(int(tag) for tag in strong if _NUMBER.fullmatch(tag)) or (NO_VERSION,)
 
 
-async def matched(service: Service, key: Key, if_match: str | None) -> int | None:
+async def required_version(service: Service, key: Key, if_match: str | None) -> int | None:
     """Return the version that an object must have when the request is accepted; None if any will do.
 
     Of several versions it is the one that the object has now; if it has none of them, it may as well be the first.

@@ -37,7 +37,7 @@ from stateward.engine.errors import (
 )
 from stateward.errors import BadInput, StatewardError, UnknownField, UnknownName
 from stateward.schemas.problems import Problem
-from stateward.server.auth.audit import AUDITED
+from stateward.server.auth.audit import AUDITED_STATUSES
 from stateward.server.errors import Forbidden, NotAuthenticated, NotReady, PriorityForbidden, TooMany
 from stateward.server.http.body_decoding import BadBody
 from stateward.server.service import service_of
@@ -257,7 +257,7 @@ def answer(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]
     if isinstance(error, ValidationException) and isinstance(error.extra, list):
         error.extra = [{**said, "key": _called(request, str(said.get("key", "")))} for said in error.extra]
     found = problem_of(error)
-    if found.status in AUDITED:
+    if found.status in AUDITED_STATUSES:
         service_of(request).audit.refused(request.scope, found.status, found.detail)
     headers = {name.decode(): value.decode() for name, value in service_of(request).headers}
     headers |= dict(error.headers or {}) if isinstance(error, HTTPException) else {}

@@ -28,28 +28,28 @@ from stateward.store.topics import Topic
 log = logging.getLogger("stateward.feed")
 
 EVERYTHING = JournalFilter()
-PAGE, PAGE_SIZE = 500, 500_000
+PAGE_ENTRIES, PAGE_MAX_CHARS = 500, 500_000
 """How many lines are read, or sent, at once; and how long a message may get, unless a single line is longer."""
 
-KEEP, KEEP_SIZE = 20_000, 32_000_000
+CACHE_ENTRIES, CACHE_MAX_CHARS = 20_000, 32_000_000
 """How many lines are kept in memory at least where they are short, and how long all of them may be together."""
 
-UNWATCHED_KEEP = 1_000
+UNWATCHED_CACHE_ENTRIES = 1_000
 """How many lines are kept while nobody watches: who comes back a moment later goes on from them."""
 
-USUAL_SIZE = 400
+TYPICAL_ENTRY_CHARS = 400
 """About how long a line is, beside its reason and its spec."""
 
-SAFETY = 5.0
+POLL_MAX_S = 5.0
 """How many seconds pass at most between two looks, should a wake-up call be lost."""
 
-RETRY = 1.0
+RETRY_S = 1.0
 """How many seconds pass before a store that did not answer is asked again."""
 
-PAUSE_EACH, LONGEST_PAUSE = 0.0005, 0.5
+PAUSE_PER_READER_S, PAUSE_MAX_S = 0.0005, 0.5
 """How many seconds of pause each reader adds between two wake-ups, and the longest pause."""
 
-UNWATCHED_PAUSE = 0.1
+UNWATCHED_PAUSE_S = 0.1
 """How many seconds of pause there are while nobody watches, and lines are only counted."""
 
 
@@ -72,14 +72,14 @@ Encode = Callable[[JournalEntry, bool], str | None]
 """Returns a line as it is sent to administrators (True) or to all others; None if they do not see it."""
 
 
-class Note:
+class CachedEntry:
     """A line, which is encoded once for each group of readers, when the first one wants it: many are never read."""
 
     __slots__ = ("_encode", "_line", "_texts", "kind", "ns", "seq", "size")
 
     def __init__(self, line: JournalEntry, encode: Encode) -> None:
         self.seq, self.ns, self.kind = line.seq, line.ns, line.kind
-        self.size = USUAL_SIZE + len(line.spec or "") + len(line.reason or "")
+        self.size = TYPICAL_ENTRY_CHARS + len(line.spec or "") + len(line.reason or "")
         self._line, self._encode = line, encode
         self._texts: dict[bool, str | None] = {}
 
@@ -90,7 +90,7 @@ class Note:
         return self._texts[internal]
 
 
-class News(Struct, frozen=True):
+class FeedPage(Struct, frozen=True):
     """What follows a number: the lines of interest as a message, how many they are, and the number to go on from."""
 
     message: str
@@ -98,18 +98,18 @@ class News(Struct, frozen=True):
     seq: int
 
 
-class Feed:
+class JournalFeed:
     """The newest lines of the journal, for everybody in this process."""
 
-    def __init__(self, store: Store, encode: Encode, *, keep: int = KEEP) -> None:
+    def __init__(self, store: Store, encode: Encode, *, keep: int = CACHE_ENTRIES) -> None:
         self._store, self._encode, self._keep = store, encode, keep
-        self._notes: list[Note] = []
+        self._entries: list[CachedEntry] = []
         self._size = 0
         self._first = 0  # everything that follows this number is kept
         self.seq = 0
-        self._pages: dict[tuple[Interest, int], News] = {}
-        self._wakening: asyncio.Future[None] | None = None
-        self._told = asyncio.Event()
+        self._pages: dict[tuple[Interest, int], FeedPage] = {}
+        self._new_entries: asyncio.Future[None] | None = None
+        self._wakeup = asyncio.Event()
         self._listeners: list[Callable[[Sequence[JournalEntry]], None]] = []
         self._task: asyncio.Task[None] | None = None
         self._unsubscribe: Callable[[], None] = lambda: None
@@ -121,14 +121,14 @@ class Feed:
     async def start(self) -> None:
         """Begin where the journal ends now."""
         self.seq = self._first = await self._store.reader.last_journal_seq()
-        self._unsubscribe = self._store.subscribe(self._hear)
-        self._task = asyncio.create_task(self._following(), name="journal feed")
+        self._unsubscribe = self._store.subscribe(self._on_topics)
+        self._task = asyncio.create_task(self._read_journal(), name="journal feed")
 
     async def stop(self) -> None:
         """Read no more; whoever waits is woken, and sees that it is over."""
         self.stopped = True
         self._unsubscribe()
-        self._wake()
+        self._wake_readers()
         if self._task is not None:
             await cancel_tasks([self._task])
 
@@ -138,14 +138,14 @@ class Feed:
 
     # --- what watchers ask -------------------------------------------------------------------------------------------
 
-    async def news(self, after: int) -> None:
+    async def wait_for_entries(self, after: int) -> None:
         """Wait until there is more than this number, or it is over."""
         while self.seq <= after and not self.stopped:
-            if self._wakening is None:
-                self._wakening = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._wakening)
+            if self._new_entries is None:
+                self._new_entries = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._new_entries)
 
-    async def page(self, interest: Interest, after: int) -> News:
+    async def page(self, interest: Interest, after: int) -> FeedPage:
         """Return what follows a number: from memory, or from the store where it is older than what is kept.
 
         If some of that was pruned, `LinesGone` is raised.
@@ -154,72 +154,74 @@ class Feed:
         if known is not None:
             return known
         if after < self._first:
-            return await self._older(interest, after)
-        begin = bisect_right(self._notes, after, key=_number)
-        made = self._pages[interest, after] = _news(*_fitting(interest, self._notes[begin : begin + PAGE], after))
+            return await self._page_from_store(interest, after)
+        begin = bisect_right(self._entries, after, key=_number)
+        made = self._pages[interest, after] = _news(
+            *_fitting(interest, self._entries[begin : begin + PAGE_ENTRIES], after)
+        )
         return made
 
-    async def _older(self, interest: Interest, after: int) -> News:
+    async def _page_from_store(self, interest: Interest, after: int) -> FeedPage:
         kept = self._first
-        lines = await self._store.reader.journal(after, PAGE, _filter(interest))
+        lines = await self._store.reader.journal(after, PAGE_ENTRIES, _filter(interest))
         await require_entries(self._store.reader, after)
-        texts, seq = _fitting(interest, [self._note(line) for line in lines], after)
-        everything = len(lines) < PAGE and (not lines or seq == lines[-1].seq)
+        texts, seq = _fitting(interest, [self._cached(line) for line in lines], after)
+        everything = len(lines) < PAGE_ENTRIES and (not lines or seq == lines[-1].seq)
         return _news(texts, max(kept, seq) if everything else seq)  # up to what was kept by then, nothing is missing
 
-    def _note(self, line: JournalEntry) -> Note:
-        return Note(line, self._encode)
+    def _cached(self, line: JournalEntry) -> CachedEntry:
+        return CachedEntry(line, self._encode)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    def _hear(self, topics: Topic) -> None:
+    def _on_topics(self, topics: Topic) -> None:
         if topics & Topic.JOURNAL:
-            self._told.set()
+            self._wakeup.set()
 
-    async def _following(self) -> None:
+    async def _read_journal(self) -> None:
         while True:
-            self._told.clear()
+            self._wakeup.clear()
             try:
-                lines = await self._store.reader.journal(self.seq, PAGE, EVERYTHING)
+                lines = await self._store.reader.journal(self.seq, PAGE_ENTRIES, EVERYTHING)
             except StoreError as error:
                 log.warning("the journal cannot be read: %s", error)
-                await asyncio.sleep(RETRY)
+                await asyncio.sleep(RETRY_S)
                 continue
             if lines:
-                self._take(lines)
-            if len(lines) < PAGE:
-                await self._rest(bool(lines))
+                self._append(lines)
+            if len(lines) < PAGE_ENTRIES:
+                await self._pause(bool(lines))
 
-    async def _rest(self, woken: bool) -> None:
+    async def _pause(self, woken: bool) -> None:
         if woken:
-            pause = min(self.readers * PAUSE_EACH, LONGEST_PAUSE) if self.readers else UNWATCHED_PAUSE
+            pause = min(self.readers * PAUSE_PER_READER_S, PAUSE_MAX_S) if self.readers else UNWATCHED_PAUSE_S
             await asyncio.sleep(pause)
-        await wait_for_event(self._told, SAFETY)
+        await wait_for_event(self._wakeup, POLL_MAX_S)
 
-    def _take(self, lines: Sequence[JournalEntry]) -> None:
-        notes = [self._note(line) for line in lines]
-        self._notes += notes
+    def _append(self, lines: Sequence[JournalEntry]) -> None:
+        notes = [self._cached(line) for line in lines]
+        self._entries += notes
         self._size += sum(note.size for note in notes)
         self.seq = lines[-1].seq
-        keep = self._keep if self.readers else min(self._keep, UNWATCHED_KEEP)
-        while len(self._notes) > 2 * keep or self._size > 2 * KEEP_SIZE:
-            self._forget()
+        keep = self._keep if self.readers else min(self._keep, UNWATCHED_CACHE_ENTRIES)
+        while len(self._entries) > 2 * keep or self._size > 2 * CACHE_MAX_CHARS:
+            self._drop_older_half()
         self._pages.clear()
         for listener in self._listeners:
             listener(lines)
-        self._wake()
+        self._wake_readers()
 
-    def _forget(self) -> None:
+    def _drop_older_half(self) -> None:
         """Let go of the older half."""
-        count = (len(self._notes) + 1) // 2
-        self._first = self._notes[count - 1].seq
-        self._size -= sum(note.size for note in self._notes[:count])
-        del self._notes[:count]
+        count = (len(self._entries) + 1) // 2
+        self._first = self._entries[count - 1].seq
+        self._size -= sum(note.size for note in self._entries[:count])
+        del self._entries[:count]
 
-    def _wake(self) -> None:
-        if self._wakening is not None and not self._wakening.done():
-            self._wakening.set_result(None)
-        self._wakening = None
+    def _wake_readers(self) -> None:
+        if self._new_entries is not None and not self._new_entries.done():
+            self._new_entries.set_result(None)
+        self._new_entries = None
 
 
 def _filter(interest: Interest) -> JournalFilter:
@@ -227,13 +229,13 @@ def _filter(interest: Interest) -> JournalFilter:
     return JournalFilter(ns=single, kind=interest.kind)
 
 
-def _fitting(interest: Interest, notes: Sequence[Note], after: int) -> tuple[list[str], int]:
+def _fitting(interest: Interest, notes: Sequence[CachedEntry], after: int) -> tuple[list[str], int]:
     """Return the notes that are of interest, as many as fit into one message, and the number up to which they are."""
     texts, size, seq = list[str](), 0, after
     for note in notes:
         text = note.text(interest.internal) if interest.wants(note.ns, note.kind) else None
         if text is not None:
-            if texts and size + len(text) > PAGE_SIZE:
+            if texts and size + len(text) > PAGE_MAX_CHARS:
                 break
             texts.append(text)
             size += len(text)
@@ -241,9 +243,9 @@ def _fitting(interest: Interest, notes: Sequence[Note], after: int) -> tuple[lis
     return texts, seq
 
 
-def _news(texts: Sequence[str], seq: int) -> News:
-    return News(f'{{"lines":[{",".join(texts)}],"seq":{seq}}}', len(texts), seq)
+def _news(texts: Sequence[str], seq: int) -> FeedPage:
+    return FeedPage(f'{{"lines":[{",".join(texts)}],"seq":{seq}}}', len(texts), seq)
 
 
-def _number(note: Note) -> int:
+def _number(note: CachedEntry) -> int:
     return note.seq

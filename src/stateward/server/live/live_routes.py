@@ -18,15 +18,15 @@ from litestar.response import ServerSentEvent, ServerSentEventMessage
 
 from stateward.access import Grant, Right
 from stateward.schemas.operations import ProgressView
-from stateward.server.auth.guards import CLOSED, enter, needs, open_to_all, require
+from stateward.server.auth.guards import HTTP_STATUSES, authenticate_connection, needs, open_to_all, require
 from stateward.server.errors import Forbidden, NotAuthenticated, NotReady, TooMany
 from stateward.server.http.route_params import MOST, Ns, Op
-from stateward.server.live.feeds import windows_of
-from stateward.server.live.operation_followers import Happening
-from stateward.server.live.stream_server import Closed, Closing, FirstWord
+from stateward.server.live.feeds import live_feeds_of
+from stateward.server.live.operation_followers import ProgressEvent
+from stateward.server.live.stream_server import CloseCode, StreamClosed, Subscription
 from stateward.server.openapi.problem_responses import problems
 from stateward.server.presenter import Presenter
-from stateward.server.service import Call, service_of
+from stateward.server.service import ApiRequest, service_of
 from stateward.server.views import when
 from stateward.store.records import Key, Operation, Progress
 
@@ -61,20 +61,20 @@ EVENTS = ResponseSpec(
     media_type="text/event-stream",
     responses={**problems(404), 200: EVENTS},
 )
-async def follow(request: Call, ns: Ns, op: Op, last_seen: LastSeen = 0) -> ServerSentEvent:
+async def follow_operation(request: ApiRequest, ns: Ns, op: Op, last_seen: LastSeen = 0) -> ServerSentEvent:
     """Send every line of progress, those so far first, and in the end the operation; whoever reconnects goes on.
 
     It ends before that when the token is taken back, or expires.
     """
-    windows, key, token = windows_of(request), Key(ns, op), request.grant.token
+    live_feeds, key, token = live_feeds_of(request), Key(ns, op), request.grant.token
     presenter = request.presenter
     presenter.required(key, await request.service.reader.operation(key))
-    happenings = windows.following.follow(key, last_seen, lambda: not windows.stream.is_taken_back(token))
+    happenings = live_feeds.operation_followers.follow(key, last_seen, lambda: not live_feeds.stream.is_revoked(token))
     return ServerSentEvent(_messages(happenings, presenter))
 
 
 async def _messages(
-    happenings: AsyncIterator[Happening], presenter: Presenter
+    happenings: AsyncIterator[ProgressEvent], presenter: Presenter
 ) -> AsyncIterator[ServerSentEventMessage]:
     async for one in happenings:
         match one:
@@ -98,31 +98,31 @@ def _encoded(value: object) -> str:
 async def stream(socket: WebSocket[Any, Any, Any]) -> None:
     """Serve a reader of the journal."""
 
-    async def admit(word: FirstWord) -> Grant:
-        return await admitted(socket, word)
+    async def admit(word: Subscription) -> Grant:
+        return await authorize_subscription(socket, word)
 
     await socket.accept()
     with suppress(WebSocketDisconnect):
         try:
-            windows = windows_of(socket)
+            live_feeds = live_feeds_of(socket)
         except NotReady as refusal:
-            await socket.close(Closing.FAILED, str(refusal))
+            await socket.close(CloseCode.FAILED, str(refusal))
             return
-        await windows.stream.serve(socket, admit)
+        await live_feeds.stream.serve(socket, admit)
 
 
-async def admitted(socket: WebSocket[Any, Any, Any], word: FirstWord) -> Grant:
+async def authorize_subscription(socket: WebSocket[Any, Any, Any], word: Subscription) -> Grant:
     """Look at a client's token and what it asks for; a refusal is audited."""
     try:
-        grant = await enter(socket, word.token)
+        grant = await authenticate_connection(socket, word.token)
         require(grant, Right.READ)
         for ns in word.ns or ():
             require(grant, Right.READ, ns)
     except (NotAuthenticated, Forbidden, TooMany) as refusal:
-        status = CLOSED[type(refusal)]
+        status = HTTP_STATUSES[type(refusal)]
         service_of(socket).audit.refused(socket.scope, status, str(refusal))
-        raise Closed(Closing(4000 + status), str(refusal)) from None
+        raise StreamClosed(CloseCode(4000 + status), str(refusal)) from None
     return grant
 
 
-ROUTES = (follow, stream)
+ROUTES = (follow_operation, stream)

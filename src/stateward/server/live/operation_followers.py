@@ -14,20 +14,20 @@ from stateward.store.port import Store
 from stateward.store.records import Key, Operation, Progress
 from stateward.store.topics import Topic
 
-EVERY = 2.0
+POLL_MAX_S = 2.0
 """How many seconds pass at most between two looks at an operation that is followed."""
 
-PAUSE, PAUSE_EACH = 0.02, 0.002
+POLL_MIN_S, POLL_PER_OPERATION_S = 0.02, 0.002
 """How many seconds pass at least, and how many more for each operation that is followed."""
 
-BEAT = 15.0
+KEEPALIVE_S = 15.0
 """How many seconds of silence there are at most."""
 
-Happening = Progress | Operation | None
+ProgressEvent = Progress | Operation | None
 """A line of progress; in the end the operation; None for a sign of life in between."""
 
 
-class Followed:
+class FollowedOperation:
     """An operation that somebody follows: what is known of it so far."""
 
     __slots__ = ("end", "lines", "news", "readers", "task")
@@ -39,18 +39,18 @@ class Followed:
         self.readers = 0
         self.task: asyncio.Task[None] | None = None
 
-    def tell(self) -> None:
+    def wake_readers(self) -> None:
         """Wake all who wait; they wait for the next news with a new event."""
         news, self.news = self.news, asyncio.Event()
         news.set()
 
 
-class Following:
+class OperationFollowers:
     """Looks at all operations that are followed in this process."""
 
-    def __init__(self, store: Store, *, every: float = EVERY, beat: float = BEAT) -> None:
-        self._store, self._every, self._beat = store, every, beat
-        self._followed: dict[Key, Followed] = {}
+    def __init__(self, store: Store, *, poll_max_s: float = POLL_MAX_S, keepalive_s: float = KEEPALIVE_S) -> None:
+        self._store, self._poll_max_s, self._keepalive_s = store, poll_max_s, keepalive_s
+        self._followed: dict[Key, FollowedOperation] = {}
         self._hints = asyncio.Event()
         self._unsubscribe: Callable[[], None] = lambda: None
         self._stopped = False
@@ -66,16 +66,16 @@ class Following:
         for one in list(self._followed.values()):
             if one.task is not None:
                 one.task.cancel()
-            one.tell()
+            one.wake_readers()
 
     def wake(self) -> None:
         """Have everybody look whether they may still follow."""
         for one in self._followed.values():
-            one.tell()
+            one.wake_readers()
 
     async def follow(
         self, key: Key, after: int = 0, may: Callable[[], bool] = lambda: True
-    ) -> AsyncIterator[Happening]:
+    ) -> AsyncIterator[ProgressEvent]:
         """Yield the progress lines that follow a number, and in the end the operation, as long as that is allowed."""
         one = self._join(key)
         try:
@@ -89,27 +89,27 @@ class Following:
                     yield one.end
                 if one.end is not None or self._stopped or not may():
                     return
-                if not await wait_for_event(news, self._beat) and may():
+                if not await wait_for_event(news, self._keepalive_s) and may():
                     yield None
         finally:
             self._leave(key, one)
 
-    def _join(self, key: Key) -> Followed:
+    def _join(self, key: Key) -> FollowedOperation:
         one = self._followed.get(key)
         if one is None:
-            one = self._followed[key] = Followed()
+            one = self._followed[key] = FollowedOperation()
             one.task = asyncio.create_task(self._look(key, one))
         one.readers += 1
         return one
 
-    def _leave(self, key: Key, one: Followed) -> None:
+    def _leave(self, key: Key, one: FollowedOperation) -> None:
         one.readers -= 1
         if not one.readers:
             self._followed.pop(key, None)
             if one.task is not None:
                 one.task.cancel()
 
-    async def _look(self, key: Key, one: Followed) -> None:
+    async def _look(self, key: Key, one: FollowedOperation) -> None:
         while one.end is None:
             hints = self._hints  # what happens from here on, a moment after the look as well, is worth another one
             try:
@@ -122,10 +122,10 @@ class Following:
             if found is not None and found.status in ENDED:
                 one.end = found
             if lines or one.end is not None:
-                one.tell()
+                one.wake_readers()
             if one.end is None:
-                await asyncio.sleep(PAUSE + PAUSE_EACH * len(self._followed))
-                await wait_for_event(hints, self._every)
+                await asyncio.sleep(POLL_MIN_S + POLL_PER_OPERATION_S * len(self._followed))
+                await wait_for_event(hints, self._poll_max_s)
 
     def _hear(self, topics: Topic) -> None:
         if topics & (Topic.PROGRESS | Topic.JOURNAL | Topic.WORK) and self._followed:

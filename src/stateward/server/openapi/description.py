@@ -19,7 +19,7 @@ from litestar.routes import BaseRoute, HTTPRoute
 from stateward.domains.plugin import BODY, MESSAGES, PLAIN_PROBLEMS, RIGHT
 from stateward.domains.registry import load_examples
 from stateward.schemas.problems import Problem
-from stateward.server.auth.guards import Open
+from stateward.server.auth.guards import OpenRoute
 from stateward.server.auth.middleware import guard_of
 from stateward.server.http.problem_details import MEDIA_TYPE
 from stateward.server.openapi.examples import EXAMPLES
@@ -172,7 +172,7 @@ def _shortened(schema: Any) -> Any:  # noqa: ANN401 - JSON
 
 
 def _complete(operation: Doc, handler: HTTPRouteHandler, records: Records, method: str) -> None:
-    if isinstance(guard_of(handler), Open):
+    if isinstance(guard_of(handler), OpenRoute):
         operation["security"] = []
     for parameter in operation.get("parameters", ()):
         parameter["schema"] = _given(parameter["schema"])

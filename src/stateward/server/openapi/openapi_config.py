@@ -17,7 +17,7 @@ from litestar.openapi.spec import Components, SecurityScheme, Tag
 
 from stateward import __version__
 from stateward.server.auth.guards import open_to_all
-from stateward.server.http.security_headers import PAGE
+from stateward.server.http.security_headers import PAGE_CONTENT_POLICY
 from stateward.server.openapi.description import completed
 
 EVERYBODY = open_to_all("the description of the API holds no secrets")
@@ -88,7 +88,7 @@ def openapi_config() -> OpenAPIConfig:
         guards=[EVERYBODY],
         include_in_schema=False,
         dto=None,
-        response_headers={"Content-Security-Policy": PAGE},
+        response_headers={"Content-Security-Policy": PAGE_CONTENT_POLICY},
     )
     return OpenAPIConfig(
         title="Stateward",

@@ -10,7 +10,7 @@ from stateward.schemas.requests import NewQuota, NewToken
 from stateward.server.auth.guards import needs
 from stateward.server.http.route_params import Ns, TokenId
 from stateward.server.openapi.problem_responses import problems
-from stateward.server.service import Call
+from stateward.server.service import ApiRequest
 from stateward.server.views import when, when_or_none
 
 TAGS = ["access"]
@@ -23,7 +23,7 @@ def token_view(info: TokenInfo) -> TokenView:
 
 
 @post("/tokens", guards=[needs(Right.GOVERN)], tags=TAGS, summary="Make a token", responses=problems(413))
-async def issue_token(request: Call, data: JSONBody[NewToken]) -> IssuedView:
+async def issue_token(request: ApiRequest, data: JSONBody[NewToken]) -> IssuedView:
     """Make a token; keep its text, for it is not shown again."""
     expires = None if data.expires is None else data.expires.timestamp()
     text, info = await request.service.tokens.issue(data.name, data.role, data.namespaces, expires, request.grant.name)
@@ -31,7 +31,7 @@ async def issue_token(request: Call, data: JSONBody[NewToken]) -> IssuedView:
 
 
 @get("/tokens", guards=[needs(Right.GOVERN)], tags=TAGS, summary="List the tokens", responses=problems())
-async def list_tokens(request: Call) -> list[TokenView]:
+async def list_tokens(request: ApiRequest) -> list[TokenView]:
     """Return all tokens, in every state."""
     tokens, page, after = request.service.tokens, request.service.config.page_limit, None
     found: list[TokenInfo] = []
@@ -51,15 +51,15 @@ async def list_tokens(request: Call) -> list[TokenView]:
     status_code=200,
     responses=problems(404, 409),
 )
-async def revoke_token(request: Call, id: TokenId) -> TokenView:  # noqa: A002
+async def revoke_token(request: ApiRequest, id: TokenId) -> TokenView:  # noqa: A002
     """Take a token back: it opens nothing from now on, here at once and elsewhere within two seconds."""
     info = await request.service.tokens.revoke(id, request.grant.name)
-    request.service.door.forget()
+    request.service.authenticator.clear_cache()
     return token_view(info)
 
 
 @get("/quotas", guards=[needs(Right.GOVERN)], tags=TAGS, summary="List the quotas", responses=problems())
-async def list_quotas(request: Call) -> list[QuotaView]:
+async def list_quotas(request: ApiRequest) -> list[QuotaView]:
     """Return the quotas that are in force."""
     quotas, page, after = request.service.quotas, request.service.config.page_limit, None
     found: list[Quota] = []
@@ -72,7 +72,7 @@ async def list_quotas(request: Call) -> list[QuotaView]:
 
 
 @put("/quotas/{ns:str}", guards=[needs(Right.GOVERN)], tags=TAGS, summary="Set a quota", responses=problems(413))
-async def set_quota(request: Call, ns: Ns, data: JSONBody[NewQuota]) -> QuotaView:
+async def set_quota(request: ApiRequest, ns: Ns, data: JSONBody[NewQuota]) -> QuotaView:
     """Set a namespace's quota; it holds for whatever is accepted from now on, and takes nothing away."""
     quota = await request.service.quotas.set(Quota(ns, data.objects, data.operations), request.grant.name)
     return QuotaView(quota.ns, quota.objects, quota.operations)

@@ -13,13 +13,13 @@ from stateward.locks.paths import parse_path
 from stateward.schemas.accepted import AcceptedView, GroupView, Prospect
 from stateward.schemas.requests import Ask, GroupAsk, Plan
 from stateward.server.auth.guards import needs, require_priority
-from stateward.server.http.fast_path import REPLAYED, Reply
-from stateward.server.http.preconditions import matched
+from stateward.server.http.fast_path import REPLAYED, JsonReply
+from stateward.server.http.preconditions import required_version
 from stateward.server.http.problem_details import clean, problem_of
 from stateward.server.http.route_params import Action, Id, IdempotencyKey, IfMatch, Ns, Wait
 from stateward.server.openapi.problem_responses import problems
 from stateward.server.routes.object_routes import ETAG
-from stateward.server.service import Call
+from stateward.server.service import ApiRequest
 from stateward.store.filters import Selector
 from stateward.store.records import Key
 
@@ -37,7 +37,7 @@ NOTHING = Ask()
     response_headers=[ETAG],
 )
 async def act(
-    request: Call,
+    request: ApiRequest,
     ns: Ns,
     id: Id,  # noqa: A002 - the path's word
     action: Action,
@@ -52,16 +52,16 @@ async def act(
     With `wait`, the answer comes when the operation has ended (200), or after so many seconds as it is by then (202).
     """
     service = request.service
-    version = None if if_match is None else await matched(service, Key(ns, id), if_match)
+    version = None if if_match is None else await required_version(service, Key(ns, id), if_match)
     wanted = asked(request, ns, id, action, data, version=version, key=request.grant.own_key(key))
-    accepted = await service.wholes.submit(service.engine, wanted)
+    accepted = await service.composite_actions.submit(service.engine, wanted)
     ended = None if wait is None else await _ended(request, accepted, wait)
     shown, again = ended or accepted, (REPLAYED,) if accepted.again else ()
     status = 202 if ended is None else 200
-    return Reply(request.presenter.accepted(shown), shown.object.version, *again, status=status)
+    return JsonReply(request.presenter.accepted(shown), shown.object.version, *again, status=status)
 
 
-async def _ended(request: Call, accepted: Accepted, seconds: float) -> Accepted | None:
+async def _ended(request: ApiRequest, accepted: Accepted, seconds: float) -> Accepted | None:
     """Return what was accepted as it is when it has ended, or None if that takes longer."""
     engine = request.service.engine
     operation = accepted.operation
@@ -75,7 +75,7 @@ async def _ended(request: Call, accepted: Accepted, seconds: float) -> Accepted 
 
 
 def asked(
-    request: Call,
+    request: ApiRequest,
     ns: str,
     object_: str,
     action: str,
@@ -116,7 +116,7 @@ def asked(
     status_code=200,
     responses=problems(413),
 )
-async def plan(request: Call, ns: Ns, data: JSONBody[Plan]) -> list[Prospect]:
+async def plan(request: ApiRequest, ns: Ns, data: JSONBody[Plan]) -> list[Prospect]:
     """Say for each request what would become of it, if they came one after the other now. Nothing is done."""
     requests = [
         asked(request, ns, one.object, one.action, one, field=f"requests[{number}].priority")
@@ -141,7 +141,7 @@ def prospect(verdict: Verdict) -> Prospect:
     status_code=202,
     responses=problems(404, 409, 413),
 )
-async def act_on_group(request: Call, ns: Ns, action: Action, data: JSONBody[GroupAsk]) -> GroupView:
+async def act_on_group(request: ApiRequest, ns: Ns, action: Action, data: JSONBody[GroupAsk]) -> GroupView:
     """Ask for an action on all objects that are chosen, in one transaction; those that do not allow it are skipped.
 
     With a whole, its own action is accepted with them and worked on when they have ended; if the whole refuses, or no

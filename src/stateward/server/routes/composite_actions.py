@@ -18,7 +18,7 @@ from stateward.store.filters import Selector
 from stateward.store.records import Key
 
 
-class Wholes:
+class CompositeActions:
     """Knows which actions are for all parts."""
 
     def __init__(self, plugins: Iterable[DomainPlugin] = ()) -> None:

@@ -30,9 +30,9 @@ from stateward.domains.registry import DOMAINS
 from stateward.lifecycle.render.svg_markup import STYLE
 from stateward.server.auth.guards import needs, open_to_all
 from stateward.server.http.route_params import Ns
-from stateward.server.http.security_headers import PAGE
+from stateward.server.http.security_headers import PAGE_CONTENT_POLICY
 from stateward.server.openapi.problem_responses import problems
-from stateward.server.service import Call, Service
+from stateward.server.service import ApiRequest, Service
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Object
 
@@ -87,25 +87,25 @@ def _file(body: bytes, media_type: str) -> File:
 
 
 @get("/", guards=[EVERYBODY], include_in_schema=False)
-async def first_page(request: Call) -> Response[bytes]:
+async def first_page(request: ApiRequest) -> Response[bytes]:
     """Return the page."""
     return _sent(request, FIRST)
 
 
 @get("/console/{name:path}", guards=[EVERYBODY], include_in_schema=False)
-async def page_file(request: Call, name: FilePath) -> Response[bytes]:
+async def page_file(request: ApiRequest, name: FilePath) -> Response[bytes]:
     """Return a file of the page."""
     return _sent(request, name.removeprefix("/"))
 
 
-def _sent(request: Call, name: str) -> Response[bytes]:
+def _sent(request: ApiRequest, name: str) -> Response[bytes]:
     file = page_files().get(name)
     if file is None:
         raise NotFoundException
     headers = {
         "ETag": file.tag,
         "Cache-Control": ASKED_AGAIN,
-        "Content-Security-Policy": PAGE,
+        "Content-Security-Policy": PAGE_CONTENT_POLICY,
         "Cross-Origin-Opener-Policy": "same-origin",
         "Vary": "Accept-Encoding",
     }
@@ -135,7 +135,7 @@ class MeView(Struct, frozen=True):
 
 
 @get("/me", guards=[needs(Right.READ)], tags=["access"], summary="Who am I?", responses=problems(404))
-async def get_me(request: Call) -> MeView:
+async def get_me(request: ApiRequest) -> MeView:
     """Return whose token it is, what it may do, and in which namespaces."""
     grant, demo = request.grant, request.service.config.demo
     rights, opened = sorted(RIGHTS[grant.role]), sorted(grant.namespaces)
@@ -185,7 +185,7 @@ MAP = ResponseSpec(
     response_headers=[ResponseHeader(name="Cache-Control", value="no-store")],
     responses={**problems(404), 200: MAP},
 )
-async def get_map(request: Call, ns: Ns) -> Stream:
+async def get_map(request: ApiRequest, ns: Ns) -> Stream:
     """Return every object of a namespace in the fewest bytes: where it is, what it is, and the state that it is in."""
     return Stream(_chunks(request.service, ns), media_type=NDJSON)
 

@@ -9,7 +9,7 @@ from stateward.engine import Engine
 from stateward.server.auth.guards import open_to_all
 from stateward.server.errors import NotReady
 from stateward.server.openapi.problem_responses import described
-from stateward.server.service import Call
+from stateward.server.service import ApiRequest
 from stateward.store.errors import DatabaseReplaced, StoreError
 
 PATIENCE = 2.0
@@ -39,7 +39,7 @@ async def alive() -> Health:
 
 
 @get("/readyz", guards=[EVERYBODY], tags=["health"], summary="Can it work?", responses={503: described(503)})
-async def ready(request: Call) -> Readiness:
+async def ready(request: ApiRequest) -> Readiness:
     """Look whether the store answers with a schema that fits, and whether the worker renews its lease."""
     engine = request.service.engine
     try:

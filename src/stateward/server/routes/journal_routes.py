@@ -21,7 +21,7 @@ from stateward.server.http.route_params import AfterNumber, Limit, Only, WhenOrN
 from stateward.server.openapi.description import CONTENTS
 from stateward.server.openapi.problem_responses import problems
 from stateward.server.presenter import Presenter
-from stateward.server.service import Call
+from stateward.server.service import ApiRequest
 from stateward.store.filters import JournalFilter
 from stateward.store.port import Reader
 from stateward.store.records import JournalEntry
@@ -86,7 +86,7 @@ def _filters(grant: Grant, only: JournalFilter) -> list[JournalFilter]:
     responses=problems(),
 )
 async def read_journal(
-    request: Call,
+    request: ApiRequest,
     ns: Only = None,
     about: About = None,
     kind: Only = None,
@@ -105,7 +105,7 @@ async def read_journal(
         pruned = await pruned_after(request.service.reader, after)
         headers = {} if pruned is None else {PRUNED.name: str(pruned)}
         return Stream(_ndjson(lines, presenter, after), media_type=NDJSON, headers=headers)  # type: ignore[return-value]
-    found, more = await lines.page(after, request.service.page(limit))
+    found, more = await lines.page(after, request.service.page_size(limit))
     pruned = await pruned_after(request.service.reader, after)
     return Response(LinePage(presenter.lines(found), None if more is None else str(more), pruned))
 

@@ -22,7 +22,7 @@ from stateward.server.auth.guards import needs
 from stateward.server.http.route_params import KindName
 from stateward.server.openapi.description import CONTENTS
 from stateward.server.openapi.problem_responses import problems
-from stateward.server.service import Call
+from stateward.server.service import ApiRequest
 
 FORMS: dict[str, tuple[str, Callable[[Lifecycle], str]]] = {
     "svg": ("image/svg+xml", svg),
@@ -67,13 +67,13 @@ def public_kind(engine: Engine, name: str) -> Kind:
 
 
 @get("/kinds", guards=[needs(Right.READ)], tags=["kinds"], summary="List the kinds", responses=problems())
-async def list_kinds(request: Call) -> list[LifecycleInfo]:
+async def list_kinds(request: ApiRequest) -> list[LifecycleInfo]:
     """Return every kind with its lifecycle: states, rows, actors, actions."""
     return [describe(kind.lifecycle) for kind in public_kinds(request.service.engine)]
 
 
 @get("/kinds/{kind:str}", guards=[needs(Right.READ)], tags=["kinds"], summary="Get a kind", responses=problems(404))
-async def get_kind(request: Call, kind: KindName) -> LifecycleInfo:
+async def get_kind(request: ApiRequest, kind: KindName) -> LifecycleInfo:
     """Return one kind with its lifecycle."""
     return describe(public_kind(request.service.engine, kind).lifecycle)
 
@@ -87,7 +87,7 @@ async def get_kind(request: Call, kind: KindName) -> LifecycleInfo:
     opt={CONTENTS: [media_type for media_type, _ in FORMS.values()]},
     responses=problems(404),
 )
-async def draw_kind(request: Call, kind: KindName, form: Form = "svg") -> Response[str]:
+async def draw_kind(request: ApiRequest, kind: KindName, form: Form = "svg") -> Response[str]:
     """Return a lifecycle as a picture (SVG), as Mermaid or as Markdown tables."""
     lifecycle = public_kind(request.service.engine, kind).lifecycle
     media_type, text = await request.service.drawings.draw(lifecycle, form)

@@ -16,7 +16,7 @@ from stateward.server.auth.guards import needs
 from stateward.server.http.route_params import AfterNumber, Id, Limit, Ns, When, aware, end
 from stateward.server.openapi.problem_responses import problems
 from stateward.server.routes.journal_routes import pruned_after
-from stateward.server.service import Call, Service
+from stateward.server.service import ApiRequest, Service
 from stateward.store.filters import JournalFilter
 from stateward.store.records import Key, Object
 
@@ -58,7 +58,7 @@ def _leads(lifecycle: Lifecycle, state: str, line: AllowedEvent, actor: str, ori
     summary="What may be done to an object?",
     responses=problems(404),
 )
-async def get_allowed(request: Call, ns: Ns, id: Id) -> AllowedView:  # noqa: A002
+async def get_allowed(request: ApiRequest, ns: Ns, id: Id) -> AllowedView:  # noqa: A002
     """Return everything that can be asked for: whether the caller may now, where it leads, and if not, why not."""
     service = request.service
     found = await service.engine.get(ns, id)
@@ -66,7 +66,7 @@ async def get_allowed(request: Call, ns: Ns, id: Id) -> AllowedView:  # noqa: A0
     lifecycle = service.engine.kinds[found.kind].lifecycle
     origin = None if holder is None else holder.origin
     actions = possible(lifecycle, found.state, ACTORS[request.grant.role], origin)
-    return AllowedView(found.state, service.classes.get((found.kind, found.state)), actions)
+    return AllowedView(found.state, service.state_classes.get((found.kind, found.state)), actions)
 
 
 @get(
@@ -76,9 +76,9 @@ async def get_allowed(request: Call, ns: Ns, id: Id) -> AllowedView:  # noqa: A0
     summary="Read an object's history",
     responses=problems(404),
 )
-async def get_history(request: Call, ns: Ns, id: Id, after: AfterNumber = 0, limit: Limit = 100) -> LinePage:  # noqa: A002
+async def get_history(request: ApiRequest, ns: Ns, id: Id, after: AfterNumber = 0, limit: Limit = 100) -> LinePage:  # noqa: A002
     """Return a page of the journal's lines about an object, removed ones included, oldest first."""
-    service, most = request.service, request.service.page(limit)
+    service, most = request.service, request.service.page_size(limit)
     lines = await service.reader.journal(after, most, JournalFilter(ns=ns, object=id))
     if not lines:
         await _known(service, Key(ns, id))
@@ -93,12 +93,12 @@ async def get_history(request: Call, ns: Ns, id: Id, after: AfterNumber = 0, lim
     summary="In which state was an object?",
     responses=problems(404),
 )
-async def get_state_at(request: Call, ns: Ns, id: Id, time: When) -> StateView:  # noqa: A002
+async def get_state_at(request: ApiRequest, ns: Ns, id: Id, time: When) -> StateView:  # noqa: A002
     """Return the state that an object was in at a time; what was pruned is not known any more."""
     service = request.service
     found = await _known(service, Key(ns, id))
     past = await state_at(service.reader, found.key, end(time))
-    state_class = None if past.state is None else service.classes.get((found.kind, past.state))
+    state_class = None if past.state is None else service.state_classes.get((found.kind, past.state))
     return StateView(aware(time), past.state, state_class, past.known)
 
 

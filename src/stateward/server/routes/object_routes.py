@@ -20,8 +20,8 @@ from stateward.schemas.objects import NamespaceView, ObjectPage, ObjectView
 from stateward.schemas.requests import NewLabels, NewObject
 from stateward.server.auth.guards import needs, require_priority
 from stateward.server.errors import Forbidden
-from stateward.server.http.fast_path import Reply
-from stateward.server.http.preconditions import matched, unchanged
+from stateward.server.http.fast_path import JsonReply
+from stateward.server.http.preconditions import is_unchanged, required_version
 from stateward.server.http.route_params import (
     AfterText,
     Id,
@@ -36,7 +36,7 @@ from stateward.server.http.route_params import (
 )
 from stateward.server.openapi.problem_responses import problems
 from stateward.server.routes.kind_routes import public_kind
-from stateward.server.service import Call, Service
+from stateward.server.service import ApiRequest, Service
 from stateward.store.changes import Changes
 from stateward.store.filters import Page, Selector
 from stateward.store.port import Tx
@@ -47,13 +47,13 @@ ETAG = ResponseHeader(name="ETag", description="the object's version", documenta
 
 
 @get("/namespaces", guards=[needs(Right.READ)], tags=TAGS, summary="List the namespaces", responses=problems())
-async def list_namespaces(request: Call) -> list[NamespaceView]:
+async def list_namespaces(request: ApiRequest) -> list[NamespaceView]:
     """Return the namespaces that the token opens and that have objects, with counts by kind and state."""
     found = [await _counted(request.service, ns) for ns in await opened(request)]
     return [one for one in found if one.counts]
 
 
-async def opened(request: Call) -> list[str]:
+async def opened(request: ApiRequest) -> list[str]:
     """Return the namespaces that the caller's token opens."""
     if ANY not in request.grant.namespaces:
         return sorted(request.grant.namespaces)
@@ -69,7 +69,7 @@ async def _counted(service: Service, ns: str) -> NamespaceView:
 
 @get("/ns/{ns:str}/objects", guards=[needs(Right.READ)], tags=TAGS, summary="List objects", responses=problems())
 async def list_objects(
-    request: Call,
+    request: ApiRequest,
     ns: Ns,
     kind: Only = None,
     states: StatesWish = None,
@@ -88,7 +88,7 @@ async def list_objects(
     if named is not None:
         request.service.engine.kinds.require_states(kind, named)
     chosen = Selector(ns, kind, parent, named, wishes, q)
-    most = request.service.page(limit)
+    most = request.service.page_size(limit)
     found = await request.service.reader.list_objects(chosen, Page(after, most))
     presenter = request.presenter
     items = [presenter.object(one) for one in found]
@@ -103,13 +103,13 @@ async def list_objects(
     responses=problems(404) | {304: ResponseSpec(None, description="The caller has seen this version already.")},
     response_headers=[ETAG],
 )
-async def get_object(request: Call, ns: Ns, id: Id, if_none_match: IfNoneMatch = None) -> Response[ObjectView]:  # noqa: A002
+async def get_object(request: ApiRequest, ns: Ns, id: Id, if_none_match: IfNoneMatch = None) -> Response[ObjectView]:  # noqa: A002
     """Return an object; its version is its ETag, and who has seen it already is answered with 304."""
     service = request.service
     found = await service.engine.get(ns, id)
-    if unchanged(if_none_match, found.version):
-        return Reply(None, found.version, status=304)
-    return Reply(request.presenter.object(found), found.version)
+    if is_unchanged(if_none_match, found.version):
+        return JsonReply(None, found.version, status=304)
+    return JsonReply(request.presenter.object(found), found.version)
 
 
 @post(
@@ -122,7 +122,7 @@ async def get_object(request: Call, ns: Ns, id: Id, if_none_match: IfNoneMatch =
     response_headers=[ETAG],
 )
 async def create_object(
-    request: Call, ns: Ns, data: JSONBody[NewObject], key: IdempotencyKey = None
+    request: ApiRequest, ns: Ns, data: JSONBody[NewObject], key: IdempotencyKey = None
 ) -> Response[AcceptedView]:
     """Make an object, by the action that its lifecycle begins with: `create`, or the only one there is."""
     require_priority(request.grant, data.priority)
@@ -145,7 +145,7 @@ async def create_object(
         who=request.grant.name,
         key=request.grant.own_key(key),
     )
-    return Reply(request.presenter.accepted(accepted), accepted.object.version, status=202)
+    return JsonReply(request.presenter.accepted(accepted), accepted.object.version, status=202)
 
 
 def _lifecycle(engine: Engine, kind: str) -> Lifecycle:
@@ -185,19 +185,19 @@ def first_action(lifecycle: Lifecycle, wanted: str | None) -> str:
     response_headers=[ETAG],
 )
 async def set_labels(
-    request: Call,
+    request: ApiRequest,
     ns: Ns,
     id: Id,  # noqa: A002 - the path's word
     data: JSONBody[NewLabels],
     if_match: IfMatch = None,
 ) -> Response[ObjectView]:
     """Replace all labels of an object."""
-    version = await matched(request.service, Key(ns, id), if_match)
+    version = await required_version(request.service, Key(ns, id), if_match)
     engine, actor, who = request.service.engine, ACTORS[request.grant.role], request.grant.name
     found = await engine.store.transact(
         lambda tx: relabel(tx, engine.kinds, Key(ns, id), data.labels, version, actor, who)
     )
-    return Reply(request.presenter.object(found), found.version)
+    return JsonReply(request.presenter.object(found), found.version)
 
 
 ROUTES = (list_namespaces, list_objects, get_object, create_object, set_labels)

@@ -12,20 +12,20 @@ from stateward.server.auth.guards import needs
 from stateward.server.http.route_params import Limit, Ns, Op
 from stateward.server.openapi.problem_responses import problems
 from stateward.server.presenter import list_shown
-from stateward.server.service import Call
+from stateward.server.service import ApiRequest
 from stateward.store.records import Key, Operation
 
 TAGS = ["operations"]
 Of = Annotated[str, QueryParameter(name="object", pattern=PATH_PART, description="the object that they are about")]
 
 
-async def show_operation(request: Call, key: Key) -> OperationView:
+async def show_operation(request: ApiRequest, key: Key) -> OperationView:
     """Return an operation as it is shown to the caller, or raise."""
     return request.presenter.required(key, await request.service.reader.operation(key))
 
 
 @get("/ns/{ns:str}/operations", guards=[needs(Right.READ)], tags=TAGS, summary="List operations", responses=problems())
-async def list_operations(request: Call, ns: Ns, of: Of, limit: Limit = 100) -> OperationPage:
+async def list_operations(request: ApiRequest, ns: Ns, of: Of, limit: Limit = 100) -> OperationPage:
     """Return an object's operations, newest first."""
     service, key = request.service, Key(ns, of)
 
@@ -33,7 +33,7 @@ async def list_operations(request: Call, ns: Ns, of: Of, limit: Limit = 100) -> 
         return await service.reader.operations_of(key, most)
 
     most = service.config.page_limit
-    return OperationPage(await list_shown(read, request.presenter.operation, service.page(limit), most))
+    return OperationPage(await list_shown(read, request.presenter.operation, service.page_size(limit), most))
 
 
 @get(
@@ -43,7 +43,7 @@ async def list_operations(request: Call, ns: Ns, of: Of, limit: Limit = 100) -> 
     summary="Get an operation",
     responses=problems(404),
 )
-async def get_operation(request: Call, ns: Ns, op: Op) -> OperationView:
+async def get_operation(request: ApiRequest, ns: Ns, op: Op) -> OperationView:
     """Return an operation; one that is being worked on is shown as running."""
     return await show_operation(request, Key(ns, op))
 
@@ -55,7 +55,7 @@ async def get_operation(request: Call, ns: Ns, op: Op) -> OperationView:
     summary="List an operation's children",
     responses=problems(404),
 )
-async def list_children(request: Call, ns: Ns, op: Op) -> OperationPage:
+async def list_children(request: ApiRequest, ns: Ns, op: Op) -> OperationPage:
     """Return the operations that an operation waits for, or waited for."""
     key = Key(ns, op)
     await show_operation(request, key)
@@ -70,7 +70,7 @@ async def list_children(request: Call, ns: Ns, op: Op) -> OperationPage:
     status_code=202,
     responses=problems(404, 409),
 )
-async def cancel_operation(request: Call, ns: Ns, op: Op) -> OperationView:
+async def cancel_operation(request: ApiRequest, ns: Ns, op: Op) -> OperationView:
     """Cancel an operation: what waits ends at once, what runs is told to stop and then says what has become of it."""
     await show_operation(request, Key(ns, op))
     await request.service.engine.cancel(ns, op, request.grant.name)

@@ -15,7 +15,7 @@ from stateward.schemas.deployment import PrunedView
 from stateward.schemas.requests import Prune
 from stateward.server.auth.guards import needs
 from stateward.server.openapi.problem_responses import problems
-from stateward.server.service import Call
+from stateward.server.service import ApiRequest
 from stateward.server.views import when
 from stateward.store.errors import StoreError
 from stateward.store.port import Store
@@ -38,7 +38,7 @@ WITHIN = 10.0
     status_code=200,
     responses=problems(413),
 )
-async def prune_history(request: Call, data: JSONBody[Prune]) -> PrunedView:
+async def prune_history(request: ApiRequest, data: JSONBody[Prune]) -> PrunedView:
     """Drop ended operations, removed objects, lines of the journal and answers that are older than so many seconds.
 
     Nothing of the present is touched. With `dry_run`, only say how much it would be. A call takes about ten seconds at

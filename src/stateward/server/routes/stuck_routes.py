@@ -13,7 +13,7 @@ from stateward.server.auth.guards import needs
 from stateward.server.http.route_params import Limit
 from stateward.server.openapi.problem_responses import problems
 from stateward.server.presenter import list_shown
-from stateward.server.service import Call
+from stateward.server.service import ApiRequest
 from stateward.server.views import when_or_none
 from stateward.store.port import StuckWork
 
@@ -23,7 +23,7 @@ MOST = 1_000
 
 
 @get("/stuck", guards=[needs(Right.READ)], tags=TAGS, summary="List what is stuck", responses=problems())
-async def list_stuck(request: Call, limit: Limit = 100) -> list[StuckView]:
+async def list_stuck(request: ApiRequest, limit: Limit = 100) -> list[StuckView]:
     """Return what is in transition for longer than its deadline or without a live worker, of what the token opens."""
     grant, service = request.grant, request.service
     hides = request.presenter.disclosure.hides_action
@@ -34,7 +34,7 @@ async def list_stuck(request: Call, limit: Limit = 100) -> list[StuckView]:
     def show(work: StuckWork) -> StuckView | None:
         return None if hides(work.kind, work.action) or not grant.opens(work.ns) else _shown(work)
 
-    return await list_shown(read, show, service.page(limit), service.config.page_limit)
+    return await list_shown(read, show, service.page_size(limit), service.config.page_limit)
 
 
 def _shown(work: StuckWork) -> StuckView:
@@ -52,7 +52,7 @@ def _shown(work: StuckWork) -> StuckView:
 
 
 @post("/heal", guards=[needs(Right.GOVERN)], tags=TAGS, summary="Heal now", status_code=200, responses=problems())
-async def heal(request: Call) -> HealedView:
+async def heal(request: ApiRequest) -> HealedView:
     """Put back what dead workers held and settle what is overdue, now."""
     engine = request.service.engine
     me = "" if engine.worker is None else engine.worker.name

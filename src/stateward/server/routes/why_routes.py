@@ -15,7 +15,7 @@ from stateward.server.auth.guards import needs
 from stateward.server.http.route_params import Id, Ns
 from stateward.server.openapi.problem_responses import problems
 from stateward.server.routes.wait_reasons import Around, Lanes, Reporting, describe_lost, why_waiting
-from stateward.server.service import Call, Service
+from stateward.server.service import ApiRequest, Service
 from stateward.server.views import lane_view, lock_view, when_or_none
 from stateward.store.records import Key, Lock, Object, Operation, Status, WorkerRecord, WorkItem
 
@@ -33,7 +33,7 @@ UNDER_WAY = (Status.WAITING, Status.RUNNING)
     summary="Look at an object's queue",
     responses=problems(404),
 )
-async def get_queue(request: Call, ns: Ns, id: Id) -> QueueView:  # noqa: A002
+async def get_queue(request: ApiRequest, ns: Ns, id: Id) -> QueueView:  # noqa: A002
     """Return the work that stands in the object's queue, each with what it waits for."""
     found = await request.service.engine.get(ns, id)
     return QueueView(found.queue, await (await _look(request, found)).queued())
@@ -46,7 +46,7 @@ async def get_queue(request: Call, ns: Ns, id: Id) -> QueueView:  # noqa: A002
     summary="What does an object wait for?",
     responses=problems(404),
 )
-async def get_why(request: Call, ns: Ns, id: Id) -> WhyView:  # noqa: A002
+async def get_why(request: ApiRequest, ns: Ns, id: Id) -> WhyView:  # noqa: A002
     """Return what the object waits for: its operation, queue, lane, locks and children, and its parents' operations."""
     service = request.service
     found = await service.engine.get(ns, id)
@@ -62,7 +62,7 @@ async def get_why(request: Call, ns: Ns, id: Id) -> WhyView:  # noqa: A002
         id=found.id,
         kind=found.kind,
         state=found.state,
-        state_class=service.classes.get((found.kind, found.state)),
+        state_class=service.state_classes.get((found.kind, found.state)),
         text="it waits for nothing" if mine is None else f"{mine.action}: {mine.text}{trouble}",
         reason=None if mine is None else mine.reason,
         operation=None if operation is None else presenter.operation(operation),
@@ -151,7 +151,7 @@ class Look(Struct, frozen=True):
         return await self.service.reader.locks_of(Key(operation.ns, operation.tree))
 
 
-async def _look(request: Call, found: Object) -> Look:
+async def _look(request: ApiRequest, found: Object) -> Look:
     service, reader = request.service, request.service.reader
     line = await reader.queue_of(Key(found.ns, found.queue))
     operations = await reader.operations([one.key for one in line])
@@ -163,7 +163,7 @@ async def _look(request: Call, found: Object) -> Look:
     return Look(service, request.presenter.disclosure, line, operations, now, lanes, len(workers) - len(lost), lost)
 
 
-async def _children(request: Call, work: WorkItem | None) -> list[OperationView]:
+async def _children(request: ApiRequest, work: WorkItem | None) -> list[OperationView]:
     """Return the children that have not ended."""
     if work is None or not work.children:
         return []
@@ -171,7 +171,7 @@ async def _children(request: Call, work: WorkItem | None) -> list[OperationView]
     return request.presenter.operations([one for one in children if one.status in UNDER_WAY][:MOST_CHILDREN])
 
 
-async def _trouble(request: Call, found: Object, children: Sequence[OperationView]) -> str:
+async def _trouble(request: ApiRequest, found: Object, children: Sequence[OperationView]) -> str:
     """Return what went wrong last, with an object at work or with one of those that it waits for."""
     shown = request.presenter.disclosure.object
     if found.op is not None and (error := shown(found).error) is not None:
@@ -194,7 +194,7 @@ async def _lost_children(look: Look, ns: str, children: Sequence[OperationView])
     return "".join(f"; worker {one.id}, which holds {number} of them, {describe_lost(one)}" for one, number in lost)
 
 
-async def _parents(request: Call, found: Object) -> list[ParentView]:
+async def _parents(request: ApiRequest, found: Object) -> list[ParentView]:
     parents: list[ParentView] = []
     name, seen = found.parent, {found.id}
     while name is not None and name not in seen and len(parents) < MOST_PARENTS:
@@ -207,10 +207,12 @@ async def _parents(request: Call, found: Object) -> list[ParentView]:
     return parents
 
 
-async def _parent(request: Call, above: Object) -> ParentView:
+async def _parent(request: ApiRequest, above: Object) -> ParentView:
     holder = None if above.op is None else await request.service.reader.operation(Key(above.ns, above.op))
     shown = None if holder is None else request.presenter.operation(holder)
-    return ParentView(above.id, above.kind, above.state, request.service.classes.get((above.kind, above.state)), shown)
+    return ParentView(
+        above.id, above.kind, above.state, request.service.state_classes.get((above.kind, above.state)), shown
+    )
 
 
 ROUTES = (get_queue, get_why)

@@ -18,7 +18,7 @@ PUT_BACK = "put back"
 OTHER = "(other)"
 """What every word is counted as that no table has: a label must not grow with what people and agents write."""
 
-MOST_REMEMBERED = 100_000
+MAX_REMEMBERED_OPERATIONS = 100_000
 
 RESULTS = {
     Meaning.ACTION: "accepted",
@@ -32,7 +32,7 @@ RESULTS = {
 }
 
 
-class Told(NamedTuple):
+class ActionResult(NamedTuple):
     """What a line tells: the kind, the action, and the result."""
 
     kind: str
@@ -40,7 +40,7 @@ class Told(NamedTuple):
     result: str
 
 
-class Tally:
+class JournalClassifier:
     """Reads lines in their order."""
 
     def __init__(self, kinds: Iterable[Kind]) -> None:
@@ -56,22 +56,22 @@ class Tally:
         }
         self._begun: dict[str, str] = {}  # actions by operation, until it has ended
 
-    def read(self, line: JournalEntry) -> Told:
+    def classify(self, line: JournalEntry) -> ActionResult:
         """Return what a line tells."""
         told = self._read(line)
         return told if told.action in self._words.get(line.kind, ENDINGS) else told._replace(action=OTHER)
 
-    def _read(self, line: JournalEntry) -> Told:
+    def _read(self, line: JournalEntry) -> ActionResult:
         lifecycle = self._lifecycles.get(line.kind)
         if line.event.startswith(REJECTED):
-            return Told(line.kind, line.event.removeprefix(REJECTED), "rejected")
+            return ActionResult(line.kind, line.event.removeprefix(REJECTED), "rejected")
         if line.event == PUT_BACK and line.source is None:
-            return Told(line.kind, self._action(line, lifecycle), "handed_over")
+            return ActionResult(line.kind, self._action(line, lifecycle), "handed_over")
         meaning = _meaning(lifecycle, line)
         if meaning is None:
-            return Told(line.kind, line.event, "moved")
+            return ActionResult(line.kind, line.event, "moved")
         result = RESULTS[meaning] if line.event != UNKNOWN else "unknown"
-        return Told(line.kind, self._named(line, lifecycle, meaning), result)
+        return ActionResult(line.kind, self._named(line, lifecycle, meaning), result)
 
     def _named(self, line: JournalEntry, lifecycle: Lifecycle | None, meaning: Meaning) -> str:
         """Return the action that a line is about, and remember or forget it."""
@@ -94,7 +94,7 @@ class Tally:
         return leading.pop() if len(leading) == 1 else line.event
 
     def _remember(self, op: str, action: str) -> None:
-        if len(self._begun) >= MOST_REMEMBERED:
+        if len(self._begun) >= MAX_REMEMBERED_OPERATIONS:
             del self._begun[next(iter(self._begun))]
         self._begun[op] = action
 

@@ -19,22 +19,22 @@ class ObservedEngine(Engine):
     """An engine whose acceptances are timed and traced."""
 
     def __init__(self, store: Store, kinds: list[Kind], traces: Traces, **how: Any) -> None:  # noqa: ANN401 - as Engine
-        super().__init__(store, [observed(kind, traces) for kind in kinds], new_id=traces.new_id, **how)
+        super().__init__(store, [with_telemetry(kind, traces) for kind in kinds], new_id=traces.new_id, **how)
         self._traces = traces
         self.metrics: Metrics | None = None
 
     async def submit(self, request: Request) -> Accepted:
         """Submit a request."""
-        with Timed(self.metrics), self._traces.accepting(request):
+        with AcceptanceTimer(self.metrics), self._traces.accepting(request):
             return await super().submit(request)
 
     async def group(self, whole: Request | None, members: Selector, each: Request) -> GroupVerdict:
         """Ask for an action on a whole and on its members."""
-        with Timed(self.metrics):
+        with AcceptanceTimer(self.metrics):
             return await super().group(whole, members, each)
 
 
-class Timed:
+class AcceptanceTimer:
     """The time from a request to the verdict, for the metrics."""
 
     def __init__(self, metrics: Metrics | None) -> None:
@@ -50,7 +50,7 @@ class Timed:
             self._metrics.accepted(perf_counter() - self._begun, refused if error is not None else "accepted")
 
 
-def observed(kind: Kind, traces: Traces) -> Kind:
+def with_telemetry(kind: Kind, traces: Traces) -> Kind:
     """Return a kind whose handlers are traced, and whose operations are named in what they log."""
     handlers = {action: replace(one, run=_observed(one.run, traces)) for action, one in kind.handlers.items()}
     return kind.with_handlers(handlers)

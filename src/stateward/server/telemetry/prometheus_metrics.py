@@ -38,9 +38,9 @@ from stateward.server.auth.guards import needs
 from stateward.server.errors import NotReady
 from stateward.server.openapi.problem_responses import problems
 from stateward.server.presenter import sees_internal
-from stateward.server.service import Call
-from stateward.server.telemetry.journal_classifier import Tally, Told
-from stateward.server.telemetry.snapshot import Survey
+from stateward.server.service import ApiRequest
+from stateward.server.telemetry.journal_classifier import ActionResult, JournalClassifier
+from stateward.server.telemetry.snapshot import DeploymentSnapshot
 from stateward.store.errors import StoreError
 from stateward.store.records import JournalEntry
 
@@ -61,11 +61,11 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 class Metrics:
     """The numbers of one process, in a registry of its own."""
 
-    def __init__(self, kinds: Sequence[Kind], survey: Callable[..., Awaitable[Survey]]) -> None:
+    def __init__(self, kinds: Sequence[Kind], survey: Callable[..., Awaitable[DeploymentSnapshot]]) -> None:
         self.registry = CollectorRegistry()
         self._kinds = Kinds(kinds)
-        self._tally = Tally(kinds)
-        self._counters: dict[Told, Counter] = {}  # finding one by its labels costs more than counting
+        self._tally = JournalClassifier(kinds)
+        self._counters: dict[ActionResult, Counter] = {}  # finding one by its labels costs more than counting
         self._verdicts: dict[str, Histogram] = {}
         self._answers: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._survey = survey
@@ -123,7 +123,7 @@ class Metrics:
     def hear(self, lines: Sequence[JournalEntry]) -> None:
         """Count what lines of the journal tell."""
         for line in lines:
-            told = self._tally.read(line)
+            told = self._tally.classify(line)
             counter = self._counters.get(told)
             if counter is None:
                 counter = self._counters[told] = self.transitions.labels(*told)
@@ -195,7 +195,7 @@ class Metrics:
             return
         self._surveyed = monotonic()
 
-    def _show(self, survey: Survey) -> None:
+    def _show(self, survey: DeploymentSnapshot) -> None:
         self._present.show(survey)
         for lane in survey.lanes:
             self.capacity.labels(lane.lane).set(lane.capacity)
@@ -229,7 +229,7 @@ class Present:
         for gauge in (self.objects, self.in_flight, self.oldest, self.depth):
             gauge.clear()
 
-    def show(self, survey: Survey) -> None:
+    def show(self, survey: DeploymentSnapshot) -> None:
         """Show what was surveyed."""
         self.store.set(1)
         for (kind, state), count in survey.objects.items():
@@ -305,7 +305,7 @@ METRICS = ResponseSpec(
     media_type="text/plain",
     responses={**problems(), 200: METRICS},
 )
-async def show_metrics(request: Call) -> Response[str]:
+async def show_metrics(request: ApiRequest) -> Response[str]:
     """Return the metrics of this process and of the store; a token for some namespaces gets what is now in those."""
     metrics: Metrics | None = request.app.state.get("metrics")
     if metrics is None:

@@ -8,15 +8,15 @@ from msgspec.structs import replace
 
 from stateward.access.tokens import ANY, SYSTEM
 from stateward.server.live.journal_feed import Interest
-from stateward.server.live.stream_server import Snapshot
+from stateward.server.live.stream_server import StateSnapshot
 from stateward.store.port import LaneLoad, LaneWork, StateCounts, Store
 from stateward.store.records import default_lane
 
-MOST_STUCK = 1_000
+MAX_STUCK_COUNTED = 1_000
 """How many stuck objects are counted; more are as bad."""
 
 
-class LaneSurvey(Struct, frozen=True):
+class LaneSnapshot(Struct, frozen=True):
     """A lane: what runs, what it may run, whether it is backed off, how much waits, and how old the oldest is."""
 
     lane: str
@@ -27,63 +27,63 @@ class LaneSurvey(Struct, frozen=True):
     age: float = 0.0
 
 
-class Survey(Struct, frozen=True):
+class DeploymentSnapshot(Struct, frozen=True):
     """What there is now."""
 
     objects: Mapping[tuple[str, str], int]
-    lanes: Sequence[LaneSurvey]
+    lanes: Sequence[LaneSnapshot]
     stuck: int
     workers_alive: int
     workers_lost: int
     timer_late: float
 
 
-class Surveyor:
+class SnapshotReader:
     """Asks the store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def survey(self, namespaces: frozenset[str] | None = None) -> Survey:
+    async def take(self, namespaces: frozenset[str] | None = None) -> DeploymentSnapshot:
         """Return what there is now: in the whole deployment, or in some namespaces and nothing of the rest."""
         return await self._survey_all() if namespaces is None else await self._survey_some(namespaces)
 
-    async def _survey_some(self, namespaces: frozenset[str]) -> Survey:
+    async def _survey_some(self, namespaces: frozenset[str]) -> DeploymentSnapshot:
         reader = self._store.reader
         now = await reader.time()
         work = {one.lane: one for one in await reader.work_by_lane(namespaces)}
-        return Survey(
+        return DeploymentSnapshot(
             objects=_counts(await reader.count_by_namespace(sorted(namespaces))),
             lanes=_lanes([], work, now),
-            stuck=len(await reader.stuck(MOST_STUCK, namespaces)),
+            stuck=len(await reader.stuck(MAX_STUCK_COUNTED, namespaces)),
             workers_alive=0,
             workers_lost=0,
             timer_late=0.0,
         )
 
-    async def _survey_all(self) -> Survey:
+    async def _survey_all(self) -> DeploymentSnapshot:
         reader = self._store.reader
         now = await reader.time()
         _, loads = await reader.lanes()
         work = {one.lane: one for one in await reader.work_by_lane()}
         alive = [one.is_alive(now) for one in await reader.workers()]
         timers = await reader.timers(None, 1)
-        return Survey(
+        return DeploymentSnapshot(
             objects=_counts(await reader.count_by_namespace(await reader.namespaces())),
             lanes=_lanes(loads, work, now),
-            stuck=len(await reader.stuck(MOST_STUCK)),
+            stuck=len(await reader.stuck(MAX_STUCK_COUNTED)),
             workers_alive=sum(alive),
             workers_lost=len(alive) - sum(alive),
             timer_late=max(0.0, now - timers[0].due) if timers else 0.0,
         )
 
-    async def snapshot(self, interest: Interest) -> Snapshot:
+    async def count_states(self, interest: Interest) -> StateSnapshot:
         """Return how many objects there are for somebody, and the line after which exactly that is true."""
         census = await self._store.reader.count_by_namespace(await self._names(interest), interest.kind)
         found: dict[str, dict[str, dict[str, int]]] = {}
         for (ns, kind, state), count in census.counts.items():
             found.setdefault(ns, {}).setdefault(kind, {})[state] = count
-        return Snapshot(census.seq, found)
+        return StateSnapshot(census.seq, found)
 
     async def _names(self, interest: Interest) -> list[str]:
         known = await self._store.reader.namespaces()
@@ -99,16 +99,16 @@ def _counts(census: StateCounts) -> dict[tuple[str, str], int]:
     return counts
 
 
-def _lanes(loads: Sequence[LaneLoad], work: Mapping[str, LaneWork], now: float) -> list[LaneSurvey]:
+def _lanes(loads: Sequence[LaneLoad], work: Mapping[str, LaneWork], now: float) -> list[LaneSnapshot]:
     """Put together what is known of the lanes; one whose work cannot be claimed yet is known by that work alone."""
     known = {load.lane.lane for load in loads}
     others = [LaneLoad(default_lane(lane, ""), one.running, False) for lane, one in work.items() if lane not in known]
     return [_lane(load, work.get(load.lane.lane), now) for load in (*loads, *others)]
 
 
-def _lane(load: LaneLoad, work: LaneWork | None, now: float) -> LaneSurvey:
+def _lane(load: LaneLoad, work: LaneWork | None, now: float) -> LaneSnapshot:
     lane = load.lane
-    shown = LaneSurvey(lane.lane, load.running, lane.capacity, lane.back_off > now)
+    shown = LaneSnapshot(lane.lane, load.running, lane.capacity, lane.back_off > now)
     if work is None:
         return shown
     return replace(shown, running=work.running, waiting=work.waiting, age=max(0.0, now - work.oldest))

@@ -10,7 +10,7 @@ import pytest
 
 from stateward.access import Role
 from stateward.config import Config
-from stateward.server.auth.rate_limit import Buckets
+from stateward.server.auth.rate_limit import RateLimiter
 from stateward.server.run import Opened, opened
 
 BASE = "/api/v1/edge/ns/lab"
@@ -185,8 +185,8 @@ async def dialled(api: Api, token: str, address: str = "192.0.2.7") -> list[int]
 async def test_wrong_tokens_of_agents_are_limited_and_lock_no_honest_agent_out(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    door = api.parts.app.state.service.door
-    monkeypatch.setattr(door, "_wrong", Buckets(1.0, lambda: 0.0, span=5.0))
+    authenticator = api.parts.app.state.service.authenticator
+    monkeypatch.setattr(authenticator, "_failure_limiter", RateLimiter(1.0, lambda: 0.0, span=5.0))
     mine, _ = await api.parts.tokens.issue("munich", Role.AGENT, ["lab:munich"])
     assert await dialled(api, mine) == []
     found = [await dialled(api, f"sw_{number:012x}_guess") for number in range(8)]

@@ -19,7 +19,7 @@ from stateward.domains.plugin import ProcessContext
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.faults import CALM
 from stateward.engine import Handler, Job, Kind, ObservedOutcome, Temporary
-from stateward.server.live.feeds import Windows, encode_line
+from stateward.server.live.feeds import LiveFeeds, encode_entry
 from stateward.store import open_store
 from stateward.store.filters import JournalFilter
 from stateward.store.records import Key
@@ -154,7 +154,7 @@ async def test_administrators_see_all_of_it(scene: Scene) -> None:
 async def test_the_stream_tells_it_to_administrators_alone(scene: Scene, internal: bool) -> None:
     engine = scene.cloud.engine
     lines = await engine.store.reader.journal(0, 10_000, JournalFilter(ns=NS))
-    texts = [text for line in lines if (text := encode_line(engine.kinds, line, internal)) is not None]
+    texts = [text for line in lines if (text := encode_entry(engine.kinds, line, internal)) is not None]
     others = {scene.vm, scene.stopped, scene.failed, scene.cloud.box}
     found = [one for text in texts for one in _said(msgspec.json.decode(text), set(scene.cloud.nodes), others)]
     assert bool(found) is internal
@@ -192,11 +192,11 @@ async def test_what_stands_behind_a_migration_waits_for_other_work(scene: Scene)
 
 
 async def test_metrics_name_no_node_and_no_internal_operation_to_others(scene: Scene) -> None:
-    windows: Windows = scene.app.state["windows"]
-    windows.metrics.hear(await scene.cloud.engine.store.reader.journal(0, 10_000, JournalFilter(ns=NS)))
+    live_feeds: LiveFeeds = scene.app.state["live_feeds"]
+    live_feeds.metrics.hear(await scene.cloud.engine.store.reader.journal(0, 10_000, JournalFilter(ns=NS)))
     for namespaces in (None, frozenset({NS})):
-        public = await windows.metrics.text(namespaces, internal=False)
-        whole = await windows.metrics.text(namespaces)
+        public = await live_feeds.metrics.text(namespaces, internal=False)
+        whole = await live_feeds.metrics.text(namespaces)
         node = await scene.cloud.node_of(scene.vm)
         assert (f'lane="ovc/{node}"' in whole, f"ovc/{node}" in public) == (True, False)
         assert 'stateward_operations_in_flight{lane="ovc/*",status="running"} 1.0' in public

@@ -20,7 +20,7 @@ from stateward.domains.systems.plugin import SystemsPlugin
 from stateward.engine import Engine
 from stateward.server.app import create_app
 from stateward.server.live import live_routes
-from stateward.server.live.feeds import Windows
+from stateward.server.live.feeds import LiveFeeds
 from stateward.store import open_store
 from tests.integration.cli.house import House
 from tests.integration.domains.systems.conftest import PATIENT, SHOP
@@ -44,8 +44,8 @@ class SystemHouse(House):
             self.token, _ = await self.tokens.issue("the test", Role.ADMIN, ["*"])
             pushed = live_routes.ROUTES
             app = create_app(self.engine, self.tokens, config, routes=plugin.routes, api_routes=pushed)
-            async with Windows(self.engine) as windows:
-                app.state["windows"] = windows
+            async with LiveFeeds(self.engine) as live_feeds:
+                app.state["live_feeds"] = live_feeds
                 await self._listen(app)
 
     def run(self, *words: str, token: str | None = None, stdin: str | None = None) -> Result:

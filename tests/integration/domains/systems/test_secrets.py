@@ -11,7 +11,7 @@ from stateward.domains.systems.definition import read
 from stateward.domains.systems.plugin import SystemsPlugin
 from stateward.domains.systems.service import Actions
 from stateward.engine import Accepted
-from stateward.server.live.feeds import encode_line
+from stateward.server.live.feeds import encode_entry
 from stateward.store.filters import JournalFilter
 from stateward.store.port import Store
 from tests.integration.domains.systems.conftest import PATIENT
@@ -83,7 +83,7 @@ async def test_no_way_out_has_a_value_of_an_environment(scene: Scene, role: Role
 async def test_the_stream_has_no_value_of_an_environment(scene: Scene) -> None:
     lines = await scene.engine.store.reader.journal(0, 10_000, JournalFilter(ns=NS))
     for internal in (False, True):
-        texts = [encode_line(scene.engine.kinds, line, internal) or "" for line in lines]
+        texts = [encode_entry(scene.engine.kinds, line, internal) or "" for line in lines]
         assert any("PASSWORD" in text for text in texts)
         assert not any(SECRET in text for text in texts)
 
