@@ -51,7 +51,7 @@ class StrictOffice:
 
     turned_away = 0
 
-    def turn_away(self, grant: Grant, ns: str, cloudlet: str) -> None:
+    def refuse_token(self, grant: Grant, ns: str, cloudlet: str) -> None:
         self.turned_away += 1
 
 
