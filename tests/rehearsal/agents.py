@@ -23,11 +23,11 @@ class WitnessedSite(SimulatedSite):
         super().__init__(PACE, STEPS)
         self._cloudlet, self._ledger = cloudlet, ledger
 
-    async def do(self, order: AgentOrder, tell: ReportProgress) -> None:
+    async def execute(self, order: AgentOrder, tell: ReportProgress) -> None:
         facts = {"op": order.id, "object": f"{self._cloudlet}:{order.name}", "epoch": order.operation}
         self._ledger.note(What.BEGIN, **facts)
         try:
-            await super().do(order, tell)
+            await super().execute(order, tell)
             self._ledger.note(What.APPLY, **facts)
         finally:
             self._ledger.note(What.END, **facts)
@@ -43,7 +43,7 @@ class Agents:
         for number, (name, site) in enumerate(self._sites.items()):
             turned = [*controllers[number % len(controllers) :], *controllers[: number % len(controllers)]]
             caller = WebSocketDialer(turned, ns, name, token, chance)
-            self._agents.append(Agent(site, caller, "1.0", NoUpgrade(), look_every=3600.0))
+            self._agents.append(Agent(site, caller, "1.0", NoUpgrade(), observe_interval_s=3600.0))
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -52,7 +52,7 @@ class Agents:
 
     async def settled(self) -> None:
         """Wait until all are connected and have told what they have."""
-        await asyncio.gather(*(one.settled.wait() for one in self._agents))
+        await asyncio.gather(*(one.synced.wait() for one in self._agents))
 
     async def stop(self) -> None:
         """Let them all go."""

@@ -19,7 +19,7 @@ from stateward.agents.messages import (
     BUSY,
     ENDED,
     FAILED,
-    MOST_HELD,
+    MAX_HELD_NAMES,
     AgentOrder,
     AgentReport,
     Existing,
@@ -33,22 +33,22 @@ from stateward.agents.messages import (
     ProgressMessage,
     Upgrade,
     Welcome,
-    clipped,
+    clip_text,
     encode,
     read_controller,
 )
-from stateward.agents.order_admission import InstanceMemory, OrderVerdict, admit, crowded
+from stateward.agents.order_admission import InstanceMemory, OrderVerdict, has_related_work, judge_order
 from stateward.agents.site import AgentSite, SiteError
 from stateward.aio.supervise import cancel_tasks
 
 log = logging.getLogger("stateward.agent")
 
-LOOK_EVERY = 5.0
+OBSERVE_INTERVAL_S = 5.0
 """How many seconds pass between two looks at whether everything still runs."""
 
-MISSED = 3
-BROKEN = (OSError, EOFError, WebSocketException, MsgspecError, TimeoutError)
-NOTHING = Existing()
+MAX_MISSED_HEARTBEATS = 3
+CONNECTION_ERRORS = (OSError, EOFError, WebSocketException, MsgspecError, TimeoutError)
+NOTHING_EXISTS = Existing()
 
 
 class AgentSocket(Protocol):
@@ -70,11 +70,11 @@ class Dialer(Protocol):
     async def dial(self) -> AgentSocket:
         """Connect to the next controller."""
 
-    def welcome(self) -> None:
+    def reset_backoff(self) -> None:
         """Take note that a controller let us in, and that the connection is stable."""
 
     @property
-    def pause(self) -> float:
+    def retry_delay_s(self) -> float:
         """How many seconds to wait before the next try."""
 
 
@@ -92,7 +92,7 @@ class UpgradeHandler(Protocol):
         """End the agent before, and be the one that serves from now on."""
 
     @property
-    def heir(self) -> int:
+    def successor_of(self) -> int:
         """The upgrade that this agent is the heir of; 0 once it serves."""
 
 
@@ -102,22 +102,22 @@ class Agent:
     def __init__(
         self,
         site: AgentSite,
-        caller: Dialer,
+        dialer: Dialer,
         version: str,
-        successor: UpgradeHandler,
+        upgrades: UpgradeHandler,
         *,
-        look_every: float = LOOK_EVERY,
+        observe_interval_s: float = OBSERVE_INTERVAL_S,
         installation: str = "",
     ) -> None:
-        self._site, self._caller, self.version, self._successor = site, caller, version, successor
-        self._look_every, self._installation = look_every, installation
+        self._site, self._dialer, self.version, self._upgrades = site, dialer, version, upgrades
+        self._observe_interval_s, self._installation = observe_interval_s, installation
         self._is_held = False  # the cloudlet belongs to another installation
         self.connection = 0
-        self.settled = asyncio.Event()
+        self.synced = asyncio.Event()
         self._socket: AgentSocket | None = None
-        self._minds: dict[str, InstanceMemory] = {}
-        self._has: dict[str, Existing] = {}
-        self._ended = 0  # how many pieces of work have ended: a look that this changed under is not to be trusted
+        self._memories: dict[str, InstanceMemory] = {}
+        self._existing: dict[str, Existing] = {}
+        self._ended_works = 0  # how many pieces of work have ended: a look that this changed under is not to be trusted
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -125,10 +125,10 @@ class Agent:
         try:
             while True:
                 try:
-                    await self._connection()
-                except BROKEN as error:
+                    await self._run_connection()
+                except CONNECTION_ERRORS as error:
                     log.info("not connected: %s", str(error) or type(error).__name__)
-                await asyncio.sleep(self._caller.pause)
+                await asyncio.sleep(self._dialer.retry_delay_s)
         except Dismissed as dismissed:
             log.warning("dismissed: %s", dismissed)
         finally:
@@ -137,56 +137,56 @@ class Agent:
     async def _stop(self) -> None:
         await cancel_tasks(self._tasks)
         if self._socket is not None:
-            with suppress(*BROKEN):
+            with suppress(*CONNECTION_ERRORS):
                 await self._socket.close()
         await self._site.close()
 
     # --- one connection ----------------------------------------------------------------------------------------------
 
-    async def _connection(self) -> None:
-        socket = self._socket = await self._caller.dial()
+    async def _run_connection(self) -> None:
+        socket = self._socket = await self._dialer.dial()
         helpers: list[asyncio.Task[None]] = []
         try:
-            welcome = await self._introduced(socket)
+            welcome = await self._handshake(socket)
             self.connection = welcome.notify
             if welcome.role == "heir":
-                await self._site.look()  # who cannot even look is not to end the one that can
-                await self._successor.take_over()
-            await self._tell_all()
-            self.settled.set()
+                await self._site.observe()  # who cannot even look is not to end the one that can
+                await self._upgrades.take_over()
+            await self._send_inventory()
+            self.synced.set()
             log.info("agent serves over connection %d", self.connection)
-            patience = MISSED * welcome.beat
-            loops = self._beating(welcome.beat), self._watching(), self._trust_connection(patience)
+            patience = MAX_MISSED_HEARTBEATS * welcome.beat
+            loops = self._heartbeat_loop(welcome.beat), self._observe_loop(), self._trust_connection(patience)
             helpers = [asyncio.create_task(loop) for loop in loops]
-            await self._listen(socket, patience)
+            await self._receive_messages(socket, patience)
         finally:
             self.connection = 0
-            self.settled.clear()
+            self.synced.clear()
             await cancel_tasks(helpers)
-            with suppress(*BROKEN):
+            with suppress(*CONNECTION_ERRORS):
                 await socket.close()
 
-    async def _introduced(self, socket: AgentSocket) -> Welcome:
-        hello = Hello(self.version, self._successor.heir, installation=self._installation)
+    async def _handshake(self, socket: AgentSocket) -> Welcome:
+        hello = Hello(self.version, self._upgrades.successor_of, installation=self._installation)
         if self._is_held:
-            hello = replace(hello, things=await self._list_things())
+            hello = replace(hello, things=await self._thing_names())
         await socket.send(encode(hello), text=True)
         async with asyncio.timeout(10.0):
             answer = read_controller(await socket.recv())
         if isinstance(answer, Goodbye):
-            self._heed(answer)
+            self._handle_goodbye(answer)
         if not isinstance(answer, Welcome):
             raise ConnectionError("the controller does not answer as it should")
         self._is_held = False
         return answer
 
-    async def _list_things(self) -> tuple[str, ...]:
+    async def _thing_names(self) -> tuple[str, ...]:
         try:
-            return tuple(sorted(await self._site.look()))[:MOST_HELD]
+            return tuple(sorted(await self._site.observe()))[:MAX_HELD_NAMES]
         except SiteError:
             return ()
 
-    def _heed(self, goodbye: Goodbye) -> None:
+    def _handle_goodbye(self, goodbye: Goodbye) -> None:
         if goodbye.final:
             raise Dismissed(goodbye.reason)
         if goodbye.held and not self._is_held:
@@ -194,112 +194,116 @@ class Agent:
         self._is_held = goodbye.held
         raise ConnectionError(goodbye.reason)
 
-    async def _tell_all(self) -> None:
+    async def _send_inventory(self) -> None:
         """Send the list: one look at everything, during which no work ended."""
         try:
-            await self._look()
+            await self._observe_site()
         except SiteError as error:
-            await self._say(AgentReport("gather failed", 0, 0, self.connection, error=clipped(str(error))))
+            await self._send(AgentReport("gather failed", 0, 0, self.connection, error=clip_text(str(error))))
             raise ConnectionError(f"cannot gather: {error}") from error
-        names = dict.fromkeys([*self._has, *(name for name, mind in self._minds.items() if mind.work is not None)])
+        names = dict.fromkeys(
+            [*self._existing, *(name for name, mind in self._memories.items() if mind.work is not None)]
+        )
         items = [self._item(name) for name in names]
         for item in items:
-            await self._say(item)
-        await self._say(InventoryEnd(len(items), self.connection))
+            await self._send(item)
+        await self._send(InventoryEnd(len(items), self.connection))
 
-    async def _look(self) -> None:
+    async def _observe_site(self) -> None:
         while True:
-            before = self._ended
-            seen = await self._site.look()
-            if before == self._ended:
-                self._has = dict(seen)
+            before = self._ended_works
+            seen = await self._site.observe()
+            if before == self._ended_works:
+                self._existing = dict(seen)
                 return
 
     def _item(self, name: str) -> InventoryItem:
-        mind, has = self._minds.get(name, InstanceMemory()), self._has.get(name, NOTHING)
+        mind, has = self._memories.get(name, InstanceMemory()), self._existing.get(name, NOTHING_EXISTS)
         at = mind.work.operation if mind.work is not None else 0
         return InventoryItem(at, has.generation, has.whole, self.connection, name, mind.latest)
 
-    async def _listen(self, socket: AgentSocket, patience: float) -> None:
+    async def _receive_messages(self, socket: AgentSocket, patience: float) -> None:
         while True:
             async with asyncio.timeout(patience):
                 word: FromController = read_controller(await socket.recv())
             match word:
                 case AgentOrder():
-                    await self._ordered(word)
+                    await self._handle_order(word)
                 case Upgrade():
-                    self._begin(self._upgrade(word))
+                    self._start_task(self._upgrade(word))
                 case Goodbye():
-                    self._heed(word)
+                    self._handle_goodbye(word)
                 case Heartbeat() | Welcome():
                     pass
 
-    async def _beating(self, beat: float) -> None:
+    async def _heartbeat_loop(self, beat: float) -> None:
         while True:
             await asyncio.sleep(beat)
-            await self._say(Heartbeat(self.connection))
+            await self._send(Heartbeat(self.connection))
 
     async def _trust_connection(self, stable_s: float) -> None:
         """Reset the backoff, once the connection has lasted; one that is lost right after the welcome does not."""
         await asyncio.sleep(stable_s)
-        self._caller.welcome()
+        self._dialer.reset_backoff()
 
-    async def _watching(self) -> None:
+    async def _observe_loop(self) -> None:
         """Look from time to time whether everything still runs, and tell what does not."""
         told: dict[str, Existing] = {}
         while True:
-            await asyncio.sleep(self._look_every)
-            before, known = self._ended, dict(self._has)
+            await asyncio.sleep(self._observe_interval_s)
+            before, known = self._ended_works, dict(self._existing)
             try:
-                seen = await self._site.look()
+                seen = await self._site.observe()
             except SiteError as error:
                 log.warning("cannot look: %s", error)
                 continue
             except Exception:
                 log.exception("cannot look, and looks again later")
                 continue
-            if before == self._ended:
-                await self._tell_changes(known, seen, told)
+            if before == self._ended_works:
+                await self._send_changes(known, seen, told)
 
-    async def _tell_changes(
+    async def _send_changes(
         self, known: Mapping[str, Existing], seen: Mapping[str, Existing], told: dict[str, Existing]
     ) -> None:
         for name, had in known.items():
-            mind, now = self._minds.get(name, InstanceMemory()), seen.get(name, NOTHING)
+            mind, now = self._memories.get(name, InstanceMemory()), seen.get(name, NOTHING_EXISTS)
             if mind.work is None and now != had and told.get(name) != now:
-                told[name] = self._has[name] = now
-                await self._say(self._item(name))
+                told[name] = self._existing[name] = now
+                await self._send(self._item(name))
 
     # --- work --------------------------------------------------------------------------------------------------------
 
-    async def _ordered(self, order: AgentOrder) -> None:
-        mind = replace(self._minds.get(order.name, InstanceMemory()), connection=self.connection)
-        works = [one.work for one in self._minds.values() if one.work is not None]
-        verdict = admit(self._has.get(order.name, NOTHING), mind, order, crowded=crowded(order, works))
+    async def _handle_order(self, order: AgentOrder) -> None:
+        mind = replace(self._memories.get(order.name, InstanceMemory()), connection=self.connection)
+        works = [one.work for one in self._memories.values() if one.work is not None]
+        verdict = judge_order(
+            self._existing.get(order.name, NOTHING_EXISTS), mind, order, crowded=has_related_work(order, works)
+        )
         log.info("%s of %s: %s", order, order.name, verdict.value)
         match verdict:
             case OrderVerdict.BEGIN:
-                self._minds[order.name] = replace(mind, work=order)
+                self._memories[order.name] = replace(mind, work=order)
                 await self._report(order, BEGUN[order.work])
-                self._begin(self._work(order))
+                self._start_task(self._execute(order))
             case OrderVerdict.DONE:
                 await self._finish(order, ENDED[order.work])
-            case OrderVerdict.AGAIN:
+            case OrderVerdict.REPEAT:
                 await self._report(order, mind.answer)
             case OrderVerdict.BUSY:
                 await self._report(order, BUSY)
 
-    async def _work(self, order: AgentOrder) -> None:
+    async def _execute(self, order: AgentOrder) -> None:
         told: list[asyncio.Task[None]] = []
 
         def tell(text: str, done: int | None = None, total: int | None = None) -> None:
             line = ProgressMessage(
-                clipped(text), order.operation, order.generation, self.connection, order.name, done, total
+                clip_text(text), order.operation, order.generation, self.connection, order.name, done, total
             )
-            told.append(self._begin(self._say(line)))
+            told.append(self._start_task(self._send(line)))
 
         try:
-            await self._site.do(order, tell)
+            await self._site.execute(order, tell)
             event, error = ENDED[order.work], ""
         except SiteError as failure:
             event, error = FAILED[order.work], str(failure)
@@ -307,45 +311,45 @@ class Agent:
             log.exception("%s of %s has failed", order, order.name)
             event, error = FAILED[order.work], f"{type(failure).__name__}: {failure}"
         await asyncio.gather(*told)  # the last word comes last
-        await self._see(order, failed=bool(error))
+        await self._note_result(order, failed=bool(error))
         await self._finish(order, event, error)
 
-    async def _see(self, order: AgentOrder, *, failed: bool) -> None:
+    async def _note_result(self, order: AgentOrder, *, failed: bool) -> None:
         """Take note of what work has left, before anybody is told that it has ended."""
         if not failed:
-            made = NOTHING if order.work.value == "delete" else Existing(order.generation)
-            self._has[order.name] = made
+            made = NOTHING_EXISTS if order.work.value == "delete" else Existing(order.generation)
+            self._existing[order.name] = made
             return
         with suppress(Exception):  # the order ends in any case
-            self._has[order.name] = (await self._site.look()).get(order.name, NOTHING)
+            self._existing[order.name] = (await self._site.observe()).get(order.name, NOTHING_EXISTS)
 
     async def _finish(self, order: AgentOrder, event: str, error: str = "") -> None:
-        self._ended += 1
-        if self._has.get(order.name, NOTHING).generation == 0:
-            self._has.pop(order.name, None)
-        self._minds[order.name] = InstanceMemory(0, None, order.operation, event)
+        self._ended_works += 1
+        if self._existing.get(order.name, NOTHING_EXISTS).generation == 0:
+            self._existing.pop(order.name, None)
+        self._memories[order.name] = InstanceMemory(0, None, order.operation, event)
         await self._report(order, event, error)
 
     async def _report(self, order: AgentOrder, event: str, error: str = "") -> None:
-        await self._say(
-            AgentReport(event, order.operation, order.generation, self.connection, order.name, clipped(error))
+        await self._send(
+            AgentReport(event, order.operation, order.generation, self.connection, order.name, clip_text(error))
         )
 
     async def _upgrade(self, upgrade: Upgrade) -> None:
         async def say(event: str, error: str) -> None:
-            await self._say(AgentReport(event, upgrade.operation, 0, self.connection, error=clipped(error)))
+            await self._send(AgentReport(event, upgrade.operation, 0, self.connection, error=clip_text(error)))
 
-        await self._successor.upgrade(upgrade, say)
+        await self._upgrades.upgrade(upgrade, say)
 
-    async def _say(self, word: FromAgent) -> None:
+    async def _send(self, word: FromAgent) -> None:
         """Say something; where the connection is gone, the next one's list will tell."""
         socket = self._socket
         if socket is None or not self.connection:
             return
-        with suppress(*BROKEN):
+        with suppress(*CONNECTION_ERRORS):
             await socket.send(encode(word), text=True)
 
-    def _begin(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+    def _start_task(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

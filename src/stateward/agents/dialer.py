@@ -10,16 +10,18 @@ from websockets.asyncio.client import ClientConnection, connect
 from stateward.errors import BadInput
 
 PATH = "/api/v1/edge/agents"
-FIRST, LONGEST = 0.2, 10.0
-OPEN_WITHIN = 10.0
-LARGEST = 1 << 20
+INITIAL_DELAY_S, MAX_DELAY_S = 0.2, 10.0
+CONNECT_TIMEOUT_S = 10.0
+MAX_MESSAGE_BYTES = 1 << 20
 
 
 class WebSocketDialer:
     """Dials one controller after the other."""
 
     def __init__(self, controllers: Sequence[str], ns: str, cloudlet: str, token: str, chance: Random) -> None:
-        self._urls = [f"{checked(one)}{PATH}/{quote(ns, safe='')}/{quote(cloudlet, safe='')}" for one in controllers]
+        self._urls = [
+            f"{check_controller_url(one)}{PATH}/{quote(ns, safe='')}/{quote(cloudlet, safe='')}" for one in controllers
+        ]
         self._token, self._chance = token, chance
         self._failures = 0
 
@@ -30,26 +32,26 @@ class WebSocketDialer:
         return await connect(
             url,
             additional_headers={"Authorization": f"Bearer {self._token}"},
-            open_timeout=OPEN_WITHIN,
+            open_timeout=CONNECT_TIMEOUT_S,
             ping_interval=None,  # the protocol has its own signs of life
-            max_size=LARGEST,
+            max_size=MAX_MESSAGE_BYTES,
             compression=None,
             proxy=None,
             ssl=ssl.create_default_context() if url.startswith("wss:") else None,
         )
 
-    def welcome(self) -> None:
+    def reset_backoff(self) -> None:
         """Take note of a stable connection: the pauses begin anew, with the same controller first."""
         self._failures = max(0, self._failures - 1) % len(self._urls)
 
     @property
-    def pause(self) -> float:
+    def retry_delay_s(self) -> float:
         """How many seconds to wait before the next try: more after each failure, and never the same."""
-        longest = min(LONGEST, FIRST * 2.0 ** min(self._failures, 10))
+        longest = min(MAX_DELAY_S, INITIAL_DELAY_S * 2.0 ** min(self._failures, 10))
         return self._chance.uniform(longest / 4, longest)
 
 
-def checked(url: str) -> str:
+def check_controller_url(url: str) -> str:
     """Return the address of a controller, or raise if it is none."""
     parts = urlsplit(url)
     if parts.scheme not in ("ws", "wss") or not parts.hostname or parts.query or "@" in parts.netloc:

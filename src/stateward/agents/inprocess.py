@@ -29,7 +29,7 @@ class Pipe:
             raise PipeClosed("hung up")
         return found
 
-    def hang_up(self) -> None:
+    def close_both(self) -> None:
         """End the connection."""
         self.put(None)
         self.other.put(None)
@@ -48,7 +48,7 @@ class AgentEnd(Pipe):
 
     async def close(self) -> None:
         """End the connection."""
-        self.hang_up()
+        self.close_both()
 
 
 class ControllerEnd(Pipe):
@@ -64,31 +64,31 @@ class ControllerEnd(Pipe):
 
     async def close(self, code: int, reason: str) -> None:  # noqa: ARG002 - as a WebSocket has it
         """End the connection."""
-        self.hang_up()
+        self.close_both()
 
 
 class InProcessDialer:
     """Dials whoever agents of this process are connected to, if somebody is."""
 
-    def __init__(self, host: ConnectionHandler | None, ns: str, cloudlet: str, pause: float = 0.01) -> None:
-        self.host, self.ns, self.cloudlet = host, ns, cloudlet
-        self._pause = pause
+    def __init__(self, handler: ConnectionHandler | None, ns: str, cloudlet: str, retry_delay_s: float = 0.01) -> None:
+        self.handler, self.ns, self.cloudlet = handler, ns, cloudlet
+        self._retry_delay_s = retry_delay_s
         self._open: set[AgentEnd] = set()
         self._serving: set[asyncio.Task[None]] = set()
 
     @property
-    def pause(self) -> float:
+    def retry_delay_s(self) -> float:
         """How many seconds to wait before the next try."""
-        return self._pause
+        return self._retry_delay_s
 
     async def dial(self) -> AgentEnd:
         """Connect."""
-        if self.host is None:
+        if self.handler is None:
             raise PipeClosed("nobody is there")
         ours, theirs = AgentEnd(), ControllerEnd()
         ours.other, theirs.other = theirs, ours
         line = AgentConnection(theirs, self.ns, self.cloudlet, asyncio.get_running_loop().time)
-        task = asyncio.create_task(self._serve(line, self.host, theirs))
+        task = asyncio.create_task(self._serve(line, self.handler, theirs))
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)
         self._open.add(ours)
@@ -97,13 +97,13 @@ class InProcessDialer:
     async def _serve(self, line: AgentConnection, host: ConnectionHandler, end: ControllerEnd) -> None:
         with suppress(Disconnected):
             await line.serve(host)
-        end.hang_up()
+        end.close_both()
         self._open.discard(end.other)
 
-    def cut(self) -> None:
+    def break_connections(self) -> None:
         """Break all connections."""
         for end in list(self._open):
-            end.hang_up()
+            end.close_both()
 
-    def welcome(self) -> None:
+    def reset_backoff(self) -> None:
         """Take note that the controller let us in."""

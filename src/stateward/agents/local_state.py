@@ -39,9 +39,9 @@ class LocalState:
         self._folder = folder
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._things: dict[str, Deployed] = {}
-        self.read()
+        self.reload()
 
-    def read(self) -> None:
+    def reload(self) -> None:
         """Read everything: another agent may have written since, of which this one is the successor."""
         self._things = {}
         for file in self._folder.glob("*.json"):
@@ -61,7 +61,7 @@ class LocalState:
         """Return a thing, if there is one."""
         return self._things.get(name)
 
-    def note(self, thing: Deployed) -> Deployed:
+    def save(self, thing: Deployed) -> Deployed:
         """Write a thing down, durably."""
         file = self._file(thing.name)
         new = file.with_suffix(".new")
@@ -73,7 +73,7 @@ class LocalState:
         self._things[thing.name] = thing
         return thing
 
-    def strike(self, name: str) -> None:
+    def remove(self, name: str) -> None:
         """Strike a thing out: nothing of it is left."""
         self._file(name).unlink(missing_ok=True)
         self._things.pop(name, None)

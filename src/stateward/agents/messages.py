@@ -30,15 +30,15 @@ BUSY = "busy"
 
 UPGRADING, UPGRADE_FAILED = "upgrading", "upgrade failed"
 
-LONGEST = 10_000
+MAX_TEXT_CHARS = 10_000
 """How long what an agent tells people may be."""
 
-MOST_HELD = 1000
+MAX_HELD_NAMES = 1000
 """How many things a held agent names at most."""
 
 Number = Annotated[int, Meta(ge=0, le=2**62)]
 Name = Annotated[str, Meta(max_length=250, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
-Text = Annotated[str, Meta(max_length=LONGEST, pattern=r"^[^\x00]*\Z")]
+Text = Annotated[str, Meta(max_length=MAX_TEXT_CHARS, pattern=r"^[^\x00]*\Z")]
 """What an agent may say: nothing that a store could not keep."""
 
 # --- what an agent says ----------------------------------------------------------------------------------------------
@@ -55,7 +55,7 @@ class Hello(Struct, frozen=True, tag="hello"):
     heir: Number = 0
     protocol: Number = PROTOCOL
     installation: Name = ""
-    things: Annotated[tuple[Name, ...], Meta(max_length=MOST_HELD)] = ()
+    things: Annotated[tuple[Name, ...], Meta(max_length=MAX_HELD_NAMES)] = ()
 
 
 class InventoryItem(Struct, frozen=True, tag="item"):
@@ -74,7 +74,7 @@ class InventoryItem(Struct, frozen=True, tag="item"):
 
     def __str__(self) -> str:
         work = f"works at operation {self.operation}" if self.operation else "idle"
-        return f"item ({existing(self.generation, self.whole)}, {work}, notify {self.notify})"
+        return f"item ({describe_existing(self.generation, self.whole)}, {work}, notify {self.notify})"
 
 
 class InventoryEnd(Struct, frozen=True, tag="end"):
@@ -116,7 +116,7 @@ class ProgressMessage(Struct, frozen=True, tag="progress"):
     total: Number | None = None
 
 
-MOST_LOAD = 1e12
+MAX_LOAD = 1e12
 """The largest number that a load can have."""
 
 
@@ -132,7 +132,7 @@ class Load(Struct, frozen=True, tag="load"):
     @property
     def is_in_range(self) -> bool:
         """Whether a site can have such a load at all."""
-        return all(0 <= one <= MOST_LOAD for one in (self.cpu, self.mem, self.connections))
+        return all(0 <= one <= MAX_LOAD for one in (self.cpu, self.mem, self.connections))
 
 
 class Heartbeat(Struct, frozen=True, tag="beat"):
@@ -203,16 +203,16 @@ class Existing(Struct, frozen=True):
     whole: bool = True
 
 
-def clipped(text: str) -> str:
+def clip_text(text: str) -> str:
     """Return a text for people as it may be said."""
-    return text.replace("\x00", "\ufffd")[:LONGEST]
+    return text.replace("\x00", "\ufffd")[:MAX_TEXT_CHARS]
 
 
-def fulfils(generation: int, whole: bool, order: AgentOrder) -> bool:
+def fulfils_order(generation: int, whole: bool, order: AgentOrder) -> bool:
     """Tell whether what exists is what an order asks for."""
     return generation == 0 if order.work is OrderAction.DELETE else (generation == order.generation and whole)
 
 
-def existing(generation: int, whole: bool) -> str:
+def describe_existing(generation: int, whole: bool) -> str:
     """Say what exists."""
     return f"has generation {generation}{'' if whole else ' in pieces'}" if generation else "has nothing"

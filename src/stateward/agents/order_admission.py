@@ -10,7 +10,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from stateward.agents.messages import AgentOrder, fulfils
+from stateward.agents.messages import AgentOrder, fulfils_order
 
 
 class OrderVerdict(Enum):
@@ -18,8 +18,8 @@ class OrderVerdict(Enum):
 
     BEGIN = "begins"
     DONE = "finds it done"
-    AGAIN = "answers as before"
-    AT_IT = "is at it already"
+    REPEAT = "answers as before"
+    RUNNING = "is at it already"
     BUSY = "is busy"
     STALE = "drops it as stale"
     IGNORED = "ignores it"
@@ -51,19 +51,19 @@ class ObservedThing(Protocol):
         """Whether all of it exists."""
 
 
-def admit(site: ObservedThing, mind: InstanceMemory, order: AgentOrder, *, crowded: bool = False) -> OrderVerdict:
+def judge_order(site: ObservedThing, mind: InstanceMemory, order: AgentOrder, *, crowded: bool = False) -> OrderVerdict:
     """Decide what to do with an order; `crowded` says that work on a thing around it, or in it, is under way."""
     if order.notify != mind.connection or order.operation < mind.latest:
         return OrderVerdict.STALE
     if mind.work is not None:
-        return OrderVerdict.AT_IT if order.operation == mind.latest else OrderVerdict.BUSY
+        return OrderVerdict.RUNNING if order.operation == mind.latest else OrderVerdict.BUSY
     if order.operation == mind.latest:
-        return OrderVerdict.AGAIN
-    if fulfils(site.generation, site.whole, order):
+        return OrderVerdict.REPEAT
+    if fulfils_order(site.generation, site.whole, order):
         return OrderVerdict.DONE
     return OrderVerdict.BUSY if crowded else OrderVerdict.BEGIN
 
 
-def crowded(order: AgentOrder, works: Iterable[AgentOrder]) -> bool:
+def has_related_work(order: AgentOrder, works: Iterable[AgentOrder]) -> bool:
     """Tell whether something is at work on the thing that this one is in, or on one that is in it."""
     return any(other.name == order.host or other.host == order.name for other in works if other.name != order.name)

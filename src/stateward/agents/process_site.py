@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from stateward.agents.local_state import Deployed, LocalState
 from stateward.agents.messages import AgentOrder, Existing, OrderAction
-from stateward.agents.process_tracking import background_shell, kill_processes, labelled
+from stateward.agents.process_tracking import background_shell, kill_processes, with_label
 from stateward.agents.site import ReportProgress, SiteError
 from stateward.drivers import (
     AlreadyDone,
@@ -34,20 +34,20 @@ from stateward.drivers.process import ProcessDriver
 from stateward.drivers.process.procfs import PROC, stat_of
 
 MARK = "stateward-app"
-APART = "//"
+LABEL_SEPARATOR = "//"
 """Stands between the parts of a label."""
 
 IMAGE = "sh"
-SETUP_WITHIN = 600.0
-PATIENCE = 30.0
-BETWEEN_LOOKS = 0.02
-STEADY = 0.5
+SETUP_TIMEOUT_S = 600.0
+WAIT_TIMEOUT_S = 30.0
+POLL_INTERVAL_S = 0.02
+STABLE_AFTER_S = 0.5
 """How many seconds an app must run before it counts as running."""
 
-SHOWN_LINES, SHOWN_CHARACTERS = 5, 500
+MAX_OUTPUT_LINES, MAX_OUTPUT_CHARS = 5, 500
 """How much of a failed app's output its error has at most."""
 
-READ_AT_MOST, READ_WITHIN = 4000, 5.0
+MAX_LOG_BYTES, LOG_READ_TIMEOUT_S = 4000, 5.0
 """How many bytes of a log are read for that, and within how many seconds."""
 
 
@@ -56,28 +56,29 @@ class ProcessSite:
 
     def __init__(self, folder: Path, confinement: Confinement | None = None) -> None:
         self._folder = str(folder)
-        self._notebook = LocalState(folder / "things")
+        self._state = LocalState(folder / "things")
         place = ProviderRegion("process", "agent", options={"folder": str(folder / "machines")})
         self._driver = ProcessDriver(place, confinement=(confinement or Confinement()).hiding(folder))
 
-    async def look(self) -> Mapping[str, Existing]:
+    async def observe(self) -> Mapping[str, Existing]:
         """Return what exists: what is written down, as far as it runs."""
         nodes = await self._nodes()
         running = await asyncio.to_thread(marked_processes)
-        self._notebook.read()
+        self._state.reload()
         return {
-            one.name: Existing(one.generation, one.whole and self._runs(one, nodes, running)) for one in self._notebook
+            one.name: Existing(one.generation, one.whole and self._is_running(one, nodes, running))
+            for one in self._state
         }
 
-    async def do(self, order: AgentOrder, tell: ReportProgress) -> None:
+    async def execute(self, order: AgentOrder, tell: ReportProgress) -> None:
         """Make, change or remove a cluster or an app."""
         spec = msgspec.json.decode(order.spec) if order.spec else {}
-        thing = self._notebook.get(order.name)
+        thing = self._state.get(order.name)
         kind = str(spec.get("kind") or (thing.kind if thing else "clusterinst"))
         if order.work is OrderAction.DELETE:
             if thing is not None:
                 await (self._remove_app if thing.kind == "appinst" else self._remove_cluster)(thing, tell)
-                self._notebook.strike(order.name)
+                self._state.remove(order.name)
         elif kind == "appinst":
             await self._start_app(order, spec, tell)
         else:
@@ -92,7 +93,7 @@ class ProcessSite:
     async def _make_cluster(self, order: AgentOrder, spec: Mapping[str, object], tell: ReportProgress) -> None:
         """Bring a cluster to the number of nodes that is wanted, keeping those that run and are set up."""
         wanted, size, setup = int(str(spec.get("nodes", 1))), str(spec.get("size", "tiny")), str(spec.get("setup", ""))
-        former = self._notebook.get(order.name)
+        former = self._state.get(order.name)
         nodes = await self._nodes()
         before = former.parts if former is not None else ()
         raw = former.raw if former is not None else ()
@@ -102,7 +103,7 @@ class ProcessSite:
         parts = (*alive[:wanted], *new)
         everything = (*parts, *alive[wanted:], *stale)
         thing = Deployed(order.name, "clusterinst", order.generation, False, "", order.spec, everything, tuple(new))
-        self._notebook.note(thing)
+        self._state.save(thing)
         for nth, key in enumerate(new, start=1):
             tell(f"starting node {key}", nth, len(new))
             await self._start_node(key, order.name, size)
@@ -110,24 +111,24 @@ class ProcessSite:
                 tell(f"setting up node {key}", nth, len(new))
                 await self._run(key, "setup", setup)
         await self._end_nodes([*alive[wanted:], *stale], tell)
-        self._notebook.note(replace(thing, whole=True, parts=parts, raw=()))
+        self._state.save(replace(thing, whole=True, parts=parts, raw=()))
 
     async def _start_node(self, key: str, name: str, size: str) -> None:
         (outcome,) = await self._driver.create([MachineSpec(key, name, size, IMAGE)])
         if not isinstance(outcome, CallAccepted | AlreadyDone):
             raise SiteError(f"node {key} cannot be started: {outcome.message}")
-        await _until(lambda found: _is_up(found.get(key)), self._nodes, f"node {key} does not come up")
+        await _wait_until(lambda found: _is_up(found.get(key)), self._nodes, f"node {key} does not come up")
 
     async def _run(self, key: str, mark: str, command: str) -> None:
         try:
             await self._driver.run(
-                MachineRef(key), labelled(self._label(key, mark), f"set -e\n{command}"), "", SETUP_WITHIN
+                MachineRef(key), with_label(self._label(key, mark), f"set -e\n{command}"), "", SETUP_TIMEOUT_S
             )
         except (OSError, TimeoutError) as error:
-            raise SiteError(f"node {key} could not be set up: {_text(error)}") from error
+            raise SiteError(f"node {key} could not be set up: {_error_text(error)}") from error
 
     async def _remove_cluster(self, thing: Deployed, tell: ReportProgress) -> None:
-        self._notebook.note(replace(thing, whole=False))
+        self._state.save(replace(thing, whole=False))
         await self._end_nodes(thing.parts, tell)
 
     async def _end_nodes(self, keys: Sequence[str], tell: ReportProgress) -> None:
@@ -139,7 +140,7 @@ class ProcessSite:
         def gone(found: Mapping[str, Observation]) -> bool:
             return not any(_is_there(found.get(key)) for key in keys)
 
-        await _until(gone, self._nodes, "nodes do not end")
+        await _wait_until(gone, self._nodes, "nodes do not end")
         labels = tuple(self._label(key, "") for key in keys)
         await self._kill_all(lambda label: label.startswith(labels), "processes of the nodes do not end")
 
@@ -157,7 +158,7 @@ class ProcessSite:
         number = int(str(spec.get("count", 1)))
         marks = tuple(f"{MARK}/{order.name}/{order.generation}/{n}" for n in range(number))
         setup = f"{MARK}/{order.name}/{order.generation}/setup"
-        self._notebook.note(Deployed(order.name, "appinst", order.generation, False, order.host, order.spec, marks))
+        self._state.save(Deployed(order.name, "appinst", order.generation, False, order.host, order.spec, marks))
         if spec.get("setup"):
             tell("setting up", 0, number)
             await self._run(key, setup, str(spec["setup"]))
@@ -167,22 +168,22 @@ class ProcessSite:
                 tell(f"starting process {nth}", nth, number)
                 started[mark] = await self._launch(key, str(spec.get("command", "")), mark, _log_of(order.name))
         await self._end_processes(group, order.name, keep=(*marks, setup))
-        if gone := await self._find_ended(group, marks, started):
+        if gone := await self._wait_stable(group, marks, started):
             output = await self._read_output(key, order.name, started)
             raise SiteError(f"{', '.join(gone)} ended at once{output and f'; its last output: {output}'}")
-        self._notebook.note(Deployed(order.name, "appinst", order.generation, True, order.host, order.spec, marks))
+        self._state.save(Deployed(order.name, "appinst", order.generation, True, order.host, order.spec, marks))
 
     async def _launch(self, key: str, command: str, mark: str, log: str) -> int:
         """Start a process of an app in a node; returns its number."""
         # The line after the command keeps the shell, and with it the mark, for as long as the command runs.
         program = f"echo {quote(_first_line(mark))}\n{command}\n:"
-        line = labelled(self._label(key, mark), background_shell(program, mark, log))
+        line = with_label(self._label(key, mark), background_shell(program, mark, log))
         try:
-            return int(await self._driver.run(MachineRef(key), line, "", PATIENCE))
+            return int(await self._driver.run(MachineRef(key), line, "", WAIT_TIMEOUT_S))
         except (OSError, TimeoutError, ValueError) as error:
-            raise SiteError(f"{mark} could not be started: {_text(error)}") from error
+            raise SiteError(f"{mark} could not be started: {_error_text(error)}") from error
 
-    async def _find_ended(self, group: int, marks: Sequence[str], started: Mapping[str, int]) -> list[str]:
+    async def _wait_stable(self, group: int, marks: Sequence[str], started: Mapping[str, int]) -> list[str]:
         """Wait until all run, and a little longer; returns those that have ended.
 
         One that was started shows its mark a little later than it is there.
@@ -195,8 +196,8 @@ class ProcessSite:
         def known(found: list[str]) -> bool:
             return not found or any(not _is_alive(started.get(mark, 0)) for mark in found)
 
-        await _until(known, missing, "the app's processes do not begin")
-        await asyncio.sleep(STEADY)
+        await _wait_until(known, missing, "the app's processes do not begin")
+        await asyncio.sleep(STABLE_AFTER_S)
         return await missing()
 
     async def _read_output(self, key: str, name: str, started: Collection[str]) -> str:
@@ -206,15 +207,15 @@ class ProcessSite:
         """
         try:
             text = await self._driver.run(
-                MachineRef(key), f"tail -c {READ_AT_MOST} {quote(_log_of(name))}", "", READ_WITHIN
+                MachineRef(key), f"tail -c {MAX_LOG_BYTES} {quote(_log_of(name))}", "", LOG_READ_TIMEOUT_S
             )
         except (OSError, TimeoutError):
             return ""
         return last_output(text, {_first_line(mark) for mark in started})
 
     async def _remove_app(self, thing: Deployed, tell: ReportProgress) -> None:
-        self._notebook.note(replace(thing, whole=False))
-        host = self._notebook.get(thing.host)
+        self._state.save(replace(thing, whole=False))
+        host = self._state.get(thing.host)
         sessions = await self._node_sessions()
         groups = [sessions[key] for key in (host.parts if host else ()) if key in sessions]
         tell("ending its processes")
@@ -230,9 +231,9 @@ class ProcessSite:
         def marked() -> list[int]:
             return [pid for (where, mark), pid in marked_processes().items() if where == group and is_doomed(mark)]
 
-        ours = self._folder + APART
+        ours = self._folder + LABEL_SEPARATOR
         await self._kill_all(
-            lambda label: label.startswith(ours) and is_doomed(label.rpartition(APART)[2]),
+            lambda label: label.startswith(ours) and is_doomed(label.rpartition(LABEL_SEPARATOR)[2]),
             f"processes of {name} do not end",
             marked,
         )
@@ -246,7 +247,7 @@ class ProcessSite:
         async def kill() -> int:
             return await asyncio.to_thread(lambda: kill_processes(is_wanted, roots(), nodes))
 
-        await _until(lambda number: number == 0, kill, why)
+        await _wait_until(lambda number: number == 0, kill, why)
 
     async def _node_sessions(self) -> dict[str, int]:
         """Return the sessions of the nodes that have a process, by their keys; one that is stopped has one too."""
@@ -254,11 +255,11 @@ class ProcessSite:
 
     def _label(self, key: str, mark: str) -> str:
         """Return the label of what runs in a node: two agents on one machine may have things of the same name."""
-        return APART.join((self._folder, key, mark))
+        return LABEL_SEPARATOR.join((self._folder, key, mark))
 
     async def _node_for(self, host: str) -> tuple[str, int]:
         """Return the node that apps run in, and its process group: the first one, which scaling never removes."""
-        thing = self._notebook.get(host)
+        thing = self._state.get(host)
         if thing is None or not thing.parts:
             raise SiteError(f"there is no cluster {host!r} here")
         node = (await self._nodes()).get(thing.parts[0])
@@ -269,10 +270,12 @@ class ProcessSite:
     async def _marks_in(self, group: int) -> list[str]:
         return [mark for where, mark in await asyncio.to_thread(marked_processes) if where == group]
 
-    def _runs(self, thing: Deployed, nodes: Mapping[str, Observation], running: Mapping[tuple[int, str], int]) -> bool:
+    def _is_running(
+        self, thing: Deployed, nodes: Mapping[str, Observation], running: Mapping[tuple[int, str], int]
+    ) -> bool:
         if thing.kind != "appinst":
             return all(_is_up(nodes.get(key)) for key in thing.parts)
-        host = self._notebook.get(thing.host)
+        host = self._state.get(thing.host)
         node = nodes.get(host.parts[0]) if host is not None and host.parts else None
         if node is None or not _is_up(node):
             return False
@@ -292,7 +295,9 @@ def last_output(text: str, beginnings: Collection[str]) -> str:
     lines = text.splitlines()
     begin = next((at for at, line in enumerate(lines) if line in beginnings), -1)
     plain = ("".join(one for one in line if one.isprintable()).strip() for line in lines[begin + 1 :])
-    return " | ".join([line for line in plain if line and line not in beginnings][-SHOWN_LINES:])[-SHOWN_CHARACTERS:]
+    return " | ".join([line for line in plain if line and line not in beginnings][-MAX_OUTPUT_LINES:])[
+        -MAX_OUTPUT_CHARS:
+    ]
 
 
 def _new_keys(order: AgentOrder, taken: Sequence[str], number: int) -> list[str]:
@@ -301,7 +306,7 @@ def _new_keys(order: AgentOrder, taken: Sequence[str], number: int) -> list[str]
     return list(islice((one for one in names if one not in taken), max(0, number)))
 
 
-def _text(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return str(error) or "it took too long"
 
 
@@ -318,12 +323,12 @@ def _is_there(node: Observation | None) -> bool:
     return node is not None and node.state is not MachineState.TERMINATED
 
 
-async def _until(done: Callable[..., bool], look: Callable[[], object], why: str) -> None:
-    end = asyncio.get_running_loop().time() + PATIENCE
+async def _wait_until(done: Callable[..., bool], look: Callable[[], object], why: str) -> None:
+    end = asyncio.get_running_loop().time() + WAIT_TIMEOUT_S
     while not done(await look()):  # type: ignore[misc]
         if asyncio.get_running_loop().time() > end:
             raise SiteError(why)
-        await asyncio.sleep(BETWEEN_LOOKS)
+        await asyncio.sleep(POLL_INTERVAL_S)
 
 
 def marked_processes() -> dict[tuple[int, str], int]:

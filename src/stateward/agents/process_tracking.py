@@ -28,7 +28,7 @@ os.execv("/bin/sh", ["sh", "-c", *sys.argv[1:]])
 """Makes itself a subreaper (PR_SET_CHILD_SUBREAPER), and becomes a shell: `exec` keeps that, and the process id."""
 
 
-def labelled(label: str, command: str) -> str:
+def with_label(label: str, command: str) -> str:
     """Return a command for a shell which runs another one with a label in its environment."""
     return f"export {LABEL}={quote(label)}\n{command}"
 
@@ -55,14 +55,14 @@ def kill_processes(is_wanted: Callable[[str], bool], roots: Iterable[int] = (), 
     """
     stats = [stat for pid in _pids() if (stat := stat_of(pid)) is not None and stat.alive]
     wanted = {one.pid for one in stats if (label := _label_of(one.pid)) and is_wanted(label)} | {*roots}
-    found = _belonging(stats, wanted, {*nodes, _own_session()})
+    found = _with_descendants(stats, wanted, {*nodes, _own_session()})
     for pid in found:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     return len(found)
 
 
-def _belonging(stats: Iterable[ProcessStat], wanted: set[int], shared: set[int]) -> set[int]:
+def _with_descendants(stats: Iterable[ProcessStat], wanted: set[int], shared: set[int]) -> set[int]:
     """Return the wanted processes with their descendants, and the sessions that these have made."""
     alive = {one.pid: one for one in stats}
     found = wanted & alive.keys()

@@ -23,8 +23,8 @@ from stateward.agents.messages import UPGRADE_FAILED, UPGRADING, Upgrade
 from stateward.errors import StatewardError
 
 PROGRAM = "stateward"
-BETWEEN_LOOKS = 0.05
-GRACE = 10.0
+POLL_INTERVAL_S = 0.05
+TERMINATION_GRACE_S = 10.0
 """How many seconds the one before has to end by itself."""
 
 
@@ -87,37 +87,39 @@ class LockHolder(Struct, frozen=True):
 class SelfUpgrade:
     """This agent's place among its versions: the lock that it holds, or waits for as an heir."""
 
-    def __init__(self, folder: Path, releases: Path, version: str, arguments: Sequence[str], heir: int = 0) -> None:
+    def __init__(
+        self, folder: Path, releases: Path, version: str, arguments: Sequence[str], successor_of: int = 0
+    ) -> None:
         self._folder, self._releases, self._version, self._arguments = folder, releases, version, list(arguments)
-        self._heir = heir
+        self._successor_of = successor_of
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = os.open(folder / "agent.lock", os.O_RDWR | os.O_CREAT, 0o600)
         self._child: subprocess.Popen[bytes] | None = None
-        self._at: int = 0
-        if not heir and not self._try_lock():
+        self._running_upgrade: int = 0
+        if not successor_of and not self._try_lock():
             raise FolderInUse(folder, self._holder().pid)
 
     @property
-    def heir(self) -> int:
+    def successor_of(self) -> int:
         """The upgrade that this agent is the heir of; 0 once it serves."""
-        return self._heir
+        return self._successor_of
 
     # --- the old one -------------------------------------------------------------------------------------------------
 
     async def upgrade(self, order: Upgrade, say: Callable[[str, str], Awaitable[None]]) -> None:
         """Start the successor and watch it; one that does not come up is ended and reported."""
-        if self._at == order.operation:
+        if self._running_upgrade == order.operation:
             await say(UPGRADING, "")
             return
-        self._at = order.operation
+        self._running_upgrade = order.operation
         await say(UPGRADING, "")
         try:
-            why = await self._succeeded(order)
+            why = await self._run_successor(order)
         finally:
-            self._at = 0
+            self._running_upgrade = 0
         await say(UPGRADE_FAILED, why)
 
-    async def _succeeded(self, order: Upgrade) -> str:
+    async def _run_successor(self, order: Upgrade) -> str:
         """Watch a successor until it has failed; if it succeeds, it ends us."""
         self._end_child()
         program = self._releases / order.version / PROGRAM
@@ -135,7 +137,7 @@ class SelfUpgrade:
             code = child.poll()
             if code is not None:
                 return f"version {order.version} has ended with {code}"
-            await asyncio.sleep(BETWEEN_LOOKS)
+            await asyncio.sleep(POLL_INTERVAL_S)
         self._end_child()
         return f"version {order.version} has not come up in {order.within:g} s"
 
@@ -150,19 +152,19 @@ class SelfUpgrade:
 
     async def take_over(self) -> None:
         """End the one before, and hold the lock from now on."""
-        if not self._heir:
+        if not self._successor_of:
             return
         clock = asyncio.get_running_loop().time
         told, patience = 0, 0.0
         while not self._try_lock():
             holder = self._holder().pid  # another heir of the same upgrade may have been faster
             if holder != told:
-                told, patience = holder, clock() + GRACE
+                told, patience = holder, clock() + TERMINATION_GRACE_S
                 _signal(holder, signal.SIGTERM)
             elif clock() > patience:
                 _signal(holder, signal.SIGKILL)
-            await asyncio.sleep(BETWEEN_LOOKS)
-        self._heir = 0
+            await asyncio.sleep(POLL_INTERVAL_S)
+        self._successor_of = 0
 
     def _try_lock(self) -> bool:
         try:
@@ -190,7 +192,7 @@ def _signal(pid: int, how: signal.Signals) -> None:
 class NoUpgrade:
     """The place of an agent that is never upgraded: one of many in a simulation."""
 
-    heir = 0
+    successor_of = 0
 
     async def upgrade(self, order: Upgrade, say: Callable[[str, str], Awaitable[None]]) -> None:
         """Say that there is no such version here."""

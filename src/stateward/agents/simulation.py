@@ -13,7 +13,7 @@ from stateward.agents.self_upgrade import NoUpgrade
 from stateward.agents.site import ReportProgress, SiteError
 from stateward.aio.supervise import cancel_tasks
 
-FAILS = "fail"
+FAILING_SETUP = "fail"
 """A set-up that says this fails."""
 
 
@@ -26,11 +26,11 @@ class SimulatedSite:
         self._pace, self._steps = pace, steps
         self.gate: Callable[[AgentOrder], asyncio.Event | None] = lambda _: None
 
-    async def look(self) -> Mapping[str, Existing]:
+    async def observe(self) -> Mapping[str, Existing]:
         """Return what exists."""
         return dict(self.things)
 
-    async def do(self, order: AgentOrder, tell: ReportProgress) -> None:
+    async def execute(self, order: AgentOrder, tell: ReportProgress) -> None:
         """Make, change or remove a thing, in steps."""
         spec = msgspec.json.decode(order.spec) if order.spec else {}
         if order.work is not OrderAction.DELETE:
@@ -41,7 +41,7 @@ class SimulatedSite:
         gate = self.gate(order)
         if gate is not None:
             await gate.wait()
-        if spec.get("setup") == FAILS and order.work is not OrderAction.DELETE:
+        if spec.get("setup") == FAILING_SETUP and order.work is not OrderAction.DELETE:
             raise SiteError("it was to fail")
         self.applied.append((order.name, order.work, order.operation))
         if order.work is OrderAction.DELETE:
@@ -53,7 +53,7 @@ class SimulatedSite:
         """Let go."""
 
 
-LOOK_EVERY = 3600.0
+FLEET_OBSERVE_INTERVAL_S = 3600.0
 
 
 class SimulatedFleet:
@@ -64,13 +64,17 @@ class SimulatedFleet:
         self.sites = {name: SimulatedSite() for name in cloudlets}
         self.agents = {
             name: Agent(
-                site, WebSocketDialer(controllers, ns, name, token, chance), "1.0", NoUpgrade(), look_every=LOOK_EVERY
+                site,
+                WebSocketDialer(controllers, ns, name, token, chance),
+                "1.0",
+                NoUpgrade(),
+                observe_interval_s=FLEET_OBSERVE_INTERVAL_S,
             )
             for name, site in self.sites.items()
         }
         self._tasks: list[asyncio.Task[None]] = []
 
-    def has(self, things: dict[str, dict[str, int]]) -> None:
+    def add_existing(self, things: dict[str, dict[str, int]]) -> None:
         """Let things exist at sites already: by cloudlet and name, with their generations."""
         for cloudlet, found in things.items():
             self.sites[cloudlet].things.update({name: Existing(number) for name, number in found.items()})
@@ -79,11 +83,11 @@ class SimulatedFleet:
         """Let them all dial."""
         self._tasks = [asyncio.create_task(one.run()) for one in self.agents.values()]
 
-    async def settled(self) -> None:
+    async def wait_synced(self) -> None:
         """Wait until all are connected and have told what they have."""
-        await asyncio.gather(*(one.settled.wait() for one in self.agents.values()))
+        await asyncio.gather(*(one.synced.wait() for one in self.agents.values()))
 
-    async def lost(self) -> None:
+    async def wait_disconnected(self) -> None:
         """Wait until none is connected."""
         while any(one.connection for one in self.agents.values()):
             await asyncio.sleep(0.01)

@@ -28,10 +28,10 @@ class ReportProgress(Protocol):
 class AgentSite(Protocol):
     """Where an agent works. Whatever it does can be interrupted at any point, and asked for again."""
 
-    async def look(self) -> Mapping[str, Existing]:
+    async def observe(self) -> Mapping[str, Existing]:
         """Return what exists, by name; raises a `SiteError` where that cannot be seen."""
 
-    async def do(self, order: AgentOrder, tell: ReportProgress) -> None:
+    async def execute(self, order: AgentOrder, tell: ReportProgress) -> None:
         """Make, change or remove a thing; raises a `SiteError` where that cannot be done."""
 
     async def close(self) -> None:

@@ -44,7 +44,7 @@ class Place:
 
     async def do(self, one: AgentOrder) -> None:
         async with asyncio.timeout(PATIENT):
-            await self.site.do(one, quiet)
+            await self.site.execute(one, quiet)
 
     async def nodes(self) -> dict[str, int]:
         """Return the nodes that really run, with their process groups."""
@@ -85,11 +85,11 @@ async def test_a_cluster_is_a_group_of_processes_that_grows_shrinks_and_ends(pla
     await place.do(order(OrderAction.UPDATE, 2, nodes=3))
     assert set(first.items()) < set((await place.nodes()).items())
     await place.do(order(OrderAction.UPDATE, 3, nodes=1))
-    assert await place.site.look() == {"c1": Existing(3)}
+    assert await place.site.observe() == {"c1": Existing(3)}
     assert set((await place.nodes()).items()) < set(first.items())
     await place.do(order(OrderAction.DELETE, 4))
     assert await place.nodes() == {}
-    assert await place.site.look() == {}
+    assert await place.site.observe() == {}
 
 
 async def test_an_app_is_processes_in_a_node_and_each_generation_of_it_replaces_the_one_before(place: Place) -> None:
@@ -100,14 +100,14 @@ async def test_an_app_is_processes_in_a_node_and_each_generation_of_it_replaces_
     assert list(await place.apps()) == ["stateward-app/c1:web/3/0"]
     await place.do(order(OrderAction.DELETE, 4, "c1:web", "c1"))
     assert await place.apps() == {}
-    assert await place.site.look() == {"c1": Existing(1)}
+    assert await place.site.observe() == {"c1": Existing(1)}
 
 
 async def test_who_comes_back_after_a_crash_knows_what_runs_and_what_was_killed_meanwhile(place: Place) -> None:
     await place.do(order(OrderAction.CREATE, 1))
     await place.do(order(OrderAction.CREATE, 2, "c1:web", "c1", command="sleep 1000"))
     site = await place.again()
-    assert await site.look() == {"c1": Existing(1), "c1:web": Existing(2)}
+    assert await site.observe() == {"c1": Existing(1), "c1:web": Existing(2)}
     (pid,) = (await place.apps()).values()
     os.kill(pid, signal.SIGKILL)
     await until_whole(site, "c1:web", whole=False)
@@ -118,7 +118,7 @@ async def test_who_comes_back_after_a_crash_knows_what_runs_and_what_was_killed_
 
 async def until_whole(site: ProcessSite, name: str, *, whole: bool) -> None:
     async with asyncio.timeout(PATIENT):
-        while (await site.look())[name].whole != whole:
+        while (await site.observe())[name].whole != whole:
             await asyncio.sleep(0.01)
 
 
@@ -128,7 +128,7 @@ async def test_a_node_whose_setting_up_was_broken_off_is_made_anew_and_never_tak
     place = open_place
     gate, log = tmp_path / "gate", tmp_path / "log"
     asked = order(OrderAction.CREATE, 1, nodes=2, setup=f"while [ ! -e {gate} ]; do sleep 0.02; done; pwd >>{log}")
-    work = asyncio.create_task(place.site.do(asked, quiet))
+    work = asyncio.create_task(place.site.execute(asked, quiet))
     async with asyncio.timeout(PATIENT):
         while not await place.nodes():
             await asyncio.sleep(0.01)
@@ -136,10 +136,10 @@ async def test_a_node_whose_setting_up_was_broken_off_is_made_anew_and_never_tak
     work.cancel()
     await asyncio.gather(work, return_exceptions=True)
     site = await place.again()
-    assert await site.look() == {"c1": Existing(1, whole=False)}
+    assert await site.observe() == {"c1": Existing(1, whole=False)}
     gate.touch()
     await place.do(asked)
-    assert await site.look() == {"c1": Existing(1)}
+    assert await site.observe() == {"c1": Existing(1)}
     now = await place.nodes()
     assert left not in now
     assert {Path(one).parent.name for one in log.read_text().split()} == set(now)
@@ -148,7 +148,7 @@ async def test_a_node_whose_setting_up_was_broken_off_is_made_anew_and_never_tak
 async def test_a_set_up_that_fails_leaves_pieces_that_are_removed_by_the_next_order(place: Place) -> None:
     with pytest.raises(SiteError, match="node c1-1-0"):
         await place.do(order(OrderAction.CREATE, 1, setup="false"))
-    assert await place.site.look() == {"c1": Existing(1, whole=False)}
+    assert await place.site.observe() == {"c1": Existing(1, whole=False)}
     await place.do(order(OrderAction.DELETE, 2))
     assert await place.nodes() == {}
 
@@ -260,7 +260,7 @@ async def test_an_app_ends_with_every_process(place: Place, command: str, restar
     await place.do(order(OrderAction.DELETE, 4, "c1:web", "c1"))
     assert escaped(place.folder) == []
     assert list(await place.apps()) == ["stateward-app/c1:other/2/0"]
-    assert await place.site.look() == {"c1": Existing(1), "c1:other": Existing(2)}
+    assert await place.site.observe() == {"c1": Existing(1), "c1:other": Existing(2)}
 
 
 async def test_a_new_generation_ends_what_the_one_before_has_sent_away_and_keeps_its_own(place: Place) -> None:

@@ -87,14 +87,14 @@ def test_two_agents_never_serve_from_one_folder(tmp_path: Path, held: Start) -> 
 async def test_an_heir_ends_the_one_before_whether_or_not_it_listens_and_serves_from_then_on(
     tmp_path: Path, held: Start, manner: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(self_upgrade, "GRACE", 0.3)
+    monkeypatch.setattr(self_upgrade, "TERMINATION_GRACE_S", 0.3)
     before = held(manner)
-    heir = SelfUpgrade(tmp_path, tmp_path, "2.0", [], heir=7)
-    assert heir.heir == 7
+    heir = SelfUpgrade(tmp_path, tmp_path, "2.0", [], successor_of=7)
+    assert heir.successor_of == 7
     async with asyncio.timeout(PATIENT):
         await heir.take_over()
     assert before.wait(PATIENT) == (-signal.SIGTERM if manner == "polite" else -signal.SIGKILL)
-    assert heir.heir == 0
+    assert heir.successor_of == 0
     with pytest.raises(FolderInUse, match=f"process {os.getpid()}"):
         SelfUpgrade(tmp_path, tmp_path, "1.0", [])
     await heir.take_over()  # who serves already has nobody to end

@@ -57,8 +57,8 @@ class EdgeHouse(House):
 
     def work(self, cloudlet: str, installation: str = "") -> None:
         """Let an agent work for a cloudlet."""
-        board = InProcessDialer(self.plugin.office, self.ns, cloudlet)
-        agent = Agent(SimulatedSite(), board, "1.0", NoUpgrade(), look_every=0.05, installation=installation)
+        board = InProcessDialer(self.plugin.agent_hub, self.ns, cloudlet)
+        agent = Agent(SimulatedSite(), board, "1.0", NoUpgrade(), observe_interval_s=0.05, installation=installation)
         self.do(lambda: self.agents.append(asyncio.get_running_loop().create_task(agent.run())))
 
     def run(self, *words: str, token: str | None = None, stdin: str | None = None) -> Result:

@@ -49,7 +49,7 @@ class _AgentSide:
                 return (_begun(now, order),)
             case OrderVerdict.DONE:
                 return (_ended(now, order, ENDED[order.work], admission.value),)
-            case OrderVerdict.AGAIN:
+            case OrderVerdict.REPEAT:
                 return (Step(now, admission.value, _report(now, now.mind.answer, order)),)
             case OrderVerdict.BUSY:
                 return (Step(now, admission.value, _report(now, BUSY, order)),)

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from stateward.agents import order_admission
 from stateward.agents.connection import belongs_to_connection, is_inventory_complete
-from stateward.agents.messages import AgentOrder, InventoryEnd, InventoryItem, existing
+from stateward.agents.messages import AgentOrder, InventoryEnd, InventoryItem, describe_existing
 from stateward.agents.order_admission import InstanceMemory, OrderVerdict
 from stateward.domains.edge.lifecycle import IGNORE_TRANSIENT
 from stateward.domains.edge.records import instance_record
@@ -78,12 +78,12 @@ class Agent(Struct, frozen=True):
 
     def __str__(self) -> str:
         work = f"works at {self.mind.work}" if self.mind.work is not None else "idle"
-        return f"{existing(self.site.generation, self.site.whole)}, {work}"
+        return f"{describe_existing(self.site.generation, self.site.whole)}, {work}"
 
 
 def admit(agent: Agent, order: AgentOrder) -> OrderVerdict:
     """Let the agent's own guard decide."""
-    return order_admission.admit(agent.site, agent.mind, order)
+    return order_admission.judge_order(agent.site, agent.mind, order)
 
 
 class Rules(instance_record.DecisionRules, frozen=True):

@@ -20,11 +20,11 @@ from stateward.agents.messages import (
     Upgrade,
     Welcome,
     encode,
-    fulfils,
+    fulfils_order,
     read_agent,
     read_controller,
 )
-from stateward.agents.order_admission import InstanceMemory, OrderVerdict, admit, crowded
+from stateward.agents.order_admission import InstanceMemory, OrderVerdict, has_related_work, judge_order
 
 
 def order(
@@ -44,14 +44,14 @@ def test_nothing_old_is_done_nothing_is_done_twice_and_never_two_at_once(work: O
     ):
         mind = InstanceMemory(2, running, last, "ready")
         asked = order(work, notify=notify)
-        verdict = admit(Existing(has, whole), mind, asked, crowded=busy)
+        verdict = judge_order(Existing(has, whole), mind, asked, crowded=busy)
         if notify != 2 or asked.operation < mind.latest:
             assert verdict is OrderVerdict.STALE
         elif running is not None:
-            assert verdict in (OrderVerdict.AT_IT, OrderVerdict.BUSY)
+            assert verdict in (OrderVerdict.RUNNING, OrderVerdict.BUSY)
         elif last == asked.operation:
-            assert verdict is OrderVerdict.AGAIN
-        elif fulfils(has, whole, asked):
+            assert verdict is OrderVerdict.REPEAT
+        elif fulfils_order(has, whole, asked):
             assert verdict is OrderVerdict.DONE
         else:
             assert verdict is (OrderVerdict.BUSY if busy else OrderVerdict.BEGIN)
@@ -60,10 +60,10 @@ def test_nothing_old_is_done_nothing_is_done_twice_and_never_two_at_once(work: O
 def test_a_thing_and_the_one_that_it_is_in_are_never_worked_at_together() -> None:
     cluster, app = order(name="c1"), order(name="c1:web", host="c1")
     other = order(name="c2:web", host="c2")
-    assert crowded(app, [cluster])
-    assert crowded(cluster, [app])
-    assert not crowded(app, [other, order(name="c1:db", host="c1")])
-    assert not crowded(cluster, [cluster, other])
+    assert has_related_work(app, [cluster])
+    assert has_related_work(cluster, [app])
+    assert not has_related_work(app, [other, order(name="c1:db", host="c1")])
+    assert not has_related_work(cluster, [cluster, other])
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=20)

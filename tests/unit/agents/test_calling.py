@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from stateward.agents.dialer import LONGEST, WebSocketDialer, checked
+from stateward.agents.dialer import MAX_DELAY_S, WebSocketDialer, check_controller_url
 from stateward.errors import BadInput
 
 
@@ -15,7 +15,7 @@ def caller(*controllers: str) -> WebSocketDialer:
 @pytest.mark.parametrize("url", ["http://x", "wss://", "x", "ws://user:secret@x", "ws://x?y=1"])
 def test_an_address_that_is_none_is_refused_and_never_shown_with_a_password(url: str) -> None:
     with pytest.raises(BadInput) as refused:
-        checked(url)
+        check_controller_url(url)
     assert "secret" not in str(refused.value)
 
 
@@ -25,10 +25,10 @@ async def test_controllers_are_dialled_in_turn_and_pauses_grow_to_a_limit() -> N
     for _ in range(12):
         with pytest.raises(OSError, match=r"(?i)connect"):
             await one.dial()
-        pauses.append(one.pause)
+        pauses.append(one.retry_delay_s)
     assert max(pauses[:2]) < 1.0
-    assert max(pauses) <= LONGEST
+    assert max(pauses) <= MAX_DELAY_S
     assert max(pauses[-3:]) > 1.0
     assert len(set(pauses)) == len(pauses)
-    one.welcome()
-    assert one.pause < 1.0
+    one.reset_backoff()
+    assert one.retry_delay_s < 1.0

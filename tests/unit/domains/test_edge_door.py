@@ -1,7 +1,7 @@
 from stateward.access import Grant, Role
 from stateward.agents.messages import Hello, encode
 from stateward.domains.edge.agents.agent_auth import MAX_CLOSE_REASON_BYTES, WRONG_CLOUDLET, may_connect, refusal_reason
-from stateward.domains.edge.api.routes import agent_door
+from stateward.domains.edge.api.routes import connect_agent
 
 
 def agent(*named: str) -> Grant:
@@ -57,5 +57,5 @@ class StrictOffice:
 
 async def test_an_agent_with_a_foreign_token_is_not_heard_though_it_is_lost_while_it_is_refused() -> None:
     socket, office = LostSocket(agent("lab:berlin")), StrictOffice()
-    await agent_door.fn(socket, office, "lab", "munich")
+    await connect_agent.fn(socket, office, "lab", "munich")
     assert (office.turned_away, socket.read) == (1, 0)

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from stateward.agents.messages import AgentOrder, InventoryItem, fulfils
+from stateward.agents.messages import AgentOrder, InventoryItem, fulfils_order
 from stateward.agents.order_admission import OrderVerdict
 from stateward.domains.edge.lifecycle import CLUSTERINST, ClusterInstState
 from stateward.domains.edge.records.instance_record import MAX_TRIES, InstanceRecord
@@ -179,7 +179,7 @@ def in_any_order(agent: Agent, order: AgentOrder) -> OrderVerdict:
         return right
     if agent.mind.work is not None:
         return OrderVerdict.BUSY
-    return OrderVerdict.DONE if fulfils(agent.site.generation, agent.site.whole, order) else OrderVerdict.BEGIN
+    return OrderVerdict.DONE if fulfils_order(agent.site.generation, agent.site.whole, order) else OrderVerdict.BEGIN
 
 
 def of_any_connection(agent: Agent, order: AgentOrder) -> OrderVerdict:
@@ -221,7 +221,7 @@ def test_an_agent_taken_at_its_word_makes_moves_that_the_table_does_not_have() -
 
 
 def test_an_agent_that_does_not_know_its_operations_does_the_work_twice() -> None:
-    rules = instead(OrderVerdict.BEGIN, OrderVerdict.AGAIN, OrderVerdict.DONE)
+    rules = instead(OrderVerdict.BEGIN, OrderVerdict.REPEAT, OrderVerdict.DONE)
     assert what(found(CREATED, LOSSY, rules)) == (ViolationKind.BREACH, APPLIED_TWICE)
 
 

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stateward.agents.connection import DECODE_ERRORS
-from stateward.agents.messages import clipped, read_agent, read_controller
+from stateward.agents.messages import clip_text, read_agent, read_controller
 from stateward.cli.commands.create import read_spec
 from stateward.client import arguments, journal_stream
 from stateward.client.events import events
@@ -97,7 +97,7 @@ READERS: Mapping[str, tuple[Read, tuple[type[Exception], ...]]] = {
     "the id of a token": (lambda text, _: token_id(text), ()),
     "a token": (lambda text, _: presented_token([(b"authorization", text.encode("utf-8", "replace"))]), ()),
     "a notification": (lambda text, _: decode_topics(text), ()),
-    "what an agent tells people": (lambda text, _: clipped(text), ()),
+    "what an agent tells people": (lambda text, _: clip_text(text), ()),
 }
 
 DEEP = [

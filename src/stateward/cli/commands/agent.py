@@ -69,7 +69,12 @@ def agent(
     succession = SelfUpgrade(folder, releases or folder / "releases", __version__, _arguments(sys.argv), heir)
     identity = read_installation(folder)
     made = Agent(
-        _site(driver, folder, token_file), caller, __version__, succession, look_every=look_every, installation=identity
+        _site(driver, folder, token_file),
+        caller,
+        __version__,
+        succession,
+        observe_interval_s=look_every,
+        installation=identity,
     )
     out().print(f"agent of {namespace}/{cloudlet}, version {__version__}, starts in {folder}", markup=False)
     out().print(f"installation {identity}", markup=False)

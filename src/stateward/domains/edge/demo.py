@@ -37,7 +37,7 @@ async def run_demo(service: Service, office: AgentHub, chance: Random) -> None:
 
 def _agent(office: AgentHub, town: str, chance: Random) -> Agent:
     site = SimulatedSite(pace=chance.uniform(SLOWEST / 3, SLOWEST), steps=4)
-    return Agent(site, InProcessDialer(office, NS, town, pause=1.0), "1.0", NoUpgrade())
+    return Agent(site, InProcessDialer(office, NS, town, retry_delay_s=1.0), "1.0", NoUpgrade())
 
 
 async def _set_up(service: Service) -> None:

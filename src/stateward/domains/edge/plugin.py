@@ -32,38 +32,38 @@ class EdgePlugin(DomainPlugin):
     """The edge domain in a process."""
 
     service: Service
-    office: AgentHub
-    steward: PolicyController
+    agent_hub: AgentHub
+    policy_controller: PolicyController
 
     def __init__(
         self,
         context: ProcessContext,
         *,
-        beat: float = HEARTBEAT_INTERVAL_S,
-        retry: float = ORDER_RETRY_S,
-        lease: float = CONTROLLER_LEASE_S,
-        every: float = POLICY_INTERVAL_S,
+        heartbeat_s: float = HEARTBEAT_INTERVAL_S,
+        retry_s: float = ORDER_RETRY_S,
+        lease_s: float = CONTROLLER_LEASE_S,
+        policy_interval_s: float = POLICY_INTERVAL_S,
     ) -> None:
         self._context = context
-        self._times = {"heartbeat_s": beat, "retry_s": retry}
-        self._lease, self._every = lease, every
+        self._times = {"heartbeat_s": heartbeat_s, "retry_s": retry_s}
+        self._lease_s, self._policy_interval_s = lease_s, policy_interval_s
         self._handlers = Handlers()
         records = [
             Kind(one, guard=guard_record, lock_set=referenced_records, general=True)
             for one in (FLAVOR, APP, AUTOSCALE, AUTOPROV)
         ]
         kinds = [*self._handlers.kinds(), *records, Kind(LISTENER)]
-        super().__init__(kinds, routes(lambda: self.service, lambda: self.office, lambda: self.steward))
+        super().__init__(kinds, routes(lambda: self.service, lambda: self.agent_hub, lambda: self.policy_controller))
 
     def bind_engine(self, engine: Engine) -> None:
         """Create the parts of the domain that need the engine."""
         self._handlers.engine = engine
         self.service = Service(engine)
-        self.steward = PolicyController(self.service, every=self._every)
-        self.presence = ControllerLease(engine, lease=self._lease)
-        self.office = AgentHub(engine, self.presence.id, self._context.random, self._loaded, **self._times)
+        self.policy_controller = PolicyController(self.service, interval_s=self._policy_interval_s)
+        self.controller_lease = ControllerLease(engine, lease_s=self._lease_s)
+        self.agent_hub = AgentHub(engine, self.controller_lease.id, self._context.random, self._on_load, **self._times)
 
-    async def _loaded(self, ns: str, cluster: str, load: Load) -> None:
+    async def _on_load(self, ns: str, cluster: str, load: Load) -> None:
         if not load.is_in_range:
             log.warning("a load was reported of %s that is out of range: it does not count", cluster)
             return
@@ -75,48 +75,48 @@ class EdgePlugin(DomainPlugin):
     @asynccontextmanager
     async def running(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:
         """Follow the journal and the agents' connections; where there is a worker, apply policies."""
-        self._after = await engine.store.reader.last_journal_seq()
-        await self.presence.acquire()
-        await self.office.record_disconnects(await self.presence.lost_connections())
+        self._last_seq = await engine.store.reader.last_journal_seq()
+        await self.controller_lease.acquire()
+        await self.agent_hub.record_disconnects(await self.controller_lease.lost_connections())
 
         async def follow() -> None:
             try:
-                await self._follow(engine.store, works=works)
+                await self._follow_journal(engine.store, works=works)
             except EntriesPruned as pruned:  # pruned entries are old: the agents' next inventory makes up for them
-                self._after = pruned.horizon
+                self._last_seq = pruned.horizon
 
         loops: dict[str, Loop] = {
             "edge journal follower": follow,
-            "edge controller lease": self.presence.keep_renewing,
-            "edge agent hub": self.office.watch_connections,
+            "edge controller lease": self.controller_lease.keep_renewing,
+            "edge agent hub": self.agent_hub.watch_connections,
         }
         if works:
-            loops["edge policy controller"] = self.steward.run
+            loops["edge policy controller"] = self.policy_controller.run
         supervised = [supervise(name, loop, log, transient=StoreError) for name, loop in loops.items()]
         try:
             async with background(*supervised):
                 yield
         finally:
-            await self.office.close()
-            await self.presence.release()
+            await self.agent_hub.close()
+            await self.controller_lease.release()
 
-    async def _follow(self, store: Store, *, works: bool) -> None:
+    async def _follow_journal(self, store: Store, *, works: bool) -> None:
         """Take what is new in the journal to those whom it concerns."""
-        async with aclosing(watch_pages(store, self._after)) as pages:
+        async with aclosing(watch_pages(store, self._last_seq)) as pages:
             async for entries in pages:
                 lines = [one for one in entries if one.kind.startswith("edge.") or one.kind == TOKEN.kind]
                 if any(one.kind == LISTENER.kind and one.event != "listen" for one in lines):
-                    await self.office.record_disconnects(await self.presence.lost_connections())
-                self.office.on_journal(lines)
+                    await self.agent_hub.record_disconnects(await self.controller_lease.lost_connections())
+                self.agent_hub.on_journal(lines)
                 if works:
-                    await self.steward.on_journal(lines)
-                self._after = entries[-1].seq
+                    await self.policy_controller.on_journal(lines)
+                self._last_seq = entries[-1].seq
 
     async def demo(self, engine: Engine) -> None:  # noqa: ARG002 - the service knows it
         """Keep a few cloudlets in motion."""
-        await run_demo(self.service, self.office, self._context.random)
+        await run_demo(self.service, self.agent_hub, self._context.random)
 
 
 def create_plugin(context: ProcessContext) -> DomainPlugin:
     """Create the plug-in; STATEWARD_EDGE_BEAT sets the seconds between two heartbeats of an agent."""
-    return EdgePlugin(context, beat=float(os.environ.get("STATEWARD_EDGE_BEAT", HEARTBEAT_INTERVAL_S)))
+    return EdgePlugin(context, heartbeat_s=float(os.environ.get("STATEWARD_EDGE_BEAT", HEARTBEAT_INTERVAL_S)))

@@ -53,9 +53,9 @@ class Hand:
         self.task: asyncio.Task[None] | None = None
 
     def start(self, office: AgentHub) -> None:
-        self.board.host = office
+        self.board.handler = office
         self.agent = Agent(
-            self.site, self.board, self.version, NoUpgrade(), look_every=0.05, installation=self.installation
+            self.site, self.board, self.version, NoUpgrade(), observe_interval_s=0.05, installation=self.installation
         )
         self.task = asyncio.create_task(self.agent.run())
 
@@ -64,7 +64,7 @@ class Hand:
         if self.task is not None:
             self.task.cancel()
             await asyncio.gather(self.task, return_exceptions=True)
-        self.board.cut()
+        self.board.break_connections()
 
 
 class House:
@@ -80,7 +80,7 @@ class House:
 
     @property
     def office(self) -> AgentHub:
-        return self.plugin.office
+        return self.plugin.agent_hub
 
     async def cloudlet(self, name: str = "munich", hand: Hand | None = None, **spec: Any) -> Hand:
         """Make a cloudlet with an agent, and wait until it is ready."""

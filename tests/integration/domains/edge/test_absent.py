@@ -31,7 +31,7 @@ async def nobody_finds(house: House, id_: str) -> None:
 
 def fail_creates(hand: Hand) -> None:
     """Let the site of an agent fail with whatever it is to create."""
-    do = hand.site.do
+    do = hand.site.execute
 
     async def fail(order: AgentOrder, tell: ReportProgress) -> None:
         if order.work is OrderAction.CREATE:
@@ -39,7 +39,7 @@ def fail_creates(hand: Hand) -> None:
             raise SiteError("not today")
         await do(order, tell)
 
-    hand.site.do = fail  # type: ignore[method-assign]
+    hand.site.execute = fail  # type: ignore[method-assign]
 
 
 async def test_an_instance_whose_create_failed_exists_for_nobody_and_no_report_of_its_undo_is_rejected(
@@ -93,7 +93,7 @@ async def test_a_late_report_about_a_removed_instance_is_rejected_and_journaled(
     await house.cluster()
     before = await house.marks(C1)
     await house.ended(await house.service.delete(NS, C1, CLUSTERINST.kind, ANN))
-    await hand.agent._say(AgentReport("ready", before.issued, before.generation, hand.agent.connection, "c1"))
+    await hand.agent._send(AgentReport("ready", before.issued, before.generation, hand.agent.connection, "c1"))
     await house.until_true("munich", lambda _: house.office.rejected.total() == 1)
     assert (await house.history(C1))[-1].event == "rejected: ready"
     await nobody_finds(house, C1)
@@ -110,5 +110,5 @@ async def test_records_of_absent_instances_that_an_earlier_version_kept_are_remo
         await tx.apply(Changes(objects=[replace(found, removed=False, version=found.version + 1)]))
 
     await house.engine.store.transact(program)
-    await house.plugin.steward._remove_absent()
+    await house.plugin.policy_controller._remove_absent()
     await nobody_finds(house, C1)

@@ -126,7 +126,7 @@ class Lab:
 
     def agent(self, cloudlet: str, port: int) -> Agent:
         caller = WebSocketDialer([f"ws://127.0.0.1:{port}"], NS, cloudlet, self.tokens[cloudlet], Random(1))
-        return Agent(SimulatedSite(), caller, "1.0", NoUpgrade(), look_every=0.1)
+        return Agent(SimulatedSite(), caller, "1.0", NoUpgrade(), observe_interval_s=0.1)
 
     async def until(self, path: str, *states: str) -> Any:
         return await self.sure(lambda: (found := self.get(path)).get("state") in states and not found["op"] and found)
@@ -182,7 +182,7 @@ async def at_work(agent: Agent) -> AsyncIterator[Agent]:
 
     task = asyncio.create_task(supervise())
     try:
-        await asyncio.wait_for(agent.settled.wait(), PATIENT)
+        await asyncio.wait_for(agent.synced.wait(), PATIENT)
         yield agent
     finally:
         task.cancel()
@@ -196,7 +196,7 @@ async def provoke(lab: Lab, agent: Agent, kind: str) -> None:
             assert agent._socket is not None
             await agent._socket.close()
         case "load":
-            await agent._say(Load(agent.connection, "old", cpu=1.0))
+            await agent._send(Load(agent.connection, "old", cpu=1.0))
         case "order" | "report" | "progress":
             await lab.act("POST", "/cloudlets/munich/clusterinsts", {"name": "cut"})
         case "upgrade":
@@ -255,13 +255,13 @@ class HangsUp:
         ours, theirs = AgentEnd(), AgentEnd()
         ours.other, theirs.other = theirs, ours
         theirs.put(encode(Welcome(1, beat=0.01)))
-        theirs.hang_up()
+        theirs.close_both()
         self.dialled += 1
         return ours
 
-    pause, dialled, stable = 0.0, 0, 0
+    retry_delay_s, dialled, stable = 0.0, 0, 0
 
-    def welcome(self) -> None:
+    def reset_backoff(self) -> None:
         self.stable += 1
 
 

@@ -31,7 +31,7 @@ async def test_a_load_of_an_agent_that_is_out_of_range_does_not_count_and_does_n
     await house.cluster(autoscale="busy")
     connection = hand.agent.connection
     for how in ({"cpu": 1e308}, {"mem": -1.0}, {"cpu": 0.003}):
-        await hand.agent._say(Load(connection, "c1", **how))
+        await hand.agent._send(Load(connection, "c1", **how))
     await house.until_true("munich:c1", lambda one: read_spec(one, ClusterInst).nodes == 3 and one.state == "Ready")
     assert hand.agent.connection == connection
     assert sum("out of range" in line.getMessage() for line in caplog.records) == 2
@@ -42,17 +42,17 @@ async def test_an_error_with_one_app_keeps_no_other_from_being_deployed(
 ) -> None:
     await house.cloudlet()
     await house.autoprov("near", "munich", min=1)
-    provide = house.plugin.steward.reconcile_app
+    provide = house.plugin.policy_controller.reconcile_app
 
     async def provide_or_fail(ns: str, app: Object) -> None:
         if app.id == "app.bad":
             raise ValueError("broken")
         await provide(ns, app)
 
-    monkeypatch.setattr(house.plugin.steward, "reconcile_app", provide_or_fail)
+    monkeypatch.setattr(house.plugin.policy_controller, "reconcile_app", provide_or_fail)
     for name in ("bad", "web"):
         await house.app(name, autoprov="near")
-    await house.plugin.steward._reconcile_all()
+    await house.plugin.policy_controller._reconcile_all()
     assert (await marks(house)).members
     assert not (await marks(house, "bad")).members
 
@@ -129,7 +129,7 @@ async def test_an_instance_that_is_missing_does_not_count_as_one_that_serves(hou
 
 async def demanded(house: House, requests: dict[str, int]) -> None:
     await house.service.report_demand(NS, "web", requests)
-    await house.plugin.steward.reconcile_app(NS, await house.get("app.web"))
+    await house.plugin.policy_controller.reconcile_app(NS, await house.get("app.web"))
 
 
 async def until_members(house: House, number: int) -> None:

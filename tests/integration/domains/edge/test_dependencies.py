@@ -179,7 +179,7 @@ async def test_a_cluster_that_cannot_be_made_fails_its_app(house: House) -> None
     async def refuse(order: object, tell: object) -> None:
         raise SiteError("no room")
 
-    hand.site.do = refuse  # type: ignore[method-assign]
+    hand.site.execute = refuse  # type: ignore[method-assign]
     await house.app()
     operation = await house.deployed(cluster="autocluster1")
     assert operation.status == "failed"

@@ -90,14 +90,14 @@ async def test_an_agent_whose_line_is_cut_at_work_goes_on_and_tells_later(house:
     hand = await prepared(house, work)
     await asked(house, work)
     await house.until(C1, WORKS[work])
-    office, hand.board.host = hand.board.host, None
-    hand.board.cut()
+    office, hand.board.handler = hand.board.handler, None
+    hand.board.break_connections()
     await house.until("munich", "Offline")
     assert isinstance(hand.site, Gated)
     hand.site.free.set()
     while not hand.site.applied:
         await asyncio.sleep(0.005)
-    hand.board.host = office
+    hand.board.handler = office
     await right(house, hand, work)
 
 
@@ -131,13 +131,13 @@ async def test_a_controller_that_dies_is_followed_by_another_that_settles_it(
         if both and moment != "Requested":
             await hand.kill()
         house.hands.clear()
-        hand.board.host = None
+        hand.board.handler = None
     async with open_house(new_store(), tmp_path) as house:
         house.hands.append(hand)
         hand.site.free.set()
         if both or moment == "Requested":
             hand.start(house.office)
-        hand.board.host = house.office
+        hand.board.handler = house.office
         await right(house, hand, work)
 
 
@@ -222,10 +222,10 @@ async def test_an_agent_at_work_on_a_cluster_is_busy_for_what_is_in_it(house: Ho
 
     agent._report = noted  # type: ignore[method-assign]
     notify = agent.connection
-    await agent._ordered(AgentOrder(OrderAction.CREATE, 1, 1, notify, "c1"))
-    await agent._ordered(AgentOrder(OrderAction.CREATE, 2, 2, notify, "c1:web", "c1"))
-    await agent._ordered(AgentOrder(OrderAction.DELETE, 3, 1, notify, "c1"))
-    await agent._ordered(AgentOrder(OrderAction.CREATE, 4, 4, notify, "c2"))
+    await agent._handle_order(AgentOrder(OrderAction.CREATE, 1, 1, notify, "c1"))
+    await agent._handle_order(AgentOrder(OrderAction.CREATE, 2, 2, notify, "c1:web", "c1"))
+    await agent._handle_order(AgentOrder(OrderAction.DELETE, 3, 1, notify, "c1"))
+    await agent._handle_order(AgentOrder(OrderAction.CREATE, 4, 4, notify, "c2"))
     assert said == ["c1 creating", "c1:web busy", "c1 busy", "c2 creating"]
     hand.site.free.set()
 
@@ -233,7 +233,7 @@ async def test_an_agent_at_work_on_a_cluster_is_busy_for_what_is_in_it(house: Ho
 async def test_a_newer_connection_makes_the_older_one_count_for_nothing(house: House) -> None:
     hand = await house.cloudlet()
     (old,) = house.office.connections[Key(NS, "munich")]
-    hand.board.host = None  # or the two would take the place of each other for ever
+    hand.board.handler = None  # or the two would take the place of each other for ever
     house.start(Hand("munich", SimulatedSite()))
     await house.until_true("munich", lambda one: cloudlet_status(one).serving > old.connection)
     await house.online()
@@ -290,7 +290,7 @@ async def test_a_cloudlet_that_is_not_deleted_after_all_is_offline_if_its_agent_
 
 async def test_an_agent_that_cannot_gather_leaves_the_cloudlet_offline_with_the_reason(house: House) -> None:
     class Blind(SimulatedSite):
-        async def look(self) -> dict[str, Existing]:
+        async def observe(self) -> dict[str, Existing]:
             raise SiteError("it is dark")
 
     accepted = await house.service.create_cloudlet(NS, "munich", CloudletSpec(), ANN)

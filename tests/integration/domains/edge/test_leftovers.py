@@ -35,11 +35,11 @@ class Stubborn(SimulatedSite):
         self.refuses: frozenset[OrderAction] = frozenset()
         self.about = ""
 
-    async def do(self, order: AgentOrder, tell: ReportProgress) -> None:
+    async def execute(self, order: AgentOrder, tell: ReportProgress) -> None:
         if order.work in self.refuses and self.about in ("", order.name):
             self.things[order.name] = Existing(order.generation, whole=False)
             raise SiteError("not today")
-        await super().do(order, tell)
+        await super().execute(order, tell)
 
 
 async def stubborn(house: House, *refuses: OrderAction, about: str = "", ready: bool = True) -> Stubborn:
@@ -139,7 +139,7 @@ async def test_progress_gives_an_operation_time(house: House) -> None:
     before = await deadline(house, accepted, soon=True)
     marks = await house.marks(C1)
     word = ProgressMessage("still at it", marks.issued, marks.generation, hand.agent.connection, "c1")
-    await hand.agent._say(word)
+    await hand.agent._send(word)
     await house.told(accepted, 2)
     assert await deadline(house, accepted) > before + 60.0
     gate.set()
@@ -165,7 +165,7 @@ async def test_progress_that_is_late_is_journaled_as_rejected(house: House) -> N
     hand = await house.cloudlet()
     await house.cluster()
     marks = await house.marks(C1)
-    await hand.agent._say(ProgressMessage("too late", marks.issued, marks.generation, hand.agent.connection, "c1"))
+    await hand.agent._send(ProgressMessage("too late", marks.issued, marks.generation, hand.agent.connection, "c1"))
     async with asyncio.timeout(PATIENT):
         while "rejected: progress" not in [line.event for line in await house.history(C1)]:
             await asyncio.sleep(0.005)

@@ -66,14 +66,14 @@ async def test_a_cluster_is_deleted_with_an_app_on_which_something_is_under_way(
 async def test_a_cluster_is_deleted_with_an_app_that_its_agent_cannot_delete(house: House) -> None:
     hand = await house.cloudlet()
     await with_app(house)
-    do = hand.site.do
+    do = hand.site.execute
 
     async def fail(order: AgentOrder, tell: ReportProgress) -> None:
         if order.work == "delete":
             raise SiteError("it cannot be deleted")
         await do(order, tell)
 
-    hand.site.do = fail  # type: ignore[method-assign]
+    hand.site.execute = fail  # type: ignore[method-assign]
     operation = await house.ended(await house.service.delete(NS, C1, CLUSTERINST.kind, DESPITE_ERRORS))
     assert operation.status == "succeeded", operation.error
     assert [await house.state(one) for one in (C1, WEB)] == ["NotPresent"] * 2

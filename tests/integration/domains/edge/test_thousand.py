@@ -72,14 +72,14 @@ async def test_a_thousand_agents_come_back_at_once_and_all_are_settled(
         token = client.post("/api/v1/tokens", json=AGENTS).json()
     port = int(server.url.rpartition(":")[2])
     fleet = SimulatedFleet([f"ws://127.0.0.1:{port}"], NS, names, token["token"])
-    fleet.has(things)
+    fleet.add_existing(things)
     fleet.start()
     try:
         async with asyncio.timeout(PATIENT):
-            await fleet.settled()
+            await fleet.wait_synced()
         await until_all_ready(server)
         server.stop(signal.SIGKILL)
-        await fleet.lost()
+        await fleet.wait_disconnected()
         begun = time.monotonic()
         again = await asyncio.to_thread(Served, folder, "--port", str(port), environ=environ)
         await until_all_ready(again)

@@ -190,7 +190,7 @@ async def test_a_load_that_the_agent_reports_scales_its_cluster(house: House) ->
     hand = await house.cloudlet()
     await house.autoscale("busy", min=1, max=4, cpu=100.0)
     await house.cluster(autoscale="busy")
-    await hand.agent._say(Load(hand.agent.connection, "c1", cpu=250.0))
+    await hand.agent._send(Load(hand.agent.connection, "c1", cpu=250.0))
     await house.until_true("munich:c1", lambda one: read_spec(one, ClusterInst).nodes == 3 and one.state == "Ready")
 
 
@@ -199,7 +199,7 @@ async def test_a_controller_that_was_taken_for_dead_and_is_not_enters_again(
 ) -> None:
     async with open_house(new_store(), tmp_path, lease=1.0) as house:
         await house.cloudlet()
-        me = house.plugin.presence.id
+        me = house.plugin.controller_lease.id
         await house.engine.act(CONTROLLER_NS, me, "leave", actor=CONTROLLER)
         async with asyncio.timeout(60):
             while (found := await house.engine.store.reader.object(Key(CONTROLLER_NS, me))) is None or found.removed:

@@ -223,14 +223,14 @@ async def test_an_app_of_an_edge_agent_cannot_read_its_token_nor_its_environment
     token.write_text("the-agents-token")
     site = ProcessSite(tmp_path / "site", Confinement([token]))
     try:
-        await site.do(
+        await site.execute(
             AgentOrder(OrderAction.CREATE, 1, 1, 1, "c1", "", spec='{"kind": "clusterinst"}'), lambda *_: None
         )
         reads = (
             f"cat {token} /proc/{os.getpid()}/environ /proc/*/environ; ls {tmp_path}/site; env; echo tried; sleep 99"
         )
         spec = f'{{"kind": "appinst", "command": "{reads}"}}'
-        await site.do(AgentOrder(OrderAction.CREATE, 2, 2, 1, "c1:a", "c1", spec=spec), lambda *_: None)
+        await site.execute(AgentOrder(OrderAction.CREATE, 2, 2, 1, "c1:a", "c1", spec=spec), lambda *_: None)
         (log,) = tmp_path.rglob("app-*.log")
 
         async def tried() -> bool:

@@ -26,8 +26,8 @@ MAX_LISTED = 100_000
 class ControllerLease:
     """This controller among the others."""
 
-    def __init__(self, engine: Engine, *, lease: float = CONTROLLER_LEASE_S) -> None:
-        self._engine, self._lease = engine, lease
+    def __init__(self, engine: Engine, *, lease_s: float = CONTROLLER_LEASE_S) -> None:
+        self._engine, self._lease_s = engine, lease_s
         self.id = f"controller-{new_id()}"
 
     async def acquire(self) -> None:
@@ -45,7 +45,7 @@ class ControllerLease:
     async def keep_renewing(self) -> None:
         """Say again and again that we are there."""
         while True:
-            await asyncio.sleep(self._lease / 3)
+            await asyncio.sleep(self._lease_s / 3)
             with suppress(StoreError):
                 await self._renew()
 
@@ -66,7 +66,7 @@ class ControllerLease:
             await self._engine.create(CONTROLLER_NS, self.id, LISTENER.kind, "listen", actor=CONTROLLER)
         now = await self._engine.store.reader.time()
         await self._engine.set_timer(
-            Timer(CONTROLLER_NS, f"lapse of {self.id}", now + self._lease, 0, self.id, "lapse", "[]", "{}")
+            Timer(CONTROLLER_NS, f"lapse of {self.id}", now + self._lease_s, 0, self.id, "lapse", "[]", "{}")
         )
 
     async def _other_controllers(self) -> list[Object]:

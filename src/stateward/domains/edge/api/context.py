@@ -15,26 +15,26 @@ from stateward.domains.edge.policy.policy_controller import PolicyController
 from stateward.domains.edge.service import EdgeCaller, Service
 from stateward.domains.plugin import actor_of, grant_of, needs
 
-IN = "/ns/{ns:str}"
+NS_PATH = "/ns/{ns:str}"
 TAGS = ["edge"]
 READ, ACT = needs(Right.READ), needs(Right.ACT)
 
 Call = Request[Any, Any, Any]
-TheService = NamedDependency[Service]
-TheOffice = NamedDependency[AgentHub]
-TheSteward = NamedDependency[PolicyController]
+ServiceDependency = NamedDependency[Service]
+HubDependency = NamedDependency[AgentHub]
+PolicyDependency = NamedDependency[PolicyController]
 
 Ns = Annotated[str, PathParameter(pattern=naming.NAME, description="the namespace")]
 Cloudlet = Annotated[str, PathParameter(pattern=NAME, description="the cloudlet's name")]
 Cluster = Annotated[str, PathParameter(pattern=NAME, description="the cluster's name")]
 App = Annotated[str, PathParameter(pattern=NAME, description="the app's name")]
-Named = Annotated[str, PathParameter(pattern=NAME, description="its name")]
-On = Annotated[str | None, QueryParameter(pattern=NAME, description="only on this cloudlet")]
+RecordName = Annotated[str, PathParameter(pattern=NAME, description="its name")]
+OnCloudlet = Annotated[str | None, QueryParameter(pattern=NAME, description="only on this cloudlet")]
 Ignores = Annotated[
     list[Ignore] | None,
     QueryParameter(name="ignore", description="what an administrator wants ignored: the agent, its errors, the state"),
 ]
-Key = Annotated[
+IdempotencyKey = Annotated[
     str | None,
     HeaderParameter(
         name="Idempotency-Key",

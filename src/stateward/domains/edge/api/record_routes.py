@@ -5,7 +5,17 @@ from typing import Any
 from litestar import delete, get, put
 from litestar.params import JSONBody
 
-from stateward.domains.edge.api.context import ACT, IN, READ, TAGS, Call, Named, Ns, TheService, caller_of
+from stateward.domains.edge.api.context import (
+    ACT,
+    NS_PATH,
+    READ,
+    TAGS,
+    Call,
+    Ns,
+    RecordName,
+    ServiceDependency,
+    caller_of,
+)
 from stateward.domains.edge.api.schemas import View, view
 from stateward.domains.edge.lifecycle import APP, AUTOPROV, AUTOSCALE, FLAVOR
 from stateward.domains.edge.model import AppSpec, AutoprovSpec, AutoscaleSpec, FlavorSpec
@@ -29,48 +39,54 @@ class NewAutoprov(AutoprovSpec, frozen=True, forbid_unknown_fields=True):
     """A policy of places that is to be."""
 
 
-@put(f"{IN}/flavors/{{name:str}}", opt=ACT, tags=TAGS, summary="Define a flavor")
-async def put_flavor(request: Call, service: TheService, ns: Ns, name: Named, data: JSONBody[NewFlavor]) -> View:
+@put(f"{NS_PATH}/flavors/{{name:str}}", opt=ACT, tags=TAGS, summary="Define a flavor")
+async def put_flavor(
+    request: Call, service: ServiceDependency, ns: Ns, name: RecordName, data: JSONBody[NewFlavor]
+) -> View:
     """Define a size of node; clusters that exist keep theirs."""
     return view(await service.put_record(ns, FLAVOR.kind, name, data, caller_of(request)))
 
 
-@put(f"{IN}/apps/{{name:str}}", opt=ACT, tags=TAGS, summary="Define an app")
-async def put_app(request: Call, service: TheService, ns: Ns, name: Named, data: JSONBody[NewApp]) -> View:
+@put(f"{NS_PATH}/apps/{{name:str}}", opt=ACT, tags=TAGS, summary="Define an app")
+async def put_app(request: Call, service: ServiceDependency, ns: Ns, name: RecordName, data: JSONBody[NewApp]) -> View:
     """Define an app; its instances follow when they are refreshed."""
     return view(await service.put_record(ns, APP.kind, name, data, caller_of(request)))
 
 
-@put(f"{IN}/autoscale/{{name:str}}", opt=ACT, tags=TAGS, summary="Define a policy of nodes")
-async def put_autoscale(request: Call, service: TheService, ns: Ns, name: Named, data: JSONBody[NewAutoscale]) -> View:
+@put(f"{NS_PATH}/autoscale/{{name:str}}", opt=ACT, tags=TAGS, summary="Define a policy of nodes")
+async def put_autoscale(
+    request: Call, service: ServiceDependency, ns: Ns, name: RecordName, data: JSONBody[NewAutoscale]
+) -> View:
     """Define how many nodes clusters have, by their load."""
     return view(await service.put_record(ns, AUTOSCALE.kind, name, data, caller_of(request)))
 
 
-@put(f"{IN}/autoprov/{{name:str}}", opt=ACT, tags=TAGS, summary="Define a policy of places")
-async def put_autoprov(request: Call, service: TheService, ns: Ns, name: Named, data: JSONBody[NewAutoprov]) -> View:
+@put(f"{NS_PATH}/autoprov/{{name:str}}", opt=ACT, tags=TAGS, summary="Define a policy of places")
+async def put_autoprov(
+    request: Call, service: ServiceDependency, ns: Ns, name: RecordName, data: JSONBody[NewAutoprov]
+) -> View:
     """Define on which cloudlets apps are deployed, by demand."""
     return view(await service.put_record(ns, AUTOPROV.kind, name, data, caller_of(request)))
 
 
-def looking(kind: str, path: str, what: str) -> list[Any]:
+def read_and_delete_routes(kind: str, path: str, what: str) -> list[Any]:
     """Return the routes that show and remove what is written down."""
-    all_, one = f"{IN}/{path}", f"{IN}/{path}/{{name:str}}"
+    all_, one = f"{NS_PATH}/{path}", f"{NS_PATH}/{path}/{{name:str}}"
 
     @get(all_, opt=READ, tags=TAGS, summary=f"List {path}", operation_id=f"ListEdge{path.capitalize()}")
-    async def list_records(service: TheService, ns: Ns) -> list[View]:
+    async def list_records(service: ServiceDependency, ns: Ns) -> list[View]:
         """Return all of them."""
         return [view(found) for found in await service.list_all(ns, kind)]
 
     @get(one, opt=READ, tags=TAGS, summary=f"Get {what}", operation_id=f"GetEdge{path.capitalize()}")
-    async def get_record(service: TheService, ns: Ns, name: Named) -> View:
+    async def get_record(service: ServiceDependency, ns: Ns, name: RecordName) -> View:
         """Return one of them."""
         return view(await service.get_record(ns, kind, name))
 
     gone = f"RemoveEdge{path.capitalize()}"
 
     @delete(one, opt=ACT, tags=TAGS, summary=f"Remove {what}", operation_id=gone, status_code=200)
-    async def delete_record(request: Call, service: TheService, ns: Ns, name: Named) -> View:
+    async def delete_record(request: Call, service: ServiceDependency, ns: Ns, name: RecordName) -> View:
         """Remove one of them, and return what it was."""
         former = await service.get_record(ns, kind, name)
         await service.delete_record(ns, kind, name, caller_of(request))
@@ -81,8 +97,8 @@ def looking(kind: str, path: str, what: str) -> list[Any]:
 
 RECORD_HANDLERS = (
     put_flavor, put_app, put_autoscale, put_autoprov,
-    *looking(FLAVOR.kind, "flavors", "a flavor"),
-    *looking(APP.kind, "apps", "an app"),
-    *looking(AUTOSCALE.kind, "autoscale", "a policy of nodes"),
-    *looking(AUTOPROV.kind, "autoprov", "a policy of places"),
+    *read_and_delete_routes(FLAVOR.kind, "flavors", "a flavor"),
+    *read_and_delete_routes(APP.kind, "apps", "an app"),
+    *read_and_delete_routes(AUTOSCALE.kind, "autoscale", "a policy of nodes"),
+    *read_and_delete_routes(AUTOPROV.kind, "autoprov", "a policy of places"),
 )  # fmt: skip

@@ -16,20 +16,20 @@ from stateward.domains.edge.agents.agent_auth import may_connect, open_connectio
 from stateward.domains.edge.agents.agent_hub import AgentHub
 from stateward.domains.edge.api.context import (
     ACT,
-    IN,
+    NS_PATH,
     READ,
     TAGS,
     App,
     Call,
     Cloudlet,
     Cluster,
+    HubDependency,
+    IdempotencyKey,
     Ignores,
-    Key,
     Ns,
-    On,
-    TheOffice,
-    TheService,
-    TheSteward,
+    OnCloudlet,
+    PolicyDependency,
+    ServiceDependency,
     caller_of,
 )
 from stateward.domains.edge.api.record_routes import RECORD_HANDLERS
@@ -69,7 +69,7 @@ log = logging.getLogger("stateward.edge")
 
 BASE = "/api/v1/edge"
 
-CLOUDLETS = f"{IN}/cloudlets"
+CLOUDLETS = f"{NS_PATH}/cloudlets"
 ONE_CLOUDLET = f"{CLOUDLETS}/{{cloudlet:str}}"
 CLUSTERS = f"{ONE_CLOUDLET}/clusterinsts"
 ONE_CLUSTER = f"{CLUSTERS}/{{cluster:str}}"
@@ -81,14 +81,14 @@ ONE_APP = f"{APPS}/{{app:str}}"
 
 
 @get(CLOUDLETS, opt=READ, tags=TAGS, summary="List cloudlets")
-async def list_cloudlets(service: TheService, ns: Ns) -> list[View]:
+async def list_cloudlets(service: ServiceDependency, ns: Ns) -> list[View]:
     """Return all cloudlets, with what is known of their agents."""
     return [view(one) for one in await service.list_all(ns, CLOUDLET.kind)]
 
 
 @post(CLOUDLETS, opt=ACT, tags=TAGS, summary="Make a cloudlet", status_code=202)
 async def create_cloudlet(
-    request: Call, service: TheService, ns: Ns, data: JSONBody[NewCloudlet], key: Key = None
+    request: Call, service: ServiceDependency, ns: Ns, data: JSONBody[NewCloudlet], key: IdempotencyKey = None
 ) -> AcceptedView:
     """Make a cloudlet; it is ready when its agent has started and told what it has."""
     spec = CloudletSpec(data.missing, data.orphans)
@@ -96,14 +96,14 @@ async def create_cloudlet(
 
 
 @get(ONE_CLOUDLET, opt=READ, tags=TAGS, summary="Get a cloudlet")
-async def get_cloudlet(service: TheService, ns: Ns, cloudlet: Cloudlet) -> View:
+async def get_cloudlet(service: ServiceDependency, ns: Ns, cloudlet: Cloudlet) -> View:
     """Return a cloudlet."""
     return view(await service.get(ns, cloudlet, CLOUDLET.kind))
 
 
 @patch(ONE_CLOUDLET, opt=ACT, tags=TAGS, summary="Change a cloudlet")
 async def change_cloudlet(
-    request: Call, service: TheService, ns: Ns, cloudlet: Cloudlet, data: JSONBody[CloudletChange]
+    request: Call, service: ServiceDependency, ns: Ns, cloudlet: Cloudlet, data: JSONBody[CloudletChange]
 ) -> AcceptedView:
     """Change what is done about missing instances and orphans."""
     return accepted_view(await service.change_cloudlet(ns, cloudlet, changes(data), caller_of(request)))
@@ -111,7 +111,12 @@ async def change_cloudlet(
 
 @delete(ONE_CLOUDLET, opt=ACT, tags=TAGS, summary="Delete a cloudlet", status_code=202)
 async def delete_cloudlet(
-    request: Call, service: TheService, ns: Ns, cloudlet: Cloudlet, ignore: Ignores = None, key: Key = None
+    request: Call,
+    service: ServiceDependency,
+    ns: Ns,
+    cloudlet: Cloudlet,
+    ignore: Ignores = None,
+    key: IdempotencyKey = None,
 ) -> AcceptedView:
     """Delete a cloudlet that nothing is on but what goes along."""
     return accepted_view(await service.delete_cloudlet(ns, cloudlet, caller_of(request, ignore, key)))
@@ -119,21 +124,31 @@ async def delete_cloudlet(
 
 @post(f"{ONE_CLOUDLET}/upgrade", opt=ACT, tags=TAGS, summary="Upgrade a cloudlet's agent", status_code=202)
 async def upgrade_cloudlet(
-    request: Call, service: TheService, ns: Ns, cloudlet: Cloudlet, data: JSONBody[NewVersion], key: Key = None
+    request: Call,
+    service: ServiceDependency,
+    ns: Ns,
+    cloudlet: Cloudlet,
+    data: JSONBody[NewVersion],
+    key: IdempotencyKey = None,
 ) -> AcceptedView:
     """Have the agent start its successor of another version, which takes over."""
     return accepted_view(await service.upgrade(ns, cloudlet, data.version, data.within, caller_of(request, key=key)))
 
 
 @post(f"{ONE_CLOUDLET}/fix", opt=ACT, tags=TAGS, summary="Settle a failed upgrade", status_code=202)
-async def fix_cloudlet(request: Call, service: TheService, ns: Ns, cloudlet: Cloudlet) -> AcceptedView:
+async def fix_cloudlet(request: Call, service: ServiceDependency, ns: Ns, cloudlet: Cloudlet) -> AcceptedView:
     """Say, as an administrator, that a failed upgrade is settled."""
     return accepted_view(await service.fix(ns, cloudlet, caller_of(request)))
 
 
 @post(f"{ONE_CLOUDLET}/handover", opt=ACT, tags=TAGS, summary="Hand a cloudlet over", status_code=202)
 async def hand_over_cloudlet(
-    request: Call, service: TheService, ns: Ns, cloudlet: Cloudlet, data: JSONBody[NewOwner], key: Key = None
+    request: Call,
+    service: ServiceDependency,
+    ns: Ns,
+    cloudlet: Cloudlet,
+    data: JSONBody[NewOwner],
+    key: IdempotencyKey = None,
 ) -> AcceptedView:
     """Hand a cloudlet over, as an administrator, to an installation of the agent that is held."""
     return accepted_view(await service.hand_over(ns, cloudlet, data.installation, caller_of(request, key=key)))
@@ -142,8 +157,8 @@ async def hand_over_cloudlet(
 # --- clusters --------------------------------------------------------------------------------------------------------
 
 
-@get(f"{IN}/clusterinsts", opt=READ, tags=TAGS, summary="List clusters")
-async def list_clusters(service: TheService, ns: Ns, cloudlet: On = None) -> list[View]:
+@get(f"{NS_PATH}/clusterinsts", opt=READ, tags=TAGS, summary="List clusters")
+async def list_clusters(service: ServiceDependency, ns: Ns, cloudlet: OnCloudlet = None) -> list[View]:
     """Return all clusters, or those on a cloudlet."""
     return [view(one) for one in await service.list_all(ns, CLUSTERINST.kind, cloudlet)]
 
@@ -151,12 +166,12 @@ async def list_clusters(service: TheService, ns: Ns, cloudlet: On = None) -> lis
 @post(CLUSTERS, opt=ACT, tags=TAGS, summary="Make a cluster", status_code=202)
 async def create_cluster(
     request: Call,
-    service: TheService,
+    service: ServiceDependency,
     ns: Ns,
     cloudlet: Cloudlet,
     data: JSONBody[NewCluster],
     ignore: Ignores = None,
-    key: Key = None,
+    key: IdempotencyKey = None,
 ) -> AcceptedView:
     """Make a cluster of nodes."""
     spec = ClusterInst(
@@ -172,7 +187,7 @@ async def create_cluster(
 
 
 @get(ONE_CLUSTER, opt=READ, tags=TAGS, summary="Get a cluster")
-async def get_cluster(service: TheService, ns: Ns, cloudlet: Cloudlet, cluster: Cluster) -> View:
+async def get_cluster(service: ServiceDependency, ns: Ns, cloudlet: Cloudlet, cluster: Cluster) -> View:
     """Return a cluster."""
     return view(await service.get(ns, cluster_id(cloudlet, cluster), CLUSTERINST.kind))
 
@@ -180,13 +195,13 @@ async def get_cluster(service: TheService, ns: Ns, cloudlet: Cloudlet, cluster: 
 @patch(ONE_CLUSTER, opt=ACT, tags=TAGS, summary="Change a cluster", status_code=202)
 async def update_cluster(
     request: Call,
-    service: TheService,
+    service: ServiceDependency,
     ns: Ns,
     cloudlet: Cloudlet,
     cluster: Cluster,
     data: JSONBody[ClusterChange],
     ignore: Ignores = None,
-    key: Key = None,
+    key: IdempotencyKey = None,
 ) -> AcceptedView:
     """Change how many nodes a cluster has, or by which policy."""
     by, id_ = caller_of(request, ignore, key), cluster_id(cloudlet, cluster)
@@ -196,12 +211,12 @@ async def update_cluster(
 @delete(ONE_CLUSTER, opt=ACT, tags=TAGS, summary="Delete a cluster", status_code=202)
 async def delete_cluster(
     request: Call,
-    service: TheService,
+    service: ServiceDependency,
     ns: Ns,
     cloudlet: Cloudlet,
     cluster: Cluster,
     ignore: Ignores = None,
-    key: Key = None,
+    key: IdempotencyKey = None,
 ) -> AcceptedView:
     """Delete a cluster that no app is in but such as go along."""
     by = caller_of(request, ignore, key)
@@ -210,7 +225,7 @@ async def delete_cluster(
 
 @post(f"{ONE_CLUSTER}/load", opt=ACT, tags=TAGS, summary="Report a cluster's load", status_code=200)
 async def report_load(
-    service: TheService, ns: Ns, cloudlet: Cloudlet, cluster: Cluster, data: JSONBody[NewLoad]
+    service: ServiceDependency, ns: Ns, cloudlet: Cloudlet, cluster: Cluster, data: JSONBody[NewLoad]
 ) -> View:
     """Take how much a cluster carries; its policy may change the number of its nodes."""
     id_ = cluster_id(cloudlet, cluster)
@@ -221,8 +236,8 @@ async def report_load(
 # --- apps in clusters ------------------------------------------------------------------------------------------------
 
 
-@get(f"{IN}/appinsts", opt=READ, tags=TAGS, summary="List app instances")
-async def list_appinsts(service: TheService, ns: Ns, cloudlet: On = None) -> list[View]:
+@get(f"{NS_PATH}/appinsts", opt=READ, tags=TAGS, summary="List app instances")
+async def list_appinsts(service: ServiceDependency, ns: Ns, cloudlet: OnCloudlet = None) -> list[View]:
     """Return all app instances, or those on a cloudlet."""
     return [view(one) for one in await service.list_all(ns, APPINST.kind, cloudlet)]
 
@@ -230,13 +245,13 @@ async def list_appinsts(service: TheService, ns: Ns, cloudlet: On = None) -> lis
 @post(APPS, opt=ACT, tags=TAGS, summary="Deploy an app", status_code=202)
 async def create_appinst(
     request: Call,
-    service: TheService,
+    service: ServiceDependency,
     ns: Ns,
     cloudlet: Cloudlet,
     cluster: Cluster,
     data: JSONBody[NewAppInst],
     ignore: Ignores = None,
-    key: Key = None,
+    key: IdempotencyKey = None,
 ) -> AcceptedView:
     """Deploy an app in a cluster; on an `autocluster...`, one is reserved for it or made."""
     by = caller_of(request, ignore, key)
@@ -244,7 +259,7 @@ async def create_appinst(
 
 
 @get(ONE_APP, opt=READ, tags=TAGS, summary="Get an app instance")
-async def get_appinst(service: TheService, ns: Ns, cloudlet: Cloudlet, cluster: Cluster, app: App) -> View:
+async def get_appinst(service: ServiceDependency, ns: Ns, cloudlet: Cloudlet, cluster: Cluster, app: App) -> View:
     """Return an app instance."""
     return view(await service.get(ns, app_id(cloudlet, cluster, app), APPINST.kind))
 
@@ -252,14 +267,14 @@ async def get_appinst(service: TheService, ns: Ns, cloudlet: Cloudlet, cluster: 
 @patch(ONE_APP, opt=ACT, tags=TAGS, summary="Change an app instance", status_code=202)
 async def update_appinst(
     request: Call,
-    service: TheService,
+    service: ServiceDependency,
     ns: Ns,
     cloudlet: Cloudlet,
     cluster: Cluster,
     app: App,
     data: JSONBody[AppInstChange],
     ignore: Ignores = None,
-    key: Key = None,
+    key: IdempotencyKey = None,
 ) -> AcceptedView:
     """Change what an app instance runs."""
     by, id_ = caller_of(request, ignore, key), app_id(cloudlet, cluster, app)
@@ -268,7 +283,13 @@ async def update_appinst(
 
 @post(f"{ONE_APP}/refresh", opt=ACT, tags=TAGS, summary="Refresh an app instance", status_code=202)
 async def refresh_appinst(
-    request: Call, service: TheService, ns: Ns, cloudlet: Cloudlet, cluster: Cluster, app: App, key: Key = None
+    request: Call,
+    service: ServiceDependency,
+    ns: Ns,
+    cloudlet: Cloudlet,
+    cluster: Cluster,
+    app: App,
+    key: IdempotencyKey = None,
 ) -> AcceptedView:
     """Bring an app instance up to what its app is now."""
     return accepted_view(await service.refresh(ns, app_id(cloudlet, cluster, app), caller_of(request, key=key)))
@@ -277,13 +298,13 @@ async def refresh_appinst(
 @delete(ONE_APP, opt=ACT, tags=TAGS, summary="Delete an app instance", status_code=202)
 async def delete_appinst(
     request: Call,
-    service: TheService,
+    service: ServiceDependency,
     ns: Ns,
     cloudlet: Cloudlet,
     cluster: Cluster,
     app: App,
     ignore: Ignores = None,
-    key: Key = None,
+    key: IdempotencyKey = None,
 ) -> AcceptedView:
     """Delete an app instance."""
     by = caller_of(request, ignore, key)
@@ -293,8 +314,10 @@ async def delete_appinst(
 # --- demand ----------------------------------------------------------------------------------------------------------
 
 
-@post(f"{IN}/apps/{{app:str}}/demand", opt=ACT, tags=TAGS, summary="Report an app's demand", status_code=200)
-async def report_demand(service: TheService, steward: TheSteward, ns: Ns, app: App, data: JSONBody[NewDemand]) -> View:
+@post(f"{NS_PATH}/apps/{{app:str}}/demand", opt=ACT, tags=TAGS, summary="Report an app's demand", status_code=200)
+async def report_demand(
+    service: ServiceDependency, steward: PolicyDependency, ns: Ns, app: App, data: JSONBody[NewDemand]
+) -> View:
     """Take an interval of an app's demand; it is deployed, or removed, by its policy."""
     await service.report_demand(ns, app, data.requests)
     await steward.reconcile_app(ns, await service.get_record(ns, APP.kind, app))
@@ -304,8 +327,8 @@ async def report_demand(service: TheService, steward: TheSteward, ns: Ns, app: A
 # --- agents ----------------------------------------------------------------------------------------------------------
 
 
-@get(f"{IN}/agents", opt=READ, tags=TAGS, summary="List connected agents")
-async def list_agents(request: Call, office: TheOffice, ns: Ns) -> AgentsView:
+@get(f"{NS_PATH}/agents", opt=READ, tags=TAGS, summary="List connected agents")
+async def list_agents(request: Call, office: HubDependency, ns: Ns) -> AgentsView:
     """Return the agents that are connected to this very process.
 
     What was rejected is counted for the whole process, and shown to those who may look at all namespaces.
@@ -319,7 +342,7 @@ async def list_agents(request: Call, office: TheOffice, ns: Ns) -> AgentsView:
 
 
 @websocket("/agents/{space:str}/{cloudlet:str}", opt=needs(Right.REPORT))
-async def agent_door(socket: WebSocket[Any, Any, Any], office: TheOffice, space: Ns, cloudlet: Cloudlet) -> None:
+async def connect_agent(socket: WebSocket[Any, Any, Any], office: HubDependency, space: Ns, cloudlet: Cloudlet) -> None:
     """Serve an agent."""
     grant = grant_of(socket)
     with suppress(WebSocketDisconnect, OSError):  # an agent that is gone before it was heard
@@ -342,7 +365,7 @@ HANDLERS = (
     hand_over_cloudlet,
     list_clusters, create_cluster, get_cluster, update_cluster, delete_cluster, report_load,
     list_appinsts, create_appinst, get_appinst, update_appinst, refresh_appinst, delete_appinst,
-    report_demand, list_agents, agent_door,
+    report_demand, list_agents, connect_agent,
     *RECORD_HANDLERS,
 )  # fmt: skip
 

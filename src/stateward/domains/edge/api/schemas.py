@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from stateward.agents.messages import MOST_LOAD
+from stateward.agents.messages import MAX_LOAD
 from stateward.domains.edge.lifecycle import CLOUDLET, IGNORE_AGENT, IGNORE_AGENT_ERRORS, IGNORE_TRANSIENT
 from stateward.domains.edge.model import (
     INSTANCE_LIFECYCLES,
@@ -24,7 +24,7 @@ from stateward.domains.edge.model import (
 from stateward.engine import Accepted
 from stateward.store.records import Object, Operation
 
-Amount = Annotated[float, Meta(ge=0, le=MOST_LOAD)]
+Amount = Annotated[float, Meta(ge=0, le=MAX_LOAD)]
 Ignore = Literal["agent", "agent-errors", "transient"]
 OVERRIDES: dict[Ignore, str] = {
     "agent": IGNORE_AGENT,

@@ -37,8 +37,8 @@ AUTOPROV_CALLER = EdgeCaller(who="autoprov")
 class PolicyController:
     """Looks after apps and clusters."""
 
-    def __init__(self, service: Service, *, every: float = POLICY_INTERVAL_S) -> None:
-        self._service, self._every = service, every
+    def __init__(self, service: Service, *, interval_s: float = POLICY_INTERVAL_S) -> None:
+        self._service, self._interval_s = service, interval_s
         self._reader = service.engine.store.reader
         self._faults = FaultIsolation(log)
 
@@ -66,7 +66,7 @@ class PolicyController:
         while True:
             with suppress(StoreError):
                 await self._reconcile_all()
-            await asyncio.sleep(self._every)
+            await asyncio.sleep(self._interval_s)
 
     async def _remove_absent(self) -> None:
         """Remove the records of instances that do not exist: earlier versions kept them."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.agents.messages import AgentOrder, OrderAction, fulfils
+from stateward.agents.messages import AgentOrder, OrderAction, fulfils_order
 from stateward.domains.edge.lifecycle import CLUSTERINST, IGNORE_AGENT, NEVER_READY, ClusterInstState
 from stateward.domains.edge.records.report_fencing import AgentReport, FencedFields, RejectedReport, evaluate, fence
 from stateward.lifecycle import NO_FACTS, Lifecycle, Move, Refusal, State, decide
@@ -69,7 +69,7 @@ class DecisionRules(Struct, frozen=True):
         evaluate
     )
     number_undo: Callable[[InstanceRecord], int] = new_undo_number
-    fulfils: Callable[[int, bool, AgentOrder], bool] = fulfils
+    fulfils: Callable[[int, bool, AgentOrder], bool] = fulfils_order
 
 
 def decide_event(
