@@ -19,10 +19,10 @@ from stateward.agents.self_upgrade import FolderInUse, InvalidIdentity, NoUpgrad
 HOLDER = """
 import signal, sys, time
 from pathlib import Path
-from stateward.agents.self_upgrade import Succession
+from stateward.agents.self_upgrade import SelfUpgrade
 if sys.argv[2] == "deaf":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-holds = Succession(Path(sys.argv[1]), Path(sys.argv[1]), "1.0", [])
+holds = SelfUpgrade(Path(sys.argv[1]), Path(sys.argv[1]), "1.0", [])
 print("holds", flush=True)
 time.sleep(1000)
 """

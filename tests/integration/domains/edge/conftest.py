@@ -189,7 +189,8 @@ async def overdue(house: House, op: str) -> None:
 async def open_house(store: Store, folder: Path, *, works: bool = True, **times: float) -> AsyncIterator[House]:
     """Open the domain on a store."""
     plugin = EdgePlugin(
-        ProcessContext(folder, random=Random(1)), **{"retry": 0.5, "every": 3600.0, "lease": 30.0, **times}
+        ProcessContext(folder, random=Random(1)),
+        **{"retry_s": 0.5, "policy_interval_s": 3600.0, "lease_s": 30.0, **times},
     )
     engine = Engine(store, [token_kind(), quota_kind(), *plugin.kinds], works=works, lease=30.0)
     plugin.bind_engine(engine)

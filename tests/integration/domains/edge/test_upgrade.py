@@ -197,7 +197,7 @@ async def test_a_load_that_the_agent_reports_scales_its_cluster(house: House) ->
 async def test_a_controller_that_was_taken_for_dead_and_is_not_enters_again(
     new_store: Callable[[], Store], tmp_path: Path
 ) -> None:
-    async with open_house(new_store(), tmp_path, lease=1.0) as house:
+    async with open_house(new_store(), tmp_path, lease_s=1.0) as house:
         await house.cloudlet()
         me = house.plugin.controller_lease.id
         await house.engine.act(CONTROLLER_NS, me, "leave", actor=CONTROLLER)
