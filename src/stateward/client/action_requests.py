@@ -10,13 +10,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 from rich.text import Text
 
-from stateward.client.arguments import Ref, Selector
-from stateward.client.errors import Facts, Said, exit_code_of, said
-from stateward.client.narrating import narrate
-from stateward.client.operation_waiter import Following
+from stateward.client.arguments import ObjectRef, ObjectSelector
+from stateward.client.errors import ApiError, ProblemFacts, api_error_of, exit_code_of
+from stateward.client.operation_waiter import OperationWaiter
 from stateward.client.output import NO, err, print_json, results
-from stateward.client.progress import Bars, group_of
-from stateward.client.tables import error_text, filled_table, state_text, status_text, took
+from stateward.client.progress import ProgressBars, follow_progress, group_of
+from stateward.client.tables import duration_text, error_text, filled_table, state_text, status_text
 from stateward.errors import BadInput
 from stateward.schemas.accepted import AcceptedView
 from stateward.schemas.objects import ObjectView
@@ -44,13 +43,13 @@ class StatefulRecord(Protocol):
         """Its state."""
 
 
-class Outcome(Struct, frozen=True):
+class RequestOutcome(Struct, frozen=True):
     """What became of an action on one object: accepted (with an operation, or done at once), or refused."""
 
     id: str
     object: StatefulRecord | None = None
     operation: OperationView | None = None
-    problem: Facts | None = None
+    problem: ProblemFacts | None = None
     skipped: bool = False  # chosen by a selector, and not refused to somebody who named it
 
     @property
@@ -66,45 +65,53 @@ class Outcome(Struct, frozen=True):
         return NO if self.problem is None else exit_code_of(int(self.problem.get("status", 409)))
 
 
-def how(force: bool, facts: Sequence[str], args: Mapping[str, Any]) -> dict[str, Any]:
+def request_body(force: bool, facts: Sequence[str], args: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is said about an action, beside its name."""
     given = [*facts, *([FORCE] if force else [])]
     return {**({"facts": list(dict.fromkeys(given))} if given else {}), **({"args": dict(args)} if args else {})}
 
 
-def ask_each(session: "Session", action: str, named: Sequence[Ref], body: Mapping[str, Any]) -> list[Outcome]:
+def request_each(
+    session: "Session", action: str, named: Sequence[ObjectRef], body: Mapping[str, Any]
+) -> list[RequestOutcome]:
     """Ask for an action on each object that was named; what one refuses does not keep the others from it."""
     return [_ask(session, action, one, body) for one in named]
 
 
-def _ask(session: "Session", action: str, named: Ref, body: Mapping[str, Any]) -> Outcome:
+def _ask(session: "Session", action: str, named: ObjectRef, body: Mapping[str, Any]) -> RequestOutcome:
     try:
         if named.kind is not None:
             session.find(named)
-        return accepted(session.client.act(session.ns, named.id, action, body))
-    except Said as problem:
+        return accepted_outcome(session.client.act(session.ns, named.id, action, body))
+    except ApiError as problem:
         if problem.status not in CARRY_ON:
             raise
-        return Outcome(named.id, problem=problem.facts())
+        return RequestOutcome(named.id, problem=problem.facts())
     except BadInput as problem:
-        return Outcome(named.id, problem={"status": 400, "detail": str(problem)})
+        return RequestOutcome(named.id, problem={"status": 400, "detail": str(problem)})
 
 
-def ask_group(session: "Session", action: str, chosen: Selector, body: Mapping[str, Any]) -> list[Outcome]:
+def request_group(
+    session: "Session", action: str, chosen: ObjectSelector, body: Mapping[str, Any]
+) -> list[RequestOutcome]:
     """Ask for an action on all objects that a selector chooses, at once."""
     if chosen.kind is not None:
         chosen = replace(chosen, kind=session.kind(chosen.kind))
     answer = session.client.group(session.ns, action, {"selector": chosen, **body})
-    begun = [accepted(one) for one in ([answer.whole] if answer.whole else []) + answer.begun]
-    return begun + [Outcome(id_, problem=msgspec.to_builtins(why), skipped=True) for id_, why in answer.skipped.items()]
+    begun = [accepted_outcome(one) for one in ([answer.whole] if answer.whole else []) + answer.begun]
+    return begun + [
+        RequestOutcome(id_, problem=msgspec.to_builtins(why), skipped=True) for id_, why in answer.skipped.items()
+    ]
 
 
-def accepted(answer: AcceptedView) -> Outcome:
+def accepted_outcome(answer: AcceptedView) -> RequestOutcome:
     """Return an accepted request as an outcome."""
-    return Outcome(answer.object.id, answer.object, answer.operation)
+    return RequestOutcome(answer.object.id, answer.object, answer.operation)
 
 
-def waited(session: "Session", outcomes: list[Outcome], timeout: float | None) -> list[Outcome]:
+def wait_for_outcomes(
+    session: "Session", outcomes: list[RequestOutcome], timeout: float | None
+) -> list[RequestOutcome]:
     """Wait until all that was begun has ended, with a bar for each group on the terminal."""
     if timeout is not None and not isfinite(timeout):
         raise BadInput("--timeout", timeout, "a number of seconds")
@@ -112,7 +119,7 @@ def waited(session: "Session", outcomes: list[Outcome], timeout: float | None) -
     groups = {one.operation.id: _group(one) for one in outcomes if one.operation is not None}
     ended: dict[str, OperationView] = {}
     operations = [one.operation for one in outcomes if one.operation is not None]
-    with Bars(err(), Counter(groups.values()), quiet=session.json) as bars:
+    with ProgressBars(err(), Counter(groups.values()), quiet=session.json) as bars:
         for one in _following(session, operations, bars, timeout):
             ended[one.id] = one
             bars.ended(groups[one.id], good=one.status == "succeeded")
@@ -120,34 +127,34 @@ def waited(session: "Session", outcomes: list[Outcome], timeout: float | None) -
 
 
 def _following(
-    session: "Session", operations: Sequence[OperationView], bars: Bars, timeout: float | None
+    session: "Session", operations: Sequence[OperationView], bars: ProgressBars, timeout: float | None
 ) -> Iterator[OperationView]:
     """Yield operations as they end; what a single one says of its progress is shown meanwhile."""
-    following = Following(session.client, session.ns, operations, timeout=timeout, pause=session.pause)
-    if len(operations) == 1 and session.client.works:
-        narrate(session.client, operations[0], bars.said, timeout)
+    following = OperationWaiter(session.client, session.ns, operations, timeout=timeout, pause=session.pause)
+    if len(operations) == 1 and session.client.has_worker:
+        follow_progress(session.client, operations[0], bars.said, timeout)
     yield from following
 
 
-def _parts(session: "Session", outcomes: Sequence[Outcome]) -> list[Outcome]:
+def _parts(session: "Session", outcomes: Sequence[RequestOutcome]) -> list[RequestOutcome]:
     """Return the operations that the only one asked for is made of: they are what is worth a bar."""
     if len(outcomes) != 1 or outcomes[0].operation is None:
         return []
     children = session.client.children(session.ns, outcomes[0].operation.id)
     if not children:
         return []
-    parts = {one.id: one for one in session.client.objects(session.ns, Selector(parent=outcomes[0].id))}
-    return [Outcome(one.object, parts.get(one.object), one) for one in children]
+    parts = {one.id: one for one in session.client.objects(session.ns, ObjectSelector(parent=outcomes[0].id))}
+    return [RequestOutcome(one.object, parts.get(one.object), one) for one in children]
 
 
-def _group(outcome: Outcome) -> str:
+def _group(outcome: RequestOutcome) -> str:
     if outcome.object is None:
         return outcome.operation.kind if outcome.operation is not None else ""
     labels = outcome.object.labels if isinstance(outcome.object, ObjectView) else {}
     return group_of(outcome.object.kind, labels)
 
 
-def _ended(session: "Session", outcome: Outcome, ended: Mapping[str, OperationView]) -> Outcome:
+def _ended(session: "Session", outcome: RequestOutcome, ended: Mapping[str, OperationView]) -> RequestOutcome:
     """Return an outcome as it is in the end, with the object as it is now."""
     if outcome.operation is None or outcome.operation.id not in ended:
         return outcome
@@ -157,13 +164,13 @@ def _ended(session: "Session", outcome: Outcome, ended: Mapping[str, OperationVi
 def _now(session: "Session", id_: str) -> ObjectView | None:
     try:
         return session.client.object(session.ns, id_)
-    except Said as problem:
+    except ApiError as problem:
         if problem.status != 404:
             raise
         return None
 
 
-def print_outcomes(session: "Session", outcomes: Sequence[Outcome]) -> int:
+def print_outcomes(session: "Session", outcomes: Sequence[RequestOutcome]) -> int:
     """Print what became of an action on each object; returns the exit code."""
     if session.json:
         print_json([_plain(one) for one in outcomes])
@@ -172,7 +179,7 @@ def print_outcomes(session: "Session", outcomes: Sequence[Outcome]) -> int:
     return max((one.exit_code for one in outcomes), default=0)
 
 
-def _plain(one: Outcome) -> dict[str, Any]:
+def _plain(one: RequestOutcome) -> dict[str, Any]:
     found = msgspec.to_builtins({"object": one.object, "operation": one.operation, "problem": one.problem})
     return {"id": one.id, **found, "skipped": one.skipped}
 
@@ -180,16 +187,23 @@ def _plain(one: Outcome) -> dict[str, Any]:
 TITLES = ("object", "state", "result", "took", "operation", "why")
 
 
-def _row(session: "Session", one: Outcome) -> tuple[Any, ...]:
+def _row(session: "Session", one: RequestOutcome) -> tuple[Any, ...]:
     if one.problem is not None:
-        told = said(int(one.problem.get("status", 409)), one.problem)
+        told = api_error_of(int(one.problem.get("status", 409)), one.problem)
         word = "skipped" if one.skipped else "refused"
         return one.id, "", word, "", "", error_text(str(told) if told else str(one.problem))
     if one.operation is None:
         return one.id, _state(session, one.object), "done", "", "", ""
     operation = one.operation
     state = _state(session, one.object)
-    return one.id, state, status_text(operation.status), took(operation), operation.id, error_text(operation.error)
+    return (
+        one.id,
+        state,
+        status_text(operation.status),
+        duration_text(operation),
+        operation.id,
+        error_text(operation.error),
+    )
 
 
 def _state(session: "Session", found: StatefulRecord | None) -> str | Text:
@@ -199,7 +213,7 @@ def _state(session: "Session", found: StatefulRecord | None) -> str | Text:
     return state_text(session.state_class, found.kind, found.state, known)
 
 
-def warn_of_waiting(session: "Session", outcomes: Iterable[Outcome]) -> None:
+def warn_of_waiting(session: "Session", outcomes: Iterable[RequestOutcome]) -> None:
     """Say that accepted work waits, where nobody is there to do it."""
-    if not session.client.works and any(one.operation is not None for one in outcomes):
+    if not session.client.has_worker and any(one.operation is not None for one in outcomes):
         err().print("No server runs on this data folder: the work waits until one does.", style="yellow")

@@ -8,8 +8,8 @@ from uuid import uuid4
 
 from msgspec import Struct
 
-from stateward.client.arguments import Selector
-from stateward.client.http import KEY, Params, Wire
+from stateward.client.arguments import ObjectSelector
+from stateward.client.http import KEY, HttpConnection, Params
 from stateward.lifecycle.describe import LifecycleInfo
 from stateward.schemas.accepted import AcceptedView, GroupView, Prospect
 from stateward.schemas.deployment import HealedView, PrunedView, StuckView, WorkerView
@@ -37,28 +37,28 @@ class JournalPage(Struct, frozen=True):
     pruned: int | None = None  # of the lines up to this number some are gone
 
 
-class Client:
-    """Speaks with one server; `works` tells whether what it accepts is worked on while it runs."""
+class ApiClient:
+    """Speaks with one server; `has_worker` tells whether a worker runs accepted operations meanwhile."""
 
-    def __init__(self, wire: Wire, *, works: bool = True) -> None:
-        self.wire = wire
-        self.works = works
+    def __init__(self, http: HttpConnection, *, has_worker: bool = True) -> None:
+        self.http = http
+        self.has_worker = has_worker
 
     # --- kinds and objects -------------------------------------------------------------------------------------------
 
     def kinds(self) -> list[LifecycleInfo]:
         """Return every kind with its lifecycle."""
-        return self.wire.call(list[LifecycleInfo], "GET", "/kinds")
+        return self.http.call(list[LifecycleInfo], "GET", "/kinds")
 
     def namespaces(self) -> list[NamespaceView]:
         """Return the namespaces that have objects, with their counts."""
-        return self.wire.call(list[NamespaceView], "GET", "/namespaces")
+        return self.http.call(list[NamespaceView], "GET", "/namespaces")
 
     def object(self, ns: str, id_: str) -> ObjectView:
         """Return one object."""
-        return self.wire.call(ObjectView, "GET", _object(ns, id_))
+        return self.http.call(ObjectView, "GET", _object(ns, id_))
 
-    def objects(self, ns: str, chosen: Selector, most: int | None = None) -> Iterator[ObjectView]:
+    def objects(self, ns: str, chosen: ObjectSelector, most: int | None = None) -> Iterator[ObjectView]:
         """Yield the chosen objects, page by page, at most so many."""
         after: str | None = None
         left = most
@@ -71,8 +71,8 @@ class Client:
             if after is None:
                 return
 
-    def _page(self, ns: str, chosen: Selector, after: str | None, limit: int) -> ObjectPage:
-        return self.wire.call(
+    def _page(self, ns: str, chosen: ObjectSelector, after: str | None, limit: int) -> ObjectPage:
+        return self.http.call(
             ObjectPage,
             "GET",
             f"/ns/{_part(ns)}/objects",
@@ -89,71 +89,71 @@ class Client:
 
     def allowed(self, ns: str, id_: str) -> AllowedView:
         """Return what may be done to an object now, and why the rest may not."""
-        return self.wire.call(AllowedView, "GET", f"{_object(ns, id_)}/allowed")
+        return self.http.call(AllowedView, "GET", f"{_object(ns, id_)}/allowed")
 
     def why(self, ns: str, id_: str) -> WhyView:
         """Return what an object waits for."""
-        return self.wire.call(WhyView, "GET", f"{_object(ns, id_)}/why")
+        return self.http.call(WhyView, "GET", f"{_object(ns, id_)}/why")
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
     def create(self, ns: str, body: Body) -> AcceptedView:
         """Make an object."""
-        return self.wire.call(AcceptedView, "POST", f"/ns/{_part(ns)}/objects", body=body, headers=_key())
+        return self.http.call(AcceptedView, "POST", f"/ns/{_part(ns)}/objects", body=body, headers=_key())
 
     def act(self, ns: str, id_: str, action: str, body: Body) -> AcceptedView:
         """Ask for an action on an object."""
         path = f"{_object(ns, id_)}/actions/{_part(action)}"
-        return self.wire.call(AcceptedView, "POST", path, body=body, headers=_key())
+        return self.http.call(AcceptedView, "POST", path, body=body, headers=_key())
 
     def group(self, ns: str, action: str, body: Body) -> GroupView:
         """Ask for an action on all objects that a selector chooses."""
-        return self.wire.call(GroupView, "POST", f"/ns/{_part(ns)}/actions/{_part(action)}", body=body)
+        return self.http.call(GroupView, "POST", f"/ns/{_part(ns)}/actions/{_part(action)}", body=body)
 
     def plan(self, ns: str, requests: list[Body]) -> list[Prospect]:
         """Return what requests would lead to."""
-        return self.wire.call(list[Prospect], "POST", f"/ns/{_part(ns)}/plan", body={"requests": requests})
+        return self.http.call(list[Prospect], "POST", f"/ns/{_part(ns)}/plan", body={"requests": requests})
 
     # --- operations --------------------------------------------------------------------------------------------------
 
     def operation(self, ns: str, op: str) -> OperationView:
         """Return one operation."""
-        return self.wire.call(OperationView, "GET", _operation(ns, op))
+        return self.http.call(OperationView, "GET", _operation(ns, op))
 
     def operations(self, ns: str, id_: str, limit: int) -> list[OperationView]:
         """Return an object's operations, newest first."""
         params: Params = {"object": id_, "limit": limit}
-        return self.wire.call(OperationPage, "GET", f"/ns/{_part(ns)}/operations", params=params).items
+        return self.http.call(OperationPage, "GET", f"/ns/{_part(ns)}/operations", params=params).items
 
     def children(self, ns: str, op: str) -> list[OperationView]:
         """Return the operations that an operation waits for."""
-        return self.wire.call(OperationPage, "GET", f"{_operation(ns, op)}/children").items
+        return self.http.call(OperationPage, "GET", f"{_operation(ns, op)}/children").items
 
     @contextmanager
     def events(self, ns: str, op: str, last: str | None, patience: float | None) -> Iterator[Iterator[str]]:
         """Open the stream of what an operation says, behind the last event; silence ends it when it is too long."""
-        with self.wire.lines(f"{_operation(ns, op)}/events", last, patience) as lines:
+        with self.http.stream_lines(f"{_operation(ns, op)}/events", last, patience) as lines:
             yield lines
 
     def cancel(self, ns: str, op: str) -> OperationView:
         """Cancel an operation."""
-        return self.wire.call(OperationView, "POST", f"{_operation(ns, op)}/cancel")
+        return self.http.call(OperationView, "POST", f"{_operation(ns, op)}/cancel")
 
     # --- the journal -------------------------------------------------------------------------------------------------
 
-    def history(self, ns: str, id_: str) -> Iterator[LineView]:
+    def object_history(self, ns: str, id_: str) -> Iterator[LineView]:
         """Yield the journal's lines about an object, page by page."""
         after: str | None = "0"
         while after is not None:
             params: Params = {"after": after, "limit": PAGE}
-            page = self.wire.call(LinePage, "GET", f"{_object(ns, id_)}/history", params=params)
+            page = self.http.call(LinePage, "GET", f"{_object(ns, id_)}/history", params=params)
             yield from page.items
             after = page.next
 
     def journal(self, after: int, limit: int = PAGE, **only: str | None) -> JournalPage:
         """Return the journal's lines that follow a number, of what the token opens."""
         params: Params = {"after": after, "limit": limit, **only}
-        page = self.wire.call(LinePage, "GET", "/journal", params=params)
+        page = self.http.call(LinePage, "GET", "/journal", params=params)
         if page.next is not None:
             return JournalPage(page.items, int(page.next), True, page.pruned)
         return JournalPage(page.items, page.items[-1].seq if page.items else after, False, page.pruned)
@@ -162,51 +162,51 @@ class Client:
 
     def lanes(self) -> LanesView:
         """Return all lanes and their groups."""
-        return self.wire.call(LanesView, "GET", "/lanes")
+        return self.http.call(LanesView, "GET", "/lanes")
 
     def set_lane(self, lane: str, grp: str, capacity: int) -> LaneView:
         """Set how many operations may run in a lane at once."""
         body = {"grp": grp, "capacity": capacity}
-        return self.wire.call(LaneView, "PUT", f"/lanes/{quote(lane, safe='/')}", body=body)
+        return self.http.call(LaneView, "PUT", f"/lanes/{quote(lane, safe='/')}", body=body)
 
     def set_group(self, grp: str, lanes: int) -> LaneGroupView:
         """Set how many lanes of a group may be active at once."""
-        return self.wire.call(LaneGroupView, "PUT", f"/groups/{_part(grp)}", body={"lanes": lanes})
+        return self.http.call(LaneGroupView, "PUT", f"/groups/{_part(grp)}", body={"lanes": lanes})
 
     def heal(self) -> HealedView:
         """Let the healer look now."""
-        return self.wire.call(HealedView, "POST", "/heal")
+        return self.http.call(HealedView, "POST", "/heal")
 
     def prune(self, older: int, *, dry_run: bool, after: int = 0) -> PrunedView:
         """Drop what ended longer ago than so many seconds, or some of it."""
         body = {"older": older, "dry_run": dry_run, "after": after}
-        return self.wire.call(PrunedView, "POST", "/prune", body=body)
+        return self.http.call(PrunedView, "POST", "/prune", body=body)
 
     def stuck(self) -> list[StuckView]:
         """Return the work that does not end, of the namespaces that the token opens."""
-        return self.wire.call(list[StuckView], "GET", "/stuck")
+        return self.http.call(list[StuckView], "GET", "/stuck")
 
     def workers(self) -> list[WorkerView]:
         """Return the processes that claim work."""
-        return self.wire.call(list[WorkerView], "GET", "/workers")
+        return self.http.call(list[WorkerView], "GET", "/workers")
 
     def tokens(self) -> "list[TokenView]":
         """Return the tokens there are."""
         from stateward.schemas.access import TokenView  # roles come with the engine, which other commands do not need
 
-        return self.wire.call(list[TokenView], "GET", "/tokens")
+        return self.http.call(list[TokenView], "GET", "/tokens")
 
     def issue(self, body: Body) -> "IssuedView":
         """Make a token."""
         from stateward.schemas.access import IssuedView
 
-        return self.wire.call(IssuedView, "POST", "/tokens", body=body)
+        return self.http.call(IssuedView, "POST", "/tokens", body=body)
 
     def revoke(self, id_: str) -> "TokenView":
         """Take a token back."""
         from stateward.schemas.access import TokenView
 
-        return self.wire.call(TokenView, "DELETE", f"/tokens/{_part(id_)}")
+        return self.http.call(TokenView, "DELETE", f"/tokens/{_part(id_)}")
 
 
 def _part(text: str) -> str:

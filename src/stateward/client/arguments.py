@@ -9,7 +9,7 @@ from msgspec import Struct
 from stateward.errors import BadInput, UnknownName
 
 
-class Ref(Struct, frozen=True):
+class ObjectRef(Struct, frozen=True):
     """An object as it was named: by its id, and perhaps with the kind that it is thought to be of."""
 
     id: str
@@ -19,7 +19,7 @@ class Ref(Struct, frozen=True):
         return self.id if self.kind is None else f"{self.kind}/{self.id}"
 
 
-class Selector(Struct, frozen=True, omit_defaults=True):
+class ObjectSelector(Struct, frozen=True, omit_defaults=True):
     """Objects by what they have in common."""
 
     kind: str | None = None
@@ -29,23 +29,23 @@ class Selector(Struct, frozen=True, omit_defaults=True):
     q: str | None = None
 
 
-def ref(text: str) -> Ref:
+def parse_ref(text: str) -> ObjectRef:
     """Read `id` or `kind/id`."""
     kind, slash, id_ = text.partition("/")
-    found = Ref(id_, kind) if slash else Ref(text)
+    found = ObjectRef(id_, kind) if slash else ObjectRef(text)
     if not found.id or found.kind == "" or "/" in found.id:
         raise BadInput("object", text, "an object's id, or kind/id")
     return found
 
 
-def fits(kind: str, wanted: str) -> bool:
+def is_kind_named(kind: str, wanted: str) -> bool:
     """Tell whether a kind goes by a name: its own, or the last part of it (`vm` for `mci.vm`)."""
     return kind == wanted or kind.endswith("." + wanted)
 
 
 def full_kind(name: str, known: Sequence[str]) -> str:
     """Return the one kind that goes by a name."""
-    found = [kind for kind in known if kind == name] or [kind for kind in known if fits(kind, name)]
+    found = [kind for kind in known if kind == name] or [kind for kind in known if is_kind_named(kind, name)]
     if not found:
         raise UnknownName("kind", name, known)
     if len(found) > 1:
@@ -53,7 +53,7 @@ def full_kind(name: str, known: Sequence[str]) -> str:
     return found[0]
 
 
-def pair(field: str, text: str) -> tuple[str, str]:
+def parse_pair(field: str, text: str) -> tuple[str, str]:
     """Read `key=value`."""
     key, equals, value = text.partition("=")
     if not key or not equals:
@@ -61,20 +61,20 @@ def pair(field: str, text: str) -> tuple[str, str]:
     return key, value
 
 
-def pairs(field: str, texts: Sequence[str]) -> dict[str, str]:
+def parse_pairs(field: str, texts: Sequence[str]) -> dict[str, str]:
     """Read several `key=value`; a key that is given twice is an error."""
     found: dict[str, str] = {}
     for text in texts:
-        key, value = pair(field, text)
+        key, value = parse_pair(field, text)
         if key in found:
             raise BadInput(field, text, f"possible: {key} is given twice")
         found[key] = value
     return found
 
 
-def values(field: str, texts: Sequence[str]) -> dict[str, Any]:
+def parse_values(field: str, texts: Sequence[str]) -> dict[str, Any]:
     """Read several `key=value` whose values are JSON, or text where they are not."""
-    return {key: _value(value) for key, value in pairs(field, texts).items()}
+    return {key: _value(value) for key, value in parse_pairs(field, texts).items()}
 
 
 def _value(text: str) -> Any:  # noqa: ANN401 - whatever JSON can say
@@ -87,17 +87,17 @@ def _value(text: str) -> Any:  # noqa: ANN401 - whatever JSON can say
 PARTS = ("kind", "parent", "state", "label", "q")
 
 
-def selector(texts: Sequence[str]) -> Selector:
+def parse_selector(texts: Sequence[str]) -> ObjectSelector:
     """Read selectors such as `kind=mci.vm,state=Running,label=region=eu`; states add up, labels must all fit."""
-    parts = [pair("selector", part) for text in texts for part in text.split(",")]
+    parts = [parse_pair("selector", part) for text in texts for part in text.split(",")]
     for name, _ in parts:
         if name not in PARTS:
             raise UnknownName("part of a selector", name, PARTS)
-    return Selector(
+    return ObjectSelector(
         kind=_only(parts, "kind"),
         parent=_only(parts, "parent"),
         states=[value for name, value in parts if name == "state"],
-        labels=pairs("label", [value for name, value in parts if name == "label"]),
+        labels=parse_pairs("label", [value for name, value in parts if name == "label"]),
         q=_only(parts, "q"),
     )
 

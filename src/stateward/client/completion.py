@@ -7,9 +7,9 @@ from typing import Any
 
 import typer
 
-from stateward.client.arguments import Selector
+from stateward.client.arguments import ObjectSelector
 from stateward.client.session import InProcessServer, connect
-from stateward.client.target import Given, Secret, choose
+from stateward.client.target import Secret, TargetOptions, choose_target
 
 MOST = 50
 
@@ -24,9 +24,9 @@ def complete_objects(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def _objects(params: dict[str, Any], incomplete: str, in_process: InProcessServer | None) -> Iterator[str]:
     token, file, data = params.get("token"), params.get("token_file"), params.get("data")
-    given = Given(params.get("server"), Secret(token) if token else None, file, Path(data) if data else None)
+    given = TargetOptions(params.get("server"), Secret(token) if token else None, file, Path(data) if data else None)
     ns = params.get("namespace") or os.environ.get("STATEWARD_NAMESPACE") or "default"
     kind, slash, id_ = incomplete.rpartition("/")
-    with connect(choose(given, os.environ), in_process) as client:
-        for one in client.objects(ns, Selector(q=id_ or None), MOST):
+    with connect(choose_target(given, os.environ), in_process) as client:
+        for one in client.objects(ns, ObjectSelector(q=id_ or None), MOST):
             yield f"{kind}{slash}{one.id}"

@@ -12,20 +12,20 @@ UNREACHABLE = 3
 NOT_ALLOWED = 4
 """The exit code when the token is missing, not valid, or does not allow it."""
 
-Facts = dict[str, Any]
+ProblemFacts = dict[str, Any]
 """The fields of a problem, as the server sent them."""
 
 TOO_MANY = 429
 STANDARD = frozenset({"type", "title", "status", "detail", "code", "instance"})
 
 
-class Trouble(StatewardError):
+class CallFailed(StatewardError):
     """The base of what goes wrong between this program and a server."""
 
     exit_code = UNREACHABLE
 
 
-class Unreachable(Trouble):
+class Unreachable(CallFailed):
     """No server answers at the address."""
 
     retry = True
@@ -38,7 +38,7 @@ class Unreachable(Trouble):
         return f"no server answers at {self.url}: {self.why}"
 
 
-class NotOurs(Trouble):
+class NotOurs(CallFailed):
     """Something answers at the address that does not speak as a Stateward server does."""
 
     def __init__(self, url: str, status: int, why: str) -> None:
@@ -49,7 +49,7 @@ class NotOurs(Trouble):
         return f"{self.url} answers with {self.status}, but not as a Stateward server: {self.why}"
 
 
-class Said(Trouble):
+class ApiError(CallFailed):
     """A problem that the server told of, with its facts."""
 
     def __init__(self, status: int, code: str, detail: str, more: Mapping[str, Any]) -> None:
@@ -100,7 +100,7 @@ def exit_code_of(status: int) -> int:
     return BAD_USAGE if 400 <= status < 500 else UNREACHABLE
 
 
-def said(status: int, body: object, retry_after: str | None = None) -> Said | None:
+def api_error_of(status: int, body: object, retry_after: str | None = None) -> ApiError | None:
     """Return the problem that a body tells of, or None if it is none."""
     if not isinstance(body, dict) or not isinstance(body.get("detail", body.get("title")), str):
         return None
@@ -108,7 +108,7 @@ def said(status: int, body: object, retry_after: str | None = None) -> Said | No
     if retry_after is not None:
         more["retry_after"] = retry_after
     detail = str(body.get("detail") or body.get("title"))
-    return Said(status, str(body.get("code", "")), detail, more)
+    return ApiError(status, str(body.get("code", "")), detail, more)
 
 
 def _in_the_way(blocker: Mapping[str, Any]) -> str:

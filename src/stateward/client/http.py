@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import httpx
 import msgspec
 
-from stateward.client.errors import TOO_MANY, NotOurs, Trouble, Unreachable, said
+from stateward.client.errors import TOO_MANY, CallFailed, NotOurs, Unreachable, api_error_of
 from stateward.client.target import Secret
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ Params = Mapping[str, str | int | list[str] | None]
 NOTHING: Mapping[str, Any] = {}
 
 
-class Wire:
+class HttpConnection:
     """A connection to one server, with one token."""
 
     def __init__(
@@ -87,7 +87,7 @@ class Wire:
         return self._decoded(response, answer)
 
     @contextmanager
-    def lines(self, path: str, last: str | None, patience: float | None) -> Iterator[Iterator[str]]:
+    def stream_lines(self, path: str, last: str | None, patience: float | None) -> Iterator[Iterator[str]]:
         """Open a stream of events and yield its lines; silence is allowed for as long as somebody is patient."""
         timeout = httpx.Timeout(30, read=patience)
         headers = {"Accept": "text/event-stream", **({} if last is None else {"Last-Event-ID": last})}
@@ -127,12 +127,12 @@ class Wire:
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
             raise NotOurs(self.url, response.status_code, str(error)) from error
 
-    def _problem(self, response: httpx.Response) -> Trouble:
+    def _problem(self, response: httpx.Response) -> CallFailed:
         try:
             body = msgspec.json.decode(response.content)
         except msgspec.DecodeError:
             body = None
-        problem = said(response.status_code, body, response.headers.get("Retry-After"))
+        problem = api_error_of(response.status_code, body, response.headers.get("Retry-After"))
         return problem or NotOurs(self.url, response.status_code, response.reason_phrase or "no reason given")
 
     def _lost(self, error: httpx.TransportError) -> Unreachable:

@@ -30,7 +30,7 @@ REFUSED = (4400, 4401, 4403)
 """The codes with which a stream is closed for good: 4000 and an HTTP status."""
 
 
-class Wish(Struct, frozen=True):
+class JournalSelection(Struct, frozen=True):
     """Which lines are wanted: those that follow a number (from now on if None), of a namespace, a kind, an object."""
 
     after: int | None = None
@@ -46,22 +46,22 @@ class Wish(Struct, frozen=True):
         )
 
 
-class Page(Struct, frozen=True):
+class StreamMessage(Struct, frozen=True):
     """What a server sends: at first a snapshot, then lines, and the number to go on from."""
 
     seq: int = 0
     lines: list[LineView] = []
-    snapshot: "Snapshot | None" = None
-    gap: "Gap | None" = None
+    snapshot: "StreamStart | None" = None
+    gap: "PrunedGap | None" = None
 
 
-class Snapshot(Struct, frozen=True):
+class StreamStart(Struct, frozen=True):
     """Where the stream begins."""
 
     seq: int
 
 
-class Gap(Struct, frozen=True):
+class PrunedGap(Struct, frozen=True):
     """Between these numbers some lines were pruned."""
 
     after: int
@@ -84,17 +84,17 @@ class Closed(StatewardError):
         return f"the server closed the stream: {self.why}"
 
 
-def follow(session: "Session", wish: Wish) -> Iterator[LineView]:
+def follow_journal(session: "Session", wish: JournalSelection) -> Iterator[LineView]:
     """Yield the lines that are wanted, for ever."""
-    pages = _streamed(session, wish) if session.client.works else _looked(session, wish)
+    pages = _streamed(session, wish) if session.client.has_worker else _looked(session, wish)
     for lines in pages:
         yield from (line for line in lines if wish.fits(line))
 
 
-def newest(session: "Session") -> int:
+def newest_seq(session: "Session") -> int:
     """Return the number of the newest line."""
-    if session.client.works:
-        return next(_connection(session, Wish(), None)).seq
+    if session.client.has_worker:
+        return next(_connection(session, JournalSelection(), None)).seq
     return _last(lambda number: bool(session.client.journal(number, 1).lines))
 
 
@@ -112,19 +112,19 @@ def _last(more_after: Callable[[int], bool]) -> int:
     return high
 
 
-def _looked(session: "Session", wish: Wish) -> Iterator[list[LineView]]:
-    after = newest(session) if wish.after is None else wish.after
+def _looked(session: "Session", wish: JournalSelection) -> Iterator[list[LineView]]:
+    after = newest_seq(session) if wish.after is None else wish.after
     while True:
         page = session.client.journal(after, ns=wish.ns, kind=wish.kind, object=wish.object)
         if page.pruned is not None and after == wish.after:
-            _tell(Gap(after, page.pruned))
+            _tell(PrunedGap(after, page.pruned))
         after = page.after
         yield page.lines
         if not page.more:
             session.pause(LOOK_EVERY)
 
 
-def _streamed(session: "Session", wish: Wish) -> Iterator[list[LineView]]:
+def _streamed(session: "Session", wish: JournalSelection) -> Iterator[list[LineView]]:
     after = wish.after
     pauses: Iterator[float] = iter(())  # who has never been reached is not waited for
     while True:
@@ -141,48 +141,48 @@ def _streamed(session: "Session", wish: Wish) -> Iterator[list[LineView]]:
             session.pause(pause)
 
 
-def _connection(session: "Session", wish: Wish, after: int | None) -> Iterator[Page]:
+def _connection(session: "Session", wish: JournalSelection, after: int | None) -> Iterator[StreamMessage]:
     """Yield what one connection brings, until it breaks."""
     from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
     from websockets.sync.client import connect
 
-    wire = session.client.wire
+    connection = session.client.http
     quiet = logging.Logger("stateward.stream", logging.CRITICAL)  # what is sent holds the token
-    headers = {"Authorization": f"Bearer {wire.token.text}"} if wire.token.text else {}
-    url = "ws" + wire.url.removeprefix("http") + "/api/v1/stream"
+    headers = {"Authorization": f"Bearer {connection.token.text}"} if connection.token.text else {}
+    url = "ws" + connection.url.removeprefix("http") + "/api/v1/stream"
     try:
         with connect(
-            url, additional_headers=headers, logger=quiet, max_size=None, proxy=None if wire.direct else True
+            url, additional_headers=headers, logger=quiet, max_size=None, proxy=None if connection.direct else True
         ) as socket:
             socket.send(msgspec.json.encode(_hello(wish, after)).decode())
             for text in socket:
-                yield _page(wire.url, text)
+                yield _page(connection.url, text)
     except InvalidStatus as error:
         status = error.response.status_code
         raise Closed(f"{status} {error.response.reason_phrase}", exit_code_of(status)) from error
     except ConnectionClosed as error:
         raise _closed(
-            wire.url, error.rcvd.code if error.rcvd else None, error.rcvd.reason if error.rcvd else ""
+            connection.url, error.rcvd.code if error.rcvd else None, error.rcvd.reason if error.rcvd else ""
         ) from error
     except (OSError, WebSocketException) as error:
-        raise Unreachable(wire.url, str(error)) from error
-    raise Unreachable(wire.url, "the stream ended")
+        raise Unreachable(connection.url, str(error)) from error
+    raise Unreachable(connection.url, "the stream ended")
 
 
-def _hello(wish: Wish, after: int | None) -> dict[str, object]:
+def _hello(wish: JournalSelection, after: int | None) -> dict[str, object]:
     found: dict[str, object] = {"after": after, "ns": None if wish.ns is None else [wish.ns], "kind": wish.kind}
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _page(url: str, text: str | bytes) -> Page:
+def _page(url: str, text: str | bytes) -> StreamMessage:
     try:
-        page = msgspec.json.decode(text, type=Page)
+        page = msgspec.json.decode(text, type=StreamMessage)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise NotOurs(url, 101, str(error)) from error
-    return page if page.snapshot is None else Page(page.snapshot.seq, gap=page.gap)
+    return page if page.snapshot is None else StreamMessage(page.snapshot.seq, gap=page.gap)
 
 
-def _tell(gap: Gap) -> None:
+def _tell(gap: PrunedGap) -> None:
     """Say on the side that something is missing: what is piped on stays lines and nothing else."""
     text = f"note: of the lines from {gap.after + 1} to {gap.horizon} some were pruned"
     err().print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)

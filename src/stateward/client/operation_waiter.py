@@ -13,7 +13,7 @@ from stateward.errors import StatewardError
 from stateward.schemas.operations import OperationView
 
 if TYPE_CHECKING:
-    from stateward.client.api import Client
+    from stateward.client.api import ApiClient
 
 IN_TURN = 20
 """How many operations are looked at in each round even if the journal does not tell of them."""
@@ -37,12 +37,12 @@ class TookTooLong(StatewardError):
         return f"{several} not ended after {self.seconds:g} s; {goes}: {', '.join(self.operations[:5])}"
 
 
-class Following:
+class OperationWaiter:
     """Operations that have not ended, of one namespace."""
 
     def __init__(
         self,
-        client: "Client",
+        client: "ApiClient",
         ns: str,
         operations: Sequence[OperationView],
         *,

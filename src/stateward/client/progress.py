@@ -3,23 +3,41 @@
 Shown on standard error and only where somebody looks: a file or a pipe gets the results and nothing else.
 """
 
+import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
+from typing import TYPE_CHECKING
 
+import msgspec
+from msgspec import Struct
 from rich.console import Console
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from stateward.client.errors import CallFailed
 from stateward.client.output import clean
+from stateward.schemas.operations import OperationView, ProgressView
+
+if TYPE_CHECKING:
+    from stateward.client.api import ApiClient
+
 
 PROVIDERS = ("provider", "csp", "cloud")
 REGIONS = ("region", "zone")
 
 
+class ServerSentEvent(Struct, frozen=True):
+    """One event of a stream."""
+
+    name: str
+    data: str
+    id: str | None = None
+
+
 @contextmanager
-def picture(console: Console, *, screen: bool = False) -> Iterator[Live]:
+def live_display(console: Console, *, screen: bool = False) -> Iterator[Live]:
     """Show something that changes; however it ends, the terminal is as it was."""
     live = Live(console=console, screen=screen, auto_refresh=False)
     try:
@@ -35,7 +53,7 @@ def group_of(kind: str, labels: Mapping[str, str]) -> str:
     return "/".join(part for part in found if part) or kind
 
 
-class Bars:
+class ProgressBars:
     """One bar for each group, while operations end."""
 
     def __init__(self, console: Console, groups: Counter[str], *, quiet: bool = False) -> None:
@@ -56,7 +74,7 @@ class Bars:
     def _add(self, name: str, total: int) -> TaskID:
         return self._progress.add_task(clean(name), total=total, said="")
 
-    def __enter__(self) -> "Bars":
+    def __enter__(self) -> "ProgressBars":
         try:
             self._progress.start()
         except BaseException:  # Ctrl-C may come while the first picture is drawn, when the cursor is hidden already
@@ -91,3 +109,75 @@ class Bars:
             self._progress.update(task, said=clean(words))
             if done is not None and total is not None:
                 self._progress.update(task, completed=done, total=total)
+
+
+Said = Callable[[str, int | None, int | None], None]
+END = "end"
+LONGEST_PATIENCE = 3600.0  # what a socket can be told to wait has an end
+
+
+def follow_progress(
+    client: "ApiClient",
+    operation: OperationView,
+    said: Said,
+    timeout: float | None,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Pass on what an operation says until it ends, or the time is over; how it ended is for others to see.
+
+    This is only for somebody to look at: where the stream breaks or cannot be had, the waiting goes on without it.
+    """
+    until = None if timeout is None else clock() + timeout
+    try:
+        for event in _events(client, operation, until, clock):
+            if event.name == END:
+                return
+            words = msgspec.json.decode(event.data, type=ProgressView)
+            said(words.text, words.done, words.total)
+    except (CallFailed, msgspec.MsgspecError):
+        return
+
+
+def _events(
+    client: "ApiClient", operation: OperationView, until: float | None, clock: Callable[[], float]
+) -> Iterator[ServerSentEvent]:
+    """Yield events until the time is over.
+
+    A stream is given up when it is silent for as long as there is time left. Its signs of life would make that longer
+    each time; so with a time set, the stream is opened anew after each.
+    """
+    last: str | None = None
+    while until is None or clock() < until:
+        patience = None if until is None else min(until - clock(), LONGEST_PATIENCE)
+        with client.events(operation.ns, operation.id, last, patience) as lines:
+            for event in parse_events(lines if until is None else _to_sign_of_life(lines)):
+                last = event.id or last
+                yield event
+        if until is None:
+            return
+
+
+def _to_sign_of_life(lines: Iterator[str]) -> Iterator[str]:
+    for line in lines:
+        if line.startswith(":"):
+            return
+        yield line
+
+
+def parse_events(lines: Iterable[str]) -> Iterator[ServerSentEvent]:
+    """Yield the events that lines make up; an event ends with an empty line, and one cut off in the middle is none."""
+    name, data, id_ = "message", list[str](), None
+    for line in lines:
+        if not line:
+            if data:
+                yield ServerSentEvent(name, "\n".join(data), id_)
+            name, data = "message", []
+            continue
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if field == "event":
+            name = value
+        elif field == "data":
+            data.append(value)
+        elif field == "id":
+            id_ = value

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from stateward.client.arguments import Ref, fits, full_kind
-from stateward.client.errors import Said, exit_code_for
+from stateward.client.arguments import ObjectRef, full_kind, is_kind_named
+from stateward.client.errors import ApiError, exit_code_for
 from stateward.client.output import Json, clean, err, print_json
-from stateward.client.target import Given, Place, Remote, Secret, choose, kept_token
+from stateward.client.target import RemoteServer, Secret, Target, TargetOptions, choose_target, stored_token
 from stateward.errors import BadInput, StatewardError
 from stateward.naming import PATH_PART
 
 if TYPE_CHECKING:
     import httpx
 
-    from stateward.client.api import Client
+    from stateward.client.api import ApiClient
     from stateward.lifecycle.describe import LifecycleInfo
     from stateward.schemas.objects import ObjectView
 
@@ -76,7 +76,9 @@ The command line puts it into the context of its commands (`obj`), because this 
 class Session:
     """A command's client, namespace and way of printing."""
 
-    def __init__(self, client: "Client", ns: str, *, json: bool, pause: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self, client: "ApiClient", ns: str, *, json: bool, pause: Callable[[float], None] = time.sleep
+    ) -> None:
         self.client, self.ns, self.json, self.pause = client, ns, json, pause
 
     @cached_property
@@ -96,10 +98,10 @@ class Session:
         """Return the full name of a kind."""
         return full_kind(name, list(self.kinds))
 
-    def find(self, named: Ref) -> "ObjectView":
+    def find(self, named: ObjectRef) -> "ObjectView":
         """Return the object that was named, and is of the kind that was named."""
         found = self.client.object(self.ns, named.id)
-        if named.kind is not None and not fits(found.kind, named.kind):
+        if named.kind is not None and not is_kind_named(found.kind, named.kind):
             raise BadInput("object", str(named), f"right: {found.id} is of the kind {found.kind}")
         return found
 
@@ -111,7 +113,7 @@ def on_server(command: Callable[..., None]) -> Callable[..., None]:
 
     def run(ctx: typer.Context, **given: Any) -> None:  # noqa: ANN401 - whatever the command takes
         shared = {name: given.pop(name) for name in SHARED}
-        with session(ctx.obj, **shared) as opened_session:
+        with open_session(ctx.obj, **shared) as opened_session:
             command(opened_session, **given)
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
@@ -127,27 +129,27 @@ def with_options(run: Callable[..., None], own: Sequence[inspect.Parameter]) -> 
 
 
 @contextmanager
-def connect(place: Place, in_process: InProcessServer | None) -> Iterator["Client"]:
+def connect(place: Target, in_process: InProcessServer | None) -> Iterator["ApiClient"]:
     """Open a client to a server or to a data folder whose server does not run, and close it after use."""
-    from stateward.client.api import Client  # only commands that speak HTTP load an HTTP library
-    from stateward.client.http import Wire
+    from stateward.client.api import ApiClient  # only commands that speak HTTP load an HTTP library
+    from stateward.client.http import HttpConnection
 
-    if isinstance(place, Remote):
-        wire = Wire(place.url, place.token, direct=place.direct)
+    if isinstance(place, RemoteServer):
+        connection = HttpConnection(place.url, place.token, direct=place.direct)
         try:
-            yield Client(wire)
+            yield ApiClient(connection)
         finally:
-            wire.close()
+            connection.close()
         return
     if in_process is None:
         raise BadInput("data", str(place.path), "the folder of a running server, and this program can start none")
     with in_process(place.path) as transport:
-        wire = Wire("http://local", place.token or kept_token(place.path), transport, direct=True)
-        yield Client(wire, works=False)
+        connection = HttpConnection("http://local", place.token or stored_token(place.path), transport, direct=True)
+        yield ApiClient(connection, has_worker=False)
 
 
 @contextmanager
-def session(
+def open_session(
     in_process: InProcessServer | None,
     server: str | None,
     token: str | None,
@@ -157,27 +159,27 @@ def session(
     json: bool,
 ) -> Iterator[Session]:
     """Open a session; whatever goes wrong in it becomes one clear line and an exit code."""
-    given = Given(server, None if token is None else Secret(token), token_file, data)
+    given = TargetOptions(server, None if token is None else Secret(token), token_file, data)
     used = [given.token or Secret("")]
     try:
         if re.match(PATH_PART, namespace) is None:
             raise BadInput("namespace", namespace, "the name of a namespace")
-        with connect(choose(given, os.environ), in_process) as client:
-            used.append(client.wire.token)
+        with connect(choose_target(given, os.environ), in_process) as client:
+            used.append(client.http.token)
             yield Session(client, namespace, json=json)
     except StatewardError as error:
-        raise typer.Exit(tell(error, used, json=json)) from None
+        raise typer.Exit(print_error(error, used, json=json)) from None
     except UnicodeError as error:
         unreadable = BadInput("input", ascii(error.object) if isinstance(error, UnicodeEncodeError) else "", "text")
-        raise typer.Exit(tell(unreadable, used, json=json)) from None
+        raise typer.Exit(print_error(unreadable, used, json=json)) from None
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
 
 
-def tell(error: StatewardError, secrets: list[Secret], *, json: bool) -> int:
+def print_error(error: StatewardError, secrets: list[Secret], *, json: bool) -> int:
     """Print an error, without any secret, and return its exit code."""
     if json:
-        name = error.code if isinstance(error, Said) and error.code else type(error).__name__
+        name = error.code if isinstance(error, ApiError) and error.code else type(error).__name__
         told = msgspec.json.encode({"error": name, "message": str(error), **error.facts()}, enc_hook=str)
         print_json(msgspec.Raw(_without(secrets, told.decode()).encode()))
     else:

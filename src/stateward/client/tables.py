@@ -40,12 +40,12 @@ def error_text(error: str | None) -> Text:
     return Text(clean(error or ""), style="red")
 
 
-def when(at: datetime | None) -> str:
+def utc_text(at: datetime | None) -> str:
     """Return a time, in UTC, to the second."""
     return "" if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def span(seconds: float) -> str:
+def span_text(seconds: float) -> str:
     """Return a length of time, rounded to what matters."""
     for length, unit in SPANS:
         if seconds >= length:
@@ -53,17 +53,17 @@ def span(seconds: float) -> str:
     return f"{max(seconds, 0):.1f} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
-def age(at: datetime | None, now: datetime | None = None) -> str:
+def age_text(at: datetime | None, now: datetime | None = None) -> str:
     """Return how long ago a time was."""
-    return "" if at is None else span(((now or datetime.now(UTC)) - at).total_seconds())
+    return "" if at is None else span_text(((now or datetime.now(UTC)) - at).total_seconds())
 
 
-def took(operation: "OperationView") -> str:
+def duration_text(operation: "OperationView") -> str:
     """Return how long an operation took from its acceptance."""
-    return "" if operation.ended is None else span((operation.ended - operation.created).total_seconds())
+    return "" if operation.ended is None else span_text((operation.ended - operation.created).total_seconds())
 
 
-def by(actor: str, who: str) -> str:
+def actor_text(actor: str, who: str) -> str:
     """Return the actor, and the person or program behind it."""
     return f"{actor} ({who})" if who else actor
 
@@ -94,7 +94,7 @@ def _object_row(class_of: StateClassOf, one: "ObjectView") -> tuple[str | Text, 
     labels = " ".join(f"{name}={value}" for name, value in sorted(one.labels.items()))
     state = state_text(class_of, one.kind, one.state, one.state_class)
     error = error_text(one.error)
-    return one.id, one.kind, state, age(one.since), one.op or "", one.parent or "", labels, error
+    return one.id, one.kind, state, age_text(one.since), one.op or "", one.parent or "", labels, error
 
 
 def facts_table(facts: Iterable[tuple[str, str | Text]]) -> Table:
@@ -108,65 +108,65 @@ def facts_table(facts: Iterable[tuple[str, str | Text]]) -> Table:
     return table
 
 
-def object_view(class_of: StateClassOf, one: "ObjectView", operation: "OperationView | None") -> RenderableType:
+def object_details(class_of: StateClassOf, one: "ObjectView", operation: "OperationView | None") -> RenderableType:
     """Return an object with all its facts, and the operation that works on it."""
     facts = facts_table(
         [
             ("object", one.id),
             ("kind", one.kind),
             ("state", state_text(class_of, one.kind, one.state, one.state_class)),
-            ("since", f"{when(one.since)} ({age(one.since)})"),
+            ("since", f"{utc_text(one.since)} ({age_text(one.since)})"),
             ("error", error_text(one.error)),
             ("parent", one.parent or ""),
             ("queue", one.queue if one.queue and one.queue != one.id else ""),
             ("labels", " ".join(f"{name}={value}" for name, value in sorted(one.labels.items()))),
             ("version", str(one.version)),
-            ("created", when(one.created)),
-            ("spec", as_json(one.spec) if one.spec else ""),
-            ("seen", as_json(one.seen) if one.seen else ""),
+            ("created", utc_text(one.created)),
+            ("spec", json_text(one.spec) if one.spec else ""),
+            ("seen", json_text(one.seen) if one.seen else ""),
         ]
     )
-    return facts if operation is None else Group(facts, Text(), operation_view(operation))
+    return facts if operation is None else Group(facts, Text(), operation_details(operation))
 
 
-def operation_view(one: "OperationView") -> RenderableType:
+def operation_details(one: "OperationView") -> RenderableType:
     """Return an operation with all its facts."""
     return facts_table(
         [
             ("operation", one.id),
             ("object", one.object),
-            ("action", f"{one.action} by {by(one.actor, one.who)}"),
+            ("action", f"{one.action} by {actor_text(one.actor, one.who)}"),
             ("facts", ", ".join(one.facts)),
-            ("args", as_json(one.args) if one.args else ""),
+            ("args", json_text(one.args) if one.args else ""),
             ("way", f"{one.origin} -> {one.via} -> {one.desired}" if one.desired else ""),
             ("status", status_text(one.status)),
             ("attempts", str(one.attempts) if one.attempts > 1 else ""),
-            ("created", when(one.created)),
-            ("took", took(one)),
+            ("created", utc_text(one.created)),
+            ("took", duration_text(one)),
             ("error", error_text(one.error)),
-            ("result", as_json(one.result) if one.result is not None else ""),
+            ("result", json_text(one.result) if one.result is not None else ""),
         ]
     )
 
 
-def as_json(value: Any) -> str:  # noqa: ANN401 - whatever JSON can say
+def json_text(value: Any) -> str:  # noqa: ANN401 - whatever JSON can say
     """Return a value as one line of JSON."""
     return msgspec.json.encode(value).decode()
 
 
-def line_text(class_of: StateClassOf, line: "LineView") -> Text:
+def entry_text(class_of: StateClassOf, line: "LineView") -> Text:
     """Return a line of the journal as a line of the terminal."""
-    found = Text.assemble((when(line.at), "dim"), " ", (clean(line.object), "bold"), " ", clean(line.event))
+    found = Text.assemble((utc_text(line.at), "dim"), " ", (clean(line.object), "bold"), " ", clean(line.event))
     if line.target is not None:
         source = state_text(class_of, line.kind, line.source) if line.source else Text("(new)")
         found.append_text(Text.assemble(" ", source, " -> ", state_text(class_of, line.kind, line.target)))
-    found.append(clean(f" by {by(line.actor, line.who)}"), style="dim")
+    found.append(clean(f" by {actor_text(line.actor, line.who)}"), style="dim")
     if line.reason:
         found.append_text(Text(": ") + error_text(line.reason))
     return found
 
 
-def print_line(value: Any) -> None:  # noqa: ANN401 - whatever msgspec can encode
+def print_json_line(value: Any) -> None:  # noqa: ANN401 - whatever msgspec can encode
     """Print a value as one line of JSON, at once."""
-    sys.stdout.write(as_json(value) + "\n")
+    sys.stdout.write(json_text(value) + "\n")
     sys.stdout.flush()

@@ -37,7 +37,7 @@ class Secret:
         return "(token)"
 
 
-class Given(Struct, frozen=True):
+class TargetOptions(Struct, frozen=True):
     """What the command line says about where to talk to."""
 
     server: str | None = None
@@ -46,7 +46,7 @@ class Given(Struct, frozen=True):
     data: Path | None = None
 
 
-class Remote(Struct, frozen=True):
+class RemoteServer(Struct, frozen=True):
     """A server at an address."""
 
     url: str
@@ -54,14 +54,14 @@ class Remote(Struct, frozen=True):
     direct: bool = False  # on this machine: no proxy is asked
 
 
-class Folder(Struct, frozen=True):
+class LocalFolder(Struct, frozen=True):
     """A data folder whose server does not run."""
 
     path: Path
     token: Secret | None
 
 
-Place = Remote | Folder
+Target = RemoteServer | LocalFolder
 
 
 class Nowhere(StatewardError):
@@ -83,21 +83,21 @@ class ServerFile(Struct, frozen=True):
     url: str
 
 
-def choose(given: Given, environ: Mapping[str, str]) -> Place:
+def choose_target(given: TargetOptions, environ: Mapping[str, str]) -> Target:
     """Decide where to talk to."""
     if given.server is not None and given.data is not None:
         raise BadInput("--data", str(given.data), "possible together with --server")
     token = _token(given, environ)
     if given.server is not None:
-        return Remote(address(given.server), token or Secret(""))
+        return RemoteServer(check_address(given.server), token or Secret(""))
     if given.data is not None:
         return _folder(given.data, token)
     if environ.get(PREFIX + "SERVER"):
-        return Remote(address(environ[PREFIX + "SERVER"]), token or Secret(""))
+        return RemoteServer(check_address(environ[PREFIX + "SERVER"]), token or Secret(""))
     return _default_folder(environ, token)
 
 
-def _default_folder(environ: Mapping[str, str], token: Secret | None) -> Place:
+def _default_folder(environ: Mapping[str, str], token: Secret | None) -> Target:
     named = environ.get(PREFIX + "DATA")
     path = Path(named or Config().data)
     if not named and not path.is_dir():
@@ -105,18 +105,18 @@ def _default_folder(environ: Mapping[str, str], token: Secret | None) -> Place:
     return _folder(path, token)
 
 
-def _folder(path: Path, token: Secret | None) -> Place:
+def _folder(path: Path, token: Secret | None) -> Target:
     if not path.is_dir():
         raise BadInput("data", str(path), "a folder")
-    url = running(path)
+    url = running_server_url(path)
     if url is not None:
-        return Remote(url, token or kept_token(path), direct=True)
+        return RemoteServer(url, token or stored_token(path), direct=True)
     if not (path / DATABASE_FILE).exists():
         raise BadInput("data", str(path), "a data folder of Stateward: it holds no database, and no server runs there")
-    return Folder(path, token)
+    return LocalFolder(path, token)
 
 
-def address(text: str) -> str:
+def check_address(text: str) -> str:
     """Check the address of a server; a password in it would be shown in messages, so it is refused."""
     shown = text.rpartition("@")[2]
     if not _is_address(text):
@@ -135,7 +135,7 @@ def _is_address(text: str) -> bool:
         return False
 
 
-def running(folder: Path) -> str | None:
+def running_server_url(folder: Path) -> str | None:
     """Return the address of the server that runs on a data folder; a crash may leave the file of one that does not."""
     try:
         url = msgspec.json.decode((folder / SERVER_FILE).read_bytes(), type=ServerFile).url
@@ -146,7 +146,7 @@ def running(folder: Path) -> str | None:
         return None
 
 
-def _token(given: Given, environ: Mapping[str, str]) -> Secret | None:
+def _token(given: TargetOptions, environ: Mapping[str, str]) -> Secret | None:
     if given.token is not None and given.token_file is not None:
         raise BadInput("--token-file", str(given.token_file), "possible together with --token")
     if given.token is not None:
@@ -157,7 +157,7 @@ def _token(given: Given, environ: Mapping[str, str]) -> Secret | None:
     return _checked(PREFIX + "TOKEN", found) if found else None
 
 
-def kept_token(folder: Path) -> Secret:
+def stored_token(folder: Path) -> Secret:
     """Return the administrator's token of a data folder; empty if it is not ours to read."""
     try:
         return _checked(str(folder / TOKEN_FILE), (folder / TOKEN_FILE).read_text("utf-8"))

@@ -9,9 +9,9 @@ from rich.console import Console
 
 from stateward.cli.commands.heal import _list
 from stateward.cli.commands.why import MOST, _tree
-from stateward.client.api import Client
-from stateward.client.arguments import Ref, Selector
-from stateward.client.http import KEY, Wire
+from stateward.client.api import ApiClient
+from stateward.client.arguments import ObjectRef, ObjectSelector
+from stateward.client.http import KEY, HttpConnection
 from stateward.client.session import Session
 from stateward.client.target import Secret
 from stateward.domains.mci.cli.calls import Orphan, Orphans
@@ -26,7 +26,7 @@ Answers = Callable[[httpx.Request], httpx.Response]
 
 
 def session(answers: Answers, *, as_json: bool = False) -> Session:
-    return Session(Client(Wire("http://s", Secret(""), httpx.MockTransport(answers))), "ns", json=as_json)
+    return Session(ApiClient(HttpConnection("http://s", Secret(""), httpx.MockTransport(answers))), "ns", json=as_json)
 
 
 STUCK = {
@@ -129,7 +129,7 @@ def test_names_are_quoted_in_paths_and_actions_carry_a_key() -> None:
     for call in (
         lambda: client.act("a b", "ü?", "scale out", {}),
         lambda: client.set_lane("aws/eu west", "aws", 3),
-        lambda: session(answer).find(Ref("x#y")),
+        lambda: session(answer).find(ObjectRef("x#y")),
     ):
         with pytest.raises(Exception, match="no"):
             call()
@@ -153,8 +153,8 @@ def test_pages_are_followed_to_the_end_or_to_the_limit() -> None:
         return httpx.Response(200, content=msgspec.json.encode(page))
 
     client = session(answer).client
-    assert len(list(client.objects("ns", Selector(labels={"a": "b"})))) == 250
+    assert len(list(client.objects("ns", ObjectSelector(labels={"a": "b"})))) == 250
     assert len(asked) == 3
     assert asked[0]["label"] == "a=b"
-    assert len(list(client.objects("ns", Selector(), 120))) == 120
+    assert len(list(client.objects("ns", ObjectSelector(), 120))) == 120
     assert [one["limit"] for one in asked[3:]] == ["120", "20"]

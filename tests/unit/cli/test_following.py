@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateward.client.api import JournalPage
-from stateward.client.operation_waiter import IN_TURN, Following, TookTooLong
+from stateward.client.operation_waiter import IN_TURN, OperationWaiter, TookTooLong
 from stateward.schemas.operations import OperationView
 from stateward.store.records import Status
 from tests.unit.cli.samples import sample_entry, sample_operation
@@ -38,9 +38,9 @@ class World:
         ]
         return JournalPage(lines[after:], max(len(lines), after), more=False)
 
-    def follow(self, timeout: float | None = None) -> Following:
+    def follow(self, timeout: float | None = None) -> OperationWaiter:
         several = [operation(number) for number in range(len(self._ends))]
-        return Following(self, "ns", several, timeout=timeout, pause=self.pause, clock=lambda: self.now)  # type: ignore[arg-type]
+        return OperationWaiter(self, "ns", several, timeout=timeout, pause=self.pause, clock=lambda: self.now)  # type: ignore[arg-type]
 
 
 @given(st.lists(st.floats(0, 60), max_size=60), st.sets(st.integers(0, 60)))

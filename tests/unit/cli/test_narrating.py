@@ -2,7 +2,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from stateward.client.errors import Unreachable
-from stateward.client.narrating import narrate
+from stateward.client.progress import follow_progress
 from tests.unit.cli.samples import sample_operation
 
 OPERATION = sample_operation()
@@ -43,7 +43,7 @@ class Narrator:
             yield line
 
     def narrate(self, timeout: float | None = None) -> list[str]:
-        narrate(self, OPERATION, self._hear, timeout, clock=lambda: self.now)  # type: ignore[arg-type]
+        follow_progress(self, OPERATION, self._hear, timeout, clock=lambda: self.now)  # type: ignore[arg-type]
         return self.said
 
     def _hear(self, words: str, done: int | None, total: int | None) -> None:

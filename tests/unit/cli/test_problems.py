@@ -1,14 +1,14 @@
 import pytest
 
-from stateward.client.errors import Said, exit_code_for, exit_code_of, said
+from stateward.client.errors import ApiError, api_error_of, exit_code_for, exit_code_of
 from stateward.errors import StatewardError
 from stateward.store.errors import NotADatabase, StoreFull, Unavailable
 
 BLOCKER = {"op": "op7", "action": "suspend", "actor": "user", "who": "ann", "since": "2026-11-15T02:57:12Z"}
 
 
-def problem(**facts: object) -> Said:
-    found = said(409, {"type": "urn:x", "title": "Conflict", "status": 409, "code": "refused", **facts})
+def problem(**facts: object) -> ApiError:
+    found = api_error_of(409, {"type": "urn:x", "title": "Conflict", "status": 409, "code": "refused", **facts})
     assert found is not None
     return found
 
@@ -51,7 +51,7 @@ def test_the_facts_are_kept_for_machines() -> None:
 
 @pytest.mark.parametrize("body", [None, [], "text", {}, {"detail": 7}])
 def test_what_is_no_problem_is_not_taken_for_one(body: object) -> None:
-    assert said(502, body) is None
+    assert api_error_of(502, body) is None
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from stateward.client.output import clean, err, out, results
-from stateward.client.progress import Bars, group_of
-from stateward.client.tables import age, facts_table, filled_table, span, when
+from stateward.client.progress import ProgressBars, group_of
+from stateward.client.tables import age_text, facts_table, filled_table, span_text, utc_text
 from stateward.engine.transitions import time_text
 
 
@@ -25,14 +25,14 @@ def test_nothing_that_a_terminal_would_obey_gets_through(text: str) -> None:
     [(-3, "0.0 s"), (0.04, "0.0 s"), (3.21, "3.2 s"), (45, "45 s"), (120, "2 min"), (7200, "2 h"), (200_000, "2 d")],
 )
 def test_a_length_of_time_is_rounded_to_what_matters(seconds: float, words: str) -> None:
-    assert span(seconds) == words
+    assert span_text(seconds) == words
 
 
 def test_times_are_shown_in_utc() -> None:
     at = datetime(2026, 11, 15, 2, 57, 12, 999, tzinfo=UTC)
-    assert when(at) == time_text(at.timestamp()) == "2026-11-15 02:57:12Z"
-    assert age(at, at + timedelta(minutes=5)) == "5 min"
-    assert (when(None), age(None)) == ("", "")
+    assert utc_text(at) == time_text(at.timestamp()) == "2026-11-15 02:57:12Z"
+    assert age_text(at, at + timedelta(minutes=5)) == "5 min"
+    assert (utc_text(None), age_text(None)) == ("", "")
 
 
 @pytest.mark.parametrize("columns", [None, "20"])
@@ -65,7 +65,7 @@ def test_a_bar_is_named_by_provider_and_region_or_else_by_kind(labels: dict[str,
 
 
 def shown_by(console: Console) -> str:
-    with Bars(console, Counter({"aws/eu": 2, "gcp": 1})) as bars:
+    with ProgressBars(console, Counter({"aws/eu": 2, "gcp": 1})) as bars:
         bars.ended("aws/eu", good=False)
         bars.ended("gcp", good=True)
         bars.said("half way", 1, 2)

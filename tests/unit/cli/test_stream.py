@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from websockets.sync.server import ServerConnection, serve
 
-from stateward.client.api import Client
+from stateward.client.api import ApiClient
 from stateward.client.errors import NotOurs, Unreachable
-from stateward.client.http import Wire
-from stateward.client.journal_stream import PAUSES, Closed, Wish, _last, follow
+from stateward.client.http import HttpConnection
+from stateward.client.journal_stream import PAUSES, Closed, JournalSelection, _last, follow_journal
 from stateward.client.session import Session
 from stateward.client.target import Secret
 from tests.unit.cli.samples import sample_entry
@@ -55,9 +55,9 @@ class Streamer:
             thread = threading.Thread(target=server.serve_forever)
             thread.start()
             url = f"http://127.0.0.1:{server.socket.getsockname()[1]}"
-            wire = Wire(url, Secret("tok"), direct=True)
+            wire = HttpConnection(url, Secret("tok"), direct=True)
             try:
-                yield Session(Client(wire), "a", json=False, pause=self.pauses.append)
+                yield Session(ApiClient(wire), "a", json=False, pause=self.pauses.append)
             finally:
                 wire.close()
                 server.shutdown()
@@ -74,7 +74,7 @@ def test_a_broken_stream_goes_on_from_the_last_number_seen() -> None:
 
     streamer = Streamer(first, lambda connection: connection.close(4408, "too slow"), second)
     with streamer.session() as session:
-        assert [line.seq for line in islice(follow(session, Wish(ns="a")), 3)] == [5, 6, 7]
+        assert [line.seq for line in islice(follow_journal(session, JournalSelection(ns="a")), 3)] == [5, 6, 7]
     assert [word for _, word in streamer.heard] == [{"ns": ["a"]}, {"ns": ["a"], "after": 6}, {"ns": ["a"], "after": 6}]
     assert streamer.heard[0][0].headers["Authorization"] == "Bearer tok"
     assert streamer.pauses == list(PAUSES[:2])
@@ -83,7 +83,7 @@ def test_a_broken_stream_goes_on_from_the_last_number_seen() -> None:
 def test_a_stream_that_cannot_be_had_back_is_given_up() -> None:
     streamer = Streamer(lambda connection: connection.send(lines(1)), *[lambda _: None] * 10)
     with streamer.session() as session, pytest.raises(Unreachable):
-        list(follow(session, Wish(after=0)))
+        list(follow_journal(session, JournalSelection(after=0)))
     assert streamer.pauses == list(PAUSES)
 
 
@@ -91,11 +91,11 @@ def test_a_stream_that_cannot_be_had_back_is_given_up() -> None:
 def test_a_refused_stream_is_not_tried_again(code: int, exit_code: int) -> None:
     streamer = Streamer(lambda connection: connection.close(code, "not you"))
     with streamer.session() as session, pytest.raises(Closed, match="not you") as caught:
-        list(follow(session, Wish()))
+        list(follow_journal(session, JournalSelection()))
     assert caught.value.exit_code == exit_code
     assert streamer.pauses == []
 
 
 def test_what_does_not_speak_as_our_server_does_is_told_apart() -> None:
     with Streamer(lambda connection: connection.send("hello")).session() as session, pytest.raises(NotOurs):
-        list(follow(session, Wish()))
+        list(follow_journal(session, JournalSelection()))

@@ -5,7 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from stateward.client.target import Folder, Given, Nowhere, Remote, Secret, address, choose, running
+from stateward.client.target import (
+    LocalFolder,
+    Nowhere,
+    RemoteServer,
+    Secret,
+    TargetOptions,
+    check_address,
+    choose_target,
+    running_server_url,
+)
 from stateward.errors import BadInput
 
 TEXT = "sw_0123_very-secret"
@@ -23,38 +32,38 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def place(given: Given, **environ: str) -> Remote | Folder:
-    return choose(given, environ)
+def place(given: TargetOptions, **environ: str) -> RemoteServer | LocalFolder:
+    return choose_target(given, environ)
 
 
 def test_the_command_line_goes_before_the_environment(folder: Path) -> None:
-    found = place(Given(data=folder), STATEWARD_SERVER="http://other")
-    assert isinstance(found, Folder)
-    found = place(Given(server="http://one"), STATEWARD_SERVER="http://other", STATEWARD_DATA=str(folder))
-    assert isinstance(found, Remote)
+    found = place(TargetOptions(data=folder), STATEWARD_SERVER="http://other")
+    assert isinstance(found, LocalFolder)
+    found = place(TargetOptions(server="http://one"), STATEWARD_SERVER="http://other", STATEWARD_DATA=str(folder))
+    assert isinstance(found, RemoteServer)
     assert found.url == "http://one"
 
 
 def test_the_environments_server_goes_before_its_folder(folder: Path) -> None:
-    found = place(Given(), STATEWARD_SERVER="http://other/", STATEWARD_DATA=str(folder))
-    assert isinstance(found, Remote)
+    found = place(TargetOptions(), STATEWARD_SERVER="http://other/", STATEWARD_DATA=str(folder))
+    assert isinstance(found, RemoteServer)
     assert found.url == "http://other"
 
 
 def test_the_default_folder_is_used_where_it_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     with pytest.raises(Nowhere, match="STATEWARD_SERVER"):
-        place(Given())
+        place(TargetOptions())
     (folder / "stateward-data").mkdir()
     (folder / "stateward-data" / "stateward.db").touch()
-    assert place(Given()) == Folder(Path("stateward-data"), None)
+    assert place(TargetOptions()) == LocalFolder(Path("stateward-data"), None)
 
 
 def test_a_running_server_is_spoken_to_with_the_folders_own_token(folder: Path, listening: str) -> None:
     (folder / "server.json").write_text(json.dumps({"url": listening, "pid": 1}))
     (folder / "admin-token").write_text(TEXT + "\n")
-    found = place(Given(data=folder))
-    assert isinstance(found, Remote)
+    found = place(TargetOptions(data=folder))
+    assert isinstance(found, RemoteServer)
     assert (found.url, found.token.text, found.direct) == (listening, TEXT, True)
 
 
@@ -62,46 +71,50 @@ def test_what_a_crashed_server_left_behind_is_not_believed(folder: Path) -> None
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     (folder / "server.json").write_text(json.dumps({"url": f"http://127.0.0.1:{port}"}))
-    assert running(folder) is None
-    assert isinstance(place(Given(data=folder)), Folder)
+    assert running_server_url(folder) is None
+    assert isinstance(place(TargetOptions(data=folder)), LocalFolder)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"url": 7}', '{"url": "http://[::1"}'])
 def test_a_damaged_server_file_is_no_server(folder: Path, content: str) -> None:
     (folder / "server.json").write_text(content)
-    assert running(folder) is None
+    assert running_server_url(folder) is None
 
 
 def test_a_folder_without_a_database_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no database"):
-        place(Given(data=tmp_path))
+        place(TargetOptions(data=tmp_path))
     with pytest.raises(BadInput, match="a folder"):
-        place(Given(data=tmp_path / "none"))
+        place(TargetOptions(data=tmp_path / "none"))
 
 
 def test_a_server_and_a_folder_together_are_refused(folder: Path) -> None:
     with pytest.raises(BadInput, match="--server"):
-        place(Given(server="http://one", data=folder))
+        place(TargetOptions(server="http://one", data=folder))
 
 
 @pytest.mark.parametrize("text", ["", "localhost", "ftp://x", "http://", "127.0.0.1:8420"])
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(BadInput, match="server"):
-        address(text)
+        check_address(text)
 
 
 def test_a_password_in_an_address_is_refused_and_not_repeated() -> None:
     with pytest.raises(BadInput) as caught:
-        address(f"http://me:{TEXT}@host:1")
+        check_address(f"http://me:{TEXT}@host:1")
     assert TEXT not in str(caught.value)
     assert TEXT not in str(caught.value.facts())
 
 
 def test_the_token_comes_from_the_flag_then_the_file_then_the_environment(tmp_path: Path) -> None:
     (tmp_path / "t").write_text(" from-file \n")
-    ways = [Given("http://a", Secret("from-flag")), Given("http://a", None, tmp_path / "t"), Given("http://a")]
+    ways = [
+        TargetOptions("http://a", Secret("from-flag")),
+        TargetOptions("http://a", None, tmp_path / "t"),
+        TargetOptions("http://a"),
+    ]
     found = [place(one, STATEWARD_TOKEN="from-environment") for one in ways]
-    assert [one.token.text for one in found if isinstance(one, Remote)] == [
+    assert [one.token.text for one in found if isinstance(one, RemoteServer)] == [
         "from-flag",
         "from-file",
         "from-environment",
@@ -110,26 +123,26 @@ def test_the_token_comes_from_the_flag_then_the_file_then_the_environment(tmp_pa
 
 def test_two_tokens_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="--token-file"):
-        place(Given("http://a", Secret(TEXT), tmp_path / "t"))
+        place(TargetOptions("http://a", Secret(TEXT), tmp_path / "t"))
 
 
 @pytest.mark.parametrize("text", ["", "two words", "line\nbreak", "ümlaut"])
 def test_what_cannot_be_a_token_is_refused_without_being_shown(text: str) -> None:
     with pytest.raises(BadInput) as caught:
-        place(Given("http://a", Secret(text)))
+        place(TargetOptions("http://a", Secret(text)))
     assert not text or text not in str(caught.value)
 
 
 def test_a_token_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="nowhere"):
-        place(Given("http://a", None, tmp_path / "nowhere"))
+        place(TargetOptions("http://a", None, tmp_path / "nowhere"))
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     with pytest.raises(BadInput, match="binary"):
-        place(Given("http://a", None, tmp_path / "binary"))
+        place(TargetOptions("http://a", None, tmp_path / "binary"))
 
 
 def test_a_secret_does_not_show() -> None:
     secret = Secret(TEXT)
-    assert TEXT not in f"{secret!r} {secret} {Remote('http://a', secret)!r} {Given(token=secret)!r}"
+    assert TEXT not in f"{secret!r} {secret} {RemoteServer('http://a', secret)!r} {TargetOptions(token=secret)!r}"
     assert secret.hidden_in(f"it says {TEXT}!") == "it says (token)!"
     assert Secret("").hidden_in("nothing to hide") == "nothing to hide"

@@ -3,8 +3,8 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from stateward.client.errors import NotOurs, Said, Unreachable
-from stateward.client.http import KEY, PATIENCE, PAUSES, Wire
+from stateward.client.errors import ApiError, NotOurs, Unreachable
+from stateward.client.http import KEY, PATIENCE, PAUSES, HttpConnection
 from stateward.client.target import Secret
 
 Answer = Callable[[httpx.Request], httpx.Response]
@@ -17,7 +17,9 @@ class Line:
         self.sent: list[httpx.Request] = []
         self.pauses: list[float] = []
         self._answers = list(answers)
-        self.wire = Wire("http://s", Secret("tok"), httpx.MockTransport(self._answer), pause=self.pauses.append)
+        self.wire = HttpConnection(
+            "http://s", Secret("tok"), httpx.MockTransport(self._answer), pause=self.pauses.append
+        )
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
         self.sent.append(request)
@@ -79,14 +81,14 @@ def test_who_comes_too_fast_waits_as_long_as_the_server_says() -> None:
 
 def test_who_always_comes_too_fast_is_told_in_the_end() -> None:
     line = Line(httpx.Response(429, headers={"Retry-After": "soon"}, json={"detail": "slow down"}))
-    with pytest.raises(Said, match="slow down"):
+    with pytest.raises(ApiError, match="slow down"):
         line.wire.call(dict[str, int], "GET", "/kinds")
     assert len(line.sent) == PATIENCE
 
 
 def test_a_problem_is_raised_with_its_facts() -> None:
     line = Line(httpx.Response(409, json={"detail": "no", "code": "refused", "allowed": ["resume"]}))
-    with pytest.raises(Said) as caught:
+    with pytest.raises(ApiError) as caught:
         line.wire.call(dict[str, int], "GET", "/x")
     assert caught.value.facts()["allowed"] == ["resume"]
     assert caught.value.exit_code == 1
@@ -109,11 +111,11 @@ def test_what_is_no_server_of_ours_is_told_apart(answer: httpx.Response) -> None
 
 def test_a_stream_yields_its_lines() -> None:
     line = Line(httpx.Response(200, text="data: a\n\ndata: b\n\n"))
-    with line.wire.lines("/events", None, 1.0) as lines:
+    with line.wire.stream_lines("/events", None, 1.0) as lines:
         assert list(lines) == ["data: a", "", "data: b", ""]
 
 
 def test_a_stream_that_is_refused_raises_the_problem() -> None:
     line = Line(httpx.Response(404, json={"detail": "no such operation"}))
-    with pytest.raises(Said, match="no such operation"), line.wire.lines("/events", None, 1.0):
+    with pytest.raises(ApiError, match="no such operation"), line.wire.stream_lines("/events", None, 1.0):
         pass

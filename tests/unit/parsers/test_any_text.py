@@ -19,7 +19,7 @@ from stateward.agents.connection import DECODE_ERRORS
 from stateward.agents.messages import clip_text, read_agent, read_controller
 from stateward.cli.commands.create import read_spec
 from stateward.client import arguments, journal_stream
-from stateward.client.events import events
+from stateward.client.progress import parse_events
 from stateward.config import load
 from stateward.domains.leases import property_expressions
 from stateward.domains.leases.cli import commands as lease_commands
@@ -71,7 +71,7 @@ READERS: Mapping[str, tuple[Read, tuple[type[Exception], ...]]] = {
     "a controller's word": (lambda text, _: read_controller(text), DECODE_ERRORS),
     "the first word of a stream": (lambda text, _: asyncio.run(_receive_subscription(Said(text))), (StreamClosed,)),
     "a page of a stream": (lambda text, _: journal_stream._page("ws://x", text), OURS),
-    "server-sent events": (lambda text, _: list(events(text.split("\n"))), ()),
+    "server-sent events": (lambda text, _: list(parse_events(text.split("\n"))), ()),
     "a definition of a system": (lambda text, _: read_definition(text), OURS),
     "a fleet": (lambda text, _: read_fleet(text, "fleet.yaml"), OURS),
     "a lenient body": (lambda text, _: lenient_json.read(text.encode("utf-8", "replace")), OURS),
@@ -91,8 +91,8 @@ READERS: Mapping[str, tuple[Read, tuple[type[Exception], ...]]] = {
     ),
     "a template": (lambda text, _: _decode_template(text), ()),
     "a path": (lambda text, _: parse_path(text), OURS),
-    "a selector": (lambda text, _: arguments.selector([text]), OURS),
-    "values": (lambda text, _: arguments.values("--arg", [text]), OURS),
+    "a selector": (lambda text, _: arguments.parse_selector([text]), OURS),
+    "values": (lambda text, _: arguments.parse_values("--arg", [text]), OURS),
     "tags": (lambda text, _: wanted_versions(text), OURS),
     "the id of a token": (lambda text, _: token_id(text), ()),
     "a token": (lambda text, _: presented_token([(b"authorization", text.encode("utf-8", "replace"))]), ()),

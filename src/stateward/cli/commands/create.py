@@ -9,8 +9,15 @@ import msgspec
 import typer
 
 from stateward.cli.commands.options import Kind
-from stateward.client.action_requests import Outcome, accepted, how, print_outcomes, waited, warn_of_waiting
-from stateward.client.arguments import Ref, pairs, ref, values
+from stateward.client.action_requests import (
+    RequestOutcome,
+    accepted_outcome,
+    print_outcomes,
+    request_body,
+    wait_for_outcomes,
+    warn_of_waiting,
+)
+from stateward.client.arguments import ObjectRef, parse_pairs, parse_ref, parse_values
 from stateward.client.options import Args, Facts, Force, Labels, Object, Timeout, Wait
 from stateward.client.session import Session, on_server
 from stateward.errors import BadInput, StatewardError
@@ -54,16 +61,20 @@ def create(
     """Make an object."""
     said = {
         "spec": None if spec is None else read_spec(spec),
-        "labels": pairs("label", label or []),
-        "parent": None if parent is None else ref(parent).id,
+        "labels": parse_pairs("label", label or []),
+        "parent": None if parent is None else parse_ref(parent).id,
         "action": action,
     }
-    named = ref(kind) if id_ is None else Ref(id_, kind)
+    named = parse_ref(kind) if id_ is None else ObjectRef(id_, kind)
     if named.kind is None:
         raise BadInput("id", kind, "given: say KIND ID, or KIND/ID")
     body = {name: value for name, value in said.items() if value}
-    body |= {"kind": session.kind(named.kind), "id": named.id, **how(False, fact or [], values("arg", arg or []))}
-    _finish(session, accepted(session.client.create(session.ns, body)), wait, timeout)
+    body |= {
+        "kind": session.kind(named.kind),
+        "id": named.id,
+        **request_body(False, fact or [], parse_values("arg", arg or [])),
+    }
+    _finish(session, accepted_outcome(session.client.create(session.ns, body)), wait, timeout)
 
 
 @on_server
@@ -77,13 +88,13 @@ def delete(
     timeout: Timeout = None,
 ) -> None:
     """Remove an object, by the action of its kind that does so; if several could, they are listed."""
-    found = session.find(ref(object))
-    body = how(force, fact or [], values("arg", arg or []))
+    found = session.find(parse_ref(object))
+    body = request_body(force, fact or [], parse_values("arg", arg or []))
     allowed = session.client.allowed(session.ns, found.id)
     states = session.kinds[found.kind].states if found.kind in session.kinds else []
     ends = {one.state for one in states if one.state_class == "final"} | {GONE}
     action = removing(found.id, allowed.state, allowed.actions, ends, body.get("facts", []))
-    _finish(session, accepted(session.client.act(session.ns, found.id, action, body)), wait, timeout)
+    _finish(session, accepted_outcome(session.client.act(session.ns, found.id, action, body)), wait, timeout)
 
 
 def removing(
@@ -119,9 +130,9 @@ def read_spec(file: str) -> Any:  # noqa: ANN401 - whatever JSON can say
         raise BadInput("--spec", file, f"JSON: {error}") from error
 
 
-def _finish(session: Session, outcome: Outcome, wait: bool, timeout: float | None) -> None:
+def _finish(session: Session, outcome: RequestOutcome, wait: bool, timeout: float | None) -> None:
     warn_of_waiting(session, [outcome])
-    outcomes = waited(session, [outcome], timeout) if wait else [outcome]
+    outcomes = wait_for_outcomes(session, [outcome], timeout) if wait else [outcome]
     code = print_outcomes(session, outcomes)
     if code:
         raise typer.Exit(code)

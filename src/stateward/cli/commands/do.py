@@ -7,9 +7,16 @@ import typer
 from rich.text import Text
 
 from stateward.cli.commands.options import Action
-from stateward.client.action_requests import ask_each, ask_group, how, print_outcomes, waited, warn_of_waiting
-from stateward.client.arguments import ref, selector, values
-from stateward.client.errors import said
+from stateward.client.action_requests import (
+    print_outcomes,
+    request_body,
+    request_each,
+    request_group,
+    wait_for_outcomes,
+    warn_of_waiting,
+)
+from stateward.client.arguments import parse_ref, parse_selector, parse_values
+from stateward.client.errors import api_error_of
 from stateward.client.options import Args, Facts, Force, Objects, Timeout, Wait
 from stateward.client.output import NO, print_json, results
 from stateward.client.session import Session, on_server
@@ -38,13 +45,13 @@ def do(
     """Ask for an action on objects that are named, or on all that a selector chooses."""
     if bool(objects) == bool(chosen):
         raise BadInput("object", " ".join(objects or []), "clear: name objects, or choose them with --selector")
-    body = how(force, fact or [], values("arg", arg or []))
+    body = request_body(force, fact or [], parse_values("arg", arg or []))
     if chosen:
-        outcomes = ask_group(session, action, selector(chosen), body)
+        outcomes = request_group(session, action, parse_selector(chosen), body)
     else:
-        outcomes = ask_each(session, action, [ref(one) for one in objects or []], body)
+        outcomes = request_each(session, action, [parse_ref(one) for one in objects or []], body)
     warn_of_waiting(session, outcomes)
-    code = print_outcomes(session, waited(session, outcomes, timeout) if wait else outcomes)
+    code = print_outcomes(session, wait_for_outcomes(session, outcomes, timeout) if wait else outcomes)
     if code:
         raise typer.Exit(code)
 
@@ -59,13 +66,13 @@ def plan(
     arg: Args = None,
 ) -> None:
     """Say whether an action would be accepted, and where it would lead, without doing anything."""
-    named = [ref(one) for one in objects or []]
+    named = [parse_ref(one) for one in objects or []]
     if not named:
         raise BadInput("object", "", "given: name at least one")
     for one in named:
         if one.kind is not None:
             session.find(one)
-    body = how(force, fact or [], values("arg", arg or []))
+    body = request_body(force, fact or [], parse_values("arg", arg or []))
     answers = session.client.plan(session.ns, [{"object": one.id, "action": action, **body} for one in named])
     if session.json:
         print_json(answers)
@@ -78,5 +85,5 @@ def plan(
 
 
 def _why(problem: Problem | None) -> Text:
-    told = None if problem is None else said(409, msgspec.to_builtins(problem))
+    told = None if problem is None else api_error_of(409, msgspec.to_builtins(problem))
     return error_text("" if problem is None else str(told or problem))

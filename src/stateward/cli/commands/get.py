@@ -6,12 +6,12 @@ from typing import Annotated
 import typer
 
 from stateward.cli.commands.options import OnlyKind
-from stateward.client.arguments import Selector, pairs, ref
+from stateward.client.arguments import ObjectSelector, parse_pairs, parse_ref
 from stateward.client.options import Labels, Object
 from stateward.client.output import err, out, print_json, results
-from stateward.client.progress import picture
+from stateward.client.progress import live_display
 from stateward.client.session import Session, on_server
-from stateward.client.tables import object_table, object_view, print_line
+from stateward.client.tables import object_details, object_table, print_json_line
 from stateward.errors import BadInput
 from stateward.schemas.objects import ObjectView
 
@@ -28,12 +28,12 @@ LOOK_EVERY = 1.0
 @on_server
 def get(session: Session, object: Object) -> None:  # noqa: A002 - the glossary's word
     """Show an object, and the operation that works on it."""
-    found = session.find(ref(object))
+    found = session.find(parse_ref(object))
     operation = None if found.op is None else session.client.operation(session.ns, found.op)
     if session.json:
         print_json({"object": found, "operation": operation})
     else:
-        results().print(object_view(session.state_class, found, operation))
+        results().print(object_details(session.state_class, found, operation))
 
 
 @on_server
@@ -49,11 +49,11 @@ def list_(
     watch: Watching = False,
 ) -> None:
     """List the objects of a namespace."""
-    chosen = Selector(
+    chosen = ObjectSelector(
         kind=None if kind is None else session.kind(kind),
-        parent=None if parent is None else ref(parent).id,
+        parent=None if parent is None else parse_ref(parent).id,
         states=_states(state or []),
-        labels=pairs("label", label or []),
+        labels=parse_pairs("label", label or []),
         q=q,
     )
     if watch:
@@ -78,11 +78,11 @@ def _states(texts: Sequence[str]) -> list[str]:
     return found
 
 
-def _watch(session: Session, chosen: Selector, limit: int | None) -> None:
+def _watch(session: Session, chosen: ObjectSelector, limit: int | None) -> None:
     """Show a listing for ever; as JSON, every object again whenever it has changed."""
     if session.json:
         _watch_lines(session, chosen, limit)
-    with picture(out()) as live:
+    with live_display(out()) as live:
         while True:
             live.update(
                 object_table(session.state_class, session.client.objects(session.ns, chosen, limit)), refresh=True
@@ -90,12 +90,12 @@ def _watch(session: Session, chosen: Selector, limit: int | None) -> None:
             session.pause(LOOK_EVERY)
 
 
-def _watch_lines(session: Session, chosen: Selector, limit: int | None) -> None:
+def _watch_lines(session: Session, chosen: ObjectSelector, limit: int | None) -> None:
     seen: dict[str, ObjectView] = {}
     while True:
         found = {one.id: one for one in session.client.objects(session.ns, chosen, limit)}
         for id_, one in found.items():
             if seen.get(id_) != one:
-                print_line(one)
+                print_json_line(one)
         seen = found
         session.pause(LOOK_EVERY)

@@ -6,7 +6,7 @@ import typer
 
 from stateward.client.output import NO, print_json, results
 from stateward.client.session import Session, on_server
-from stateward.client.tables import filled_table, when
+from stateward.client.tables import filled_table, utc_text
 
 Looking = Annotated[bool, typer.Option("--dry-run", help="Only list what is stuck; exits with 1 if anything is.")]
 
@@ -29,7 +29,7 @@ def _list(session: Session) -> None:
     if session.json:
         print_json(found)
     elif found:
-        rows = ((one.object, one.ns, one.state, one.action, one.op, one.why, when(one.deadline)) for one in found)
+        rows = ((one.object, one.ns, one.state, one.action, one.op, one.why, utc_text(one.deadline)) for one in found)
         results().print(filled_table(("object", "namespace", "state", "action", "operation", "why", "deadline"), rows))
     else:
         results().print("Nothing is stuck.")

@@ -7,7 +7,7 @@ from rich.table import Table
 
 from stateward.client.output import err, print_json, results
 from stateward.client.session import Session, on_server, with_options
-from stateward.client.tables import filled_table, when
+from stateward.client.tables import filled_table, utc_text
 from stateward.errors import BadInput
 from stateward.schemas.lanes import LanesView
 
@@ -78,7 +78,7 @@ def lane_table(found: LanesView) -> Table:
             limit(one.capacity),
             str(one.running),
             "yes" if one.waiting else "",
-            when(one.back_off),
+            utc_text(one.back_off),
         )
         for one in found.lanes
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stateward import __version__
-from stateward.client.arguments import pairs
+from stateward.client.arguments import parse_pairs
 from stateward.client.output import Json, plain_table, print_json, results
 from stateward.config import PREFIX, Config, Loaded, describe, known_settings, load, masked, value_of
 from stateward.domains.registry import sections
@@ -156,7 +156,7 @@ def in_force(file: Path | None, flags: Mapping[str, object]) -> Loaded:
 def _flags(given: Mapping[str, Any]) -> dict[str, object]:
     """Return the settings that a command was given: by flags of their own, and by `--set`."""
     own = {name: value for name, value in given.items() if name not in ("config", "set_")}
-    named = pairs("--set", given["set_"] or [])
+    named = parse_pairs("--set", given["set_"] or [])
     for name in named:
         if own.get(name) is not None:
             raise BadInput("--set", name, "a setting that no other flag sets")

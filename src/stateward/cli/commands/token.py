@@ -8,7 +8,7 @@ import typer
 
 from stateward.client.output import err, print_json, results
 from stateward.client.session import Session, on_server
-from stateward.client.tables import filled_table, when
+from stateward.client.tables import filled_table, utc_text
 
 
 class Role(StrEnum):
@@ -54,7 +54,7 @@ def list_(session: Session) -> None:
         print_json(found)
         return
     rows = (
-        (one.id, one.name, one.role, " ".join(one.namespaces), one.state, when(one.created), when(one.expires))
+        (one.id, one.name, one.role, " ".join(one.namespaces), one.state, utc_text(one.created), utc_text(one.expires))
         for one in found
     )
     results().print(filled_table(("id", "name", "role", "namespaces", "state", "created", "expires"), rows))

@@ -13,12 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from stateward.cli.commands.lanes import lane_table
-from stateward.client.errors import NOT_ALLOWED, Said
-from stateward.client.journal_stream import newest
+from stateward.client.errors import NOT_ALLOWED, ApiError
+from stateward.client.journal_stream import newest_seq
 from stateward.client.output import clean, out, plain_table, print_json
-from stateward.client.progress import picture
+from stateward.client.progress import live_display
 from stateward.client.session import Session, on_server
-from stateward.client.tables import line_text, print_line, state_text, when
+from stateward.client.tables import entry_text, print_json_line, state_text, utc_text
 from stateward.schemas.deployment import StuckView, WorkerView
 from stateward.schemas.journal import LineView
 from stateward.schemas.lanes import LanesView
@@ -52,7 +52,7 @@ class Frame(Struct, frozen=True):
 def top(session: Session, once: Once = False, every: Every = 1.0, everywhere: Everywhere = False) -> None:
     """Show states, lanes, workers and the newest lines of the journal, live, until Ctrl-C."""
     ns = None if everywhere else session.ns
-    after = max(newest(session) - LOOK_BACK, 0)
+    after = max(newest_seq(session) - LOOK_BACK, 0)
     lines: deque[LineView] = deque(maxlen=NEWEST)
     console = out()
     if once or (not console.is_terminal and not session.json):
@@ -62,9 +62,9 @@ def top(session: Session, once: Once = False, every: Every = 1.0, everywhere: Ev
     if session.json:
         while True:
             after, frame = look(session, ns, after, lines)
-            print_line(frame)
+            print_json_line(frame)
             session.pause(every)
-    with picture(console, screen=True) as live:
+    with live_display(console, screen=True) as live:
         while True:
             after, frame = look(session, ns, after, lines)
             live.update(view(session, frame), refresh=True)
@@ -94,7 +94,7 @@ def _unless_forbidden(ask: Callable[[], T]) -> T | None:
     """Return an answer, or None to whom it is not given: they see the rest."""
     try:
         return ask()
-    except Said as problem:
+    except ApiError as problem:
         if problem.exit_code != NOT_ALLOWED:
             raise
         return None
@@ -106,14 +106,14 @@ def view(session: Session, frame: Frame) -> RenderableType:
     if frame.lanes is not None and frame.lanes.lanes:
         parts += [Rule(style="dim"), lane_table(frame.lanes)]
     if frame.lines:
-        parts += [Rule(style="dim"), *(line_text(session.state_class, one) for one in frame.lines)]
+        parts += [Rule(style="dim"), *(entry_text(session.state_class, one) for one in frame.lines)]
     return Group(*parts)
 
 
 def _headline(session: Session, frame: Frame) -> Text:
     counts = counted(frame.namespaces)
     moving = sum(n for (kind, state), n in counts.items() if session.state_class(kind, state) == "transitional")
-    words = f"{when(frame.at)}  {counts.total()} objects, {moving} in transition"
+    words = f"{utc_text(frame.at)}  {counts.total()} objects, {moving} in transition"
     if frame.lanes is not None:
         words += f", {sum(one.running for one in frame.lanes.lanes)} operations running"
     if frame.workers is not None:

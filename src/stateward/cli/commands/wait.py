@@ -4,13 +4,13 @@ from typing import Annotated
 
 import typer
 
-from stateward.client.action_requests import Outcome, print_outcomes, waited
-from stateward.client.arguments import ref
-from stateward.client.errors import Said
+from stateward.client.action_requests import RequestOutcome, print_outcomes, wait_for_outcomes
+from stateward.client.arguments import parse_ref
+from stateward.client.errors import ApiError
 from stateward.client.options import Timeout
 from stateward.client.output import print_json, results
 from stateward.client.session import Session, on_server
-from stateward.client.tables import operation_view
+from stateward.client.tables import operation_details
 from stateward.schemas.operations import OperationView
 
 What = Annotated[str, typer.Argument(metavar="OPERATION|OBJECT", help="An operation's id, or an object.")]
@@ -24,8 +24,8 @@ NEWEST = 100
 def wait(session: Session, what: What, timeout: Timeout = None) -> None:
     """Wait until an operation has ended, or all that is under way on an object."""
     named = _operation(session, what)
-    outcomes = _under_way(session, what) if named is None else [Outcome(named.object, None, named)]
-    code = print_outcomes(session, waited(session, outcomes, timeout))
+    outcomes = _under_way(session, what) if named is None else [RequestOutcome(named.object, None, named)]
+    code = print_outcomes(session, wait_for_outcomes(session, outcomes, timeout))
     if code:
         raise typer.Exit(code)
 
@@ -35,16 +35,18 @@ def _operation(session: Session, what: str) -> OperationView | None:
         return None
     try:
         return session.client.operation(session.ns, what)
-    except Said as problem:
+    except ApiError as problem:
         if problem.status != 404:
             raise
         return None
 
 
-def _under_way(session: Session, what: str) -> list[Outcome]:
-    found = session.find(ref(what))
+def _under_way(session: Session, what: str) -> list[RequestOutcome]:
+    found = session.find(parse_ref(what))
     newest = session.client.operations(session.ns, found.id, NEWEST)
-    return [Outcome(found.id, found, one) for one in newest if not one.has_ended] or [Outcome(found.id, found)]
+    return [RequestOutcome(found.id, found, one) for one in newest if not one.has_ended] or [
+        RequestOutcome(found.id, found)
+    ]
 
 
 @on_server
@@ -54,4 +56,4 @@ def cancel(session: Session, operation: Operation) -> None:
     if session.json:
         print_json(found)
     else:
-        results().print(operation_view(found))
+        results().print(operation_details(found))

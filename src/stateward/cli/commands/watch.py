@@ -5,13 +5,21 @@ from typing import Annotated
 import typer
 
 from stateward.cli.commands.options import OnlyKind
-from stateward.client.arguments import ref
+from stateward.client.arguments import parse_ref
 from stateward.client.completion import complete_objects
-from stateward.client.journal_stream import Wish, follow
+from stateward.client.journal_stream import JournalSelection, follow_journal
 from stateward.client.options import Object
 from stateward.client.output import print_json, results
 from stateward.client.session import Session, on_server
-from stateward.client.tables import by, error_text, filled_table, line_text, print_line, state_text, when
+from stateward.client.tables import (
+    actor_text,
+    entry_text,
+    error_text,
+    filled_table,
+    print_json_line,
+    state_text,
+    utc_text,
+)
 
 Watched = Annotated[
     str | None, typer.Argument(metavar="OBJECT", help="Only this object.", autocompletion=complete_objects)
@@ -31,18 +39,18 @@ def watch(
     count: Count = None,
 ) -> None:
     """Show what happens, line by line, until Ctrl-C; as JSON, one line each."""
-    wish = Wish(
+    wish = JournalSelection(
         after=after,
         ns=None if everywhere else session.ns,
         kind=None if kind is None else session.kind(kind),
-        object=None if object is None else session.find(ref(object)).id,
+        object=None if object is None else session.find(parse_ref(object)).id,
     )
     console = results()
-    for number, line in enumerate(follow(session, wish), 1):
+    for number, line in enumerate(follow_journal(session, wish), 1):
         if session.json:
-            print_line(line)
+            print_json_line(line)
         else:
-            console.print(line_text(session.state_class, line), soft_wrap=True)
+            console.print(entry_text(session.state_class, line), soft_wrap=True)
         if number == count:
             return
 
@@ -54,8 +62,8 @@ def history(
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the newest so many lines.")] = None,
 ) -> None:
     """Show what has happened to an object: who, what, from, to, why, when; removed objects have one too."""
-    named = ref(object)
-    lines = list(session.client.history(session.ns, named.id))
+    named = parse_ref(object)
+    lines = list(session.client.object_history(session.ns, named.id))
     shown = lines if limit is None else lines[-limit:]
     if session.json:
         print_json(shown)
@@ -65,11 +73,11 @@ def history(
             ("when", "event", "from", "to", "by", "operation", "why"),
             (
                 (
-                    when(one.at),
+                    utc_text(one.at),
                     one.event,
                     state_text(session.state_class, one.kind, one.source or ""),
                     state_text(session.state_class, one.kind, one.target or ""),
-                    by(one.actor, one.who),
+                    actor_text(one.actor, one.who),
                     one.op or "",
                     error_text(one.reason),
                 )

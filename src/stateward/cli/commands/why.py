@@ -3,11 +3,11 @@
 from rich.text import Text
 from rich.tree import Tree
 
-from stateward.client.arguments import ref
+from stateward.client.arguments import parse_ref
 from stateward.client.options import Object
 from stateward.client.output import clean, print_json, results
 from stateward.client.session import Session, on_server
-from stateward.client.tables import by, error_text, state_text, status_text, when
+from stateward.client.tables import actor_text, error_text, state_text, status_text, utc_text
 from stateward.schemas.operations import OperationView
 from stateward.schemas.waiting import ParentView, WhyView
 
@@ -18,7 +18,7 @@ MOST = 10
 @on_server
 def why(session: Session, object: Object) -> None:  # noqa: A002 - the glossary's word
     """Explain what an object waits for: its operation, queue, lane, locks and children, and on up the tree."""
-    found = session.client.why(session.ns, session.find(ref(object)).id)
+    found = session.client.why(session.ns, session.find(parse_ref(object)).id)
     above = [(one, _reason(session, one)) for one in found.parents]
     if session.json:
         print_json([found, *(reason for _, reason in above if reason is not None)])
@@ -61,7 +61,7 @@ def _sentence(found: WhyView) -> Text:
 
 def _operation(one: OperationView) -> Text:
     since = one.started or one.created
-    words = clean(f"operation {one.id}: {one.action} by {by(one.actor, one.who)}, since {when(since)}, ")
+    words = clean(f"operation {one.id}: {one.action} by {actor_text(one.actor, one.who)}, since {utc_text(since)}, ")
     return Text(words).append_text(status_text(one.status))
 
 
@@ -84,7 +84,7 @@ def _add_lane(tree: Tree, found: WhyView) -> None:
         return
     words = f"lane {lane.lane}: {lane.running} of {lane.capacity} running"
     if lane.back_off is not None:
-        words += f", backed off until {when(lane.back_off)} (throttled {lane.throttled} times in a row)"
+        words += f", backed off until {utc_text(lane.back_off)} (throttled {lane.throttled} times in a row)"
     tree.add(Text(clean(words)))
 
 

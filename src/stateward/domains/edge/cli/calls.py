@@ -9,12 +9,12 @@ from uuid import uuid4
 import typer
 from rich.text import Text
 
-from stateward.client.action_requests import Outcome, print_outcomes, waited, warn_of_waiting
+from stateward.client.action_requests import RequestOutcome, print_outcomes, wait_for_outcomes, warn_of_waiting
 from stateward.client.http import KEY
-from stateward.client.narrating import narrate
 from stateward.client.output import clean, err, print_json, results
+from stateward.client.progress import follow_progress
 from stateward.client.session import Session
-from stateward.client.tables import age, error_text, facts_table, filled_table, state_text
+from stateward.client.tables import age_text, error_text, facts_table, filled_table, state_text
 from stateward.domains.edge.api.schemas import AcceptedView, Conditions, HeldView, View
 from stateward.errors import BadInput
 
@@ -77,12 +77,12 @@ def ask(
     """Ask for something, wait for its end if that is wanted, and print what became of it."""
     params = {"ignore": [one.value for one in ignore]} if ignore else {}
     headers = {KEY: uuid4().hex}
-    answer = session.client.wire.call(AcceptedView, method, where, params=params, body=body, headers=headers)
+    answer = session.client.http.call(AcceptedView, method, where, params=params, body=body, headers=headers)
     if method == "DELETE" and answer.object.conditions.orphans:
         left = clean(", ".join(answer.object.conditions.orphans))
         err().print(Text(f"Left at the cloudlet, where nobody looks after them: {left}", style="yellow"))
     operation = None if answer.operation is None else session.client.operation(session.ns, answer.operation.id)
-    outcome = Outcome(answer.object.id, answer.object, operation)
+    outcome = RequestOutcome(answer.object.id, answer.object, operation)
     warn_of_waiting(session, [outcome])
     _end(session, _told(session, outcome, timeout) if wait else outcome)
 
@@ -90,20 +90,20 @@ def ask(
 def retell(session: Session, operation: str, timeout: float | None) -> None:
     """Say again what an operation has said from its beginning, and what it says until its end."""
     found = session.client.operation(session.ns, operation)
-    _end(session, _told(session, Outcome(found.object, None, found), timeout))
+    _end(session, _told(session, RequestOutcome(found.object, None, found), timeout))
 
 
-def _end(session: Session, outcome: Outcome) -> None:
+def _end(session: Session, outcome: RequestOutcome) -> None:
     code = print_outcomes(session, [outcome])
     if code:
         raise typer.Exit(code)
 
 
-def _told(session: Session, outcome: Outcome, timeout: float | None) -> Outcome:
+def _told(session: Session, outcome: RequestOutcome, timeout: float | None) -> RequestOutcome:
     """Wait for the end of an operation, with a line for whatever it says."""
-    if outcome.operation is not None and session.client.works and not session.json:
-        narrate(session.client, outcome.operation, _say, timeout)
-    return waited(session, [outcome], timeout)[0]
+    if outcome.operation is not None and session.client.has_worker and not session.json:
+        follow_progress(session.client, outcome.operation, _say, timeout)
+    return wait_for_outcomes(session, [outcome], timeout)[0]
 
 
 def _say(words: str, done: int | None, total: int | None) -> None:
@@ -114,12 +114,12 @@ def _say(words: str, done: int | None, total: int | None) -> None:
 def show_all(session: Session, where: str, cloudlet: str | None = None) -> None:
     """Show a listing."""
     params = {"cloudlet": cloudlet} if cloudlet else {}
-    found = session.client.wire.call(list[View], "GET", where, params=params)
+    found = session.client.http.call(list[View], "GET", where, params=params)
     if session.json:
         print_json(found)
     elif found:
         rows = (
-            (one.id, _state(session, one), age(one.since), conditions_text(one.conditions), error_text(one.error))
+            (one.id, _state(session, one), age_text(one.since), conditions_text(one.conditions), error_text(one.error))
             for one in found
         )
         results().print(filled_table(("id", "state", "since", "conditions", "error"), rows))
@@ -128,12 +128,12 @@ def show_all(session: Session, where: str, cloudlet: str | None = None) -> None:
 
 
 def _row(session: Session, one: View) -> tuple[str | Text, ...]:
-    return one.id, _state(session, one), age(one.since), conditions_text(one.conditions), error_text(one.error)
+    return one.id, _state(session, one), age_text(one.since), conditions_text(one.conditions), error_text(one.error)
 
 
 def show_one(session: Session, where: str) -> None:
     """Show one thing."""
-    found = session.client.wire.call(View, "GET", where)
+    found = session.client.http.call(View, "GET", where)
     if session.json:
         print_json(found)
         return
@@ -141,7 +141,7 @@ def show_one(session: Session, where: str) -> None:
     facts: list[tuple[str, str | Text]] = [
         ("id", found.id),
         ("state", _state(session, found)),
-        ("since", age(found.since)),
+        ("since", age_text(found.since)),
         ("conditions", conditions_text(found.conditions)),
         ("operation", found.op or ""),
         ("error", error_text(found.error)),

@@ -132,7 +132,7 @@ def show_cloudlets(session: Session, cloudlet: MaybeCloudlet = None) -> None:
 @on_server
 def show_agents(session: Session) -> None:
     """Show the agents that are connected to the controller that answers, and how many reports did not count."""
-    found = session.client.wire.call(AgentsView, "GET", path(session, "agents"))
+    found = session.client.http.call(AgentsView, "GET", path(session, "agents"))
     if session.json:
         print_json(found)
         return

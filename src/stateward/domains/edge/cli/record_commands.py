@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stateward.client.arguments import pairs, values
+from stateward.client.arguments import parse_pairs, parse_values
 from stateward.client.output import print_json, results
 from stateward.client.session import Session, on_server
 from stateward.domains.edge.api.schemas import View
@@ -40,18 +40,18 @@ def _commands(where: str, help_: str, *, demand: bool) -> typer.Typer:
     @on_server
     def create(session: Session, name: Name, fields: Fields = None) -> None:
         """Define it, in the place of the former one."""
-        _put(session, where, name, values("field", fields or []))
+        _put(session, where, name, parse_values("field", fields or []))
 
     @on_server
     def update(session: Session, name: Name, fields: Fields = None) -> None:
         """Change some of its fields."""
-        before = session.client.wire.call(View, "GET", path(session, where, name)).spec
-        _put(session, where, name, {**before, **values("field", fields or [])})
+        before = session.client.http.call(View, "GET", path(session, where, name)).spec
+        _put(session, where, name, {**before, **parse_values("field", fields or [])})
 
     @on_server
     def delete(session: Session, name: Name) -> None:
         """Strike it out."""
-        _print(session, session.client.wire.call(View, "DELETE", path(session, where, name)))
+        _print(session, session.client.http.call(View, "DELETE", path(session, where, name)))
 
     @on_server
     def show(session: Session, name: MaybeName = None) -> None:
@@ -71,10 +71,10 @@ def _commands(where: str, help_: str, *, demand: bool) -> typer.Typer:
 @on_server
 def report_demand(session: Session, name: Name, requests: Requests) -> None:
     """Report an interval of an app's demand; it is deployed, or removed, by its policy."""
-    found = {cloudlet: _number(number) for cloudlet, number in pairs("requests", requests).items()}
+    found = {cloudlet: _number(number) for cloudlet, number in parse_pairs("requests", requests).items()}
     _print(
         session,
-        session.client.wire.call(View, "POST", path(session, "apps", name, "demand"), body={"requests": found}),
+        session.client.http.call(View, "POST", path(session, "apps", name, "demand"), body={"requests": found}),
     )
 
 
@@ -85,7 +85,7 @@ def _number(text: str) -> int:
 
 
 def _put(session: Session, where: str, name: str, spec: dict[str, Any]) -> None:
-    _print(session, session.client.wire.call(View, "PUT", path(session, where, name), body=spec))
+    _print(session, session.client.http.call(View, "PUT", path(session, where, name), body=spec))
 
 
 def _print(session: Session, found: View) -> None:

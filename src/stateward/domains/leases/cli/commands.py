@@ -9,8 +9,8 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from stateward.client.arguments import pairs
-from stateward.client.errors import Said
+from stateward.client.arguments import parse_pairs
+from stateward.client.errors import ApiError
 from stateward.client.output import print_json, results
 from stateward.client.session import Session, on_server
 from stateward.domains.leases.cli.views import (
@@ -212,7 +212,7 @@ def list_hosts(session: Session) -> None:
 @on_server
 def add_host(session: Session, host: HostName, property_: Properties = None) -> None:
     """Register a host; vcpus, memory_mb, local_gb and cleaning_time (in minutes) are properties that mean something."""
-    body = {"name": host, **{name: plain(value) for name, value in pairs("--property", property_ or []).items()}}
+    body = {"name": host, **{name: plain(value) for name, value in parse_pairs("--property", property_ or []).items()}}
     _show(session, _call(session, OneHost, "POST", "/os-hosts", body).host, lambda one: host_table([one]))
 
 
@@ -220,7 +220,7 @@ def add_host(session: Session, host: HostName, property_: Properties = None) -> 
 @on_server
 def set_host(session: Session, host: HostName, property_: Properties = None) -> None:
     """Change properties of a host."""
-    body = {name: plain(value) if value else None for name, value in pairs("--property", property_ or []).items()}
+    body = {name: plain(value) if value else None for name, value in parse_pairs("--property", property_ or []).items()}
     _show(session, _call(session, OneHost, "PUT", f"/os-hosts/{host}", body).host, lambda one: host_table([one]))
 
 
@@ -251,7 +251,7 @@ def remove_host(session: Session, host: HostName) -> None:
 
 
 def _call(session: Session, answer: type[T], method: str, path: str, body: object = None) -> T:
-    return session.client.wire.call(answer, method, path, body=body, base=f"/ns/{session.ns}/blazar/v1")
+    return session.client.http.call(answer, method, path, body=body, base=f"/ns/{session.ns}/blazar/v1")
 
 
 def _show(session: Session, found: T, view: Callable[[T], Any]) -> None:
@@ -303,7 +303,7 @@ def _remembered(session: Session, name: str) -> list[str]:
 def _is_there(session: Session, id_: str) -> bool:
     try:
         _call(session, OneLease, "GET", f"/leases/{id_}")
-    except Said as problem:
+    except ApiError as problem:
         if problem.status == NOT_FOUND:
             return False
         raise
@@ -313,15 +313,15 @@ def _is_there(session: Session, id_: str) -> bool:
 def _lines(session: Session, part: str) -> list[LineView]:
     """Return what has happened to a part of a lease; of an event that was not due yet, nothing is known."""
     try:
-        return list(session.client.history(session.ns, part))
-    except Said as problem:
+        return list(session.client.object_history(session.ns, part))
+    except ApiError as problem:
         if problem.status == NOT_FOUND:
             return []
         raise
 
 
 def _wish(text: str) -> dict[str, Any]:
-    return {name: plain(value) for name, value in pairs("--reservation", text.split(",")).items()}
+    return {name: plain(value) for name, value in parse_pairs("--reservation", text.split(",")).items()}
 
 
 def _times(start: str | None, end: str | None, before_end: str | None, was: Lease | None = None) -> dict[str, str]:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stateward.client.output import clean, plain_table
-from stateward.client.tables import by, when
+from stateward.client.tables import actor_text, utc_text
 from stateward.schemas.journal import LineView
 
 COLOURS = {
@@ -183,7 +183,9 @@ def history_table(lease: Lease, lines: Iterable[LineView]) -> Table:
     for one in lines:
         way = f"from {one.source} to {one.target}" if one.target is not None else ""
         how = ": ".join(word for word in (way, one.reason) if word)
-        table.add_row(when(one.at), lease.parts[one.object], clean(one.event), clean(how), by(one.actor, one.who))
+        table.add_row(
+            utc_text(one.at), lease.parts[one.object], clean(one.event), clean(how), actor_text(one.actor, one.who)
+        )
     return table
 
 

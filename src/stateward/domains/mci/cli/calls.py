@@ -174,7 +174,7 @@ def ask(
     body: object = None,
 ) -> T:
     """Ask the domain's own API, in the session's namespace."""
-    return session.client.wire.call(
+    return session.client.http.call(
         answer, method, f"/ns/{part(session.ns)}{path}", params=params or {}, body=body, base=WIRE
     )
 

@@ -11,7 +11,7 @@ import typer
 from msgspec.structs import replace
 
 from stateward.client.completion import complete_objects
-from stateward.client.errors import Said
+from stateward.client.errors import ApiError
 from stateward.client.options import Force, Timeout, Wait
 from stateward.client.output import NO, clean, err, print_json, results
 from stateward.client.session import Session, on_server
@@ -190,7 +190,7 @@ def delete(
 @on_server
 def orphans(session: Session, connection: At = None, terminate: End = False) -> None:
     """List machines of ours at providers that no record knows; exits with 1 if there are any."""
-    found = session.client.wire.call(Orphans, "GET", "/mci/orphans", params={"connection": connection})
+    found = session.client.http.call(Orphans, "GET", "/mci/orphans", params={"connection": connection})
     if terminate:
         found = _terminate_orphans(session, found)
     if session.json:
@@ -208,8 +208,8 @@ def _terminate_orphans(session: Session, found: Orphans) -> Orphans:
     for one in found.orphans:
         try:
             body = {"connection": one.connection, "key": one.key}
-            session.client.wire.call(Told, "POST", "/mci/orphans/terminate", body=body)
-        except Said as problem:
+            session.client.http.call(Told, "POST", "/mci/orphans/terminate", body=body)
+        except ApiError as problem:
             left[one.key] = str(problem)
         else:
             terminated.append(one.key)
@@ -240,7 +240,7 @@ def _finish(
 ) -> None:
     """Say what a request has led to, or how it has ended."""
     operation = None if told.operation is None else session.client.operation(session.ns, told.operation)
-    if operation is not None and not session.client.works:
+    if operation is not None and not session.client.has_worker:
         err().print("No server runs on this data folder: the work waits until one does.", style="yellow")
     if operation is not None and wait and not operation.has_ended:
         operation = seen_to_end(session, mci, operation, timeout, groups)
@@ -252,7 +252,7 @@ def _finish(
 def _print(session: Session, mci: str, told: Told, operation: "OperationView | None") -> None:
     try:
         found = status_of(session, mci)
-    except Said as problem:
+    except ApiError as problem:
         if problem.status != 404:
             raise
         found = None

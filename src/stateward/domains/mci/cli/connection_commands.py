@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from stateward.client.arguments import pairs
+from stateward.client.arguments import parse_pairs
 from stateward.client.output import clean, print_json, results
 from stateward.client.session import Session, on_server
 from stateward.domains.mci.cli.calls import Connection, part
@@ -47,9 +47,9 @@ def add(
     grant_to: Granted = None,
 ) -> None:
     """Add a connection, or change one. A driver that acts on this host starts without namespaces that may use it."""
-    options = pairs("option", option or [])
+    options = parse_pairs("option", option or [])
     wanted = Connection(name, provider, region, zone, driver, credential, options, namespaces=grant_to)
-    made = session.client.wire.call(Connection, "POST", PATH, body=wanted)
+    made = session.client.http.call(Connection, "POST", PATH, body=wanted)
     if session.json:
         print_json(made)
     else:
@@ -60,7 +60,7 @@ def add(
 @on_server
 def list_(session: Session) -> None:
     """List all connections: those that every server knows, and those that were added."""
-    found = session.client.wire.call(list[Connection], "GET", PATH)
+    found = session.client.http.call(list[Connection], "GET", PATH)
     if session.json:
         print_json(found)
     else:
@@ -83,7 +83,7 @@ def revoke(session: Session, name: Name, namespaces: Namespaces) -> None:
 
 def _change_grants(session: Session, name: str, how: str, namespaces: list[str]) -> None:
     body = {"namespaces": namespaces}
-    changed = session.client.wire.call(Connection, "POST", f"{PATH}/{part(name)}/{how}", body=body)
+    changed = session.client.http.call(Connection, "POST", f"{PATH}/{part(name)}/{how}", body=body)
     if session.json:
         print_json(changed)
     else:
@@ -94,7 +94,7 @@ def _change_grants(session: Session, name: str, how: str, namespaces: list[str])
 @on_server
 def remove(session: Session, name: Name) -> None:
     """Remove a connection at which nothing stands."""
-    session.client.wire.call(object, "DELETE", f"{PATH}/{part(name)}")
+    session.client.http.call(object, "DELETE", f"{PATH}/{part(name)}")
     if session.json:
         print_json({"removed": name})
     else:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from stateward.client.arguments import Selector
-from stateward.client.operation_waiter import Following, TookTooLong
+from stateward.client.arguments import ObjectSelector
+from stateward.client.operation_waiter import OperationWaiter, TookTooLong
 from stateward.client.output import err
-from stateward.client.progress import Bars, group_of
+from stateward.client.progress import ProgressBars, group_of
 from stateward.schemas.journal import LineView
 from stateward.schemas.operations import OperationView
 
@@ -76,7 +76,7 @@ def is_watched(session: "Session") -> bool:
 
 def groups_of(session: "Session", mci: str) -> dict[str, str]:
     """Return the providers and regions of an MCI's VMs."""
-    found = session.client.objects(session.ns, Selector(kind=VM, parent=mci))
+    found = session.client.objects(session.ns, ObjectSelector(kind=VM, parent=mci))
     return {one.id: group_of(one.kind, one.labels) for one in found}
 
 
@@ -85,16 +85,16 @@ def seen_to_end(
 ) -> OperationView:
     """Wait for the end of an operation, with bars on a terminal; returns it as it is then."""
     if not is_watched(session):
-        (ended,) = Following(session.client, session.ns, [operation], timeout=timeout, pause=session.pause)
+        (ended,) = OperationWaiter(session.client, session.ns, [operation], timeout=timeout, pause=session.pause)
         return ended
     course = Course(lambda state: session.state_class(VM, state) != "transitional")
     course.place(groups)
-    with Bars(err(), Counter()) as bars:
+    with ProgressBars(err(), Counter()) as bars:
         return _watched(session, mci, operation, timeout, course, bars)
 
 
 def _watched(
-    session: "Session", mci: str, operation: OperationView, timeout: float | None, course: Course, bars: Bars
+    session: "Session", mci: str, operation: OperationView, timeout: float | None, course: Course, bars: ProgressBars
 ) -> OperationView:
     until = None if timeout is None else time.monotonic() + timeout
     since = operation.created.isoformat()

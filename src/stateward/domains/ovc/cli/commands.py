@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import typer
 
-from stateward.client.action_requests import Outcome, print_outcomes, waited, warn_of_waiting
-from stateward.client.arguments import Selector, pairs
+from stateward.client.action_requests import RequestOutcome, print_outcomes, wait_for_outcomes, warn_of_waiting
+from stateward.client.arguments import ObjectSelector, parse_pairs
 from stateward.client.http import NOTHING, Params
 from stateward.client.options import Timeout, Wait
 from stateward.client.output import print_json, results
@@ -98,7 +98,7 @@ def list_(session: Session, kinds: Kinds, state: States = None) -> None:
     found: list[Item] = []
     while True:
         params: dict[str, Any] = {"state": state, "limit": 1000, "after": found[-1].id if found else None}
-        page = session.client.wire.call(list[Item], "GET", _at(session, f"/{kinds}"), params=params)
+        page = session.client.http.call(list[Item], "GET", _at(session, f"/{kinds}"), params=params)
         found += page
         if len(page) < 1000:
             break
@@ -112,7 +112,7 @@ def list_(session: Session, kinds: Kinds, state: States = None) -> None:
 @on_server
 def show(session: Session, object: Thing) -> None:  # noqa: A002 - the glossary's word
     """Show an object; a node with what became of its machines, and what is there and belongs to nobody."""
-    found = session.client.wire.call(Item, "GET", _at(session, _path(session, object)))
+    found = session.client.http.call(Item, "GET", _at(session, _path(session, object)))
     if session.json:
         print_json(found)
         return
@@ -128,7 +128,7 @@ def show(session: Session, object: Thing) -> None:  # noqa: A002 - the glossary'
 def queue(session: Session, object: Thing, stop: Stop = False) -> None:  # noqa: A002
     """Show what stands in an object's queue; or stop the queue."""
     path = _at(session, f"/queues/{_id(session, object)}")
-    found = session.client.wire.call(Queue, "DELETE" if stop else "GET", path)
+    found = session.client.http.call(Queue, "DELETE" if stop else "GET", path)
     if session.json:
         print_json(found)
     else:
@@ -140,7 +140,7 @@ def queue(session: Session, object: Thing, stop: Stop = False) -> None:  # noqa:
 def healing(session: Session, hours: Hours = 24.0) -> None:
     """Show what is stuck, what was settled lately, what nodes have shown unasked, and what belongs to nobody."""
     params: dict[str, Any] = {"seconds": str(hours * 3600)}
-    found = session.client.wire.call(Healing, "GET", _at(session, "/healing"), params=params)
+    found = session.client.http.call(Healing, "GET", _at(session, "/healing"), params=params)
     if session.json:
         print_json(found)
         return
@@ -217,7 +217,7 @@ def create_node(
     timeout: Timeout = None,
 ) -> None:
     """Register a node."""
-    body = {"name": name, "driver": driver, "options": pairs("option", option or [])}
+    body = {"name": name, "driver": driver, "options": parse_pairs("option", option or [])}
     _make(session, "nodes", body, wait, timeout)
 
 
@@ -315,7 +315,7 @@ def _id(session: Session, named: str) -> str:
         return named
     if kind not in PATHS:
         raise BadInput("object", named, f"an id, or KIND/NAME with a kind of {', '.join(PATHS)}")
-    chosen = Selector(kind=f"ovc.{KINDS.get(kind, kind)}", labels={"name": name})
+    chosen = ObjectSelector(kind=f"ovc.{KINDS.get(kind, kind)}", labels={"name": name})
     found = [one.id for one in session.client.objects(session.ns, chosen) if one.state not in FINAL]
     if len(found) != 1:
         raise BadInput("object", named, "the name of one" if not found else f"clear: {', '.join(found)}")
@@ -337,7 +337,7 @@ def _at(session: Session, path: str) -> str:
 
 def _ask(session: Session, method: str, path: str, body: object = None, params: Params = NOTHING) -> Asked:
     headers = {"Idempotency-Key": uuid4().hex}
-    return session.client.wire.call(Asked, method, _at(session, path), body=body, headers=headers, params=params)
+    return session.client.http.call(Asked, method, _at(session, path), body=body, headers=headers, params=params)
 
 
 def _make(session: Session, things: str, body: object, wait: bool, timeout: float | None) -> None:
@@ -361,8 +361,8 @@ def _do(
 def _finish(session: Session, asked: Asked, wait: bool, timeout: float | None) -> None:
     found: ObjectView = session.client.object(session.ns, asked.object.id)
     operation = None if asked.operation is None else session.client.operation(session.ns, asked.operation)
-    outcomes = [Outcome(found.id, found, operation)]
+    outcomes = [RequestOutcome(found.id, found, operation)]
     warn_of_waiting(session, outcomes)
-    code = print_outcomes(session, waited(session, outcomes, timeout) if wait else outcomes)
+    code = print_outcomes(session, wait_for_outcomes(session, outcomes, timeout) if wait else outcomes)
     if code:
         raise typer.Exit(code)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from rich.table import Table
 
-from stateward.client.tables import age, error_text, filled_table, state_text, when
+from stateward.client.tables import age_text, error_text, filled_table, state_text, utc_text
 
 if TYPE_CHECKING:
     from stateward.client.session import Session
@@ -135,7 +135,7 @@ def item_table(session: "Session", items: Sequence[Item]) -> Table:
                 one.id,
                 one.name,
                 state_text(session.state_class, f"ovc.{one.kind}", one.state),
-                age(one.since),
+                age_text(one.since),
                 one.parent or "",
                 _more(one),
                 error_text(one.error),
@@ -180,12 +180,12 @@ def queue_table(queue: Queue) -> Table:
 
 def stranger_table(strangers: Sequence[Stranger]) -> Table:
     """Return what belongs to nobody as a table."""
-    rows = [(one.what, one.name, one.node, when(one.since)) for one in strangers]
+    rows = [(one.what, one.name, one.node, utc_text(one.since)) for one in strangers]
     return filled_table(("stranger", "name", "seen at", "since"), rows)
 
 
 def healing_table(healing: Healing) -> Table:
     """Return what is stuck and what was settled as a table."""
-    rows = [(one.object, "stuck", when(one.overdue_since), "", "") for one in healing.stuck]
-    rows += [(one.object, one.how, when(one.at), one.state or "", one.reason or "") for one in healing.healed]
+    rows = [(one.object, "stuck", utc_text(one.overdue_since), "", "") for one in healing.stuck]
+    rows += [(one.object, one.how, utc_text(one.at), one.state or "", one.reason or "") for one in healing.healed]
     return filled_table(("object", "what", "when", "state", "why"), rows)

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import typer
 
-from stateward.client.action_requests import Outcome, print_outcomes, waited, warn_of_waiting
+from stateward.client.action_requests import RequestOutcome, print_outcomes, wait_for_outcomes, warn_of_waiting
 from stateward.client.options import Timeout, Wait
 from stateward.client.output import clean, out, print_json, results
 from stateward.client.session import Session, on_server
@@ -58,7 +58,7 @@ def create(
     if file is None:
         _finish(session, asked, wait, timeout)
         return
-    waited(session, [_outcome(session, asked)], timeout)
+    wait_for_outcomes(session, [_outcome(session, asked)], timeout)
     _finish(session, _deploy(session, system, file, "/", None), wait, timeout)
 
 
@@ -139,7 +139,7 @@ def delete(session: Session, system: System, force: Force = False, wait: Wait = 
 def status(session: Session, system: System, path: At = "/", instances: Instances = True) -> None:
     """Show a system with its services and their instances."""
     params = {"path": path, "instances": str(instances).lower()}
-    found = session.client.wire.call(SystemInfo, "GET", _at(session, f"/{system}"), params=params)
+    found = session.client.http.call(SystemInfo, "GET", _at(session, f"/{system}"), params=params)
     if session.json:
         print_json(found)
     else:
@@ -150,7 +150,7 @@ def status(session: Session, system: System, path: At = "/", instances: Instance
 @on_server
 def deploys(session: Session, system: System) -> None:
     """List the deploys of a system, newest first."""
-    found = session.client.wire.call(list[Change], "GET", _at(session, f"/{system}/deploys"))
+    found = session.client.http.call(list[Change], "GET", _at(session, f"/{system}/deploys"))
     if session.json:
         print_json(found)
     else:
@@ -161,7 +161,7 @@ def deploys(session: Session, system: System) -> None:
 @on_server
 def locks(session: Session, system: System) -> None:
     """List the locks of a system: who holds what, and who waits for what."""
-    found = session.client.wire.call(list[Held], "GET", _at(session, f"/{system}/locks"))
+    found = session.client.http.call(list[Held], "GET", _at(session, f"/{system}/locks"))
     if session.json:
         print_json(found)
     else:
@@ -201,7 +201,7 @@ def _followed(session: Session, system: str, path: str, one: Written, place: int
 
 
 def _written(session: Session, system: str, params: dict[str, Any]) -> list[Written]:
-    return session.client.wire.call(list[Written], "GET", _at(session, f"/{system}/logs"), params=params)
+    return session.client.http.call(list[Written], "GET", _at(session, f"/{system}/logs"), params=params)
 
 
 def _shown(one: Written) -> int:
@@ -212,7 +212,7 @@ def _shown(one: Written) -> int:
 
 def _ask(session: Session, method: str, path: str, body: object = None) -> Asked:
     headers = {"Idempotency-Key": uuid4().hex}
-    return session.client.wire.call(Asked, method, _at(session, path), body=body, headers=headers)
+    return session.client.http.call(Asked, method, _at(session, path), body=body, headers=headers)
 
 
 def _at(session: Session, path: str) -> str:
@@ -222,12 +222,12 @@ def _at(session: Session, path: str) -> str:
 def _finish(session: Session, asked: Asked, wait: bool, timeout: float | None) -> None:
     outcomes = [_outcome(session, asked)]
     warn_of_waiting(session, outcomes)
-    code = print_outcomes(session, waited(session, outcomes, timeout) if wait else outcomes)
+    code = print_outcomes(session, wait_for_outcomes(session, outcomes, timeout) if wait else outcomes)
     if code:
         raise typer.Exit(code)
 
 
-def _outcome(session: Session, asked: Asked) -> Outcome:
+def _outcome(session: Session, asked: Asked) -> RequestOutcome:
     found: ObjectView = session.client.object(session.ns, asked.id)
     operation = None if asked.operation is None else session.client.operation(session.ns, asked.operation)
-    return Outcome(asked.id, found, operation)
+    return RequestOutcome(asked.id, found, operation)

@@ -10,7 +10,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from stateward.client.output import clean
-from stateward.client.tables import age, error_text, filled_table, state_text
+from stateward.client.tables import age_text, error_text, filled_table, state_text
 
 if TYPE_CHECKING:
     from stateward.client.session import Session
@@ -117,7 +117,7 @@ def system_tree(session: "Session", found: System) -> Tree:
     """Return a system as a tree: its services by path, and their instances."""
     label = Text.assemble((clean(found.id), "bold"), " is ")
     label.append_text(state_text(session.state_class, SYSTEM, found.state)).append(
-        f" for {age(found.since)} ({found.backend})"
+        f" for {age_text(found.since)} ({found.backend})"
     )
     tree = Tree(label)
     for service in found.services or ():
@@ -165,7 +165,7 @@ def change_table(session: "Session", found: Sequence[Change]) -> Table:
             one.id,
             one.path,
             state_text(session.state_class, DEPLOY, one.state),
-            age(one.created),
+            age_text(one.created),
             str(one.services),
             one.undoes or "",
             error_text(one.error),
@@ -178,7 +178,7 @@ def change_table(session: "Session", found: Sequence[Change]) -> Table:
 def lock_table(found: Sequence[Held]) -> Table:
     """Return locks as a table."""
     rows = (
-        (one.path, one.mode, "waiting" if one.waiting else "held", one.object, one.action, one.who, age(one.since))
+        (one.path, one.mode, "waiting" if one.waiting else "held", one.object, one.action, one.who, age_text(one.since))
         for one in found
     )
     return filled_table(("path", "mode", "is", "by", "action", "of", "since"), rows)
