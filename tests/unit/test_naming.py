@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 import stateward
-from stateward.domains.mci.api.route_params import record_name, reference
+from stateward.domains.mci.api.route_params import check_record_name, check_reference
 from stateward.domains.ovc.api.schemas import NewAccount
 from stateward.errors import BadInput
 from stateward.naming import IDEMPOTENCY_KEY, INVISIBLE, NAME, check_text, text_pattern, title_pattern
@@ -104,6 +104,6 @@ def test_no_domain_takes_a_name_with_a_character_that_cannot_be_seen(sign: str) 
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"name": f"ci{sign}", "role": "viewer", "namespaces": ["a"]}, NewToken)
     with pytest.raises(BadInput):
-        reference("zone", f"a{sign}")
+        check_reference("zone", f"a{sign}")
     with pytest.raises(BadInput):
-        record_name("name", f"a{sign}")
+        check_record_name("name", f"a{sign}")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stateward.domains.mci.api.lenient_json import Fields, flag, read
-from stateward.domains.mci.api.mci_bodies import Wish, parse_mci, parse_scale, parse_subgroup
+from stateward.domains.mci.api.lenient_json import Fields, parse_body, parse_flag
+from stateward.domains.mci.api.mci_bodies import ScaleRequest, parse_mci, parse_scale, parse_subgroup
 from stateward.domains.mci.api.resource_bodies import (
     parse_connection,
     parse_image,
@@ -20,7 +20,7 @@ from stateward.domains.mci.api.resource_bodies import (
     parse_spec,
     parse_subnet,
 )
-from stateward.domains.mci.api.route_params import check_id, name_of, normalize_id, one_of
+from stateward.domains.mci.api.route_params import check_choice, check_id, check_name, normalize_id
 from stateward.domains.mci.guards.spec_validation import MAX_VMS
 from stateward.domains.mci.model import CloudConnection, FirewallRule, MciSpec, PostCommand, Subnet
 from stateward.domains.mci.provider.key_pairs import new_pair
@@ -84,10 +84,10 @@ def test_what_is_no_number_within_the_limits_is_bad_input(size: object) -> None:
 
 @pytest.mark.parametrize("text", ["true", "TRUE", "1", "yes", "on"])
 def test_a_flag_is_read_in_many_words(text: str) -> None:
-    assert flag("force", text)
-    assert not flag("force", None)
+    assert parse_flag("force", text)
+    assert not parse_flag("force", None)
     with pytest.raises(BadInput):
-        flag("force", text + "?")
+        parse_flag("force", text + "?")
 
 
 @pytest.mark.parametrize(
@@ -116,8 +116,8 @@ def test_labels_that_do_not_fit_in_a_line_are_bad_input(label: object) -> None:
 @pytest.mark.parametrize("name", ["", "1a", "-a", "a_b", "a b", "a.b", "a/b", "a\n", "ä", "a" * 101, "a:b"])
 def test_names_are_a_letter_then_letters_digits_and_signs(name: str) -> None:
     with pytest.raises(BadInput):
-        name_of("name", name)
-    assert name_of("name", "a+B-1") == "a+B-1"
+        check_name("name", name)
+    assert check_name("name", "a+B-1") == "a+B-1"
 
 
 def test_ids_of_subgroups_are_lower_cased_and_words_are_joined() -> None:
@@ -130,8 +130,8 @@ def test_the_form_of_an_id_is_reached_in_one_step(text: str) -> None:
 
 
 def test_a_word_of_a_few_is_found_in_any_case() -> None:
-    assert one_of("option", "IDSINDETAIL", "status", "idsInDetail") == "idsInDetail"
-    assert one_of("option", None, "status") == ""
+    assert check_choice("option", "IDSINDETAIL", "status", "idsInDetail") == "idsInDetail"
+    assert check_choice("option", None, "status") == ""
 
 
 # --- MCIs ------------------------------------------------------------------------------------------------------------
@@ -206,12 +206,12 @@ def test_a_post_command_is_a_text_or_a_list() -> None:
 @pytest.mark.parametrize(
     ("body", "wish"),
     [
-        ({"numVMsToAdd": "2"}, Wish("by", 2)),
-        ({"numVMsToRemove": 2}, Wish("by", -2)),
-        ({"SIZE": 0}, Wish("to", 0)),
+        ({"numVMsToAdd": "2"}, ScaleRequest("by", 2)),
+        ({"numVMsToRemove": 2}, ScaleRequest("by", -2)),
+        ({"SIZE": 0}, ScaleRequest("to", 0)),
     ],
 )
-def test_a_subgroup_is_scaled_by_a_number_or_to_a_size(body: dict[str, Any], wish: Wish) -> None:
+def test_a_subgroup_is_scaled_by_a_number_or_to_a_size(body: dict[str, Any], wish: ScaleRequest) -> None:
     assert parse_scale(Fields(body)) == wish
 
 
@@ -292,9 +292,9 @@ def test_whatever_comes_is_read_or_is_bad_input_and_what_is_read_can_be_stored(n
 @given(st.binary(max_size=50) | trees.map(lambda tree: msgspec.json.encode(tree)))
 def test_any_bytes_are_a_body_or_bad_input(body: bytes) -> None:
     with suppress(BadInput):
-        assert isinstance(read(body), Fields)
+        assert isinstance(parse_body(body), Fields)
 
 
 def test_a_body_that_is_nested_without_end_is_bad_input() -> None:
     with pytest.raises(BadInput):
-        read(b'{"a":' * 100_000)
+        parse_body(b'{"a":' * 100_000)

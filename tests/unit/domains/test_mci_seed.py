@@ -2,7 +2,7 @@
 
 import pytest
 
-from stateward.domains.mci.api.live_status import SETTLED
+from stateward.domains.mci.api.live_status import SETTLED_STATES
 from stateward.domains.mci.deployment_records import limit_of
 from stateward.domains.mci.handlers.mci_handlers import BAD_STATES
 from stateward.domains.mci.lifecycle import HOLD, MCI, VM, MciState, VmState
@@ -176,4 +176,4 @@ def test_a_provider_has_its_limits(provider: str, regions: int, vms: int) -> Non
     [("Terminated", False), ("Failed", False), ("Suspended", False), ("Running", True), ("Creating", True)],
 )
 def test_providers_are_asked_about_what_may_change_by_itself(status: str, asked: bool) -> None:
-    assert (status not in SETTLED) is asked
+    assert (status not in SETTLED_STATES) is asked

@@ -74,7 +74,7 @@ READERS: Mapping[str, tuple[Read, tuple[type[Exception], ...]]] = {
     "server-sent events": (lambda text, _: list(parse_events(text.split("\n"))), ()),
     "a definition of a system": (lambda text, _: read_definition(text), OURS),
     "a fleet": (lambda text, _: read_fleet(text, "fleet.yaml"), OURS),
-    "a lenient body": (lambda text, _: lenient_json.read(text.encode("utf-8", "replace")), OURS),
+    "a lenient body": (lambda text, _: lenient_json.parse_body(text.encode("utf-8", "replace")), OURS),
     "the configuration": (from_file(lambda file: load({}, {}, file)), OURS),
     "the settings of a domain": (from_file(lambda file: read_settings(file.parent), SETTINGS_FILE), OURS),
     "a spec": (from_file(lambda file: read_spec(str(file))), OURS),

@@ -113,7 +113,7 @@ async def test_a_fresh_status_shows_what_happened_behind_our_back_and_lets_it_co
 
 @pytest.fixture
 def _nothing_is_recent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_status, "RECENT", 0.0)
+    monkeypatch.setattr(live_status, "RECENT_LISTING_S", 0.0)
 
 
 @pytest.mark.usefixtures("_nothing_is_recent")
@@ -140,7 +140,7 @@ async def test_a_plain_status_is_served_by_a_recent_listing_whoever_asked_for_it
     api.plugin.cloud.stop(HERE, stopped)
     await api.status(more="&fresh=true")
     asked = len(api.calls)
-    monkeypatch.setattr(live_status.Look, "is_about", lambda _, vm: vm.state == "Running")
+    monkeypatch.setattr(live_status.StatusQuery, "needs_check", lambda _, vm: vm.state == "Running")
     assert (await api.status())["status"] == "Partial-Suspended:1 (R:1/2)"
     assert len(api.calls) == asked
 

@@ -10,8 +10,13 @@ import pytest
 
 from stateward.access import Role, Tokens
 from stateward.domains.mci.api import request_log_store
-from stateward.domains.mci.api.request_log import NO_ANSWER, Past
-from stateward.domains.mci.api.request_log_store import all_stored_requests, forget, keep, kept
+from stateward.domains.mci.api.request_log import NO_ANSWER, LoggedRequest
+from stateward.domains.mci.api.request_log_store import (
+    all_stored_requests,
+    prune_requests,
+    store_request,
+    stored_requests,
+)
 from stateward.domains.mci.model import DEPLOYMENT_NS
 from stateward.drivers.simulated.faults import CALM
 from stateward.store import open_store
@@ -193,8 +198,8 @@ async def test_a_call_that_reads_does_not_replace_the_record_of_a_change(tmp_pat
 
 
 async def test_a_call_that_was_cut_off_is_an_error_in_the_end(api: ApiHouse) -> None:
-    await keep(api.engine, Past("mine-1", "POST", "/tumblebug/ns", NS, "", {}, time.time() - 1.0))
-    await keep(api.engine, Past("mine-2", "POST", "/tumblebug/ns", NS, "", {}, time.time() - 3600.0))
+    await store_request(api.engine, LoggedRequest("mine-1", "POST", "/tumblebug/ns", NS, "", {}, time.time() - 1.0))
+    await store_request(api.engine, LoggedRequest("mine-2", "POST", "/tumblebug/ns", NS, "", {}, time.time() - 3600.0))
     assert (await api.get("/request/mine-1")).json()["status"] == "Handling"
     shown = (await api.get("/request/mine-2")).json()
     assert (shown["status"], shown["errorResponse"]) == ("Error", NO_ANSWER)
@@ -203,10 +208,10 @@ async def test_a_call_that_was_cut_off_is_an_error_in_the_end(api: ApiHouse) -> 
 async def test_old_calls_are_forgotten_and_so_are_the_oldest_of_too_many(api: ApiHouse) -> None:
     now = await api.engine.store.reader.time()
     for number in range(5):
-        await keep(api.engine, Past(f"mine-{number}", "POST", "/", NS, "", {}, now - number * 1000.0))
-    await forget(api.engine, kept_for=3500.0, most=3)
+        await store_request(api.engine, LoggedRequest(f"mine-{number}", "POST", "/", NS, "", {}, now - number * 1000.0))
+    await prune_requests(api.engine, kept_for=3500.0, most=3)
     assert sorted(one.id for one in await all_stored_requests(api.engine)) == ["mine-0", "mine-1", "mine-2"]
-    await forget(api.engine, kept_for=1500.0)
+    await prune_requests(api.engine, kept_for=1500.0)
     assert sorted(one.id for one in await all_stored_requests(api.engine)) == ["mine-0", "mine-1"]
 
 
@@ -217,31 +222,34 @@ async def records_of_calls(api: ApiHouse) -> int:
 
 
 async def test_the_records_of_calls_do_not_pile_up(api: ApiHouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_log_store, "PLACES", FEW)
+    monkeypatch.setattr(request_log_store, "SLOTS", FEW)
     now = await api.engine.store.reader.time()
     for number in range(5 * FEW):
-        await keep(api.engine, Past(f"mine-{number}", "POST", "/", NS, "", {}, now + number))
-        await forget(api.engine, most=1)
-        assert await kept(api.engine, f"mine-{number}") != []
+        await store_request(api.engine, LoggedRequest(f"mine-{number}", "POST", "/", NS, "", {}, now + number))
+        await prune_requests(api.engine, most=1)
+        assert await stored_requests(api.engine, f"mine-{number}") != []
     assert await records_of_calls(api) <= FEW
 
 
 async def test_where_no_place_is_free_the_oldest_call_goes(api: ApiHouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_log_store, "PLACES", 1)
+    monkeypatch.setattr(request_log_store, "SLOTS", 1)
     for number in range(3):
-        await keep(api.engine, Past(f"mine-{number}", "POST", "/", NS, "", {}, float(number)))
+        await store_request(api.engine, LoggedRequest(f"mine-{number}", "POST", "/", NS, "", {}, float(number)))
     assert [one.id for one in await all_stored_requests(api.engine)] == ["mine-2"]
-    assert await kept(api.engine, "mine-1") == []
+    assert await stored_requests(api.engine, "mine-1") == []
 
 
 async def test_calls_that_come_at_once_into_one_place_are_all_kept(
     api: ApiHouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        request_log_store, "places", lambda _: [Key(DEPLOYMENT_NS, f"call:{number}") for number in range(CROWD)]
+        request_log_store, "slots_of", lambda _: [Key(DEPLOYMENT_NS, f"call:{number}") for number in range(CROWD)]
     )
     await asyncio.gather(
-        *(keep(api.engine, Past(f"mine-{number}", "POST", "/", NS, "", {}, 0.0)) for number in range(CROWD))
+        *(
+            store_request(api.engine, LoggedRequest(f"mine-{number}", "POST", "/", NS, "", {}, 0.0))
+            for number in range(CROWD)
+        )
     )
     assert sorted(one.id for one in await all_stored_requests(api.engine)) == [
         f"mine-{number}" for number in range(CROWD)

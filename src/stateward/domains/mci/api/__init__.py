@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from litestar import Router
 from litestar.types import ASGIApp, ControllerRouterHandler
 
-from stateward.domains.mci.api.context import ApiContext, Call, House, RequestLogMiddleware
-from stateward.domains.mci.api.live_status import FRESH_LISTING_S, Fresh
+from stateward.domains.mci.api.context import ApiContext, MciDomain, RequestLogMiddleware, TumblebugRequest
+from stateward.domains.mci.api.live_status import FRESH_LISTING_S, LiveStatus
 from stateward.domains.mci.api.request_log import RequestLog
 from stateward.domains.mci.api.routes import (
     catalogue_routes,
@@ -45,13 +45,13 @@ MODULES = (
 
 
 def routes(
-    house: House,
+    house: MciDomain,
     saved: Callable[[str, int], None] = lambda _provider, _calls: None,
     *,
     fresh_for: float = FRESH_LISTING_S,
 ) -> list[ControllerRouterHandler]:
     """Return the routes of the domain; `saved` is told how many calls to a provider were not needed."""
-    hall = ApiContext(house, Fresh(house.clients, saved, serves=fresh_for), RequestLog())
+    hall = ApiContext(house, LiveStatus(house.clients, saved, serves=fresh_for), RequestLog())
     original = [one for module in MODULES for one in module.ROUTES]
     return [_router(BASE, original, hall), _router(native_routes.BASE, native_routes.ROUTES, hall)]
 
@@ -60,7 +60,7 @@ def _router(path: str, handlers: Sequence[ControllerRouterHandler], hall: ApiCon
     def reception(app: ASGIApp) -> ASGIApp:  # a function, because the framework copies all else that a router has
         return RequestLogMiddleware(app, hall)
 
-    return Router(path, route_handlers=handlers, request_class=Call, middleware=[reception], tags=["mci"])
+    return Router(path, route_handlers=handlers, request_class=TumblebugRequest, middleware=[reception], tags=["mci"])
 
 
 __all__ = ["routes"]

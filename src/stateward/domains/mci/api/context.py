@@ -15,10 +15,10 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from msgspec import Struct
 
 from stateward.access import Grant
-from stateward.domains.mci.api.lenient_json import Fields, read
-from stateward.domains.mci.api.live_status import Fresh
-from stateward.domains.mci.api.request_log import Entry, RequestLog
-from stateward.domains.mci.api.request_log_store import keep
+from stateward.domains.mci.api.lenient_json import Fields, parse_body
+from stateward.domains.mci.api.live_status import LiveStatus
+from stateward.domains.mci.api.request_log import RequestLog, RequestLogEntry
+from stateward.domains.mci.api.request_log_store import store_request
 from stateward.domains.mci.api.route_params import normalize_id
 from stateward.domains.mci.guards.connection_grants import check_grant, is_granted, unknown_connection
 from stateward.domains.mci.model import CloudConnection, record_id, vm_id
@@ -31,12 +31,12 @@ from stateward.naming import IDEMPOTENCY_KEY, new_id
 from stateward.store.records import Key
 
 REQUEST_ID = b"x-request-id"
-HALL, ENTRY = "mci.hall", "mci.entry"
+CONTEXT_KEY, LOG_ENTRY_KEY = "mci.hall", "mci.entry"
 
-Answer = Response[Any]
+AnyResponse = Response[Any]
 
 
-class House(Protocol):
+class MciDomain(Protocol):
     """The domain in this process, as far as its API needs it."""
 
     catalogue: Catalogue
@@ -50,42 +50,42 @@ class House(Protocol):
 class ApiContext(Struct, frozen=True):
     """What all calls share."""
 
-    house: House
-    fresh: Fresh
-    diary: RequestLog
+    domain: MciDomain
+    live_status: LiveStatus
+    request_log: RequestLog
 
 
-class Call(Request[Any, Grant, State]):
+class TumblebugRequest(Request[Any, Grant, State]):
     """A request to this API."""
 
     @property
-    def hall(self) -> ApiContext:
+    def context(self) -> ApiContext:
         """What all calls share."""
-        hall: ApiContext = self.scope[HALL]  # type: ignore[literal-required]
+        hall: ApiContext = self.scope[CONTEXT_KEY]  # type: ignore[literal-required]
         return hall
 
     @property
     def service(self) -> Service:
         """What can be asked."""
-        return self.hall.house.service
+        return self.context.domain.service
 
     @property
     def catalogue(self) -> Catalogue:
         """What is known of connections, specs and images."""
-        return self.hall.house.catalogue
+        return self.context.domain.catalogue
 
     @property
-    def by(self) -> Caller:
+    def caller(self) -> Caller:
         """Who asks."""
         return Caller(actor_of(self), grant_of(self).name)
 
     async def fields(self) -> Fields:
         """Return the body, to be read leniently."""
-        return read(await self.body())
+        return parse_body(await self.body())
 
     def link_operation(self, ns: str, op: str | None) -> None:
         """Note the operation that the call has led to, for whoever asks later."""
-        entry: Entry | None = self.scope.get(ENTRY)  # type: ignore[assignment]
+        entry: RequestLogEntry | None = self.scope.get(LOG_ENTRY_KEY)  # type: ignore[assignment]
         if entry is not None and op is not None:
             entry.operation = Key(ns, op)
 
@@ -102,7 +102,7 @@ class Call(Request[Any, Grant, State]):
             raise UnknownName("connection", name, found)
         return found[name]
 
-    async def connection(self, field: str, name: str, ns: str | None = None) -> CloudConnection:
+    async def require_connection(self, field: str, name: str, ns: str | None = None) -> CloudConnection:
         """Return a connection that a body names; one that the namespace `ns` may not use is refused."""
         try:
             found = await self.catalogue.connection(name)
@@ -124,16 +124,16 @@ class RequestLogMiddleware:
         """Pass a call on."""
         given = dict(scope["headers"]).get(REQUEST_ID, b"").decode("latin-1")
         id_ = given if re.match(IDEMPOTENCY_KEY, given) else new_id()
-        entry = self._hall.diary.begin(id_, scope, time.time())
-        scope[HALL], scope[ENTRY] = self._hall, entry  # type: ignore[literal-required]
+        entry = self._hall.request_log.begin(id_, scope, time.time())
+        scope[CONTEXT_KEY], scope[LOG_ENTRY_KEY] = self._hall, entry  # type: ignore[literal-required]
         to_keep = id_ == given and entry.changes
         if to_keep:
-            await keep(self._hall.house.service.engine, entry.past())
+            await store_request(self._hall.domain.service.engine, entry.to_logged_request())
 
         async def received() -> Any:  # noqa: ANN401 - a message
             message = await receive()
             if message["type"] == "http.request":
-                entry.heard(message.get("body", b""))
+                entry.add_request_body(message.get("body", b""))
             return message
 
         async def sent(message: Message) -> None:
@@ -141,9 +141,9 @@ class RequestLogMiddleware:
                 message["headers"] = [*message.get("headers", ()), (REQUEST_ID, id_.encode())]
                 entry.code = message["status"]
             elif message["type"] == "http.response.body":
-                entry.said(message.get("body", b""), time.time())
+                entry.add_response_body(message.get("body", b""), time.time())
                 if to_keep and not message.get("more_body"):
-                    await keep(self._hall.house.service.engine, entry.past())
+                    await store_request(self._hall.domain.service.engine, entry.to_logged_request())
             await send(message)
 
         await self._app(scope, received, sent)
@@ -151,28 +151,28 @@ class RequestLogMiddleware:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Meant = Callable[[Mapping[str, str]], str]
+ObjectIdInPath = Callable[[Mapping[str, str]], str]
 """Returns the id of the object that a call is about, of what stands in its path."""
 
 Route = Callable[P, Awaitable[T]]
 
 
-def of_mci(path: Mapping[str, str]) -> str:
+def mci_in_path(path: Mapping[str, str]) -> str:
     """Return the id of the MCI that a call is about."""
     return path["mci"]
 
 
-def of_vm(path: Mapping[str, str]) -> str:
+def vm_in_path(path: Mapping[str, str]) -> str:
     """Return the id of the VM that a call is about."""
     return vm_id(path["mci"], normalize_id(path["vm"]))
 
 
-def resource_in_path(word: str) -> Meant:
+def resource_in_path(word: str) -> ObjectIdInPath:
     """Return what gives the id of the network, security group or key that a call is about."""
     return lambda path: record_id(word, path["name"])
 
 
-def adds_object_state(meant: Meant) -> Callable[[Route[P, T]], Route[P, T]]:
+def adds_object_state(meant: ObjectIdInPath) -> Callable[[Route[P, T]], Route[P, T]]:
     """Let a route tell the state of what it is about with the bad input that it refuses."""
 
     def telling(route: Route[P, T]) -> Route[P, T]:
@@ -182,7 +182,7 @@ def adds_object_state(meant: Meant) -> Callable[[Route[P, T]], Route[P, T]]:
                 return await route(*args, **named)
             except BadInput as error:
                 request = named["request"]
-                assert isinstance(request, Call)
+                assert isinstance(request, TumblebugRequest)
                 error.state = error.state or await _state(request, meant)
                 raise
 
@@ -191,7 +191,7 @@ def adds_object_state(meant: Meant) -> Callable[[Route[P, T]], Route[P, T]]:
     return telling
 
 
-async def _state(request: Call, meant: Meant) -> str | None:
+async def _state(request: TumblebugRequest, meant: ObjectIdInPath) -> str | None:
     path = request.path_params
     found = await request.service.engine.store.reader.object(Key(path["ns"], meant(path)))
     return None if found is None or found.removed else found.state

@@ -12,11 +12,11 @@ import msgspec
 
 from stateward.errors import BadInput, UnknownField
 
-LONGEST = 10_000
+MAX_TEXT_CHARS = 10_000
 """How many signs a text may have."""
 
-MOST_ITEMS = 10_000
-MOST_DIGITS = 20
+MAX_ITEMS = 10_000
+MAX_DIGITS = 20
 
 YES, NO = frozenset({"true", "yes", "y", "on", "1"}), frozenset({"false", "no", "n", "off", "0", ""})
 
@@ -47,21 +47,21 @@ class Fields:
 
     def text(self, *names: str, default: str = "") -> str:
         """Return a text; a number is as good as its digits."""
-        return _text(self.field(names[0]), self.raw(*names), default)
+        return _parse_text(self.field(names[0]), self.raw(*names), default)
 
     def number(self, *names: str, default: int, low: int, high: int) -> int:
         """Return a whole number within limits; an empty text is as good as none."""
         value = self.raw(*names)
         if value is None or value == "":
             return default
-        return whole(self.field(names[0]), value, low, high)
+        return parse_int(self.field(names[0]), value, low, high)
 
     def real(self, *names: str, default: float, low: float, high: float) -> float:
         """Return a number within limits."""
         value = self.raw(*names)
         if value is None or value == "":
             return default
-        read = _real(value)
+        read = _parse_number(value)
         if read is None or not low <= read <= high:
             raise BadInput(self.field(names[0]), value, f"a number from {low:g} to {high:g}")
         return read
@@ -69,15 +69,15 @@ class Fields:
     def texts(self, *names: str) -> tuple[str, ...]:
         """Return texts; a single one is as good as a list of one, and empty ones do not count."""
         value, field = self.raw(*names), self.field(names[0])
-        found = [_text(f"{field}[{number}]", one, "") for number, one in enumerate(_items(field, value))]
+        found = [_parse_text(f"{field}[{number}]", one, "") for number, one in enumerate(_parse_list(field, value))]
         return tuple(one for one in found if one)
 
-    def each(self, *names: str) -> list["Fields"]:
+    def objects(self, *names: str) -> list["Fields"]:
         """Return objects; a single one is as good as a list of one."""
         value, field = self.raw(*names), self.field(names[0])
-        return [Fields(one, f"{field}[{number}]") for number, one in enumerate(_items(field, value))]
+        return [Fields(one, f"{field}[{number}]") for number, one in enumerate(_parse_list(field, value))]
 
-    def within(self, *names: str) -> "Fields | None":
+    def object(self, *names: str) -> "Fields | None":
         """Return an object, if there is one."""
         value = self.raw(*names)
         return None if value is None or value == "" else Fields(value, self.field(names[0]))
@@ -91,12 +91,12 @@ class Fields:
         if isinstance(value, dict):
             pairs = ((str(name), one) for name, one in value.items())
         else:
-            words = (one.partition("=") for one in _text(field, value, "").split(","))
+            words = (one.partition("=") for one in _parse_text(field, value, "").split(","))
             pairs = ((name.strip(), one.strip()) for name, _, one in words)
-        return dict(_label(field, name, one) for name, one in pairs if name)
+        return dict(_parse_label(field, name, one) for name, one in pairs if name)
 
 
-def read(body: bytes) -> Fields:
+def parse_body(body: bytes) -> Fields:
     """Read a body; an empty one is an object without fields."""
     try:
         return Fields(msgspec.json.decode(body) if body.strip() else {})
@@ -106,7 +106,7 @@ def read(body: bytes) -> Fields:
         raise BadInput("body", "", "JSON of a sensible depth") from None
 
 
-def flag(field: str, text: str | None) -> bool:
+def parse_flag(field: str, text: str | None) -> bool:
     """Read a flag, such as `force=true`."""
     word = (text or "").strip().lower()
     if word not in YES | NO:
@@ -114,25 +114,25 @@ def flag(field: str, text: str | None) -> bool:
     return word in YES
 
 
-def whole(field: str, value: object, low: int, high: int) -> int:
+def parse_int(field: str, value: object, low: int, high: int) -> int:
     """Read a whole number within limits."""
-    read = _real(value)
+    read = _parse_number(value)
     if read is None or not read.is_integer() or not low <= read <= high:
         raise BadInput(field, value, f"a whole number from {low} to {high}")
     return int(read)
 
 
-def _real(value: object) -> float | None:
+def _parse_number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
-        number = float(value) if not isinstance(value, str) or len(value) <= MOST_DIGITS else math.nan
+        number = float(value) if not isinstance(value, str) or len(value) <= MAX_DIGITS else math.nan
     except (ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
 
 
-def _text(field: str, value: object, default: str) -> str:
+def _parse_text(field: str, value: object, default: str) -> str:
     if value is None:
         return default
     if isinstance(value, bool):
@@ -140,22 +140,22 @@ def _text(field: str, value: object, default: str) -> str:
     if not isinstance(value, int | float | str):
         raise BadInput(field, value, "a text")
     text = value if isinstance(value, str) else repr(value)
-    if len(text) > LONGEST or "\x00" in text:
-        raise BadInput(field, "", f"a text of at most {LONGEST} signs without NUL")
+    if len(text) > MAX_TEXT_CHARS or "\x00" in text:
+        raise BadInput(field, "", f"a text of at most {MAX_TEXT_CHARS} signs without NUL")
     return text
 
 
-def _items(field: str, value: object) -> list[object]:
+def _parse_list(field: str, value: object) -> list[object]:
     if value is None or value == "":
         return []
     items = value if isinstance(value, list) else [value]
-    if len(items) > MOST_ITEMS:
-        raise BadInput(field, len(items), f"a list of at most {MOST_ITEMS}")
+    if len(items) > MAX_ITEMS:
+        raise BadInput(field, len(items), f"a list of at most {MAX_ITEMS}")
     return items
 
 
-def _label(field: str, name: str, value: object) -> tuple[str, str]:
-    text = _text(f"{field}.{name}", value, "")
+def _parse_label(field: str, name: str, value: object) -> tuple[str, str]:
+    text = _parse_text(f"{field}.{name}", value, "")
     if not _in_one_line(name, 250) or not _in_one_line(text, 250):
         raise BadInput(f"{field}.{name[:50]}", text, "a label of up to 250 signs in one line")
     return name, text

@@ -33,17 +33,17 @@ from stateward.store.records import Object
 FRESH_LISTING_S = 1.0
 """For how many seconds a listing serves those who ask for a fresh status, where the connection does not say."""
 
-RECENT = 10.0
+RECENT_LISTING_S = 10.0
 """For how many seconds at least a listing serves those who ask for a plain status."""
 
-PATIENCE, FRESH_WAIT_S = 1.0, 10.0
+PLAIN_WAIT_S, FRESH_WAIT_S = 1.0, 10.0
 """For how many seconds the answer to a plain status, and to a fresh one, waits for providers at most."""
 
-SETTLED = frozenset({VmState.TERMINATED, VmState.FAILED, VmState.SUSPENDED})
+SETTLED_STATES = frozenset({VmState.TERMINATED, VmState.FAILED, VmState.SUSPENDED})
 NOT_LISTED, UNKNOWN = "not listed", "unknown"
 """What is shown where the provider shows nothing, or did not answer in full."""
 
-Saved = Callable[[str, int], None]
+OnCallsSaved = Callable[[str, int], None]
 
 
 class LiveResult(Struct, frozen=True):
@@ -53,54 +53,54 @@ class LiveResult(Struct, frozen=True):
     changed: int
 
 
-class Look(Struct, frozen=True):
+class StatusQuery(Struct, frozen=True):
     """What a reader wants to see, at what time of the store, and for how many seconds it waits at most."""
 
     engine: Engine
     now: float
-    patience: float
+    timeout_s: float
     fresh: bool
 
-    def is_about(self, vm: Object) -> bool:
+    def needs_check(self, vm: Object) -> bool:
         """Tell whether a VM may have changed by itself.
 
         VMs that are worked on are looked at by whoever does. One that has just changed was seen just then.
         """
-        if vm.state in SETTLED:
+        if vm.state in SETTLED_STATES:
             return False
         at_rest = VM.state(vm.state).state_class is not TRANSITIONAL
-        return self.fresh or (at_rest and vm.since <= self.now - RECENT)
+        return self.fresh or (at_rest and vm.since <= self.now - RECENT_LISTING_S)
 
 
-class Patience:
+class WaitBudget:
     """What is left of the time that one answer may wait for providers, however many MCIs it is about."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock, self._began = clock, clock()
 
-    def left(self, *, fresh: bool) -> float:
+    def remaining_s(self, *, fresh: bool) -> float:
         """Return for how many seconds the answer may still wait."""
-        return max(0.0, self._began + (FRESH_WAIT_S if fresh else PATIENCE) - self._clock())
+        return max(0.0, self._began + (FRESH_WAIT_S if fresh else PLAIN_WAIT_S) - self._clock())
 
 
-class Fresh:
+class LiveStatus:
     """Looks at providers for readers."""
 
-    def __init__(self, clients: ProviderClients, saved: Saved, *, serves: float = FRESH_LISTING_S) -> None:
+    def __init__(self, clients: ProviderClients, saved: OnCallsSaved, *, serves: float = FRESH_LISTING_S) -> None:
         self._clouds, self._saved, self._serves = clients, saved, serves
 
-    async def look_at(self, engine: Engine, vms: Sequence[Object], patience: float, *, fresh: bool) -> LiveResult:
+    async def refresh(self, engine: Engine, vms: Sequence[Object], patience: float, *, fresh: bool) -> LiveResult:
         """Compare VMs with what their providers show."""
         places: dict[str, list[Object]] = defaultdict(list)
         for one in vms:
             places[vm_of(one).connection].append(one)
-        look = Look(engine, await engine.store.reader.time(), patience, fresh)
-        found = await asyncio.gather(*(self._at(look, name, known) for name, known in places.items()))
+        look = StatusQuery(engine, await engine.store.reader.time(), patience, fresh)
+        found = await asyncio.gather(*(self._refresh_connection(look, name, known) for name, known in places.items()))
         shown = {id_: seen for one in found for id_, seen in one.shown.items()}
         return LiveResult(shown, sum(one.changed for one in found))
 
-    async def _at(self, look: Look, connection: str, known: Sequence[Object]) -> LiveResult:
-        asked = [one for one in known if look.is_about(one)]
+    async def _refresh_connection(self, look: StatusQuery, connection: str, known: Sequence[Object]) -> LiveResult:
+        asked = [one for one in known if look.needs_check(one)]
         listing, calls, changed = None, 0, 0
         if asked:
             try:
@@ -112,19 +112,21 @@ class Fresh:
         self._saved(vm_of(known[0]).provider, len(known) - calls)
         return LiveResult(_shown(asked, listing) if look.fresh else {}, changed)
 
-    async def _listing(self, client: ProviderClient, look: Look, since: float) -> tuple[MachineListing | None, int]:
+    async def _listing(
+        self, client: ProviderClient, look: StatusQuery, since: float
+    ) -> tuple[MachineListing | None, int]:
         """Return a listing that is new enough, if there is one in time, and how many calls it has cost.
 
         One from before the last change of a VM (`since`) tells nothing of it.
         """
         serves = self._serves if client.listing_ttl_s is None else client.listing_ttl_s
-        recent = client.recent_listing(min(look.now - since, serves if look.fresh else max(serves, RECENT)))
+        recent = client.recent_listing(min(look.now - since, serves if look.fresh else max(serves, RECENT_LISTING_S)))
         if recent is not None:
             return recent, 0
         calls = int(not client.is_listing)
         try:
             # A provider that did not answer last time is asked again, but only who wants to know it waits for that.
-            async with asyncio.timeout(look.patience if look.fresh or client.is_answering else 0.0):
+            async with asyncio.timeout(look.timeout_s if look.fresh or client.is_answering else 0.0):
                 return await client.list_shared(), calls
         except TimeoutError:
             return None, calls

@@ -7,13 +7,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.domains.mci.api.lenient_json import Fields
-from stateward.domains.mci.api.route_params import check_id, name_of, one_of, reference
+from stateward.domains.mci.api.route_params import check_choice, check_id, check_name, check_reference
 from stateward.domains.mci.guards.spec_validation import MAX_VMS
 from stateward.domains.mci.model import MciSpec, Policy, PostCommand, SubGroup
 from stateward.domains.mci.provider.key_pairs import check_public_key, needs_key
 from stateward.errors import BadInput
 
-MOST_GIB = 1_000_000
+MAX_DISK_GIB = 1_000_000
 A_DYNAMIC_GROUP = {
     "name": "web",
     "subGroupSize": "2",
@@ -26,11 +26,11 @@ AN_MCI = {"name": "shop", "subGroups": [A_GROUP]}
 A_CHANGE = {"numVMsToAdd": "1"}
 """Examples of what is asked for, for the description of the API."""
 
-MOST_MINUTES = 7 * 24 * 60.0
+MAX_COMMAND_MINUTES = 7 * 24 * 60.0
 POLICIES: dict[str, Policy] = {"": "continue", "continue": "continue", "rollback": "rollback", "refine": "refine"}
 
 
-class Wish(Struct, frozen=True):
+class ScaleRequest(Struct, frozen=True):
     """By how much a subgroup is to change, or to what size."""
 
     how: Literal["by", "to"]
@@ -39,20 +39,20 @@ class Wish(Struct, frozen=True):
 
 def parse_mci(body: Fields, uid: str, *, dynamic: bool, hold: bool = False, least: int = 0) -> MciSpec:
     """Read what MCI is wanted; `least` is the smallest size of a subgroup that may be given."""
-    groups = with_public_key(body, _groups(body.each("subGroups", "vm"), dynamic=dynamic, least=least))
+    groups = with_public_key(body, _groups(body.objects("subGroups", "vm"), dynamic=dynamic, least=least))
     return MciSpec(
-        name=name_of("name", body.text("name").strip()),
+        name=check_name("name", body.text("name").strip()),
         uid=uid,
         groups=groups,
         dynamic=dynamic,
         hold=hold,
-        policy=POLICIES[one_of("policyOnPartialFailure", body.text("policyOnPartialFailure").strip(), *POLICIES)],
+        policy=POLICIES[check_choice("policyOnPartialFailure", body.text("policyOnPartialFailure").strip(), *POLICIES)],
         label=body.labels("label"),
         system_label=body.text("systemLabel"),
         description=body.text("description"),
         install_mon_agent=body.text("installMonAgent", default="no") or "no",
         placement=body.text("placementAlgo"),
-        post_command=_post_command(body.within("postCommand")),
+        post_command=_post_command(body.object("postCommand")),
     )
 
 
@@ -87,41 +87,41 @@ def parse_subgroup(body: Fields, otherwise: str = "g1", *, dynamic: bool, least:
     group = SubGroup(
         name=check_id(body.field("name"), body.text("name") or otherwise),
         size=body.number("subGroupSize", "vmGroupSize", default=1, low=least, high=MAX_VMS) or 1,
-        spec=_needed(body, "specId", "commonSpec"),
-        image=_needed(body, "imageId", "commonImage"),
-        connection=reference(body.field("connectionName"), body.text("connectionName")),
-        key=reference(body.field("sshKeyId"), body.text("sshKeyId").strip()),
-        user=reference(body.field("vmUserName"), body.text("vmUserName", "vmUserAccount")),
+        spec=_required(body, "specId", "commonSpec"),
+        image=_required(body, "imageId", "commonImage"),
+        connection=check_reference(body.field("connectionName"), body.text("connectionName")),
+        key=check_reference(body.field("sshKeyId"), body.text("sshKeyId").strip()),
+        user=check_reference(body.field("vmUserName"), body.text("vmUserName", "vmUserAccount")),
         disk_type=_unless_default(body.text("rootDiskType")),
         disk_gib=_disk(body),
-        zone=reference(body.field("zone"), body.text("zone")),
+        zone=check_reference(body.field("zone"), body.text("zone")),
         label=body.labels("label"),
         description=body.text("description"),
     )
-    return group if dynamic else _standing(body, group)
+    return group if dynamic else _with_existing_resources(body, group)
 
 
-def _needed(body: Fields, *names: str) -> str:
-    return reference(body.field(names[0]), body.text(*names).strip(), needed=True)
+def _required(body: Fields, *names: str) -> str:
+    return check_reference(body.field(names[0]), body.text(*names).strip(), needed=True)
 
 
-def _standing(body: Fields, group: SubGroup) -> SubGroup:
+def _with_existing_resources(body: Fields, group: SubGroup) -> SubGroup:
     """Read what existing parts a static subgroup names; the subnet `null` means the first one."""
     subnet = body.text("subnetId")
-    groups = tuple(reference(body.field("securityGroupIds"), one) for one in body.texts("securityGroupIds"))
+    groups = tuple(check_reference(body.field("securityGroupIds"), one) for one in body.texts("securityGroupIds"))
     return replace(
         group,
-        network=_needed(body, "vNetId"),
-        subnet="" if subnet.lower() == "null" else reference(body.field("subnetId"), subnet),
+        network=_required(body, "vNetId"),
+        subnet="" if subnet.lower() == "null" else check_reference(body.field("subnetId"), subnet),
         groups=groups,
-        key=_needed(body, "sshKeyId"),
+        key=_required(body, "sshKeyId"),
     )
 
 
 def _disk(body: Fields) -> int | None:
     if _unless_default(body.text("rootDiskSize")) == "":
         return None
-    return body.number("rootDiskSize", default=0, low=0, high=MOST_GIB) or None
+    return body.number("rootDiskSize", default=0, low=0, high=MAX_DISK_GIB) or None
 
 
 def _unless_default(text: str) -> str:
@@ -131,21 +131,21 @@ def _unless_default(text: str) -> str:
 def _post_command(body: Fields | None) -> PostCommand | None:
     if body is None or not body.texts("command", "commands"):
         return None
-    minutes = body.real("timeoutMinutes", default=30.0, low=0.0, high=MOST_MINUTES) or 30.0
-    user = reference(body.field("userName"), body.text("userName"))
+    minutes = body.real("timeoutMinutes", default=30.0, low=0.0, high=MAX_COMMAND_MINUTES) or 30.0
+    user = check_reference(body.field("userName"), body.text("userName"))
     return PostCommand(user, body.texts("command", "commands"), minutes)
 
 
-WAYS_TO_SCALE = {"numVMsToAdd": 1, "numVMsToRemove": -1, "size": 0}
+SCALE_FIELDS = {"numVMsToAdd": 1, "numVMsToRemove": -1, "size": 0}
 """The fields by which a subgroup is scaled, and in which direction each counts."""
 
 
-def parse_scale(body: Fields) -> Wish:
+def parse_scale(body: Fields) -> ScaleRequest:
     """Read by how much a subgroup is to change: more, fewer, or to a size."""
-    given = [name for name in WAYS_TO_SCALE if body.raw(name) not in (None, "")]
+    given = [name for name in SCALE_FIELDS if body.raw(name) not in (None, "")]
     if len(given) != 1:
         raise BadInput("numVMsToAdd", given, "one of numVMsToAdd, numVMsToRemove and size")
     name = given[0]
     low = 0 if name == "size" else 1
     count = body.number(name, default=0, low=low, high=MAX_VMS)
-    return Wish("to", count) if name == "size" else Wish("by", WAYS_TO_SCALE[name] * count)
+    return ScaleRequest("to", count) if name == "size" else ScaleRequest("by", SCALE_FIELDS[name] * count)

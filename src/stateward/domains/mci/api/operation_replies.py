@@ -16,10 +16,10 @@ class OperationReply(Struct, frozen=True, rename="camel", omit_defaults=True):
     operation: str | None = None
     operation_status: str | None = None
     error: str | None = None
-    skipped: "list[Skipped] | None" = None
+    skipped: "list[SkippedVm] | None" = None
 
 
-class Skipped(Struct, frozen=True):
+class SkippedVm(Struct, frozen=True):
     """A VM that an action passed over, and why."""
 
     vm: str
@@ -33,7 +33,7 @@ def operation_id(accepted: Accepted) -> str | None:
     return accepted.object.op if accepted.operation is None else accepted.operation.id
 
 
-async def ended(engine: Engine, ns: str, op: str | None, seconds: float | None) -> Operation | None:
+async def wait_for_end(engine: Engine, ns: str, op: str | None, seconds: float | None) -> Operation | None:
     """Wait for the end of an operation; None if it takes longer."""
     if op is None or seconds is None:
         return None

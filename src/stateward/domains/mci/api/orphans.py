@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from stateward.domains.mci.api.context import Call
+from stateward.domains.mci.api.context import TumblebugRequest
 from stateward.domains.mci.control.reconciler import Orphan
 from stateward.domains.mci.errors import NotDone
 from stateward.domains.mci.lifecycle import VM
@@ -38,7 +38,7 @@ class Orphans(Struct, frozen=True):
     trouble: dict[str, str]
 
 
-async def orphans_at(request: Call, connections: Sequence[CloudConnection]) -> Orphans:
+async def orphans_at(request: TumblebugRequest, connections: Sequence[CloudConnection]) -> Orphans:
     """Look for orphans. The providers are asked first: a record is always older than its machine."""
     listings = await asyncio.gather(*(_listing(request, one) for one in connections))
     found: list[Orphan] = []
@@ -56,9 +56,9 @@ async def orphans_at(request: Call, connections: Sequence[CloudConnection]) -> O
     return Orphans(found, trouble)
 
 
-async def _listing(request: Call, connection: CloudConnection) -> MachineListing:
+async def _listing(request: TumblebugRequest, connection: CloudConnection) -> MachineListing:
     try:
-        return await (await request.hall.house.clients.for_connection(connection)).list_shared()
+        return await (await request.context.domain.clients.for_connection(connection)).list_shared()
     except StatewardError as error:
         return MachineListing((), complete=False, problem=str(error))
 
@@ -71,14 +71,14 @@ async def _uids(reader: Reader, connection: str) -> set[str]:
     }
 
 
-async def terminate_orphan(request: Call, connection: CloudConnection, key: str) -> None:
+async def terminate_orphan(request: TumblebugRequest, connection: CloudConnection, key: str) -> None:
     """Terminate an orphan; what is none is not found."""
     orphans = (await orphans_at(request, [connection])).orphans
     orphan = next((one for one in orphans if one.key == key), None)
     if orphan is None:
         raise NotFound(connection.name, key)
-    client = await request.hall.house.clients.for_connection(connection)
+    client = await request.context.domain.clients.for_connection(connection)
     outcome = await client.act(MachineAction.TERMINATE, MachineRef(key, orphan.native_id or None, new_id()))
     if not isinstance(outcome, CallAccepted | AlreadyDone):
         raise NotDone(f"terminate of {key} at {connection.name}", getattr(outcome, "message", "") or "no answer")
-    log.warning("orphan %s (%s) at %s is terminated for %s", key, orphan.native_id, connection.name, request.by.who)
+    log.warning("orphan %s (%s) at %s is terminated for %s", key, orphan.native_id, connection.name, request.caller.who)

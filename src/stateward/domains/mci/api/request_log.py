@@ -21,11 +21,11 @@ MAX_BODY_BYTES = 16_384
 """How much is kept of a body."""
 
 SHOWN_HEADERS = frozenset({"content-type", "user-agent", "x-request-id", "x-credential-holder"})
-SECRET = ("password", "privatekey", "secret", "token", "credential", "passphrase")
+SECRET_WORDS = ("password", "privatekey", "secret", "token", "credential", "passphrase")
 """What a key has in it whose value is nobody's business."""
 
 MASK = "***"
-LONGEST = 900.0
+REQUEST_TIMEOUT_S = 900.0
 """How many seconds a call takes at most; one that has not ended by then was cut off with its server."""
 
 NO_ANSWER = "the server ended before it could answer; the journal tells what the call has led to"
@@ -52,7 +52,7 @@ class RequestView(Struct, frozen=True, rename="camel"):
     error_response: str
 
 
-class Past(Struct, frozen=True, omit_defaults=True):
+class LoggedRequest(Struct, frozen=True, omit_defaults=True):
     """A call as it is remembered: without secrets, and without what is too long."""
 
     id: str
@@ -102,7 +102,7 @@ class Past(Struct, frozen=True, omit_defaults=True):
 
     def _status(self, operation: Operation | None, now: float) -> tuple[str, float | None]:
         if self.ended is None:
-            return ("Handling", None) if now < self.began + LONGEST else ("Error", None)
+            return ("Handling", None) if now < self.began + REQUEST_TIMEOUT_S else ("Error", None)
         if self.code >= 400:
             return "Error", self.ended
         if operation is None:
@@ -112,7 +112,7 @@ class Past(Struct, frozen=True, omit_defaults=True):
         return "Success" if operation.status is Status.SUCCEEDED else "Error", operation.ended
 
 
-class Entry(Struct):
+class RequestLogEntry(Struct):
     """A call that is under way, or was."""
 
     id: str
@@ -134,20 +134,20 @@ class Entry(Struct):
         """Whether the call changes something."""
         return _changes(self.method, self.url)
 
-    def heard(self, part: bytes) -> None:
+    def add_request_body(self, part: bytes) -> None:
         """Keep a part of the body."""
         self.lengths[0] += len(part)
         self.body = self.body + part if self.lengths[0] <= MAX_BODY_BYTES else b""
 
-    def said(self, part: bytes, now: float) -> None:
+    def add_response_body(self, part: bytes, now: float) -> None:
         """Keep a part of the answer."""
         self.lengths[1] += len(part)
         self.answer = self.answer + part if self.lengths[1] <= MAX_BODY_BYTES else b""
         self.ended = now
 
-    def past(self) -> Past:
+    def to_logged_request(self) -> LoggedRequest:
         """Return the call as it is remembered."""
-        return Past(
+        return LoggedRequest(
             self.id,
             self.method,
             self.url,
@@ -157,8 +157,8 @@ class Entry(Struct):
             self.began,
             self.ended,
             self.code,
-            _shown(self.body, self.lengths[0]),
-            _shown(self.answer, self.lengths[1]),
+            _loggable_body(self.body, self.lengths[0]),
+            _loggable_body(self.answer, self.lengths[1]),
             self.operation,
         )
 
@@ -168,16 +168,16 @@ class RequestLog:
 
     def __init__(self, most: int = MAX_REQUESTS) -> None:
         self._most = most
-        self._entries: OrderedDict[tuple[str, str], Entry] = OrderedDict()  # by the token and the id
+        self._entries: OrderedDict[tuple[str, str], RequestLogEntry] = OrderedDict()  # by the token and the id
 
-    def begin(self, id_: str, scope: Scope, now: float) -> Entry:
+    def begin(self, id_: str, scope: Scope, now: float) -> RequestLogEntry:
         """Begin an entry; the caller's entry of the same id is forgotten, and so is the oldest when there are too many.
 
         A call that only reads is not entered over one that changes something.
         """
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         grant: Grant | None = scope.get("auth")
-        entry = Entry(
+        entry = RequestLogEntry(
             id_,
             str(scope.get("method", "")),
             _url(scope),
@@ -195,20 +195,20 @@ class RequestLog:
             self._entries.popitem(last=False)
         return entry
 
-    def find(self, id_: str) -> list[Past]:
+    def find(self, id_: str) -> list[LoggedRequest]:
         """Return the calls of an id: each caller has one of its own."""
-        return [entry.past() for entry in self._entries.values() if entry.id == id_]
+        return [entry.to_logged_request() for entry in self._entries.values() if entry.id == id_]
 
-    def all(self) -> list[Past]:
+    def all(self) -> list[LoggedRequest]:
         """Return all calls."""
-        return [entry.past() for entry in self._entries.values()]
+        return [entry.to_logged_request() for entry in self._entries.values()]
 
 
 def without_secrets(value: Any) -> Any:  # noqa: ANN401 - any JSON
     """Return JSON in which the values of keys that look secret are masked."""
     match value:
         case dict():
-            return {name: MASK if _secret(name) else without_secrets(one) for name, one in value.items()}
+            return {name: MASK if _is_secret(name) else without_secrets(one) for name, one in value.items()}
         case list():
             return [without_secrets(one) for one in value]
         case _:
@@ -222,16 +222,16 @@ def _changes(method: str, url: str) -> bool:
 
 def _url(scope: Scope) -> str:
     pairs = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
-    query = urlencode([(name, MASK if _secret(name) else value) for name, value in pairs], safe="*")
+    query = urlencode([(name, MASK if _is_secret(name) else value) for name, value in pairs], safe="*")
     return f"{scope['path']}?{query}" if query else scope["path"]
 
 
-def _secret(name: object) -> bool:
+def _is_secret(name: object) -> bool:
     word = str(name).lower().replace("_", "").replace("-", "")
-    return any(one in word for one in SECRET)
+    return any(one in word for one in SECRET_WORDS)
 
 
-def _shown(body: bytes, length: int) -> Any:  # noqa: ANN401
+def _loggable_body(body: bytes, length: int) -> Any:  # noqa: ANN401
     if not body:
         return f"({length} bytes)" if length else None
     try:

@@ -12,7 +12,7 @@ from hashlib import blake2b
 import msgspec
 
 from stateward.aio.supervise import repeat
-from stateward.domains.mci.api.request_log import Past
+from stateward.domains.mci.api.request_log import LoggedRequest
 from stateward.domains.mci.lifecycle import CALL
 from stateward.domains.mci.model import DEPLOYMENT_NS, record_id, to_builtins
 from stateward.domains.mci.provider.catalogue import objects
@@ -29,31 +29,31 @@ RETENTION_S = 86_400.0
 """For how many seconds calls are kept."""
 
 MAX_STORED = 5000
-PLACES, CHOICES = 32_768, 4
+SLOTS, SLOT_CHOICES = 32_768, 4
 """How many places there are for calls, and how many of them each call has to choose from.
 
 A record that is removed stays behind as a tombstone. So a call has no record of its own name: it takes a place that is
 free, one that was forgotten before included, and there are never more records than places, however many calls come.
 """
 
-TRIES = 5
+MAX_WRITE_ATTEMPTS = 5
 PRUNE_INTERVAL_S = 3600.0
 
 
-async def keep(engine: Engine, past: Past) -> None:
+async def store_request(engine: Engine, past: LoggedRequest) -> None:
     """Write a call down, over what was written of it before; what goes wrong is no reason not to answer."""
     try:
-        for _ in range(TRIES):
+        for _ in range(MAX_WRITE_ATTEMPTS):
             with suppress(AlreadyExists, VersionMismatch):  # another call has come into the same place
                 return await _write(engine, past)
     except (StoreError, Denied) as error:
         log.warning("call %s is not kept: %s", past.id, error)
 
 
-async def _write(engine: Engine, past: Past) -> None:
-    taken = await _places(engine, past.id)
+async def _write(engine: Engine, past: LoggedRequest) -> None:
+    taken = await _read_slots(engine, past.id)
     free = [key for key, found in taken.items() if found is None]
-    found = [(_past(one), one) for one in taken.values() if one is not None]
+    found = [(_logged_request(one), one) for one in taken.values() if one is not None]
     same = next((one for was, one in found if (was.token, was.id) == (past.token, past.id)), None)
     if same is None and free:
         await engine.create(*free[0], CALL.kind, "register", spec=to_builtins(past), actor=CONTROLLER)
@@ -63,21 +63,21 @@ async def _write(engine: Engine, past: Past) -> None:
     await engine.act(*oldest.key, "change", spec=to_builtins(past), actor=CONTROLLER, version=oldest.version)
 
 
-async def kept(engine: Engine, id_: str) -> list[Past]:
+async def stored_requests(engine: Engine, id_: str) -> list[LoggedRequest]:
     """Return the calls that were kept under an id: each caller has one of its own."""
-    found = [_past(one) for one in (await _places(engine, id_)).values() if one is not None]
+    found = [_logged_request(one) for one in (await _read_slots(engine, id_)).values() if one is not None]
     return [one for one in found if one.id == id_]
 
 
-async def all_stored_requests(engine: Engine) -> list[Past]:
+async def all_stored_requests(engine: Engine) -> list[LoggedRequest]:
     """Return all calls that are kept."""
-    return [_past(one) async for one in objects(engine.store.reader, Selector(DEPLOYMENT_NS, CALL.kind))]
+    return [_logged_request(one) async for one in objects(engine.store.reader, Selector(DEPLOYMENT_NS, CALL.kind))]
 
 
-async def forget(engine: Engine, kept_for: float = RETENTION_S, most: int = MAX_STORED) -> None:
+async def prune_requests(engine: Engine, kept_for: float = RETENTION_S, most: int = MAX_STORED) -> None:
     """Forget calls that are old, and the oldest of too many; nothing of them stays in their places."""
     found = [one async for one in objects(engine.store.reader, Selector(DEPLOYMENT_NS, CALL.kind))]
-    calls = sorted(((_past(one).began, one) for one in found), key=lambda call: -call[0])
+    calls = sorted(((_logged_request(one).began, one) for one in found), key=lambda call: -call[0])
     oldest = await engine.store.reader.time() - kept_for
     for number, (began, one) in enumerate(calls):
         if number >= most or began < oldest:
@@ -87,23 +87,23 @@ async def forget(engine: Engine, kept_for: float = RETENTION_S, most: int = MAX_
 
 async def prune_requests_loop(engine: Engine) -> None:
     """Forget old calls from time to time, for as long as the process lives."""
-    run_once, interval_s = partial(forget, engine), lambda: PRUNE_INTERVAL_S
+    run_once, interval_s = partial(prune_requests, engine), lambda: PRUNE_INTERVAL_S
     await repeat("retention of the request log", run_once, interval_s, log, transient=StoreError)
 
 
-async def _places(engine: Engine, id_: str) -> dict[Key, Object | None]:
+async def _read_slots(engine: Engine, id_: str) -> dict[Key, Object | None]:
     """Return the places that a call may be kept in, with what is kept there now."""
-    keys = places(id_)
+    keys = slots_of(id_)
     found = await engine.store.reader.objects(keys)
     return {key: one if (one := found.get(key)) is not None and not one.removed else None for key in keys}
 
 
-def places(id_: str) -> list[Key]:
+def slots_of(id_: str) -> list[Key]:
     """Return the places that a call may be kept in: always the same, and hardly ever all taken."""
-    digest = blake2b(id_.encode(), digest_size=4 * CHOICES).digest()
-    numbers = [int.from_bytes(digest[at : at + 4]) % PLACES for at in range(0, len(digest), 4)]
+    digest = blake2b(id_.encode(), digest_size=4 * SLOT_CHOICES).digest()
+    numbers = [int.from_bytes(digest[at : at + 4]) % SLOTS for at in range(0, len(digest), 4)]
     return [Key(DEPLOYMENT_NS, record_id("call", str(number))) for number in dict.fromkeys(numbers)]
 
 
-def _past(found: Object) -> Past:
-    return msgspec.json.decode(found.spec, type=Past)
+def _logged_request(found: Object) -> LoggedRequest:
+    return msgspec.json.decode(found.spec, type=LoggedRequest)

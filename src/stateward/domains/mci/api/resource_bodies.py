@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from ipaddress import IPv4Network, ip_network
 
 from stateward import naming
-from stateward.domains.mci.api.lenient_json import Fields, whole
-from stateward.domains.mci.api.route_params import name_of, one_of, record_name, reference
+from stateward.domains.mci.api.lenient_json import Fields, parse_int
+from stateward.domains.mci.api.route_params import check_choice, check_name, check_record_name, check_reference
 from stateward.domains.mci.guards.connection_grants import ALL
 from stateward.domains.mci.model import (
     CloudConnection,
@@ -21,7 +21,7 @@ from stateward.domains.mci.model import (
 from stateward.domains.mci.provider.key_pairs import check_public_key
 from stateward.errors import BadInput
 
-HIGHEST = 65535
+MAX_PORT = 65535
 CIDR = "10.0.0.0/16"
 PROTOCOLS = {"tcp": "tcp", "udp": "udp", "icmp": "icmp", "all": "all", "any": "all", "*": "all", "-1": "all", "": "tcp"}
 DIRECTIONS = {"inbound": "inbound", "ingress": "inbound", "outbound": "outbound", "egress": "outbound", "": "inbound"}
@@ -30,10 +30,10 @@ DIRECTIONS = {"inbound": "inbound", "ingress": "inbound", "outbound": "outbound"
 def parse_network(body: Fields, place: CloudConnection, uid: str) -> NetworkSpec:
     """Read what network is wanted."""
     cidr = _network("cidrBlock", body.text("cidrBlock", "cidr") or CIDR)
-    subnets = tuple(parse_subnet(one) for one in body.each("subnetInfoList", "subnetReqInfoList"))
-    fit(cidr, subnets)
+    subnets = tuple(parse_subnet(one) for one in body.objects("subnetInfoList", "subnetReqInfoList"))
+    check_subnets_fit(cidr, subnets)
     return NetworkSpec(
-        name_of("name", body.text("name").strip()),
+        check_name("name", body.text("name").strip()),
         uid,
         place.name,
         place.provider,
@@ -47,11 +47,11 @@ def parse_network(body: Fields, place: CloudConnection, uid: str) -> NetworkSpec
 def parse_subnet(body: Fields) -> Subnet:
     """Read what subnet is wanted."""
     cidr = _network(body.field("ipv4_CIDR"), body.text("ipv4_CIDR", "cidrBlock", "cidr"))
-    name = name_of(body.field("name"), body.text("name").strip())
-    return Subnet(name, str(cidr), reference(body.field("zone"), body.text("zone")), body.text("description"))
+    name = check_name(body.field("name"), body.text("name").strip())
+    return Subnet(name, str(cidr), check_reference(body.field("zone"), body.text("zone")), body.text("description"))
 
 
-def fit(cidr: IPv4Network, subnets: Sequence[Subnet]) -> None:
+def check_subnets_fit(cidr: IPv4Network, subnets: Sequence[Subnet]) -> None:
     """See that subnets lie within their network, and apart from each other."""
     ranges = [IPv4Network(one.cidr) for one in subnets]
     if len({one.name for one in subnets}) < len(subnets):
@@ -71,21 +71,21 @@ def _network(field: str, text: str) -> IPv4Network:
 def parse_security_group(body: Fields, place: CloudConnection, uid: str) -> SecurityGroupSpec:
     """Read what security group is wanted."""
     return SecurityGroupSpec(
-        name_of("name", body.text("name").strip()),
+        check_name("name", body.text("name").strip()),
         uid,
         place.name,
         place.provider,
         place.region,
-        reference("vNetId", body.text("vNetId").strip(), needed=True),
-        tuple(parse_rule(one) for one in body.each("firewallRules")),
+        check_reference("vNetId", body.text("vNetId").strip(), needed=True),
+        tuple(parse_rule(one) for one in body.objects("firewallRules")),
         body.text("description"),
     )
 
 
 def parse_rule(body: Fields) -> FirewallRule:
     """Read a rule, in the newer words or in the older ones."""
-    protocol = PROTOCOLS[one_of(body.field("Protocol"), body.text("Protocol", "IPProtocol").strip(), *PROTOCOLS)]
-    direction = DIRECTIONS[one_of(body.field("Direction"), body.text("Direction").strip(), *DIRECTIONS)]
+    protocol = PROTOCOLS[check_choice(body.field("Protocol"), body.text("Protocol", "IPProtocol").strip(), *PROTOCOLS)]
+    direction = DIRECTIONS[check_choice(body.field("Direction"), body.text("Direction").strip(), *DIRECTIONS)]
     ports = "" if protocol in ("icmp", "all") else _ports(body)
     return FirewallRule(ports, protocol, direction, _range(body.field("CIDR"), body.text("CIDR") or "0.0.0.0/0"))
 
@@ -99,8 +99,8 @@ def _ports(body: Fields) -> str:
 
 
 def _port_range(field: str, first: str, last: str | None = None) -> str:
-    low = whole(field, first, 0, HIGHEST)
-    high = low if last is None else whole(field, last, low, HIGHEST)
+    low = parse_int(field, first, 0, MAX_PORT)
+    high = low if last is None else parse_int(field, last, low, MAX_PORT)
     return str(low) if low == high else f"{low}-{high}"
 
 
@@ -113,7 +113,7 @@ def _range(field: str, text: str) -> str:
 
 def parse_key(body: Fields, place: CloudConnection, uid: str) -> KeySpec:
     """Read what key is wanted; a private half that somebody sends along is passed over."""
-    name, public = name_of("name", body.text("name").strip()), body.text("publicKey").strip()
+    name, public = check_name("name", body.text("name").strip()), body.text("publicKey").strip()
     if public:
         check_public_key("publicKey", public)
     return KeySpec(name, uid, place.name, place.provider, place.region, public, body.text("description"))
@@ -121,9 +121,9 @@ def parse_key(body: Fields, place: CloudConnection, uid: str) -> KeySpec:
 
 def parse_spec(body: Fields, place: CloudConnection) -> SpecRecord:
     """Read what spec is to be known."""
-    csp_name = reference("cspSpecName", body.text("cspSpecName", "cspResourceId", "cspResourceName"), needed=True)
+    csp_name = check_reference("cspSpecName", body.text("cspSpecName", "cspResourceId", "cspResourceName"), needed=True)
     return SpecRecord(
-        record_name("name", body.text("name").strip() or f"{place.provider}+{place.region}+{csp_name}"),
+        check_record_name("name", body.text("name").strip() or f"{place.provider}+{place.region}+{csp_name}"),
         place.name,
         csp_name,
         body.number("vCPU", "num_vCPU", default=1, low=1, high=100_000),
@@ -135,12 +135,12 @@ def parse_spec(body: Fields, place: CloudConnection) -> SpecRecord:
 
 def parse_image(body: Fields, place: CloudConnection) -> ImageRecord:
     """Read what image is to be known."""
-    csp_name = reference("cspImageName", body.text("cspImageName", "cspImageId", "cspResourceId"), needed=True)
-    name = record_name("name", body.text("name").strip() or f"{place.provider}+{place.region}+{csp_name}")
+    csp_name = check_reference("cspImageName", body.text("cspImageName", "cspImageId", "cspResourceId"), needed=True)
+    name = check_record_name("name", body.text("name").strip() or f"{place.provider}+{place.region}+{csp_name}")
     return ImageRecord(name, place.name, csp_name, body.text("osType", "guestOS"), body.text("description"))
 
 
-OF_CONNECTION = (
+CONNECTION_FIELDS = (
     "name", "configName", "provider", "providerName", "region", "regionName", "zone", "driver", "driverName",
     "credential", "credentialName", "options", "namespaces", "built_in",
 )  # fmt: skip
@@ -152,14 +152,14 @@ OF_CONNECTION = (
 
 def parse_connection(body: Fields) -> CloudConnection:
     """Read what connection is to be known."""
-    options = body.within("options")
+    options = body.object("options")
     return CloudConnection(
-        record_name("name", body.text("name", "configName").strip()),
-        reference("provider", body.text("provider", "providerName").strip().lower(), needed=True),
-        reference("region", body.text("region", "regionName").strip(), needed=True),
-        reference("zone", body.text("zone").strip()),
+        check_record_name("name", body.text("name", "configName").strip()),
+        check_reference("provider", body.text("provider", "providerName").strip().lower(), needed=True),
+        check_reference("region", body.text("region", "regionName").strip(), needed=True),
+        check_reference("zone", body.text("zone").strip()),
         body.text("driver", "driverName", default="simulated").strip(),
-        reference("credential", body.text("credential", "credentialName").strip()),
+        check_reference("credential", body.text("credential", "credentialName").strip()),
         {} if options is None else body.labels("options"),
         parse_namespaces(body),
     )

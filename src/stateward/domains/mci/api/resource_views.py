@@ -58,7 +58,7 @@ class NetworkView(ResourceView, frozen=True, rename="camel", kw_only=True):
     subnet_info_list: list[SubnetView]
 
 
-class GroupView(ResourceView, frozen=True, rename="camel", kw_only=True):
+class SecurityGroupView(ResourceView, frozen=True, rename="camel", kw_only=True):
     """A security group."""
 
     v_net_id: str
@@ -82,7 +82,7 @@ def resource_view(word: str, found: Object, users: Sequence[str] = (), secret: s
         case "securityGroup":
             group = msgspec.json.decode(found.spec, type=SecurityGroupSpec)
             rules = [_rule(one) for one in group.rules]
-            return GroupView(**_shown(word, found, group, users), v_net_id=group.network, firewall_rules=rules)
+            return SecurityGroupView(**_shown(word, found, group, users), v_net_id=group.network, firewall_rules=rules)
         case _:
             key = msgspec.json.decode(found.spec, type=KeySpec)
             return KeyView(**_shown(word, found, key, users), public_key=key.public_key, private_key=secret)

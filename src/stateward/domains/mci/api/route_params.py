@@ -16,24 +16,24 @@ from stateward.domains.plugin import needs, open_to_all
 from stateward.errors import BadInput
 
 TEXT = rf"^[^\x00-\x1f\x7f]{{0,500}}{naming.END}"
-BETWEEN = str.maketrans("_ ", "--")
+ID_SEPARATORS = str.maketrans("_ ", "--")
 
 Ns = Annotated[str, PathParameter(pattern=naming.PATH_PART, description="the namespace")]
 Mci = Annotated[str, PathParameter(pattern=naming.PATH_PART, description="the MCI")]
 Group = Annotated[str, PathParameter(pattern=naming.PATH_PART, description="the subgroup")]
 Vm = Annotated[str, PathParameter(pattern=naming.PATH_PART, description="the VM")]
-Named = Annotated[
+Name = Annotated[
     str, PathParameter(pattern=naming.PATH_PART, description="the name of a resource, a connection or a provider")
 ]
 
-Word = Annotated[str | None, QueryParameter(pattern=TEXT)]
+Text = Annotated[str | None, QueryParameter(pattern=TEXT)]
 FilterKey = Annotated[str | None, QueryParameter(name="filterKey", pattern=TEXT)]
 FilterVal = Annotated[str | None, QueryParameter(name="filterVal", pattern=TEXT)]
 Holder = Annotated[str | None, QueryParameter(name="filterCredentialHolder", pattern=TEXT)]
 Wait = Annotated[float | None, QueryParameter(ge=0, le=300, description="seconds to wait for the end")]
 
 
-def name_of(field: str, text: str) -> str:
+def check_name(field: str, text: str) -> str:
     """Return a name, or raise."""
     if NAME.match(text) is None:
         raise BadInput(field, text, NAMED)
@@ -42,29 +42,29 @@ def name_of(field: str, text: str) -> str:
 
 def check_id(field: str, text: str) -> str:
     """Return the id that a subgroup or a VM of this name has, or raise."""
-    return name_of(field, normalize_id(text))
+    return check_name(field, normalize_id(text))
 
 
 def normalize_id(text: str) -> str:
     """Return a name in the form that ids have."""
-    return text.strip().lower().translate(BETWEEN)
+    return text.strip().lower().translate(ID_SEPARATORS)
 
 
-def record_name(field: str, text: str) -> str:
+def check_record_name(field: str, text: str) -> str:
     """Return the name of a spec or an image, or raise."""
     if re.match(naming.NAME, text) is None:
         raise BadInput(field, text, naming.NAME_MEANS)
     return text
 
 
-def reference(field: str, text: str, *, needed: bool = False) -> str:
+def check_reference(field: str, text: str, *, needed: bool = False) -> str:
     """Return the name of something that is to be looked up; none is an empty one, unless it is needed."""
     if needed and not text:
         raise BadInput(field, text, "given: it is needed")
     return naming.check_text(field, text, 0, 500)
 
 
-def one_of(field: str, text: str | None, *allowed: str) -> str:
+def check_choice(field: str, text: str | None, *allowed: str) -> str:
     """Return a word that is allowed, in any case; none is an empty one."""
     word = next((one for one in ("", *allowed) if one.lower() == (text or "").lower()), None)
     if word is None:

@@ -324,7 +324,7 @@ class Associated(Struct, frozen=True, rename="camel"):
     ssh_key_ids: list[str]
 
 
-def fits(shown: Struct, key: str, value: str) -> bool:
+def matches_filter(shown: Struct, key: str, value: str) -> bool:
     """Tell whether an answer has a value in a field; fields count in any case, and a list has what is in it."""
     found: Any = next(
         (getattr(shown, name) for name, outside in _outside(shown) if key.lower() in (name.lower(), outside.lower())),

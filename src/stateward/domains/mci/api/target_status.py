@@ -14,33 +14,33 @@ WORDS = {"scale out": "ScaleOut", "scale in": "ScaleIn"}
 UNDER_WAY = (Status.WAITING, Status.RUNNING)
 
 
-class Target(Struct, frozen=True):
+class TargetStatus(Struct, frozen=True):
     """An action, and the status that it leads to."""
 
     action: str = NONE
     status: str = NONE
 
 
-AT_REST = Target()
+NO_TARGET = TargetStatus()
 
 
-def target_of(operation: Operation | None) -> Target:
+def target_of(operation: Operation | None) -> TargetStatus:
     """Return what an operation leads to."""
     if operation is None:
-        return AT_REST
+        return NO_TARGET
     action = WORDS.get(operation.action, operation.action.capitalize())
     if operation.hidden:  # it leaves the status as it is
-        return Target(action)
-    return Target(action, "Terminated" if operation.desired == GONE else operation.desired)
+        return TargetStatus(action)
+    return TargetStatus(action, "Terminated" if operation.desired == GONE else operation.desired)
 
 
-class Targets:
+class TargetFinder:
     """Finds the targets of an MCI and its VMs."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
 
-    async def of_mci(self, found: Object) -> Target:
+    async def of_mci(self, found: Object) -> TargetStatus:
         """Return the target of an MCI; hidden work on it counts as well, because it keeps other work away."""
         if found.op is not None:
             return target_of(await self._reader.operation(Key(found.ns, found.op)))
@@ -48,26 +48,26 @@ class Targets:
             operation = None if work.fenced else await self._reader.operation(work.key)
             if operation is not None and operation.status in UNDER_WAY:
                 return target_of(operation)
-        return AT_REST
+        return NO_TARGET
 
-    async def of_vms(self, whole: str | None, vms: Sequence[Object]) -> dict[str, Target]:
+    async def of_vms(self, whole: str | None, vms: Sequence[Object]) -> dict[str, TargetStatus]:
         """Return the targets of VMs by their ids; `whole` is the operation of their MCI, mostly the parent."""
         busy = {one.op: one for one in vms if one.op is not None}
         if not busy:
             return {}
         ns = vms[0].ns
         found = {} if whole is None else {one.id: one for one in await self._reader.children_of(Key(ns, whole))}
-        targets: dict[str, Target] = {}
+        targets: dict[str, TargetStatus] = {}
         for op, vm in busy.items():
             operation = found.get(op) or await self._reader.operation(Key(ns, op))
             targets[vm.id] = target_of(operation)
         return targets
 
 
-MOST = 10
+MAX_PROBLEMS = 10
 """How many troubles are told at most."""
 
-MOST_CHILDREN = 50
+MAX_CHILDREN = 50
 """How many operations are looked at, at most, that an MCI without VMs waits for."""
 
 
@@ -82,7 +82,7 @@ async def waiting_problems(reader: Reader, mci: Object, vms: Sequence[Object]) -
 async def _parts(reader: Reader, op: Key) -> list[Object]:
     """Return the objects of operations that an MCI's operation waits for."""
     under_way = [one for one in await reader.children_of(op) if one.status in (Status.WAITING, Status.RUNNING)]
-    keys = [Key(op.ns, one.object) for one in under_way[:MOST_CHILDREN]]
+    keys = [Key(op.ns, one.object) for one in under_way[:MAX_CHILDREN]]
     found = await reader.objects(keys)
     return [found[key] for key in keys if key in found]
 
@@ -96,4 +96,4 @@ def _told(waiting: Iterable[Object]) -> list[str]:
     told = [
         (f"{first}{f' and {len(others)} more' if others else ''}", error) for error, (first, *others) in names.items()
     ]
-    return [f"{who}: {error}" for who, error in told[:MOST]]
+    return [f"{who}: {error}" for who, error in told[:MAX_PROBLEMS]]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 
 from stateward.domains.mci.api.connection_views import connection_view, image_view, location_of, spec_view
-from stateward.domains.mci.api.live_status import Fresh, Patience
+from stateward.domains.mci.api.live_status import LiveStatus, WaitBudget
 from stateward.domains.mci.api.schemas import (
     CommandResult,
     CommandResults,
@@ -23,7 +23,7 @@ from stateward.domains.mci.api.schemas import (
     VmInfo,
     VmStatusInfo,
 )
-from stateward.domains.mci.api.target_status import AT_REST, Target, Targets, waiting_problems
+from stateward.domains.mci.api.target_status import NO_TARGET, TargetFinder, TargetStatus, waiting_problems
 from stateward.domains.mci.control.status_rollup import MciStatus, roll_up_status
 from stateward.domains.mci.lifecycle import VM, MciState, VmState
 from stateward.domains.mci.model import (
@@ -53,11 +53,11 @@ STATES = {one.word: one for one in MciState}
 class Views:
     """Shows MCIs and VMs; made for one answer, it looks up each connection, spec and image once."""
 
-    def __init__(self, service: Service, catalogue: Catalogue, fresh: Fresh) -> None:
+    def __init__(self, service: Service, catalogue: Catalogue, fresh: LiveStatus) -> None:
         self._service, self._catalogue, self._fresh = service, catalogue, fresh
         self._reader = service.engine.store.reader
-        self._targets = Targets(self._reader)
-        self._patience = Patience()
+        self._targets = TargetFinder(self._reader)
+        self._patience = WaitBudget()
         self._connections: dict[str, CloudConnection | None] = {}
         self._specs: dict[tuple[str, str], SpecView | None] = {}
         self._images: dict[tuple[str, str, str], ImageView | None] = {}
@@ -97,7 +97,7 @@ class Views:
         troubles = await waiting_problems(self._reader, found, vms)
         return replace(short, system_message=[*short.system_message, *troubles]) if troubles else short
 
-    async def counted(self, found: Object) -> MciStatusInfo:
+    async def status_without_vms(self, found: Object) -> MciStatusInfo:
         """Return an MCI in short without its VMs, which are only counted: that costs the same however many they are."""
         counts = await self._service.engine.store.reader.count_states(Selector(found.ns, VM.kind, found.id))
         states = [state for (_, state), number in counts.items() for _ in range(number)]
@@ -128,14 +128,14 @@ class Views:
 
     async def vms(self, mci: Object) -> list[Object]:
         """Return the VMs of an MCI: by subgroup, and then by number."""
-        return sorted(await self._service.vms(mci.ns, mci.id), key=in_order)
+        return sorted(await self._service.vms(mci.ns, mci.id), key=vm_sort_key)
 
     async def vm_infos(self, mci: Object, vms: Sequence[Object]) -> list[VmInfo]:
         """Return VMs in full."""
         targets = await self._targets.of_vms(mci.op, vms)
-        return [await self._vm(one, targets.get(one.id, AT_REST)) for one in vms]
+        return [await self._vm(one, targets.get(one.id, NO_TARGET)) for one in vms]
 
-    async def _vm(self, found: Object, target: Target) -> VmInfo:
+    async def _vm(self, found: Object, target: TargetStatus) -> VmInfo:
         vm, seen = vm_of(found), vm_seen(found)
         return VmInfo(
             id=vm.name,
@@ -187,7 +187,9 @@ class Views:
         self, mci: Object, vms: Sequence[Object], *, fresh: bool
     ) -> tuple[Sequence[Object], dict[str, VmSeen]]:
         """Have VMs compared with what their providers show; returns them as they are then, and what is shown."""
-        looked = await self._fresh.look_at(self._service.engine, vms, self._patience.left(fresh=fresh), fresh=fresh)
+        looked = await self._fresh.refresh(
+            self._service.engine, vms, self._patience.remaining_s(fresh=fresh), fresh=fresh
+        )
         if looked.changed:
             newer = {one.id: one for one in await self._service.vms(mci.ns, mci.id)}
             vms = [newer.get(one.id, one) for one in vms]
@@ -196,7 +198,7 @@ class Views:
     async def _vm_statuses(self, mci: Object, vms: Sequence[Object], shown: dict[str, VmSeen]) -> list[VmStatusInfo]:
         targets = await self._targets.of_vms(mci.op, vms)
         return [
-            _vm_status(found, vm_of(found), shown.get(found.id) or vm_seen(found), targets.get(found.id, AT_REST))
+            _vm_status(found, vm_of(found), shown.get(found.id) or vm_seen(found), targets.get(found.id, NO_TARGET))
             for found in vms
         ]
 
@@ -236,12 +238,12 @@ class Views:
         return self._images[key]
 
 
-def in_order(vm: Object) -> tuple[str, int, str]:
+def vm_sort_key(vm: Object) -> tuple[str, int, str]:
     """Return the place of a VM among the others of its MCI."""
-    return place_of(vm.id)
+    return sort_key_of(vm.id)
 
 
-def place_of(vm: str) -> tuple[str, int, str]:
+def sort_key_of(vm: str) -> tuple[str, int, str]:
     """Return the place of a VM among the others of its MCI, by its name or id."""
     group, _, number = vm.rpartition("-")
     return group, int(number) if number.isdecimal() else 0, vm
@@ -256,7 +258,7 @@ def _status(found: Object, vms: Sequence[Object]) -> MciStatus:
     return roll_up_status(STATES[found.state], [one.state for one in vms])
 
 
-def _vm_status(found: Object, vm: VmSpec, seen: VmSeen, target: Target) -> VmStatusInfo:
+def _vm_status(found: Object, vm: VmSpec, seen: VmSeen, target: TargetStatus) -> VmStatusInfo:
     return VmStatusInfo(
         id=vm.name,
         uid=vm.uid,
@@ -293,7 +295,7 @@ def _results(mci: str, wanted: MciSpec, seen: MciSeen, vms: Sequence[Object]) ->
     addresses = {vm_of(one).name: vm_seen(one).public_ip for one in vms} if seen.results else {}
     results = [
         _result(CommandResult(mci, name, addresses.get(name, ""), asked, {}, {}, {}, seen.failed.get(name, "")), runs)
-        for name, runs in sorted(seen.results.items(), key=lambda one: place_of(one[0]))
+        for name, runs in sorted(seen.results.items(), key=lambda one: sort_key_of(one[0]))
     ]
     return CommandResults(results)
 

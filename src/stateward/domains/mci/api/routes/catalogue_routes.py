@@ -6,12 +6,12 @@ from litestar import Response, delete, get, post
 from litestar.handlers import HTTPRouteHandler
 
 from stateward.domains.mci.api.connection_views import image_view, spec_view
-from stateward.domains.mci.api.context import Answer, Call
+from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest
 from stateward.domains.mci.api.lenient_json import Fields
 from stateward.domains.mci.api.operation_replies import OperationReply
 from stateward.domains.mci.api.resource_bodies import parse_image, parse_spec
-from stateward.domains.mci.api.route_params import ACT, READ, FilterKey, FilterVal, Named, Ns, Word, one_of
-from stateward.domains.mci.api.schemas import ImageView, SpecView, fits
+from stateward.domains.mci.api.route_params import ACT, READ, FilterKey, FilterVal, Name, Ns, Text, check_choice
+from stateward.domains.mci.api.schemas import ImageView, SpecView, matches_filter
 from stateward.domains.mci.model import CloudConnection, ImageRecord, SpecRecord
 from stateward.domains.mci.provider.catalogue import known_images, known_specs
 from stateward.domains.plugin import reads
@@ -38,28 +38,32 @@ def _routes(word: str) -> list[HTTPRouteHandler]:
     path = f"/ns/{{ns:str}}/resources/{word}"
 
     @post(path, opt=ACT | reads(EXAMPLES[word]), status_code=200, name=f"register {word}")
-    async def register(request: Call, ns: Ns, action: Word = None) -> Record:
+    async def register(request: TumblebugRequest, ns: Ns, action: Text = None) -> Record:
         """Register a spec or an image of a provider."""
-        one_of("action", action, *ACTIONS)
+        check_choice("action", action, *ACTIONS)
         body = await request.fields()
-        place = await request.connection("connectionName", body.text("connectionName").strip(), ns)
+        place = await request.require_connection("connectionName", body.text("connectionName").strip(), ns)
         what = PARSERS[word](body, place)
-        await request.service.register(ns, what, request.by)
+        await request.service.register(ns, what, request.caller)
         return _view(what, {place.name: place})
 
     @get(path, opt=READ, name=f"list {word}")
     async def list_all(
-        request: Call, ns: Ns, option: Word = None, filter_key: FilterKey = None, filter_val: FilterVal = None
-    ) -> Answer:
+        request: TumblebugRequest,
+        ns: Ns,
+        option: Text = None,
+        filter_key: FilterKey = None,
+        filter_val: FilterVal = None,
+    ) -> AnyResponse:
         """Return what is registered: in full, or the ids."""
         found = await records(request, ns, word)
-        chosen = [one for one in found if not filter_key or fits(one, filter_key, filter_val or "")]
-        if one_of("option", option, "id") == "id":
+        chosen = [one for one in found if not filter_key or matches_filter(one, filter_key, filter_val or "")]
+        if check_choice("option", option, "id") == "id":
             return Response({"output": list(dict.fromkeys(one.id for one in chosen))})
         return Response({word: chosen})
 
     @get(f"{path}/{{name:str}}", opt=READ, name=f"get {word}")
-    async def get_one(request: Call, ns: Ns, name: Named) -> Record:
+    async def get_one(request: TumblebugRequest, ns: Ns, name: Name) -> Record:
         """Return one that is registered, or known from the start."""
         for home in dict.fromkeys((ns, EVERYBODY)):
             for one in await records(request, home, word):
@@ -68,13 +72,13 @@ def _routes(word: str) -> list[HTTPRouteHandler]:
         raise NotFound(ns, name)
 
     @delete(f"{path}/{{name:str}}", opt=ACT, status_code=200, name=f"delete {word}")
-    async def delete_one(request: Call, ns: Ns, name: Named, force: Word = None) -> OperationReply:  # noqa: ARG001 - as others
+    async def delete_one(request: TumblebugRequest, ns: Ns, name: Name, force: Text = None) -> OperationReply:  # noqa: ARG001 - as others
         """Forget one that is registered."""
-        await request.service.unregister(ns, word, name, request.by)
+        await request.service.unregister(ns, word, name, request.caller)
         return OperationReply(f"The {word} {name} has been deleted")
 
     @delete(path, opt=ACT, status_code=200, name=f"delete every {word}")
-    async def delete_all(request: Call, ns: Ns) -> dict[str, list[str]]:
+    async def delete_all(request: TumblebugRequest, ns: Ns) -> dict[str, list[str]]:
         """Forget all that are registered."""
         await request.service.namespace(ns)
         registered = [one.id for one in await _registered(request, ns, word)]
@@ -83,15 +87,15 @@ def _routes(word: str) -> list[HTTPRouteHandler]:
     return [register, list_all, get_one, delete_one, delete_all]
 
 
-async def _delete(request: Call, ns: str, word: str, name: str) -> str:
+async def _delete(request: TumblebugRequest, ns: str, word: str, name: str) -> str:
     try:
-        await request.service.unregister(ns, word, name, request.by)
+        await request.service.unregister(ns, word, name, request.caller)
     except Denied as error:
         return f"The {word} {name} has not been deleted: {error}"
     return f"The {word} {name} has been deleted"
 
 
-async def records(request: Call, ns: str, word: str) -> list[Record]:
+async def records(request: TumblebugRequest, ns: str, word: str) -> list[Record]:
     """Return the specs, or the images, of a namespace; those of everybody have one of their own.
 
     Provider and region are told of connections that the caller's namespaces may use.
@@ -104,7 +108,7 @@ async def records(request: Call, ns: str, word: str) -> list[Record]:
     return [_view(what, places) for what in await _registered(request, ns, word)]
 
 
-async def _registered(request: Call, ns: str, word: str) -> Sequence[SpecRecord | ImageRecord]:
+async def _registered(request: TumblebugRequest, ns: str, word: str) -> Sequence[SpecRecord | ImageRecord]:
     return await (request.catalogue.specs(ns) if word == "spec" else request.catalogue.images(ns))
 
 

@@ -2,10 +2,10 @@
 
 from litestar import get, post
 
-from stateward.domains.mci.api.context import Call, adds_object_state, of_mci, of_vm
-from stateward.domains.mci.api.lenient_json import flag
-from stateward.domains.mci.api.operation_replies import OperationReply, Skipped, ended, operation_id
-from stateward.domains.mci.api.route_params import ACT, Mci, Ns, Vm, Wait, Word, normalize_id, one_of
+from stateward.domains.mci.api.context import TumblebugRequest, adds_object_state, mci_in_path, vm_in_path
+from stateward.domains.mci.api.lenient_json import parse_flag
+from stateward.domains.mci.api.operation_replies import OperationReply, SkippedVm, operation_id, wait_for_end
+from stateward.domains.mci.api.route_params import ACT, Mci, Ns, Text, Vm, Wait, check_choice, normalize_id
 from stateward.domains.mci.service import GROUP_ACTIONS
 from stateward.engine import Denied, Refused
 from stateward.engine.accept.groups import GroupVerdict
@@ -29,69 +29,69 @@ VM_ACTIONS = (*GROUP_ACTIONS, "reconcile")
 
 
 @post("/ns/{ns:str}/mci/{mci:str}", opt=ACT, status_code=200)
-@adds_object_state(of_mci)
+@adds_object_state(mci_in_path)
 async def control_mci(
-    request: Call, ns: Ns, mci: Mci, action: Word = None, force: Word = None, wait: Wait = None
+    request: TumblebugRequest, ns: Ns, mci: Mci, action: Text = None, force: Text = None, wait: Wait = None
 ) -> OperationReply:
     """Do something to an MCI."""
-    return await on_mci(request, ns, mci, _wanted(action, *MESSAGES), force, wait)
+    return await control_whole_mci(request, ns, mci, _required_action(action, *MESSAGES), force, wait)
 
 
 @get("/ns/{ns:str}/control/mci/{mci:str}", opt=ACT)
-@adds_object_state(of_mci)
+@adds_object_state(mci_in_path)
 async def control_mci_by_get(
-    request: Call, ns: Ns, mci: Mci, action: Word = None, force: Word = None, wait: Wait = None
+    request: TumblebugRequest, ns: Ns, mci: Mci, action: Text = None, force: Text = None, wait: Wait = None
 ) -> OperationReply:
     """Do something to an MCI, in the original's form."""
-    return await on_mci(request, ns, mci, _wanted(action, *MESSAGES), force, wait)
+    return await control_whole_mci(request, ns, mci, _required_action(action, *MESSAGES), force, wait)
 
 
 @post("/ns/{ns:str}/mci/{mci:str}/vm/{vm:str}", opt=ACT, status_code=200)
-@adds_object_state(of_vm)
+@adds_object_state(vm_in_path)
 async def control_vm(
-    request: Call, ns: Ns, mci: Mci, vm: Vm, action: Word = None, force: Word = None, wait: Wait = None
+    request: TumblebugRequest, ns: Ns, mci: Mci, vm: Vm, action: Text = None, force: Text = None, wait: Wait = None
 ) -> OperationReply:
     """Do something to a VM."""
-    return await on_vm(request, ns, mci, vm, _wanted(action, *VM_ACTIONS), force, wait)
+    return await control_one_vm(request, ns, mci, vm, _required_action(action, *VM_ACTIONS), force, wait)
 
 
 @get("/ns/{ns:str}/control/mci/{mci:str}/vm/{vm:str}", opt=ACT)
-@adds_object_state(of_vm)
+@adds_object_state(vm_in_path)
 async def control_vm_by_get(
-    request: Call, ns: Ns, mci: Mci, vm: Vm, action: Word = None, force: Word = None, wait: Wait = None
+    request: TumblebugRequest, ns: Ns, mci: Mci, vm: Vm, action: Text = None, force: Text = None, wait: Wait = None
 ) -> OperationReply:
     """Do something to a VM, in the original's form."""
-    return await on_vm(request, ns, mci, vm, _wanted(action, *VM_ACTIONS), force, wait)
+    return await control_one_vm(request, ns, mci, vm, _required_action(action, *VM_ACTIONS), force, wait)
 
 
-def _wanted(action: str | None, *allowed: str) -> str:
+def _required_action(action: str | None, *allowed: str) -> str:
     if not action:
         raise BadInput("action", action, f"given: one of {', '.join(allowed)}")
-    return one_of("action", action, *allowed)
+    return check_choice("action", action, *allowed)
 
 
-async def on_mci(
-    request: Call, ns: str, mci: str, action: str, force: str | None = None, wait: float | None = None
+async def control_whole_mci(
+    request: TumblebugRequest, ns: str, mci: str, action: str, force: str | None = None, wait: float | None = None
 ) -> OperationReply:
     """Do something to an MCI, and tell what was begun and which VMs were passed over."""
     service, skipped = request.service, None
     if action in GROUP_ACTIONS:
-        verdict = await _on_all(request, ns, mci, action, force=flag("force", force))
+        verdict = await _on_all(request, ns, mci, action, force=parse_flag("force", force))
         skipped = [_skipped(name, why) for name, why in verdict.skipped.items()] or None
         op = None if verdict.whole is None else operation_id(verdict.whole)
     elif action in ("continue", "withdraw"):
-        op = operation_id(await service.go_on(ns, mci, action, request.by))
+        op = operation_id(await service.go_on(ns, mci, action, request.caller))
     else:
         does = {"refine": service.refine, "reconcile": service.reconcile}[action]
-        op = operation_id(await does(ns, mci, request.by))
-    return await begun(request, ns, op, MESSAGES[action], wait, skipped)
+        op = operation_id(await does(ns, mci, request.caller))
+    return await reply_to(request, ns, op, MESSAGES[action], wait, skipped)
 
 
-async def _on_all(request: Call, ns: str, mci: str, action: str, *, force: bool) -> GroupVerdict:
+async def _on_all(request: TumblebugRequest, ns: str, mci: str, action: str, *, force: bool) -> GroupVerdict:
     """Do something to all VMs; if none can because something is under way with all of them, that is named."""
     service = request.service
     try:
-        return await service.control(ns, mci, action, request.by, force=force)
+        return await service.control(ns, mci, action, request.caller, force=force)
     except NoneAllowed as error:
         op = (await service.mci(ns, mci)).op
         holder = None if op is None else await service.engine.store.reader.operation(Key(ns, op))
@@ -100,34 +100,45 @@ async def _on_all(request: Call, ns: str, mci: str, action: str, *, force: bool)
         raise Occupied(action, blocker_of(holder)) from error
 
 
-async def on_vm(
-    request: Call, ns: str, mci: str, vm: str, action: str, force: str | None = None, wait: float | None = None
+async def control_one_vm(
+    request: TumblebugRequest,
+    ns: str,
+    mci: str,
+    vm: str,
+    action: str,
+    force: str | None = None,
+    wait: float | None = None,
 ) -> OperationReply:
     """Do something to a VM, and tell what was begun."""
     service, name = request.service, normalize_id(vm)
     if action == "reconcile":
-        accepted = await service.reconcile_vm(ns, mci, name, request.by)
+        accepted = await service.reconcile_vm(ns, mci, name, request.caller)
     else:
-        accepted = await service.control_vm(ns, mci, name, action, request.by, force=flag("force", force))
-    return await begun(request, ns, operation_id(accepted), f"Working on {action}", wait)
+        accepted = await service.control_vm(ns, mci, name, action, request.caller, force=parse_flag("force", force))
+    return await reply_to(request, ns, operation_id(accepted), f"Working on {action}", wait)
 
 
-async def begun(
-    request: Call, ns: str, op: str | None, message: str, wait: float | None, skipped: list[Skipped] | None = None
+async def reply_to(
+    request: TumblebugRequest,
+    ns: str,
+    op: str | None,
+    message: str,
+    wait: float | None,
+    skipped: list[SkippedVm] | None = None,
 ) -> OperationReply:
     """Tell what was begun, and how it ended if that is waited for."""
     request.link_operation(ns, op)
-    over = await ended(request.service.engine, ns, op, wait)
+    over = await wait_for_end(request.service.engine, ns, op, wait)
     if over is None:
         return OperationReply(message, op, None if op is None else "running", skipped=skipped)
     return OperationReply(message, op, over.status, over.error, skipped)
 
 
-def _skipped(object_: str, why: StatewardError) -> Skipped:
+def _skipped(object_: str, why: StatewardError) -> SkippedVm:
     name = object_.partition(".")[2]
     if isinstance(why, Refused):
-        return Skipped(name, why.refusal.state.word, str(why.refusal.reason), str(why))
-    return Skipped(name, "", why.code if isinstance(why, Denied) else "refused", str(why))
+        return SkippedVm(name, why.refusal.state.word, str(why.refusal.reason), str(why))
+    return SkippedVm(name, "", why.code if isinstance(why, Denied) else "refused", str(why))
 
 
 ROUTES = (control_mci, control_mci_by_get, control_vm, control_vm_by_get)

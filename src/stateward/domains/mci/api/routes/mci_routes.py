@@ -6,12 +6,17 @@ from litestar import Response, delete, get, post
 from msgspec.structs import replace
 
 from stateward.domains.mci.api.access_views import access_of, associated_of
-from stateward.domains.mci.api.context import Answer, Call, adds_object_state, of_mci
-from stateward.domains.mci.api.lenient_json import flag
+from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest, adds_object_state, mci_in_path
+from stateward.domains.mci.api.lenient_json import parse_flag
 from stateward.domains.mci.api.mci_bodies import A_DYNAMIC_MCI, AN_MCI, parse_mci
-from stateward.domains.mci.api.operation_replies import OperationReply, ended, operation_id, with_possible_orphans
-from stateward.domains.mci.api.route_params import ACT, READ, FilterKey, FilterVal, Mci, Ns, Wait, Word, one_of
-from stateward.domains.mci.api.schemas import Associated, MciInfo, NewKeyPair, fits
+from stateward.domains.mci.api.operation_replies import (
+    OperationReply,
+    operation_id,
+    wait_for_end,
+    with_possible_orphans,
+)
+from stateward.domains.mci.api.route_params import ACT, READ, FilterKey, FilterVal, Mci, Ns, Text, Wait, check_choice
+from stateward.domains.mci.api.schemas import Associated, MciInfo, NewKeyPair, matches_filter
 from stateward.domains.mci.api.views import Views
 from stateward.domains.mci.control.orphan_machines import PossibleOrphan
 from stateward.domains.mci.errors import NotDone
@@ -23,36 +28,38 @@ from stateward.errors import BadInput, StatewardError
 from stateward.naming import new_id
 from stateward.store.records import Object
 
-DELETED_WITHIN = 120.0
+DELETE_WAIT_S = 120.0
 """How many seconds a deletion that terminates first is waited for."""
 
 
-def views(request: Call) -> Views:
+def views(request: TumblebugRequest) -> Views:
     """Return what shows MCIs in one answer."""
-    return Views(request.service, request.catalogue, request.hall.fresh)
+    return Views(request.service, request.catalogue, request.context.live_status)
 
 
 # --- making ----------------------------------------------------------------------------------------------------------
 
 
 @post("/ns/{ns:str}/mci", opt=ACT | reads(AN_MCI), status_code=200)
-async def create_mci(request: Call, ns: Ns, option: Word = None, wait: Wait = None) -> MciInfo:
+async def create_mci(request: TumblebugRequest, ns: Ns, option: Text = None, wait: Wait = None) -> MciInfo:
     """Make an MCI of existing resources."""
     return await _create(request, ns, option, wait, dynamic=False)
 
 
 @post("/ns/{ns:str}/mciDynamic", opt=ACT | reads(A_DYNAMIC_MCI), status_code=200)
-async def create_mci_dynamic(request: Call, ns: Ns, option: Word = None, wait: Wait = None) -> MciInfo:
+async def create_mci_dynamic(request: TumblebugRequest, ns: Ns, option: Text = None, wait: Wait = None) -> MciInfo:
     """Make an MCI, and whatever it stands on."""
     return await _create(request, ns, option, wait, dynamic=True)
 
 
-async def _create(request: Call, ns: str, option: str | None, wait: float | None, *, dynamic: bool) -> MciInfo:
-    hold = one_of("option", option, "hold", "register", "create") == "hold"
+async def _create(
+    request: TumblebugRequest, ns: str, option: str | None, wait: float | None, *, dynamic: bool
+) -> MciInfo:
+    hold = check_choice("option", option, "hold", "register", "create") == "hold"
     wanted = parse_mci(await request.fields(), new_id(), dynamic=dynamic, hold=hold)
     wanted, pair = with_pair(wanted)
-    accepted = await request.service.create(ns, wanted, request.by)
-    made = await shown(request, ns, wanted.name, operation_id(accepted), wait)
+    accepted = await request.service.create(ns, wanted, request.caller)
+    made = await wait_and_show(request, ns, wanted.name, operation_id(accepted), wait)
     return replace(made, new_key_pair=pair_view(pair))
 
 
@@ -61,12 +68,12 @@ def pair_view(pair: KeyPair | None) -> NewKeyPair | None:
     return None if pair is None else NewKeyPair(pair.public, pair.private)
 
 
-async def shown(
-    request: Call, ns: str, mci: str, op: str | None, wait: float | None, new: Sequence[str] = ()
+async def wait_and_show(
+    request: TumblebugRequest, ns: str, mci: str, op: str | None, wait: float | None, new: Sequence[str] = ()
 ) -> MciInfo:
     """Return an MCI on which work was begun, after its end if that is waited for."""
     request.link_operation(ns, op)
-    await ended(request.service.engine, ns, op, wait)
+    await wait_for_end(request.service.engine, ns, op, wait)
     return await views(request).mci(await request.service.mci(ns, mci), new=new, op=op)
 
 
@@ -74,11 +81,13 @@ async def shown(
 
 
 @get("/ns/{ns:str}/mci", opt=READ)
-async def list_mcis(request: Call, ns: Ns, option: Word = None, fresh: Word = None, vm: Word = None) -> Answer:
+async def list_mcis(
+    request: TumblebugRequest, ns: Ns, option: Text = None, fresh: Text = None, vm: Text = None
+) -> AnyResponse:
     """Return the MCIs of a namespace: in full, in short, or their ids."""
     await request.service.namespace(ns)
     found, look = await request.service.mcis(ns), views(request)
-    match one_of("option", option, "id", "status", "simple"):
+    match check_choice("option", option, "id", "status", "simple"):
         case "id":
             return Response({"output": [one.id for one in found]})
         case "status":
@@ -88,20 +97,20 @@ async def list_mcis(request: Call, ns: Ns, option: Word = None, fresh: Word = No
 
 
 @get("/ns/{ns:str}/mci/{mci:str}", opt=READ)
-@adds_object_state(of_mci)
+@adds_object_state(mci_in_path)
 async def get_mci(
-    request: Call,
+    request: TumblebugRequest,
     ns: Ns,
     mci: Mci,
-    option: Word = None,
-    fresh: Word = None,
-    vm: Word = None,
+    option: Text = None,
+    fresh: Text = None,
+    vm: Text = None,
     filter_key: FilterKey = None,
     filter_val: FilterVal = None,
-) -> Answer:
+) -> AnyResponse:
     """Return an MCI: in full, in short, the ids of its VMs, or how to reach them."""
     found, look = await request.service.mci(ns, mci), views(request)
-    match one_of("option", option, "id", "status", "accessinfo", "simple"):
+    match check_choice("option", option, "id", "status", "accessinfo", "simple"):
         case "id":
             return Response({"output": await _ids(look, found, filter_key, filter_val)})
         case "status":
@@ -113,32 +122,32 @@ async def get_mci(
 
 
 @get("/ns/{ns:str}/mci/{mci:str}/associatedResources", opt=READ)
-async def get_associated(request: Call, ns: Ns, mci: Mci) -> Associated:
+async def get_associated(request: TumblebugRequest, ns: Ns, mci: Mci) -> Associated:
     """Return all that an MCI has to do with."""
     return await associated_of(views(request), await request.service.mci(ns, mci))
 
 
 async def _status(look: Views, found: Object, fresh: str | None, vm: str | None) -> object:
-    if one_of("vm", vm, "none", "all") == "none":
-        return await look.counted(found)
-    return await look.status(found, fresh=flag("fresh", fresh))
+    if check_choice("vm", vm, "none", "all") == "none":
+        return await look.status_without_vms(found)
+    return await look.status(found, fresh=parse_flag("fresh", fresh))
 
 
 async def _ids(look: Views, found: Object, key: str | None, value: str | None) -> list[str]:
     vms = await look.vms(found)
     if not key:
         return [vm_of(one).name for one in vms]
-    return [one.id for one in await look.vm_infos(found, vms) if fits(one, key, value or "")]
+    return [one.id for one in await look.vm_infos(found, vms) if matches_filter(one, key, value or "")]
 
 
 # --- deleting --------------------------------------------------------------------------------------------------------
 
 
 @delete("/ns/{ns:str}/mci/{mci:str}", opt=ACT, status_code=200)
-@adds_object_state(of_mci)
+@adds_object_state(mci_in_path)
 async def delete_mci(
-    request: Call, ns: Ns, mci: Mci, option: Word = None, force: Word = None, wait: Wait = None
-) -> Answer:
+    request: TumblebugRequest, ns: Ns, mci: Mci, option: Text = None, force: Text = None, wait: Wait = None
+) -> AnyResponse:
     """Delete an MCI; with `terminate`, its VMs first, and that is waited for, up to a limit.
 
     With `force` the records go whatever the VMs are; the answer names the machines that may be left.
@@ -147,13 +156,15 @@ async def delete_mci(
     found = await request.service.mci(ns, mci)
     vms = await views(request).vms(found)
     op, left = await _delete(request, found, word)
-    if not await gone(request, found, op, wait):
+    if not await wait_until_deleted(request, found, op, wait):
         return Response(OperationReply("Terminating and deleting the MCI", op, "running"), status_code=202)
     return Response(with_possible_orphans({"output": _done(found, vms)}, left))
 
 
 @delete("/ns/{ns:str}/mci", opt=ACT, status_code=200)
-async def delete_mcis(request: Call, ns: Ns, option: Word = None, force: Word = None, wait: Wait = None) -> Answer:
+async def delete_mcis(
+    request: TumblebugRequest, ns: Ns, option: Text = None, force: Text = None, wait: Wait = None
+) -> AnyResponse:
     """Delete all MCIs of a namespace; those that cannot be are named, and the others are deleted all the same."""
     word = delete_option(option, force)
     await request.service.namespace(ns)
@@ -170,7 +181,7 @@ async def delete_mcis(request: Call, ns: Ns, option: Word = None, force: Word = 
     unfinished: list[str | None] = []
     for found, op in begun:
         try:
-            unfinished += [] if await gone(request, found, op, wait) else [op]
+            unfinished += [] if await wait_until_deleted(request, found, op, wait) else [op]
         except NotDone as error:
             failed[found.id] = error
     if failed:
@@ -183,26 +194,26 @@ async def delete_mcis(request: Call, ns: Ns, option: Word = None, force: Word = 
 
 def delete_option(option: str | None, force: str | None) -> str:
     """Return what a deletion does with VMs that live; `force=true` is another word for `option=force`."""
-    word = one_of("option", option, "terminate", "force")
-    if flag("force", force) and word == "terminate":
+    word = check_choice("option", option, "terminate", "force")
+    if parse_flag("force", force) and word == "terminate":
         raise BadInput("force", force, "left out with option=terminate: force removes records only")
-    return "force" if flag("force", force) else word
+    return "force" if parse_flag("force", force) else word
 
 
-async def _delete(request: Call, found: Object, option: str) -> tuple[str | None, list[PossibleOrphan]]:
+async def _delete(request: TumblebugRequest, found: Object, option: str) -> tuple[str | None, list[PossibleOrphan]]:
     """Delete an MCI; returns the operation, if that takes one, and the machines that may be left."""
-    accepted, left = await request.service.delete(found.ns, found.id, option, request.by)
+    accepted, left = await request.service.delete(found.ns, found.id, option, request.caller)
     op = None if accepted.operation is None else accepted.operation.id
     request.link_operation(found.ns, op)
     return op, left
 
 
-async def gone(request: Call, found: Object, op: str | None, wait: float | None) -> bool:
+async def wait_until_deleted(request: TumblebugRequest, found: Object, op: str | None, wait: float | None) -> bool:
     """Tell whether an MCI or a VM is gone, after waiting; one whose deletion came to another end is a failure."""
     if op is None:
         return True
     engine = request.service.engine
-    over = await ended(engine, found.ns, op, DELETED_WITHIN if wait is None else wait)
+    over = await wait_for_end(engine, found.ns, op, DELETE_WAIT_S if wait is None else wait)
     if over is None:
         return False
     left = await engine.store.reader.object(found.key)

@@ -5,9 +5,9 @@ from litestar import Response, delete, get, post, put
 from litestar.exceptions import PermissionDeniedException
 from msgspec import Struct
 
-from stateward.domains.mci.api.context import Answer, Call
+from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest
 from stateward.domains.mci.api.operation_replies import OperationReply
-from stateward.domains.mci.api.route_params import ACT, READ, Ns, Word, name_of, one_of
+from stateward.domains.mci.api.route_params import ACT, READ, Ns, Text, check_choice, check_name
 from stateward.domains.plugin import grant_of, reads
 from stateward.store.records import Object
 
@@ -21,7 +21,7 @@ class NamespaceSpec(Struct, frozen=True):
     description: str = ""
 
 
-class NamespaceView(Struct, frozen=True, rename="camel"):
+class MciNamespaceView(Struct, frozen=True, rename="camel"):
     """A namespace."""
 
     id: str
@@ -30,48 +30,48 @@ class NamespaceView(Struct, frozen=True, rename="camel"):
     resource_type: str = "ns"
 
 
-def _view(found: Object) -> NamespaceView:
+def _view(found: Object) -> MciNamespaceView:
     spec = msgspec.json.decode(found.spec, type=NamespaceSpec)
-    return NamespaceView(spec.name, spec.name, spec.description)
+    return MciNamespaceView(spec.name, spec.name, spec.description)
 
 
 @post("/ns", opt=ACT | reads(EXAMPLE), status_code=200)
-async def create_ns(request: Call) -> NamespaceView:
+async def create_ns(request: TumblebugRequest) -> MciNamespaceView:
     """Make a namespace that the caller's token is for."""
     body = await request.fields()
-    name = name_of("name", body.text("name").strip())
+    name = check_name("name", body.text("name").strip())
     if not grant_of(request).opens(name):
         raise PermissionDeniedException(f"the token does not give the right to act in namespace {name!r}")
-    return _view(await request.service.add_namespace(name, body.text("description"), request.by))
+    return _view(await request.service.add_namespace(name, body.text("description"), request.caller))
 
 
 @get("/ns", opt=READ)
-async def list_ns(request: Call, option: Word = None) -> Answer:
+async def list_ns(request: TumblebugRequest, option: Text = None) -> AnyResponse:
     """Return the namespaces that the caller's token is for."""
     grant = grant_of(request)
     found = [view for one in await request.service.namespaces() if grant.opens((view := _view(one)).name)]
-    if one_of("option", option, "id") == "id":
+    if check_choice("option", option, "id") == "id":
         return Response({"output": [one.id for one in found]})
     return Response({"ns": found})
 
 
 @get("/ns/{ns:str}", opt=READ)
-async def get_ns(request: Call, ns: Ns) -> NamespaceView:
+async def get_ns(request: TumblebugRequest, ns: Ns) -> MciNamespaceView:
     """Return a namespace."""
     return _view(await request.service.namespace(ns))
 
 
 @put("/ns/{ns:str}", opt=ACT | reads(EXAMPLE))
-async def change_ns(request: Call, ns: Ns) -> NamespaceView:
+async def change_ns(request: TumblebugRequest, ns: Ns) -> MciNamespaceView:
     """Change what is said of a namespace."""
     body = await request.fields()
-    return _view(await request.service.describe_namespace(ns, body.text("description"), request.by))
+    return _view(await request.service.describe_namespace(ns, body.text("description"), request.caller))
 
 
 @delete("/ns/{ns:str}", opt=ACT, status_code=200)
-async def delete_ns(request: Call, ns: Ns) -> OperationReply:
+async def delete_ns(request: TumblebugRequest, ns: Ns) -> OperationReply:
     """Remove a namespace that has nothing in it."""
-    await request.service.remove_namespace(ns, request.by)
+    await request.service.remove_namespace(ns, request.caller)
     return OperationReply(f"The ns {ns} has been deleted")
 
 

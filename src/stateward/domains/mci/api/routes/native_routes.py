@@ -6,13 +6,13 @@ from msgspec.structs import replace
 
 from stateward.access import Grant, Right
 from stateward.domains.mci.api.connection_views import image_view, spec_view
-from stateward.domains.mci.api.context import Call, adds_object_state, of_mci
-from stateward.domains.mci.api.mci_bodies import A_CHANGE, WAYS_TO_SCALE
+from stateward.domains.mci.api.context import TumblebugRequest, adds_object_state, mci_in_path
+from stateward.domains.mci.api.mci_bodies import A_CHANGE, SCALE_FIELDS
 from stateward.domains.mci.api.operation_replies import OperationReply
 from stateward.domains.mci.api.orphans import Orphans, orphans_at, terminate_orphan
-from stateward.domains.mci.api.resource_bodies import OF_CONNECTION, parse_connection, parse_namespaces
-from stateward.domains.mci.api.route_params import GOVERN_ALL, READ_ALL, Group, Mci, Named, Ns, Vm, Wait, Word
-from stateward.domains.mci.api.routes.control_routes import on_mci, on_vm
+from stateward.domains.mci.api.resource_bodies import CONNECTION_FIELDS, parse_connection, parse_namespaces
+from stateward.domains.mci.api.route_params import GOVERN_ALL, READ_ALL, Group, Mci, Name, Ns, Text, Vm, Wait
+from stateward.domains.mci.api.routes.control_routes import control_one_vm, control_whole_mci
 from stateward.domains.mci.api.routes.vm_routes import scale
 from stateward.domains.mci.api.schemas import ImageView, MciInfo, SpecView
 from stateward.domains.mci.model import CloudConnection
@@ -61,52 +61,52 @@ def _out(one: CloudConnection, grant: Grant) -> ConnectionDetails:
 
 
 @get("/connections", opt=needs(Right.READ))
-async def list_connections(request: Call) -> list[ConnectionDetails]:
+async def list_connections(request: TumblebugRequest) -> list[ConnectionDetails]:
     """Return the connections that the caller's namespaces may use."""
     return [_out(one, grant_of(request)) for one in await request.visible_connections()]
 
 
-async def _namespaces(request: Call) -> tuple[str, ...]:
+async def _namespaces(request: TumblebugRequest) -> tuple[str, ...]:
     body = await request.fields()
     body.require_known(*A_GRANT)
     return parse_namespaces(body, needed=True) or ()
 
 
 @post("/connections", opt=GOVERN_ALL | reads(A_CONNECTION))
-async def add_connection(request: Call) -> ConnectionDetails:
+async def add_connection(request: TumblebugRequest) -> ConnectionDetails:
     """Add a connection, or change one; without `namespaces` it keeps its own, or starts with those of its driver."""
     body = await request.fields()
-    body.require_known(*OF_CONNECTION)
+    body.require_known(*CONNECTION_FIELDS)
     wanted = parse_connection(body)
     try:
-        return _out(await request.service.add_connection(wanted, request.by), grant_of(request))
+        return _out(await request.service.add_connection(wanted, request.caller), grant_of(request))
     except UnknownName as error:
         raise BadInput(error.what, error.name, f"one of {', '.join(error.known)}") from error
 
 
 @delete("/connections/{name:str}", opt=GOVERN_ALL, status_code=200)
-async def remove_connection(request: Call, name: Named) -> OperationReply:
+async def remove_connection(request: TumblebugRequest, name: Name) -> OperationReply:
     """Remove a connection; one that every server knows comes back when it is added again."""
-    await request.service.remove_connection(name, request.by)
+    await request.service.remove_connection(name, request.caller)
     return OperationReply(f"the connection {name} has been removed")
 
 
 @post("/connections/{name:str}/grant", opt=GOVERN_ALL | reads(A_GRANT), status_code=200)
-async def grant_connection(request: Call, name: Named) -> ConnectionDetails:
+async def grant_connection(request: TumblebugRequest, name: Name) -> ConnectionDetails:
     """Let further namespaces make things at a connection; `*` stands for all."""
     namespaces = await _namespaces(request)
-    return _out(await request.service.grant(name, namespaces, request.by), grant_of(request))
+    return _out(await request.service.grant(name, namespaces, request.caller), grant_of(request))
 
 
 @post("/connections/{name:str}/revoke", opt=GOVERN_ALL | reads(A_GRANT), status_code=200)
-async def revoke_connection(request: Call, name: Named) -> ConnectionDetails:
+async def revoke_connection(request: TumblebugRequest, name: Name) -> ConnectionDetails:
     """Let namespaces make nothing more at a connection; what they have there can be controlled and terminated."""
     namespaces = await _namespaces(request)
-    return _out(await request.service.revoke(name, namespaces, request.by), grant_of(request))
+    return _out(await request.service.revoke(name, namespaces, request.caller), grant_of(request))
 
 
 @get("/connections/{name:str}/offer", opt=needs(Right.READ))
-async def get_offer(request: Call, name: Named) -> Offer:
+async def get_offer(request: TumblebugRequest, name: Name) -> Offer:
     """Return the specs and images that are known from the start at a connection."""
     place = await request.visible_connection(name)
     specs = [spec_view(one, place) for one in known_specs(place)]
@@ -114,7 +114,7 @@ async def get_offer(request: Call, name: Named) -> Offer:
 
 
 @get("/orphans", opt=READ_ALL)
-async def list_orphans(request: Call, connection: Word = None) -> Orphans:
+async def list_orphans(request: TumblebugRequest, connection: Text = None) -> Orphans:
     """Return the machines of ours that no record knows, at one connection or at all."""
     catalogue = request.catalogue
     if connection:
@@ -124,32 +124,32 @@ async def list_orphans(request: Call, connection: Word = None) -> Orphans:
 
 
 @post("/orphans/terminate", opt=GOVERN_ALL | reads(AN_ORPHAN), status_code=202)
-async def end_orphan(request: Call) -> OperationReply:
+async def end_orphan(request: TumblebugRequest) -> OperationReply:
     """Terminate a machine that no record knows."""
     body = await request.fields()
     body.require_known(*AN_ORPHAN)
-    place = await request.connection("connection", body.text("connection"))
+    place = await request.require_connection("connection", body.text("connection"))
     await terminate_orphan(request, place, body.text("key"))
     return OperationReply(f"{body.text('key')} is being terminated")
 
 
 @post("/ns/{ns:str}/mci/{mci:str}/reconcile", opt=needs(Right.ACT), status_code=202)
-async def reconcile_mci(request: Call, ns: Ns, mci: Mci, wait: Wait = None) -> OperationReply:
+async def reconcile_mci(request: TumblebugRequest, ns: Ns, mci: Mci, wait: Wait = None) -> OperationReply:
     """Take over what the providers show of an MCI's VMs that have failed, or of which nobody can say anything."""
-    return await on_mci(request, ns, mci, "reconcile", wait=wait)
+    return await control_whole_mci(request, ns, mci, "reconcile", wait=wait)
 
 
 @post("/ns/{ns:str}/mci/{mci:str}/vm/{vm:str}/reconcile", opt=needs(Right.ACT), status_code=202)
-async def reconcile_vm(request: Call, ns: Ns, mci: Mci, vm: Vm, wait: Wait = None) -> OperationReply:
+async def reconcile_vm(request: TumblebugRequest, ns: Ns, mci: Mci, vm: Vm, wait: Wait = None) -> OperationReply:
     """Take over what the provider shows of a VM that has failed, or of which nobody can say anything."""
-    return await on_vm(request, ns, mci, vm, "reconcile", wait=wait)
+    return await control_one_vm(request, ns, mci, vm, "reconcile", wait=wait)
 
 
 @post("/ns/{ns:str}/mci/{mci:str}/subgroup/{group:str}", opt=needs(Right.ACT) | reads(A_CHANGE), status_code=202)
-@adds_object_state(of_mci)
-async def scale_group(request: Call, ns: Ns, mci: Mci, group: Group, wait: Wait = None) -> MciInfo:
+@adds_object_state(mci_in_path)
+async def scale_group(request: TumblebugRequest, ns: Ns, mci: Mci, group: Group, wait: Wait = None) -> MciInfo:
     """Let a subgroup grow or shrink: `numVMsToAdd`, `numVMsToRemove` or `size`."""
-    (await request.fields()).require_known(*WAYS_TO_SCALE)
+    (await request.fields()).require_known(*SCALE_FIELDS)
     return await scale(request, ns, mci, group, wait)
 
 

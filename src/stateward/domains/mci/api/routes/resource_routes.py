@@ -6,13 +6,13 @@ from typing import Any
 from litestar import Response, delete, get, post
 from litestar.handlers import HTTPRouteHandler
 
-from stateward.domains.mci.api.context import Answer, Call, adds_object_state, resource_in_path
-from stateward.domains.mci.api.lenient_json import Fields, flag
-from stateward.domains.mci.api.operation_replies import OperationReply, ended
+from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest, adds_object_state, resource_in_path
+from stateward.domains.mci.api.lenient_json import Fields, parse_flag
+from stateward.domains.mci.api.operation_replies import OperationReply, wait_for_end
 from stateward.domains.mci.api.resource_bodies import parse_key, parse_network, parse_security_group
 from stateward.domains.mci.api.resource_views import ResourceView, resource_view
-from stateward.domains.mci.api.route_params import ACT, READ, FilterKey, FilterVal, Named, Ns, Word, one_of
-from stateward.domains.mci.api.schemas import fits
+from stateward.domains.mci.api.route_params import ACT, READ, FilterKey, FilterVal, Name, Ns, Text, check_choice
+from stateward.domains.mci.api.schemas import matches_filter
 from stateward.domains.mci.errors import InUse, NotDone
 from stateward.domains.mci.lifecycle import ResourceState
 from stateward.domains.mci.model import (
@@ -51,7 +51,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     },
     "sshKey": {"name": "key", "connectionName": "aws-ap-northeast-2"},
 }
-MADE_WITHIN = 60.0
+RESOURCE_WAIT_S = 60.0
 """How many seconds the making and the removing of a part are waited for."""
 
 
@@ -60,19 +60,23 @@ def _routes(word: str, made: int) -> list[HTTPRouteHandler]:
     path = f"/ns/{{ns:str}}/resources/{word}"
 
     @post(path, opt=ACT | reads(EXAMPLES[word]), status_code=made, name=f"make {word}")
-    async def make(request: Call, ns: Ns) -> ResourceView:
+    async def make(request: TumblebugRequest, ns: Ns) -> ResourceView:
         """Make a part that VMs stand on, and wait for it."""
         return await _make(request, ns, word)
 
     @get(path, opt=READ, name=f"list {word}")
     async def list_all(
-        request: Call, ns: Ns, option: Word = None, filter_key: FilterKey = None, filter_val: FilterVal = None
-    ) -> Answer:
+        request: TumblebugRequest,
+        ns: Ns,
+        option: Text = None,
+        filter_key: FilterKey = None,
+        filter_val: FilterVal = None,
+    ) -> AnyResponse:
         """Return the parts of a namespace: in full, or the ids."""
         return await _list(request, ns, word, option, filter_key, filter_val)
 
     @get(f"{path}/{{name:str}}", opt=READ, name=f"get {word}")
-    async def get_one(request: Call, ns: Ns, name: Named) -> ResourceView:
+    async def get_one(request: TumblebugRequest, ns: Ns, name: Name) -> ResourceView:
         """Return a part, and what uses it."""
         found = await request.service.part(ns, word, name)
         usage = await usage_of(request.service.engine.store.reader, ns)
@@ -80,34 +84,38 @@ def _routes(word: str, made: int) -> list[HTTPRouteHandler]:
 
     @delete(f"{path}/{{name:str}}", opt=ACT, status_code=200, name=f"delete {word}")
     @adds_object_state(resource_in_path(word))
-    async def delete_one(request: Call, ns: Ns, name: Named, force: Word = None, action: Word = None) -> OperationReply:
+    async def delete_one(
+        request: TumblebugRequest, ns: Ns, name: Name, force: Text = None, action: Text = None
+    ) -> OperationReply:
         """Delete a part that nothing uses, and wait for it."""
-        anyway = flag("force", force) or one_of("action", action, "withsubnets", "refine", "force") == "force"
+        anyway = (
+            parse_flag("force", force) or check_choice("action", action, "withsubnets", "refine", "force") == "force"
+        )
         return OperationReply(await remove(request, ns, word, name, force=anyway))
 
     @delete(path, opt=ACT, status_code=200, name=f"delete every {word}")
-    async def delete_all(request: Call, ns: Ns, force: Word = None) -> dict[str, list[str]]:
+    async def delete_all(request: TumblebugRequest, ns: Ns, force: Text = None) -> dict[str, list[str]]:
         """Delete all parts that nothing uses."""
         await request.service.namespace(ns)
         found = await request.service.parts(ns, word)
-        return {"output": await remove_all(request, word, found, force=flag("force", force))}
+        return {"output": await remove_all(request, word, found, force=parse_flag("force", force))}
 
     return [make, list_all, get_one, delete_one, delete_all]
 
 
-async def _make(request: Call, ns: str, word: str) -> ResourceView:
+async def _make(request: TumblebugRequest, ns: str, word: str) -> ResourceView:
     body = await request.fields()
-    place = await request.connection("connectionName", body.text("connectionName").strip(), ns)
+    place = await request.require_connection("connectionName", body.text("connectionName").strip(), ns)
     want = PARSERS[word](body, place, new_id())
     if isinstance(want, SecurityGroupSpec):
         await _check_network(request, ns, want)
-    found, secret = await request.service.create_resource(ns, word, want, request.by, MADE_WITHIN)
+    found, secret = await request.service.create_resource(ns, word, want, request.caller, RESOURCE_WAIT_S)
     if found.state == ResourceState.ERROR:
         raise NotDone(f"{word} {want.name!r}", f"{found.error}; it is kept as Error until it is deleted")
     return resource_view(word, found, secret=secret)
 
 
-async def _check_network(request: Call, ns: str, want: SecurityGroupSpec) -> None:
+async def _check_network(request: TumblebugRequest, ns: str, want: SecurityGroupSpec) -> None:
     """Refuse a security group on a network that is not there, or is somewhere else, before anything is begun."""
     try:
         network = resource_identity(await request.service.part(ns, "vNet", want.network))
@@ -117,24 +125,26 @@ async def _check_network(request: Call, ns: str, want: SecurityGroupSpec) -> Non
         raise BadInput("vNetId", want.network, f"a vNet of {want.connection!r}: it is one of {network.connection!r}")
 
 
-async def _list(request: Call, ns: str, word: str, option: str | None, key: str | None, value: str | None) -> Answer:
+async def _list(
+    request: TumblebugRequest, ns: str, word: str, option: str | None, key: str | None, value: str | None
+) -> AnyResponse:
     await request.service.namespace(ns)
     usage = await usage_of(request.service.engine.store.reader, ns)
     found = await request.service.parts(ns, word)
     shown = [resource_view(word, one, usage.get((word, resource_identity(one).name), ())) for one in found]
-    chosen = [one for one in shown if not key or fits(one, key, value or "")]
-    if one_of("option", option, "id") == "id":
+    chosen = [one for one in shown if not key or matches_filter(one, key, value or "")]
+    if check_choice("option", option, "id") == "id":
         return Response({"output": [one.id for one in chosen]})
     return Response({word: chosen})
 
 
-async def remove(request: Call, ns: str, word: str, name: str, *, force: bool = False) -> str:
+async def remove(request: TumblebugRequest, ns: str, word: str, name: str, *, force: bool = False) -> str:
     """Remove a part, and wait until it is gone; returns the sentence that says so."""
     native = resource_seen(await request.service.part(ns, word, name)).native_id
-    accepted = await request.service.delete_resource(ns, word, name, request.by, force=force)
+    accepted = await request.service.delete_resource(ns, word, name, request.caller, force=force)
     if accepted.operation is not None:
         request.link_operation(ns, accepted.operation.id)
-        over = await ended(request.service.engine, ns, accepted.operation.id, MADE_WITHIN)
+        over = await wait_for_end(request.service.engine, ns, accepted.operation.id, RESOURCE_WAIT_S)
         if over is None:
             return f"The {word} {name} is being deleted"
         if over.status is not Status.SUCCEEDED:
@@ -143,7 +153,9 @@ async def remove(request: Call, ns: str, word: str, name: str, *, force: bool = 
     return f"The {word} {name} has been deleted{remains}"
 
 
-async def remove_all(request: Call, word: str, parts: Sequence[Object], *, force: bool = False) -> list[str]:
+async def remove_all(
+    request: TumblebugRequest, word: str, parts: Sequence[Object], *, force: bool = False
+) -> list[str]:
     """Remove parts; those that cannot be are told of, unless that is all of them: then it is refused."""
     lines: list[str] = []
     refused: list[Denied] = []
@@ -160,7 +172,7 @@ async def remove_all(request: Call, word: str, parts: Sequence[Object], *, force
 
 
 @delete("/ns/{ns:str}/sharedResources", opt=ACT, status_code=200)
-async def delete_shared(request: Call, ns: Ns) -> dict[str, list[str]]:
+async def delete_shared(request: TumblebugRequest, ns: Ns) -> dict[str, list[str]]:
     """Remove what the making of MCIs has made and nobody uses."""
     await request.service.namespace(ns)
     lines: list[str] = []

@@ -6,7 +6,7 @@ from litestar import post
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.mci.api.context import Call
+from stateward.domains.mci.api.context import TumblebugRequest
 from stateward.domains.mci.api.mci_bodies import A_DYNAMIC_MCI, parse_mci
 from stateward.domains.mci.api.route_params import READ, Ns
 from stateward.domains.mci.model import CloudConnection, ImageRecord, MciSpec, SpecRecord, SubGroup
@@ -81,7 +81,7 @@ class ResourceSummary(Struct, frozen=True, rename="camel"):
     unavailable_images: int
 
 
-class Review(Struct, frozen=True, rename="camel", kw_only=True):
+class MciReview(Struct, frozen=True, rename="camel", kw_only=True):
     """What would become of an MCI."""
 
     overall_status: str
@@ -116,17 +116,17 @@ class ReviewedSubGroup(Struct, frozen=True):
 
 
 @post("/ns/{ns:str}/mciDynamicReview", opt=READ | reads(A_DYNAMIC_MCI), status_code=200)
-async def review_mci(request: Call, ns: Ns) -> Review:
+async def review_mci(request: TumblebugRequest, ns: Ns) -> MciReview:
     """Say whether an MCI can be made, and what it would cost; writes nothing."""
     await request.service.namespace(ns)
     wanted = parse_mci(await request.fields(), "", dynamic=True)
-    known, driver_of = request.catalogue.snapshot(), request.hall.house.clients.driver_for
+    known, driver_of = request.catalogue.snapshot(), request.context.domain.clients.driver_for
     looked = [await _look(known, ns, one) for one in wanted.groups]
     looked = await _ask(driver_of, looked)
     return reviewed(wanted, looked, taken=await _taken(request, ns, wanted.name))
 
 
-async def _taken(request: Call, ns: str, name: str) -> bool:
+async def _taken(request: TumblebugRequest, ns: str, name: str) -> bool:
     try:
         await request.service.engine.get(ns, name)
     except NotFound:
@@ -167,14 +167,14 @@ def _answered(
     return one if said is None else replace(one, doubt=said.message)
 
 
-def reviewed(wanted: MciSpec, looked: Sequence[ReviewedSubGroup], *, taken: bool) -> Review:
+def reviewed(wanted: MciSpec, looked: Sequence[ReviewedSubGroup], *, taken: bool) -> MciReview:
     """Return what was found, as it is shown."""
     bad = [one for one in looked if one.errors]
     viable = not bad and not taken
     said = [f"an MCI of the name {wanted.name!r} exists already"] if taken else []
     said += [f"{len(bad)} of {len(looked)} subgroups cannot be made"] if bad else []
     does, when = POLICIES[wanted.policy]
-    return Review(
+    return MciReview(
         overall_status=ERROR if not viable else WARNING if any(one.doubt for one in looked) else READY,
         overall_message="; ".join(said) or "all VMs can be made",
         creation_viable=viable,

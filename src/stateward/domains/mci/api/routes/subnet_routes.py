@@ -4,13 +4,13 @@ from ipaddress import IPv4Network
 
 from litestar import Response, delete, get, post
 
-from stateward.domains.mci.api.context import Answer, Call, adds_object_state, resource_in_path
-from stateward.domains.mci.api.lenient_json import flag
-from stateward.domains.mci.api.operation_replies import OperationReply, ended
-from stateward.domains.mci.api.resource_bodies import fit, parse_subnet
+from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest, adds_object_state, resource_in_path
+from stateward.domains.mci.api.lenient_json import parse_flag
+from stateward.domains.mci.api.operation_replies import OperationReply, wait_for_end
+from stateward.domains.mci.api.resource_bodies import check_subnets_fit, parse_subnet
 from stateward.domains.mci.api.resource_views import SubnetView, subnet_views
-from stateward.domains.mci.api.route_params import ACT, READ, Named, Ns, Word, one_of
-from stateward.domains.mci.api.routes.resource_routes import MADE_WITHIN
+from stateward.domains.mci.api.route_params import ACT, READ, Name, Ns, Text, check_choice
+from stateward.domains.mci.api.routes.resource_routes import RESOURCE_WAIT_S
 from stateward.domains.mci.errors import NotDone
 from stateward.domains.mci.model import network_of
 from stateward.domains.mci.resource_service import add_subnet, remove_subnet
@@ -25,56 +25,56 @@ A_SUBNET = {"name": "back", "ipv4_CIDR": "10.0.2.0/24", "zone": "a"}
 
 @get(PATH, opt=READ)
 @adds_object_state(resource_in_path("vNet"))
-async def list_subnets(request: Call, ns: Ns, name: Named, option: Word = None) -> Answer:
+async def list_subnets(request: TumblebugRequest, ns: Ns, name: Name, option: Text = None) -> AnyResponse:
     """Return the subnets of a network."""
     found = subnet_views(await request.service.part(ns, "vNet", name))
-    if one_of("option", option, "id") == "id":
+    if check_choice("option", option, "id") == "id":
         return Response({"output": [one.id for one in found]})
     return Response({"subnet": found})
 
 
 @get(f"{PATH}/{{subnet:str}}", opt=READ)
-async def get_subnet(request: Call, ns: Ns, name: Named, subnet: Named) -> SubnetView:
+async def get_subnet(request: TumblebugRequest, ns: Ns, name: Name, subnet: Name) -> SubnetView:
     """Return a subnet of a network."""
     return await _subnet(request, ns, name, subnet)
 
 
 @post(PATH, opt=ACT | reads(A_SUBNET), status_code=201)
 @adds_object_state(resource_in_path("vNet"))
-async def make_subnet(request: Call, ns: Ns, name: Named) -> SubnetView:
+async def make_subnet(request: TumblebugRequest, ns: Ns, name: Name) -> SubnetView:
     """Give a network one more subnet."""
     wanted = parse_subnet(await request.fields())
     network = network_of(await request.service.part(ns, "vNet", name))
     if all(one.name != wanted.name for one in network.subnets):
-        fit(IPv4Network(network.cidr), (*network.subnets, wanted))
-    accepted = await add_subnet(request.service, ns, name, wanted, request.by)
-    await _seen_done(request, accepted, f"subnet {wanted.name!r} of vNet {name!r}")
+        check_subnets_fit(IPv4Network(network.cidr), (*network.subnets, wanted))
+    accepted = await add_subnet(request.service, ns, name, wanted, request.caller)
+    await _wait_done(request, accepted, f"subnet {wanted.name!r} of vNet {name!r}")
     return await _subnet(request, ns, name, wanted.name)
 
 
 @delete(f"{PATH}/{{subnet:str}}", opt=ACT, status_code=200)
 @adds_object_state(resource_in_path("vNet"))
 async def delete_subnet(
-    request: Call, ns: Ns, name: Named, subnet: Named, force: Word = None, action: Word = None
+    request: TumblebugRequest, ns: Ns, name: Name, subnet: Name, force: Text = None, action: Text = None
 ) -> OperationReply:
     """Take a subnet away from a network."""
-    anyway = flag("force", force) or one_of("action", action, "refine", "force") == "force"
-    accepted = await remove_subnet(request.service, ns, name, subnet, request.by, force=anyway)
-    over = await _seen_done(request, accepted, f"delete of subnet {subnet!r} of vNet {name!r}")
+    anyway = parse_flag("force", force) or check_choice("action", action, "refine", "force") == "force"
+    accepted = await remove_subnet(request.service, ns, name, subnet, request.caller, force=anyway)
+    over = await _wait_done(request, accepted, f"delete of subnet {subnet!r} of vNet {name!r}")
     return OperationReply(f"The subnet {subnet} {'has been' if over else 'is being'} deleted")
 
 
-async def _subnet(request: Call, ns: str, name: str, subnet: str) -> SubnetView:
+async def _subnet(request: TumblebugRequest, ns: str, name: str, subnet: str) -> SubnetView:
     for one in subnet_views(await request.service.part(ns, "vNet", name)):
         if one.id == subnet:
             return one
     raise NotFound(ns, f"{name}/{subnet}")
 
 
-async def _seen_done(request: Call, accepted: Accepted, what: str) -> bool:
+async def _wait_done(request: TumblebugRequest, accepted: Accepted, what: str) -> bool:
     """Wait a while for the end; tells whether it has come, and raises where it was not the one that was wanted."""
     request.link_operation(accepted.op.ns, accepted.op.id)
-    over = await ended(request.service.engine, accepted.op.ns, accepted.op.id, MADE_WITHIN)
+    over = await wait_for_end(request.service.engine, accepted.op.ns, accepted.op.id, RESOURCE_WAIT_S)
     if over is not None and over.status is not Status.SUCCEEDED:
         raise NotDone(what, over.error or "no reason is known")
     return over is not None

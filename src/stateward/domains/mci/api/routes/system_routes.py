@@ -6,10 +6,10 @@ from litestar import Response, get
 from msgspec import Struct
 
 from stateward.domains.mci.api.connection_views import CREDENTIAL_HOLDER, connection_view, region_view
-from stateward.domains.mci.api.context import Answer, Call
-from stateward.domains.mci.api.request_log import MAX_REQUESTS, Past, RequestView
-from stateward.domains.mci.api.request_log_store import all_stored_requests, kept
-from stateward.domains.mci.api.route_params import OPEN, READ, Holder, Named, Word, one_of
+from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest
+from stateward.domains.mci.api.request_log import MAX_REQUESTS, LoggedRequest, RequestView
+from stateward.domains.mci.api.request_log_store import all_stored_requests, stored_requests
+from stateward.domains.mci.api.route_params import OPEN, READ, Holder, Name, Text, check_choice
 from stateward.domains.mci.api.schemas import ConnectionView
 from stateward.domains.plugin import grant_of
 from stateward.engine import NotFound
@@ -26,14 +26,14 @@ class Ready(Struct, frozen=True):
 
 
 @get("/readyz", opt=OPEN)
-async def readyz(request: Call) -> Ready:
+async def readyz(request: TumblebugRequest) -> Ready:
     """Tell whether calls can be answered: the store is asked for its time."""
     await request.service.engine.store.reader.time()
     return Ready("The server is ready", True, True)
 
 
 @get("/connConfig", opt=READ)
-async def list_connections(request: Call, holder: Holder = None) -> Answer:
+async def list_connections(request: TumblebugRequest, holder: Holder = None) -> AnyResponse:
     """Return the connections that the caller's namespaces may use."""
     found = await request.visible_connections() if (holder or CREDENTIAL_HOLDER) == CREDENTIAL_HOLDER else []
     governs = grant_of(request).governs_all
@@ -41,20 +41,20 @@ async def list_connections(request: Call, holder: Holder = None) -> Answer:
 
 
 @get("/connConfig/{name:str}", opt=READ)
-async def get_connection(request: Call, name: Named) -> ConnectionView:
+async def get_connection(request: TumblebugRequest, name: Name) -> ConnectionView:
     """Return a connection."""
     found = await request.visible_connection(name)
     return connection_view(found, credential=grant_of(request).governs_all)
 
 
 @get("/provider", opt=READ)
-async def list_providers(request: Call) -> dict[str, list[str]]:
+async def list_providers(request: TumblebugRequest) -> dict[str, list[str]]:
     """Return the providers that there are connections to."""
     return {"output": sorted({one.provider for one in await request.visible_connections()})}
 
 
 @get("/provider/{name:str}/region", opt=READ)
-async def list_regions(request: Call, name: Named) -> Answer:
+async def list_regions(request: TumblebugRequest, name: Name) -> AnyResponse:
     """Return the regions of a provider that there are connections to."""
     found = await request.visible_connections()
     regions = {one.region: region_view(one) for one in found if one.provider == name.lower()}
@@ -67,10 +67,10 @@ async def list_regions(request: Call, name: Named) -> Answer:
 
 
 @get("/request/{name:str}", opt=READ)
-async def get_request(request: Call, name: Named) -> RequestView:
+async def get_request(request: TumblebugRequest, name: Name) -> RequestView:
     """Return what became of a call."""
     grant = grant_of(request)
-    calls = [*request.hall.diary.find(name), *await kept(request.service.engine, name)]
+    calls = [*request.context.request_log.find(name), *await stored_requests(request.service.engine, name)]
     visible = [one for one in calls if one.visible_to(grant)]
     if not visible:
         raise NotFound("requests", name)
@@ -79,10 +79,12 @@ async def get_request(request: Call, name: Named) -> RequestView:
 
 
 @get("/requests", opt=READ)
-async def list_requests(request: Call, status: Word = None, method: Word = None, url: Word = None) -> Answer:
+async def list_requests(
+    request: TumblebugRequest, status: Text = None, method: Text = None, url: Text = None
+) -> AnyResponse:
     """Return what became of the latest calls, the latest first."""
-    wanted = one_of("status", status, "Handling", "Error", "Success")
-    found = [*await all_stored_requests(request.service.engine), *request.hall.diary.all()]
+    wanted = check_choice("status", status, "Handling", "Error", "Success")
+    found = [*await all_stored_requests(request.service.engine), *request.context.request_log.all()]
     calls = {(one.token, one.id): one for one in sorted(found, key=lambda one: one.changes)}
     chosen = [
         one
@@ -94,7 +96,7 @@ async def list_requests(request: Call, status: Word = None, method: Word = None,
     return Response({"requests": [one for one in shown if not wanted or one.status == wanted]})
 
 
-async def _view(request: Call, past: Past) -> RequestView:
+async def _view(request: TumblebugRequest, past: LoggedRequest) -> RequestView:
     reader, key = request.service.engine.store.reader, past.operation
     return past.view(None if key is None else await reader.operation(Key(*key)), time())
 

@@ -4,20 +4,26 @@ from litestar import Response, delete, get, post
 from msgspec.structs import replace
 
 from stateward.domains.mci.api.access_views import vm_access
-from stateward.domains.mci.api.context import Answer, Call, adds_object_state, of_mci, of_vm
-from stateward.domains.mci.api.lenient_json import flag
+from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest, adds_object_state, mci_in_path, vm_in_path
+from stateward.domains.mci.api.lenient_json import parse_flag
 from stateward.domains.mci.api.mci_bodies import (
     A_CHANGE,
     A_DYNAMIC_GROUP,
     A_GROUP,
-    Wish,
+    ScaleRequest,
     parse_scale,
     parse_subgroup,
     with_public_key,
 )
 from stateward.domains.mci.api.operation_replies import OperationReply, operation_id, with_possible_orphans
-from stateward.domains.mci.api.route_params import ACT, READ, Group, Mci, Ns, Vm, Wait, Word, normalize_id, one_of
-from stateward.domains.mci.api.routes.mci_routes import delete_option, gone, pair_view, shown, views
+from stateward.domains.mci.api.route_params import ACT, READ, Group, Mci, Ns, Text, Vm, Wait, check_choice, normalize_id
+from stateward.domains.mci.api.routes.mci_routes import (
+    delete_option,
+    pair_view,
+    views,
+    wait_and_show,
+    wait_until_deleted,
+)
 from stateward.domains.mci.api.schemas import MciInfo, VmIds
 from stateward.domains.mci.model import mci_of, vm_of, vm_seen
 from stateward.domains.mci.provider.key_pairs import with_pair_for
@@ -28,7 +34,7 @@ from stateward.engine.errors import VersionMismatch
 from stateward.errors import BadInput
 
 DELETED = "Deleted the VM info"
-TRIES = 5
+MAX_ATTEMPTS = 5
 """How often a scaling is written anew when the MCI has changed meanwhile."""
 
 
@@ -36,8 +42,8 @@ TRIES = 5
 
 
 @post("/ns/{ns:str}/mci/{mci:str}/vm", opt=ACT | reads(A_GROUP), status_code=200)
-@adds_object_state(of_mci)
-async def add_group(request: Call, ns: Ns, mci: Mci, wait: Wait = None) -> MciInfo:
+@adds_object_state(mci_in_path)
+async def add_group(request: TumblebugRequest, ns: Ns, mci: Mci, wait: Wait = None) -> MciInfo:
     """Add a subgroup that stands on existing resources."""
     return await _add(request, ns, mci, wait, dynamic=False)
 
@@ -47,37 +53,37 @@ async def add_group(request: Call, ns: Ns, mci: Mci, wait: Wait = None) -> MciIn
     opt=ACT | reads(A_DYNAMIC_GROUP),
     status_code=200,
 )
-@adds_object_state(of_mci)
-async def add_group_dynamic(request: Call, ns: Ns, mci: Mci, wait: Wait = None) -> MciInfo:
+@adds_object_state(mci_in_path)
+async def add_group_dynamic(request: TumblebugRequest, ns: Ns, mci: Mci, wait: Wait = None) -> MciInfo:
     """Add a subgroup, and whatever it stands on."""
     return await _add(request, ns, mci, wait, dynamic=True)
 
 
-async def _add(request: Call, ns: str, mci: str, wait: float | None, *, dynamic: bool) -> MciInfo:
+async def _add(request: TumblebugRequest, ns: str, mci: str, wait: float | None, *, dynamic: bool) -> MciInfo:
     taken = {one.name for one in mci_of(await request.service.mci(ns, mci)).groups}
     otherwise = next(name for number in range(1, len(taken) + 2) if (name := f"g{number}") not in taken)
     body = await request.fields()
     groups, pair = with_pair_for(with_public_key(body, (parse_subgroup(body, otherwise, dynamic=dynamic),)), mci)
-    accepted = await request.service.add_group(ns, mci, groups[0], request.by)
+    accepted = await request.service.add_group(ns, mci, groups[0], request.caller)
     new = [f"{groups[0].name}-{number}" for number in range(1, groups[0].size + 1)]
-    made = await shown(request, ns, mci, operation_id(accepted), wait, new)
+    made = await wait_and_show(request, ns, mci, operation_id(accepted), wait, new)
     return replace(made, new_key_pair=pair_view(pair))
 
 
 @get("/ns/{ns:str}/mci/{mci:str}/subgroup", opt=READ)
-async def list_groups(request: Call, ns: Ns, mci: Mci) -> dict[str, list[str]]:
+async def list_groups(request: TumblebugRequest, ns: Ns, mci: Mci) -> dict[str, list[str]]:
     """Return the subgroups of an MCI."""
     found = await request.service.mci(ns, mci)
     return {"output": [one.name for one in mci_of(found).groups]}
 
 
 @get("/ns/{ns:str}/mci/{mci:str}/subgroup/{group:str}", opt=READ)
-async def list_vms(request: Call, ns: Ns, mci: Mci, group: Group) -> dict[str, list[str]]:
+async def list_vms(request: TumblebugRequest, ns: Ns, mci: Mci, group: Group) -> dict[str, list[str]]:
     """Return the VMs of a subgroup."""
     return {"output": await names_in(request, ns, mci, normalize_id(group))}
 
 
-async def names_in(request: Call, ns: str, mci: str, group: str) -> list[str]:
+async def names_in(request: TumblebugRequest, ns: str, mci: str, group: str) -> list[str]:
     """Return the VMs of a subgroup, or raise if there is none of this name."""
     found = await request.service.mci(ns, mci)
     names = [vm.name for one in await views(request).vms(found) if (vm := vm_of(one)).group == group]
@@ -87,31 +93,31 @@ async def names_in(request: Call, ns: str, mci: str, group: str) -> list[str]:
 
 
 @post("/ns/{ns:str}/mci/{mci:str}/subgroup/{group:str}", opt=ACT | reads(A_CHANGE), status_code=200)
-@adds_object_state(of_mci)
-async def scale_group(request: Call, ns: Ns, mci: Mci, group: Group, wait: Wait = None) -> MciInfo:
+@adds_object_state(mci_in_path)
+async def scale_group(request: TumblebugRequest, ns: Ns, mci: Mci, group: Group, wait: Wait = None) -> MciInfo:
     """Let a subgroup grow or shrink: `numVMsToAdd`, `numVMsToRemove` or `size`."""
     return await scale(request, ns, mci, group, wait)
 
 
-async def scale(request: Call, ns: str, mci: str, group: str, wait: float | None) -> MciInfo:
+async def scale(request: TumblebugRequest, ns: str, mci: str, group: str, wait: float | None) -> MciInfo:
     """Let a subgroup grow or shrink."""
     wish, name = parse_scale(await request.fields()), normalize_id(group)
-    for left in reversed(range(TRIES)):
+    for left in reversed(range(MAX_ATTEMPTS)):
         names = await names_in(request, ns, mci, name)
         change = _change(wish, len(names))
         if change == 0:
-            return await shown(request, ns, mci, None, None)
+            return await wait_and_show(request, ns, mci, None, None)
         try:
-            accepted = await request.service.scale(ns, mci, name, change, request.by)
+            accepted = await request.service.scale(ns, mci, name, change, request.caller)
             break
         except VersionMismatch:
             if not left:
                 raise
     new = [f"{name}-{number}" for number in free_numbers(names, name, max(0, change))]
-    return await shown(request, ns, mci, operation_id(accepted), wait, new)
+    return await wait_and_show(request, ns, mci, operation_id(accepted), wait, new)
 
 
-def _change(wish: Wish, now: int) -> int:
+def _change(wish: ScaleRequest, now: int) -> int:
     change = wish.count - now if wish.how == "to" else wish.count
     if now + change < 0:
         raise BadInput("numVMsToRemove", -change, f"a number of VMs that there are ({now})")
@@ -122,14 +128,16 @@ def _change(wish: Wish, now: int) -> int:
 
 
 @get("/ns/{ns:str}/mci/{mci:str}/vm/{vm:str}", opt=READ)
-@adds_object_state(of_vm)
-async def get_vm(request: Call, ns: Ns, mci: Mci, vm: Vm, option: Word = None, fresh: Word = None) -> Answer:
+@adds_object_state(vm_in_path)
+async def get_vm(
+    request: TumblebugRequest, ns: Ns, mci: Mci, vm: Vm, option: Text = None, fresh: Text = None
+) -> AnyResponse:
     """Return a VM: in full, in short, all its names, or how to reach it."""
     whole = await request.service.mci(ns, mci)
     found, look = await request.service.vm(ns, mci, normalize_id(vm)), views(request)
-    match one_of("option", option, "status", "idsInDetail", "accessinfo"):
+    match check_choice("option", option, "status", "idsInDetail", "accessinfo"):
         case "status":
-            return Response((await look.vm_statuses(whole, [found], fresh=flag("fresh", fresh)))[0])
+            return Response((await look.vm_statuses(whole, [found], fresh=parse_flag("fresh", fresh)))[0])
         case "idsInDetail":
             seen, wanted = vm_seen(found), vm_of(found)
             return Response(VmIds(wanted.name, wanted.uid, seen.native_id, seen.name or wanted.uid))
@@ -140,10 +148,10 @@ async def get_vm(request: Call, ns: Ns, mci: Mci, vm: Vm, option: Word = None, f
 
 
 @delete("/ns/{ns:str}/mci/{mci:str}/vm/{vm:str}", opt=ACT, status_code=200)
-@adds_object_state(of_vm)
+@adds_object_state(vm_in_path)
 async def delete_vm(
-    request: Call, ns: Ns, mci: Mci, vm: Vm, option: Word = None, force: Word = None, wait: Wait = None
-) -> Answer:
+    request: TumblebugRequest, ns: Ns, mci: Mci, vm: Vm, option: Text = None, force: Text = None, wait: Wait = None
+) -> AnyResponse:
     """Delete a VM that is terminated or failed; with `terminate`, any, at its provider first.
 
     With `force` the record goes whatever the VM is; the answer names the machine that may be left.
@@ -151,12 +159,12 @@ async def delete_vm(
     service, name, word = request.service, normalize_id(vm), delete_option(option, force)
     if word == "terminate":
         found = await service.vm(ns, mci, name)
-        op = operation_id(await service.terminate_and_delete_vm(ns, mci, name, request.by))
+        op = operation_id(await service.terminate_and_delete_vm(ns, mci, name, request.caller))
         request.link_operation(ns, op)
-        if not await gone(request, found, op, wait):
+        if not await wait_until_deleted(request, found, op, wait):
             return Response(OperationReply("Terminating and deleting the VM", op, "running"), status_code=202)
         return Response(OperationReply(DELETED))
-    _, left = await service.delete_vm(ns, mci, name, request.by, force=word == "force")
+    _, left = await service.delete_vm(ns, mci, name, request.caller, force=word == "force")
     return Response(with_possible_orphans({"message": DELETED}, left))
 
 
