@@ -43,7 +43,7 @@ def _clause(name: str, table: str, sql: str, *, exact: bool = False, number: str
 BORN = _clause(
     "born",
     "objects",
-    "INSERT INTO objects SELECT {Object:r} FROM unnest({rows}::objects_row[]) r ON CONFLICT DO NO_TOPICS RETURNING 1",
+    "INSERT INTO objects SELECT {Object:r} FROM unnest({rows}::objects_row[]) r ON CONFLICT DO NOTHING RETURNING 1",
     exact=True,
 )
 MOVED = _clause(
@@ -200,7 +200,7 @@ ANSWERED = _clause(
     "answered",
     "answers",
     """INSERT INTO answers SELECT {IdempotencyRecord:r} FROM unnest({rows}::answers_row[]) r
-    ON CONFLICT DO NO_TOPICS RETURNING 1""",
+    ON CONFLICT DO NOTHING RETURNING 1""",
     exact=True,
 )
 LANED = _clause(

@@ -114,7 +114,7 @@ ORDER BY k.ns COLLATE "C", k.id COLLATE "C" FOR UPDATE OF t
 """)
 PLANT_TREES = """
 INSERT INTO trees SELECT k.ns, k.id FROM unnest($1::row_key[]) k ORDER BY k.ns COLLATE "C", k.id COLLATE "C"
-ON CONFLICT DO NO_TOPICS
+ON CONFLICT DO NOTHING
 """
 LOCKS = render_sql("""
 SELECT {Lock:l} FROM unnest($1::row_key[]) k JOIN locks l ON {l.ns==k.ns} AND l.tree = k.id ORDER BY l.seq
