@@ -15,7 +15,7 @@ from stateward.domains.mci.plugin import MciPlugin
 from stateward.domains.mci.service import Caller
 from stateward.domains.plugin import ProcessContext
 from stateward.drivers import ProviderRegion
-from stateward.drivers.simulated import CALM, IMAGES, REGIONS, SPECS, SimulatedCloud, Temper
+from stateward.drivers.simulated import CALM, IMAGES, REGIONS, SPECS, FaultProfile, SimulatedCloud
 from stateward.engine import Engine
 from stateward.lifecycle import USER
 
@@ -61,10 +61,10 @@ class Fleet:
         """Return how many VMs of an MCI are in each state."""
         return Counter(one.state for one in await self.plugin.service.vms(NS, mci))
 
-    def set_temper(self, temper: Temper) -> None:
+    def set_temper(self, temper: FaultProfile) -> None:
         """Let all regions behave in another way."""
         for one in PLACES:
-            self.plugin.cloud.set_temper(ProviderRegion(one.provider, one.region), temper)
+            self.plugin.cloud.set_profile(ProviderRegion(one.provider, one.region), temper)
 
 
 def everywhere(name: str, vms: int, providers: Sequence[str] = PROVIDERS) -> MciSpec:
@@ -84,7 +84,7 @@ async def new_fleet(file: str | None = None, *, tick: float = 0.25, slots: int =
     calls: Counter[str] = Counter()
     with TemporaryDirectory(prefix="stateward-bench-") as folder:
         site = ProcessContext(Path(folder), random=Random(1), on_provider_call=lambda _, call: calls.update([call]))
-        plugin = MciPlugin(site, cloud=SimulatedCloud(temper=CALM, chance=Random(1)), tick=tick, every=3600.0)
+        plugin = MciPlugin(site, cloud=SimulatedCloud(profile=CALM, chance=Random(1)), tick=tick, every=3600.0)
         kinds = [*plugin.kinds, token_kind(), quota_kind()]
         engine = Engine(store_at(file or new_file()), kinds, slots=slots, chance=Random(1))
         plugin.bind_engine(engine)

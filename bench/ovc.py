@@ -77,7 +77,7 @@ class Tenant:
 async def _cloud(url: str, driver: str, storage: str) -> AsyncIterator[Tenant]:
     folder = new_folder()
     settings = Settings(storage, look_every=0.0)  # type: ignore[arg-type]
-    plugin = OvcPlugin(ProcessContext(folder), settings, cloud=SimulatedCloud(temper=CALM))
+    plugin = OvcPlugin(ProcessContext(folder), settings, cloud=SimulatedCloud(profile=CALM))
     engine = Engine(store_at(url), plugin.kinds)
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=True):

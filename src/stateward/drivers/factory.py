@@ -46,39 +46,39 @@ class DriverFactory:
         """Tell whether a driver's machines run on the host of its worker; of an unknown driver that is assumed."""
         return name not in self._makers or self._makers[name].on_host
 
-    def make(self, name: str, place: ProviderRegion, meter: Meter = lambda _: None) -> Driver:
+    def make(self, name: str, provider_region: ProviderRegion, meter: Meter = lambda _: None) -> Driver:
         """Make a driver for a place."""
         try:
             maker = self._makers[name].make
         except KeyError:
             raise UnknownName("driver", name, self._makers) from None
-        return maker(place, meter)
+        return maker(provider_region, meter)
 
-    def _simulate(self, place: ProviderRegion, meter: Meter) -> Driver:
-        return SimulatedDriver(place, self._simulated(), meter)
+    def _simulate(self, provider_region: ProviderRegion, meter: Meter) -> Driver:
+        return SimulatedDriver(provider_region, self._simulated(), meter)
 
-    def _process(self, place: ProviderRegion, meter: Meter) -> Driver:
+    def _process(self, provider_region: ProviderRegion, meter: Meter) -> Driver:
         from stateward.drivers.process import ProcessDriver
 
-        return ProcessDriver(self._with_folder(place, "process"), meter, confinement=self._confinement)
+        return ProcessDriver(self._with_folder(provider_region, "process"), meter, confinement=self._confinement)
 
-    def _qemu(self, place: ProviderRegion, meter: Meter) -> Driver:
+    def _qemu(self, provider_region: ProviderRegion, meter: Meter) -> Driver:
         try:
             from stateward.drivers.qemu import QemuDriver
         except ModuleNotFoundError as error:
             raise BadInput("driver", "qemu", f"a driver whose library is installed ({error.name} is not)") from error
-        return QemuDriver(self._with_folder(place, "qemu"), meter)
+        return QemuDriver(self._with_folder(provider_region, "qemu"), meter)
 
-    def _aws(self, place: ProviderRegion, meter: Meter) -> Driver:
+    def _aws(self, provider_region: ProviderRegion, meter: Meter) -> Driver:
         try:
             from stateward.drivers.aws import AwsDriver
         except ModuleNotFoundError as error:
             raise BadInput("driver", "aws", f"a driver whose library is installed ({error.name} is not)") from error
-        return AwsDriver(place, meter)
+        return AwsDriver(provider_region, meter)
 
-    def _with_folder(self, place: ProviderRegion, name: str) -> ProviderRegion:
+    def _with_folder(self, provider_region: ProviderRegion, name: str) -> ProviderRegion:
         """Give a host's driver a folder of its own, unless the place names one."""
-        if "folder" in place.options:
-            return place
-        folder = str(self._folder / name / place.region)
-        return replace(place, options={**place.options, "folder": folder})
+        if "folder" in provider_region.options:
+            return provider_region
+        folder = str(self._folder / name / provider_region.region)
+        return replace(provider_region, options={**provider_region.options, "folder": folder})

@@ -287,10 +287,10 @@ class Driver(Protocol):
     async def list_resources(self) -> ResourceListing:
         """List all parts of ours here. Trouble makes it incomplete; it never raises."""
 
-    async def create(self, wants: Sequence[MachineSpec]) -> Sequence[Outcome]:
+    async def create(self, machine_specs: Sequence[MachineSpec]) -> Sequence[Outcome]:
         """Make machines; one outcome for each, in order. A key that is known makes nothing new."""
 
-    async def act(self, deed: MachineAction, refs: Sequence[MachineRef]) -> Sequence[Outcome]:
+    async def act(self, action: MachineAction, refs: Sequence[MachineRef]) -> Sequence[Outcome]:
         """Do something to machines; one outcome for each, in order."""
 
     async def observe(self, keys: Collection[str] | None = None) -> MachineListing:

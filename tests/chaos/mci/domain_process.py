@@ -97,10 +97,10 @@ def make_mortal(plugin: MciPlugin, death: Death) -> None:
     """Let every driver and every post-command be a place to die at."""
     make = plugin.drivers.make
 
-    def made(name: str, place: ProviderRegion, meter: Meter = lambda _: None) -> Driver:
+    def made(name: str, provider_region: ProviderRegion, meter: Meter = lambda _: None) -> Driver:
         if name not in ON_HOST:
-            return Mortal(make(name, place, meter), death)
-        driver: Driver = ON_HOST[name](plugin.drivers._with_folder(place, name), meter, death.at)
+            return Mortal(make(name, provider_region, meter), death)
+        driver: Driver = ON_HOST[name](plugin.drivers._with_folder(provider_region, name), meter, death.at)
         return Mortal(driver, death)
 
     async def commanded(*asked: Any) -> PostCommandResults:

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.drivers import Driver, Observation, ProviderRegion
-from stateward.drivers.simulated import Fate, SimulatedCloud, SimulatedDriver, Temper
+from stateward.drivers.simulated import CallFate, FaultProfile, SimulatedCloud, SimulatedDriver
 from tests.contract.drivers.breaking import BreakableCase, Breaking
 from tests.contract.drivers.conformance import Conformance
 
@@ -34,20 +34,20 @@ class SimulatedCase(BreakableCase):
         return int(seen.details.get("reboots", "0"))
 
     async def cut(self) -> None:
-        self.cloud.set_temper(PLACE, replace(Temper(), dead=True))
+        self.cloud.set_profile(PLACE, replace(FaultProfile(), dead=True))
 
     async def mend(self) -> None:
-        self.cloud.set_temper(PLACE, Temper())
+        self.cloud.set_profile(PLACE, FaultProfile())
 
     async def kill(self, key: str) -> None:
-        self.cloud.kill(PLACE, key)
+        self.cloud.fail(PLACE, key)
 
     async def close(self) -> None:
         await super().close()
         self.cloud.close()
 
     async def lose_next_answer(self) -> bool:
-        self.cloud.region(PLACE).gate.foretell(Fate.ANSWER_LOST)
+        self.cloud.region(PLACE).fault_injector.script_next(CallFate.ANSWER_LOST)
         return True
 
 

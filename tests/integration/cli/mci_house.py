@@ -33,7 +33,7 @@ class MciHouse(House):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.cloud = SimulatedCloud(temper=CALM, chance=Random(1))
+        self.cloud = SimulatedCloud(profile=CALM, chance=Random(1))
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()

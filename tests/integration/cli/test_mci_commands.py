@@ -189,7 +189,7 @@ def test_a_review_of_what_cannot_be_made_exits_with_1_and_says_why(house: MciHou
 
 
 def test_a_creation_that_fails_exits_with_1(house: MciHouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(house.cloud, "wrong", lambda *_: "sold out")
+    monkeypatch.setattr(house.cloud, "spec_problem", lambda *_: "sold out")
     done = house.run("mci", "create", "-f", "-", "--wait", stdin=FLEET)
     assert done.exit_code == 1
     assert "sold out" in done.stdout
@@ -223,7 +223,7 @@ def test_a_forgotten_mci_leaves_orphans_that_are_found_and_ended(house: MciHouse
 
 def test_a_machine_that_nobody_asked_for_is_an_orphan(house: MciHouse) -> None:
     place = ProviderRegion("aws", "eu-central-1")
-    house.do(lambda: house.cloud.orphan(place, MachineSpec("stray", "stray", "t3.nano", "ubuntu22.04")))
+    house.do(lambda: house.cloud.create_orphan(place, MachineSpec("stray", "stray", "t3.nano", "ubuntu22.04")))
     done = house.run("mci", "orphans", "--connection", "aws-eu-central-1")
     assert done.exit_code == 1
     assert "stray" in done.stdout

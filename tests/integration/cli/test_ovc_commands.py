@@ -39,7 +39,7 @@ class OvcHouse(House):
         plugin = OvcPlugin(
             ProcessContext(self.folder),
             Settings("none", look_every=0.0),
-            cloud=SimulatedCloud(temper=CALM, chance=Random(1)),
+            cloud=SimulatedCloud(profile=CALM, chance=Random(1)),
         )
         engine = Engine(open_store(config.store_url), [token_kind(), quota_kind(), *plugin.kinds], lease=3.0)
         plugin.bind_engine(engine)

@@ -8,13 +8,13 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
 from errno import ENOTSUP
 
-from stateward.drivers.aws.describe import PAGE, look
-from stateward.drivers.aws.ec2_client import Calls
-from stateward.drivers.aws.ec2_resources import Parts
+from stateward.drivers.aws.describe import PAGE_SIZE, describe_instances
+from stateward.drivers.aws.ec2_client import Ec2Client
+from stateward.drivers.aws.ec2_resources import Ec2Resources
 from stateward.drivers.aws.errors import CallFailed
-from stateward.drivers.aws.images import Image, Images, check
-from stateward.drivers.aws.instance_actions import BULK, Acting
-from stateward.drivers.aws.machines import GONE, launch
+from stateward.drivers.aws.images import Ec2Image, ImageLookup, check_spec
+from stateward.drivers.aws.instance_actions import MAX_BULK, InstanceActions
+from stateward.drivers.aws.machines import GONE, launch_parameters
 from stateward.drivers.port import (
     AlreadyDone,
     CallAccepted,
@@ -36,21 +36,23 @@ from stateward.drivers.port import (
     Suspension,
 )
 
-LAG = 3.0
+LISTING_LAG_S = 3.0
 """EC2 promises nothing, but what it shows is seldom older than this many seconds."""
 
-CAPABILITIES = Capabilities(Suspension.BY_STOPPING, Idempotency.TOKEN, max_bulk=BULK, page_size=PAGE, listing_lag_s=LAG)
+CAPABILITIES = Capabilities(
+    Suspension.BY_STOPPING, Idempotency.TOKEN, max_bulk=MAX_BULK, page_size=PAGE_SIZE, listing_lag_s=LISTING_LAG_S
+)
 
 
 class AwsDriver:
     """EC2 in one region. Options of the place: `endpoint_url`, `connect_timeout`, `read_timeout` (seconds)."""
 
-    def __init__(self, place: ProviderRegion, meter: Meter = lambda _: None) -> None:
-        self._place = place
-        self._calls = Calls(place, meter)
-        self._images = Images(self._calls)
-        self._acting = Acting(self._calls)
-        self._parts = Parts(self._calls, place)
+    def __init__(self, provider_region: ProviderRegion, meter: Meter = lambda _: None) -> None:
+        self._place = provider_region
+        self._calls = Ec2Client(provider_region, meter)
+        self._images = ImageLookup(self._calls)
+        self._acting = InstanceActions(self._calls)
+        self._parts = Ec2Resources(self._calls, provider_region)
 
     def __repr__(self) -> str:
         return f"AwsDriver({self._place.region})"
@@ -62,7 +64,7 @@ class AwsDriver:
 
     async def check(self, spec: str, image: str) -> CallRefused | Inconclusive | None:
         """Say why a machine of this size from this image cannot be made here, or that EC2 does not say."""
-        return await check(self._calls, self._images, spec, image)
+        return await check_spec(self._calls, self._images, spec, image)
 
     async def ensure(self, part: CloudResource) -> Outcome:
         """Find a part by its key, or make it; a private key whose answer was lost needs a new part."""
@@ -76,25 +78,27 @@ class AwsDriver:
         """List all parts of ours here."""
         return await self._parts.listing()
 
-    async def create(self, wants: Sequence[MachineSpec]) -> Sequence[Outcome]:
+    async def create(self, machine_specs: Sequence[MachineSpec]) -> Sequence[Outcome]:
         """Make machines: look for their keys first, for tokens are forgotten after a while and tags are not."""
-        different = {want.key: want for want in reversed(wants)}
-        seen = await look(self._calls, different)
+        different = {machine_spec.key: machine_spec for machine_spec in reversed(machine_specs)}
+        seen = await describe_instances(self._calls, different)
         if seen.failed is not None:
-            return [seen.failed.to(want.key) for want in wants]
-        present = {one.key: one for one in sorted(seen.seen, key=lambda one: one.state not in GONE)}
-        absent = [want for key, want in different.items() if key not in present]
-        made = await asyncio.gather(*(self._make(want) for want in absent))
-        outcomes = {key: known(one) for key, one in present.items()} | {outcome.key: outcome for outcome in made}
-        return [outcomes[want.key] for want in wants]
+            return [seen.failed.outcome_for(machine_spec.key) for machine_spec in machine_specs]
+        present = {one.key: one for one in sorted(seen.machines, key=lambda one: one.state not in GONE)}
+        absent = [machine_spec for key, machine_spec in different.items() if key not in present]
+        made = await asyncio.gather(*(self._make(machine_spec) for machine_spec in absent))
+        outcomes = {key: existing_outcome(one) for key, one in present.items()} | {
+            outcome.key: outcome for outcome in made
+        }
+        return [outcomes[machine_spec.key] for machine_spec in machine_specs]
 
-    async def act(self, deed: MachineAction, refs: Sequence[MachineRef]) -> Sequence[Outcome]:
+    async def act(self, action: MachineAction, refs: Sequence[MachineRef]) -> Sequence[Outcome]:
         """Do something to machines; one outcome for each, in order."""
-        return await self._acting.act(deed, refs)
+        return await self._acting.act(action, refs)
 
     async def observe(self, keys: Collection[str] | None = None) -> MachineListing:
         """List all machines of ours here, or those with these keys."""
-        return (await look(self._calls, keys)).listing()
+        return (await describe_instances(self._calls, keys)).listing()
 
     async def run(self, ref: MachineRef, command: str, user: str, seconds: float) -> str:  # noqa: ARG002
         """Refuse: the way into a machine is its own SSH, not EC2."""
@@ -110,23 +114,23 @@ class AwsDriver:
         """Let go of connections; the machines stay as they are."""
         await self._calls.close()
 
-    async def _make(self, want: MachineSpec) -> Outcome:
+    async def _make(self, machine_spec: MachineSpec) -> Outcome:
         try:
-            image = await self._image(want)
-            asked = launch(want, image.native_id, image.root_device, self._place.zone)
+            image = await self._image(machine_spec)
+            asked = launch_parameters(machine_spec, image.native_id, image.root_device, self._place.zone)
             made = await self._calls.call("run_instances", **asked)
         except CallFailed as failed:
-            return failed.to(want.key)
-        return CallAccepted(want.key, made["Instances"][0]["InstanceId"])
+            return failed.outcome_for(machine_spec.key)
+        return CallAccepted(machine_spec.key, made["Instances"][0]["InstanceId"])
 
-    async def _image(self, want: MachineSpec) -> Image:
+    async def _image(self, machine_spec: MachineSpec) -> Ec2Image:
         """Look an image up only where more than its id is needed."""
-        if want.image.startswith("ami-") and want.disk_gib is None:
-            return Image(want.image, "", "")
-        return await self._images.find(want.image)
+        if machine_spec.image.startswith("ami-") and machine_spec.disk_gib is None:
+            return Ec2Image(machine_spec.image, "", "")
+        return await self._images.find(machine_spec.image)
 
 
-def known(one: Observation) -> Outcome:
+def existing_outcome(one: Observation) -> Outcome:
     """Say what it means to ask for a machine whose key is known."""
     if one.state in GONE:
         return CallRefused(

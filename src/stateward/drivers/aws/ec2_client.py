@@ -13,40 +13,40 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace
 
 from stateward.drivers.aws.credential_refs import Credential, read_credential
-from stateward.drivers.aws.errors import STALE, CallFailed, judge, not_connected
+from stateward.drivers.aws.errors import STALE_CREDENTIAL, CallFailed, classify_error, not_connected
 from stateward.drivers.aws.sdk import SDK_ERRORS, connect
 from stateward.drivers.port import Meter, ProviderRegion, TransientFailure
 from stateward.errors import StatewardError
 
 THREADS = 32
 
-Answer: TypeAlias = Mapping[str, Any]
+Ec2Answer: TypeAlias = Mapping[str, Any]
 """What EC2 answers, as boto3 gives it."""
 
 
-class Calls:
+class Ec2Client:
     """The way out to EC2 in one region."""
 
-    def __init__(self, place: ProviderRegion, meter: Meter) -> None:
-        self._place = place
+    def __init__(self, provider_region: ProviderRegion, meter: Meter) -> None:
+        self._place = provider_region
         self._meter = meter
-        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix=f"aws-{place.region}")
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix=f"aws-{provider_region.region}")
         self._credential = Credential()
         self._client: Any = None
         self._connecting = asyncio.Lock()
         self._closed = False
 
-    async def call(self, name: str, **parameters: object) -> Answer:
+    async def call(self, name: str, **parameters: object) -> Ec2Answer:
         """Make one call; raises `CallFailed` and nothing else."""
         client = await self._connected(name)
         self._meter("".join(word.title() for word in name.split("_")))
         try:
-            answer: Answer = await self._in_pool(name, partial(getattr(client, name), **parameters))
+            answer: Ec2Answer = await self._in_pool(name, partial(getattr(client, name), **parameters))
         except SDK_ERRORS as error:
-            failed = judge(name, error)
+            failed = classify_error(name, error)
         else:
             return answer
-        if failed.code in STALE:
+        if failed.code in STALE_CREDENTIAL:
             self._client = None
         raise self._without_secrets(failed)
 
@@ -86,5 +86,5 @@ class Calls:
             raise closed from None  # it was still waiting for a thread when the driver was closed
 
     def _without_secrets(self, failed: CallFailed) -> CallFailed:
-        trouble = replace(failed.trouble, message=self._credential.hide(failed.trouble.message))
+        trouble = replace(failed.outcome, message=self._credential.hide(failed.outcome.message))
         return CallFailed(failed.call, failed.code, trouble)

@@ -12,11 +12,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from stateward.drivers.aws.describe import OURS, PAGE, having
-from stateward.drivers.aws.ec2_client import Calls
+from stateward.drivers.aws.describe import OWN_FILTER, PAGE_SIZE, key_filter
+from stateward.drivers.aws.ec2_client import Ec2Client
 from stateward.drivers.aws.errors import CallFailed
-from stateward.drivers.aws.machines import client_token, key_of, tagged
-from stateward.drivers.aws.security_groups import Walls
+from stateward.drivers.aws.machines import client_token, key_of, tag_specifications
+from stateward.drivers.aws.security_groups import SecurityGroupRules
 from stateward.drivers.port import (
     AlreadyDone,
     CallAccepted,
@@ -30,7 +30,7 @@ from stateward.drivers.port import (
 )
 
 
-class Sort(Struct, frozen=True):
+class ResourceCalls(Struct, frozen=True):
     """How EC2 calls a kind of part."""
 
     describe: str
@@ -41,10 +41,12 @@ class Sort(Struct, frozen=True):
     tags: str
 
 
-SORTS = {
-    ResourceKind.NETWORK: Sort("describe_vpcs", "Vpcs", "create_vpc", "delete_vpc", "VpcId", "vpc"),
-    ResourceKind.SUBNET: Sort("describe_subnets", "Subnets", "create_subnet", "delete_subnet", "SubnetId", "subnet"),
-    ResourceKind.SECURITY_GROUP: Sort(
+RESOURCE_CALLS = {
+    ResourceKind.NETWORK: ResourceCalls("describe_vpcs", "Vpcs", "create_vpc", "delete_vpc", "VpcId", "vpc"),
+    ResourceKind.SUBNET: ResourceCalls(
+        "describe_subnets", "Subnets", "create_subnet", "delete_subnet", "SubnetId", "subnet"
+    ),
+    ResourceKind.SECURITY_GROUP: ResourceCalls(
         "describe_security_groups",
         "SecurityGroups",
         "create_security_group",
@@ -53,19 +55,19 @@ SORTS = {
         "security-group",
     ),
     # Machines are made with the name of a key pair, so that is its id here.
-    ResourceKind.SSH_KEY: Sort(
+    ResourceKind.SSH_KEY: ResourceCalls(
         "describe_key_pairs", "KeyPairs", "create_key_pair", "delete_key_pair", "KeyName", "key-pair"
     ),
 }
 
 
-class Parts:
+class Ec2Resources:
     """Finds, makes and removes parts; one at a time for each key."""
 
-    def __init__(self, calls: Calls, place: ProviderRegion) -> None:
+    def __init__(self, calls: Ec2Client, provider_region: ProviderRegion) -> None:
         self._calls = calls
-        self._place = place
-        self._walls = Walls(calls)
+        self._place = provider_region
+        self._walls = SecurityGroupRules(calls)
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def ensure(self, part: CloudResource) -> Outcome:
@@ -74,7 +76,7 @@ class Parts:
             try:
                 return await self._ensure(part)
             except CallFailed as failed:
-                return failed.to(part.key)
+                return failed.outcome_for(part.key)
 
     async def remove(self, part: CloudResource) -> Outcome:
         """Remove what carries a part's key."""
@@ -82,24 +84,27 @@ class Parts:
             try:
                 gone = [await self._delete(part, one) for one in await self._find(part)]
             except CallFailed as failed:
-                return failed.to(part.key)
+                return failed.outcome_for(part.key)
         return CallAccepted(part.key, part.native_id) if any(gone) else AlreadyDone(part.key, part.native_id)
 
     async def listing(self) -> ResourceListing:
         """List what carries a key of ours, one call for each kind."""
         try:
-            each = [await self._shown(kind) for kind in SORTS]
+            each = [await self._list_kind(kind) for kind in RESOURCE_CALLS]
         except CallFailed as failed:
             return ResourceListing((), complete=False, problem=str(failed))
         return ResourceListing([part for parts in each for part in parts], complete=True)
 
-    async def _shown(self, kind: ResourceKind) -> list[CloudResource]:
-        sort, asked = SORTS[kind], {"Filters": [OURS]} | ({} if kind is ResourceKind.SSH_KEY else {"MaxResults": PAGE})
+    async def _list_kind(self, kind: ResourceKind) -> list[CloudResource]:
+        sort, asked = (
+            RESOURCE_CALLS[kind],
+            {"Filters": [OWN_FILTER]} | ({} if kind is ResourceKind.SSH_KEY else {"MaxResults": PAGE_SIZE}),
+        )
         found: list[CloudResource] = []
         while True:
             page = await self._calls.call(sort.describe, **asked)
             shown = [one for one in page.get(sort.shown, ()) if key_of(one)]
-            found += [_part(kind, one, str(one[sort.id])) for one in shown]
+            found += [_listed_resource(kind, one, str(one[sort.id])) for one in shown]
             if not page.get("NextToken"):
                 return found
             asked["NextToken"] = page["NextToken"]
@@ -109,61 +114,61 @@ class Parts:
             self._walls.check(part)
         found = await self._find(part)
         if found:
-            return await self._settled(part, found[0])
+            return await self._complete_existing(part, found[0])
         try:
             made = await self._make(part)
         except CallFailed as failed:
             found = await self._find(part) if failed.code.endswith(".Duplicate") else []
             if not found:
                 raise
-            return await self._settled(part, found[0])
-        return await self._alone(part, made)
+            return await self._complete_existing(part, found[0])
+        return await self._check_duplicate(part, made)
 
-    async def _settled(self, part: CloudResource, found: Mapping[str, Any]) -> Outcome:
-        native = str(found[SORTS[part.kind].id])
-        if part.kind is ResourceKind.SECURITY_GROUP and await self._walls.complete(part, found):
+    async def _complete_existing(self, part: CloudResource, found: Mapping[str, Any]) -> Outcome:
+        native = str(found[RESOURCE_CALLS[part.kind].id])
+        if part.kind is ResourceKind.SECURITY_GROUP and await self._walls.add_missing(part, found):
             return CallAccepted(part.key, native)
         return AlreadyDone(part.key, native)
 
-    async def _alone(self, part: CloudResource, made: Mapping[str, Any]) -> Outcome:
+    async def _check_duplicate(self, part: CloudResource, made: Mapping[str, Any]) -> Outcome:
         """See whether somebody else has made the same one meanwhile."""
-        native = str(made[SORTS[part.kind].id])
-        if part.kind is ResourceKind.NETWORK and await self._rivals(part, native):
+        native = str(made[RESOURCE_CALLS[part.kind].id])
+        if part.kind is ResourceKind.NETWORK and await self._has_duplicates(part, native):
             await self._delete(part, made)
             return TransientFailure(part.key, "somebody else was just making it too")
         if part.kind is ResourceKind.SECURITY_GROUP:
-            await self._fill(part, made)
+            await self._add_rules(part, made)
         return CallAccepted(part.key, native, made.get("KeyMaterial", ""))
 
-    async def _rivals(self, part: CloudResource, native: str) -> bool:
+    async def _has_duplicates(self, part: CloudResource, native: str) -> bool:
         try:
-            return any(one[SORTS[part.kind].id] != native for one in await self._find(part))
+            return any(one[RESOURCE_CALLS[part.kind].id] != native for one in await self._find(part))
         except CallFailed:
             return False  # it is made, whatever else there may be
 
-    async def _fill(self, part: CloudResource, made: Mapping[str, Any]) -> None:
+    async def _add_rules(self, part: CloudResource, made: Mapping[str, Any]) -> None:
         """Give a new group its rules; one whose rules are refused is not left behind."""
         try:
             fresh = await self._find(part)
-            await self._walls.complete(part, fresh[0] if fresh else made)
+            await self._walls.add_missing(part, fresh[0] if fresh else made)
         except CallFailed as failed:
             if failed.why is not None:
                 await self._delete(part, made)
             raise
 
     async def _find(self, part: CloudResource) -> list[Mapping[str, Any]]:
-        sort = SORTS[part.kind]
-        shown = (await self._calls.call(sort.describe, Filters=[having([part.key])])).get(sort.shown, ())
+        sort = RESOURCE_CALLS[part.kind]
+        shown = (await self._calls.call(sort.describe, Filters=[key_filter([part.key])])).get(sort.shown, ())
         return sorted((one for one in shown if key_of(one) == part.key), key=lambda one: str(one[sort.id]))
 
     async def _make(self, part: CloudResource) -> Mapping[str, Any]:
-        call, asked = wish(part, self._place.zone)
+        call, asked = create_call(part, self._place.zone)
         made = await self._calls.call(call, **asked)
         inner: Mapping[str, Any] = made.get("Vpc") or made.get("Subnet") or made
         return inner
 
     async def _delete(self, part: CloudResource, found: Mapping[str, Any]) -> bool:
-        sort = SORTS[part.kind]
+        sort = RESOURCE_CALLS[part.kind]
         try:
             await self._calls.call(sort.delete, **{sort.id: found[sort.id]})
         except CallFailed as failed:
@@ -173,16 +178,16 @@ class Parts:
         return True
 
 
-def _part(kind: ResourceKind, shown: Mapping[str, Any], native: str) -> CloudResource:
+def _listed_resource(kind: ResourceKind, shown: Mapping[str, Any], native: str) -> CloudResource:
     """Return a part as it is listed; a network is within none."""
     within = "" if kind is ResourceKind.NETWORK else str(shown.get("VpcId", ""))
     return CloudResource(kind, key_of(shown), "", within, native_id=native)
 
 
-def wish(part: CloudResource, zone: str) -> tuple[str, dict[str, object]]:
+def create_call(part: CloudResource, zone: str) -> tuple[str, dict[str, object]]:
     """Return the call that makes a part, and its parameters."""
-    sort = SORTS[part.kind]
-    asked: dict[str, object] = {"TagSpecifications": tagged(sort.tags, part.key, part.name)}
+    sort = RESOURCE_CALLS[part.kind]
+    asked: dict[str, object] = {"TagSpecifications": tag_specifications(sort.tags, part.key, part.name)}
     match part.kind:
         case ResourceKind.NETWORK:
             asked |= {"CidrBlock": part.facts.get("cidr", "10.0.0.0/16")}

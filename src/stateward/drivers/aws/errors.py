@@ -10,13 +10,13 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from stateward.drivers.aws.credential_refs import CredentialMissing
-from stateward.drivers.aws.sdk import ABSENT, NEVER_SENT, ClientError, ParamValidationError
+from stateward.drivers.aws.sdk import CREDENTIAL_ERRORS, NEVER_SENT, ClientError, ParamValidationError
 from stateward.drivers.port import CallRefused, CallThrottled, CallUnanswered, RefusalReason, TransientFailure
 from stateward.errors import StatewardError
 
-Trouble: TypeAlias = CallRefused | CallThrottled | TransientFailure | CallUnanswered
+FailedOutcome: TypeAlias = CallRefused | CallThrottled | TransientFailure | CallUnanswered
 
-PATIENCE = 1.0
+DEFAULT_RETRY_AFTER_S = 1.0
 """How long to leave EC2 alone if it does not say; it never does."""
 
 THROTTLING = frozenset(
@@ -34,7 +34,7 @@ THROTTLING = frozenset(
         "TooManyRequestsException",
     }
 )
-ITS_OWN_FAULT = frozenset({"InternalError", "InternalFailure", "ServerInternal", "ServiceUnavailable", "Unavailable"})
+SERVER_ERRORS = frozenset({"InternalError", "InternalFailure", "ServerInternal", "ServiceUnavailable", "Unavailable"})
 REASONS = {
     "AccessDenied": RefusalReason.AUTH,
     "AccessDeniedException": RefusalReason.AUTH,
@@ -58,7 +58,7 @@ REASONS = {
     "OperationNotPermitted": RefusalReason.CONFLICT,
     "ResourceCountExceeded": RefusalReason.QUOTA,
 }
-STALE = frozenset(
+STALE_CREDENTIAL = frozenset(
     {
         "AuthFailure",
         "ExpiredToken",
@@ -72,8 +72,8 @@ STALE = frozenset(
 )
 """What is said to a credential that may have been renewed meanwhile."""
 
-BEGINNINGS = (("Insufficient", RefusalReason.CAPACITY), ("Incorrect", RefusalReason.CONFLICT))
-ENDINGS = (
+REASON_PREFIXES = (("Insufficient", RefusalReason.CAPACITY), ("Incorrect", RefusalReason.CONFLICT))
+REASON_SUFFIXES = (
     ("LimitExceeded", RefusalReason.QUOTA),
     ("NotFound", RefusalReason.NOT_FOUND),
     ("InUse", RefusalReason.IN_USE),
@@ -85,80 +85,84 @@ ENDINGS = (
 class CallFailed(StatewardError):
     """A call that did not end well: the provider's code, and what it means."""
 
-    def __init__(self, call: str, code: str, trouble: Trouble) -> None:
+    def __init__(self, call: str, code: str, trouble: FailedOutcome) -> None:
         super().__init__(call, code, trouble.message)
         self.call = call
         self.code = code
-        self.trouble = trouble
+        self.outcome = trouble
 
     def __str__(self) -> str:
-        return f"{self.call}: {self.trouble.message}"
+        return f"{self.call}: {self.outcome.message}"
 
-    def to(self, key: str) -> Trouble:
+    def outcome_for(self, key: str) -> FailedOutcome:
         """Return the trouble as the outcome for a key."""
-        return replace(self.trouble, key=key)
+        return replace(self.outcome, key=key)
 
     @property
     def why(self) -> RefusalReason | None:
         """Why the provider refuses, if it does."""
-        return self.trouble.why if isinstance(self.trouble, CallRefused) else None
+        return self.outcome.why if isinstance(self.outcome, CallRefused) else None
 
 
-def reads(call: str) -> bool:
+def is_read_only(call: str) -> bool:
     """Tell whether a call changes nothing."""
     return call.startswith("describe_")
 
 
-def judge(call: str, error: Exception) -> CallFailed:
+def classify_error(call: str, error: Exception) -> CallFailed:
     """Say what an error of the SDK means for the one who called."""
     if isinstance(error, ClientError):
-        return _said(call, error.response)
-    if isinstance(error, (*ABSENT, ParamValidationError)):
+        return _from_response(call, error.response)
+    if isinstance(error, (*CREDENTIAL_ERRORS, ParamValidationError)):
         return not_connected(call, error)
     name, message = type(error).__name__, _first_line(f"{type(error).__name__}: {error}")
-    if reads(call) or isinstance(error, NEVER_SENT):
+    if is_read_only(call) or isinstance(error, NEVER_SENT):
         return CallFailed(call, name, TransientFailure("", message))
     return CallFailed(call, name, CallUnanswered("", message))
 
 
 def not_connected(call: str, error: Exception) -> CallFailed:
     """Say what it means that a call could not even be prepared: it will not be better the next time."""
-    why = RefusalReason.AUTH if isinstance(error, (CredentialMissing, *ABSENT)) else RefusalReason.INVALID
+    why = RefusalReason.AUTH if isinstance(error, (CredentialMissing, *CREDENTIAL_ERRORS)) else RefusalReason.INVALID
     return CallFailed(call, type(error).__name__, CallRefused("", why, f"{type(error).__name__}: {error}"))
 
 
-def verdict(call: str, code: str, status: int, message: str, after: float = PATIENCE) -> Trouble:
+def classify_code(
+    call: str, code: str, status: int, message: str, after: float = DEFAULT_RETRY_AFTER_S
+) -> FailedOutcome:
     """Say what a code of the provider's means."""
     text = f"{code}: {_first_line(message)}"
     if code in THROTTLING:
         return CallThrottled("", after, text)
-    why = None if code in ITS_OWN_FAULT else _reason(code)
-    if why is None and (code in ITS_OWN_FAULT or status >= 500):
-        return TransientFailure("", text) if reads(call) else CallUnanswered("", text)
+    why = None if code in SERVER_ERRORS else _reason(code)
+    if why is None and (code in SERVER_ERRORS or status >= 500):
+        return TransientFailure("", text) if is_read_only(call) else CallUnanswered("", text)
     return CallRefused("", why or RefusalReason.INVALID, text)
 
 
-def _said(call: str, response: dict[str, dict[str, str]]) -> CallFailed:
+def _from_response(call: str, response: dict[str, dict[str, str]]) -> CallFailed:
     said, around = response.get("Error", {}), response.get("ResponseMetadata", {})
     code, status = str(said.get("Code", "")), int(around.get("HTTPStatusCode", 0))
-    trouble = verdict(call, code, status, str(said.get("Message", "")), _after(around.get("HTTPHeaders", {})))
+    trouble = classify_code(
+        call, code, status, str(said.get("Message", "")), _retry_after(around.get("HTTPHeaders", {}))
+    )
     return CallFailed(call, code, trouble)
 
 
 def _reason(code: str) -> RefusalReason | None:
     if code in REASONS:
         return REASONS[code]
-    found = [why for start, why in BEGINNINGS if code.startswith(start)]
-    found += [why for end, why in ENDINGS if code.endswith(end)]
+    found = [why for start, why in REASON_PREFIXES if code.startswith(start)]
+    found += [why for end, why in REASON_SUFFIXES if code.endswith(end)]
     return found[0] if found else None
 
 
-def _after(headers: object) -> float:
+def _retry_after(headers: object) -> float:
     told = headers.get("retry-after", "") if isinstance(headers, dict) else ""
     try:
         return max(float(told), 0.0)
     except ValueError:
-        return PATIENCE
+        return DEFAULT_RETRY_AFTER_S
 
 
 def _first_line(text: str) -> str:

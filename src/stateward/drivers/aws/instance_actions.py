@@ -8,10 +8,10 @@ import asyncio
 import re
 from collections.abc import Sequence
 
-from stateward.drivers.aws.describe import look
-from stateward.drivers.aws.ec2_client import Calls
+from stateward.drivers.aws.describe import describe_instances
+from stateward.drivers.aws.ec2_client import Ec2Client
 from stateward.drivers.aws.errors import CallFailed
-from stateward.drivers.aws.machines import CALLS, GONE, needless
+from stateward.drivers.aws.machines import ACTION_CALLS, GONE, already_done_ids
 from stateward.drivers.port import (
     AlreadyDone,
     CallAccepted,
@@ -22,80 +22,86 @@ from stateward.drivers.port import (
     RefusalReason,
 )
 
-BULK = 100
-REMEMBERED = 10_000
+MAX_BULK = 100
+MAX_REMEMBERED_REBOOTS = 10_000
 
 
-class Acting:
+class InstanceActions:
     """Does deeds, and remembers which reboots it has done: EC2 does not, and would do them again."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: Ec2Client) -> None:
         self._calls = calls
         self._rebooted: dict[str, str] = {}
 
-    async def act(self, deed: MachineAction, refs: Sequence[MachineRef]) -> Sequence[Outcome]:
+    async def act(self, action: MachineAction, refs: Sequence[MachineRef]) -> Sequence[Outcome]:
         """Do something to machines; one outcome for each, in order."""
         found = await self._resolve([ref.key for ref in refs if not ref.native_id])
         known = {ref: ref.native_id or found.get(ref.key) for ref in refs}
         todo = [
-            native for ref, native in known.items() if isinstance(native, str) and not self._done(deed, ref, native)
+            native
+            for ref, native in known.items()
+            if isinstance(native, str) and not self._is_repeated_reboot(action, ref, native)
         ]
         ids = list(dict.fromkeys(todo))
-        portions = [ids[start : start + BULK] for start in range(0, len(ids), BULK)]
-        done = await asyncio.gather(*(self._portion(deed, portion) for portion in portions))
+        portions = [ids[start : start + MAX_BULK] for start in range(0, len(ids), MAX_BULK)]
+        done = await asyncio.gather(*(self._portion(action, portion) for portion in portions))
         ends = {native: end for each in done for native, end in each.items()}
-        return [self._outcome(deed, ref, known[ref], ends) for ref in refs]
+        return [self._outcome(action, ref, known[ref], ends) for ref in refs]
 
     async def _resolve(self, keys: Sequence[str]) -> dict[str, str | CallFailed]:
         """Find machines by their keys; one that lives goes before one that does not."""
-        seen = await look(self._calls, keys)
+        seen = await describe_instances(self._calls, keys)
         found: dict[str, str | CallFailed] = {} if seen.failed is None else dict.fromkeys(keys, seen.failed)
-        for one in sorted(seen.seen, key=lambda one: one.state not in GONE):
+        for one in sorted(seen.machines, key=lambda one: one.state not in GONE):
             found[one.key] = one.native_id
         return found
 
-    async def _portion(self, deed: MachineAction, ids: Sequence[str]) -> dict[str, bool | CallFailed]:
+    async def _portion(self, action: MachineAction, ids: Sequence[str]) -> dict[str, bool | CallFailed]:
         """Do something to some machines: whether it was so already, or what went wrong, for each."""
         if not ids:
             return {}
         try:
-            answer = await self._calls.call(CALLS[deed], InstanceIds=list(ids))
+            answer = await self._calls.call(ACTION_CALLS[action], InstanceIds=list(ids))
         except CallFailed as failed:
             if len(ids) == 1 or failed.why in (None, RefusalReason.AUTH):
                 return dict.fromkeys(ids, failed)
-            bad = named(failed.trouble.message, ids)
+            bad = ids_in_text(failed.outcome.message, ids)
             if bad:
-                others = await self._portion(deed, [one for one in ids if one not in bad])
+                others = await self._portion(action, [one for one in ids if one not in bad])
                 return {**others, **dict.fromkeys(bad, failed)}
             half = len(ids) // 2
-            first, second = await asyncio.gather(self._portion(deed, ids[:half]), self._portion(deed, ids[half:]))
+            first, second = await asyncio.gather(self._portion(action, ids[:half]), self._portion(action, ids[half:]))
             return {**first, **second}
-        before = needless(deed, answer)
+        before = already_done_ids(action, answer)
         return {one: one in before for one in ids}
 
     def _outcome(
-        self, deed: MachineAction, ref: MachineRef, native: str | CallFailed | None, ends: dict[str, bool | CallFailed]
+        self,
+        action: MachineAction,
+        ref: MachineRef,
+        native: str | CallFailed | None,
+        ends: dict[str, bool | CallFailed],
     ) -> Outcome:
         if native is None:
             return CallRefused(ref.key, RefusalReason.NOT_FOUND, f"no machine carries the key {ref.key!r}")
         end = native if isinstance(native, CallFailed) else ends.get(native, True)
         if isinstance(end, CallFailed):
-            return end.to(ref.key)
+            return end.outcome_for(ref.key)
         assert isinstance(native, str)
-        if deed is MachineAction.REBOOT:
+        if action is MachineAction.REBOOT:
             self._remember(ref, native)
         return AlreadyDone(ref.key, native) if end else CallAccepted(ref.key, native)
 
-    def _done(self, deed: MachineAction, ref: MachineRef, native: str) -> bool:
-        return deed is MachineAction.REBOOT and bool(ref.token) and self._rebooted.get(native) == ref.token
+    def _is_repeated_reboot(self, action: MachineAction, ref: MachineRef, native: str) -> bool:
+        return action is MachineAction.REBOOT and bool(ref.token) and self._rebooted.get(native) == ref.token
 
     def _remember(self, ref: MachineRef, native: str) -> None:
         self._rebooted.pop(native, None)
         self._rebooted[native] = ref.token
-        if len(self._rebooted) > REMEMBERED:
+        if len(self._rebooted) > MAX_REMEMBERED_REBOOTS:
             del self._rebooted[next(iter(self._rebooted))]
 
 
-def named(message: str, ids: Sequence[str]) -> set[str]:
+def ids_in_text(message: str, ids: Sequence[str]) -> set[str]:
     """Return those of some machines that a message names."""
     return set(re.findall(r"[\w-]+", message)) & set(ids)

@@ -30,7 +30,9 @@ def tags_of(key: str, name: str, others: Mapping[str, str] | None = None) -> lis
     return [{"Key": word, "Value": value} for word, value in {**(others or {}), "Name": name, KEY_TAG: key}.items()]
 
 
-def tagged(sort: str, key: str, name: str, others: Mapping[str, str] | None = None) -> list[dict[str, object]]:
+def tag_specifications(
+    sort: str, key: str, name: str, others: Mapping[str, str] | None = None
+) -> list[dict[str, object]]:
     """Return the tags as they are given along with a creation: there is no moment without them."""
     return [{"ResourceType": sort, "Tags": tags_of(key, name, others)}]
 
@@ -40,27 +42,27 @@ def key_of(described: Mapping[str, Any]) -> str:
     return _tag(described, KEY_TAG)
 
 
-def launch(want: MachineSpec, image: str, root_device: str, zone: str) -> dict[str, object]:
+def launch_parameters(machine_spec: MachineSpec, image: str, root_device: str, zone: str) -> dict[str, object]:
     """Return the parameters that make a machine; the same want gives the same ones, as its token demands."""
     asked: dict[str, object] = {
         "ImageId": image,
-        "InstanceType": want.spec,
+        "InstanceType": machine_spec.spec,
         "MinCount": 1,
         "MaxCount": 1,
-        "ClientToken": client_token(want.key),
-        "TagSpecifications": tagged("instance", want.key, want.name, want.tags),
+        "ClientToken": client_token(machine_spec.key),
+        "TagSpecifications": tag_specifications("instance", machine_spec.key, machine_spec.name, machine_spec.tags),
     }
-    subnet, key = want.resources.get(ResourceKind.SUBNET), want.resources.get(ResourceKind.SSH_KEY)
+    subnet, key = machine_spec.resources.get(ResourceKind.SUBNET), machine_spec.resources.get(ResourceKind.SSH_KEY)
     if subnet:
         asked["SubnetId"] = subnet  # it lies in a zone itself
     elif zone:
         asked["Placement"] = {"AvailabilityZone": zone}
-    if groups := want.resources.get(ResourceKind.SECURITY_GROUP):
+    if groups := machine_spec.resources.get(ResourceKind.SECURITY_GROUP):
         asked["SecurityGroupIds"] = groups.split(",")
     if key:
         asked["KeyName"] = key
-    if want.disk_gib is not None:
-        disk = {"VolumeSize": want.disk_gib, "DeleteOnTermination": True}
+    if machine_spec.disk_gib is not None:
+        disk = {"VolumeSize": machine_spec.disk_gib, "DeleteOnTermination": True}
         asked["BlockDeviceMappings"] = [{"DeviceName": root_device, "Ebs": disk}]
     return asked
 
@@ -94,18 +96,18 @@ def _tag(described: Mapping[str, Any], name: str) -> str:
 
 # --- deeds -----------------------------------------------------------------------------------------------------------
 
-CALLS = {
+ACTION_CALLS = {
     MachineAction.SUSPEND: "stop_instances",
     MachineAction.RESUME: "start_instances",
     MachineAction.REBOOT: "reboot_instances",
     MachineAction.TERMINATE: "terminate_instances",
 }
-CHANGES = {
+ANSWER_FIELDS = {
     MachineAction.SUSPEND: "StoppingInstances",
     MachineAction.RESUME: "StartingInstances",
     MachineAction.TERMINATE: "TerminatingInstances",
 }
-SO_ALREADY = {
+DONE_STATES = {
     MachineAction.SUSPEND: {"stopping", "stopped"},
     MachineAction.RESUME: {"pending", "running"},
     MachineAction.REBOOT: set[str](),
@@ -113,7 +115,7 @@ SO_ALREADY = {
 }
 
 
-def needless(deed: MachineAction, answer: Mapping[str, Any]) -> set[str]:
+def already_done_ids(action: MachineAction, answer: Mapping[str, Any]) -> set[str]:
     """Return the machines that an answer shows to have been there before."""
-    changes = answer.get(CHANGES.get(deed, ""), ())
-    return {one["InstanceId"] for one in changes if one.get("PreviousState", {}).get("Name") in SO_ALREADY[deed]}
+    changes = answer.get(ANSWER_FIELDS.get(action, ""), ())
+    return {one["InstanceId"] for one in changes if one.get("PreviousState", {}).get("Name") in DONE_STATES[action]}

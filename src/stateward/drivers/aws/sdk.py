@@ -32,11 +32,19 @@ from stateward.drivers.aws.credential_refs import Credential
 from stateward.drivers.port import ProviderRegion
 from stateward.errors import BadInput
 
-__all__ = ["ABSENT", "NEVER_SENT", "SDK_ERRORS", "BotoCoreError", "ClientError", "ParamValidationError", "connect"]
+__all__ = [
+    "CREDENTIAL_ERRORS",
+    "NEVER_SENT",
+    "SDK_ERRORS",
+    "BotoCoreError",
+    "ClientError",
+    "ParamValidationError",
+    "connect",
+]
 
 SDK_ERRORS = (ClientError, BotoCoreError)
 NEVER_SENT = (ConnectTimeoutError, EndpointConnectionError, ProxyConnectionError)
-ABSENT = (
+CREDENTIAL_ERRORS = (
     CredentialRetrievalError,
     NoCredentialsError,
     PartialCredentialsError,
@@ -45,23 +53,23 @@ ABSENT = (
 )
 """What is raised where no credential is to be had."""
 
-_making = Lock()  # sessions are not made for threads, clients are
+_session_lock = Lock()  # sessions are not made for threads, clients are
 
 
-def connect(place: ProviderRegion, credential: Credential, connections: int) -> Any:  # noqa: ANN401 - boto3 has no types
+def connect(provider_region: ProviderRegion, credential: Credential, connections: int) -> Any:  # noqa: ANN401 - boto3 has no types
     """Make a client for a place."""
     _keep_secrets_out_of_logs()
-    with _making:
+    with _session_lock:
         session = botocore.session.get_session()
         session.register_component("data_loader", _loader())
         return boto3.Session(botocore_session=session, **credential.keywords()).client(
             "ec2",
-            region_name=place.region,
-            endpoint_url=place.options.get("endpoint_url"),
+            region_name=provider_region.region,
+            endpoint_url=provider_region.options.get("endpoint_url"),
             config=Config(
                 retries={"total_max_attempts": 1, "mode": "standard"},
-                connect_timeout=_seconds(place.options, "connect_timeout", 5.0),
-                read_timeout=_seconds(place.options, "read_timeout", 30.0),
+                connect_timeout=_seconds(provider_region.options, "connect_timeout", 5.0),
+                read_timeout=_seconds(provider_region.options, "read_timeout", 30.0),
                 max_pool_connections=connections,
                 user_agent_extra="stateward",
             ),

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from stateward.drivers.aws.ec2_client import Calls
+from stateward.drivers.aws.ec2_client import Ec2Client
 from stateward.drivers.aws.errors import CallFailed
 from stateward.drivers.port import CallRefused, CloudResource, RefusalReason
 from stateward.errors import BadInput
@@ -20,7 +20,7 @@ DIRECTIONS = {"inbound": True, "ingress": True, "outbound": False, "egress": Fal
 ALL_PORTS = (0, 65535)
 
 
-class Written(msgspec.Struct, frozen=True, rename=str.lower):
+class RuleSpec(msgspec.Struct, frozen=True, rename=str.lower):
     """A rule as it is written in a part's facts."""
 
     direction: str = "inbound"
@@ -29,7 +29,7 @@ class Written(msgspec.Struct, frozen=True, rename=str.lower):
     cidr: str = "0.0.0.0/0"
 
 
-class Rule(NamedTuple):
+class SecurityRule(NamedTuple):
     """One hole in the wall: whichever way, for one protocol, one range of ports and one range of addresses."""
 
     inbound: bool
@@ -39,31 +39,31 @@ class Rule(NamedTuple):
     cidr: str
 
 
-EVERYTHING_OUT = {Rule(False, ANY, -1, -1, "0.0.0.0/0"), Rule(False, ANY, -1, -1, "::/0")}
+DEFAULT_EGRESS = {SecurityRule(False, ANY, -1, -1, "0.0.0.0/0"), SecurityRule(False, ANY, -1, -1, "::/0")}
 """What a new group lets out by itself."""
 
 
-def wanted_rules(text: str) -> set[Rule]:
+def wanted_rules(text: str) -> set[SecurityRule]:
     """Read rules; raises `BadInput` for what is none."""
     try:
-        written = msgspec.json.decode(text or "[]", type=list[Written])
+        written = msgspec.json.decode(text or "[]", type=list[RuleSpec])
     except msgspec.DecodeError as error:
         raise BadInput("rules", text, f"a list of rules ({error})") from None
     return {rule for one in written for rule in _rules(one)}
 
 
-def present_rules(group: Mapping[str, Any]) -> set[Rule]:
+def present_rules(group: Mapping[str, Any]) -> set[SecurityRule]:
     """Return the rules that a group has."""
     sides = ((True, group.get("IpPermissions", ())), (False, group.get("IpPermissionsEgress", ())))
-    return {rule for inbound, permissions in sides for one in permissions for rule in _flat(inbound, one)}
+    return {rule for inbound, permissions in sides for one in permissions for rule in _rules_of(inbound, one)}
 
 
-def permissions_of(rules: Iterable[Rule]) -> list[dict[str, object]]:
+def permissions_of(rules: Iterable[SecurityRule]) -> list[dict[str, object]]:
     """Return rules as EC2 wants them."""
     return [_permission(rule) for rule in sorted(rules)]
 
 
-def _rules(written: Written) -> Iterable[Rule]:
+def _rules(written: RuleSpec) -> Iterable[SecurityRule]:
     protocol, inbound = PROTOCOLS.get(written.protocol.lower()), DIRECTIONS.get(written.direction.lower())
     if protocol is None:
         raise BadInput("protocol", written.protocol, "tcp, udp, icmp or all")
@@ -74,7 +74,7 @@ def _rules(written: Written) -> Iterable[Rule]:
     except ValueError:
         raise BadInput("cidr", written.cidr, "a range of addresses") from None
     for first, last in _ranges(written.ports, protocol):
-        yield Rule(inbound, protocol, first, last, cidr)
+        yield SecurityRule(inbound, protocol, first, last, cidr)
 
 
 def _ranges(ports: str, protocol: str) -> Iterable[tuple[int, int]]:
@@ -95,49 +95,49 @@ def _range(text: str) -> tuple[int, int]:
     return pair
 
 
-def _flat(inbound: bool, permission: Mapping[str, Any]) -> Iterable[Rule]:
+def _rules_of(inbound: bool, permission: Mapping[str, Any]) -> Iterable[SecurityRule]:
     protocol = str(permission.get("IpProtocol", ANY))
     first, last = int(permission.get("FromPort", -1)), int(permission.get("ToPort", -1))
     for one in permission.get("IpRanges", ()):
-        yield Rule(inbound, protocol, first, last, one["CidrIp"])
+        yield SecurityRule(inbound, protocol, first, last, one["CidrIp"])
     for one in permission.get("Ipv6Ranges", ()):
-        yield Rule(inbound, protocol, first, last, one["CidrIpv6"])
+        yield SecurityRule(inbound, protocol, first, last, one["CidrIpv6"])
 
 
-def _permission(rule: Rule) -> dict[str, object]:
+def _permission(rule: SecurityRule) -> dict[str, object]:
     where = ("Ipv6Ranges", "CidrIpv6") if ":" in rule.cidr else ("IpRanges", "CidrIp")
     ports = {} if rule.protocol == ANY else {"FromPort": rule.first, "ToPort": rule.last}
     return {"IpProtocol": rule.protocol, **ports, where[0]: [{where[1]: rule.cidr}]}
 
 
-class Walls:
+class SecurityGroupRules:
     """Brings groups to their rules."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: Ec2Client) -> None:
         self._calls = calls
 
-    def check(self, part: CloudResource) -> set[Rule]:
+    def check(self, part: CloudResource) -> set[SecurityRule]:
         """Read the rules that a group is to have; raises `CallFailed` before anything is made."""
         try:
             return wanted_rules(part.facts.get("rules", ""))
         except BadInput as error:
             raise CallFailed("rules", "BadInput", CallRefused(part.key, RefusalReason.INVALID, str(error))) from None
 
-    async def complete(self, part: CloudResource, group: Mapping[str, Any]) -> bool:
+    async def add_missing(self, part: CloudResource, group: Mapping[str, Any]) -> bool:
         """Add the rules that a group lacks; whether there were any."""
         wanted, present = self.check(part), present_rules(group)
         native, missing = str(group["GroupId"]), wanted - present
         await self._add("authorize_security_group_ingress", native, {rule for rule in missing if rule.inbound})
         await self._add("authorize_security_group_egress", native, {rule for rule in missing if not rule.inbound})
         # Who says what may go out does not mean everything.
-        open_door = present & EVERYTHING_OUT - wanted if any(not rule.inbound for rule in wanted) else set()
+        open_door = present & DEFAULT_EGRESS - wanted if any(not rule.inbound for rule in wanted) else set()
         if open_door:
             await self._calls.call(
                 "revoke_security_group_egress", GroupId=native, IpPermissions=permissions_of(open_door)
             )
         return bool(missing or open_door)
 
-    async def _add(self, call: str, native: str, rules: set[Rule]) -> None:
+    async def _add(self, call: str, native: str, rules: set[SecurityRule]) -> None:
         if not rules:
             return
         try:

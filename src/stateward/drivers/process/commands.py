@@ -49,10 +49,10 @@ Check = Callable[[str, str, str], CallRefused | None]
 class MachineCommands:
     """Takes orders for the machines of one place."""
 
-    def __init__(self, place: ProviderRegion, kind: MachineKind, meter: Meter, milestone: Milestone) -> None:
+    def __init__(self, provider_region: ProviderRegion, kind: MachineKind, meter: Meter, milestone: Milestone) -> None:
         self.meter = meter
-        self.supervisor = ProcessSupervisor(_folder(place), kind, milestone)
-        self._keep = float(place.options.get("keep", ENDED_RETENTION_S))
+        self.supervisor = ProcessSupervisor(_folder(provider_region), kind, milestone)
+        self._keep = float(provider_region.options.get("keep", ENDED_RETENTION_S))
         self._swept = time.monotonic()
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="machines")
         self._work: set[asyncio.Task[Outcome]] = set()
@@ -61,17 +61,19 @@ class MachineCommands:
         """Do what waits for the disk or the kernel beside the loop."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: function(*args, **kwargs))
 
-    async def create(self, wants: Sequence[MachineSpec], check: Check) -> Sequence[Outcome]:
+    async def create(self, machine_specs: Sequence[MachineSpec], check: Check) -> Sequence[Outcome]:
         """Make machines, each once."""
         if time.monotonic() > self._swept + min(self._keep, SWEEP_INTERVAL_S):
             await self.forget_ended_machines()
-        return await asyncio.gather(*(self._run_to_end(self._create(want, check)) for want in wants))
+        return await asyncio.gather(
+            *(self._run_to_end(self._create(machine_spec, check)) for machine_spec in machine_specs)
+        )
 
     async def act(
-        self, refs: Sequence[MachineRef], deed: Callable[[MachineRef, MachineRecord], Awaitable[Outcome]]
+        self, refs: Sequence[MachineRef], action: Callable[[MachineRef, MachineRecord], Awaitable[Outcome]]
     ) -> Sequence[Outcome]:
         """Do something to machines that are known."""
-        return await asyncio.gather(*(self._run_to_end(self._act(ref, deed)) for ref in refs))
+        return await asyncio.gather(*(self._run_to_end(self._act(ref, action)) for ref in refs))
 
     def _run_to_end(self, work: Coroutine[None, None, Outcome]) -> asyncio.Future[Outcome]:
         task = asyncio.create_task(work)
@@ -79,22 +81,22 @@ class MachineCommands:
         task.add_done_callback(self._work.discard)
         return asyncio.shield(task)
 
-    async def _create(self, want: MachineSpec, check: Check) -> Outcome:
-        if refusal := check(want.key, want.spec, want.image):
+    async def _create(self, machine_spec: MachineSpec, check: Check) -> Outcome:
+        if refusal := check(machine_spec.key, machine_spec.spec, machine_spec.image):
             return refusal
         try:
-            async with self.supervisor.machine_dir.lock(want.key):
-                return await self.in_thread(self._start, want)
+            async with self.supervisor.machine_dir.lock(machine_spec.key):
+                return await self.in_thread(self._start, machine_spec)
         except (OSError, MachineLocked, BadMachineRecord) as error:
-            return TransientFailure(want.key, str(error))
+            return TransientFailure(machine_spec.key, str(error))
 
-    def _start(self, want: MachineSpec) -> Outcome:
-        record = self.supervisor.machine_dir.read(want.key)
+    def _start(self, machine_spec: MachineSpec) -> Outcome:
+        record = self.supervisor.machine_dir.read(machine_spec.key)
         if record is not None and (record.phase is not MachinePhase.STARTING or record.boot > 1):
             return AlreadyDone(record.key, record.native_id)
         self.meter("spawn")
         if record is None:
-            record = new_record(want, self.supervisor.machine_dir.root)
+            record = new_record(machine_spec, self.supervisor.machine_dir.root)
             return self._start_new(record)
         try:
             self.supervisor.finish_start(record)
@@ -119,24 +121,24 @@ class MachineCommands:
             )
         return CallAccepted(record.key, record.native_id)
 
-    async def _act(self, ref: MachineRef, deed: Callable[[MachineRef, MachineRecord], Awaitable[Outcome]]) -> Outcome:
+    async def _act(self, ref: MachineRef, action: Callable[[MachineRef, MachineRecord], Awaitable[Outcome]]) -> Outcome:
         try:
             if await self.in_thread(self.supervisor.machine_dir.read, ref.key) is None:
                 return CallRefused(ref.key, RefusalReason.NOT_FOUND, "there is no such machine here")
             async with self.supervisor.machine_dir.lock(ref.key):
-                return await self._act_on(ref, deed)
+                return await self._act_on(ref, action)
         except ProcessStillRunning as error:
             return CallUnanswered(ref.key, str(error))
         except (OSError, MachineLocked, BadMachineRecord) as error:
             return TransientFailure(ref.key, str(error))
 
     async def _act_on(
-        self, ref: MachineRef, deed: Callable[[MachineRef, MachineRecord], Awaitable[Outcome]]
+        self, ref: MachineRef, action: Callable[[MachineRef, MachineRecord], Awaitable[Outcome]]
     ) -> Outcome:
         record = await self.in_thread(self.supervisor.machine_dir.read, ref.key)
         if record is None:
             return CallRefused(ref.key, RefusalReason.NOT_FOUND, "there is no such machine here any more")
-        return await deed(ref, record)
+        return await action(ref, record)
 
     async def forget_ended_machines(self) -> None:
         """Forget the machines that ended long ago."""
@@ -168,8 +170,8 @@ class MachineCommands:
         self._pool.shutdown(wait=False)
 
 
-def _folder(place: ProviderRegion) -> MachineDir:
-    path = place.options.get("folder", "")
+def _folder(provider_region: ProviderRegion) -> MachineDir:
+    path = provider_region.options.get("folder", "")
     if not path:
         raise BadInput("folder", path, "a folder for the machines of this place")
     try:

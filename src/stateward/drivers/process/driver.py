@@ -62,14 +62,14 @@ class ProcessDriver:
 
     def __init__(
         self,
-        place: ProviderRegion,
+        provider_region: ProviderRegion,
         meter: Meter = ignore_milestone,
         milestone: Milestone = ignore_milestone,
         confinement: Confinement | None = None,
     ) -> None:
-        self._images = {IMAGE, *_names(place, "images")}
-        self._specs = _names(place, "specs")
-        self._commands = MachineCommands(place, ShellMachine(confinement or Confinement()), meter, milestone)
+        self._images = {IMAGE, *_names(provider_region, "images")}
+        self._specs = _names(provider_region, "specs")
+        self._commands = MachineCommands(provider_region, ShellMachine(confinement or Confinement()), meter, milestone)
         self._supervisor = self._commands.supervisor
 
     @property
@@ -105,17 +105,19 @@ class ProcessDriver:
         """List nothing: there are no parts here."""
         return ResourceListing((), complete=True)
 
-    async def create(self, wants: Sequence[MachineSpec]) -> Sequence[Outcome]:
+    async def create(self, machine_specs: Sequence[MachineSpec]) -> Sequence[Outcome]:
         """Make machines."""
-        return await self._commands.create(wants, self._check)
+        return await self._commands.create(machine_specs, self._check)
 
-    async def act(self, deed: MachineAction, refs: Sequence[MachineRef]) -> Sequence[Outcome]:
+    async def act(self, action: MachineAction, refs: Sequence[MachineRef]) -> Sequence[Outcome]:
         """Do something to machines."""
-        return await self._commands.act(refs, lambda ref, record: self._commands.in_thread(self._do, deed, ref, record))
+        return await self._commands.act(
+            refs, lambda ref, record: self._commands.in_thread(self._do, action, ref, record)
+        )
 
-    def _do(self, deed: MachineAction, ref: MachineRef, record: MachineRecord) -> Outcome:
+    def _do(self, action: MachineAction, ref: MachineRef, record: MachineRecord) -> Outcome:
         sight = self._supervisor.inspect(record)
-        match deed:
+        match action:
             case MachineAction.SUSPEND:
                 return self._signal(sight, signal.SIGSTOP, ProcessStatus.STOPPED)
             case MachineAction.RESUME:
@@ -202,8 +204,8 @@ class ProcessDriver:
         await self._commands.close()
 
 
-def _names(place: ProviderRegion, option: str) -> set[str]:
-    return {name.strip() for name in place.options.get(option, "").split(",")} - {""}
+def _names(provider_region: ProviderRegion, option: str) -> set[str]:
+    return {name.strip() for name in provider_region.options.get(option, "").split(",")} - {""}
 
 
 def _no_resources(part: CloudResource) -> CallRefused:

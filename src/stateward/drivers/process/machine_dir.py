@@ -83,10 +83,18 @@ class MachineStatus(Struct, frozen=True):
         return self.process is not None
 
 
-def new_record(want: MachineSpec, root: Path) -> MachineRecord:
+def new_record(machine_spec: MachineSpec, root: Path) -> MachineRecord:
     """Return the record of a machine that is to be."""
-    native_id = str(uuid5(NAMESPACE_URL, f"{root}?{want.key}"))
-    return MachineRecord(want.key, native_id, want.name, want.spec, want.image, user=want.user, tags=want.tags)
+    native_id = str(uuid5(NAMESPACE_URL, f"{root}?{machine_spec.key}"))
+    return MachineRecord(
+        machine_spec.key,
+        native_id,
+        machine_spec.name,
+        machine_spec.spec,
+        machine_spec.image,
+        user=machine_spec.user,
+        tags=machine_spec.tags,
+    )
 
 
 PLAIN_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")

@@ -13,15 +13,15 @@ from shutil import which
 import msgspec
 from msgspec import Struct, field
 
-from stateward.drivers.qemu.monitor import Denied, Monitor
+from stateward.drivers.qemu.monitor import CommandRejected, Monitor
 from stateward.errors import StatewardError
 
 TOOL = "qemu-img"
 PACKAGE = "qemu-utils"
 CONTROLLER = ("-device", "virtio-scsi-pci,id=scsi")
-LETTING_GO = 5.0
+DETACH_TIMEOUT_S = 5.0
 """How long a machine may take to let go of a disk that it was told to give back, in seconds."""
-BETWEEN_LOOKS = 0.01
+POLL_INTERVAL_S = 0.01
 
 
 class DiskError(StatewardError):
@@ -35,7 +35,7 @@ class DiskError(StatewardError):
         return f"{Path(self.file).name}: {self.reason}"
 
 
-class Disk(Struct, frozen=True):
+class QemuDisk(Struct, frozen=True):
     """A disk as a machine has it: the file, its slot, and whether the machine boots from it."""
 
     file: str
@@ -43,7 +43,7 @@ class Disk(Struct, frozen=True):
     boot: bool = False
 
 
-class Device(Struct, frozen=True):
+class BlockDevice(Struct, frozen=True):
     """A line of the answer to `query-block`."""
 
     qdev: str = ""
@@ -57,23 +57,23 @@ async def make_disk(file: Path, gib: int, base: Path | None = None) -> None:
     if await asyncio.to_thread(file.exists):
         return
     below = () if base is None else ("-b", str(base), "-F", "qcow2")
-    await _made(file, "create", "-f", "qcow2", *below, "{new}", f"{gib}G")
+    await _make_atomically(file, "create", "-f", "qcow2", *below, "{new}", f"{gib}G")
 
 
 async def copy_disk(file: Path, source: Path, form: str) -> None:
     """Make a disk with the contents of a file of any form."""
     if not await asyncio.to_thread(file.exists):
-        await _made(file, "convert", "-f", form, "-O", "qcow2", str(source), "{new}")
+        await _make_atomically(file, "convert", "-f", form, "-O", "qcow2", str(source), "{new}")
 
 
-async def _made(file: Path, *words: str) -> None:
+async def _make_atomically(file: Path, *words: str) -> None:
     """Let the tool make a file that is there whole, or not at all."""
     new = file.with_suffix(".new")
-    await _tool(file, *(word.format(new=new) if word == "{new}" else word for word in words))
+    await _run_tool(file, *(word.format(new=new) if word == "{new}" else word for word in words))
     await asyncio.to_thread(os.replace, new, file)
 
 
-async def _tool(file: Path, *words: str) -> None:
+async def _run_tool(file: Path, *words: str) -> None:
     program = which(TOOL)
     if program is None:
         raise DiskError(file, f"{TOOL} is not installed (Debian has it in {PACKAGE})")
@@ -88,7 +88,7 @@ async def _tool(file: Path, *words: str) -> None:
 # --- devices ---------------------------------------------------------------------------------------------------------
 
 
-def arguments(disks: Sequence[Disk]) -> list[str]:
+def arguments(disks: Sequence[QemuDisk]) -> list[str]:
     """Return what a machine is started with to have these disks."""
     words = list(CONTROLLER)
     for disk in disks:
@@ -98,55 +98,55 @@ def arguments(disks: Sequence[Disk]) -> list[str]:
 
 async def slots(monitor: Monitor) -> set[int]:
     """Return the slots of a running machine that have a disk."""
-    devices = msgspec.convert(await monitor.ask("query-block"), list[Device])
+    devices = msgspec.convert(await monitor.execute("query-block"), list[BlockDevice])
     names = (one.qdev.rpartition("/")[2] for one in devices)
     return {int(name.removeprefix("slot")) for name in names if name.startswith("slot")}
 
 
-async def attach(monitor: Monitor, disk: Disk) -> None:
+async def attach(monitor: Monitor, disk: QemuDisk) -> None:
     """Give a disk to a running machine."""
     if disk.slot in await slots(monitor):
         return
-    await _forget(monitor, disk)  # a controller may have died between the two
-    await monitor.ask("blockdev-add", _node(disk))
-    await monitor.ask("device_add", _device(disk))
+    await _close_node(monitor, disk)  # a controller may have died between the two
+    await monitor.execute("blockdev-add", _node(disk))
+    await monitor.execute("device_add", _device(disk))
 
 
-async def detach(monitor: Monitor, disk: Disk) -> None:
+async def detach(monitor: Monitor, disk: QemuDisk) -> None:
     """Take a disk from a running machine; returns when the machine has let go of its file."""
     if disk.slot in await slots(monitor):
-        await monitor.ask("device_del", {"id": _device(disk)["id"]})
-    deadline = asyncio.get_running_loop().time() + LETTING_GO
-    while not await _forget(monitor, disk):
+        await monitor.execute("device_del", {"id": _device(disk)["id"]})
+    deadline = asyncio.get_running_loop().time() + DETACH_TIMEOUT_S
+    while not await _close_node(monitor, disk):
         if asyncio.get_running_loop().time() > deadline:
-            raise DiskError(Path(disk.file), f"the machine has not let go of it in {LETTING_GO:g} s")
-        await asyncio.sleep(BETWEEN_LOOKS)
+            raise DiskError(Path(disk.file), f"the machine has not let go of it in {DETACH_TIMEOUT_S:g} s")
+        await asyncio.sleep(POLL_INTERVAL_S)
 
 
-class Node(Struct, frozen=True):
+class BlockNode(Struct, frozen=True):
     """A line of the answer to `query-named-block-nodes`."""
 
     name: str = field(name="node-name", default="")
 
 
-async def _forget(monitor: Monitor, disk: Disk) -> bool:
+async def _close_node(monitor: Monitor, disk: QemuDisk) -> bool:
     """Close a disk's file; tells whether it is closed."""
     name = _node(disk)["node-name"]
-    nodes = msgspec.convert(await monitor.ask("query-named-block-nodes"), list[Node])
+    nodes = msgspec.convert(await monitor.execute("query-named-block-nodes"), list[BlockNode])
     if all(one.name != name for one in nodes):
         return True
     try:
-        await monitor.ask("blockdev-del", {"node-name": name})
-    except Denied:
+        await monitor.execute("blockdev-del", {"node-name": name})
+    except CommandRejected:
         return False  # it is still in use
     return True
 
 
-def _node(disk: Disk) -> Mapping[str, object]:
+def _node(disk: QemuDisk) -> Mapping[str, object]:
     return {"driver": "qcow2", "node-name": f"disk{disk.slot}", "file": {"driver": "file", "filename": disk.file}}
 
 
-def _device(disk: Disk) -> Mapping[str, object]:
+def _device(disk: QemuDisk) -> Mapping[str, object]:
     where = {"driver": "scsi-hd", "bus": "scsi.0", "scsi-id": disk.slot, "lun": 0}
     boots = {"bootindex": 1} if disk.boot else {}
     return {**where, "drive": f"disk{disk.slot}", "id": f"slot{disk.slot}", **boots}

@@ -41,9 +41,17 @@ from stateward.drivers.process.machine_dir import MachinePhase, MachineRecord, M
 from stateward.drivers.process.procfs import process_age_s
 from stateward.drivers.process.shell_machine import size_of
 from stateward.drivers.process.supervisor import MachineScan, Milestone, ignore_milestone
-from stateward.drivers.qemu.hardware import CONSOLE, MOST_PROCESSORS, Hardware
-from stateward.drivers.qemu.monitor import Denied, Monitor, MonitorError, NotAnswered, NotReached, state_of, talk
-from stateward.drivers.qemu.monitor_events import Hints
+from stateward.drivers.qemu.hardware import CONSOLE, MAX_PROCESSORS, Hardware
+from stateward.drivers.qemu.monitor import (
+    CommandRejected,
+    Monitor,
+    MonitorError,
+    MonitorNotAnswered,
+    MonitorNotReached,
+    open_monitor,
+    state_of,
+)
+from stateward.drivers.qemu.monitor_events import MonitorEvents
 
 CAPABILITIES = Capabilities(
     suspension=Suspension.NATIVE,
@@ -54,19 +62,19 @@ CAPABILITIES = Capabilities(
     lists_reboot_tokens=True,
 )
 IMAGE = "tick"
-AT_ONCE = 16
+MAX_MONITORS = 16
 """How many monitors are asked at the same time."""
-COMING_UP = 30.0
+STARTUP_TIMEOUT_S = 30.0
 """How long a process may take to open its monitor, in seconds."""
-QUITTING = 2.0
+QUIT_TIMEOUT_S = 2.0
 """How long a machine may take to quit before it is killed, in seconds."""
-BETWEEN_LOOKS = 0.005
-MOST_WORDS = 1000
-BEGUN = "reset begun"
+POLL_INTERVAL_S = 0.005
+MAX_TEXT_CHARS = 1000
+RESET_STARTED = "reset begun"
 """What the record keeps the token of a reset under, from before it is sent until it is known to be done."""
 
 
-class Wish(Struct, frozen=True):
+class MonitorCommand(Struct, frozen=True):
     """A deed in QEMU's words: in what state it makes sense, in what state it is done already, and the command."""
 
     of: MachineState
@@ -74,10 +82,10 @@ class Wish(Struct, frozen=True):
     command: str
 
 
-WISHES = {
-    MachineAction.SUSPEND: Wish(MachineState.RUNNING,   MachineState.SUSPENDED, "stop"),
-    MachineAction.RESUME:  Wish(MachineState.SUSPENDED, MachineState.RUNNING,   "cont"),
-    MachineAction.REBOOT:  Wish(MachineState.RUNNING,   None,                   "system_reset"),
+MONITOR_COMMANDS = {
+    MachineAction.SUSPEND: MonitorCommand(MachineState.RUNNING,   MachineState.SUSPENDED, "stop"),
+    MachineAction.RESUME:  MonitorCommand(MachineState.SUSPENDED, MachineState.RUNNING,   "cont"),
+    MachineAction.REBOOT:  MonitorCommand(MachineState.RUNNING,   None,                   "system_reset"),
 }  # fmt: skip
 
 
@@ -86,16 +94,16 @@ class QemuDriver:
 
     def __init__(
         self,
-        place: ProviderRegion,
+        provider_region: ProviderRegion,
         meter: Meter = ignore_milestone,
         milestone: Milestone = ignore_milestone,
         hardware: Hardware | None = None,
     ) -> None:
-        self._hardware = hardware or Hardware(place)
-        self._reception = MachineCommands(place, self._hardware, meter, milestone)
-        self._lodging = self._reception.supervisor
-        self._hints = Hints(self._look, self._machine, meter)
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._hardware = hardware or Hardware(provider_region)
+        self._commands = MachineCommands(provider_region, self._hardware, meter, milestone)
+        self._supervisor = self._commands.supervisor
+        self._events = MonitorEvents(self._scan, self._machine, meter)
+        self._monitor_slots = asyncio.Semaphore(MAX_MONITORS)
 
     @property
     def caps(self) -> Capabilities:
@@ -103,7 +111,7 @@ class QemuDriver:
         return CAPABILITIES
 
     def _machine(self, key: str) -> Path:
-        return self._lodging.machine_dir.path_of(key)
+        return self._supervisor.machine_dir.path_of(key)
 
     # --- making ------------------------------------------------------------------------------------------------------
 
@@ -117,7 +125,7 @@ class QemuDriver:
             return CallRefused(key, RefusalReason.NOT_FOUND, f"there is no spec {spec!r} here")
         if image != IMAGE:
             return CallRefused(key, RefusalReason.NOT_FOUND, f"there is no image {image!r} here, only {IMAGE!r}")
-        if size.processors > MOST_PROCESSORS or size.mib > _host_mib():
+        if size.processors > MAX_PROCESSORS or size.mib > _host_mib():
             return CallRefused(key, RefusalReason.CAPACITY, f"{spec} is more than this host has")
         if self._hardware.program is None:
             board = self._hardware.board
@@ -128,82 +136,80 @@ class QemuDriver:
 
     async def ensure(self, part: CloudResource) -> Outcome:
         """Refuse: these machines have no network and no way in."""
-        return _no_parts(part)
+        return _no_resources(part)
 
     async def remove(self, part: CloudResource) -> Outcome:
         """Refuse: there are no parts here."""
-        return _no_parts(part)
+        return _no_resources(part)
 
     async def list_resources(self) -> ResourceListing:
         """List nothing: there are no parts here."""
         return ResourceListing((), complete=True)
 
-    async def create(self, wants: Sequence[MachineSpec]) -> Sequence[Outcome]:
+    async def create(self, machine_specs: Sequence[MachineSpec]) -> Sequence[Outcome]:
         """Make machines."""
-        outcomes = await self._reception.create(wants, self._check)
+        outcomes = await self._commands.create(machine_specs, self._check)
         for outcome in outcomes:
             if isinstance(outcome, CallAccepted):
-                self._hints.tell_made(outcome.key)
+                self._events.notify_created(outcome.key)
         return outcomes
 
     # --- doing -------------------------------------------------------------------------------------------------------
 
-    async def act(self, deed: MachineAction, refs: Sequence[MachineRef]) -> Sequence[Outcome]:
+    async def act(self, action: MachineAction, refs: Sequence[MachineRef]) -> Sequence[Outcome]:
         """Do something to machines."""
-        return await self._reception.act(refs, lambda ref, record: self._do(deed, ref, record))
+        return await self._commands.act(refs, lambda ref, record: self._do(action, ref, record))
 
-    async def _do(self, deed: MachineAction, ref: MachineRef, record: MachineRecord) -> Outcome:
-        sight = await self._reception.in_thread(self._lodging.inspect, record)
-        if deed is MachineAction.TERMINATE:
+    async def _do(self, action: MachineAction, ref: MachineRef, record: MachineRecord) -> Outcome:
+        sight = await self._commands.in_thread(self._supervisor.inspect, record)
+        if action is MachineAction.TERMINATE:
             return await self._terminate(sight)
         if sight.process is None or record.phase is MachinePhase.ENDING:
             return CallRefused(record.key, RefusalReason.CONFLICT, str(sight))
         if record.phase is MachinePhase.STARTING:
-            record = await self._reception.in_thread(self._lodging.finish_start, record)
-        return await self._tell(deed, ref, record)
+            record = await self._commands.in_thread(self._supervisor.finish_start, record)
+        return await self._send_command(action, ref, record)
 
-    async def _tell(self, deed: MachineAction, ref: MachineRef, record: MachineRecord) -> Outcome:
+    async def _send_command(self, action: MachineAction, ref: MachineRef, record: MachineRecord) -> Outcome:
         try:
-            async with self._turns, talk(self._machine(record.key), self._reception.meter) as monitor:
-                return await self._have_done(deed, ref, record, monitor)
-        except NotReached as error:
-            young = record.process is not None and process_age_s(record.process) < COMING_UP
+            async with self._monitor_slots, open_monitor(self._machine(record.key), self._commands.meter) as monitor:
+                return await self._apply(action, ref, record, monitor)
+        except MonitorNotReached as error:
+            young = record.process is not None and process_age_s(record.process) < STARTUP_TIMEOUT_S
             return (
                 CallRefused(record.key, RefusalReason.CONFLICT, "it is coming up")
                 if young
                 else TransientFailure(record.key, str(error))
             )
-        except NotAnswered as error:
+        except MonitorNotAnswered as error:
             return CallUnanswered(record.key, str(error))
-        except Denied as error:
+        except CommandRejected as error:
             return CallRefused(record.key, RefusalReason.CONFLICT, str(error))
 
-    async def _have_done(
-        self, deed: MachineAction, ref: MachineRef, record: MachineRecord, monitor: Monitor
-    ) -> Outcome:
+    async def _apply(self, action: MachineAction, ref: MachineRef, record: MachineRecord, monitor: Monitor) -> Outcome:
         state = state_of(await monitor.status())
-        wish = WISHES[deed]
-        repeated = deed is MachineAction.REBOOT and ref.token != "" and record.token == ref.token
+        wish = MONITOR_COMMANDS[action]
+        repeated = action is MachineAction.REBOOT and ref.token != "" and record.token == ref.token
         if repeated or state is wish.done:
             return AlreadyDone(record.key, record.native_id)
         if state is not wish.of:
             return CallRefused(record.key, RefusalReason.CONFLICT, f"it is {state}")
-        if deed is MachineAction.REBOOT:
+        if action is MachineAction.REBOOT:
             await self._reset(monitor, record, ref.token)
         else:
-            await monitor.ask(wish.command)
+            await monitor.execute(wish.command)
         return CallAccepted(record.key, record.native_id)
 
     async def _reset(self, monitor: Monitor, record: MachineRecord, token: str) -> None:
         """Reset a machine. The record says so before and after: whoever finds it in between knows that nobody knows."""
-        write, in_thread = self._lodging.machine_dir.write, self._reception.in_thread
-        await in_thread(write, replace(record, more={**record.more, BEGUN: token}))
+        write, in_thread = self._supervisor.machine_dir.write, self._commands.in_thread
+        await in_thread(write, replace(record, more={**record.more, RESET_STARTED: token}))
         try:
-            await monitor.ask(WISHES[MachineAction.REBOOT].command)
-        except Denied:
+            await monitor.execute(MONITOR_COMMANDS[MachineAction.REBOOT].command)
+        except CommandRejected:
             await in_thread(write, record)
             raise
-        more = {name: value for name, value in record.more.items() if name != BEGUN}
+        more = {name: value for name, value in record.more.items() if name != RESET_STARTED}
         await in_thread(write, replace(record, boot=record.boot + 1, token=token, more=more))
 
     async def _terminate(self, sight: MachineStatus) -> Outcome:
@@ -211,46 +217,49 @@ class QemuDriver:
         record = sight.record
         if record.phase is MachinePhase.ENDING and sight.process_status is ProcessStatus.GONE:
             return AlreadyDone(record.key, record.native_id)
-        self._reception.meter("end")
-        known = await self._reception.in_thread(self._lodging.record_end, record)
+        self._commands.meter("end")
+        known = await self._commands.in_thread(self._supervisor.record_end, record)
         if sight.process_status is not ProcessStatus.RUNNING or not await self._quits(record.key):
-            await self._reception.in_thread(self._lodging.kill, known)
+            await self._commands.in_thread(self._supervisor.kill, known)
         return CallAccepted(record.key, record.native_id)
 
     async def _quits(self, key: str) -> bool:
         try:
-            async with talk(self._machine(key), self._reception.meter, QUITTING) as monitor:
-                await monitor.ask("quit")
-        except (NotReached, NotAnswered, Denied):
+            async with open_monitor(self._machine(key), self._commands.meter, QUIT_TIMEOUT_S) as monitor:
+                await monitor.execute("quit")
+        except (MonitorNotReached, MonitorNotAnswered, CommandRejected):
             return False
-        deadline = asyncio.get_running_loop().time() + QUITTING
-        while self._lodging.machine_dir.is_alive(key) and asyncio.get_running_loop().time() < deadline:
-            await asyncio.sleep(BETWEEN_LOOKS)
-        return not self._lodging.machine_dir.is_alive(key)
+        deadline = asyncio.get_running_loop().time() + QUIT_TIMEOUT_S
+        while self._supervisor.machine_dir.is_alive(key) and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(POLL_INTERVAL_S)
+        return not self._supervisor.machine_dir.is_alive(key)
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
     async def observe(self, keys: Collection[str] | None = None) -> MachineListing:
         """List machines: their processes in one go, and then each one's monitor."""
-        self._reception.meter("list")
-        look = await self._look(keys)
+        self._commands.meter("list")
+        look = await self._scan(keys)
         seen = await asyncio.gather(*(self._observe(sight) for sight in look.machines))
         troubles = [*look.problems, *(one for one in seen if isinstance(one, str))]
         return MachineListing([one for one in seen if isinstance(one, Observation)], not troubles, "; ".join(troubles))
 
-    async def _look(self, keys: Collection[str] | None = None) -> MachineScan:
-        return await self._reception.in_thread(self._lodging.scan, keys)
+    async def _scan(self, keys: Collection[str] | None = None) -> MachineScan:
+        return await self._commands.in_thread(self._supervisor.scan, keys)
 
     async def _observe(self, sight: MachineStatus) -> Observation | str:
         """Say what a machine is, or why that is not known."""
         if told := self._by_process(sight):
             return told
         try:
-            async with self._turns, talk(self._machine(sight.record.key), self._reception.meter) as monitor:
+            async with (
+                self._monitor_slots,
+                open_monitor(self._machine(sight.record.key), self._commands.meter) as monitor,
+            ):
                 word = await monitor.status()
         except MonitorError as error:
-            now = await self._reception.in_thread(self._lodging.inspect, sight.record)
-            return self._by_process(now) or _unheard(now, error)
+            now = await self._commands.in_thread(self._supervisor.inspect, sight.record)
+            return self._by_process(now) or _without_monitor(now, error)
         return _observation(sight, state_of(word), word)
 
     def _by_process(self, sight: MachineStatus) -> Observation | str | None:
@@ -286,17 +295,21 @@ class QemuDriver:
 
     def watch(self) -> AsyncGenerator[str, None]:
         """Yield the keys of machines whose monitor tells of an event, or that come and go."""
-        return self._hints.watch()
+        return self._events.watch()
 
     async def close(self) -> None:
         """Finish what was begun; the machines stay as they are."""
-        await self._hints.close()
-        await self._reception.close()
+        await self._events.close()
+        await self._commands.close()
 
 
-def _unheard(sight: MachineStatus, error: MonitorError) -> Observation | str:
+def _without_monitor(sight: MachineStatus, error: MonitorError) -> Observation | str:
     """Say what a machine is whose process is there, and whose monitor is not: it may just be coming up."""
-    if isinstance(error, NotReached) and sight.process is not None and process_age_s(sight.process) < COMING_UP:
+    if (
+        isinstance(error, MonitorNotReached)
+        and sight.process is not None
+        and process_age_s(sight.process) < STARTUP_TIMEOUT_S
+    ):
         return _observation(sight, MachineState.PENDING, "coming up")
     return f"{sight.record.key}: {error}"
 
@@ -317,18 +330,18 @@ def _observation(sight: MachineStatus, state: MachineState, word: str, complaint
         ssh_port=0,
         details=details,
         reboot_tokens=(record.token,) if record.token else (),
-        unconfirmed_reboot=record.more.get(BEGUN, ""),
+        unconfirmed_reboot=record.more.get(RESET_STARTED, ""),
     )
 
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text(errors="replace")[-MOST_WORDS:].strip()
+        return file.read_text(errors="replace")[-MAX_TEXT_CHARS:].strip()
     except OSError:
         return ""
 
 
-def _no_parts(part: CloudResource) -> CallRefused:
+def _no_resources(part: CloudResource) -> CallRefused:
     return CallRefused(part.key, RefusalReason.UNABLE, f"a {part.kind} is nothing for machines without a network")
 
 

@@ -19,8 +19,8 @@ from stateward.errors import BadInput
 
 CONSOLE = "console"
 GUEST = "guest"
-HOST = platform.machine()
-MOST_PROCESSORS = 8
+HOST_ARCH = platform.machine()
+MAX_PROCESSORS = 8
 IN_ITS_FOLDER = 'cd "$0" && exec "$@"'
 
 
@@ -36,7 +36,7 @@ class Accel(StrEnum):
     BEST = "auto"
 
 
-class Boards(Struct, frozen=True):
+class Board(Struct, frozen=True):
     """What differs between architectures."""
 
     program: str
@@ -48,7 +48,7 @@ class Boards(Struct, frozen=True):
 
 
 BOARDS = {
-    "x86_64": Boards(
+    "x86_64": Board(
         program="qemu-system-x86_64",
         package="qemu-system-x86",
         machine="pc,usb=off,hpet=off,vmport=off",
@@ -56,7 +56,7 @@ BOARDS = {
         boot=("-vga", "none", "-drive", f"file={GUEST},format=raw,if=floppy,readonly=on"),
         least_mib=2,
     ),
-    "aarch64": Boards(
+    "aarch64": Board(
         program="qemu-system-aarch64",
         package="qemu-system-arm",
         machine="virt,gic-version=2",
@@ -70,13 +70,13 @@ BOARDS = {
 class Hardware:
     """The kind of machine that a place offers; options `arch`, `accel` and `program` choose another."""
 
-    def __init__(self, place: ProviderRegion) -> None:
-        self.arch = place.options.get("arch", HOST)
+    def __init__(self, provider_region: ProviderRegion) -> None:
+        self.arch = provider_region.options.get("arch", HOST_ARCH)
         if self.arch not in BOARDS:
             raise BadInput("arch", self.arch, f"one of {', '.join(BOARDS)}")
         self.board = BOARDS[self.arch]
-        self.program = which(place.options.get("program", self.board.program))
-        self._accel = _accel(place.options.get("accel", Accel.SOFTWARE), self.arch)
+        self.program = which(provider_region.options.get("program", self.board.program))
+        self._accel = _accel(provider_region.options.get("accel", Accel.SOFTWARE), self.arch)
 
     def mark(self, record: MachineRecord) -> str:
         """Return the argument by which its process is known."""
@@ -124,5 +124,5 @@ def _accel(word: str, arch: str) -> Accel:
         raise BadInput("accel", word, f"one of {', '.join(Accel)}") from None
     if accel is not Accel.BEST:
         return accel
-    usable = arch == HOST and os.access("/dev/kvm", os.R_OK | os.W_OK)
+    usable = arch == HOST_ARCH and os.access("/dev/kvm", os.R_OK | os.W_OK)
     return Accel.KERNEL if usable else Accel.SOFTWARE

@@ -23,10 +23,10 @@ from stateward.errors import StatewardError
 
 COMMANDS = "monitor"
 EVENTS = "events"
-PATIENCE = 5.0
+ANSWER_TIMEOUT_S = 5.0
 """How long a monitor may take to answer, in seconds."""
-BETWEEN_TRIES = 0.01
-LONGEST = 1 << 24
+CONNECT_RETRY_S = 0.01
+MAX_LINE_BYTES = 1 << 24
 """How long one line of an answer may be, in bytes."""
 
 
@@ -42,40 +42,40 @@ class MonitorError(StatewardError):
         return self.reason
 
 
-class NotReached(MonitorError):
+class MonitorNotReached(MonitorError):
     """Nobody listens at the monitor; nothing was sent."""
 
     retry = True
 
 
-class NotAnswered(MonitorError):
+class MonitorNotAnswered(MonitorError):
     """The monitor is there, and does not answer in time; what was sent may have been done."""
 
     retry = True
 
 
-class Denied(MonitorError):
+class CommandRejected(MonitorError):
     """QEMU says no."""
 
 
-class Complaint(Struct, frozen=True):
+class QmpError(Struct, frozen=True):
     """Why QEMU says no."""
 
     kind: str = field(name="class")
     desc: str
 
 
-class Message(Struct, frozen=True):
+class QmpMessage(Struct, frozen=True):
     """A line that QEMU sends: its greeting, an event, or the answer to a command."""
 
     greeting: object | UnsetType = field(name="QMP", default=UNSET)
     event: str = ""
     answer: object | UnsetType = field(name="return", default=UNSET)
-    error: Complaint | None = None
+    error: QmpError | None = None
     id: int | None = None
 
 
-class Status(Struct, frozen=True):
+class QmpStatus(Struct, frozen=True):
     """The answer to `query-status`."""
 
     status: str
@@ -91,38 +91,38 @@ class Monitor:
         self._meter = meter
         self._numbers = count(1)
 
-    async def greet(self) -> None:
+    async def handshake(self) -> None:
         """Hear QEMU's greeting, and begin to talk; waits until whoever talks with it now is gone."""
         await self._read()
-        await self._ask("qmp_capabilities", {})
+        await self._execute("qmp_capabilities", {})
 
-    async def ask(self, command: str, arguments: Mapping[str, object] | None = None) -> object:
+    async def execute(self, command: str, arguments: Mapping[str, object] | None = None) -> object:
         """Send one command and return its answer."""
         self._meter(command)
         try:
-            return await self._ask(command, arguments or {})
+            return await self._execute(command, arguments or {})
         except (OSError, EOFError, msgspec.MsgspecError) as error:
-            raise NotAnswered(self._machine, f"{command}: the monitor hung up") from error
+            raise MonitorNotAnswered(self._machine, f"{command}: the monitor hung up") from error
 
-    async def _ask(self, command: str, arguments: Mapping[str, object]) -> object:
+    async def _execute(self, command: str, arguments: Mapping[str, object]) -> object:
         number = next(self._numbers)
         self._writer.write(msgspec.json.encode({"execute": command, "arguments": arguments, "id": number}) + b"\n")
         await self._writer.drain()
         while (message := await self._read()).id != number:
             pass  # an event; who wants to hear them, listens at the other monitor
         if message.error is not None:
-            raise Denied(self._machine, f"{command}: {message.error.desc}")
+            raise CommandRejected(self._machine, f"{command}: {message.error.desc}")
         return message.answer
 
-    async def _read(self) -> Message:
+    async def _read(self) -> QmpMessage:
         line = await self._reader.readline()
         if not line:
             raise EOFError
-        return msgspec.json.decode(line, type=Message)
+        return msgspec.json.decode(line, type=QmpMessage)
 
     async def status(self) -> str:
         """Return QEMU's own word for what the machine is."""
-        return msgspec.convert(await self.ask("query-status"), Status).status
+        return msgspec.convert(await self.execute("query-status"), QmpStatus).status
 
     async def events(self) -> AsyncIterator[str]:
         """Yield the names of events, until the machine ends."""
@@ -136,18 +136,20 @@ class Monitor:
 
 
 @asynccontextmanager
-async def talk(machine: Path, meter: Meter = ignore_milestone, seconds: float | None = None) -> AsyncIterator[Monitor]:
+async def open_monitor(
+    machine: Path, meter: Meter = ignore_milestone, seconds: float | None = None
+) -> AsyncIterator[Monitor]:
     """Have a conversation with the machine of a folder; all of it together may take so many seconds."""
-    seconds = PATIENCE if seconds is None else seconds
+    seconds = ANSWER_TIMEOUT_S if seconds is None else seconds
     try:
         async with asyncio.timeout(seconds), _open(machine, COMMANDS, meter) as monitor:
             yield monitor
     except TimeoutError as error:
-        raise NotAnswered(machine, f"the monitor has not answered in {seconds:g} s") from error
+        raise MonitorNotAnswered(machine, f"the monitor has not answered in {seconds:g} s") from error
 
 
 @asynccontextmanager
-async def listen(machine: Path, meter: Meter = ignore_milestone) -> AsyncIterator[Monitor]:
+async def open_event_monitor(machine: Path, meter: Meter = ignore_milestone) -> AsyncIterator[Monitor]:
     """Be the one who hears a machine's events; waits for whoever hears them now."""
     async with _open(machine, EVENTS, meter) as monitor:
         yield monitor
@@ -160,9 +162,9 @@ async def _open(machine: Path, name: str, meter: Meter) -> AsyncIterator[Monitor
         try:
             monitor = Monitor(machine, reader, writer, meter)
             try:
-                await monitor.greet()
+                await monitor.handshake()
             except (OSError, EOFError):  # it is there, but had no time: busy parting from the one before, or ending
-                await asyncio.sleep(BETWEEN_TRIES)
+                await asyncio.sleep(CONNECT_RETRY_S)
                 continue
             yield monitor
             return
@@ -173,9 +175,9 @@ async def _open(machine: Path, name: str, meter: Meter) -> AsyncIterator[Monitor
 async def _connect(machine: Path, name: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     try:
         with _address(machine, name) as address:
-            return await asyncio.open_unix_connection(address, limit=LONGEST)
+            return await asyncio.open_unix_connection(address, limit=MAX_LINE_BYTES)
     except OSError as error:
-        raise NotReached(machine, f"nobody listens at the monitor: {error}") from error
+        raise MonitorNotReached(machine, f"nobody listens at the monitor: {error}") from error
 
 
 @contextmanager
@@ -188,7 +190,7 @@ def _address(machine: Path, name: str) -> Iterator[str]:
         os.close(handle)
 
 
-STATES = {
+QMP_STATES = {
     "running":        MachineState.RUNNING,
     "paused":         MachineState.SUSPENDED,
     "suspended":      MachineState.SUSPENDED,
@@ -202,4 +204,4 @@ STATES = {
 
 def state_of(word: str) -> MachineState:
     """Return what a word of QEMU's means; one that is not known here is no reason to guess."""
-    return STATES.get(word, MachineState.OTHER)
+    return QMP_STATES.get(word, MachineState.OTHER)

@@ -8,13 +8,13 @@ from pathlib import Path
 from stateward.aio.supervise import cancel_tasks
 from stateward.drivers.port import Meter
 from stateward.drivers.process.supervisor import MachineScan
-from stateward.drivers.qemu.monitor import MonitorError, listen
+from stateward.drivers.qemu.monitor import MonitorError, open_event_monitor
 
-BETWEEN_LOOKS = 1.0
+SCAN_INTERVAL_S = 1.0
 """How often new machines, which others may have made, are looked for, in seconds."""
 
 
-class Hints:
+class MonitorEvents:
     """Listens to the machines of a place, for everybody who watches."""
 
     def __init__(
@@ -24,25 +24,25 @@ class Hints:
         self._machine = machine
         self._meter = meter
         self._watchers: set[asyncio.Queue[str]] = set()
-        self._heard: set[str] = set()
+        self._followed: set[str] = set()
         self._made = asyncio.Event()
         self._finding: asyncio.Task[None] | None = None
 
-    def tell(self, key: str) -> None:
+    def notify(self, key: str) -> None:
         """Give everybody a hint."""
         for watcher in self._watchers:
             watcher.put_nowait(key)
 
-    def tell_made(self, key: str) -> None:
+    def notify_created(self, key: str) -> None:
         """Give everybody a hint of a new machine, which shall be listened to from now on."""
         self._made.set()
-        self.tell(key)
+        self.notify(key)
 
     async def watch(self) -> AsyncGenerator[str, None]:
         """Yield the keys of machines that may have changed."""
         queue: asyncio.Queue[str] = asyncio.Queue()
         self._watchers.add(queue)
-        self._finding = self._finding or asyncio.create_task(self._find())
+        self._finding = self._finding or asyncio.create_task(self._follow_new())
         try:
             while True:
                 yield await queue.get()
@@ -57,29 +57,29 @@ class Hints:
         if finding is not None:
             await cancel_tasks([finding])
 
-    async def _find(self) -> None:
+    async def _follow_new(self) -> None:
         before: set[str] = set()
         async with asyncio.TaskGroup() as listening:
             while True:
                 self._made.clear()
                 alive = {one.record.key for one in (await self._look()).machines if one.process is not None}
                 for key in before ^ alive:
-                    self.tell(key)
+                    self.notify(key)
                 before = alive
-                for key in alive - self._heard:
-                    self._heard.add(key)
-                    listening.create_task(self._hear(key))
+                for key in alive - self._followed:
+                    self._followed.add(key)
+                    listening.create_task(self._follow(key))
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._made.wait(), BETWEEN_LOOKS)
+                    await asyncio.wait_for(self._made.wait(), SCAN_INTERVAL_S)
 
-    async def _hear(self, key: str) -> None:
+    async def _follow(self, key: str) -> None:
         """Listen to a machine until it ends, which is worth a hint too; one that cannot be heard is tried again."""
         try:
-            async with listen(self._machine(key), self._meter) as monitor:
+            async with open_event_monitor(self._machine(key), self._meter) as monitor:
                 async for _ in monitor.events():
-                    self.tell(key)
-            self.tell(key)
+                    self.notify(key)
+            self.notify(key)
         except MonitorError:
             pass
         finally:
-            self._heard.discard(key)
+            self._followed.discard(key)

@@ -3,8 +3,15 @@
 from stateward.drivers.simulated.cloud import SimulatedCloud
 from stateward.drivers.simulated.cloud_file import CloudUnavailable
 from stateward.drivers.simulated.driver import SimulatedDriver
-from stateward.drivers.simulated.faults import CALM, STORMY, Fate, Span, Temper
-from stateward.drivers.simulated.provider_catalogue import IMAGES, REGIONS, SPECS, Image, Spec, spec_of
+from stateward.drivers.simulated.faults import CALM, STORMY, CallFate, FaultProfile, Span
+from stateward.drivers.simulated.provider_catalogue import (
+    IMAGES,
+    REGIONS,
+    SPECS,
+    SimulatedImage,
+    SimulatedSpec,
+    spec_of,
+)
 
 __all__ = [
     "CALM",
@@ -12,13 +19,13 @@ __all__ = [
     "REGIONS",
     "SPECS",
     "STORMY",
+    "CallFate",
     "CloudUnavailable",
-    "Fate",
-    "Image",
+    "FaultProfile",
     "SimulatedCloud",
     "SimulatedDriver",
+    "SimulatedImage",
+    "SimulatedSpec",
     "Span",
-    "Spec",
-    "Temper",
     "spec_of",
 ]

@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 
 from stateward.errors import StatewardError
 
-Row: TypeAlias = tuple[str, str, str, bytes | None]
+CloudRow: TypeAlias = tuple[str, str, str, bytes | None]
 """Of what sort, of which region, by which key, and what is to be written: nothing removes it."""
 
 SCHEMA = """
@@ -35,33 +35,33 @@ class CloudUnavailable(StatewardError):
         return f"the simulated cloud in {self.path} cannot be used: {self.reason}"
 
 
-class Disk(Protocol):
+class CloudStorage(Protocol):
     """Where things are kept."""
 
     def load(self, sort: str) -> Iterator[tuple[str, str, bytes]]:
         """Yield all things of a sort: the region, the key, and what was written."""
 
-    def save(self, rows: Iterable[Row]) -> None:
+    def save(self, rows: Iterable[CloudRow]) -> None:
         """Write all of this or nothing."""
 
     def close(self) -> None:
         """Let go of the file."""
 
 
-class NoDisk:
+class NoStorage:
     """Keeps nothing: the cloud is gone with its process."""
 
     def load(self, sort: str) -> Iterator[tuple[str, str, bytes]]:  # noqa: ARG002 - there is nothing of any sort
         yield from ()
 
-    def save(self, rows: Iterable[Row]) -> None:
+    def save(self, rows: Iterable[CloudRow]) -> None:
         """Write nothing."""
 
     def close(self) -> None:
         """Have nothing to let go of."""
 
 
-class File:
+class CloudFile:
     """Keeps everything in one file."""
 
     def __init__(self, path: Path) -> None:
@@ -74,7 +74,7 @@ class File:
     def load(self, sort: str) -> Iterator[tuple[str, str, bytes]]:
         yield from self._db.execute("SELECT place, key, body FROM things WHERE sort = ?", [sort])
 
-    def save(self, rows: Iterable[Row]) -> None:
+    def save(self, rows: Iterable[CloudRow]) -> None:
         rows = list(rows)
         written = [row for row in rows if row[3] is not None]
         removed = [row[:3] for row in rows if row[3] is None]

@@ -29,19 +29,19 @@ from stateward.drivers.port import (
     TransientFailure,
 )
 from stateward.drivers.simulated.cloud import SimulatedCloud
-from stateward.drivers.simulated.faults import Fate, Span, Temper, draw, tempered
-from stateward.drivers.simulated.hints import hints
-from stateward.drivers.simulated.machine import Machine, state_at
-from stateward.drivers.simulated.states import NATIVE, PLAIN, shown
+from stateward.drivers.simulated.faults import CallFate, FaultProfile, Span, draw_seconds, with_options
+from stateward.drivers.simulated.machine import SimulatedMachine, state_at
+from stateward.drivers.simulated.region import watch_changes
+from stateward.drivers.simulated.states import NATIVE_STATES, OWN_STATES, observations_at
 
-BY_STOPPING = frozenset({"aws", "azure", "alibaba", "ncp"})
+SUSPEND_BY_STOPPING = frozenset({"aws", "azure", "alibaba", "ncp"})
 """Providers whose machines are suspended by stopping them."""
 
 
-MISSING = "a page of the listing is missing"
+PAGE_MISSING = "a page of the listing is missing"
 
 
-class Keyed(Protocol):
+class HasKey(Protocol):
     """Something that is asked for by its key."""
 
     @property
@@ -49,55 +49,57 @@ class Keyed(Protocol):
         """The key."""
 
 
-T = TypeVar("T", bound=Keyed)
+T = TypeVar("T", bound=HasKey)
 
 
 class SimulatedDriver:
     """A region of a simulated cloud; the options of its place change the region's temper, until it is closed."""
 
-    def __init__(self, place: ProviderRegion, cloud: SimulatedCloud, meter: Meter = lambda _: None) -> None:
-        self._provider = place.provider
+    def __init__(self, provider_region: ProviderRegion, cloud: SimulatedCloud, meter: Meter = lambda _: None) -> None:
+        self._provider = provider_region.provider
         self._cloud = cloud
-        self._region = cloud.region(place)
-        self._made = tempered(self._region.nature, place.options) if place.options else None
-        if self._made is not None:
-            self._region.temper = self._made
+        self._region = cloud.region(provider_region)
+        self._own_profile = (
+            with_options(self._region.base_profile, provider_region.options) if provider_region.options else None
+        )
+        if self._own_profile is not None:
+            self._region.profile = self._own_profile
         self._meter = meter
-        self._words = NATIVE.get(place.provider, PLAIN)
-        self._able: tuple[Temper, Capabilities] | None = None
+        self._native_states = NATIVE_STATES.get(provider_region.provider, OWN_STATES)
+        self._cached_caps: tuple[FaultProfile, Capabilities] | None = None
 
     @property
     def caps(self) -> Capabilities:
         """What can be done there; the portions follow the region's temper, and are asked for with every VM."""
-        temper = self._region.temper
-        if self._able is None or self._able[0] is not temper:
-            self._able = temper, self._capabilities(temper)
-        return self._able[1]
+        profile = self._region.profile
+        if self._cached_caps is None or self._cached_caps[0] is not profile:
+            self._cached_caps = profile, self._capabilities(profile)
+        return self._cached_caps[1]
 
-    def _capabilities(self, temper: Temper) -> Capabilities:
+    def _capabilities(self, profile: FaultProfile) -> Capabilities:
         return Capabilities(
-            Suspension.BY_STOPPING if self._provider in BY_STOPPING else Suspension.NATIVE,
+            Suspension.BY_STOPPING if self._provider in SUSPEND_BY_STOPPING else Suspension.NATIVE,
             Idempotency.TOKEN,
-            max_bulk=temper.bulk,
-            page_size=temper.page,
-            listing_lag_s=temper.late[1] if isinstance(temper.late, tuple) else temper.late,
-            calls_a_second=temper.calls_a_second,
+            max_bulk=profile.bulk,
+            page_size=profile.page,
+            listing_lag_s=profile.late[1] if isinstance(profile.late, tuple) else profile.late,
+            calls_a_second=profile.calls_a_second,
             has_events=True,
             runs_commands=True,
-            lists_reboot_tokens=temper.knows_tokens,
+            lists_reboot_tokens=profile.knows_tokens,
         )
 
     def register(self, spec: str, image: str) -> None:
         """Take a size and an image by name."""
-        self._cloud.learn(self._provider, spec, image)
+        self._cloud.register(self._provider, spec, image)
 
     async def check(self, spec: str, image: str) -> CallRefused | Inconclusive | None:
         """Look into the catalogue, which is at hand unless the region is dead."""
         self._meter("check")
-        await self._wait(self._region.temper.latency)
-        if self._region.temper.dead:
+        await self._wait(self._region.profile.latency)
+        if self._region.profile.dead:
             return TransientFailure("", "the region does not answer")
-        wrong = self._cloud.wrong(self._provider, spec, image)
+        wrong = self._cloud.spec_problem(self._provider, spec, image)
         return CallRefused("", RefusalReason.INVALID, wrong) if wrong else None
 
     async def ensure(self, part: CloudResource) -> Outcome:
@@ -113,135 +115,144 @@ class SimulatedDriver:
     async def list_resources(self) -> ResourceListing:
         """List parts; they are few, and always shown as they are."""
         self._meter("list parts")
-        await self._wait(self._region.temper.latency)
-        fate, _ = self._region.gate.fate(self._region.temper, self._arrive())
-        if fate in (Fate.DONE, Fate.DUPLICATED):
-            return ResourceListing(self._region.shelf.all(), complete=True)
-        return ResourceListing((), complete=False, problem=f"{MISSING}: {fate.name.lower().replace('_', ' ')}")
+        await self._wait(self._region.profile.latency)
+        fate, _ = self._region.fault_injector.next_fate(self._region.profile, self._deliver_duplicates())
+        if fate in (CallFate.DONE, CallFate.DUPLICATED):
+            return ResourceListing(self._region.resources.all(), complete=True)
+        return ResourceListing((), complete=False, problem=f"{PAGE_MISSING}: {fate.name.lower().replace('_', ' ')}")
 
-    async def create(self, wants: Sequence[MachineSpec]) -> Sequence[Outcome]:
+    async def create(self, machine_specs: Sequence[MachineSpec]) -> Sequence[Outcome]:
         """Make machines, in portions."""
-        return await self._in_portions("create", wants, self._region.create)
+        return await self._in_portions("create", machine_specs, self._region.create)
 
-    async def act(self, deed: MachineAction, refs: Sequence[MachineRef]) -> Sequence[Outcome]:
+    async def act(self, action: MachineAction, refs: Sequence[MachineRef]) -> Sequence[Outcome]:
         """Do something to machines, in portions."""
-        return await self._in_portions(deed.value, refs, lambda ref, now: self._region.act(deed, ref, now))
+        return await self._in_portions(action.value, refs, lambda ref, now: self._region.act(action, ref, now))
 
     async def observe(self, keys: Collection[str] | None = None) -> MachineListing:
         """List machines as they were a while ago, where the truth is late."""
         if keys is not None and not keys:
             return MachineListing([], complete=True)
-        found = self._region.find(keys, self._arrive())
+        found = self._region.find(keys, self._deliver_duplicates())
         try:
-            self._cloud.keep(self._region)
+            self._cloud.save(self._region)
         except sqlite3.Error as error:  # what came late must not be seen and then forgotten
             return MachineListing([], complete=False, problem=str(error))
-        return await self._pages(found)
+        return await self._fetch_pages(found)
 
     async def run(self, ref: MachineRef, command: str, user: str, seconds: float) -> str:
         """Pretend to run a command: what comes back is the command itself; `exit 3` and `false` fail as they would."""
         self._meter("run")
-        took = draw(self._region.temper.latency, self._cloud.chance)
-        late = took > seconds or self._region.temper.dead
+        took = draw_seconds(self._region.profile.latency, self._cloud.chance)
+        late = took > seconds or self._region.profile.dead
         await self._cloud.sleep(seconds if late else took)
         if late:
             raise TimeoutError(f"{user}@{ref.key} did not answer within {seconds:g} s")
-        now = self._arrive()
+        now = self._deliver_duplicates()
         if not any(state_at(one, now) is MachineState.RUNNING for one in self._region.find([ref.key], now)):
             raise ConnectionRefusedError(f"nobody listens at {ref.key}")
-        status = _status(command)
+        status = _exit_status(command)
         if status:
             raise CommandFailed(status, "")
         return f"{command}\n"
 
     async def watch(self) -> AsyncGenerator[str, None]:
         """Yield the keys of machines when they change, as far as the hints are not lost."""
-        async with aclosing(hints(self._region, self._cloud.clock, self._cloud.sleep)) as heard:
+        async with aclosing(watch_changes(self._region, self._cloud.clock, self._cloud.sleep)) as heard:
             async for key in heard:
-                if self._cloud.chance.random() >= self._region.temper.hint_lost:
+                if self._cloud.chance.random() >= self._region.profile.hint_lost:
                     yield key
 
     async def close(self) -> None:
         """Take the options back, unless somebody has set others since; the cloud is closed by whoever opened it."""
-        if self._made is not None and self._region.temper is self._made:
-            self._region.temper = self._region.nature
+        if self._own_profile is not None and self._region.profile is self._own_profile:
+            self._region.profile = self._region.base_profile
 
     # --- the way there and back ---
 
     async def _in_portions(self, call: str, items: Sequence[T], do: Callable[[T, float], Outcome]) -> list[Outcome]:
         outcomes: list[Outcome] = []
         while len(outcomes) < len(items):
-            portion = items[len(outcomes) : len(outcomes) + self._region.temper.bulk]
+            portion = items[len(outcomes) : len(outcomes) + self._region.profile.bulk]
             outcomes += await self._call(call, portion, do)
         return outcomes
 
     async def _call(self, call: str, items: Sequence[T], do: Callable[[T, float], Outcome]) -> list[Outcome]:
         """Send a call. What is done is done in the middle, so that a caller may die on either side of it."""
         self._meter(call)
-        there = draw(self._region.temper.latency, self._cloud.chance) / 2
+        there = draw_seconds(self._region.profile.latency, self._cloud.chance) / 2
         await self._cloud.sleep(there)
-        outcomes = self._hear(items, do)
+        outcomes = self._receive(items, do)
         unanswered = isinstance(outcomes[0], CallUnanswered)
-        await self._wait(self._region.temper.patience if unanswered else there)
+        await self._wait(self._region.profile.patience if unanswered else there)
         return outcomes
 
-    def _hear(self, items: Sequence[T], do: Callable[[T, float], Outcome]) -> list[Outcome]:
-        now = self._arrive()
-        fate, after = self._region.gate.fate(self._region.temper, now)
-        if fate is Fate.THROTTLED:
+    def _receive(self, items: Sequence[T], do: Callable[[T, float], Outcome]) -> list[Outcome]:
+        now = self._deliver_duplicates()
+        fate, after = self._region.fault_injector.next_fate(self._region.profile, now)
+        if fate is CallFate.THROTTLED:
             return [CallThrottled(item.key, after, "too many requests") for item in items]
-        if fate is Fate.TRANSIENT:
+        if fate is CallFate.TRANSIENT:
             return [TransientFailure(item.key, "the region has a hiccup") for item in items]
-        if fate is Fate.REQUEST_LOST:
+        if fate is CallFate.REQUEST_LOST:
             return [CallUnanswered(item.key, "no answer") for item in items]
         return self._perform(fate, items, do, now)
 
-    def _perform(self, fate: Fate, items: Sequence[T], do: Callable[[T, float], Outcome], now: float) -> list[Outcome]:
+    def _perform(
+        self, fate: CallFate, items: Sequence[T], do: Callable[[T, float], Outcome], now: float
+    ) -> list[Outcome]:
         outcomes = [do(item, now) for item in items]
-        if fate is Fate.DUPLICATED:
-            self._region.gate.repeat_later(self._region.temper, now, lambda then: [do(item, then) for item in items])
+        if fate is CallFate.DUPLICATED:
+            self._region.fault_injector.schedule_duplicate(
+                self._region.profile, now, lambda then: [do(item, then) for item in items]
+            )
         try:
-            self._cloud.keep(self._region)
+            self._cloud.save(self._region)
         except sqlite3.Error as error:  # it is done, but would not survive: so it must not count as answered
             return [CallUnanswered(item.key, str(error)) for item in items]
-        return [CallUnanswered(item.key, "no answer") for item in items] if fate is Fate.ANSWER_LOST else outcomes
+        return [CallUnanswered(item.key, "no answer") for item in items] if fate is CallFate.ANSWER_LOST else outcomes
 
-    def _arrive(self) -> float:
+    def _deliver_duplicates(self) -> float:
         """Let everything arrive that was sent before now; return the time."""
         now = self._cloud.clock()
-        self._region.gate.deliver(now)
+        self._region.fault_injector.deliver_due(now)
         return now
 
-    async def _pages(self, found: Sequence[Machine]) -> MachineListing:
+    async def _fetch_pages(self, found: Sequence[SimulatedMachine]) -> MachineListing:
         """Fetch a listing page by page, until one is missing."""
-        temper, chance = self._region.temper, self._cloud.chance
-        pages = [found[first : first + temper.page] for first in range(0, len(found), temper.page)] or [[]]
-        lost = chance.randrange(len(pages)) if chance.random() < temper.cut_short else None
-        age, seen = draw(temper.late, chance), list[Observation]()
+        profile, chance = self._region.profile, self._cloud.chance
+        pages = [found[first : first + profile.page] for first in range(0, len(found), profile.page)] or [[]]
+        lost = chance.randrange(len(pages)) if chance.random() < profile.cut_short else None
+        age, seen = draw_seconds(profile.late, chance), list[Observation]()
         for number, page in enumerate(pages):
-            trouble, after = await self._look([] if number == lost else page, age, seen)
+            trouble, after = await self._fetch_page([] if number == lost else page, age, seen)
             if trouble or number == lost:
-                return MachineListing(seen, complete=False, problem=trouble or MISSING, retry_after_s=after)
+                return MachineListing(seen, complete=False, problem=trouble or PAGE_MISSING, retry_after_s=after)
         return MachineListing(seen, complete=True)
 
-    async def _look(self, page: Sequence[Machine], age: float, seen: list[Observation]) -> tuple[str, float]:
+    async def _fetch_page(
+        self, page: Sequence[SimulatedMachine], age: float, seen: list[Observation]
+    ) -> tuple[str, float]:
         """Fetch a page of a listing; return what went wrong, and how long to wait if it was throttled."""
         self._meter("list")
-        await self._wait(self._region.temper.latency)
+        await self._wait(self._region.profile.latency)
         now = self._cloud.clock()
-        fate, after = self._region.gate.fate(self._region.temper, now)
-        if fate not in (Fate.DONE, Fate.DUPLICATED):
-            if fate in (Fate.REQUEST_LOST, Fate.ANSWER_LOST):
-                await self._wait(self._region.temper.patience)
-            return f"{MISSING}: {fate.name.lower().replace('_', ' ')}", after if fate is Fate.THROTTLED else 0.0
-        seen.extend(shown(page, now - age, self._words, tokens=self._region.temper.knows_tokens))
+        fate, after = self._region.fault_injector.next_fate(self._region.profile, now)
+        if fate not in (CallFate.DONE, CallFate.DUPLICATED):
+            if fate in (CallFate.REQUEST_LOST, CallFate.ANSWER_LOST):
+                await self._wait(self._region.profile.patience)
+            return (
+                f"{PAGE_MISSING}: {fate.name.lower().replace('_', ' ')}",
+                after if fate is CallFate.THROTTLED else 0.0,
+            )
+        seen.extend(observations_at(page, now - age, self._native_states, tokens=self._region.profile.knows_tokens))
         return "", 0.0
 
     async def _wait(self, span: Span) -> None:
-        await self._cloud.sleep(draw(span, self._cloud.chance))
+        await self._cloud.sleep(draw_seconds(span, self._cloud.chance))
 
 
-def _status(command: str) -> int:
+def _exit_status(command: str) -> int:
     """Return the status that a command ends with, as far as that can be told without running it."""
     match command.split():
         case ["false"]:

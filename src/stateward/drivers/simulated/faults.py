@@ -18,10 +18,10 @@ from stateward.errors import BadInput, UnknownName
 Span: TypeAlias = float | tuple[float, float]
 """A time, or a range to draw one from."""
 
-LONGEST = 31_536_000.0
+MAX_TIME_S = 31_536_000.0
 """Of all times, in seconds: a year."""
 
-Time: TypeAlias = Annotated[float, Meta(ge=0.0, le=LONGEST)]
+Time: TypeAlias = Annotated[float, Meta(ge=0.0, le=MAX_TIME_S)]
 
 Chance: TypeAlias = Annotated[float, Meta(ge=0.0, le=1.0)]
 Portion: TypeAlias = Annotated[int, Meta(ge=1)]
@@ -29,7 +29,7 @@ Budget: TypeAlias = Annotated[float, Meta(ge=0.001, le=1e9)]
 Burst: TypeAlias = Annotated[float, Meta(ge=1.0, le=1e9)]
 
 
-class Temper(Struct, frozen=True, kw_only=True):
+class FaultProfile(Struct, frozen=True, kw_only=True):
     """The settings of a region; as they stand, things take a few seconds and nothing goes wrong."""
 
     latency: Span = (0.02, 0.1)  # of each call, there and back
@@ -65,10 +65,10 @@ class Temper(Struct, frozen=True, kw_only=True):
     page: Portion = 1000
 
 
-CALM = Temper(latency=0.0, pending=0.0, suspending=0.0, resuming=0.0, rebooting=0.0, terminating=0.0)
+CALM = FaultProfile(latency=0.0, pending=0.0, suspending=0.0, resuming=0.0, rebooting=0.0, terminating=0.0)
 """Everything happens at once and nothing goes wrong."""
 
-STORMY = Temper(
+STORMY = FaultProfile(
     refused=0.02,
     fails=0.03,
     relapses=0.03,
@@ -84,7 +84,7 @@ STORMY = Temper(
 """Everything goes wrong now and then."""
 
 
-class Fate(Enum):
+class CallFate(Enum):
     """What becomes of a call on its way."""
 
     DONE = auto()
@@ -95,13 +95,13 @@ class Fate(Enum):
     THROTTLED = auto()
 
 
-def tempered(temper: Temper, options: Mapping[str, str]) -> Temper:
+def with_options(profile: FaultProfile, options: Mapping[str, str]) -> FaultProfile:
     """Return a temper with settings changed as options say; a span is written `1..4`."""
-    known = {one.name: one.type for one in fields(Temper)}
+    known = {one.name: one.type for one in fields(FaultProfile)}
     for name in options:
         if name not in known:
             raise UnknownName("option of the simulated driver", name, known)
-    return replace(temper, **{name: _setting(name, text, known[name]) for name, text in options.items()})
+    return replace(profile, **{name: _setting(name, text, known[name]) for name, text in options.items()})
 
 
 def _setting(name: str, text: str, sort: object) -> object:
@@ -109,50 +109,50 @@ def _setting(name: str, text: str, sort: object) -> object:
     try:
         setting = msgspec.convert(value, sort, strict=False)
         if sort == Span:  # a limit within it is what the library cannot check
-            msgspec.convert(_ends(setting), tuple[Time, ...])
+            msgspec.convert(_span_bounds(setting), tuple[Time, ...])
         return setting
     except msgspec.ValidationError as error:
         allowed = f"a setting of this sort (a number, a span like 1..4, true or false): {error}"
         raise BadInput(name, text, allowed) from error
 
 
-def _ends(span: Span) -> tuple[float, ...]:
+def _span_bounds(span: Span) -> tuple[float, ...]:
     return span if isinstance(span, tuple) else (span,)
 
 
-def span_of(temper: Temper, state: MachineState) -> Span:
+def transition_time(profile: FaultProfile, state: MachineState) -> Span:
     """Return how long machines are in a transitional state."""
     match state:
         case MachineState.SUSPENDING:
-            return temper.suspending
+            return profile.suspending
         case MachineState.RESUMING:
-            return temper.resuming
+            return profile.resuming
         case MachineState.REBOOTING:
-            return temper.rebooting
+            return profile.rebooting
         case MachineState.TERMINATING:
-            return temper.terminating
+            return profile.terminating
         case _:
-            return temper.pending
+            return profile.pending
 
 
-def draw(span: Span, chance: Random) -> float:
+def draw_seconds(span: Span, chance: Random) -> float:
     """Return a time from a span."""
     return chance.uniform(*span) if isinstance(span, tuple) else span
 
 
-def draw_fate(temper: Temper, chance: Random) -> Fate:
+def draw_fate(profile: FaultProfile, chance: Random) -> CallFate:
     """Return what becomes of a call: at most one thing goes wrong with it."""
-    if temper.dead:
-        return Fate.REQUEST_LOST if chance.random() < 0.5 else Fate.TRANSIENT
+    if profile.dead:
+        return CallFate.REQUEST_LOST if chance.random() < 0.5 else CallFate.TRANSIENT
     left = chance.random()
     for fate, share in (
-        (Fate.THROTTLED, temper.throttled),
-        (Fate.TRANSIENT, temper.transient),
-        (Fate.REQUEST_LOST, temper.request_lost),
-        (Fate.ANSWER_LOST, temper.answer_lost),
-        (Fate.DUPLICATED, temper.duplicated),
+        (CallFate.THROTTLED, profile.throttled),
+        (CallFate.TRANSIENT, profile.transient),
+        (CallFate.REQUEST_LOST, profile.request_lost),
+        (CallFate.ANSWER_LOST, profile.answer_lost),
+        (CallFate.DUPLICATED, profile.duplicated),
     ):
         if left < share:
             return fate
         left -= share
-    return Fate.DONE
+    return CallFate.DONE

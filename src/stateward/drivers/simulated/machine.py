@@ -18,11 +18,11 @@ PENDING, RUNNING, FAILED = MachineState.PENDING, MachineState.RUNNING, MachineSt
 SUSPENDING, SUSPENDED, RESUMING = MachineState.SUSPENDING, MachineState.SUSPENDED, MachineState.RESUMING
 REBOOTING, TERMINATING, TERMINATED = MachineState.REBOOTING, MachineState.TERMINATING, MachineState.TERMINATED
 
-TOKENS = 8
+MAX_TOKENS = 8
 """How many tokens of deeds a machine remembers."""
 
 
-class Passage(Struct, frozen=True, gc=False):
+class TimedTransition(Struct, frozen=True, gc=False):
     """What a machine was, goes through, and will be; one that was nothing was not there."""
 
     was: MachineState | None
@@ -31,12 +31,12 @@ class Passage(Struct, frozen=True, gc=False):
 
 
 @cache
-def passage(was: MachineState | None, by: MachineState, then: MachineState) -> Passage:
+def shared_transition(was: MachineState | None, by: MachineState, then: MachineState) -> TimedTransition:
     """Return a passage; machines share them."""
-    return Passage(was, by, then)
+    return TimedTransition(was, by, then)
 
 
-class Build(Struct, frozen=True):
+class MachineTemplate(Struct, frozen=True):
     """What machines of one sort have in common; they share it."""
 
     spec: str
@@ -54,14 +54,14 @@ def _details(spec: str, image: str) -> Mapping[str, str]:
     return MappingProxyType({"spec": spec, "image": image})
 
 
-class Machine(Struct, gc=False):
+class SimulatedMachine(Struct, gc=False):
     """One machine. It is not seen by the garbage collector: it refers to nothing that could refer back."""
 
     key: str
     name: str
     number: int
-    build: Build
-    passage: Passage
+    build: MachineTemplate
+    passage: TimedTransition
     since: float
     until: float
     reboots: int = 0
@@ -79,7 +79,7 @@ def native_id(number: int) -> str:
     return f"i-{number:017x}"
 
 
-def state_at(machine: Machine, moment: float) -> MachineState | None:
+def state_at(machine: SimulatedMachine, moment: float) -> MachineState | None:
     """Return what a machine is at a moment; nothing before it was made."""
     if moment >= machine.until:
         return machine.passage.then
@@ -94,7 +94,7 @@ class Verdict(Enum):
     CONFLICT = auto()
 
 
-WAYS: Mapping[MachineAction, tuple[MachineState, MachineState]] = {
+TRANSITIONS: Mapping[MachineAction, tuple[MachineState, MachineState]] = {
     MachineAction.SUSPEND:   (SUSPENDING,  SUSPENDED),
     MachineAction.RESUME:    (RESUMING,    RUNNING),
     MachineAction.REBOOT:    (REBOOTING,   RUNNING),
@@ -102,7 +102,7 @@ WAYS: Mapping[MachineAction, tuple[MachineState, MachineState]] = {
 }  # fmt: skip
 """What each deed leads through, and to."""
 
-ALLOWED: Mapping[MachineAction, frozenset[MachineState]] = {
+ALLOWED_STATES: Mapping[MachineAction, frozenset[MachineState]] = {
     MachineAction.SUSPEND: frozenset({RUNNING}),
     MachineAction.RESUME: frozenset({SUSPENDED}),
     MachineAction.REBOOT: frozenset({RUNNING}),
@@ -110,7 +110,7 @@ ALLOWED: Mapping[MachineAction, frozenset[MachineState]] = {
 }
 """In which states each deed can be done."""
 
-SO_ALREADY: Mapping[MachineAction, frozenset[MachineState]] = {
+DONE_STATES: Mapping[MachineAction, frozenset[MachineState]] = {
     MachineAction.SUSPEND: frozenset({SUSPENDING, SUSPENDED}),
     MachineAction.RESUME: frozenset({RESUMING, RUNNING}),
     MachineAction.REBOOT: frozenset(),
@@ -119,13 +119,13 @@ SO_ALREADY: Mapping[MachineAction, frozenset[MachineState]] = {
 """In which states there is nothing left to do."""
 
 
-def judge(deed: MachineAction, state: MachineState) -> Verdict:
+def judge_action(action: MachineAction, state: MachineState) -> Verdict:
     """Say what the provider says to a deed on a machine in a state."""
-    if state in ALLOWED[deed]:
+    if state in ALLOWED_STATES[action]:
         return Verdict.GO
-    return Verdict.ALREADY if state in SO_ALREADY[deed] else Verdict.CONFLICT
+    return Verdict.ALREADY if state in DONE_STATES[action] else Verdict.CONFLICT
 
 
 def with_token(tokens: tuple[str, ...], token: str) -> tuple[str, ...]:
     """Return the tokens that a machine remembers when another one comes."""
-    return (*tokens, token)[-TOKENS:] if token else tokens
+    return (*tokens, token)[-MAX_TOKENS:] if token else tokens

@@ -21,23 +21,23 @@ PREFIXES = {
     ResourceKind.SSH_KEY: "key",
 }
 
-SECRET = "-----BEGIN SIMULATED PRIVATE KEY-----\n{}\n-----END SIMULATED PRIVATE KEY-----\n"  # noqa: S105 - opens nothing
+PRIVATE_KEY_TEXT = "-----BEGIN SIMULATED PRIVATE KEY-----\n{}\n-----END SIMULATED PRIVATE KEY-----\n"
 
 
-class Shelf:
+class ResourceTable:
     """All parts of a region, by kind and key."""
 
     def __init__(self, parts: Sequence[CloudResource] = ()) -> None:
-        self._parts = {(part.kind, part.key): part for part in parts}
+        self._resources = {(part.kind, part.key): part for part in parts}
         self._ids = {part.native_id for part in parts}
 
     def get(self, kind: ResourceKind, key: str) -> CloudResource | None:
         """Return a part that is there."""
-        return self._parts.get((kind, key))
+        return self._resources.get((kind, key))
 
     def all(self) -> list[CloudResource]:
         """Return all parts."""
-        return list(self._parts.values())
+        return list(self._resources.values())
 
     def missing(self, ids: Collection[str]) -> list[str]:
         """Return those of some ids that no part has."""
@@ -51,13 +51,13 @@ class Shelf:
         if _needs_network(part) and self.missing([part.within]):
             return CallRefused(part.key, RefusalReason.NOT_FOUND, f"there is no network {part.within!r}")
         made = replace(part, native_id=f"{PREFIXES[part.kind]}-{number:08x}")
-        self._parts[part.kind, part.key] = made
+        self._resources[part.kind, part.key] = made
         self._ids.add(made.native_id)
         return CallAccepted(part.key, made.native_id, _secret(made))
 
     def drop(self, kind: ResourceKind, key: str) -> CloudResource:
         """Take a part away, whatever is in it or stands on it."""
-        gone = self._parts.pop((kind, key))
+        gone = self._resources.pop((kind, key))
         self._ids.discard(gone.native_id)
         return gone
 
@@ -66,13 +66,13 @@ class Shelf:
         there = self.get(part.kind, part.key)
         if there is None:
             return AlreadyDone(part.key, part.native_id)
-        inside = [one.key for one in self._parts.values() if one.within == there.native_id]
+        inside = [one.key for one in self._resources.values() if one.within == there.native_id]
         if inside or stood_on:
             who = f"{inside[0]!r} is in it" if inside else "machines stand on it"
             return CallRefused(
                 part.key, RefusalReason.IN_USE, f"{part.kind} {there.native_id} cannot be removed: {who}"
             )
-        del self._parts[part.kind, part.key]
+        del self._resources[part.kind, part.key]
         self._ids.discard(there.native_id)
         return CallAccepted(part.key, there.native_id)
 
@@ -86,4 +86,4 @@ def _secret(part: CloudResource) -> str:
     """Return the secret of a new key pair; who brought a public key has it already."""
     if part.kind is not ResourceKind.SSH_KEY or part.facts.get("public_key"):
         return ""
-    return SECRET.format(part.native_id)
+    return PRIVATE_KEY_TEXT.format(part.native_id)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from stateward.drivers.port import MachineState, Observation
-from stateward.drivers.simulated.machine import Machine, state_at
+from stateward.drivers.simulated.machine import SimulatedMachine, state_at
 
 STATES = (
     MachineState.PENDING,
@@ -18,7 +18,7 @@ STATES = (
 )
 
 # In the order of STATES.
-_WORDS: Mapping[str, str] = {
+_NATIVE_TABLE: Mapping[str, str] = {
     "aws":       "pending      running stopping     stopped     pending   running    shutting-down terminated failed",
     "azure":     "creating     running deallocating deallocated starting  restarting deleting      deleted    failed",
     "gcp":       "PROVISIONING RUNNING SUSPENDING   SUSPENDED   STAGING   REPAIRING  STOPPING      TERMINATED FAILED",
@@ -27,12 +27,12 @@ _WORDS: Mapping[str, str] = {
     "openstack": "BUILD        ACTIVE  SUSPENDING   SUSPENDED   RESUMING  REBOOT     DELETING      DELETED    ERROR",
 }  # fmt: skip
 
-NATIVE: Mapping[str, Mapping[MachineState, str]] = {
-    provider: dict(zip(STATES, words.split(), strict=True)) for provider, words in _WORDS.items()
+NATIVE_STATES: Mapping[str, Mapping[MachineState, str]] = {
+    provider: dict(zip(STATES, words.split(), strict=True)) for provider, words in _NATIVE_TABLE.items()
 }
 """The words of the providers that have some of their own."""
 
-PLAIN: Mapping[MachineState, str] = {state: state.value for state in STATES}
+OWN_STATES: Mapping[MachineState, str] = {state: state.value for state in STATES}
 """The words of any other provider: ours."""
 
 
@@ -49,8 +49,8 @@ def public_ip(number: int) -> str:
 REACHABLE = frozenset({MachineState.RUNNING, MachineState.REBOOTING})
 
 
-def shown(
-    machines: Iterable[Machine], moment: float, words: Mapping[MachineState, str], *, tokens: bool = True
+def observations_at(
+    machines: Iterable[SimulatedMachine], moment: float, words: Mapping[MachineState, str], *, tokens: bool = True
 ) -> Iterator[Observation]:
     """Yield machines as they were at a moment; what was not there yet is not shown."""
     for machine in machines:
@@ -61,7 +61,7 @@ def shown(
 
 
 def _observation(
-    machine: Machine, state: MachineState, words: Mapping[MachineState, str], tokens: tuple[str, ...]
+    machine: SimulatedMachine, state: MachineState, words: Mapping[MachineState, str], tokens: tuple[str, ...]
 ) -> Observation:
     return Observation(
         machine.key,
@@ -77,7 +77,7 @@ def _observation(
     )
 
 
-def _details(machine: Machine) -> Mapping[str, str]:
+def _details(machine: SimulatedMachine) -> Mapping[str, str]:
     if not machine.reboots and not machine.trouble:
         return machine.build.details
     details = {**machine.build.details, "reboots": str(machine.reboots)}

@@ -38,7 +38,7 @@ SLOW = replace(CALM, latency=0.01, pending=0.2, terminating=0.05)
 @pytest.fixture
 def simulated() -> SimulatedCloud:
     """The clouds that MCIs are made at."""
-    return SimulatedCloud(temper=CALM, chance=Random(1))
+    return SimulatedCloud(profile=CALM, chance=Random(1))
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ async def test_delete_of_a_lease_whose_mci_is_still_being_made_leaves_nothing_be
 async def test_a_lease_that_is_deleted_while_it_starts_leaves_room_for_the_next_of_its_template(
     both: Leasing, simulated: SimulatedCloud
 ) -> None:
-    simulated.set_temper(SEOUL, SLOW)
+    simulated.set_profile(SEOUL, SLOW)
     for delay in (0.0, 0.02, 0.05, 0.1, 0.2, 0.4):
         lease = await both.lease(f"after {delay}", {"resource_type": "mci", "template": FLEET})
         await asyncio.sleep(delay)
@@ -102,11 +102,11 @@ async def test_a_lease_that_is_deleted_while_it_starts_leaves_room_for_the_next_
 async def test_a_lease_whose_start_has_failed_half_way_takes_its_mci_with_it(
     both: Leasing, simulated: SimulatedCloud
 ) -> None:
-    simulated.set_temper(SEOUL, replace(SLOW, fails=0.5))
+    simulated.set_profile(SEOUL, replace(SLOW, fails=0.5))
     many = {**FLEET, "policy": "continue", "groups": [{**GROUP, "size": 8}]}
     lease = await both.lease("half", {"resource_type": "mci", "template": many})
     await both.until(lease, "ERROR")
-    simulated.set_temper(SEOUL, SLOW)
+    simulated.set_profile(SEOUL, SLOW)
     await both.plugin.leases.delete(ME, lease.object.id)
     await both.gone(lease)
     await _gone(both, "globe")

@@ -20,7 +20,7 @@ from stateward.domains.mci.plugin import MciPlugin
 from stateward.domains.plugin import ProcessContext
 from stateward.drivers import ProviderRegion
 from stateward.drivers.simulated import SimulatedCloud
-from stateward.drivers.simulated.faults import CALM, Temper
+from stateward.drivers.simulated.faults import CALM, FaultProfile
 from stateward.engine import Engine
 from stateward.server.app import create_app
 from stateward.store import open_store
@@ -34,7 +34,7 @@ NANO, MICRO = "aws+ap-northeast-2+t3.nano", "gcp+asia-northeast3+e2-micro"
 UBUNTU = "ubuntu22.04"
 AWS = "aws-ap-northeast-2"
 
-DEAD = Temper(latency=0.0, patience=0.01, dead=True)
+DEAD = FaultProfile(latency=0.0, patience=0.01, dead=True)
 """Nothing gets through: what is begun does not end before the region is another one."""
 
 Answer = httpx.Response
@@ -115,9 +115,9 @@ class ApiHouse:
             while any(one.owner for one in await self.engine.store.reader.queue_of(Key(NS, name))):
                 await asyncio.sleep(0.005)
 
-    def temper(self, temper: Temper, place: ProviderRegion = HERE) -> None:
+    def temper(self, temper: FaultProfile, place: ProviderRegion = HERE) -> None:
         """Let a region behave in another way."""
-        self.plugin.cloud.set_temper(place, temper)
+        self.plugin.cloud.set_profile(place, temper)
 
     async def close(self) -> None:
         for client in self._clients.values():
@@ -141,7 +141,7 @@ async def open_api(
         on_provider_call=lambda provider, call: calls.append((provider, call)),
         on_calls_saved=save,
     )
-    plugin = MciPlugin(site, cloud=SimulatedCloud(temper=CALM, chance=Random(1)), tick=0.01, every=3600.0)
+    plugin = MciPlugin(site, cloud=SimulatedCloud(profile=CALM, chance=Random(1)), tick=0.01, every=3600.0)
     kinds = [*plugin.kinds, token_kind(), quota_kind()]
     engine = Engine(store or open_store(":memory:"), kinds, lease=lease)
     plugin.bind_engine(engine)

@@ -93,7 +93,7 @@ async def open_house(
 ) -> AsyncIterator[House]:
     """Open the domain on a store."""
     site = site or ProcessContext(folder, random=Random(1))
-    plugin = MciPlugin(site, cloud=cloud or SimulatedCloud(temper=QUICK, chance=Random(1)), tick=0.01, every=3600.0)
+    plugin = MciPlugin(site, cloud=cloud or SimulatedCloud(profile=QUICK, chance=Random(1)), tick=0.01, every=3600.0)
     engine = Engine(store, plugin.kinds, works=works, lease=lease)
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=works):
@@ -116,7 +116,7 @@ async def house(new_store: Callable[[], Store], tmp_path: Path) -> AsyncIterator
 @pytest.fixture
 async def houses(new_store: Callable[[], Store], tmp_path: Path) -> AsyncIterator[list[House]]:
     """Two engines on one store, in front of the same clouds."""
-    cloud = SimulatedCloud(temper=CALM, chance=Random(1))
+    cloud = SimulatedCloud(profile=CALM, chance=Random(1))
     async with AsyncExitStack() as stack:
         opened = [await stack.enter_async_context(open_house(new_store(), tmp_path, cloud=cloud)) for _ in range(2)]
         yield opened

@@ -74,7 +74,7 @@ def alive(house: House, place: ProviderRegion = SEOUL) -> list[str]:
 
 def go_on(house: House, place: ProviderRegion = SEOUL) -> None:
     """Let end at once whatever is slow at a provider."""
-    house.cloud.set_temper(place, CALM)
+    house.cloud.set_profile(place, CALM)
     for machine in house.cloud.region(place).machines.values():
         machine.until = min(machine.until, house.cloud.clock())
 

@@ -60,7 +60,7 @@ async def test_a_namespace_that_is_not_there_takes_no_mci(api: ApiHouse) -> None
 async def test_an_mci_that_cannot_be_prepared_is_failed_and_tells_why(
     api: ApiHouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api.plugin.cloud, "wrong", lambda *_: "sold out")
+    monkeypatch.setattr(api.plugin.cloud, "spec_problem", lambda *_: "sold out")
     shown = await api.created(mci("m1", group()))
     assert (shown["status"], shown["vm"]) == ("Failed", [])
     assert "sold out" in shown["systemMessage"][0]

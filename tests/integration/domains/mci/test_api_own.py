@@ -89,7 +89,7 @@ async def test_what_a_connection_offers_is_told(api: ApiHouse) -> None:
 
 async def test_a_machine_that_no_record_knows_is_found_and_terminated(api: ApiHouse) -> None:
     await api.created()
-    api.plugin.cloud.orphan(HERE, MachineSpec("lost", "lost", "t3.nano", UBUNTU))
+    api.plugin.cloud.create_orphan(HERE, MachineSpec("lost", "lost", "t3.nano", UBUNTU))
     found = (await api.get(f"{OWN}/orphans?connection={AWS}")).json()
     assert [(one["connection"], one["key"]) for one in found["orphans"]] == [(AWS, "lost")]
     assert found == (await api.get(f"{OWN}/orphans")).json() | {"trouble": {}}

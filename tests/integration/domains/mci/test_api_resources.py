@@ -60,10 +60,10 @@ async def test_a_subnet_is_added_to_a_network_and_taken_away_again(api: ApiHouse
     gone = await api.delete(f"{BASE}/vNet/v1/subnet/s1")
     assert gone.json() == {"message": "The subnet s1 has been deleted"}
     assert (await api.get(f"{BASE}/vNet/v1/subnet?option=id")).json() == {"output": ["s2", "s3"]}
-    kept = {one.name for one in api.plugin.cloud.region(HERE).shelf.all() if one.kind == "subnet"}
+    kept = {one.name for one in api.plugin.cloud.region(HERE).resources.all() if one.kind == "subnet"}
     assert kept == {"s2", "s3"}
     assert (await api.delete(f"{BASE}/vNet/v1")).status_code == 200
-    assert api.plugin.cloud.region(HERE).shelf.all() == []
+    assert api.plugin.cloud.region(HERE).resources.all() == []
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ async def test_the_provider_is_given_the_public_half_of_the_key_that_is_told(api
     shown = await made(api, "sshKey", KEY)
     private = load_ssh_private_key(shown["privateKey"].encode(), None)
     assert load_ssh_public_key(shown["publicKey"].encode()) == private.public_key()
-    (kept,) = api.plugin.cloud.region(HERE).shelf.all()
+    (kept,) = api.plugin.cloud.region(HERE).resources.all()
     assert kept.facts["public_key"] == shown["publicKey"] == (await api.get(f"{BASE}/sshKey/k1")).json()["publicKey"]
 
 

@@ -39,7 +39,7 @@ async def victim(house: House) -> tuple[str, str]:
 
 
 def at_provider(house: House) -> set[str]:
-    return {one.key for one in house.cloud.region(SEOUL).shelf.all()}
+    return {one.key for one in house.cloud.region(SEOUL).resources.all()}
 
 
 async def forged(house: House, id_: str, kind: str, spec: dict[str, Any], parent: str | None = None) -> Any:

@@ -23,7 +23,7 @@ from stateward.drivers import (
 )
 from stateward.drivers.process.driver import ProcessDriver
 from stateward.drivers.process.machine_dir import MachinePhase, MachineRecord, MachineStatus
-from stateward.drivers.simulated.faults import Fate, Temper
+from stateward.drivers.simulated.faults import CallFate, FaultProfile
 from stateward.engine.errors import AlreadyEnded
 from stateward.errors import StatewardError
 from stateward.store.records import Operation, Status, default_lane
@@ -34,7 +34,7 @@ from tests.integration.domains.mci.weather import World, live
 
 TIMES = 50
 SEOUL = ProviderRegion("aws", "ap-northeast-2")
-FAIR = Temper()
+FAIR = FaultProfile()
 
 
 async def shown(house: House, vm: str = "p-1") -> Observation:
@@ -142,12 +142,12 @@ async def cancelled_in(world: World, action: str, after: float) -> Operation:
     return await world.house.engine.wait(NS, begun.op.id, LONGEST)
 
 
-def course_of(temper: Temper, course: Any, seed: int = 1) -> None:
+def course_of(temper: FaultProfile, course: Any, seed: int = 1) -> None:
     """Live a course with one VM, in a region with a temper from then on."""
 
     async def whole(world: World) -> None:
         await made(world, group("a", 1))
-        world.cloud.set_temper(SEOUL, temper)
+        world.cloud.set_profile(SEOUL, temper)
         await course(world, vm_of(await world.house.service.vm(NS, "m1", "a-1")))
 
     live(seed, FAIR, whole)
@@ -174,7 +174,7 @@ def test_what_takes_too_long_to_be_waited_for_is_undefined_until_it_is_seen() ->
 
 def test_a_request_that_was_lost_and_is_cancelled_has_not_been_done() -> None:
     async def course(world: World, vm: Any) -> None:
-        world.cloud.region(SEOUL).gate.foretell(Fate.REQUEST_LOST)
+        world.cloud.region(SEOUL).fault_injector.script_next(CallFate.REQUEST_LOST)
         ended = await cancelled_in(world, "reboot", 1.0)
         assert (ended.status, reboots(world, vm.uid)) == (Status.CANCELLED, 0)
         assert await states(world.house) == {"a-1": "Running"}
@@ -182,13 +182,13 @@ def test_a_request_that_was_lost_and_is_cancelled_has_not_been_done() -> None:
     course_of(FAIR, course)
 
 
-@pytest.mark.parametrize("fate", [Fate.REQUEST_LOST, Fate.ANSWER_LOST])
-def test_where_no_listing_shows_reboots_one_without_an_answer_is_unknown_and_never_not_done(fate: Fate) -> None:
+@pytest.mark.parametrize("fate", [CallFate.REQUEST_LOST, CallFate.ANSWER_LOST])
+def test_where_no_listing_shows_reboots_one_without_an_answer_is_unknown_and_never_not_done(fate: CallFate) -> None:
     async def course(world: World, vm: Any) -> None:
-        world.cloud.region(SEOUL).gate.foretell(fate)
+        world.cloud.region(SEOUL).fault_injector.script_next(fate)
         ended = await cancelled_in(world, "reboot", 1.0)
         assert (ended.status, await states(world.house)) == (Status.FAILED, {"a-1": "Undefined"})
-        assert reboots(world, vm.uid) == (fate is Fate.ANSWER_LOST)
+        assert reboots(world, vm.uid) == (fate is CallFate.ANSWER_LOST)
         await asyncio.sleep(60.0)
         assert await states(world.house) == {"a-1": "Running"}
 
@@ -206,7 +206,7 @@ def test_where_no_listing_shows_reboots_one_that_was_answered_is_done() -> None:
 def test_a_create_that_is_cancelled_leaves_no_machine_without_a_record() -> None:
     async def course(world: World) -> None:
         await made(world, group("a", 1))
-        world.cloud.set_temper(SEOUL, replace(FAIR, pending=60.0))
+        world.cloud.set_profile(SEOUL, replace(FAIR, pending=60.0))
         grown = await world.house.service.add_group(NS, "m1", group("b", 1), ANN)
         async with asyncio.timeout(60):
             while len(list(world.machines())) < 2:
@@ -225,12 +225,12 @@ def test_a_create_that_is_cancelled_leaves_no_machine_without_a_record() -> None
 # --- whole MCIs ------------------------------------------------------------------------------------------------------
 
 
-def course_of_three(temper: Temper, course: Any, seed: int = 1) -> None:
+def course_of_three(temper: FaultProfile, course: Any, seed: int = 1) -> None:
     """Live a course with an MCI of three VMs, in a region with a temper from then on."""
 
     async def whole(world: World) -> None:
         await made(world, group("a", 3))
-        world.cloud.set_temper(SEOUL, temper)
+        world.cloud.set_profile(SEOUL, temper)
         await course(world)
 
     live(seed, FAIR, whole)

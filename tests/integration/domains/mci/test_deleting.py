@@ -72,12 +72,12 @@ async def test_a_subgroup_goes_with_its_last_vm_that_is_terminated_and_deleted(h
 
 async def test_a_vm_that_cannot_be_terminated_keeps_its_record(house: House) -> None:
     await house.created(mci("m1", group("g1", 2)))
-    house.cloud.set_temper(SEOUL, DEAD)
+    house.cloud.set_profile(SEOUL, DEAD)
     accepted = await house.service.terminate_and_delete_vm(NS, "m1", "g1-1", ANN)
     assert (await house.service.vm(NS, "m1", "g1-1")).state == VmState.TERMINATING
     with pytest.raises(Refused):
         await house.service.terminate_and_delete_vm(NS, "m1", "g1-1", ANN)
-    house.cloud.set_temper(SEOUL, CALM)
+    house.cloud.set_profile(SEOUL, CALM)
     assert (await house.ended(accepted)).status is Status.SUCCEEDED
 
 

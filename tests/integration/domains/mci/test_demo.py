@@ -75,7 +75,7 @@ async def test_vms_that_broke_down_are_replaced(house: House) -> None:
     await show(house).look_after(LAB)
     await at_rest(house, "lab")
     first = vm_of((await house.service.vms(NS, "lab"))[0])
-    house.cloud.kill(ProviderRegion(first.provider, first.region), first.uid)
+    house.cloud.fail(ProviderRegion(first.provider, first.region), first.uid)
     await house.plugin.reconciler.reconcile_all()
 
     async def mended() -> bool:

@@ -55,7 +55,7 @@ def truth(house: House) -> dict[str, MachineState | None]:
 MISHAPS = {
     "stopped": (SimulatedCloud.stop, "Suspended", "shows suspended"),
     "terminated": (SimulatedCloud.terminate, "Terminated", "shows terminated"),
-    "killed": (SimulatedCloud.kill, "Failed", "shows failed"),
+    "killed": (SimulatedCloud.fail, "Failed", "shows failed"),
 }
 
 
@@ -142,7 +142,7 @@ async def test_a_listing_that_is_older_than_an_action_does_not_count(house: Hous
 
 async def test_an_observation_does_not_count_while_an_operation_is_at_work(house: House) -> None:
     await house.created(mci())
-    house.cloud.set_temper(SEOUL, replace(CALM, suspending=3600.0))
+    house.cloud.set_profile(SEOUL, replace(CALM, suspending=3600.0))
     begun = await house.service.control_vm(NS, "m1", "g1-1", "suspend", ANN)
     now = await house.engine.store.reader.time()
     assert await house.engine.observe([shows("shows failed", now + 1), shows("cannot say", now + 1)]) == [False, False]
@@ -168,7 +168,7 @@ async def test_what_a_listing_shows_of_many_is_one_transaction_and_keeps_the_rea
 
 async def test_a_machine_that_no_record_knows_is_reported_and_left_alone(house: House) -> None:
     await house.created(mci())
-    house.cloud.orphan(SEOUL, MachineSpec("stray", "stray", "t3.nano", "ubuntu22.04"))
+    house.cloud.create_orphan(SEOUL, MachineSpec("stray", "stray", "t3.nano", "ubuntu22.04"))
     (found,) = await house.plugin.reconciler.reconcile_all()
     assert (found.connection, found.key, found.name) == ("aws-ap-northeast-2", "stray", "stray")
     assert truth(house)["stray"] is MachineState.RUNNING
@@ -202,7 +202,7 @@ async def test_machines_that_can_be_seen_over_two_connections_are_no_orphans(hou
 async def test_one_vm_of_an_mci_is_terminated_and_after_a_restart_the_others_are_untouched(
     new_store: NewStore, tmp_path: Path
 ) -> None:
-    cloud = SimulatedCloud(temper=CALM, chance=Random(1))
+    cloud = SimulatedCloud(profile=CALM, chance=Random(1))
     async with open_house(new_store(), tmp_path, cloud=cloud) as house:
         await house.created(mci("m1", group(size=3)))
         await house.ended(await house.service.control_vm(NS, "m1", "g1-2", "terminate", ANN))
@@ -244,10 +244,10 @@ async def test_a_second_reboot_is_a_second_reboot(house: House) -> None:
 
 
 async def test_a_reboot_that_a_restart_repeats_is_one_reboot(new_store: NewStore, tmp_path: Path) -> None:
-    cloud = SimulatedCloud(temper=CALM, chance=Random(1))
+    cloud = SimulatedCloud(profile=CALM, chance=Random(1))
     async with open_house(new_store(), tmp_path, cloud=cloud) as house:
         await house.created(mci())
-        cloud.set_temper(SEOUL, CALM.__class__(latency=0.0, rebooting=3600.0))
+        cloud.set_profile(SEOUL, CALM.__class__(latency=0.0, rebooting=3600.0))
         verdict = await house.service.control(NS, "m1", "reboot", ANN)
         async with asyncio.timeout(60):
             while reboots(house) != [1, 1]:

@@ -12,7 +12,7 @@ from stateward.domains.mci.handlers.cloud_vm_handlers import APPEARS_WITHIN_S
 from stateward.domains.mci.lifecycle import MciState
 from stateward.domains.mci.model import VmSpec, vm_of
 from stateward.drivers import MachineState, ProviderRegion
-from stateward.drivers.simulated.faults import STORMY, Fate, Temper
+from stateward.drivers.simulated.faults import STORMY, CallFate, FaultProfile
 from stateward.engine import Denied
 from stateward.errors import StatewardError
 from stateward.store.records import Status
@@ -20,22 +20,22 @@ from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci
 from tests.integration.domains.mci.weather import World, live
 
 SEOUL, TOKYO = ProviderRegion("aws", "ap-northeast-2"), ProviderRegion("aws", "ap-northeast-1")
-FAIR = Temper()
+FAIR = FaultProfile()
 GROUPS = (group("a", 3), group("b", 3, "aws+ap-northeast-1+t3.nano"), group("c", 3, "gcp+asia-northeast3+e2-micro"))
 LONGEST = 6 * 3600.0
 """By then every deadline has passed, one after the other."""
 
 STORMS = {
     "stormy": STORMY,
-    "lost answers": Temper(answer_lost=0.4, duplicated=0.2),
-    "lost requests": Temper(request_lost=0.4),
-    "late": Temper(late=(0.0, 20.0), duplicated=0.2, duplicate_after=(0.0, 120.0)),
-    "throttled": Temper(throttled=0.5, calls_a_second=2.0, burst=3.0),
-    "missing": Temper(forgotten=0.0, answer_lost=0.3, late=(0.0, 5.0)),
-    "cut short": Temper(forgotten=0.0, cut_short=0.7, page=2, transient=0.2),
-    "relapsing": Temper(relapses=0.3, fails=0.2, refused=0.2),
-    "late and lost": Temper(late=(0.0, 20.0), request_lost=0.4, answer_lost=0.1),
-    "half blind": Temper(cut_short=0.5, page=2, request_lost=0.3, answer_lost=0.2, terminating=(5.0, 30.0)),
+    "lost answers": FaultProfile(answer_lost=0.4, duplicated=0.2),
+    "lost requests": FaultProfile(request_lost=0.4),
+    "late": FaultProfile(late=(0.0, 20.0), duplicated=0.2, duplicate_after=(0.0, 120.0)),
+    "throttled": FaultProfile(throttled=0.5, calls_a_second=2.0, burst=3.0),
+    "missing": FaultProfile(forgotten=0.0, answer_lost=0.3, late=(0.0, 5.0)),
+    "cut short": FaultProfile(forgotten=0.0, cut_short=0.7, page=2, transient=0.2),
+    "relapsing": FaultProfile(relapses=0.3, fails=0.2, refused=0.2),
+    "late and lost": FaultProfile(late=(0.0, 20.0), request_lost=0.4, answer_lost=0.1),
+    "half blind": FaultProfile(cut_short=0.5, page=2, request_lost=0.3, answer_lost=0.2, terminating=(5.0, 30.0)),
     "forgetful": replace(STORMY, knows_tokens=False, forgotten=0.0),
 }
 
@@ -56,7 +56,7 @@ async def settled(world: World) -> None:
 def fair_everywhere(world: World) -> None:
     """Let all storms end."""
     for region in world.cloud._regions.values():
-        region.temper = FAIR
+        region.profile = FAIR
 
 
 async def states(house: House, name: str = "m1") -> dict[str, str]:
@@ -94,7 +94,7 @@ async def trouble(world: World, chance: Random, *, kills: bool) -> None:
         with suppress(StatewardError):
             await wish(world.house, chance)
         for machine in [one for one in world.machines() if chance.random() < 0.03]:
-            misfortune = chance.choice((world.cloud.stop, world.cloud.kill, world.cloud.terminate))
+            misfortune = chance.choice((world.cloud.stop, world.cloud.fail, world.cloud.terminate))
             misfortune(world.place_of(machine), machine.key)
 
 
@@ -169,7 +169,7 @@ def test_a_provider_that_only_loses_lies_late_or_throttles_fails_no_vm(storm: st
 
 # --- a death at every step -------------------------------------------------------------------------------------------
 
-BRISK = Temper(latency=0.02, pending=0.1, suspending=0.1, resuming=0.1, terminating=0.1)
+BRISK = FaultProfile(latency=0.02, pending=0.1, suspending=0.1, resuming=0.1, terminating=0.1)
 LAST_STEP, STRIDE = 120, 3
 
 
@@ -187,7 +187,10 @@ async def whole_life(world: World) -> None:
     assert await world.doubtful() == []
     places = [world.cloud.region(place) for place in (SEOUL, TOKYO)]
     assert [len(place.machines) for place in places] == [2, 1]
-    assert [len(place.shelf._parts) for place in places] == [4, 4]  # a network, its subnet, a security group, a key
+    assert [len(place.resources._resources) for place in places] == [
+        4,
+        4,
+    ]  # a network, its subnet, a security group, a key
     assert [len(await house.engine.history(NS, f"m1.{vm}")) >= 6 for vm in ("a-1", "a-2", "b-1")] == [True] * 3
     await house.service.delete(NS, "m1", "", ANN)
     assert await house.service.vms(NS, "m1") == []
@@ -220,9 +223,9 @@ async def made(world: World, *groups: object) -> None:
 
 def test_a_create_whose_answer_is_lost_is_found_again_and_not_repeated() -> None:
     async def course(world: World) -> None:
-        world.cloud.set_temper(SEOUL, FAIR)
+        world.cloud.set_profile(SEOUL, FAIR)
         await made(world, group("g0", 1))
-        world.cloud.region(SEOUL).gate.foretell(Fate.ANSWER_LOST)
+        world.cloud.region(SEOUL).fault_injector.script_next(CallFate.ANSWER_LOST)
         grown = await world.house.service.add_group(NS, "m1", group("g1", 3), ANN)
         assert (await world.house.engine.wait(NS, grown.op.id, LONGEST)).status is Status.SUCCEEDED
         assert len(list(world.machines())) == 4
@@ -234,7 +237,7 @@ def test_a_create_whose_answer_is_lost_is_found_again_and_not_repeated() -> None
 def test_a_throttled_region_is_left_alone_for_a_while_and_no_other_is() -> None:
     async def course(world: World) -> None:
         await made(world)
-        world.cloud.region(SEOUL).gate.foretell(*[Fate.THROTTLED] * 6)
+        world.cloud.region(SEOUL).fault_injector.script_next(*[CallFate.THROTTLED] * 6)
         begun = world.clock()
         verdict = await world.house.service.control(NS, "m1", "suspend", ANN)
         ended = [await world.house.engine.wait(NS, one.op.id, LONGEST) for one in verdict.begun]
@@ -255,7 +258,7 @@ def test_a_region_whose_listing_is_throttled_is_not_asked_again_before_it_likes(
     async def course(world: World) -> None:
         await made(world, group("a", 1))
         cloud = await world.house.plugin.clients.by_name("aws-ap-northeast-2")
-        world.cloud.region(SEOUL).gate.foretell(Fate.THROTTLED)
+        world.cloud.region(SEOUL).fault_injector.script_next(CallFate.THROTTLED)
         first = await cloud.list_now()
         again = await cloud.list_now()
         assert (first.complete, first.retry_after_s, again.complete) == (False, 1.0, True)
@@ -267,7 +270,7 @@ def test_a_region_whose_listing_is_throttled_is_not_asked_again_before_it_likes(
 def test_one_throttled_call_counts_once_however_many_vms_it_was_for() -> None:
     async def course(world: World) -> None:
         await made(world, group("a", 30))
-        world.cloud.region(SEOUL).gate.foretell(Fate.THROTTLED)
+        world.cloud.region(SEOUL).fault_injector.script_next(CallFate.THROTTLED)
         verdict = await world.house.service.control(NS, "m1", "suspend", ANN)
         begun = world.clock()
         ended = await world.house.engine.wait(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
@@ -279,12 +282,12 @@ def test_one_throttled_call_counts_once_however_many_vms_it_was_for() -> None:
 def test_a_dead_region_makes_its_vms_undefined_and_no_others_and_they_come_back() -> None:
     async def course(world: World) -> None:
         await made(world)
-        world.cloud.set_temper(SEOUL, replace(FAIR, dead=True))
+        world.cloud.set_profile(SEOUL, replace(FAIR, dead=True))
         verdict = await world.house.service.control(NS, "m1", "suspend", ANN)
         await world.house.engine.wait(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
         assert Counter((await states(world.house)).values()) == {"Suspended": 6, "Undefined": 3}
         assert await world.house.state() == MciState.PARTIAL
-        world.cloud.set_temper(SEOUL, FAIR)
+        world.cloud.set_profile(SEOUL, FAIR)
         await world.house.plugin.reconciler.reconcile_all()
         assert Counter((await states(world.house)).values()) == {"Suspended": 6, "Running": 3}
 
@@ -294,7 +297,7 @@ def test_a_dead_region_makes_its_vms_undefined_and_no_others_and_they_come_back(
 def test_in_a_dead_region_nothing_is_called_terminated() -> None:
     async def course(world: World) -> None:
         await made(world)
-        world.cloud.set_temper(SEOUL, replace(FAIR, dead=True))
+        world.cloud.set_profile(SEOUL, replace(FAIR, dead=True))
         verdict = await world.house.service.control(NS, "m1", "terminate", ANN)
         await world.house.engine.wait(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
         assert Counter((await states(world.house)).values()) == {"Terminated": 6, "Undefined": 3}
@@ -302,7 +305,7 @@ def test_in_a_dead_region_nothing_is_called_terminated() -> None:
             await asyncio.sleep(60.0)
             await world.house.plugin.reconciler.reconcile_all()
         assert Counter((await states(world.house)).values()) == {"Terminated": 6, "Undefined": 3}
-        world.cloud.set_temper(SEOUL, FAIR)
+        world.cloud.set_profile(SEOUL, FAIR)
         await end(world)
 
     live(4, FAIR, course)
@@ -335,17 +338,17 @@ def test_a_machine_that_disappears_without_a_word_is_undefined_and_not_terminate
 def test_a_listing_that_is_cut_short_proves_nothing() -> None:
     async def course(world: World) -> None:
         await made(world, group("a", 4))
-        world.cloud.set_temper(SEOUL, replace(FAIR, cut_short=1.0, page=1))
+        world.cloud.set_profile(SEOUL, replace(FAIR, cut_short=1.0, page=1))
         for _ in range(10):
             await asyncio.sleep(5.0)
             await world.house.plugin.reconciler.reconcile_all()
         assert set((await states(world.house)).values()) == {"Running"}
-        world.cloud.set_temper(SEOUL, replace(FAIR, cut_short=1.0, page=1, forgotten=0.0))
+        world.cloud.set_profile(SEOUL, replace(FAIR, cut_short=1.0, page=1, forgotten=0.0))
         verdict = await world.house.service.control(NS, "m1", "terminate", ANN)
         await asyncio.sleep(600.0)
         shown = set((await states(world.house)).values())
         assert shown <= {"Terminating", "Terminated"}
-        world.cloud.set_temper(SEOUL, FAIR)
+        world.cloud.set_profile(SEOUL, FAIR)
         await world.house.engine.wait(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
         assert set((await states(world.house)).values()) == {"Terminated"}
 
@@ -356,14 +359,14 @@ def test_a_listing_that_is_cut_short_proves_nothing() -> None:
 def test_a_deed_that_is_accepted_and_not_done_does_not_hold_its_vm_up_for_long(action: str) -> None:
     async def course(world: World) -> None:
         await made(world, group("a", 1))
-        world.cloud.set_temper(SEOUL, replace(FAIR, relapses=1.0))
+        world.cloud.set_profile(SEOUL, replace(FAIR, relapses=1.0))
         begun = world.clock()
         accepted = await world.house.service.control_vm(NS, "m1", "a-1", action, ANN)
         ended = await world.house.engine.wait(NS, accepted.op.id, LONGEST)
         assert ended.status is Status.FAILED
         assert (ended.ended or 0.0) - begun < 300.0
         assert await states(world.house) == {"a-1": "Failed"}
-        world.cloud.set_temper(SEOUL, FAIR)
+        world.cloud.set_profile(SEOUL, FAIR)
         await world.house.engine.wait(NS, (await world.house.service.reconcile(NS, "m1", ANN)).op.id, LONGEST)
         assert await states(world.house) == {"a-1": "Running"}
 
@@ -376,9 +379,9 @@ def test_a_resume_that_was_lost_is_not_taken_for_done_by_a_listing_from_before_t
         service, vm = world.house.service, vm_of(await world.house.service.vm(NS, "m1", "a-1"))
         suspended = await service.control_vm(NS, "m1", "a-1", "suspend", ANN)
         assert (await world.house.engine.wait(NS, suspended.op.id, LONGEST)).status is Status.SUCCEEDED
-        world.cloud.set_temper(SEOUL, replace(FAIR, late=20.0))
+        world.cloud.set_profile(SEOUL, replace(FAIR, late=20.0))
         assert (await seen_of(world, vm)) == MachineState.RUNNING  # as it was 20 s ago
-        world.cloud.region(SEOUL).gate.foretell(Fate.REQUEST_LOST)
+        world.cloud.region(SEOUL).fault_injector.script_next(CallFate.REQUEST_LOST)
         resumed = await service.control_vm(NS, "m1", "a-1", "resume", ANN)
         ended = await world.house.engine.wait(NS, resumed.op.id, LONGEST)
         assert (ended.status, world.truth(vm)) == (Status.SUCCEEDED, MachineState.RUNNING)
@@ -388,17 +391,17 @@ def test_a_resume_that_was_lost_is_not_taken_for_done_by_a_listing_from_before_t
 
 def test_a_machine_that_was_made_at_last_and_is_not_shown_yet_is_not_taken_for_terminated() -> None:
     async def course(world: World) -> None:
-        gate = world.cloud.region(SEOUL).gate
+        gate = world.cloud.region(SEOUL).fault_injector
         await world.house.service.create(NS, mci("m1", group("a", 1)), ANN)
         while "a-1" not in await states(world.house):
             await asyncio.sleep(0.1)
         vm = vm_of(await world.house.service.vm(NS, "m1", "a-1"))
-        world.cloud.set_temper(SEOUL, replace(FAIR, late=20.0, request_lost=1.0))
+        world.cloud.set_profile(SEOUL, replace(FAIR, late=20.0, request_lost=1.0))
         await asyncio.sleep(2 * APPEARS_WITHIN_S)  # its create is lost again and again
-        world.cloud.set_temper(SEOUL, replace(FAIR, late=20.0))
+        world.cloud.set_profile(SEOUL, replace(FAIR, late=20.0))
         while world.truth(vm) is None:
             await asyncio.sleep(0.01)
-        gate.foretell(Fate.REQUEST_LOST, Fate.REQUEST_LOST)
+        gate.script_next(CallFate.REQUEST_LOST, CallFate.REQUEST_LOST)
         accepted = await world.house.service.control_vm(NS, "m1", "a-1", "terminate", ANN, force=True)
         await world.house.engine.wait(NS, accepted.op.id, LONGEST)
         assert (await states(world.house), world.truth(vm)) == ({"a-1": "Terminated"}, MachineState.TERMINATED)
@@ -415,7 +418,7 @@ async def seen_of(world: World, vm: VmSpec) -> MachineState | None:
 def test_a_connection_that_is_changed_under_way_holds_nobody_up() -> None:
     async def course(world: World) -> None:
         await made(world, group("a", 1))
-        world.cloud.set_temper(SEOUL, replace(FAIR, suspending=30.0))
+        world.cloud.set_profile(SEOUL, replace(FAIR, suspending=30.0))
         accepted = await world.house.service.control_vm(NS, "m1", "a-1", "suspend", ANN)
         await asyncio.sleep(5.0)
         service = world.house.service

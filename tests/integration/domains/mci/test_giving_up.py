@@ -24,7 +24,7 @@ def _absent_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("hold", [False, True], ids=["under way", "held"])
 async def test_a_create_that_has_no_vms_yet_is_given_up_by_force(houses: list[House], hold: bool) -> None:
     house = houses[0]
-    house.cloud.set_temper(SEOUL, CALM if hold else replace(CALM, latency=0.0, patience=0.01, dead=True))
+    house.cloud.set_profile(SEOUL, CALM if hold else replace(CALM, latency=0.0, patience=0.01, dead=True))
     created = await house.service.create(NS, mci(hold=hold), ANN)
     await house.until(lambda state: state == (MciState.PREPARED if hold else MciState.PREPARING))
     won, lost = await race(houses, *[control("terminate", force=True)] * 2)
@@ -45,7 +45,7 @@ async def test_a_create_that_is_forced_away_at_any_moment_leaves_no_machine(
     # Machines are shown at once here: a machine that was never requested must not count as late.
     monkeypatch.setattr(cloud_vm_handlers, "APPEARS_WITHIN_S", 0.1)
     house, chance = houses[0], Random(seed)
-    house.cloud.set_temper(SEOUL, replace(CALM, latency=0.002))
+    house.cloud.set_profile(SEOUL, replace(CALM, latency=0.002))
     await house.service.create(NS, mci("m1", group(size=4)), ANN)
     await asyncio.sleep(chance.uniform(0.0, 0.06))
     verdict = await house.service.control(NS, "m1", "terminate", ANN, force=True)

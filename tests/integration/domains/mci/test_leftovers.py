@@ -12,7 +12,7 @@ from stateward.domains.mci.model import NetworkSpec, Subnet, network_of, resourc
 from stateward.domains.mci.provider import provider_client
 from stateward.domains.mci.resource_service import add_subnet
 from stateward.drivers import CloudResource, ProviderRegion, ResourceKind
-from stateward.drivers.simulated.faults import CALM, Fate
+from stateward.drivers.simulated.faults import CALM, CallFate
 from stateward.lifecycle import CONTROLLER
 from stateward.store.records import Object, Status
 from tests.integration.domains.mci.conftest import ANN, NS, PATIENT, House
@@ -26,12 +26,12 @@ LEFT = subnet_key("uid-net", "back")
 
 def shown(house: House) -> set[str]:
     """Return the keys of the subnets that there are at the provider."""
-    return {one.key for one in house.cloud.region(SEOUL).shelf.all() if one.kind is ResourceKind.SUBNET}
+    return {one.key for one in house.cloud.region(SEOUL).resources.all() if one.kind is ResourceKind.SUBNET}
 
 
 def leave_behind(house: House, key: str = LEFT) -> None:
     """Make a subnet within the network that no record knows."""
-    network = house.cloud.region(SEOUL).shelf.get(ResourceKind.NETWORK, "uid-net")
+    network = house.cloud.region(SEOUL).resources.get(ResourceKind.NETWORK, "uid-net")
     assert network is not None
     house.cloud.region(SEOUL).ensure(CloudResource(ResourceKind.SUBNET, key, "back", network.native_id))
 
@@ -51,9 +51,11 @@ async def until_gone(house: House) -> None:
 
 async def test_a_subnet_that_a_change_left_behind_is_taken_away(house: House) -> None:
     await made(house)
-    house.cloud.set_temper(SEOUL, replace(CALM, patience=LONG))
+    house.cloud.set_profile(SEOUL, replace(CALM, patience=LONG))
     # The network, the listing and the first subnet are answered for, and the second one is not.
-    house.cloud.region(SEOUL).gate.foretell(Fate.DONE, Fate.DONE, Fate.DONE, Fate.ANSWER_LOST)
+    house.cloud.region(SEOUL).fault_injector.script_next(
+        CallFate.DONE, CallFate.DONE, CallFate.DONE, CallFate.ANSWER_LOST
+    )
     accepted = await add_subnet(house.service, NS, "net", BACK, ANN)
     async with asyncio.timeout(PATIENT):
         while LEFT not in shown(house):
@@ -79,7 +81,7 @@ async def test_subnets_of_others_are_left_alone(house: House) -> None:
     await made(house)
     region = house.cloud.region(SEOUL)
     region.ensure(CloudResource(ResourceKind.NETWORK, "uid-net-2", "other"))
-    other = region.shelf.get(ResourceKind.NETWORK, "uid-net-2")
+    other = region.resources.get(ResourceKind.NETWORK, "uid-net-2")
     assert other is not None
     region.ensure(CloudResource(ResourceKind.SUBNET, "uid-net-2-a", "a", other.native_id))
     leave_behind(house, "of-somebody-else")
@@ -91,7 +93,7 @@ async def test_subnets_of_others_are_left_alone(house: House) -> None:
 async def test_one_that_would_not_go_is_not_tried_again_at_once(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     found = await made(house)
     leave_behind(house)
-    inside = house.cloud.region(SEOUL).shelf.get(ResourceKind.SUBNET, LEFT)
+    inside = house.cloud.region(SEOUL).resources.get(ResourceKind.SUBNET, LEFT)
     assert inside is not None
     house.cloud.region(SEOUL).ensure(CloudResource(ResourceKind.SECURITY_GROUP, "in-it", "x", inside.native_id))
     for _ in range(3):
@@ -103,7 +105,7 @@ async def test_one_that_would_not_go_is_not_tried_again_at_once(house: House, mo
     assert [one.event for one in lines].count("reshape") == 1
     accepted = await add_subnet(house.service, NS, "net", Subnet("side", "10.0.3.0/24"), ANN)  # it is in nobody's way
     assert (await house.ended(accepted)).status is Status.SUCCEEDED
-    house.cloud.lose(SEOUL, ResourceKind.SECURITY_GROUP, "in-it")
+    house.cloud.remove_resource(SEOUL, ResourceKind.SECURITY_GROUP, "in-it")
     monkeypatch.setattr(drift, "RETRY_REMOVAL_S", 0.0)
     await until_gone(house)
 
@@ -113,13 +115,13 @@ async def test_a_network_is_removed_with_what_was_left_behind_in_it(house: House
     leave_behind(house)
     accepted = await house.service.delete_resource(NS, "vNet", "net", ANN)
     assert (await house.ended(accepted)).status is Status.SUCCEEDED
-    assert house.cloud.region(SEOUL).shelf.all() == []
+    assert house.cloud.region(SEOUL).resources.all() == []
 
 
 async def test_a_subnet_that_is_asked_for_again_is_the_one_that_was_left_behind(house: House) -> None:
     await made(house)
     leave_behind(house)
-    native = getattr(house.cloud.region(SEOUL).shelf.get(ResourceKind.SUBNET, LEFT), "native_id", "")
+    native = getattr(house.cloud.region(SEOUL).resources.get(ResourceKind.SUBNET, LEFT), "native_id", "")
     accepted = await add_subnet(house.service, NS, "net", BACK, ANN)
     assert (await house.ended(accepted)).status is Status.SUCCEEDED
     assert resource_seen(await house.service.part(NS, "vNet", "net")).subnets["back"] == native

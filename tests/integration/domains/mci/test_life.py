@@ -108,7 +108,7 @@ async def test_nothing_is_continued_that_is_not_held(house: House) -> None:
 
 
 async def test_a_preparation_that_fails_leaves_nothing_behind(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(house.cloud, "wrong", lambda *_: "sold out")
+    monkeypatch.setattr(house.cloud, "spec_problem", lambda *_: "sold out")
     operation = await house.created(mci("m1", group(spec="aws+ap-northeast-2+t3.nano")))
     assert operation.status is Status.FAILED
     assert "sold out" in (operation.error or "")

@@ -35,7 +35,7 @@ class Watcher:
         self.most_vms: Counter[str] = Counter()
         self.most_regions: Counter[str] = Counter()
         for region in self._regions.values():
-            region.ears.append(self._heard)
+            region.listeners.append(self._heard)
 
     def _heard(self, _key: str, _at: float) -> None:
         now = self._cloud.clock()
@@ -62,7 +62,7 @@ async def made_and_suspended(house: House, name: str) -> None:
 
 async def watched(new_store: Callable[[], Store], folder: Path, lanes: int | None = None) -> Watcher:
     """Make two MCIs in two processes at once, and suspend them."""
-    cloud = SimulatedCloud(temper=SLOW, chance=Random(1))
+    cloud = SimulatedCloud(profile=SLOW, chance=Random(1))
     async with AsyncExitStack() as stack:
         houses = [
             await stack.enter_async_context(open_house(new_store(), folder, cloud=cloud, lease=15.0)) for _ in range(2)

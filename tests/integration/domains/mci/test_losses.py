@@ -9,7 +9,7 @@ from stateward.domains.mci.lifecycle import ResourceState
 from stateward.domains.mci.model import RESOURCE_LIFECYCLES, KeySpec, record_id, resource_identity, resource_seen
 from stateward.domains.mci.provider import provider_client
 from stateward.drivers import ProviderRegion, ResourceKind
-from stateward.drivers.simulated.faults import CALM, Fate
+from stateward.drivers.simulated.faults import CALM, CallFate
 from stateward.lifecycle import PROVIDER
 from stateward.store.port import Store
 from stateward.store.records import Object, Status
@@ -30,7 +30,7 @@ async def part(house: House, word: str) -> Object:
 
 async def lose(house: House, word: str) -> None:
     """Remove a part at the provider."""
-    house.cloud.lose(SEOUL, ResourceKind(word), resource_identity(await part(house, word)).uid)
+    house.cloud.remove_resource(SEOUL, ResourceKind(word), resource_identity(await part(house, word)).uid)
 
 
 @pytest.mark.parametrize("word", list(RESOURCE_LIFECYCLES))
@@ -49,7 +49,7 @@ async def test_a_part_that_is_lost_is_an_error_that_tells_what_is_missing(house:
 async def test_a_network_without_one_of_its_subnets_is_an_error(house: House) -> None:
     await house.created(mci())
     uid = resource_identity(await part(house, "vNet")).uid
-    house.cloud.lose(SEOUL, ResourceKind.SUBNET, f"{uid}-{SHARED}")
+    house.cloud.remove_resource(SEOUL, ResourceKind.SUBNET, f"{uid}-{SHARED}")
     await house.plugin.reconciler.reconcile_all()
     assert resource_seen(await part(house, "vNet")).missing == (f"subnet {SHARED}",)
 
@@ -67,9 +67,9 @@ async def test_the_next_mci_finds_what_was_lost_repaired(house: House) -> None:
 
 async def test_a_listing_that_fails_proves_no_loss(house: House) -> None:
     await house.created(mci())
-    house.cloud.set_temper(SEOUL, CALM)
-    for fate in (Fate.TRANSIENT, Fate.THROTTLED):
-        house.cloud.region(SEOUL).gate.foretell(Fate.DONE, fate)  # the listing of machines comes first
+    house.cloud.set_profile(SEOUL, CALM)
+    for fate in (CallFate.TRANSIENT, CallFate.THROTTLED):
+        house.cloud.region(SEOUL).fault_injector.script_next(CallFate.DONE, fate)  # the listing of machines comes first
         await house.plugin.reconciler.reconcile_all()
     assert {(await part(house, word)).state for word in RESOURCE_LIFECYCLES} == {ResourceState.AVAILABLE}
 
@@ -85,7 +85,7 @@ async def test_a_part_that_is_not_shown_once_is_not_lost(house: House, monkeypat
 async def test_a_part_that_is_shown_again_is_available_again(house: House) -> None:
     await house.created(mci())
     wanted = resource_identity(await part(house, "sshKey"))
-    kept = house.cloud.region(SEOUL).shelf.get(ResourceKind.SSH_KEY, wanted.uid)
+    kept = house.cloud.region(SEOUL).resources.get(ResourceKind.SSH_KEY, wanted.uid)
     assert kept is not None
     await lose(house, "sshKey")
     await house.plugin.reconciler.reconcile_all()

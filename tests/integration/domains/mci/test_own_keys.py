@@ -31,7 +31,7 @@ async def api(tmp_path: Path) -> AsyncIterator[ApiHouse]:
 
 def at_provider(api: ApiHouse) -> list[str]:
     """Return the public keys that the provider knows."""
-    parts = api.plugin.cloud.region(HERE).shelf.all()
+    parts = api.plugin.cloud.region(HERE).resources.all()
     return [one.facts["public_key"] for one in parts if one.kind is ResourceKind.SSH_KEY]
 
 
@@ -176,5 +176,5 @@ async def test_an_mci_over_the_general_api_may_bring_a_public_key(house: House) 
     assert refused.value.field == "spec.groups[0].public_key"
     public = new_pair().public
     await house.created(bringing(public))
-    parts = house.cloud.region(HERE).shelf.all()
+    parts = house.cloud.region(HERE).resources.all()
     assert [one.facts["public_key"] for one in parts if one.kind is ResourceKind.SSH_KEY] == [public]

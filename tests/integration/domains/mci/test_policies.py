@@ -38,7 +38,7 @@ from stateward.domains.mci.provider import provider_client
 from stateward.domains.mci.provider.catalogue import LOCAL_IMAGE
 from stateward.drivers import CallRefused as No
 from stateward.drivers import MachineState, ProviderRegion, RefusalReason
-from stateward.drivers.simulated.faults import CALM, Temper
+from stateward.drivers.simulated.faults import CALM, FaultProfile
 from stateward.drivers.simulated.machine import state_at
 from stateward.engine import Refused
 from stateward.engine.requests import Creation
@@ -73,14 +73,14 @@ async def seen(house: House, name: str = "m1") -> MciSeen:
     return mci_seen(await house.service.mci(NS, name))
 
 
-async def half_broken(house: House, policy: Policy, temper: Temper = BREAKS) -> Status:
+async def half_broken(house: House, policy: Policy, temper: FaultProfile = BREAKS) -> Status:
     """Make an MCI of which the VMs of one region fail."""
-    house.cloud.set_temper(TOKYO, temper)
+    house.cloud.set_profile(TOKYO, temper)
     return (await house.created(mci("m1", GOOD, BAD, policy=policy))).status
 
 
 @pytest.mark.parametrize("temper", [BREAKS, FULL], ids=["fails", "refused"])
-async def test_by_default_failed_vms_stay_and_tell_why(house: House, temper: Temper) -> None:
+async def test_by_default_failed_vms_stay_and_tell_why(house: House, temper: FaultProfile) -> None:
     assert await half_broken(house, "continue", temper) is Status.SUCCEEDED
     assert await states(house) == {"good-1": "Running", "good-2": "Running", "bad-1": "Failed", "bad-2": "Failed"}
     assert await house.state() == MciState.PARTIAL
@@ -90,7 +90,9 @@ async def test_by_default_failed_vms_stay_and_tell_why(house: House, temper: Tem
 
 
 @pytest.mark.parametrize("temper", [BREAKS, FULL], ids=["fails", "refused"])
-async def test_a_rollback_terminates_every_vm_at_its_provider_and_removes_it(house: House, temper: Temper) -> None:
+async def test_a_rollback_terminates_every_vm_at_its_provider_and_removes_it(
+    house: House, temper: FaultProfile
+) -> None:
     assert await half_broken(house, "rollback", temper) is Status.FAILED
     assert await states(house) == {}
     assert set(machines(house, SEOUL) + machines(house, TOKYO)) <= {MachineState.TERMINATED}
@@ -106,7 +108,7 @@ async def test_an_mci_that_was_rolled_back_stays_failed(house: House) -> None:
 
 
 @pytest.mark.parametrize("temper", [BREAKS, FULL], ids=["fails", "refused"])
-async def test_refining_by_policy_removes_the_failed_vms_and_no_others(house: House, temper: Temper) -> None:
+async def test_refining_by_policy_removes_the_failed_vms_and_no_others(house: House, temper: FaultProfile) -> None:
     assert await half_broken(house, "refine", temper) is Status.SUCCEEDED
     assert await states(house) == {"good-1": "Running", "good-2": "Running"}
     assert set(machines(house, TOKYO)) <= {MachineState.TERMINATED}
@@ -115,7 +117,7 @@ async def test_refining_by_policy_removes_the_failed_vms_and_no_others(house: Ho
 
 @pytest.mark.parametrize("policy", ["continue", "rollback", "refine"])
 async def test_an_mci_of_which_every_vm_fails_is_failed(house: House, policy: Policy) -> None:
-    house.cloud.set_temper(TOKYO, BREAKS)
+    house.cloud.set_profile(TOKYO, BREAKS)
     operation = await house.created(mci("m1", BAD, policy=policy))
     assert operation.status is Status.FAILED
     assert await house.state() == MciState.FAILED
@@ -130,7 +132,7 @@ async def test_nothing_is_rolled_back_where_nothing_failed(house: House) -> None
 
 async def test_a_growth_that_fails_rolls_back_what_it_has_made_and_nothing_else(house: House) -> None:
     await house.created(mci("m1", group("g1", 2), policy="rollback"))
-    house.cloud.set_temper(SEOUL, BREAKS)
+    house.cloud.set_profile(SEOUL, BREAKS)
     await house.ended(await house.service.scale(NS, "m1", "g1", 2, ANN))
     assert await states(house) == {"g1-1": "Running", "g1-2": "Running"}
     assert await house.state() == MciState.RUNNING
@@ -142,7 +144,7 @@ async def test_a_record_that_cannot_be_read_keeps_no_other_from_being_looked_at(
     await house.created(mci("m1", group("g1", 1)))
     await house.created(mci("m2", group("g2", 1)))
     bad, good = await house.service.vm(NS, "m1", "g1-1"), await house.service.vm(NS, "m2", "g2-1")
-    house.cloud.kill(SEOUL, vm_of(good).uid)
+    house.cloud.fail(SEOUL, vm_of(good).uid)
 
     def read_or_fail(found: Object) -> VmSpec:
         if found.id == bad.id:
@@ -171,7 +173,7 @@ async def test_an_error_at_one_connection_keeps_no_other_from_being_looked_at(
 async def test_a_growth_does_not_refine_what_has_failed_before(house: House) -> None:
     await half_broken(house, "refine")
     await house.ended(await house.service.control_vm(NS, "m1", "good-2", "suspend", ANN))
-    house.cloud.kill(SEOUL, vm_of(await house.service.vm(NS, "m1", "good-1")).uid)
+    house.cloud.fail(SEOUL, vm_of(await house.service.vm(NS, "m1", "good-1")).uid)
     await house.plugin.reconciler.reconcile_all()
     await house.ended(await house.service.scale(NS, "m1", "good", 1, ANN))
     assert await states(house) == {"good-1": "Failed", "good-2": "Suspended", "good-3": "Running"}
@@ -189,7 +191,7 @@ async def test_what_cannot_be_terminated_is_not_forgotten_and_does_not_stop_the_
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for place in (TOKYO, SINGAPORE):
-        house.cloud.set_temper(place, BREAKS)
+        house.cloud.set_profile(place, BREAKS)
     await house.created(mci("m1", GOOD, BAD, group("worse", 1, "aws+ap-southeast-1+t3.nano")))
     monkeypatch.setattr(
         house.cloud.region(SINGAPORE), "act", lambda _, ref, __: No(ref.key, RefusalReason.AUTH, "not yours")
@@ -311,7 +313,7 @@ async def test_a_post_command_is_run_on_new_machines_only_when_a_subgroup_grows(
 
 
 async def test_a_post_command_is_not_run_where_nothing_runs(house: House) -> None:
-    house.cloud.set_temper(TOKYO, BREAKS)
+    house.cloud.set_profile(TOKYO, BREAKS)
     results = await with_command(house, "echo hello", groups=(GOOD, BAD))
     assert results.keys() == {"good-1", "good-2"}
 
@@ -432,7 +434,7 @@ async def test_a_subgroup_that_cannot_be_made_leaves_the_mci_as_it_was(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await house.created(mci())
-    monkeypatch.setattr(house.cloud, "wrong", lambda *_: "sold out")
+    monkeypatch.setattr(house.cloud, "spec_problem", lambda *_: "sold out")
     operation = await house.ended(await house.service.add_group(NS, "m1", group("g2"), ANN))
     assert operation.status is Status.FAILED
     assert "sold out" in str(operation.error)
@@ -450,7 +452,7 @@ async def test_a_failed_mci_still_knows_what_was_wanted(house: House) -> None:
 
 async def test_a_growth_of_which_nothing_comes_leaves_the_size_as_it_was(house: House) -> None:
     await house.created(mci("m1", group("g1", 2), policy="refine"))
-    house.cloud.set_temper(SEOUL, BREAKS)
+    house.cloud.set_profile(SEOUL, BREAKS)
     assert (await house.ended(await house.service.scale(NS, "m1", "g1", 2, ANN))).status is Status.FAILED
     assert mci_of(await house.service.mci(NS, "m1")).groups[0].size == 2
     assert await states(house) == {"g1-1": "Running", "g1-2": "Running"}

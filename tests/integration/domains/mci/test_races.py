@@ -57,7 +57,7 @@ async def test_of_racing_actions_on_an_mci_one_wins_and_the_others_are_told_whic
 ) -> None:
     house = houses[0]
     await house.created(mci())
-    house.cloud.set_temper(SEOUL, SLOW)
+    house.cloud.set_profile(SEOUL, SLOW)
     won, lost = await race(houses, *map(control, islice(cycle(pair), RACERS)))
     assert (len(won), len(lost)) == (1, RACERS - 1)
     winner = operation_id(won[0]).op
@@ -73,7 +73,7 @@ async def test_of_racing_actions_on_an_mci_one_wins_and_the_others_are_told_whic
 async def test_of_racing_actions_on_a_vm_one_wins_and_the_others_are_told_which(houses: list[House]) -> None:
     house = houses[0]
     await house.created(mci())
-    house.cloud.set_temper(SEOUL, SLOW)
+    house.cloud.set_profile(SEOUL, SLOW)
     won, lost = await race(houses, *map(control_vm, islice(cycle(("suspend", "terminate")), RACERS)))
     assert len(won) == 1
     assert {names(one) for one in lost} == {won[0].op.id}
@@ -85,7 +85,7 @@ async def test_of_racing_actions_on_a_vm_one_wins_and_the_others_are_told_which(
 async def test_an_action_on_the_mci_leaves_alone_a_vm_that_was_quicker(houses: list[House]) -> None:
     house = houses[0]
     await house.created(mci())
-    house.cloud.set_temper(SEOUL, SLOW)  # a VM that was so quick that it is Suspended already is terminated too
+    house.cloud.set_profile(SEOUL, SLOW)  # a VM that was so quick that it is Suspended already is terminated too
     won, lost = await race(houses, control_vm("suspend"), control("terminate"))
     go_on(house)
     for one in won:
@@ -106,7 +106,7 @@ async def test_an_action_on_the_mci_leaves_alone_a_vm_that_was_quicker(houses: l
 async def test_an_mci_is_scaled_or_controlled_and_never_both(houses: list[House], count: int, action: str) -> None:
     house = houses[0]
     await house.created(mci("m1", group(size=3)))
-    house.cloud.set_temper(SEOUL, SLOW)
+    house.cloud.set_profile(SEOUL, SLOW)
     racers = [scale(count), control(action)] * (RACERS // 2)
     Random(f"{count}{action}").shuffle(racers)
     won, lost = await race(houses, *racers)
@@ -125,7 +125,7 @@ async def test_an_mci_is_scaled_or_controlled_and_never_both(houses: list[House]
 async def test_two_growths_at_once_are_one_growth(houses: list[House]) -> None:
     house = houses[0]
     await house.created(mci())
-    house.cloud.set_temper(SEOUL, SLOW)
+    house.cloud.set_profile(SEOUL, SLOW)
     won, lost = await race(houses, *[scale(2)] * RACERS)
     assert len(won) == 1
     assert {names(one) for one in lost} == {won[0].op.id}
@@ -187,7 +187,7 @@ async def test_a_create_beside_a_withdrawal_of_what_it_stands_on_succeeds(houses
 @pytest.mark.parametrize("pending", [0.0, 3600.0], ids=["quick", "slow"])
 async def test_an_mci_that_is_being_created_is_not_deleted(houses: list[House], option: str, pending: float) -> None:
     house = houses[0]
-    house.cloud.set_temper(SEOUL, replace(CALM, pending=3600.0, latency=0.02))
+    house.cloud.set_profile(SEOUL, replace(CALM, pending=3600.0, latency=0.02))
     created = await house.service.create(NS, mci(), ANN)
     if pending:
         await house.until(lambda state: state == MciState.CREATING)
@@ -204,7 +204,7 @@ async def test_a_deletion_by_force_amid_a_create_leaves_no_record_and_tells_ever
     houses: list[House], seed: int
 ) -> None:
     house, chance = houses[0], Random(seed)
-    house.cloud.set_temper(SEOUL, replace(CALM, latency=0.002))
+    house.cloud.set_profile(SEOUL, replace(CALM, latency=0.002))
     await house.service.create(NS, mci("m1", group(size=4)), ANN)
     await asyncio.sleep(chance.uniform(0.0, 0.06))
     won, lost = await race(houses, *[delete("force")] * 2)
@@ -259,10 +259,10 @@ def counting(houses: Sequence[House]) -> Counter[str]:
 async def test_force_fences_what_is_under_way_and_two_never_work_on_one_vm(houses: list[House]) -> None:
     house, most = houses[0], counting(houses)
     await house.created(mci())
-    house.cloud.set_temper(SEOUL, SLOW)
+    house.cloud.set_profile(SEOUL, SLOW)
     first = await house.service.control(NS, "m1", "suspend", ANN)
     await until_asked(house, MachineState.SUSPENDING)
-    house.cloud.set_temper(SEOUL, CALM)
+    house.cloud.set_profile(SEOUL, CALM)
     second = await house.service.control(NS, "m1", "terminate", ANN, force=True)
     assert (await house.ended(second.whole)).status is Status.SUCCEEDED
     assert (await house.ended(first.whole)).status is Status.CANCELLED
@@ -298,11 +298,11 @@ async def test_a_create_that_is_forced_away_while_the_provider_still_thinks_leav
     house, most = houses[0], counting(houses)
     await house.created(mci("m0"))  # what VMs stand on is there
     await house.ended((await house.service.control(NS, "m0", "terminate", ANN)).whole)
-    house.cloud.set_temper(SEOUL, replace(CALM, latency=1.0))  # it takes half a second until a call is heard
+    house.cloud.set_profile(SEOUL, replace(CALM, latency=1.0))  # it takes half a second until a call is heard
     sent = calls(monkeypatch)
     await house.service.create(NS, mci(), ANN)
     await until(lambda: sent["create"] >= 2)
-    house.cloud.set_temper(SEOUL, CALM)
+    house.cloud.set_profile(SEOUL, CALM)
     verdict = await house.service.control(NS, "m1", "terminate", ANN, force=True)
     await house.ended(verdict.whole)
     await until(lambda: len(house.cloud.region(SEOUL).machines) == 4)

@@ -53,7 +53,7 @@ def test_a_suspend_over_many_regions_keeps_to_the_ideal_schedule(providers: tupl
             await service.add_connection(one, ANN)
         assert (await world.house.created(mci("m1", *map(group, wanted)))).status is Status.SUCCEEDED
         for one in wanted:
-            world.cloud.set_temper(ProviderRegion(one.provider, one.region), replace(CALM, latency=CALL))
+            world.cloud.set_profile(ProviderRegion(one.provider, one.region), replace(CALM, latency=CALL))
         begun = world.clock()
         verdict = await service.control(NS, "m1", "suspend", ANN)
         assert (await world.house.ended(verdict.whole)).status is Status.SUCCEEDED

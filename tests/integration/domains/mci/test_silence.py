@@ -13,7 +13,7 @@ from stateward.domains.mci.api.target_status import waiting_problems
 from stateward.domains.mci.lifecycle import MciState
 from stateward.domains.mci.provider.provider_client import SILENT_AFTER_S
 from stateward.drivers import ProviderRegion
-from stateward.drivers.simulated.faults import Temper
+from stateward.drivers.simulated.faults import FaultProfile
 from stateward.engine.troubles import is_worth_telling
 from stateward.store.records import JournalEntry, Status
 from tests.integration.domains.mci.conftest import ANN, NS, group, mci
@@ -21,7 +21,7 @@ from tests.integration.domains.mci.test_evidence import LONGEST, made, states
 from tests.integration.domains.mci.weather import World, live
 
 SEOUL = ProviderRegion("aws", "ap-northeast-2")
-FAIR = Temper()
+FAIR = FaultProfile()
 DEAD = replace(FAIR, dead=True)
 ROUND = 40.0
 """A round over all connections comes at the latest after this many seconds."""
@@ -42,7 +42,7 @@ def test_vms_of_a_dead_region_are_undefined_after_a_while_and_come_back_as_what_
         await made(world, group("a", 3), group("b", 2, "gcp+asia-northeast3+e2-micro"))
         suspended = await world.house.service.control_vm(NS, "m1", "a-1", "suspend", ANN)
         await world.house.engine.wait(NS, suspended.op.id, LONGEST)
-        world.cloud.set_temper(SEOUL, DEAD)
+        world.cloud.set_profile(SEOUL, DEAD)
         await asyncio.sleep(SILENT_AFTER_S - 20.0)
         assert Counter((await states(world.house)).values()) == {"Running": 4, "Suspended": 1}
         await asyncio.sleep(5 * ROUND)
@@ -60,7 +60,7 @@ def test_vms_of_a_dead_region_are_undefined_after_a_while_and_come_back_as_what_
             await world.store.reader.last_journal_seq() - last <= 130
         )  # a round takes its turn, and no VM is told again
         assert (await history(world, "m1.a-2"))[-1] == lines[1]
-        world.cloud.set_temper(SEOUL, FAIR)
+        world.cloud.set_profile(SEOUL, FAIR)
         await asyncio.sleep(2 * ROUND)
         assert await states(world.house) == {"a-1": "Suspended"} | dict.fromkeys(
             ("a-2", "a-3", "b-1", "b-2"), "Running"
@@ -74,9 +74,9 @@ def test_a_region_that_is_silent_for_a_moment_makes_nothing_undefined() -> None:
     async def course(world: World) -> None:
         await made(world, group("a", 3))
         for _ in range(10):
-            world.cloud.set_temper(SEOUL, DEAD)
+            world.cloud.set_profile(SEOUL, DEAD)
             await asyncio.sleep(40.0)
-            world.cloud.set_temper(SEOUL, FAIR)
+            world.cloud.set_profile(SEOUL, FAIR)
             await asyncio.sleep(2 * ROUND)
         lines = [line for number in (1, 2, 3) for line in await history(world, f"m1.a-{number}")]
         assert not [line for line in lines if line.target == "Undefined"]
@@ -87,7 +87,7 @@ def test_a_region_that_is_silent_for_a_moment_makes_nothing_undefined() -> None:
 def test_whoever_waits_for_a_dead_region_is_told_why_and_not_with_every_attempt(caplog: Any) -> None:
     async def course(world: World) -> None:
         await made(world, group("a", 2), group("b", 1, "gcp+asia-northeast3+e2-micro"))
-        world.cloud.set_temper(SEOUL, DEAD)
+        world.cloud.set_profile(SEOUL, DEAD)
         with caplog.at_level(logging.WARNING, logger="stateward.worker"):
             verdict = await world.house.service.control(NS, "m1", "suspend", ANN)
             await asyncio.sleep(600.0)
@@ -106,7 +106,7 @@ def test_whoever_waits_for_a_dead_region_is_told_why_and_not_with_every_attempt(
         logged = [one for one in caplog.records if "is tried again" in one.getMessage()]
         assert 1 <= len(logged) <= 20
         assert "aws/ap-northeast-2" in logged[0].getMessage()
-        world.cloud.set_temper(SEOUL, FAIR)
+        world.cloud.set_profile(SEOUL, FAIR)
         assert verdict.whole is not None
         assert (await world.house.engine.wait(NS, verdict.whole.op.id, LONGEST)).status is Status.SUCCEEDED
         assert (await world.house.service.vm(NS, "m1", "a-1")).error is None
@@ -117,16 +117,16 @@ def test_whoever_waits_for_a_dead_region_is_told_why_and_not_with_every_attempt(
 def test_a_region_that_dies_after_it_has_taken_an_action_is_told_too() -> None:
     async def course(world: World) -> None:
         await made(world, group("a", 1))
-        world.cloud.set_temper(SEOUL, replace(FAIR, suspending=30.0))
+        world.cloud.set_profile(SEOUL, replace(FAIR, suspending=30.0))
         begun = await world.house.service.control_vm(NS, "m1", "a-1", "suspend", ANN)
         await asyncio.sleep(2.0)
-        world.cloud.set_temper(SEOUL, replace(DEAD, suspending=30.0))
+        world.cloud.set_profile(SEOUL, replace(DEAD, suspending=30.0))
         await asyncio.sleep(300.0)
         told = [line for line in await history(world, "m1.a-1") if line.event == "has trouble"]
         assert 2 <= len(told) <= 6
         assert are_growing(told)
         assert "the listing is missing" in str((await world.house.service.vm(NS, "m1", "a-1")).error)
-        world.cloud.set_temper(SEOUL, FAIR)
+        world.cloud.set_profile(SEOUL, FAIR)
         assert (await world.house.engine.wait(NS, begun.op.id, LONGEST)).status is Status.SUCCEEDED
 
     live(4, FAIR, course)
@@ -134,14 +134,14 @@ def test_a_region_that_dies_after_it_has_taken_an_action_is_told_too() -> None:
 
 def test_a_preparation_that_waits_for_a_dead_region_says_so() -> None:
     async def course(world: World) -> None:
-        world.cloud.set_temper(SEOUL, DEAD)
+        world.cloud.set_profile(SEOUL, DEAD)
         created = await world.house.service.create(NS, mci("m1", group("a", 1)), ANN)
         await asyncio.sleep(300.0)
         found = await world.house.service.mci(NS, "m1")
         shown = await waiting_problems(world.store.reader, found, [])
         assert (found.state, len(shown), shown[0].startswith("vNet:")) == ("Preparing", 1, True)
         assert [line for line in await history(world, "m1") if line.event == "waits"]
-        world.cloud.set_temper(SEOUL, FAIR)
+        world.cloud.set_profile(SEOUL, FAIR)
         assert (await world.house.engine.wait(NS, created.op.id, LONGEST)).status is Status.SUCCEEDED
 
     live(5, FAIR, course)

@@ -35,7 +35,7 @@ async def subgroups(house: House) -> list[str]:
 
 
 async def test_refine_takes_the_subgroup_along_whose_vms_have_all_failed(house: House) -> None:
-    house.cloud.set_temper(TOKYO, FAILING)
+    house.cloud.set_profile(TOKYO, FAILING)
     await house.created(mci("m1", GOOD, BAD))
     assert await subgroups(house) == ["good", "bad"]
     await house.ended(await house.service.refine(NS, "m1", ANN))
@@ -46,7 +46,7 @@ async def test_refine_takes_the_subgroup_along_whose_vms_have_all_failed(house: 
 
 @pytest.mark.parametrize(("policy", "left"), [("continue", ["good", "bad"]), ("refine", ["good"]), ("rollback", [])])
 async def test_a_policy_that_removes_vms_takes_subgroups_along(house: House, policy: str, left: list[str]) -> None:
-    house.cloud.set_temper(TOKYO, FAILING)
+    house.cloud.set_profile(TOKYO, FAILING)
     await house.created(mci("m1", GOOD, BAD, policy=policy))
     assert await subgroups(house) == left
 

@@ -15,7 +15,7 @@ from tests.integration.domains.mci.conftest import ANN, NS, PATIENT, QUICK, Hous
 
 async def test_while_another_process_has_the_file_vms_wait_and_none_is_called_gone(tmp_path: Path) -> None:
     file, database = tmp_path / "simulated-clouds.db", str(tmp_path / "s.db")
-    async with open_house(open_store(database), tmp_path, cloud=SimulatedCloud(file, temper=QUICK)) as house:
+    async with open_house(open_store(database), tmp_path, cloud=SimulatedCloud(file, profile=QUICK)) as house:
         await house.created(mci("m1", group("a", 3)))
     other = SimulatedCloud(file)
     plugin = MciPlugin(ProcessContext(tmp_path, random=Random(1)), tick=0.01, every=3600.0)

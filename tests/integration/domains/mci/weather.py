@@ -23,8 +23,8 @@ from stateward.domains.mci.provider import provider_pool
 from stateward.domains.plugin import ProcessContext
 from stateward.drivers import MachineState, ProviderRegion
 from stateward.drivers.simulated import SimulatedCloud
-from stateward.drivers.simulated.faults import Temper
-from stateward.drivers.simulated.machine import Machine, state_at
+from stateward.drivers.simulated.faults import FaultProfile
+from stateward.drivers.simulated.machine import SimulatedMachine, state_at
 from stateward.engine import Engine
 from stateward.lifecycle import TRANSITIONAL
 from stateward.store.filters import JournalFilter, Page, Selector
@@ -115,13 +115,13 @@ class Process(Party):
 class World:
     """Providers, a store, and processes one after the other."""
 
-    def __init__(self, seed: int, temper: Temper, victim: int | None = None) -> None:
+    def __init__(self, seed: int, temper: FaultProfile, victim: int | None = None) -> None:
         self.loop = VirtualLoop()
         self.killer = Killer(victim)
         self.chance = Random(f"{seed}/house")
         self.store = SqliteStore(":memory:", inline=True, clock=self.clock)
         self.cloud = SimulatedCloud(
-            temper=temper, chance=Random(f"{seed}/cloud"), clock=self.clock, sleep=asyncio.sleep
+            profile=temper, chance=Random(f"{seed}/cloud"), clock=self.clock, sleep=asyncio.sleep
         )
         self.new_id = map("op{}".format, count(1)).__next__
         self.wrong: list[str] = []
@@ -174,12 +174,12 @@ class World:
         machine = self.region(vm).machines.get(vm.uid)
         return None if machine is None else state_at(machine, self.clock())
 
-    def machines(self) -> Iterator[Machine]:
+    def machines(self) -> Iterator[SimulatedMachine]:
         """Yield all machines that live."""
         for region in self.cloud._regions.values():
             yield from (one for one in region.machines.values() if state_at(one, self.clock()) not in ENDED)
 
-    def place_of(self, machine: Machine) -> ProviderRegion:
+    def place_of(self, machine: SimulatedMachine) -> ProviderRegion:
         """Return where a machine is."""
         name = next(name for name, region in self.cloud._regions.items() if machine.key in region.machines)
         provider, _, region = name.partition("/")
@@ -263,7 +263,7 @@ def virtual_time() -> Iterator[None]:
 
 
 def live(
-    seed: int, temper: Temper, course: Callable[[World], Coroutine[Any, Any, None]], victim: int | None = None
+    seed: int, temper: FaultProfile, course: Callable[[World], Coroutine[Any, Any, None]], victim: int | None = None
 ) -> World:
     """Run a course in a world of its own, in which the n-th to come by at the store is killed."""
     with virtual_time():

@@ -225,7 +225,7 @@ async def open_cloud(
     lease: float = 3.0,
 ) -> AsyncIterator[Cloud]:
     """Open the domain on a store."""
-    simulated = simulated or SimulatedCloud(temper=CALM, chance=Random(1))
+    simulated = simulated or SimulatedCloud(profile=CALM, chance=Random(1))
     plugin = OvcPlugin(ProcessContext(folder, random=Random(1)), settings, cloud=simulated)
     doors = furnish_with_doors(plugin.nodes)
     engine = Engine(store, plugin.kinds, works=works, lease=lease)

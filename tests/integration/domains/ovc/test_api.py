@@ -81,7 +81,7 @@ class Api:
 async def opened(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Api]:
     """An application with two nodes, an account, a cloudspace and an image."""
     folder: Path = tmp_path_factory.mktemp("api")
-    plugin = OvcPlugin(ProcessContext(folder), PAPER, cloud=SimulatedCloud(temper=CALM))
+    plugin = OvcPlugin(ProcessContext(folder), PAPER, cloud=SimulatedCloud(profile=CALM))
     doors = furnish_with_doors(plugin.nodes)
     kinds = [*plugin.kinds, token_kind(), quota_kind()]
     engine = Engine(open_store(":memory:"), kinds, admission=QuotaGuard())

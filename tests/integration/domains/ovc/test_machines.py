@@ -507,13 +507,13 @@ async def test_what_a_node_shows_too_late_does_not_prove_that_a_cancelled_action
     region = node._driver._region  # type: ignore[attr-defined]
     called, cancelled, act = asyncio.Event(), asyncio.Event(), node._driver.act
 
-    async def acts(deed: MachineAction, refs: Sequence[MachineRef]) -> Sequence[Outcome]:
-        outcomes = await act(deed, refs)
+    async def acts(action: MachineAction, refs: Sequence[MachineRef]) -> Sequence[Outcome]:
+        outcomes = await act(action, refs)
         called.set()
         await cancelled.wait()
         return outcomes
 
-    region.temper = replace(CALM, late=0.3)
+    region.profile = replace(CALM, late=0.3)
     node._driver.act = acts  # type: ignore[method-assign]
     try:
         begun = await cloud.ask(vm, action)

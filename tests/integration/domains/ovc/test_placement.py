@@ -58,7 +58,7 @@ async def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     dsn = str(folder / "stateward.db")
     if request.param == "postgres":
         dsn = request.getfixturevalue("postgres_server").new_database()
-    plugin = OvcPlugin(ProcessContext(folder), PAPER, cloud=SimulatedCloud(temper=CALM))
+    plugin = OvcPlugin(ProcessContext(folder), PAPER, cloud=SimulatedCloud(profile=CALM))
     doors = furnish_with_doors(plugin.nodes)
     async with open_to_readers(open_store(dsn, migrate=True), plugin, NS) as served:
         scene = Scene(await Cloud(served.engine, plugin, doors, NS).furnish(), served.app, served.clients)

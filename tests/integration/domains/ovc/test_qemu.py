@@ -18,8 +18,8 @@ from stateward.domains.ovc.errors import NotNow
 from stateward.domains.ovc.model import node_seen, vm_seen
 from stateward.domains.ovc.nodes import AttachedDisk, NodeMachine, Power
 from stateward.domains.ovc.nodes.qemu_node import QemuNode
-from stateward.drivers.qemu.host import PRESSED, QemuHost
-from stateward.drivers.qemu.migration import Move
+from stateward.drivers.qemu.host import POWER_BUTTON, QemuHost
+from stateward.drivers.qemu.migration import LiveMigration
 from stateward.engine import Accepted
 from stateward.engine.errors import AlreadyEnded
 from stateward.store import open_store
@@ -57,7 +57,7 @@ class Real:
     async def ask(self, vm: str, command: str, **arguments: object) -> object:
         """Ask a VM's monitor, behind the domain's back."""
         host, key = await self.host(vm), await self.cloud.machine(vm)
-        return await host.host.tell(key, lambda monitor: monitor.ask(command, arguments))
+        return await host.host.converse(key, lambda monitor: monitor.execute(command, arguments))
 
     async def status(self, vm: str) -> str:
         """Return QEMU's word for a VM."""
@@ -258,20 +258,20 @@ async def test_a_stop_that_another_worker_has_begun_and_is_cancelled_is_not_told
     vm = await cloud.vm()
     await real.until_up(vm)
     host, key, never = await real.host(vm), await cloud.machine(vm), asyncio.Event()
-    pressed, press = asyncio.Event(), QemuHost.press
+    pressed, press = asyncio.Event(), QemuHost.press_power_button
 
     async def vanish(self: QemuHost, key: str) -> None:
         """Press the button, or only note it as a guest would that does not listen; and stay away."""
         if obeys:
             await press(self, key)
         else:
-            record = self._lodging.machine_dir.read(key)
+            record = self._supervisor.machine_dir.read(key)
             assert record is not None
-            self._lodging.machine_dir.write(replace(record, more={PRESSED: str(time.time())}))
+            self._supervisor.machine_dir.write(replace(record, more={POWER_BUTTON: str(time.time())}))
         pressed.set()
         await never.wait()
 
-    monkeypatch.setattr(QemuHost, "press", vanish)
+    monkeypatch.setattr(QemuHost, "press_power_button", vanish)
     monkeypatch.setattr("stateward.domains.ovc.nodes.qemu_node.POWER_BUTTON_TIMEOUT_S", 60.0)
     monkeypatch.setattr("stateward.aio.coalescer.CALL_END_TIMEOUT_S", 0.0)
     monkeypatch.setattr("stateward.domains.ovc.proof.SETTLE_TIMEOUT_S", 5.0)
@@ -314,14 +314,14 @@ async def test_a_move_that_is_over_between_two_looks_of_whoever_takes_it_up_is_n
     killed.cancel()
     await asyncio.wait([killed])
 
-    async def over(self: Move) -> bool:
+    async def over(self: LiveMigration) -> bool:
         """Look whether it is sending, too late to see it."""
         await real.hurry(vm)
         while (await self._sending()).status != "completed":
             await asyncio.sleep(0.01)
         return False
 
-    monkeypatch.setattr(Move, "_is_sending", over)
+    monkeypatch.setattr(LiveMigration, "_is_sending", over)
     await source.move(key, target, machine, unheard)
     assert (await source.look(key), await target.look(machine.key)) == (Power.OFF, Power.ON)
     await target.stop(machine.key)

@@ -15,7 +15,7 @@ from stateward.drivers import (
     RefusalReason,
 )
 from stateward.drivers.aws import AwsDriver
-from stateward.drivers.aws.instance_actions import named
+from stateward.drivers.aws.instance_actions import ids_in_text
 from tests.integration.drivers.aws.cloud import Cloud, Fault, Harm
 from tests.integration.drivers.aws.hands import described, made, until, wants
 
@@ -107,4 +107,4 @@ async def test_what_is_there_already_costs_one_look_and_no_launch(driver: AwsDri
 
 def test_only_whole_ids_count_as_named() -> None:
     ids = ["i-0aa", "i-0aab", "i-0cc"]
-    assert named("The instance IDs 'i-0aab, i-0cc' do not exist", ids) == {"i-0aab", "i-0cc"}
+    assert ids_in_text("The instance IDs 'i-0aab, i-0cc' do not exist", ids) == {"i-0aab", "i-0cc"}

@@ -21,7 +21,7 @@ from stateward.drivers import (
 )
 from stateward.drivers.aws import AwsDriver
 from stateward.drivers.aws.ec2_client import THREADS
-from stateward.drivers.aws.errors import verdict
+from stateward.drivers.aws.errors import classify_code
 from tests.integration.drivers.aws.cloud import Cloud, Fault, Harm
 from tests.integration.drivers.aws.conftest import MakeDriver
 from tests.integration.drivers.aws.hands import described, made, wants
@@ -180,10 +180,10 @@ async def test_a_budget_of_the_provider_is_felt_as_throttling_and_passes(driver:
 
 @given(st.text(min_size=1), st.integers(500, 599), st.sampled_from(["run_instances", "stop_instances"]))
 def test_no_unknown_error_inside_ec2_is_ever_taken_for_nothing_done(code: str, status: int, call: str) -> None:
-    assert not isinstance(verdict(call, code, status, ""), TransientFailure)
+    assert not isinstance(classify_code(call, code, status, ""), TransientFailure)
 
 
 @given(st.text(), st.integers(400, 499), st.sampled_from(["run_instances", "describe_instances"]), st.text())
 def test_every_code_has_a_verdict_of_one_line(code: str, status: int, call: str, message: str) -> None:
-    trouble = verdict(call, code, status, message)
+    trouble = classify_code(call, code, status, message)
     assert len(trouble.message.removeprefix(code).splitlines()) == 1

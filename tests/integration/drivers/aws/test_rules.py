@@ -3,26 +3,26 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.drivers.aws.security_groups import ALL_PORTS, Rule, permissions_of, present_rules, wanted_rules
+from stateward.drivers.aws.security_groups import ALL_PORTS, SecurityRule, permissions_of, present_rules, wanted_rules
 
 PORTS = st.tuples(st.integers(0, 65535), st.integers(0, 65535)).map(sorted)
 CIDRS = st.sampled_from(["0.0.0.0/0", "10.0.0.0/8", "::/0", "fd00::/8"])
 RULES = st.sets(
     st.one_of(
         st.builds(
-            lambda inbound, protocol, ports, cidr: Rule(inbound, protocol, ports[0], ports[1], cidr),
+            lambda inbound, protocol, ports, cidr: SecurityRule(inbound, protocol, ports[0], ports[1], cidr),
             st.booleans(),
             st.sampled_from(["tcp", "udp"]),
             PORTS,
             CIDRS,
         ),
-        st.builds(Rule, st.booleans(), st.sampled_from(["-1", "icmp"]), st.just(-1), st.just(-1), CIDRS),
+        st.builds(SecurityRule, st.booleans(), st.sampled_from(["-1", "icmp"]), st.just(-1), st.just(-1), CIDRS),
     )
 )
 
 
 @given(RULES)
-def test_what_is_sent_is_what_is_read_back(rules: set[Rule]) -> None:
+def test_what_is_sent_is_what_is_read_back(rules: set[SecurityRule]) -> None:
     group = {
         "IpPermissions": permissions_of(rule for rule in rules if rule.inbound),
         "IpPermissionsEgress": permissions_of(rule for rule in rules if not rule.inbound),
@@ -42,7 +42,7 @@ def test_no_ports_are_all_ports() -> None:
 
 def test_all_protocols_have_no_ports() -> None:
     (rule,) = wanted_rules('[{"protocol":"all","ports":"22","direction":"outbound","cidr":"10.1.2.3/8"}]')
-    assert rule == Rule(False, "-1", -1, -1, "10.0.0.0/8")
+    assert rule == SecurityRule(False, "-1", -1, -1, "10.0.0.0/8")
 
 
 def test_no_rules_are_none() -> None:

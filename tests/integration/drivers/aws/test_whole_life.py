@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from stateward.drivers import CallAccepted, CloudResource, MachineAction, MachineRef, MachineState, ResourceKind
 from stateward.drivers.aws import AwsDriver
-from stateward.drivers.aws.describe import having
+from stateward.drivers.aws.describe import key_filter
 from tests.integration.drivers.aws.conftest import MakeDriver
 from tests.integration.drivers.aws.hands import described, made, until, wants
 from tests.integration.drivers.aws.images import NAME, NEWER
@@ -91,7 +91,7 @@ async def test_a_key_is_no_pattern(driver: AwsDriver) -> None:
 
 
 def test_a_key_is_sent_as_itself() -> None:
-    assert having(["a*b?c\\d"])["Values"] == ["a\\*b\\?c\\\\d"]
+    assert key_filter(["a*b?c\\d"])["Values"] == ["a\\*b\\?c\\\\d"]
 
 
 async def test_an_image_by_name_is_the_newest_of_that_name(driver: AwsDriver, ec2: Any) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from stateward.drivers import CallAccepted, MachineAction, MachineState, ProviderRegion
 from stateward.drivers.qemu import QemuDriver, guest
-from stateward.drivers.qemu.hardware import HOST
-from stateward.drivers.qemu.monitor import talk
+from stateward.drivers.qemu.hardware import HOST_ARCH
+from stateward.drivers.qemu.monitor import open_monitor
 from tests.integration.drivers.local.host import ARCHITECTURES, eventually, refs, until, wants
 
 SOURCES = Path(guest.__file__).parent
@@ -24,7 +24,7 @@ ASSEMBLERS = [
     pytest.param(arch, prefix, marks=pytest.mark.skipif(which(f"{prefix}as") is None, reason=f"no {package}"))
     for arch, prefix, package in (
         (arch, "", "binutils")
-        if arch == HOST
+        if arch == HOST_ARCH
         else (arch, f"{arch}-linux-gnu-", f"binutils-{arch.replace('_', '-')}-linux-gnu")
         for arch in RECIPES
     )
@@ -109,8 +109,8 @@ async def test_a_rebooted_guest_starts_anew(folder: Path, arch: str) -> None:
 async def test_a_guest_answers_the_power_button(folder: Path, arch: str) -> None:
     machine = Machine(folder, arch)
     await machine.start()
-    async with talk(machine.folder) as monitor:
-        await monitor.ask("system_powerdown")
+    async with open_monitor(machine.folder) as monitor:
+        await monitor.execute("system_powerdown")
     shown = await until(machine.driver, "key-0", MachineState.TERMINATED)
     assert machine.lines()[-1] == "power button"
     assert shown.native_state == "gone"

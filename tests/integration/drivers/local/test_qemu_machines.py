@@ -107,7 +107,7 @@ async def test_a_monitor_that_somebody_else_keeps_tells_nothing_and_nobody_is_ta
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = await one_machine(folder)
-    monkeypatch.setattr(monitors, "PATIENCE", 0.2)
+    monkeypatch.setattr(monitors, "ANSWER_TIMEOUT_S", 0.2)
     with hold_monitor(folder):
         listing = await driver.observe()
         assert (list(listing.machines), listing.complete) == ([], False)
@@ -156,13 +156,13 @@ async def test_what_happens_behind_our_back_is_hinted_at(folder: Path) -> None:
     heard = asyncio.ensure_future(anext(hints))
     machine = folder / "machines" / "key-0"
     while not heard.done():  # until the watcher is listening
-        async with monitors.talk(machine) as monitor:
-            await monitor.ask("stop")
-            await monitor.ask("cont")
+        async with monitors.open_monitor(machine) as monitor:
+            await monitor.execute("stop")
+            await monitor.execute("cont")
         await asyncio.wait({heard}, timeout=0.05)
     assert heard.result() == "key-0"
-    async with monitors.talk(machine) as monitor:
-        await monitor.ask("quit")
+    async with monitors.open_monitor(machine) as monitor:
+        await monitor.execute("quit")
     assert await asyncio.wait_for(anext(hints), PATIENCE) == "key-0"
     await hints.aclose()
     await driver.close()
@@ -233,12 +233,12 @@ async def test_nonsense_options_are_refused(folder: Path, options: dict[str, str
 async def test_the_monitor_can_be_asked_anything_and_says_no_with_a_reason(folder: Path) -> None:
     driver = await one_machine(folder)
     machine = folder / "machines" / "key-0"
-    async with monitors.talk(machine) as monitor:
+    async with monitors.open_monitor(machine) as monitor:
         assert await monitor.status() == "running"
-        with pytest.raises(monitors.Denied, match="no-such-command"):
-            await monitor.ask("no-such-command")
+        with pytest.raises(monitors.CommandRejected, match="no-such-command"):
+            await monitor.execute("no-such-command")
     await driver.act(MachineAction.TERMINATE, [MachineRef("key-0")])
-    with pytest.raises(monitors.NotReached):
-        async with monitors.talk(machine):
+    with pytest.raises(monitors.MonitorNotReached):
+        async with monitors.open_monitor(machine):
             pass
     await driver.close()

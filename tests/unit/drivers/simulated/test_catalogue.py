@@ -4,7 +4,7 @@ import pytest
 
 from stateward.drivers import CallRefused, RefusalReason, ResourceKind, TransientFailure
 from stateward.drivers.port import CloudResource, MachineSpec
-from stateward.drivers.simulated import IMAGES, REGIONS, SPECS, Image, Spec, spec_of
+from stateward.drivers.simulated import IMAGES, REGIONS, SPECS, SimulatedImage, SimulatedSpec, spec_of
 from tests.unit.drivers.simulated.world import World
 
 
@@ -17,7 +17,7 @@ def test_every_provider_has_regions_sizes_and_images(provider: str) -> None:
 
 
 def test_a_size_is_found_by_its_name() -> None:
-    assert spec_of("aws", "t3.nano") == Spec("t3.nano", 2, 0.5, 0.0052)
+    assert spec_of("aws", "t3.nano") == SimulatedSpec("t3.nano", 2, 0.5, 0.0052)
     assert spec_of("aws", "none") is None
     assert spec_of("nobody", "t3.nano") is None
 
@@ -31,11 +31,11 @@ async def test_what_is_registered_can_be_had(world: World) -> None:
     refusal = await world.driver.check("my.own", "my-image")
     assert isinstance(refusal, CallRefused)
     assert (refusal.why, "my.own" in refusal.message) == (RefusalReason.INVALID, True)
-    world.cloud.register_spec("aws", Spec("my.own", 1, 1.0, 0.1))
-    world.cloud.register_image("aws", Image("my-image", "own"))
+    world.cloud.register_spec("aws", SimulatedSpec("my.own", 1, 1.0, 0.1))
+    world.cloud.register_image("aws", SimulatedImage("my-image", "own"))
     assert await world.driver.check("my.own", "my-image") is None
-    assert Spec("my.own", 1, 1.0, 0.1) in world.cloud.specs("aws")
-    assert Image("my-image", "own") in world.cloud.images("aws")
+    assert SimulatedSpec("my.own", 1, 1.0, 0.1) in world.cloud.specs("aws")
+    assert SimulatedImage("my-image", "own") in world.cloud.images("aws")
 
 
 async def test_a_machine_among_parts_that_are_not_there_is_refused(world: World) -> None:

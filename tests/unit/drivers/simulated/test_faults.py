@@ -17,31 +17,33 @@ from stateward.drivers import (
     RefusalReason,
     TransientFailure,
 )
-from stateward.drivers.simulated import STORMY, Fate
+from stateward.drivers.simulated import STORMY, CallFate
 from tests.unit.drivers.simulated.world import TOKYO, World, states
 
 
 async def test_a_lost_answer_leaves_the_machine(world: World) -> None:
-    world.foretell(Fate.ANSWER_LOST)
+    world.foretell(CallFate.ANSWER_LOST)
     assert isinstance(await world.create("a"), CallUnanswered)
     assert await world.state("a") is MachineState.RUNNING
 
 
 async def test_a_lost_request_leaves_nothing(world: World) -> None:
-    world.foretell(Fate.REQUEST_LOST)
+    world.foretell(CallFate.REQUEST_LOST)
     assert isinstance(await world.create("a"), CallUnanswered)
     assert await world.state("a") is None
 
 
 async def test_an_answer_that_does_not_come_is_waited_for(world: World) -> None:
     world.behave(patience=30.0)
-    world.foretell(Fate.ANSWER_LOST)
+    world.foretell(CallFate.ANSWER_LOST)
     await world.create("a")
     assert asyncio.get_running_loop().time() == 30.0
 
 
-@pytest.mark.parametrize(("fate", "answer"), [(Fate.TRANSIENT, TransientFailure), (Fate.THROTTLED, CallThrottled)])
-async def test_a_call_that_is_turned_back_does_nothing(world: World, fate: Fate, answer: type) -> None:
+@pytest.mark.parametrize(
+    ("fate", "answer"), [(CallFate.TRANSIENT, TransientFailure), (CallFate.THROTTLED, CallThrottled)]
+)
+async def test_a_call_that_is_turned_back_does_nothing(world: World, fate: CallFate, answer: type) -> None:
     world.foretell(fate)
     assert isinstance(await world.create("a"), answer)
     assert await world.state("a") is None
@@ -49,7 +51,7 @@ async def test_a_call_that_is_turned_back_does_nothing(world: World, fate: Fate,
 
 async def test_a_create_that_is_delivered_twice_makes_one_machine(world: World) -> None:
     world.behave(duplicate_after=5.0)
-    world.foretell(Fate.DUPLICATED)
+    world.foretell(CallFate.DUPLICATED)
     await world.create("a")
     await asyncio.sleep(10.0)
     assert await world.states() == {"a": MachineState.RUNNING}
@@ -58,7 +60,7 @@ async def test_a_create_that_is_delivered_twice_makes_one_machine(world: World) 
 async def test_a_late_duplicate_is_known_by_its_token(world: World) -> None:
     await world.create("a")
     world.behave(duplicate_after=5.0)
-    world.foretell(Fate.DUPLICATED)
+    world.foretell(CallFate.DUPLICATED)
     await world.act(MachineAction.SUSPEND, "a", "one")
     await world.act(MachineAction.RESUME, "a", "two")
     await asyncio.sleep(10.0)
@@ -68,7 +70,7 @@ async def test_a_late_duplicate_is_known_by_its_token(world: World) -> None:
 async def test_where_tokens_are_not_known_a_late_duplicate_is_done_again(world: World) -> None:
     await world.create("a")
     world.behave(duplicate_after=5.0, knows_tokens=False)
-    world.foretell(Fate.DUPLICATED)
+    world.foretell(CallFate.DUPLICATED)
     await world.act(MachineAction.SUSPEND, "a", "one")
     await world.act(MachineAction.RESUME, "a", "two")
     await asyncio.sleep(10.0)
@@ -119,7 +121,7 @@ async def test_a_region_s_budget_throttles_and_says_how_long_to_wait(world: Worl
 
 async def test_a_throttled_listing_says_how_long_to_wait(world: World) -> None:
     await world.create("a")
-    world.foretell(Fate.THROTTLED)
+    world.foretell(CallFate.THROTTLED)
     listing = await world.driver.observe()
     assert (listing.complete, listing.retry_after_s) == (False, 1.0)
     assert (await world.driver.observe()).retry_after_s == 0.0
@@ -155,7 +157,7 @@ async def test_a_listing_that_is_cut_short_says_so(world: World) -> None:
 
 async def test_a_listing_that_gets_no_answer_is_waited_for(world: World) -> None:
     world.behave(patience=30.0)
-    world.foretell(Fate.REQUEST_LOST)
+    world.foretell(CallFate.REQUEST_LOST)
     assert not (await world.driver.observe()).complete
     assert asyncio.get_running_loop().time() == 30.0
 
@@ -178,9 +180,9 @@ async def test_what_happens_behind_our_back_is_seen(world: World) -> None:
         await world.create(key)
     place = ProviderRegion("aws", "ap-northeast-2")
     world.cloud.stop(place, "stopped")
-    world.cloud.kill(place, "killed")
+    world.cloud.fail(place, "killed")
     world.cloud.terminate(place, "terminated")
-    world.cloud.orphan(place, world.want("orphan"))
+    world.cloud.create_orphan(place, world.want("orphan"))
     assert await world.states() == {
         "stopped": MachineState.SUSPENDED,
         "killed": MachineState.FAILED,

@@ -17,7 +17,7 @@ from stateward.drivers import (
     ProviderRegion,
     ResourceKind,
 )
-from stateward.drivers.simulated import CloudUnavailable, Image, SimulatedCloud, SimulatedDriver, Spec
+from stateward.drivers.simulated import CloudUnavailable, SimulatedCloud, SimulatedDriver, SimulatedImage, SimulatedSpec
 from tests.unit.drivers.simulated.world import SEOUL, World
 
 SERVER = """
@@ -27,7 +27,7 @@ from stateward.drivers import MachineSpec, ProviderRegion
 from stateward.drivers.simulated import CALM, SimulatedCloud, SimulatedDriver
 
 async def serve():
-    cloud = SimulatedCloud(Path(sys.argv[1]), temper=CALM)
+    cloud = SimulatedCloud(Path(sys.argv[1]), profile=CALM)
     driver = SimulatedDriver(ProviderRegion("aws", "ap-northeast-2"), cloud)
     for number in range(1_000_000):
         (outcome,) = await driver.create([MachineSpec(f"key-{number}", "vm", "t3.nano", "ubuntu22.04")])
@@ -40,8 +40,8 @@ asyncio.run(serve())
 async def test_machines_parts_and_catalogue_are_there_again(tmp_path: Path) -> None:
     path = tmp_path / "cloud.db"
     first = World(path=path)
-    first.cloud.register_spec("aws", Spec("x1.own", 1, 1.0, 0.5))
-    first.cloud.register_image("aws", Image("mine", "own"))
+    first.cloud.register_spec("aws", SimulatedSpec("x1.own", 1, 1.0, 0.5))
+    first.cloud.register_image("aws", SimulatedImage("mine", "own"))
     network = CloudResource(ResourceKind.NETWORK, "net", "net")
     made = await first.driver.ensure(network)
     await first.create("a")

@@ -52,4 +52,4 @@ async def test_who_no_longer_listens_is_told_nothing(world: World) -> None:
     assert await next_hint == "a"
     await hints.aclose()
     await world.create("b")
-    assert world.cloud.region(SEOUL).ears == []
+    assert world.cloud.region(SEOUL).listeners == []

@@ -6,27 +6,27 @@ from hypothesis import strategies as st
 
 from stateward.drivers import MachineAction, MachineState
 from stateward.drivers.simulated.machine import (
-    ALLOWED,
-    SO_ALREADY,
-    TOKENS,
-    WAYS,
-    Build,
-    Machine,
+    ALLOWED_STATES,
+    DONE_STATES,
+    MAX_TOKENS,
+    TRANSITIONS,
+    MachineTemplate,
+    SimulatedMachine,
     Verdict,
-    judge,
-    passage,
+    judge_action,
+    shared_transition,
     state_at,
     with_token,
 )
-from stateward.drivers.simulated.states import NATIVE, STATES
+from stateward.drivers.simulated.states import NATIVE_STATES, STATES
 
-BUILD = Build("t3.nano", "ubuntu22.04")
+BUILD = MachineTemplate("t3.nano", "ubuntu22.04")
 times = st.floats(0, 1e6)
 
 
-def a_machine(since: float, until: float) -> Machine:
-    fresh = passage(None, MachineState.PENDING, MachineState.RUNNING)
-    return Machine("key", "name", 1, BUILD, fresh, since, until)
+def a_machine(since: float, until: float) -> SimulatedMachine:
+    fresh = shared_transition(None, MachineState.PENDING, MachineState.RUNNING)
+    return SimulatedMachine("key", "name", 1, BUILD, fresh, since, until)
 
 
 @given(times, times, times)
@@ -45,25 +45,25 @@ def test_a_machine_is_not_there_before_it_was_made() -> None:
 @pytest.mark.parametrize("deed", list(MachineAction))
 @pytest.mark.parametrize("state", STATES)
 def test_a_deed_that_went_has_nothing_left_to_do_at_its_end(deed: MachineAction, state: MachineState) -> None:
-    if judge(deed, state) is Verdict.GO and deed is not MachineAction.REBOOT:
-        assert judge(deed, WAYS[deed][0]) is Verdict.ALREADY
-        assert judge(deed, WAYS[deed][1]) is Verdict.ALREADY
+    if judge_action(deed, state) is Verdict.GO and deed is not MachineAction.REBOOT:
+        assert judge_action(deed, TRANSITIONS[deed][0]) is Verdict.ALREADY
+        assert judge_action(deed, TRANSITIONS[deed][1]) is Verdict.ALREADY
 
 
 @pytest.mark.parametrize("deed", list(MachineAction))
 def test_no_state_is_both_allowed_and_so_already(deed: MachineAction) -> None:
-    assert not ALLOWED[deed] & SO_ALREADY[deed]
+    assert not ALLOWED_STATES[deed] & DONE_STATES[deed]
 
 
 @pytest.mark.parametrize("deed", [MachineAction.SUSPEND, MachineAction.RESUME, MachineAction.REBOOT])
 def test_what_is_terminated_stays_so(deed: MachineAction) -> None:
-    assert judge(deed, MachineState.TERMINATED) is Verdict.CONFLICT
+    assert judge_action(deed, MachineState.TERMINATED) is Verdict.CONFLICT
 
 
 @pytest.mark.parametrize("state", STATES)
 def test_whatever_has_not_ended_can_be_terminated(state: MachineState) -> None:
     over = state in (MachineState.TERMINATING, MachineState.TERMINATED)
-    assert judge(MachineAction.TERMINATE, state) is (Verdict.ALREADY if over else Verdict.GO)
+    assert judge_action(MachineAction.TERMINATE, state) is (Verdict.ALREADY if over else Verdict.GO)
 
 
 @given(st.lists(st.text(min_size=1), max_size=20))
@@ -71,9 +71,9 @@ def test_a_machine_remembers_the_newest_tokens_and_no_more(given_tokens: list[st
     tokens: tuple[str, ...] = ()
     for token in given_tokens:
         tokens = with_token(tokens, token)
-    assert list(tokens) == given_tokens[-TOKENS:]
+    assert list(tokens) == given_tokens[-MAX_TOKENS:]
 
 
-@pytest.mark.parametrize("provider", list(NATIVE))
+@pytest.mark.parametrize("provider", list(NATIVE_STATES))
 def test_every_provider_has_a_word_for_every_state(provider: str) -> None:
-    assert set(NATIVE[provider]) == set(MachineState) - {MachineState.OTHER}
+    assert set(NATIVE_STATES[provider]) == set(MachineState) - {MachineState.OTHER}

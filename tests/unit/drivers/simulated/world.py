@@ -17,7 +17,7 @@ from stateward.drivers import (
     Outcome,
     ProviderRegion,
 )
-from stateward.drivers.simulated import CALM, Fate, SimulatedCloud, SimulatedDriver, Temper
+from stateward.drivers.simulated import CALM, CallFate, FaultProfile, SimulatedCloud, SimulatedDriver
 
 SEOUL = ProviderRegion("aws", "ap-northeast-2")
 TOKYO = ProviderRegion("aws", "ap-northeast-1")
@@ -26,9 +26,9 @@ TOKYO = ProviderRegion("aws", "ap-northeast-1")
 class World:
     """A cloud with a driver of one of its regions."""
 
-    def __init__(self, temper: Temper = CALM, path: Path | None = None, seed: int = 1) -> None:
+    def __init__(self, temper: FaultProfile = CALM, path: Path | None = None, seed: int = 1) -> None:
         self.calls: Counter[str] = Counter()
-        self.cloud = SimulatedCloud(path, temper=temper, clock=asyncio.get_running_loop().time, chance=Random(seed))
+        self.cloud = SimulatedCloud(path, profile=temper, clock=asyncio.get_running_loop().time, chance=Random(seed))
         self.driver = self.driver_of(SEOUL)
         self._numbers = count(1)
 
@@ -37,10 +37,10 @@ class World:
 
     def behave(self, **settings: object) -> None:
         """Change the region's temper."""
-        self.cloud.set_temper(SEOUL, replace(self.cloud.region(SEOUL).temper, **settings))
+        self.cloud.set_profile(SEOUL, replace(self.cloud.region(SEOUL).profile, **settings))
 
-    def foretell(self, *fates: Fate) -> None:
-        self.cloud.region(SEOUL).gate.foretell(*fates)
+    def foretell(self, *fates: CallFate) -> None:
+        self.cloud.region(SEOUL).fault_injector.script_next(*fates)
 
     def want(self, key: str = "") -> MachineSpec:
         number = next(self._numbers)

@@ -16,7 +16,7 @@ from typing import Protocol
 from stateward.domains.ovc.model import BUILT_IN_IMAGE
 from stateward.drivers.qemu.disks import DiskError, copy_disk, make_disk
 from stateward.drivers.qemu.guest import GUESTS
-from stateward.drivers.qemu.hardware import HOST
+from stateward.drivers.qemu.hardware import HOST_ARCH
 from stateward.engine import Permanent
 
 MAX_CONCURRENT_FILES = 4
@@ -109,7 +109,7 @@ class FileDiskStore:
         """Make an image."""
         if source == BUILT_IN_IMAGE:
             file = self._library / f"{BUILT_IN_IMAGE}.raw"
-            await asyncio.to_thread(file.write_bytes, GUESTS[HOST].ljust(IMAGE_SIZE_BYTES, b"\0"))
+            await asyncio.to_thread(file.write_bytes, GUESTS[HOST_ARCH].ljust(IMAGE_SIZE_BYTES, b"\0"))
         else:
             file = self._library / source
         trouble = await asyncio.to_thread(self.image_trouble, source)

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from stateward.domains.ovc.model import NodeSpec
 from stateward.drivers import ProviderRegion
 from stateward.drivers.qemu.hardware import Hardware
-from stateward.drivers.simulated.faults import CALM, tempered
+from stateward.drivers.simulated.faults import CALM, with_options
 from stateward.errors import BadInput, UnknownName
 
 Whole = Annotated[str, Meta(pattern=r"^[0-9]{1,15}$(?!\n)")]
@@ -43,7 +43,7 @@ def check_options(spec: NodeSpec) -> None:
     """Refuse options that the node's driver would not take."""
     try:
         if spec.driver == "simulated":
-            tempered(CALM, spec.options)
+            with_options(CALM, spec.options)
         if spec.driver == "qemu":
             Hardware(ProviderRegion("ovc", spec.name, options=spec.options))
     except UnknownName as error:

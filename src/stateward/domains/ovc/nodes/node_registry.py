@@ -12,7 +12,7 @@ from stateward.drivers import ProviderRegion
 from stateward.drivers.confinement import Confinement
 from stateward.drivers.simulated import SimulatedCloud, SimulatedDriver
 from stateward.drivers.simulated.cloud_file import CloudUnavailable
-from stateward.drivers.simulated.provider_catalogue import Image, Spec
+from stateward.drivers.simulated.provider_catalogue import SimulatedImage, SimulatedSpec
 from stateward.engine import Permanent, Temporary
 from stateward.errors import StatewardError
 from stateward.store.port import Reader
@@ -73,8 +73,8 @@ class NodeRegistry:
         if self._cloud is None:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._cloud = SimulatedCloud(self._folder / "simulated.db")
-        self._cloud.register_image(PROVIDER, Image("any", "none"))
-        self._cloud.register_spec(PROVIDER, Spec(SIMULATED_SIZE, 1, 1.0, 0.0))
+        self._cloud.register_image(PROVIDER, SimulatedImage("any", "none"))
+        self._cloud.register_spec(PROVIDER, SimulatedSpec(SIMULATED_SIZE, 1, 1.0, 0.0))
         place = ProviderRegion(PROVIDER, node, options=spec.options)
         return DriverNode(SimulatedDriver(place, self._cloud, self._meter), "any", SIMULATED_SIZE)
 

@@ -14,10 +14,10 @@ from stateward.domains.ovc.nodes.port import (
     ProgressCallback,
 )
 from stateward.drivers import Outcome
-from stateward.drivers.qemu.disks import Disk, DiskError
+from stateward.drivers.qemu.disks import DiskError, QemuDisk
 from stateward.drivers.qemu.host import QemuHost
-from stateward.drivers.qemu.migration import Memory, Move, MoveFailed
-from stateward.drivers.qemu.monitor import Denied, MonitorError, NotReached
+from stateward.drivers.qemu.migration import LiveMigration, MemoryProgress, MigrationFailed
+from stateward.drivers.qemu.monitor import CommandRejected, MonitorError, MonitorNotReached
 from stateward.engine import Permanent, Temporary, Unknown
 from stateward.engine.handlers import finish_call
 
@@ -53,7 +53,7 @@ class QemuNode(DriverNode):
     async def _press(self, key: str) -> None:
         try:
             async with asyncio.timeout(POWER_BUTTON_TIMEOUT_S):
-                await self.host.press(key)
+                await self.host.press_power_button(key)
                 while await self.look(key) is not Power.OFF:
                     await asyncio.sleep(POLL_MIN_S)
         except (TimeoutError, MonitorError):
@@ -62,7 +62,9 @@ class QemuNode(DriverNode):
     async def look_settled(self, key: str, seconds: float) -> Power:
         """Say what a machine is; one whose guest may be about to switch itself off is waited for, too."""
         deadline = time.monotonic() + seconds
-        while (power := await super().look_settled(key, seconds)) is Power.ON and await self.host.may_obey(key):
+        while (power := await super().look_settled(key, seconds)) is Power.ON and await self.host.may_still_power_off(
+            key
+        ):
             if time.monotonic() > deadline:
                 return Power.CHANGING
             await asyncio.sleep(POLL_MIN_S)
@@ -70,7 +72,7 @@ class QemuNode(DriverNode):
 
     async def present(self) -> NodeInventory:
         """Say which machines are there, by their processes: whether their monitors answer does not matter."""
-        keys, complete = await self.host.alive()
+        keys, complete = await self.host.running_machines()
         return NodeInventory(keys, complete)
 
     async def attach(self, key: str, disk: AttachedDisk) -> None:
@@ -101,12 +103,12 @@ class QemuNode(DriverNode):
             await super().move(key, to, machine, told)
             return
 
-        async def hear(memory: Memory) -> None:
+        async def hear(memory: MemoryProgress) -> None:
             await told(memory.total - memory.remaining, memory.total)
 
         try:
             await move.run(hear)
-        except MoveFailed as error:
+        except MigrationFailed as error:
             raise Permanent(str(error)) from error
         except MonitorError as error:
             raise Unknown(str(error)) from error
@@ -124,17 +126,17 @@ class QemuNode(DriverNode):
         except MonitorError as error:
             raise to_work_error(error) from error
 
-    def _move(self, key: str, to: Hypervisor, machine: NodeMachine) -> Move | None:
+    def _move(self, key: str, to: Hypervisor, machine: NodeMachine) -> LiveMigration | None:
         if not isinstance(to, QemuNode):
             return None
-        return Move(self.host, key, to.host, to._want(machine), to_qemu_disks(machine.disks))  # noqa: SLF001 - its twin
+        return LiveMigration(self.host, key, to.host, to._want(machine), to_qemu_disks(machine.disks))  # noqa: SLF001 - its twin
 
 
-def _to_qemu_disk(disk: AttachedDisk) -> Disk:
-    return Disk(disk.file, disk.slot, disk.boot)
+def _to_qemu_disk(disk: AttachedDisk) -> QemuDisk:
+    return QemuDisk(disk.file, disk.slot, disk.boot)
 
 
-def to_qemu_disks(disks: Sequence[AttachedDisk]) -> list[Disk]:
+def to_qemu_disks(disks: Sequence[AttachedDisk]) -> list[QemuDisk]:
     """Return the disks of a machine as QEMU gets them."""
     return [_to_qemu_disk(one) for one in disks]
 
@@ -142,9 +144,9 @@ def to_qemu_disks(disks: Sequence[AttachedDisk]) -> list[Disk]:
 def to_work_error(error: MonitorError | DiskError) -> Exception:
     """Return what is to follow when a machine did not do as it was told."""
     match error:
-        case Denied() | DiskError():
+        case CommandRejected() | DiskError():
             return Permanent(str(error))
-        case NotReached():
+        case MonitorNotReached():
             return Temporary(str(error))
         case _:
             return Unknown(str(error))
