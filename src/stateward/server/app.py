@@ -1,10 +1,9 @@
-"""The application: all routes of the API, behind one door.
+"""The application: all routes of the API behind one authorization middleware.
 
     app = create_app(engine, tokens, config)
 
-The engine is opened and closed by whoever made it. Further routes (streams, metrics, the domains' own wire formats) are
-passed in; each has to declare what right it needs, or the application is not made.
-"""
+The caller opens and closes the engine. Further routes (live updates, metrics, the domains' own APIs) are arguments.
+Each route has to declare the right that it needs; otherwise the application is not created."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -23,8 +22,9 @@ from stateward.engine import Engine
 from stateward.server.auth.audit import AuditLog
 from stateward.server.auth.authenticator import Authenticator
 from stateward.server.auth.client_address import ClientAddresses, read_networks
-from stateward.server.auth.middleware import AuthorizationMiddleware, bind_guards, settle_plain_routes
+from stateward.server.auth.middleware import AuthorizationMiddleware, bind_guards
 from stateward.server.http.body_decoding import StrictJson
+from stateward.server.http.fast_path import bind_fast_routes
 from stateward.server.http.problem_details import answer
 from stateward.server.http.security_headers import default_headers
 from stateward.server.openapi.openapi_config import openapi_config
@@ -73,18 +73,23 @@ def create_app(
     api_routes: Sequence[ControllerRouterHandler] = (),
     clock: Callable[[], float] = time.monotonic,
     composite_actions: CompositeActions = NO_COMPOSITES,
+    fast_path: bool = True,
 ) -> Litestar:
-    """Make the application; `routes` are added at the root, `api_routes` below the API's base path."""
+    """Create the application; `routes` are added at the root, `api_routes` below the API's base path.
+
+    `fast_path=False` serves every route by the framework, to measure what the fast path saves.
+    """
     _check_kinds(engine)
     service = _service(engine, tokens, config, clock, composite_actions)
     api = Router(BASE, route_handlers=[*(one for module in MODULES for one in module.ROUTES), *api_routes])
+    middleware = DefineMiddleware(AuthorizationMiddleware, authenticator=service.authenticator, headers=service.headers)
     app = Litestar(
         route_handlers=[*health_routes.ROUTES, api, *routes],
         request_class=ApiRequest,
         dto=StrictJson,
         return_dto=None,
         exception_handlers={Exception: answer},
-        middleware=[DefineMiddleware(AuthorizationMiddleware, door=service.authenticator, headers=service.headers)],
+        middleware=[middleware],
         on_shutdown=[service.audit.flush],
         request_max_body_size=config.body_limit,
         openapi_config=openapi_config(),
@@ -93,21 +98,22 @@ def create_app(
         debug=False,
     )
     bind_guards(app.routes)
-    settle_plain_routes(app.routes)
+    if fast_path:
+        bind_fast_routes(app.routes)
     return app
 
 
 def _service(
     engine: Engine, tokens: Tokens, config: Config, clock: Callable[[], float], composite_actions: CompositeActions
 ) -> Service:
-    peers = ClientAddresses(read_networks(config.trusted_proxies))
+    client_addresses = ClientAddresses(read_networks(config.trusted_proxies))
     return Service(
         engine=engine,
         tokens=tokens,
         quotas=Quotas(engine),
         config=config,
-        authenticator=Authenticator(tokens, config.rate, clock, config.wrong_tokens, peers),
-        audit=AuditLog(peers),
+        authenticator=Authenticator(tokens, config.rate, clock, config.wrong_tokens, client_addresses),
+        audit=AuditLog(client_addresses),
         state_classes=state_classes(engine.kinds),
         drawings=Drawings(),
         headers=default_headers(tls=bool(config.tls_cert)),

@@ -121,6 +121,7 @@ async def open_server(
     config: Config | None = None,
     *,
     works: bool = True,
+    fast_path: bool = True,
 ) -> AsyncIterator[ServerHarness]:
     """Open a harness; everybody in it has a token for `shop`, the administrator for everything."""
     plant, clock = Plant(), Clock()
@@ -138,6 +139,7 @@ async def open_server(
             routes=prometheus_metrics.ROUTES,
             api_routes=live_routes.ROUTES,
             clock=clock,
+            fast_path=fast_path,
         )
         live_feeds = await stack.enter_async_context(LiveFeeds(engine))
         app.state.live_feeds, app.state.metrics = live_feeds, live_feeds.metrics

@@ -8,7 +8,7 @@ from stateward.access import Role, Tokens
 from stateward.config import Config
 from stateward.server.app import BASE
 from stateward.server.auth.authenticator import TOKEN_CACHE_S
-from stateward.server.auth.middleware import PLAIN
+from stateward.server.http.fast_path import fast_route_of
 from stateward.store.errors import Unavailable
 from tests.integration.server.server_harness import NS, ServerHarness, open_server
 
@@ -145,6 +145,20 @@ async def test_all_routes_of_the_api_are_answered_at_the_entrance(harness: Serve
         one.path
         for one in routes
         for method, (handler, _) in one.route_handler_map.items()
-        if method != "OPTIONS" and PLAIN not in handler.opt
+        if method != "OPTIONS" and fast_route_of(handler) is None
     ]
     assert (len(routes) > 20, left) == (True, [])
+
+
+async def test_a_server_without_the_fast_path_gives_the_same_responses() -> None:
+    responses = []
+    for fast_path in (True, False):
+        async with open_server(fast_path=fast_path) as harness:
+            created = await harness.post(f"/ns/{NS}/objects", {"id": "p1", "kind": "test.pump"}, "operator")
+            found = await harness.get(f"/ns/{NS}/objects/p1", "viewer")
+            refused = await harness.get(f"/ns/{NS}/objects?limit=x", "viewer")
+            responses.append(
+                [(one.status_code, sorted(one.headers), one.json().keys()) for one in (created, found, refused)]
+            )
+    assert responses[0] == responses[1]
+    assert [status for status, *_ in responses[0]] == [202, 200, 400]

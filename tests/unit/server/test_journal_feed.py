@@ -125,7 +125,7 @@ def test_whoever_reads_from_wherever_gets_every_line_of_interest_once_and_in_ord
         assert await reading == wanted
         await feed.stop()
 
-    with patch.object(feeds, "PAGE", 3), patch.object(feeds, "PAGE_SIZE", 100):
+    with patch.object(feeds, "PAGE_ENTRIES", 3), patch.object(feeds, "PAGE_MAX_CHARS", 100):
         asyncio.run(scene())
 
 
@@ -195,7 +195,7 @@ async def test_a_store_that_fails_for_a_while_costs_no_line() -> None:
     feed = await opened(journal)
     journal.broken = True
     journal.commit(("a", "x"))
-    with patch("stateward.server.live.journal_feed.RETRY", 0.0):
+    with patch("stateward.server.live.journal_feed.RETRY_S", 0.0):
         await asyncio.sleep(0.01)
         journal.broken = False
         assert await read(feed, EVERYBODY, 0, 1) == [1]

@@ -1,8 +1,12 @@
-"""Plain routes: their handlers take the call, parts of its path, query and headers, and its body as one record.
+"""The fast path: simple routes are served without the framework's own dispatch.
 
-The framework's own way to a handler is for everybody: hooks, caches, dependencies, forms and cookies have their places
-on it, and it takes longer than the engine takes to accept an action. What a plain route takes is read here at once, and
-checked by the framework as it was declared to it. A route that uses more of the framework is left to it.
+Litestar reads parameters through layers for hooks, caches, dependencies, forms and cookies, and merges headers and
+media types before it writes a response. Each takes longer than the engine takes to accept an action or to read an
+object. A route is on the fast path if its handler takes only the request, parameters of path, query and headers, and
+one record as its body. The framework still validates the arguments as the handler declares them; a route that uses more
+of the framework is served by it.
+
+`create_app(..., fast_path=False)` leaves all of this out, so that both can be measured (`make bench ARGS=server`).
 """
 
 import math
@@ -13,7 +17,8 @@ import msgspec
 from litestar import Response
 from litestar.exceptions import ClientException, ValidationException
 from litestar.exceptions.http_exceptions import RequestEntityTooLarge
-from litestar.handlers import HTTPRouteHandler
+from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
+from litestar.routes import BaseRoute, HTTPRoute
 from litestar.types import ASGIApp, HTTPResponseStartEvent, Receive, Scope, Send
 
 from stateward.server.http.preconditions import etag_of
@@ -23,18 +28,24 @@ from stateward.server.service import ApiRequest
 if TYPE_CHECKING:
     from litestar._kwargs import KwargsModel
 
-
 T = TypeVar("T")
 
 REPLAYED = (b"idempotency-replayed", b"true")
-"""Tells that the answer is to an earlier request with the same key."""
+"""The header of a response to an earlier request with the same idempotency key."""
 
+SUPPORTED_RESERVED = {"request", "data"}
+"""The reserved parameters that a handler on the fast path may have."""
+
+_OPTION = "fast route"
 _JSON = (b"content-type", b"application/json")
 _encode = msgspec.json.Encoder().encode
 
 
 class JsonReply(Response[T]):
-    """An answer whose body is one value as JSON, or nothing; it carries the version of the object that it is about."""
+    """A response with the ETag of an object and one value as JSON, or no body; it writes itself.
+
+    The OpenAPI document describes it as the framework's `Response`.
+    """
 
     def __init__(self, content: T | None, version: int, *headers: Header, status: int = 200) -> None:
         self.content = content  # type: ignore[assignment]
@@ -45,15 +56,15 @@ class JsonReply(Response[T]):
             self._headers += (_JSON, (b"content-length", b"%d" % len(self._body)))
 
     def add_headers(self, headers: Headers) -> None:
-        """Carry further headers: those of every answer, none of which it has."""
+        """Add the headers of every response; this one has none of them yet."""
         self._headers += headers
 
     def to_asgi_response(self, *_: object, **__: object) -> "JsonReply[T]":  # type: ignore[override]
-        """Return what writes it: itself."""
+        """Return the ASGI application that writes the response: itself."""
         return self
 
     async def __call__(self, _: Scope, __: Receive, send: Send) -> None:
-        """Write it."""
+        """Write the response."""
         start: HTTPResponseStartEvent = {
             "type": "http.response.start",
             "status": self._status,
@@ -63,81 +74,90 @@ class JsonReply(Response[T]):
         await send({"type": "http.response.body", "body": self._body, "more_body": False})
 
 
-SUPPORTED_RESERVED = {"request", "data"}
-"""What a plain route may take, beside parameters."""
-
-
 class FastRoute:
-    """A plain route: reads what its handler takes, and has it answered."""
+    """A route on the fast path: reads the handler's arguments and calls it."""
 
     def __init__(self, handler: HTTPRouteHandler, takes: "KwargsModel") -> None:
         self._handler = handler
         self._call = handler.fn
-        self._checked = handler.signature_model.parse_values_from_connection_kwargs
+        self._validate = handler.signature_model.parse_values_from_connection_kwargs
         self._headers = {one.field_alias.lower().encode(): one.field_name for one in takes.expected_header_params}
         self._query = {one.field_alias: one.field_name for one in takes.expected_query_params}
-        self._several = set(takes.sequence_query_parameter_names)
+        self._list_names = set(takes.sequence_query_parameter_names)
         named = takes.expected_header_params | takes.expected_query_params
-        self._absent = {one.field_name: one.default for one in named if not one.is_required}
+        self._defaults = {one.field_name: one.default for one in named if not one.is_required}
         self._required = [one.field_name for one in named if one.is_required]
         self._body = takes.expected_data_dto
-        self._most = handler.resolve_request_max_body_size() or math.inf
+        self._max_body = handler.resolve_request_max_body_size() or math.inf
 
-    async def respond(self, call: ApiRequest) -> ASGIApp:
-        """Return what a call is answered with."""
-        values = await self.read_arguments(call)
-        answer = await self._call(**self._checked(connection=call, kwargs=values))
-        if isinstance(answer, JsonReply):
-            return answer
-        return await self._handler.to_response(app=call.app, data=answer, request=call)
+    async def respond(self, request: ApiRequest) -> ASGIApp:
+        """Return the response to a request, as an ASGI application."""
+        arguments = await self.read_arguments(request)
+        returned = await self._call(**self._validate(connection=request, kwargs=arguments))
+        if isinstance(returned, JsonReply):
+            return returned
+        return await self._handler.to_response(app=request.app, data=returned, request=request)
 
-    async def read_arguments(self, call: ApiRequest) -> dict[str, Any]:
-        """Return what the handler takes, as it came; what did not come is as it was declared."""
-        scope = call.scope
-        values: dict[str, Any] = {**self._absent, **scope["path_params"], "request": call}
-        announced = self._read_headers(scope["headers"], values)
+    async def read_arguments(self, request: ApiRequest) -> dict[str, Any]:
+        """Return the handler's arguments as they were sent, or their declared defaults."""
+        scope = request.scope
+        values: dict[str, Any] = {**self._defaults, **scope["path_params"], "request": request}
+        content_length = self._read_headers(scope["headers"], values)
         if scope["query_string"]:
-            self._read_query(call, values)
+            self._read_query(request, values)
         for name in self._required:
             if name not in values:
                 raise ValidationException(extra=[{"key": name, "message": "it is missing"}])
-        if self._body is not None and (body := await read_body(call.receive, announced, self._most)):
-            values["data"] = self._body(call).decode_bytes(body)
+        if self._body is not None and (body := await read_body(request.receive, content_length, self._max_body)):
+            values["data"] = self._body(request).decode_bytes(body)
         return values
 
     def _read_headers(self, headers: Iterable[Header], values: dict[str, Any]) -> int:
-        """Read the headers that are wanted, and return how long the body is said to be."""
-        announced = 0
+        """Read the headers that the handler takes, and return the content length."""
+        content_length = 0
         for name, value in reversed([*headers]):  # of several with one name, the first counts
             if name in self._headers:
                 values[self._headers[name]] = value.decode("latin-1")
             elif name == b"content-length" and value.isdigit():
-                announced = int(value)
-        return announced
+                content_length = int(value)
+        return content_length
 
-    def _read_query(self, call: ApiRequest, values: dict[str, Any]) -> None:
-        several: dict[str, list[str]] = {}
-        for name, value in call.query_params.multi_items():
-            if name in self._several:
-                values[self._query[name]] = several.setdefault(name, [])
-                several[name].append(value)
+    def _read_query(self, request: ApiRequest, values: dict[str, Any]) -> None:
+        lists: dict[str, list[str]] = {}
+        for name, value in request.query_params.multi_items():
+            if name in self._list_names:
+                values[self._query[name]] = lists.setdefault(name, [])
+                lists[name].append(value)
             elif name in self._query:
                 values[self._query[name]] = value
 
 
+def bind_fast_routes(routes: Iterable[BaseRoute]) -> None:
+    """Put all routes that qualify on the fast path."""
+    for route in routes:
+        for handler, takes in route.route_handler_map.values() if isinstance(route, HTTPRoute) else ():
+            if is_fast_route(handler, takes):
+                handler.opt[_OPTION] = FastRoute(handler, takes)
+
+
+def fast_route_of(handler: BaseRouteHandler) -> FastRoute | None:
+    """Return how a route is served on the fast path; None if the framework serves it."""
+    route: FastRoute | None = handler.opt.get(_OPTION)
+    return route
+
+
 def is_fast_route(handler: HTTPRouteHandler, takes: "KwargsModel") -> bool:
-    """Tell whether a route is plain; the only layer around it is our own, and so is its call."""
+    """Tell whether a route qualifies: no hooks, caches or dependencies, and only our own request class and layer."""
     more = takes.expected_cookie_params or takes.expected_form_data or takes.dependency_batches or handler.cache
     hooked = handler.resolve_before_request() or handler.resolve_after_response() or handler.resolve_guards()
     layered = len(handler.resolve_middleware()) > 1 or handler.resolve_request_class() is not ApiRequest
-    return not (
-        more or hooked or layered or handler.has_sync_callable or takes.expected_reserved_kwargs - SUPPORTED_RESERVED
-    )
+    unsupported = takes.expected_reserved_kwargs - SUPPORTED_RESERVED
+    return not (more or hooked or layered or handler.has_sync_callable or unsupported)
 
 
-async def read_body(receive: Receive, announced: int, most: float) -> bytes:
-    """Return a body that is no longer than it may be; one that is announced as longer is not even read."""
-    if announced > most:
+async def read_body(receive: Receive, content_length: int, limit: float) -> bytes:
+    """Return a body within the limit; a body whose announced length is over the limit is not read at all."""
+    if content_length > limit:
         raise RequestEntityTooLarge
     body, more = b"", True
     while more:
@@ -145,7 +165,7 @@ async def read_body(receive: Receive, announced: int, most: float) -> bytes:
         if message["type"] == "http.disconnect":
             raise ClientException("the caller has gone")
         body += message.get("body", b"")
-        if len(body) > most:
+        if len(body) > limit:
             raise RequestEntityTooLarge
         more = message.get("more_body", False)
     return body
