@@ -112,7 +112,7 @@ class Agent:
         self._site, self._dialer, self.version, self._upgrades = site, dialer, version, upgrades
         self._observe_interval_s, self._installation = observe_interval_s, installation
         self._is_held = False  # the cloudlet belongs to another installation
-        self.connection = 0
+        self.notify = 0
         self.synced = asyncio.Event()
         self._socket: AgentSocket | None = None
         self._memories: dict[str, InstanceMemory] = {}
@@ -148,19 +148,19 @@ class Agent:
         helpers: list[asyncio.Task[None]] = []
         try:
             welcome = await self._handshake(socket)
-            self.connection = welcome.notify
+            self.notify = welcome.notify
             if welcome.role == "heir":
                 await self._site.observe()  # who cannot even look is not to end the one that can
                 await self._upgrades.take_over()
             await self._send_inventory()
             self.synced.set()
-            log.info("agent serves over connection %d", self.connection)
+            log.info("agent serves over connection %d", self.notify)
             patience = MAX_MISSED_HEARTBEATS * welcome.beat
             loops = self._heartbeat_loop(welcome.beat), self._observe_loop(), self._trust_connection(patience)
             helpers = [asyncio.create_task(loop) for loop in loops]
             await self._receive_messages(socket, patience)
         finally:
-            self.connection = 0
+            self.notify = 0
             self.synced.clear()
             await cancel_tasks(helpers)
             with suppress(*CONNECTION_ERRORS):
@@ -199,15 +199,15 @@ class Agent:
         try:
             await self._observe_site()
         except SiteError as error:
-            await self._send(AgentReport("gather failed", 0, 0, self.connection, error=clip_text(str(error))))
+            await self._send(AgentReport("gather failed", 0, 0, self.notify, error=clip_text(str(error))))
             raise ConnectionError(f"cannot gather: {error}") from error
         names = dict.fromkeys(
-            [*self._existing, *(name for name, mind in self._memories.items() if mind.work is not None)]
+            [*self._existing, *(name for name, memory in self._memories.items() if memory.work is not None)]
         )
         items = [self._item(name) for name in names]
         for item in items:
             await self._send(item)
-        await self._send(InventoryEnd(len(items), self.connection))
+        await self._send(InventoryEnd(len(items), self.notify))
 
     async def _observe_site(self) -> None:
         while True:
@@ -218,28 +218,28 @@ class Agent:
                 return
 
     def _item(self, name: str) -> InventoryItem:
-        mind, has = self._memories.get(name, InstanceMemory()), self._existing.get(name, NOTHING_EXISTS)
-        at = mind.work.operation if mind.work is not None else 0
-        return InventoryItem(at, has.generation, has.whole, self.connection, name, mind.latest)
+        memory, has = self._memories.get(name, InstanceMemory()), self._existing.get(name, NOTHING_EXISTS)
+        at = memory.work.operation if memory.work is not None else 0
+        return InventoryItem(at, has.generation, has.whole, self.notify, name, memory.latest)
 
     async def _receive_messages(self, socket: AgentSocket, patience: float) -> None:
         while True:
             async with asyncio.timeout(patience):
-                word: FromController = read_controller(await socket.recv())
-            match word:
+                message: FromController = read_controller(await socket.recv())
+            match message:
                 case AgentOrder():
-                    await self._handle_order(word)
+                    await self._handle_order(message)
                 case Upgrade():
-                    self._start_task(self._upgrade(word))
+                    self._start_task(self._upgrade(message))
                 case Goodbye():
-                    self._handle_goodbye(word)
+                    self._handle_goodbye(message)
                 case Heartbeat() | Welcome():
                     pass
 
     async def _heartbeat_loop(self, beat: float) -> None:
         while True:
             await asyncio.sleep(beat)
-            await self._send(Heartbeat(self.connection))
+            await self._send(Heartbeat(self.notify))
 
     async def _trust_connection(self, stable_s: float) -> None:
         """Reset the backoff, once the connection has lasted; one that is lost right after the welcome does not."""
@@ -267,43 +267,43 @@ class Agent:
         self, known: Mapping[str, Existing], seen: Mapping[str, Existing], told: dict[str, Existing]
     ) -> None:
         for name, had in known.items():
-            mind, now = self._memories.get(name, InstanceMemory()), seen.get(name, NOTHING_EXISTS)
-            if mind.work is None and now != had and told.get(name) != now:
+            memory, now = self._memories.get(name, InstanceMemory()), seen.get(name, NOTHING_EXISTS)
+            if memory.work is None and now != had and told.get(name) != now:
                 told[name] = self._existing[name] = now
                 await self._send(self._item(name))
 
     # --- work --------------------------------------------------------------------------------------------------------
 
     async def _handle_order(self, order: AgentOrder) -> None:
-        mind = replace(self._memories.get(order.name, InstanceMemory()), connection=self.connection)
+        memory = replace(self._memories.get(order.name, InstanceMemory()), connection=self.notify)
         works = [one.work for one in self._memories.values() if one.work is not None]
         verdict = judge_order(
-            self._existing.get(order.name, NOTHING_EXISTS), mind, order, crowded=has_related_work(order, works)
+            self._existing.get(order.name, NOTHING_EXISTS), memory, order, crowded=has_related_work(order, works)
         )
         log.info("%s of %s: %s", order, order.name, verdict.value)
         match verdict:
             case OrderVerdict.BEGIN:
-                self._memories[order.name] = replace(mind, work=order)
+                self._memories[order.name] = replace(memory, work=order)
                 await self._report(order, BEGUN[order.work])
                 self._start_task(self._execute(order))
             case OrderVerdict.DONE:
                 await self._finish(order, ENDED[order.work])
             case OrderVerdict.REPEAT:
-                await self._report(order, mind.answer)
+                await self._report(order, memory.answer)
             case OrderVerdict.BUSY:
                 await self._report(order, BUSY)
 
     async def _execute(self, order: AgentOrder) -> None:
         told: list[asyncio.Task[None]] = []
 
-        def tell(text: str, done: int | None = None, total: int | None = None) -> None:
+        def report_progress(text: str, done: int | None = None, total: int | None = None) -> None:
             line = ProgressMessage(
-                clip_text(text), order.operation, order.generation, self.connection, order.name, done, total
+                clip_text(text), order.operation, order.generation, self.notify, order.name, done, total
             )
             told.append(self._start_task(self._send(line)))
 
         try:
-            await self._site.execute(order, tell)
+            await self._site.execute(order, report_progress)
             event, error = ENDED[order.work], ""
         except SiteError as failure:
             event, error = FAILED[order.work], str(failure)
@@ -332,22 +332,22 @@ class Agent:
 
     async def _report(self, order: AgentOrder, event: str, error: str = "") -> None:
         await self._send(
-            AgentReport(event, order.operation, order.generation, self.connection, order.name, clip_text(error))
+            AgentReport(event, order.operation, order.generation, self.notify, order.name, clip_text(error))
         )
 
     async def _upgrade(self, upgrade: Upgrade) -> None:
         async def say(event: str, error: str) -> None:
-            await self._send(AgentReport(event, upgrade.operation, 0, self.connection, error=clip_text(error)))
+            await self._send(AgentReport(event, upgrade.operation, 0, self.notify, error=clip_text(error)))
 
         await self._upgrades.upgrade(upgrade, say)
 
-    async def _send(self, word: FromAgent) -> None:
+    async def _send(self, message: FromAgent) -> None:
         """Say something; where the connection is gone, the next one's list will tell."""
         socket = self._socket
-        if socket is None or not self.connection:
+        if socket is None or not self.notify:
             return
         with suppress(*CONNECTION_ERRORS):
-            await socket.send(encode(word), text=True)
+            await socket.send(encode(message), text=True)
 
     def _start_task(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

@@ -92,7 +92,7 @@ class ConnectionHandler(Protocol):
         """Settle a list that is complete; from then on the line is `settled`, and orders may be sent over it."""
 
     async def on_message(
-        self, line: "AgentConnection", word: AgentReport | ProgressMessage | InventoryItem | Load
+        self, line: "AgentConnection", message: AgentReport | ProgressMessage | InventoryItem | Load
     ) -> None:
         """Take any other word."""
 
@@ -111,7 +111,7 @@ class AgentConnection:
     ) -> None:
         self._socket, self._clock = socket, clock
         self.ns, self.cloudlet, self.token = ns, cloudlet, token
-        self.version, self.installation, self.connection = "", "", 0
+        self.version, self.installation, self.notify = "", "", 0
         self.items: dict[str, InventoryItem] = {}
         self.expected: int | None = None
         self.is_synced = False
@@ -120,23 +120,23 @@ class AgentConnection:
         self.last_message_at = clock()
         self.allowance = Allowance(clock)
 
-    async def serve(self, host: ConnectionHandler) -> None:
+    async def serve(self, handler: ConnectionHandler) -> None:
         """Serve an agent until its connection is lost, or it is sent away; raises the `Gone` that says why."""
         try:
             hello = await self._receive_hello()
             self.version, self.installation = hello.version, hello.installation
-            answer = await host.on_hello(self, hello)
+            answer = await handler.on_hello(self, hello)
             await self.send(answer)
             if isinstance(answer, Goodbye):
                 raise Disconnected(answer.reason)
-            await self._receive_messages(host)
+            await self._receive_messages(handler)
         except Disconnected as gone:
-            await host.on_failure(self, gone)
+            await handler.on_failure(self, gone)
             await self.close(str(gone))
             raise
         finally:
             await self.close(DIAL_AGAIN)
-            await host.on_closed(self)
+            await handler.on_closed(self)
 
     async def _receive_hello(self) -> Hello:
         try:
@@ -155,44 +155,44 @@ class AgentConnection:
             self._is_closed = True
             raise Disconnected(CONNECTION_LOST, type(error).__name__) from error
 
-    async def _receive_messages(self, host: ConnectionHandler) -> None:
+    async def _receive_messages(self, handler: ConnectionHandler) -> None:
         while True:
             try:
-                word = read_agent(await self._receive())
+                message = read_agent(await self._receive())
             except DECODE_ERRORS as error:
                 raise Disconnected(UNREADABLE_MESSAGE, error) from error
             self.last_message_at = self._clock()
             if late := self.allowance.spend():
                 await asyncio.sleep(late)
-            match word:
+            match message:
                 case Heartbeat():
-                    await self.send(Heartbeat(self.connection))
+                    await self.send(Heartbeat(self.notify))
                 case InventoryItem() | InventoryEnd() if not self.is_synced:
-                    await self._add_to_inventory(host, word)
+                    await self._add_to_inventory(handler, message)
                 case InventoryItem() | AgentReport() | ProgressMessage() | Load():
-                    await host.on_message(self, word)
+                    await handler.on_message(self, message)
                 case Hello() | InventoryEnd():
                     raise Disconnected(REPEATED_MESSAGE)
 
-    async def _add_to_inventory(self, host: ConnectionHandler, line: InventoryItem | InventoryEnd) -> None:
-        if not belongs_to_connection(self, line):
+    async def _add_to_inventory(self, handler: ConnectionHandler, entry: InventoryItem | InventoryEnd) -> None:
+        if not belongs_to_connection(self, entry):
             return
-        if isinstance(line, InventoryEnd):
-            self.expected = line.count
+        if isinstance(entry, InventoryEnd):
+            self.expected = entry.count
         else:
-            self.items[line.name] = line
+            self.items[entry.name] = entry
         if len(self.items) > MAX_INVENTORY_ITEMS:
             raise Disconnected(ENDLESS_INVENTORY)
         if is_inventory_complete(self):
-            await host.on_inventory(self)
+            await handler.on_inventory(self)
 
-    async def send(self, word: FromController) -> None:
+    async def send(self, message: FromController) -> None:
         """Send a message; raises `Gone` if the agent does not read it. A lost connection is not tried again."""
         if self._is_closed:
             raise Disconnected(CONNECTION_LOST)
         try:
             async with asyncio.timeout(SEND_TIMEOUT_S):
-                await self._socket.send_text(encode(word))
+                await self._socket.send_text(encode(message))
         except TimeoutError:
             await self.close(NOT_READING)
             raise Disconnected(NOT_READING) from None
@@ -204,7 +204,7 @@ class AgentConnection:
         """Send an order over a settled connection, and again only when it went out more than so many seconds ago."""
         number, at = self.sent_orders.get(order.name, (0, 0.0))
         is_out = number >= order.operation and self._clock() - at <= patience
-        if not self.is_synced or order.notify != self.connection or is_out:
+        if not self.is_synced or order.notify != self.notify or is_out:
             return
         self.sent_orders[order.name] = order.operation, self._clock()
         await self.send(order)
@@ -223,7 +223,7 @@ class ReceivedInventory(Protocol):
     """What has arrived so far over a connection."""
 
     @property
-    def connection(self) -> int:
+    def notify(self) -> int:
         """The connection's notify id."""
 
     @property
@@ -237,7 +237,7 @@ class ReceivedInventory(Protocol):
 
 def belongs_to_connection(listing: ReceivedInventory, line: InventoryItem | InventoryEnd) -> bool:
     """Tell whether a line counts: a list is about the connection on which it was sent."""
-    return line.notify == listing.connection
+    return line.notify == listing.notify
 
 
 def is_inventory_complete(listing: ReceivedInventory) -> bool:

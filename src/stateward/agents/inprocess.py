@@ -87,16 +87,16 @@ class InProcessDialer:
             raise PipeClosed("nobody is there")
         ours, theirs = AgentEnd(), ControllerEnd()
         ours.other, theirs.other = theirs, ours
-        line = AgentConnection(theirs, self.ns, self.cloudlet, asyncio.get_running_loop().time)
-        task = asyncio.create_task(self._serve(line, self.handler, theirs))
+        connection = AgentConnection(theirs, self.ns, self.cloudlet, asyncio.get_running_loop().time)
+        task = asyncio.create_task(self._serve(connection, self.handler, theirs))
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)
         self._open.add(ours)
         return ours
 
-    async def _serve(self, line: AgentConnection, host: ConnectionHandler, end: ControllerEnd) -> None:
+    async def _serve(self, connection: AgentConnection, handler: ConnectionHandler, end: ControllerEnd) -> None:
         with suppress(Disconnected):
-            await line.serve(host)
+            await connection.serve(handler)
         end.close_both()
         self._open.discard(end.other)
 

@@ -51,13 +51,15 @@ class ObservedThing(Protocol):
         """Whether all of it exists."""
 
 
-def judge_order(site: ObservedThing, mind: InstanceMemory, order: AgentOrder, *, crowded: bool = False) -> OrderVerdict:
+def judge_order(
+    site: ObservedThing, memory: InstanceMemory, order: AgentOrder, *, crowded: bool = False
+) -> OrderVerdict:
     """Decide what to do with an order; `crowded` says that work on a thing around it, or in it, is under way."""
-    if order.notify != mind.connection or order.operation < mind.latest:
+    if order.notify != memory.connection or order.operation < memory.latest:
         return OrderVerdict.STALE
-    if mind.work is not None:
-        return OrderVerdict.RUNNING if order.operation == mind.latest else OrderVerdict.BUSY
-    if order.operation == mind.latest:
+    if memory.work is not None:
+        return OrderVerdict.RUNNING if order.operation == memory.latest else OrderVerdict.BUSY
+    if order.operation == memory.latest:
         return OrderVerdict.REPEAT
     if fulfils_order(site.generation, site.whole, order):
         return OrderVerdict.DONE

@@ -70,19 +70,19 @@ class ProcessSite:
             for one in self._state
         }
 
-    async def execute(self, order: AgentOrder, tell: ReportProgress) -> None:
+    async def execute(self, order: AgentOrder, report_progress: ReportProgress) -> None:
         """Make, change or remove a cluster or an app."""
         spec = msgspec.json.decode(order.spec) if order.spec else {}
         thing = self._state.get(order.name)
         kind = str(spec.get("kind") or (thing.kind if thing else "clusterinst"))
         if order.work is OrderAction.DELETE:
             if thing is not None:
-                await (self._remove_app if thing.kind == "appinst" else self._remove_cluster)(thing, tell)
+                await (self._remove_app if thing.kind == "appinst" else self._remove_cluster)(thing, report_progress)
                 self._state.remove(order.name)
         elif kind == "appinst":
-            await self._start_app(order, spec, tell)
+            await self._start_app(order, spec, report_progress)
         else:
-            await self._make_cluster(order, spec, tell)
+            await self._make_cluster(order, spec, report_progress)
 
     async def close(self) -> None:
         """Let go; the processes go on."""
@@ -90,7 +90,9 @@ class ProcessSite:
 
     # --- clusters ----------------------------------------------------------------------------------------------------
 
-    async def _make_cluster(self, order: AgentOrder, spec: Mapping[str, object], tell: ReportProgress) -> None:
+    async def _make_cluster(
+        self, order: AgentOrder, spec: Mapping[str, object], report_progress: ReportProgress
+    ) -> None:
         """Bring a cluster to the number of nodes that is wanted, keeping those that run and are set up."""
         wanted, size, setup = int(str(spec.get("nodes", 1))), str(spec.get("size", "tiny")), str(spec.get("setup", ""))
         former = self._state.get(order.name)
@@ -105,12 +107,12 @@ class ProcessSite:
         thing = Deployed(order.name, "clusterinst", order.generation, False, "", order.spec, everything, tuple(new))
         self._state.save(thing)
         for nth, key in enumerate(new, start=1):
-            tell(f"starting node {key}", nth, len(new))
+            report_progress(f"starting node {key}", nth, len(new))
             await self._start_node(key, order.name, size)
             if setup:
-                tell(f"setting up node {key}", nth, len(new))
+                report_progress(f"setting up node {key}", nth, len(new))
                 await self._run(key, "setup", setup)
-        await self._end_nodes([*alive[wanted:], *stale], tell)
+        await self._end_nodes([*alive[wanted:], *stale], report_progress)
         self._state.save(replace(thing, whole=True, parts=parts, raw=()))
 
     async def _start_node(self, key: str, name: str, size: str) -> None:
@@ -127,14 +129,14 @@ class ProcessSite:
         except (OSError, TimeoutError) as error:
             raise SiteError(f"node {key} could not be set up: {_error_text(error)}") from error
 
-    async def _remove_cluster(self, thing: Deployed, tell: ReportProgress) -> None:
+    async def _remove_cluster(self, thing: Deployed, report_progress: ReportProgress) -> None:
         self._state.save(replace(thing, whole=False))
-        await self._end_nodes(thing.parts, tell)
+        await self._end_nodes(thing.parts, report_progress)
 
-    async def _end_nodes(self, keys: Sequence[str], tell: ReportProgress) -> None:
+    async def _end_nodes(self, keys: Sequence[str], report_progress: ReportProgress) -> None:
         if not keys:
             return
-        tell(f"ending {len(keys)} nodes", 0, len(keys))
+        report_progress(f"ending {len(keys)} nodes", 0, len(keys))
         await self._driver.act(MachineAction.TERMINATE, [MachineRef(key) for key in keys])
 
         def gone(found: Mapping[str, Observation]) -> bool:
@@ -152,7 +154,7 @@ class ProcessSite:
 
     # --- apps --------------------------------------------------------------------------------------------------------
 
-    async def _start_app(self, order: AgentOrder, spec: Mapping[str, object], tell: ReportProgress) -> None:
+    async def _start_app(self, order: AgentOrder, spec: Mapping[str, object], report_progress: ReportProgress) -> None:
         """Run an app of this generation, and end what runs of another one."""
         key, group = await self._node_for(order.host)
         number = int(str(spec.get("count", 1)))
@@ -160,12 +162,12 @@ class ProcessSite:
         setup = f"{MARK}/{order.name}/{order.generation}/setup"
         self._state.save(Deployed(order.name, "appinst", order.generation, False, order.host, order.spec, marks))
         if spec.get("setup"):
-            tell("setting up", 0, number)
+            report_progress("setting up", 0, number)
             await self._run(key, setup, str(spec["setup"]))
         there, started = await self._marks_in(group), {}
         for nth, mark in enumerate(marks, start=1):
             if mark not in there:
-                tell(f"starting process {nth}", nth, number)
+                report_progress(f"starting process {nth}", nth, number)
                 started[mark] = await self._launch(key, str(spec.get("command", "")), mark, _log_of(order.name))
         await self._end_processes(group, order.name, keep=(*marks, setup))
         if gone := await self._wait_stable(group, marks, started):
@@ -213,12 +215,12 @@ class ProcessSite:
             return ""
         return last_output(text, {_first_line(mark) for mark in started})
 
-    async def _remove_app(self, thing: Deployed, tell: ReportProgress) -> None:
+    async def _remove_app(self, thing: Deployed, report_progress: ReportProgress) -> None:
         self._state.save(replace(thing, whole=False))
         host = self._state.get(thing.host)
         sessions = await self._node_sessions()
         groups = [sessions[key] for key in (host.parts if host else ()) if key in sessions]
-        tell("ending its processes")
+        report_progress("ending its processes")
         for group in groups or [0]:  # what has left its node may run on without it
             await self._end_processes(group, thing.name)
 

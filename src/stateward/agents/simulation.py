@@ -30,13 +30,13 @@ class SimulatedSite:
         """Return what exists."""
         return dict(self.things)
 
-    async def execute(self, order: AgentOrder, tell: ReportProgress) -> None:
+    async def execute(self, order: AgentOrder, report_progress: ReportProgress) -> None:
         """Make, change or remove a thing, in steps."""
         spec = msgspec.json.decode(order.spec) if order.spec else {}
         if order.work is not OrderAction.DELETE:
             self.things[order.name] = Existing(order.generation, whole=False)
         for step in range(self._steps):
-            tell(f"step {step + 1}", step + 1, self._steps)
+            report_progress(f"step {step + 1}", step + 1, self._steps)
             await asyncio.sleep(self._pace)
         gate = self.gate(order)
         if gate is not None:
@@ -89,7 +89,7 @@ class SimulatedFleet:
 
     async def wait_disconnected(self) -> None:
         """Wait until none is connected."""
-        while any(one.connection for one in self.agents.values()):
+        while any(one.notify for one in self.agents.values()):
             await asyncio.sleep(0.01)
 
     async def stop(self) -> None:

@@ -31,7 +31,7 @@ class AgentSite(Protocol):
     async def observe(self) -> Mapping[str, Existing]:
         """Return what exists, by name; raises a `SiteError` where that cannot be seen."""
 
-    async def execute(self, order: AgentOrder, tell: ReportProgress) -> None:
+    async def execute(self, order: AgentOrder, report_progress: ReportProgress) -> None:
         """Make, change or remove a thing; raises a `SiteError` where that cannot be done."""
 
     async def close(self) -> None:

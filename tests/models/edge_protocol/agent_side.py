@@ -36,7 +36,7 @@ class _AgentSide:
 
     def acts(self, now: Agent) -> Iterator[Step[Agent]]:
         yield _dialled(now)
-        work = now.mind.work
+        work = now.memory.work
         if work is not None:
             yield _finished(now, work)
             yield _ended(now, work, FAILED[work.work], "fails")
@@ -50,7 +50,7 @@ class _AgentSide:
             case OrderVerdict.DONE:
                 return (_ended(now, order, ENDED[order.work], admission.value),)
             case OrderVerdict.REPEAT:
-                return (Step(now, admission.value, _report(now, now.mind.answer, order)),)
+                return (Step(now, admission.value, _report(now, now.memory.answer, order)),)
             case OrderVerdict.BUSY:
                 return (Step(now, admission.value, _report(now, BUSY, order)),)
         return (Step(now, admission.value),)
@@ -62,16 +62,16 @@ class _AgentSide:
 def _dialled(now: Agent) -> Step[Agent]:
     """Connect, and send the list: what exists and what is at work, and the end that says how long the list is."""
     connection = now.site.dialled + 1
-    after = Agent(replace(now.site, dialled=connection), replace(now.mind, connection=connection))
-    at = now.mind.work.operation if now.mind.work is not None else 0
+    after = Agent(replace(now.site, dialled=connection), replace(now.memory, connection=connection))
+    at = now.memory.work.operation if now.memory.work is not None else 0
     items = (InventoryItem(at, now.site.generation, now.site.whole, connection),) if at or now.site.generation else ()
     messages = tuple(ModelMessage(CONTROLLER, line) for line in (*items, InventoryEnd(len(items), connection)))
-    return Step(after, "connects and sends its list", messages, Dialled(now.mind.connection))
+    return Step(after, "connects and sends its list", messages, Dialled(now.memory.connection))
 
 
 def _begun(now: Agent, order: AgentOrder) -> Step[Agent]:
-    breach = TWO_AT_ONCE if now.mind.work is not None else None
-    at_work = replace(now, mind=replace(now.mind, work=order))
+    breach = TWO_AT_ONCE if now.memory.work is not None else None
+    at_work = replace(now, memory=replace(now.memory, work=order))
     return Step(at_work, OrderVerdict.BEGIN.value, _report(now, BEGUN[order.work], order), breach=breach)
 
 
@@ -83,12 +83,12 @@ def _finished(now: Agent, order: AgentOrder) -> Step[Agent]:
 
 
 def _ended(now: Agent, order: AgentOrder, event: str, note: str) -> Step[Agent]:
-    mind = InstanceMemory(now.mind.connection, None, order.operation, event)
-    return Step(replace(now, mind=mind), f"{note}, says {event!r}", _report(now, event, order))
+    memory = InstanceMemory(now.memory.connection, None, order.operation, event)
+    return Step(replace(now, memory=memory), f"{note}, says {event!r}", _report(now, event, order))
 
 
 def _report(now: Agent, event: str, order: AgentOrder) -> tuple[ModelMessage, ...]:
-    return (ModelMessage(CONTROLLER, AgentReport(event, order.operation, order.generation, now.mind.connection)),)
+    return (ModelMessage(CONTROLLER, AgentReport(event, order.operation, order.generation, now.memory.connection)),)
 
 
 def _halfway(site: Site, order: AgentOrder) -> Site:
@@ -100,5 +100,5 @@ def _halfway(site: Site, order: AgentOrder) -> Site:
 def _left_by_crash(now: Agent) -> Iterable[Agent]:
     """Forget everything but the site; work that was interrupted has done nothing yet, or half of it."""
     yield Agent(now.site)
-    if now.mind.work is not None:
-        yield Agent(_halfway(now.site, now.mind.work))
+    if now.memory.work is not None:
+        yield Agent(_halfway(now.site, now.memory.work))

@@ -47,12 +47,12 @@ class _ControllerSide:
         self.legal = {(move.source, move.target) for move in rules.lifecycle.every_move()}
 
     def acts(self, now: Controller) -> Iterator[Step[Controller]]:
-        if now.book.state == S.DELETE_PREPARE:
+        if now.record.state == S.DELETE_PREPARE:
             yield from self._decided(now, "prepared", CONTROLLER)
             yield from self._decided(now, "in use", CONTROLLER)
-        if needs_undo(now.book):
-            yield self._became(now, begin_undo(self.rules, now.book), "begins the undo")
-        order = due_order(now.book, now.link.connection)
+        if needs_undo(now.record):
+            yield self._became(now, begin_undo(self.rules, now.record), "begins the undo")
+        order = due_order(now.record, now.link.notify)
         if order is not None and now.link.settled and not now.link.sent:
             yield Step(_with(now, sent=True), f"sends {order}", (ModelMessage(AGENT, order),))
 
@@ -61,7 +61,7 @@ class _ControllerSide:
             case Wish():
                 return self._wished(now, word)
             case Bell.DEADLINE:
-                return self._decided(now, TIMED_OUT, CLOCK) if now.book.state.state_class is TRANSITIONAL else ()
+                return self._decided(now, TIMED_OUT, CLOCK) if now.record.state.state_class is TRANSITIONAL else ()
             case Bell.RETRY:
                 return _retried(now)
             case Dialled():
@@ -69,48 +69,48 @@ class _ControllerSide:
             case InventoryItem() | InventoryEnd():
                 return self._listed(now, word)
             case AgentReport():
-                return (self._turned(now, on_report(self.rules, now.book, word)),)
+                return (self._turned(now, on_report(self.rules, now.record, word)),)
 
     def moot(self, now: Controller, word: InventoryItem | InventoryEnd | AgentReport) -> bool:
         if isinstance(word, AgentReport):
-            return self.rules.fence(fenced_fields(now.book), word) is not None
+            return self.rules.fence(fenced_fields(now.record), word) is not None
         return not self.rules.heeds(now.link, word)
 
     def _wished(self, now: Controller, wish: Wish) -> Steps:
-        move = decide_event(self.rules, replace(now.book, facts=wish.facts), wish.event, wish.actor)
+        move = decide_event(self.rules, replace(now.record, facts=wish.facts), wish.event, wish.actor)
         if not isinstance(move, Move):
             return ()
-        return (self._became(now, begin_operation(now.book, move, wish.facts), wish.event),)
+        return (self._became(now, begin_operation(now.record, move, wish.facts), wish.event),)
 
     def _decided(self, now: Controller, event: str, actor: str) -> Steps:
-        move = decide_event(self.rules, now.book, event, actor)
+        move = decide_event(self.rules, now.record, event, actor)
         if not isinstance(move, Move):
             return ()
         # The clock ends an operation without knowing of undos: that one begins in a step of its own.
         late = actor == CLOCK and move.target in ERROR_STATES
-        book = enter_error(now.book, move.target) if late else apply_move(self.rules, now.book, move)
-        return (self._became(now, book, event),)
+        record = enter_error(now.record, move.target) if late else apply_move(self.rules, now.record, move)
+        return (self._became(now, record, event),)
 
-    def _turned(self, now: Controller, turn: ReconcileStep) -> Step[Controller]:
-        if turn.must_resend or turn.is_working:
-            return Step(_with(now, sent=turn.is_working), turn.note)
-        if turn.book == now.book:
-            return Step(now, turn.note, breach=ORPHAN if turn.is_orphan else None)
-        return self._became(now, turn.book, turn.note)
+    def _turned(self, now: Controller, step: ReconcileStep) -> Step[Controller]:
+        if step.must_resend or step.is_working:
+            return Step(_with(now, sent=step.is_working), step.note)
+        if step.record == now.record:
+            return Step(now, step.note, breach=ORPHAN if step.is_orphan else None)
+        return self._became(now, step.record, step.note)
 
-    def _became(self, now: Controller, book: InstanceRecord, why: str) -> Step[Controller]:
+    def _became(self, now: Controller, record: InstanceRecord, why: str) -> Step[Controller]:
         """Write a new record; the order of a new operation is still to be sent."""
-        new = book.operation != now.book.operation
+        new = record.operation != now.record.operation
         link = replace(now.link, sent=False) if new else now.link
-        note = f"{why}, {book.state}" + (f", operation {book.operation}" if new and book.operation else "")
-        legal = now.book.state == book.state or (now.book.state, book.state) in self.legal
-        return Step(Controller(book, link), note, breach=None if legal else ILLEGAL)
+        note = f"{why}, {record.state}" + (f", operation {record.operation}" if new and record.operation else "")
+        legal = now.record.state == record.state or (now.record.state, record.state) in self.legal
+        return Step(Controller(record, link), note, breach=None if legal else ILLEGAL)
 
     def _connected(self, now: Controller, dialled: Dialled) -> Steps:
-        if now.link.connection and dialled.connection == now.link.connection:
+        if now.link.notify and dialled.connection == now.link.notify:
             return ()
-        notify = now.book.notify + 1
-        connected = Controller(replace(now.book, notify=notify), Link(connection=notify))
+        notify = now.record.notify + 1
+        connected = Controller(replace(now.record, notify=notify), Link(notify=notify))
         return (self._settled_if_listed(connected, f"gives notify id {notify}"),)
 
     def _listed(self, now: Controller, line: InventoryItem | InventoryEnd) -> Steps:
@@ -128,16 +128,16 @@ class _ControllerSide:
         if not self.rules.listed(now.link):
             return Step(now, note)
         item = now.link.items[0] if now.link.items else NOT_LISTED
-        listed = replace(now, link=Link(now.link.connection, settled=True))
-        return self._turned(listed, on_inventory_item(self.rules, now.book, item))
+        listed = replace(now, link=Link(now.link.notify, settled=True))
+        return self._turned(listed, on_inventory_item(self.rules, now.record, item))
 
 
 def _left_by_crash(now: Controller) -> Iterable[Controller]:
-    yield Controller(now.book)
+    yield Controller(now.record)
 
 
 def _retried(now: Controller) -> Steps:
-    if now.book.state in ERROR_STATES and now.book.operation and now.link.sent:
+    if now.record.state in ERROR_STATES and now.record.operation and now.link.sent:
         return (Step(_with(now, sent=False), "will send the undo again"),)
     return ()
 

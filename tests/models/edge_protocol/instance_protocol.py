@@ -62,27 +62,31 @@ def _clock(scenario: Scenario) -> ModelParty[str]:
 
 
 def _ready_is_true(controller: Controller, agent: Agent) -> bool:
-    site, book = agent.site, controller.book
-    return book.state != S.READY or book.missing or (site.generation == book.generation and site.whole and _idle(agent))
+    site, record = agent.site, controller.record
+    return (
+        record.state != S.READY
+        or record.missing
+        or (site.generation == record.generation and site.whole and _idle(agent))
+    )
 
 
 def _absent_is_true(controller: Controller, agent: Agent) -> bool:
-    return controller.book.state != S.NOT_PRESENT or (agent.site.generation == 0 and _idle(agent))
+    return controller.record.state != S.NOT_PRESENT or (agent.site.generation == 0 and _idle(agent))
 
 
 def _missing_is_true(controller: Controller, agent: Agent) -> bool:
-    return not controller.book.missing or agent.site.generation != controller.book.generation
+    return not controller.record.missing or agent.site.generation != controller.record.generation
 
 
 def _at_rest(controller: Controller, agent: Agent, flying: tuple[ModelMessage, ...]) -> bool:
-    book, link = controller.book, controller.link
-    left = book.state in ERROR_STATES and not book.operation and not needs_undo(book)
-    still = left or book.state in (S.READY, S.NOT_PRESENT)
-    return still and link.settled and link.connection == agent.mind.connection and _idle(agent) and not flying
+    record, link = controller.record, controller.link
+    left = record.state in ERROR_STATES and not record.operation and not needs_undo(record)
+    still = left or record.state in (S.READY, S.NOT_PRESENT)
+    return still and link.settled and link.notify == agent.memory.connection and _idle(agent) and not flying
 
 
 def _idle(agent: Agent) -> bool:
-    return agent.mind.work is None
+    return agent.memory.work is None
 
 
 INVARIANTS = (

@@ -43,7 +43,7 @@ FORCED_DELETE = Wish("delete", ADMIN, frozenset({IGNORE_TRANSIENT}))
 class Link(Struct, frozen=True):
     """What the controller keeps in memory: its connection (0: none), the list so far, and whether the order is out."""
 
-    connection: int = 0
+    notify: int = 0
     items: tuple[InventoryItem, ...] = ()
     expected: int | None = None
     settled: bool = False
@@ -53,12 +53,12 @@ class Link(Struct, frozen=True):
 class Controller(Struct, frozen=True):
     """The controller, as far as this one instance goes."""
 
-    book: InstanceRecord = InstanceRecord()
+    record: InstanceRecord = InstanceRecord()
     link: Link = Link()
 
     def __str__(self) -> str:
-        link = "not connected" if not self.link.connection else "settled" if self.link.settled else "waits for the list"
-        return f"{self.book}, {link}"
+        link = "not connected" if not self.link.notify else "settled" if self.link.settled else "waits for the list"
+        return f"{self.record}, {link}"
 
 
 class Site(Struct, frozen=True):
@@ -74,16 +74,16 @@ class Agent(Struct, frozen=True):
     """The agent, and the site that it works at."""
 
     site: Site = Site()
-    mind: InstanceMemory = InstanceMemory()
+    memory: InstanceMemory = InstanceMemory()
 
     def __str__(self) -> str:
-        work = f"works at {self.mind.work}" if self.mind.work is not None else "idle"
+        work = f"works at {self.memory.work}" if self.memory.work is not None else "idle"
         return f"{describe_existing(self.site.generation, self.site.whole)}, {work}"
 
 
 def admit(agent: Agent, order: AgentOrder) -> OrderVerdict:
     """Let the agent's own guard decide."""
-    return order_admission.judge_order(agent.site, agent.mind, order)
+    return order_admission.judge_order(agent.site, agent.memory, order)
 
 
 class Rules(instance_record.DecisionRules, frozen=True):

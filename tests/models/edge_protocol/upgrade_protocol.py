@@ -71,13 +71,13 @@ class Start(Struct, frozen=True):
 class Office(Struct, frozen=True):
     """The controller: the seat, the connections that it has (in memory), and to whom the order went (in memory)."""
 
-    seat: AgentSlots = AgentSlots(C.READY, OLD, serving=1, issued=1)
+    slots: AgentSlots = AgentSlots(C.READY, OLD, serving=1, issued=1)
     lines: frozenset[int] = frozenset({1})
     sent: int = 0
     succeeded: bool = False  # for the proof only
 
     def __str__(self) -> str:
-        return f"{self.seat}, {len(self.lines)} connected"
+        return f"{self.slots}, {len(self.lines)} connected"
 
 
 class Process(Struct, frozen=True):
@@ -126,9 +126,9 @@ def _controller(gathered: Gather) -> ModelParty[Office]:
             case Dial():
                 return _dialled(now, word)
             case Gathered():
-                return _judged(now, gathered(now.seat, word.notify, word.version))
+                return _judged(now, gathered(now.slots, word.notify, word.version))
             case Said():
-                return _judged(now, on_agent_report(now.seat, word.notify, OLD, word.word, word.operation))
+                return _judged(now, on_agent_report(now.slots, word.notify, OLD, word.word, word.operation))
         return _asked(now, word)
 
     return ModelParty(CONTROLLER, Office(), _orders, hears, _forgotten, moot=_moot_to_controller)
@@ -139,29 +139,35 @@ def _forgotten(now: Office) -> Iterable[Office]:
 
 
 def _moot_to_controller(now: Office, word: Gathered | Said) -> bool:
-    return word.notify not in (now.seat.serving, now.seat.successor) and word.notify <= now.seat.issued
+    return word.notify not in (now.slots.serving, now.slots.successor) and word.notify <= now.slots.issued
 
 
 def _orders(now: Office) -> Iterator[Step[Office]]:
     for notify in sorted(now.lines):
-        if must_disconnect(now.seat, notify):
+        if must_disconnect(now.slots, notify):
             yield Step(replace(now, lines=now.lines - {notify}), f"closes connection {notify}")
-    for notify in sorted({now.seat.serving, now.seat.successor} - now.lines - {0}):
-        yield _moved(now, on_disconnect(now.seat, notify), f"misses connection {notify}")
-    if is_upgrade_due(now.seat, now.seat.serving) and now.seat.serving in now.lines and now.sent != now.seat.serving:
-        order = Start(now.seat.operation, now.seat.serving)
-        yield Step(replace(now, sent=now.seat.serving), "sends the order", (ModelMessage(AGENT, order),))
+    for notify in sorted({now.slots.serving, now.slots.successor} - now.lines - {0}):
+        yield _moved(now, on_disconnect(now.slots, notify), f"misses connection {notify}")
+    if (
+        is_upgrade_due(now.slots, now.slots.serving)
+        and now.slots.serving in now.lines
+        and now.sent != now.slots.serving
+    ):
+        order = Start(now.slots.operation, now.slots.serving)
+        yield Step(replace(now, sent=now.slots.serving), "sends the order", (ModelMessage(AGENT, order),))
 
 
 def _dialled(now: Office, dial: Dial) -> Steps:
-    found = on_connect(now.seat, dial.version, dial.heir)
+    found = on_connect(now.slots, dial.version, dial.heir)
     if dial.connection in now.lines or isinstance(found, AgentRejection) != dial.unwanted:
         return ()
     if isinstance(found, AgentRejection):
         return (Step(now, f"turns it away, {found}"),)
     moved = _moved(replace(now, lines=now.lines | {found.slots.issued}), found, f"welcomes it as {found.role}")
-    if moved.state.seat.state == C.INIT:  # the acknowledgement is in the same write
-        moved = _moved(moved.state, SlotsUpdate(moved.state.seat, CloudletEvent("acknowledge", CONTROLLER)), moved.note)
+    if moved.state.slots.state == C.INIT:  # the acknowledgement is in the same write
+        moved = _moved(
+            moved.state, SlotsUpdate(moved.state.slots, CloudletEvent("acknowledge", CONTROLLER)), moved.note
+        )
     return (moved,)
 
 
@@ -171,33 +177,33 @@ def _judged(now: Office, found: SlotsUpdate | AgentRejection) -> Steps:
 
 def _asked(now: Office, word: str) -> Steps:
     actor = {"upgrade": USER, "fix": ADMIN, TIMED_OUT: CLOCK, LATE_START: CLOCK}[word]
-    if actor == CLOCK and now.seat.is_upgrading != (word == TIMED_OUT):
+    if actor == CLOCK and now.slots.is_upgrading != (word == TIMED_OUT):
         return ()
-    facts = frozenset({UPGRADE}) if now.seat.is_upgrading else NO_FACTS
-    if now.seat.serving:
+    facts = frozenset({UPGRADE}) if now.slots.is_upgrading else NO_FACTS
+    if now.slots.serving:
         facts |= {SERVED}
-    move = _decided(now.seat, CloudletEvent(TIMED_OUT if actor == CLOCK else word, actor, facts))
+    move = _decided(now.slots, CloudletEvent(TIMED_OUT if actor == CLOCK else word, actor, facts))
     if not isinstance(move, Move):
         return ()
-    seat = replace(now.seat, state=move.target, is_upgrading=word == "upgrade", successor=0)
+    slots = replace(now.slots, state=move.target, is_upgrading=word == "upgrade", successor=0)
     if word == "upgrade":
-        seat = replace(seat, operation=seat.operation + 1, target=NEW)
-    return (Step(replace(now, seat=seat, sent=0), f"{word}, {seat.state}"),)
+        slots = replace(slots, operation=slots.operation + 1, target=NEW)
+    return (Step(replace(now, slots=slots, sent=0), f"{word}, {slots.state}"),)
 
 
 def _moved(now: Office, found: SlotsUpdate, note: str) -> Step[Office]:
     if found.event is None:
-        return Step(replace(now, seat=found.slots), note)
-    move = _decided(now.seat, found.event)
+        return Step(replace(now, slots=found.slots), note)
+    move = _decided(now.slots, found.event)
     if not isinstance(move, Move):
-        return Step(replace(now, seat=replace(found.slots, is_upgrading=now.seat.is_upgrading)), f"{note}, no move")
-    done = now.succeeded or (now.seat.is_upgrading and move.target == C.READY)
-    after = replace(now, seat=replace(found.slots, state=move.target), succeeded=done)
+        return Step(replace(now, slots=replace(found.slots, is_upgrading=now.slots.is_upgrading)), f"{note}, no move")
+    done = now.succeeded or (now.slots.is_upgrading and move.target == C.READY)
+    after = replace(now, slots=replace(found.slots, state=move.target), succeeded=done)
     return Step(after, f"{note}, {move.target}")
 
 
-def _decided(seat: AgentSlots, event: CloudletEvent) -> object:
-    return decide(CLOUDLET, seat.state, event.name, event.actor, event.facts)
+def _decided(slots: AgentSlots, event: CloudletEvent) -> object:
+    return decide(CLOUDLET, slots.state, event.name, event.actor, event.facts)
 
 
 # --- the machine -----------------------------------------------------------------------------------------------------
@@ -295,9 +301,9 @@ def _clock(patient: bool, late_starts: int) -> ModelParty[int]:
 
 
 def _at_rest(office: Office, machine: Machine, flying: tuple[ModelMessage, ...]) -> bool:
-    if flying or office.seat.state not in (C.READY, C.UPDATE_ERROR):
+    if flying or office.slots.state not in (C.READY, C.UPDATE_ERROR):
         return False
-    if office.seat.state == C.UPDATE_ERROR:
+    if office.slots.state == C.UPDATE_ERROR:
         return True
     serving = machine.new if machine.taken else machine.old
     return serving.runs and serving.connection in office.lines

@@ -44,7 +44,7 @@ class Host:
         self.left_by: list[int] = []
 
     async def on_hello(self, line: AgentConnection, hello: Hello) -> Welcome | Goodbye:
-        line.connection = 7
+        line.notify = 7
         return self._answer
 
     async def on_inventory(self, line: AgentConnection) -> None:
@@ -55,7 +55,7 @@ class Host:
     async def on_failure(self, line: AgentConnection, why: Disconnected) -> None: ...
 
     async def on_closed(self, line: AgentConnection) -> None:
-        self.left_by.append(line.connection)
+        self.left_by.append(line.notify)
 
 
 def line(socket: Socket) -> AgentConnection:

@@ -61,13 +61,13 @@ def members(*cloudlets: str) -> tuple[str, ...]:
 
 
 def test_an_app_is_deployed_after_enough_intervals_in_a_row() -> None:
-    marks = AppStatus(members("a"))
-    marks = record_interval(PROV, marks, {"b": 10, "c": 9})
-    assert plan_deployment(PROV, marks, CLOUDLETS).deploy == ()
-    marks = record_interval(PROV, marks, {"b": 11, "c": 10})
-    assert plan_deployment(PROV, marks, CLOUDLETS).deploy == ("b",)
-    marks = record_interval(PROV, marks, {"c": 10})
-    assert plan_deployment(PROV, marks, CLOUDLETS).deploy == ("c",)
+    status = AppStatus(members("a"))
+    status = record_interval(PROV, status, {"b": 10, "c": 9})
+    assert plan_deployment(PROV, status, CLOUDLETS).deploy == ()
+    status = record_interval(PROV, status, {"b": 11, "c": 10})
+    assert plan_deployment(PROV, status, CLOUDLETS).deploy == ("b",)
+    status = record_interval(PROV, status, {"c": 10})
+    assert plan_deployment(PROV, status, CLOUDLETS).deploy == ("c",)
 
 
 def test_what_is_on_an_offline_cloudlet_is_replaced_up_to_the_most() -> None:
@@ -76,25 +76,25 @@ def test_what_is_on_an_offline_cloudlet_is_replaced_up_to_the_most() -> None:
 
 
 def test_what_is_astray_is_removed_and_what_is_idle_down_to_the_least() -> None:
-    marks = AppStatus(members("a", "b", "z"), low={"a": 5, "b": 5})
-    assert plan_deployment(PROV, marks, [*CLOUDLETS, "z"]).remove == (*members("z"), *members("a"))
+    status = AppStatus(members("a", "b", "z"), low={"a": 5, "b": 5})
+    assert plan_deployment(PROV, status, [*CLOUDLETS, "z"]).remove == (*members("z"), *members("a"))
 
 
 def test_a_cloudlet_where_a_create_failed_is_avoided_until_the_next_interval() -> None:
-    marks = AppStatus(high={"a": 5}, avoided=("a",))
-    assert "a" not in plan_deployment(PROV, marks, CLOUDLETS).deploy
-    assert "a" in plan_deployment(PROV, record_interval(PROV, marks, {"a": 50}), CLOUDLETS).deploy
+    status = AppStatus(high={"a": 5}, avoided=("a",))
+    assert "a" not in plan_deployment(PROV, status, CLOUDLETS).deploy
+    assert "a" in plan_deployment(PROV, record_interval(PROV, status, {"a": 50}), CLOUDLETS).deploy
 
 
 NAMES = st.sampled_from(CLOUDLETS)
 
 
 def test_a_lower_max_is_reached_and_those_go_first_that_do_not_serve() -> None:
-    marks = AppStatus(members("a", "b", "c", "d"), low={"b": 3, "c": 1})
+    status = AppStatus(members("a", "b", "c", "d"), low={"b": 3, "c": 1})
     one = replace(PROV, max=1)
-    assert plan_deployment(one, marks, CLOUDLETS).remove == members("b", "c", "a")
-    assert plan_deployment(one, marks, ["a", "b", "c"], members("c")).remove == members("c", "d", "b")
-    assert plan_deployment(one, replace(marks, leaving=members("b", "c", "d")), CLOUDLETS).remove == ()
+    assert plan_deployment(one, status, CLOUDLETS).remove == members("b", "c", "a")
+    assert plan_deployment(one, status, ["a", "b", "c"], members("c")).remove == members("c", "d", "b")
+    assert plan_deployment(one, replace(status, leaving=members("b", "c", "d")), CLOUDLETS).remove == ()
 
 
 def test_what_is_missing_does_not_serve_and_is_replaced() -> None:
@@ -114,12 +114,12 @@ def test_a_plan_never_leads_beyond_the_limits(
     high: dict[str, int],
     low: dict[str, int],
 ) -> None:
-    marks = AppStatus(members(*sorted(present)), members(*sorted(present & leaving)), high, low)
-    plan = plan_deployment(PROV, marks, online, members(*missing))
-    assert len(marks.members) + len(plan.deploy) <= max(PROV.max, len(marks.members))
-    assert not {one.partition(":")[0] for one in marks.members} & set(plan.deploy)
+    status = AppStatus(members(*sorted(present)), members(*sorted(present & leaving)), high, low)
+    plan = plan_deployment(PROV, status, online, members(*missing))
+    assert len(status.members) + len(plan.deploy) <= max(PROV.max, len(status.members))
+    assert not {one.partition(":")[0] for one in status.members} & set(plan.deploy)
     assert set(plan.deploy) <= online
-    staying = {one for one in marks.members if one not in marks.leaving}
+    staying = {one for one in status.members if one not in status.leaving}
     assert len(staying - {*plan.remove}) <= PROV.max
     serving = {one for one in staying if one.partition(":")[0] in online - missing}
     assert len(serving - {*plan.remove}) >= min(PROV.min, len(serving))

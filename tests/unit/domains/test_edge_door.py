@@ -56,6 +56,6 @@ class StrictOffice:
 
 
 async def test_an_agent_with_a_foreign_token_is_not_heard_though_it_is_lost_while_it_is_refused() -> None:
-    socket, office = LostSocket(agent("lab:berlin")), StrictOffice()
-    await connect_agent.fn(socket, office, "lab", "munich")
-    assert (office.turned_away, socket.read) == (1, 0)
+    socket, hub = LostSocket(agent("lab:berlin")), StrictOffice()
+    await connect_agent.fn(socket, hub, "lab", "munich")
+    assert (hub.turned_away, socket.read) == (1, 0)

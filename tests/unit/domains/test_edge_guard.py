@@ -88,7 +88,7 @@ def test_every_report_that_is_not_current_is_rejected_with_the_first_reason_that
             continue
         assert isinstance(verdict, RejectedReport)
         assert verdict.why is why
-        assert (verdict.record, verdict.report) == (one, report)
+        assert (verdict.fields, verdict.report) == (one, report)
 
 
 def test_a_late_creating_after_ready_is_rejected_for_nothing_is_under_way() -> None:
@@ -152,6 +152,6 @@ def test_an_override_of_the_operation_turns_an_agents_error_into_success() -> No
 
 @pytest.mark.parametrize("state", ACTION_BY_STATE)
 def test_an_agent_is_not_asked_for_what_is_to_be_done_without_it(state: State) -> None:
-    book = InstanceRecord(state, operation=NOW, generation=NOW, confirmed=NOW)
-    assert due_order(book, 1) is not None
-    assert due_order(replace(book, facts=frozenset({IGNORE_AGENT})), 1) is None
+    record = InstanceRecord(state, operation=NOW, generation=NOW, confirmed=NOW)
+    assert due_order(record, 1) is not None
+    assert due_order(replace(record, facts=frozenset({IGNORE_AGENT})), 1) is None

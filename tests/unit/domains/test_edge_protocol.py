@@ -105,15 +105,15 @@ def test_every_state_of_the_table_is_met_and_every_way_to_end_in_it() -> None:
     protocol = instance_protocol(patient(CHANGED))
     explore(replace(protocol, invariants=(Predicate("note", (CONTROLLER,), note),)), MORTAL, BOUNDS)
     explore(replace(instance_protocol(CREATED), invariants=(Predicate("note", (CONTROLLER,), note),)), LOSSY, BOUNDS)
-    assert {one.book.state for one in met} == set(S)
-    assert {one.book.state for one in met if not one.book.operation} == {
+    assert {one.record.state for one in met} == set(S)
+    assert {one.record.state for one in met if not one.record.operation} == {
         S.NOT_PRESENT,
         S.READY,
         S.CREATE_ERROR,
         S.UPDATE_ERROR,
         S.DELETE_ERROR,
     }
-    assert not any(one.book.missing for one in met)
+    assert not any(one.record.missing for one in met)
 
 
 @pytest.mark.parametrize("faults", [FaultBudget(), FaultBudget(losses=1, spared=listing)])
@@ -175,15 +175,15 @@ def instead(wrong: OrderVerdict, *of: OrderVerdict) -> Rules:
 def in_any_order(agent: Agent, order: AgentOrder) -> OrderVerdict:
     """Take orders of this connection even if a newer one was seen."""
     right = admit(agent, order)
-    if right is not OrderVerdict.STALE or order.notify != agent.mind.connection:
+    if right is not OrderVerdict.STALE or order.notify != agent.memory.connection:
         return right
-    if agent.mind.work is not None:
+    if agent.memory.work is not None:
         return OrderVerdict.BUSY
     return OrderVerdict.DONE if fulfils_order(agent.site.generation, agent.site.whole, order) else OrderVerdict.BEGIN
 
 
 def of_any_connection(agent: Agent, order: AgentOrder) -> OrderVerdict:
-    return admit(agent, replace(order, notify=agent.mind.connection))
+    return admit(agent, replace(order, notify=agent.memory.connection))
 
 
 def without_timeouts() -> Lifecycle:
@@ -298,7 +298,7 @@ def test_an_undo_that_is_not_sent_again_is_lost_for_ever_because_an_error_state_
 
 
 def test_an_undo_under_the_id_of_what_failed_is_never_done_by_an_agent_that_did_it_late() -> None:
-    violation = found(CREATED, FaultBudget(), Rules(number_undo=lambda book: book.issued))
+    violation = found(CREATED, FaultBudget(), Rules(number_undo=lambda record: record.issued))
     assert what(violation) == (ViolationKind.NO_REST, AT_REST)
 
 
@@ -314,7 +314,11 @@ def test_what_never_was_ready_is_undone_by_its_removal() -> None:
     met: set[str] = set()
 
     def note(controller: Controller) -> bool:
-        if controller.book.state == S.DELETE_ERROR and not controller.book.confirmed and controller.book.operation:
+        if (
+            controller.record.state == S.DELETE_ERROR
+            and not controller.record.confirmed
+            and controller.record.operation
+        ):
             met.add("undo")
         return True
 
@@ -332,11 +336,11 @@ def test_what_never_was_ready_is_undone_by_its_removal() -> None:
     ],
 )
 def test_work_that_the_agent_loses_each_time_is_given_up_and_undone(state: S, item: InventoryItem, error: S) -> None:
-    rules, book = Rules(), InstanceRecord(state, operation=2, generation=2, confirmed=1, issued=2, notify=1)
+    rules, record = Rules(), InstanceRecord(state, operation=2, generation=2, confirmed=1, issued=2, notify=1)
     for _ in range(MAX_TRIES - 1):
-        turn = on_inventory_item(rules, book, item)
-        assert (turn.move, turn.book) == (None, replace(book, tries=book.tries + 1))
-        book = turn.book
-    turn = on_inventory_item(rules, book, item)
-    assert turn.move is not None
-    assert (turn.move.event, turn.book.state, turn.book.operation) == ("give up", error, 3)
+        step = on_inventory_item(rules, record, item)
+        assert (step.move, step.record) == (None, replace(record, tries=record.tries + 1))
+        record = step.record
+    step = on_inventory_item(rules, record, item)
+    assert step.move is not None
+    assert (step.move.event, step.record.state, step.record.operation) == ("give up", error, 3)

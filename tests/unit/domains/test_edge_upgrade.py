@@ -52,10 +52,10 @@ def test_an_upgrade_ends_well_or_is_left_whatever_happens(asks: int, late: int, 
 
 
 def test_a_ready_of_the_old_version_must_not_end_an_upgrade() -> None:
-    def any_version(seat: AgentSlots, notify: int, version: str) -> SlotsUpdate | AgentRejection:
-        right = on_inventory(seat, notify, version)
-        if seat.is_upgrading and isinstance(right, SlotsUpdate) and right.event is None:
-            return SlotsUpdate(seat, CloudletEvent("ready", "new agent", frozenset({"upgrading"})))
+    def any_version(slots: AgentSlots, notify: int, version: str) -> SlotsUpdate | AgentRejection:
+        right = on_inventory(slots, notify, version)
+        if slots.is_upgrading and isinstance(right, SlotsUpdate) and right.event is None:
+            return SlotsUpdate(slots, CloudletEvent("ready", "new agent", frozenset({"upgrading"})))
         return right
 
     violation = explore(upgrade_protocol(gathered=any_version), FaultBudget(crashes=BOTH), BOUNDS).violation

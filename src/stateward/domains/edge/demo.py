@@ -24,9 +24,9 @@ SLOWEST = 0.9
 APPS = {"vision": "sleep 1000", "games": "sleep 1000"}
 
 
-async def run_demo(service: Service, office: AgentHub, chance: Random) -> None:
+async def run_demo(service: Service, hub: AgentHub, chance: Random) -> None:
     """Keep a few cloudlets in motion, until cancelled."""
-    agents = [_agent(office, town, chance) for town in TOWNS]
+    agents = [_agent(hub, town, chance) for town in TOWNS]
     async with background(*(one.run() for one in agents)):
         await _set_up(service)
         while True:
@@ -35,9 +35,9 @@ async def run_demo(service: Service, office: AgentHub, chance: Random) -> None:
             await asyncio.sleep(chance.uniform(0.5, 1.5) * PAUSE)
 
 
-def _agent(office: AgentHub, town: str, chance: Random) -> Agent:
+def _agent(hub: AgentHub, town: str, chance: Random) -> Agent:
     site = SimulatedSite(pace=chance.uniform(SLOWEST / 3, SLOWEST), steps=4)
-    return Agent(site, InProcessDialer(office, NS, town, retry_delay_s=1.0), "1.0", NoUpgrade())
+    return Agent(site, InProcessDialer(hub, NS, town, retry_delay_s=1.0), "1.0", NoUpgrade())
 
 
 async def _set_up(service: Service) -> None:

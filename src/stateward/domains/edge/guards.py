@@ -97,20 +97,20 @@ async def guard_cluster(uow: UnitOfWork, request: Request, found: Object) -> Req
     await get_open_cloudlet(uow, request, cloudlet)
     apps = apps_in_cluster(await list_instances(uow, found.ns, cloudlet), cloudlet, cluster)
     _refuse_transitions(apps, request)
-    marks = instance_status(found)
+    status = instance_status(found)
     if request.action in DELETE_ACTIONS:
-        _refuse_use(f"ClusterInst {found.id}", apps, request, marks)
-        return await _with_numbers(uow, request, found, None, marks)
-    spec = await _cluster_spec(uow, request, found, marks)
+        _refuse_use(f"ClusterInst {found.id}", apps, request, status)
+        return await _with_numbers(uow, request, found, None, status)
+    spec = await _cluster_spec(uow, request, found, status)
     if request.action == "create":
         args = msgspec.json.decode(request.args)
-        marks = replace(marks, reserved_by=str(args.get("reserved_by", "")) if spec.reservable else "")
-    return await _with_numbers(uow, request, found, spec, marks)
+        status = replace(status, reserved_by=str(args.get("reserved_by", "")) if spec.reservable else "")
+    return await _with_numbers(uow, request, found, spec, status)
 
 
-async def _cluster_spec(uow: UnitOfWork, request: Request, found: Object, marks: InstanceStatus) -> ClusterInst:
+async def _cluster_spec(uow: UnitOfWork, request: Request, found: Object, status: InstanceStatus) -> ClusterInst:
     if request.action == "re-create":
-        return msgspec.json.decode(marks.spec or found.spec, type=ClusterInst)
+        return msgspec.json.decode(status.spec or found.spec, type=ClusterInst)
     wanted = merge_spec(request, found, ClusterInst)
     if not 1 <= wanted.nodes <= 1000:
         raise BadInput("nodes", wanted.nodes, "a number from 1 to 1000")
@@ -127,13 +127,13 @@ async def _cluster_spec(uow: UnitOfWork, request: Request, found: Object, marks:
     return replace(wanted, size=read_spec(flavor, FlavorSpec).size)
 
 
-def _refuse_use(what: str, apps: list[Object], request: Request, marks: InstanceStatus) -> None:
+def _refuse_use(what: str, apps: list[Object], request: Request, status: InstanceStatus) -> None:
     """Refuse to remove what is in use; what is only idle is not removed if it is in use again."""
     keep = [one.id for one in apps if not read_spec(one, AppInst).auto_delete or request.action == "expire"]
     if keep:
         raise StillReferenced(what, [f"AppInst {one}" for one in keep])
-    if request.action == "expire" and marks.reserved_by:
-        raise StillReferenced(what, [f"organisation {marks.reserved_by}"])
+    if request.action == "expire" and status.reserved_by:
+        raise StillReferenced(what, [f"organisation {status.reserved_by}"])
 
 
 # --- apps ------------------------------------------------------------------------------------------------------------
@@ -148,19 +148,19 @@ async def guard_app(uow: UnitOfWork, request: Request, found: Object) -> Request
     await get_open_cloudlet(uow, request, cloudlet)
     if request.action == "create":
         return await _create_app(uow, request, found, (cloudlet, cluster, app))
-    marks = instance_status(found)
-    await _check_cluster(uow, request, found, cluster_id(cloudlet, marks.cluster))
+    status = instance_status(found)
+    await _check_cluster(uow, request, found, cluster_id(cloudlet, status.cluster))
     if request.action in DELETE_ACTIONS:
         await _leave_app(uow, request, found, app)
-        return await _with_numbers(uow, request, found, None, marks)
+        return await _with_numbers(uow, request, found, None, status)
     if request.action == "re-create":
-        spec = msgspec.json.decode(marks.spec or found.spec, type=AppInst)
+        spec = msgspec.json.decode(status.spec or found.spec, type=AppInst)
     elif msgspec.json.decode(request.args).get("refresh"):
         record = read_spec(await get_object(uow, found.ns, record_id(APP.kind, app), APP.kind), AppSpec)
-        spec = _app_spec(record, app, marks.cluster)
+        spec = _app_spec(record, app, status.cluster)
     else:
         spec = merge_spec(request, found, AppInst)
-    return await _with_numbers(uow, request, found, spec, marks)
+    return await _with_numbers(uow, request, found, spec, status)
 
 
 async def _create_app(uow: UnitOfWork, request: Request, found: Object, parts: tuple[str, str, str]) -> Request:
@@ -178,8 +178,8 @@ async def _create_app(uow: UnitOfWork, request: Request, found: Object, parts: t
         await _check_new_app_cluster(uow, request, found, cluster_id(cloudlet, cluster), wanted.organization)
     policy = await _policy(uow, found.ns, wanted)
     add_member(uow, record, found.id, policy)
-    marks = replace(instance_status(found), cluster=cluster)
-    return await _with_numbers(uow, request, found, _app_spec(wanted, app, cluster), marks)
+    status = replace(instance_status(found), cluster=cluster)
+    return await _with_numbers(uow, request, found, _app_spec(wanted, app, cluster), status)
 
 
 def _app_spec(app: AppSpec, name: str, cluster: str) -> AppInst:
@@ -268,16 +268,16 @@ async def guard_cloudlet(uow: UnitOfWork, request: Request, found: Object) -> Re
 
 def _leave_orphans(uow: UnitOfWork, request: Request, found: Object, instances: list[Object]) -> Request | None:
     """Refuse to delete a cloudlet where orphans run; an administrator may leave them, and is told their names."""
-    marks = cloudlet_status(found)
+    status = cloudlet_status(found)
     if IGNORE_AGENT not in request.facts:
-        if marks.orphans:
-            raise OrphansLeft(found.id, marks.orphans)
+        if status.orphans:
+            raise OrphansLeft(found.id, status.orphans)
         return None
-    left = sorted({*marks.orphans, *(local_name(one.id) for one in instances if one.state != NOT_PRESENT)})
+    left = sorted({*status.orphans, *(local_name(one.id) for one in instances if one.state != NOT_PRESENT)})
     if not left:
         return None
     journal(uow, found, request.op, request.actor, request.who, "orphans left", reason=", ".join(left))
-    return replace(request, seen=to_json(replace(marks, orphans=tuple(left))))
+    return replace(request, seen=to_json(replace(status, orphans=tuple(left))))
 
 
 def _is_deleted_along(found: Object) -> bool:
@@ -289,31 +289,31 @@ def _is_deleted_along(found: Object) -> bool:
 
 def _hand_over(uow: UnitOfWork, request: Request, found: Object) -> Request:
     """Make a held installation the owner; the connection of the one before does not count any more."""
-    marks = cloudlet_status(found)
-    held = [one.installation for one in marks.held]
+    status = cloudlet_status(found)
+    held = [one.installation for one in status.held]
     wanted = msgspec.json.decode(request.args).get("installation")
     if wanted is None and len(held) == 1:
         wanted = held[0]
     if wanted not in held:
         raise BadInput("installation", wanted, f"one that is held: {', '.join(map(repr, held)) or 'none is'}")
-    why = f"from installation {marks.installation or 'without identity'} to {wanted or 'one without identity'}"
+    why = f"from installation {status.installation or 'without identity'} to {wanted or 'one without identity'}"
     journal(uow, found, None, request.actor, request.who, "handed over", reason=why)
-    others = tuple(one for one in marks.held if one.installation != wanted)
-    after = replace(marks, installation=wanted, held=others, serving=0, heir=0, controller="", heir_controller="")
+    others = tuple(one for one in status.held if one.installation != wanted)
+    after = replace(status, installation=wanted, held=others, serving=0, heir=0, controller="", heir_controller="")
     return replace(request, seen=to_json(after))
 
 
 async def _upgrade(uow: UnitOfWork, request: Request, found: Object) -> Request:
     args = msgspec.json.decode(request.args)
     version, within = str(args.get("version", "")), args.get("within", DEFAULT_UPGRADE_TIMEOUT_S)
-    marks = cloudlet_status(found)
+    status = cloudlet_status(found)
     if not isinstance(within, int | float) or not 0 < within <= MAX_UPGRADE_TIMEOUT_S:
         raise BadInput("within", within, f"a number of seconds, at most {MAX_UPGRADE_TIMEOUT_S:g}")
-    if version == marks.version or re.match(VERSION, version) is None:
-        raise BadInput("version", version, f"another version than {marks.version}")
+    if version == status.version or re.match(VERSION, version) is None:
+        raise BadInput("version", version, f"another version than {status.version}")
     _refuse_transitions(await list_instances(uow, found.ns, found.id), request)
-    number = max(marks.operation + 1, int(uow.now * 1000))
-    return replace(request, seen=to_json(replace(marks, target=version, within=within, operation=number, heir=0)))
+    number = max(status.operation + 1, int(uow.now * 1000))
+    return replace(request, seen=to_json(replace(status, target=version, within=within, operation=number, heir=0)))
 
 
 # --- what all share --------------------------------------------------------------------------------------------------
@@ -336,15 +336,15 @@ def _refuse_transitions(others: list[Object], request: Request) -> None:
             raise ActionInProgress(one.id, one.state, one.op)
 
 
-async def _with_numbers(uow: UnitOfWork, request: Request, found: Object, spec: Any, marks: InstanceStatus) -> Request:  # noqa: ANN401
+async def _with_numbers(uow: UnitOfWork, request: Request, found: Object, spec: Any, status: InstanceStatus) -> Request:  # noqa: ANN401
     """Number the operation, and the spec if there is a new one."""
-    book = instance_record(found, await current_operation(uow, found))
+    record = instance_record(found, await current_operation(uow, found))
     former = uow.objects.get(found.key)
     if former is not None and former.removed and former.kind == found.kind:  # no number is used in two lives
-        book = replace(book, issued=instance_status(former).issued)
+        record = replace(record, issued=instance_status(former).issued)
     move = decide(INSTANCE_LIFECYCLES[found.kind], found.state, request.action, request.actor, request.facts)
     assert isinstance(move, Move)  # the engine has decided so before it asked us
-    after = begin_operation(book, move, request.facts, int(uow.now * 1000))
-    seen = replace(updated_status(marks, after), undo_of="")
+    after = begin_operation(record, move, request.facts, int(uow.now * 1000))
+    seen = replace(updated_status(status, after), undo_of="")
     text = None if spec is None else to_json(replace(spec, revision=after.generation))
     return replace(request, spec=text, seen=to_json(seen))

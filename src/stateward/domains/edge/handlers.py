@@ -138,12 +138,12 @@ class Handlers:
         """End an operation without asking the agent."""
         found, facts = job.claim.object, frozenset({IGNORE_AGENT})
         rules = DecisionRules(lifecycle=INSTANCE_LIFECYCLES[found.kind])
-        book = instance_record(found, job.claim.operation)
-        if book.state in STATE_AFTER_PHASE:  # the phase before is newer than what was claimed
-            book = replace(book, state=STATE_AFTER_PHASE[book.state])
-        move = decide_event(rules, book, event, CONTROLLER)
+        record = instance_record(found, job.claim.operation)
+        if record.state in STATE_AFTER_PHASE:  # the phase before is newer than what was claimed
+            record = replace(record, state=STATE_AFTER_PHASE[record.state])
+        move = decide_event(rules, record, event, CONTROLLER)
         assert isinstance(move, Move), move
-        seen = updated_status(instance_status(found), apply_move(rules, book, move))
+        seen = updated_status(instance_status(found), apply_move(rules, record, move))
         if event == "ready":
             seen = replace(seen, spec=found.spec)
         return Ending(event, CONTROLLER, facts, seen=to_json(seen))

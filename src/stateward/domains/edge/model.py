@@ -271,33 +271,33 @@ def parse_instance_id(kind: str, object_id: str) -> list[str]:
 
 def instance_record(found: Object, operation: Operation | None, notify: int = 0) -> InstanceRecord:
     """Return an instance as the guard and the settling know it."""
-    marks = instance_status(found)
-    under_way = operation is not None or (found.state in ERROR_STATES and marks.undoing)
+    status = instance_status(found)
+    under_way = operation is not None or (found.state in ERROR_STATES and status.undoing)
     return InstanceRecord(
         state=INSTANCE_LIFECYCLES[found.kind].state(found.state),
-        operation=marks.operation if under_way else 0,
-        generation=marks.generation,
-        confirmed=marks.confirmed,
+        operation=status.operation if under_way else 0,
+        generation=status.generation,
+        confirmed=status.confirmed,
         origin=None if operation is None else INSTANCE_LIFECYCLES[found.kind].state(operation.origin),
         facts=operation_facts(operation),
-        tries=marks.tries,
-        missing=marks.missing,
-        issued=marks.issued,
+        tries=status.tries,
+        missing=status.missing,
+        issued=status.issued,
         notify=notify,
     )
 
 
-def updated_status(marks: InstanceStatus, book: InstanceRecord) -> InstanceStatus:
+def updated_status(status: InstanceStatus, record: InstanceRecord) -> InstanceStatus:
     """Return what is kept of an instance after its record has changed."""
     return replace(
-        marks,
-        issued=book.issued,
-        operation=book.operation,
-        generation=book.generation,
-        confirmed=book.confirmed,
-        tries=book.tries,
-        missing=book.missing,
-        undoing=book.state in ERROR_STATES and book.operation != 0,
+        status,
+        issued=record.issued,
+        operation=record.operation,
+        generation=record.generation,
+        confirmed=record.confirmed,
+        tries=record.tries,
+        missing=record.missing,
+        undoing=record.state in ERROR_STATES and record.operation != 0,
     )
 
 
@@ -313,24 +313,24 @@ def cloudlet_status(found: Object) -> CloudletStatus:
 
 def agent_slots(found: Object, operation: Operation | None) -> AgentSlots:
     """Return a cloudlet as the succession knows it."""
-    marks = cloudlet_status(found)
+    status = cloudlet_status(found)
     init = found.state == CloudletState.INIT_OK and operation is not None and operation.action == "upgrade"
     upgrading = found.state in IN_UPGRADE or init
     return AgentSlots(
         found.state,
-        marks.version,
-        marks.target,
+        status.version,
+        status.target,
         upgrading,
-        marks.operation,
-        marks.issued,
-        marks.serving,
-        marks.heir,
+        status.operation,
+        status.issued,
+        status.serving,
+        status.heir,
     )
 
 
-def with_agent_slots(marks: CloudletStatus, seat: AgentSlots) -> CloudletStatus:
+def with_agent_slots(status: CloudletStatus, slots: AgentSlots) -> CloudletStatus:
     """Return what is kept of a cloudlet's agents after the seat has changed."""
-    return replace(marks, version=seat.version, issued=seat.issued, serving=seat.serving, heir=seat.successor)
+    return replace(status, version=slots.version, issued=slots.issued, serving=slots.serving, heir=slots.successor)
 
 
 def key_of(found: Object, name: str) -> Key:

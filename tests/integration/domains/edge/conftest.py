@@ -52,8 +52,8 @@ class Hand:
         self.installation = installation
         self.task: asyncio.Task[None] | None = None
 
-    def start(self, office: AgentHub) -> None:
-        self.board.handler = office
+    def start(self, hub: AgentHub) -> None:
+        self.board.handler = hub
         self.agent = Agent(
             self.site, self.board, self.version, NoUpgrade(), observe_interval_s=0.05, installation=self.installation
         )
@@ -79,7 +79,7 @@ class House:
         return self.plugin.service
 
     @property
-    def office(self) -> AgentHub:
+    def hub(self) -> AgentHub:
         return self.plugin.agent_hub
 
     async def cloudlet(self, name: str = "munich", hand: Hand | None = None, **spec: Any) -> Hand:
@@ -92,7 +92,7 @@ class House:
     def start(self, hand: Hand) -> Hand:
         """Let an agent dial."""
         self.hands.append(hand)
-        hand.start(self.office)
+        hand.start(self.hub)
         return hand
 
     async def cluster(self, name: str = "c1", cloudlet: str = "munich", **spec: Any) -> Operation:

@@ -33,11 +33,11 @@ def fail_creates(hand: Hand) -> None:
     """Let the site of an agent fail with whatever it is to create."""
     do = hand.site.execute
 
-    async def fail(order: AgentOrder, tell: ReportProgress) -> None:
+    async def fail(order: AgentOrder, report_progress: ReportProgress) -> None:
         if order.work is OrderAction.CREATE:
             hand.site.things[order.name] = Existing(order.generation, whole=False)
             raise SiteError("not today")
-        await do(order, tell)
+        await do(order, report_progress)
 
     hand.site.execute = fail  # type: ignore[method-assign]
 
@@ -51,7 +51,7 @@ async def test_an_instance_whose_create_failed_exists_for_nobody_and_no_report_o
     await house.until(C1, "NotPresent")
     await nobody_finds(house, C1)
     assert not [one for one in await house.history(C1) if "rejected" in one.event]
-    assert not house.office.rejected
+    assert not house.hub.rejected
 
 
 async def test_an_instance_that_was_deleted_without_its_agent_exists_for_nobody(house: House) -> None:
@@ -93,8 +93,8 @@ async def test_a_late_report_about_a_removed_instance_is_rejected_and_journaled(
     await house.cluster()
     before = await house.marks(C1)
     await house.ended(await house.service.delete(NS, C1, CLUSTERINST.kind, ANN))
-    await hand.agent._send(AgentReport("ready", before.issued, before.generation, hand.agent.connection, "c1"))
-    await house.until_true("munich", lambda _: house.office.rejected.total() == 1)
+    await hand.agent._send(AgentReport("ready", before.issued, before.generation, hand.agent.notify, "c1"))
+    await house.until_true("munich", lambda _: house.hub.rejected.total() == 1)
     assert (await house.history(C1))[-1].event == "rejected: ready"
     await nobody_finds(house, C1)
 

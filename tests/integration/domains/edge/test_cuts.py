@@ -196,7 +196,7 @@ async def provoke(lab: Lab, agent: Agent, kind: str) -> None:
             assert agent._socket is not None
             await agent._socket.close()
         case "load":
-            await agent._send(Load(agent.connection, "old", cpu=1.0))
+            await agent._send(Load(agent.notify, "old", cpu=1.0))
         case "order" | "report" | "progress":
             await lab.act("POST", "/cloudlets/munich/clusterinsts", {"name": "cut"})
         case "upgrade":
@@ -232,7 +232,7 @@ async def test_a_cut_at_a_message_is_survived_by_its_agent_and_not_noticed_by_ot
         at_work(lab.agent("berlin", lab.port)) as berlin,
         at_work(lab.agent("munich", port)) as munich,
     ):
-        steady = berlin.connection
+        steady = berlin.notify
         await lab.act("POST", "/cloudlets/munich/clusterinsts", {"name": "old"})
         await lab.until("/cloudlets/munich/clusterinsts/old", "Ready")
         cutter.arm(side, kind, moment)
@@ -242,7 +242,7 @@ async def test_a_cut_at_a_message_is_survived_by_its_agent_and_not_noticed_by_ot
         for cloudlet in ("munich", "berlin"):
             await lab.act("POST", f"/cloudlets/{cloudlet}/clusterinsts", {"name": "new"})
             await lab.until(f"/cloudlets/{cloudlet}/clusterinsts/new", "Ready")
-        assert berlin.connection == steady
+        assert berlin.notify == steady
         await lab.sure(lambda: [len(found) for found in lab.connections().values()] == [1, 1])
         await lab.clear()
     assert "Traceback" not in lab.server.output

@@ -29,11 +29,11 @@ async def test_a_load_of_an_agent_that_is_out_of_range_does_not_count_and_does_n
     hand = await house.cloudlet()
     await house.autoscale("busy", min=1, max=3, cpu=0.001)
     await house.cluster(autoscale="busy")
-    connection = hand.agent.connection
+    connection = hand.agent.notify
     for how in ({"cpu": 1e308}, {"mem": -1.0}, {"cpu": 0.003}):
         await hand.agent._send(Load(connection, "c1", **how))
     await house.until_true("munich:c1", lambda one: read_spec(one, ClusterInst).nodes == 3 and one.state == "Ready")
-    assert hand.agent.connection == connection
+    assert hand.agent.notify == connection
     assert sum("out of range" in line.getMessage() for line in caplog.records) == 2
 
 

@@ -24,7 +24,7 @@ async def test_the_demo_keeps_clusters_and_apps_in_motion(
     monkeypatch.setattr(demo, "PAUSE", 0.02)
     monkeypatch.setattr(demo, "SLOWEST", 0.01)
     async with open_house(new_store(), tmp_path) as house:
-        running = asyncio.create_task(demo.run_demo(house.service, house.office, Random(1)))
+        running = asyncio.create_task(demo.run_demo(house.service, house.hub, Random(1)))
         async with asyncio.timeout(60):
             while not any(one.state == "Ready" for one in await house.service.list_all(demo.NS, "edge.appinst")):
                 await asyncio.sleep(0.02)

@@ -176,7 +176,7 @@ async def test_a_cluster_that_is_free_is_reserved_again_and_goes_when_it_is_idle
 async def test_a_cluster_that_cannot_be_made_fails_its_app(house: House) -> None:
     hand = await house.cloudlet()
 
-    async def refuse(order: object, tell: object) -> None:
+    async def refuse(order: object, report_progress: object) -> None:
         raise SiteError("no room")
 
     hand.site.execute = refuse  # type: ignore[method-assign]

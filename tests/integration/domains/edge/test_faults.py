@@ -81,7 +81,7 @@ async def test_an_agent_that_crashes_at_work_is_asked_again_and_does_it_once(hou
     assert await house.state(C1) == WORKS[work]
     assert isinstance(hand.site, Gated)
     hand.site.free.set()
-    hand.start(house.office)
+    hand.start(house.hub)
     await right(house, hand, work)
 
 
@@ -90,14 +90,14 @@ async def test_an_agent_whose_line_is_cut_at_work_goes_on_and_tells_later(house:
     hand = await prepared(house, work)
     await asked(house, work)
     await house.until(C1, WORKS[work])
-    office, hand.board.handler = hand.board.handler, None
+    hub, hand.board.handler = hand.board.handler, None
     hand.board.break_connections()
     await house.until("munich", "Offline")
     assert isinstance(hand.site, Gated)
     hand.site.free.set()
     while not hand.site.applied:
         await asyncio.sleep(0.005)
-    hand.board.handler = office
+    hand.board.handler = hub
     await right(house, hand, work)
 
 
@@ -109,7 +109,7 @@ async def test_what_was_asked_while_nobody_was_connected_is_done_by_who_comes(ho
     await asked(house, work)
     assert isinstance(hand.site, Gated)
     hand.site.free.set()
-    hand.start(house.office)
+    hand.start(house.hub)
     await right(house, hand, work)
 
 
@@ -136,8 +136,8 @@ async def test_a_controller_that_dies_is_followed_by_another_that_settles_it(
         house.hands.append(hand)
         hand.site.free.set()
         if both or moment == "Requested":
-            hand.start(house.office)
-        hand.board.handler = house.office
+            hand.start(house.hub)
+        hand.board.handler = house.hub
         await right(house, hand, work)
 
 
@@ -150,7 +150,7 @@ async def test_an_agent_that_crashes_at_work_again_and_again_is_given_up(house: 
             await asyncio.sleep(0.005)
         await hand.kill()
         await house.until("munich", "Offline")
-        hand.start(house.office)
+        hand.start(house.hub)
         await house.online()
     assert (await house.ended(accepted)).status == "failed"
     assert isinstance(hand.site, Gated)
@@ -170,7 +170,7 @@ async def test_what_is_missing_is_marked_and_created_anew_where_policy_says_so(h
     await hand.kill()
     hand.site.things.clear()
     befores = {thing: (await house.marks(thing)).generation for thing in (C1, "munich:c1:web")}
-    hand.start(house.office)
+    hand.start(house.hub)
     for thing, before in befores.items():
         await house.renewed(thing, before)
     assert set(hand.site.things) == {"c1", "c1:web"}
@@ -221,7 +221,7 @@ async def test_an_agent_at_work_on_a_cluster_is_busy_for_what_is_in_it(house: Ho
         said.append(f"{order.name} {event}")
 
     agent._report = noted  # type: ignore[method-assign]
-    notify = agent.connection
+    notify = agent.notify
     await agent._handle_order(AgentOrder(OrderAction.CREATE, 1, 1, notify, "c1"))
     await agent._handle_order(AgentOrder(OrderAction.CREATE, 2, 2, notify, "c1:web", "c1"))
     await agent._handle_order(AgentOrder(OrderAction.DELETE, 3, 1, notify, "c1"))
@@ -232,12 +232,12 @@ async def test_an_agent_at_work_on_a_cluster_is_busy_for_what_is_in_it(house: Ho
 
 async def test_a_newer_connection_makes_the_older_one_count_for_nothing(house: House) -> None:
     hand = await house.cloudlet()
-    (old,) = house.office.connections[Key(NS, "munich")]
+    (old,) = house.hub.connections[Key(NS, "munich")]
     hand.board.handler = None  # or the two would take the place of each other for ever
     house.start(Hand("munich", SimulatedSite()))
-    await house.until_true("munich", lambda one: cloudlet_status(one).serving > old.connection)
+    await house.until_true("munich", lambda one: cloudlet_status(one).serving > old.notify)
     await house.online()
-    await house.office.on_closed(old)
+    await house.hub.on_closed(old)
     assert await house.state("munich") == "Ready"
     await hand.kill()
 
@@ -268,7 +268,7 @@ async def leaving(house: House) -> tuple[Hand, Accepted]:
 
 async def test_an_agent_that_crashes_while_its_cloudlet_is_deleted_is_let_in_once_more(house: House) -> None:
     hand, accepted = await leaving(house)
-    hand.start(house.office)
+    hand.start(house.hub)
     assert (await house.ended(accepted)).status == "succeeded"
     assert hand.site.things == {}
     assert hand.task is not None
@@ -283,7 +283,7 @@ async def test_a_cloudlet_that_is_not_deleted_after_all_is_offline_if_its_agent_
     operation = await house.ended(accepted)
     assert (operation.status, operation.error) == ("failed", "in use by munich:autocluster:web")
     assert await house.state("munich") == "Offline"
-    hand.start(house.office)
+    hand.start(house.hub)
     await house.online()
     await house.until("munich:autocluster:web", "Ready")
 

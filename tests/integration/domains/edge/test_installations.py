@@ -153,8 +153,8 @@ async def test_agents_without_an_identity_serve_as_ever_and_own_nothing(house: H
     await held(house, "")
     await house.service.hand_over(NS, "munich", None, ADA)
     await owned(house, "")
-    assert again.agent.connection
-    assert not new.agent.connection
+    assert again.agent.notify
+    assert not new.agent.notify
 
 
 def test_real_agents_in_two_folders_do_not_duel_and_the_command_line_hands_over(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ async def test_a_cloudlet_that_was_offline_and_is_not_deleted_after_all_is_ready
     site.refuses, site.about = frozenset({OrderAction.DELETE}), "autocluster:web"
     deleted = await house.service.delete_cloudlet(NS, "munich", ANN)
     await house.until("munich:autocluster:web", "DeleteRequested")
-    hand.start(house.office)
+    hand.start(house.hub)
     assert (await house.ended(deleted)).status == "failed"
     await house.online()
     await house.until("munich:autocluster:web", "Ready")
@@ -138,7 +138,7 @@ async def test_progress_gives_an_operation_time(house: House) -> None:
     await house.told(accepted, 1)
     before = await deadline(house, accepted, soon=True)
     marks = await house.marks(C1)
-    word = ProgressMessage("still at it", marks.issued, marks.generation, hand.agent.connection, "c1")
+    word = ProgressMessage("still at it", marks.issued, marks.generation, hand.agent.notify, "c1")
     await hand.agent._send(word)
     await house.told(accepted, 2)
     assert await deadline(house, accepted) > before + 60.0
@@ -165,7 +165,7 @@ async def test_progress_that_is_late_is_journaled_as_rejected(house: House) -> N
     hand = await house.cloudlet()
     await house.cluster()
     marks = await house.marks(C1)
-    await hand.agent._send(ProgressMessage("too late", marks.issued, marks.generation, hand.agent.connection, "c1"))
+    await hand.agent._send(ProgressMessage("too late", marks.issued, marks.generation, hand.agent.notify, "c1"))
     async with asyncio.timeout(PATIENT):
         while "rejected: progress" not in [line.event for line in await house.history(C1)]:
             await asyncio.sleep(0.005)

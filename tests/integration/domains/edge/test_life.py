@@ -28,7 +28,7 @@ async def test_a_cluster_and_an_app_live_and_end(house: House) -> None:
 
 
 async def test_the_states_are_those_of_the_design_and_progress_is_kept(house: House) -> None:
-    house.office.retry_s = 3600.0  # an order that is sent again is answered again, and one answer does not count
+    house.hub.retry_s = 3600.0  # an order that is sent again is answered again, and one answer does not count
     await house.cloudlet()
     created = await house.cluster()
     await house.ended(await house.service.update(NS, C1, "edge.clusterinst", {"nodes": 3}, ANN))
@@ -94,14 +94,14 @@ async def test_words_that_do_not_count_are_journaled_and_counted(house: House) -
     await house.cluster()
     marks, notify = await house.marks(C1), cloudlet_status(await house.get("munich")).serving
     late = AgentReport("creating", marks.issued, marks.generation, notify, "c1")
-    (line,) = house.office.connections[Key(NS, "munich")]
+    (line,) = house.hub.connections[Key(NS, "munich")]
     for word in (late, replace(late, notify=notify - 1), replace(late, event="nonsense"), replace(late, name="c9")):
-        await house.office.on_message(line, word)
+        await house.hub.on_message(line, word)
     rejected = [one for one in await house.history(C1) if one.event.startswith("rejected")][-3:]
     assert [one.event for one in rejected] == ["rejected: creating", "rejected: creating", "rejected: nonsense"]
     assert "no operation is under way" in str(rejected[0].reason)
     assert "old notify id" in str(rejected[1].reason)
-    assert sum(house.office.rejected.values()) >= 4
+    assert sum(house.hub.rejected.values()) >= 4
     assert hand.site.things["c1"].whole
     assert await house.state(C1) == "Ready"
 

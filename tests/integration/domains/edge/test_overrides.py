@@ -68,10 +68,10 @@ async def test_a_cluster_is_deleted_with_an_app_that_its_agent_cannot_delete(hou
     await with_app(house)
     do = hand.site.execute
 
-    async def fail(order: AgentOrder, tell: ReportProgress) -> None:
+    async def fail(order: AgentOrder, report_progress: ReportProgress) -> None:
         if order.work == "delete":
             raise SiteError("it cannot be deleted")
-        await do(order, tell)
+        await do(order, report_progress)
 
     hand.site.execute = fail  # type: ignore[method-assign]
     operation = await house.ended(await house.service.delete(NS, C1, CLUSTERINST.kind, DESPITE_ERRORS))
@@ -92,10 +92,10 @@ async def test_the_cluster_of_an_autocluster_is_made_without_an_agent_too(house:
 async def test_what_is_deleted_without_its_agent_is_an_orphan_at_once(house: House) -> None:
     hand = await house.cloudlet()
     await with_app(house)
-    before = hand.agent.connection
+    before = hand.agent.notify
     await house.ended(await house.service.delete(NS, C1, CLUSTERINST.kind, WITHOUT_AGENT))
     await house.until_true("munich", lambda one: cloudlet_status(one).orphans == ("c1", "c1:web"))
-    assert hand.agent.connection != before
+    assert hand.agent.notify != before
 
 
 async def test_what_is_deleted_without_its_agent_is_removed_where_orphans_are(house: House) -> None:

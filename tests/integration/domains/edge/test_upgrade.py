@@ -147,7 +147,7 @@ async def test_a_successor_that_is_let_in_and_then_silent_is_timed_out_and_no_lo
     await silent(house)
     accepted = await upgraded(house)
     number = cloudlet_status(await house.get("munich")).operation
-    board = InProcessDialer(house.office, NS, "munich")
+    board = InProcessDialer(house.hub, NS, "munich")
     assert isinstance(await introduced(board, "2.0", number), Welcome)
     assert await house.state("munich") == "InitOk"
     await overdue(house, accepted.op.id)
@@ -165,7 +165,7 @@ async def introduced(board: InProcessDialer, version: str, heir: int) -> object:
 
 async def test_an_agent_of_another_protocol_is_told_so(house: House) -> None:
     await house.service.create_cloudlet(NS, "munich", CloudletSpec(), ANN)
-    end = await InProcessDialer(house.office, NS, "munich").dial()
+    end = await InProcessDialer(house.hub, NS, "munich").dial()
     await end.send(encode(Hello("1.0", protocol=99)))
     assert read_controller(await end.recv()) == Goodbye("protocol 99 is not spoken here, but 1", final=True)
 
@@ -190,7 +190,7 @@ async def test_a_load_that_the_agent_reports_scales_its_cluster(house: House) ->
     hand = await house.cloudlet()
     await house.autoscale("busy", min=1, max=4, cpu=100.0)
     await house.cluster(autoscale="busy")
-    await hand.agent._send(Load(hand.agent.connection, "c1", cpu=250.0))
+    await hand.agent._send(Load(hand.agent.notify, "c1", cpu=250.0))
     await house.until_true("munich:c1", lambda one: read_spec(one, ClusterInst).nodes == 3 and one.state == "Ready")
 
 

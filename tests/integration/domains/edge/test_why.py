@@ -41,7 +41,7 @@ async def parked(house: House) -> WorkItem:
 async def test_why_names_the_agent_its_last_report_and_the_deadline_and_that_its_cloudlet_is_offline(
     house: House,
 ) -> None:
-    house.office.retry_s = 3600.0  # an order that is sent again is answered again, which renews its time
+    house.hub.retry_s = 3600.0  # an order that is sent again is answered again, which renews its time
     hand = await house.cloudlet()
     gate = hold(hand)
     accepted = await house.service.create_cluster(NS, "munich", "c1", ClusterInst(), ANN)

@@ -59,8 +59,7 @@ from stateward.engine import Denied, Engine
 from stateward.lifecycle import CONTROLLER
 from stateward.store.errors import StoreError
 from stateward.store.filters import Page, Selector
-from stateward.store.records import JournalEntry as JournalLine
-from stateward.store.records import Key, Object, Operation
+from stateward.store.records import JournalEntry, Key, Object, Operation
 
 log = logging.getLogger("stateward.edge")
 audit = logging.getLogger("stateward.audit")
@@ -118,67 +117,73 @@ class AgentHub:
 
     # --- what agents bring about (agents.line.Host) ------------------------------------------------------------------
 
-    async def on_hello(self, line: AgentConnection, hello: Hello) -> Welcome | Goodbye:
+    async def on_hello(self, connection: AgentConnection, hello: Hello) -> Welcome | Goodbye:
         """Welcome an agent, if it speaks as we do and is wanted."""
         if hello.protocol != PROTOCOL:
             return Goodbye(f"protocol {hello.protocol} is not spoken here, but {PROTOCOL}", final=True)
         identity = hello.installation, hello.things
-        greeting = ConnectRequest(line.ns, line.cloudlet, hello.version, hello.heir, self.controller, *identity)
-        answer = await self.batcher.connect(greeting)
-        if answer.rejection:
-            return Goodbye(answer.rejection, final=hello.heir > 0, held=answer.is_held)
-        line.connection = answer.notify
-        here = self.connections.setdefault(Key(line.ns, line.cloudlet), [])
-        here.append(line)
-        return Welcome(answer.notify, answer.role, self.heartbeat_s)
+        request = ConnectRequest(
+            connection.ns, connection.cloudlet, hello.version, hello.heir, self.controller, *identity
+        )
+        result = await self.batcher.connect(request)
+        if result.rejection:
+            return Goodbye(result.rejection, final=hello.heir > 0, held=result.is_held)
+        connection.notify = result.notify
+        here = self.connections.setdefault(Key(connection.ns, connection.cloudlet), [])
+        here.append(connection)
+        return Welcome(result.notify, result.role, self.heartbeat_s)
 
-    async def on_inventory(self, line: AgentConnection) -> None:
+    async def on_inventory(self, connection: AgentConnection) -> None:
         """Settle a complete list, and send what is due."""
-        items = tuple(line.items.values())
-        gathering = Inventory(line.ns, line.cloudlet, line.version, line.connection, items, line.installation)
-        found = await self.batcher.sync_inventory(gathering)
-        line.items.clear()
+        items = tuple(connection.items.values())
+        inventory = Inventory(
+            connection.ns, connection.cloudlet, connection.version, connection.notify, items, connection.installation
+        )
+        found = await self.batcher.sync_inventory(inventory)
+        connection.items.clear()
         if found.rejection:
-            await line.send(Goodbye(found.rejection))
+            await connection.send(Goodbye(found.rejection))
             raise Disconnected(found.rejection)
-        line.is_synced = True
+        connection.is_synced = True
         for name, operation in found.working:
-            line.sent_orders[name] = operation, asyncio.get_running_loop().time()
+            connection.sent_orders[name] = operation, asyncio.get_running_loop().time()
         for order in (*found.orphan_removals, *found.orders):
-            await line.send_order(order)
-        key = Key(line.ns, line.cloudlet)
+            await connection.send_order(order)
+        key = Key(connection.ns, connection.cloudlet)
         self._orphan_removals.update((key, order.name, order.operation) for order in found.orphan_removals)
         await self._check_cloudlet(key)
         self._add_missing(key, found.missing)
 
     async def on_message(
-        self, line: AgentConnection, word: AgentReport | ProgressMessage | InventoryItem | Load
+        self, connection: AgentConnection, message: AgentReport | ProgressMessage | InventoryItem | Load
     ) -> None:
         """Take a word: what counts moves an object, what does not is counted."""
-        key = Key(line.ns, line.cloudlet)
-        if isinstance(word, Load):
-            await self._on_load(line.ns, f"{line.cloudlet}:{word.name}", word)
+        key = Key(connection.ns, connection.cloudlet)
+        if isinstance(message, Load):
+            await self._on_load(connection.ns, f"{connection.cloudlet}:{message.name}", message)
             return
-        if isinstance(word, AgentReport) and await self._handle_orphan_removal(line, key, word):
+        if isinstance(message, AgentReport) and await self._handle_orphan_removal(connection, key, message):
             return
-        answer = await self.batcher.process_message(AgentMessage(line.ns, line.cloudlet, line.version, word))
-        if not answer.is_accepted:
-            self.rejected[answer.reason] += 1
-            line.allowance.spend(REJECTED)
-        if answer.order is not None:
-            await line.send_order(answer.order)
-        if answer.must_resend:
-            self._start_task(self.resend_order(line, Key(line.ns, f"{line.cloudlet}:{word.name}")))
-        if answer.is_missing:
-            self._add_missing(key, [word.name])
+        result = await self.batcher.process_message(
+            AgentMessage(connection.ns, connection.cloudlet, connection.version, message)
+        )
+        if not result.is_accepted:
+            self.rejected[result.reason] += 1
+            connection.allowance.spend(REJECTED)
+        if result.order is not None:
+            await connection.send_order(result.order)
+        if result.must_resend:
+            self._start_task(self.resend_order(connection, Key(connection.ns, f"{connection.cloudlet}:{message.name}")))
+        if result.is_missing:
+            self._add_missing(key, [message.name])
 
-    async def on_failure(self, line: AgentConnection, why: Disconnected) -> None:
+    async def on_failure(self, connection: AgentConnection, why: Disconnected) -> None:
         """Count and journal what no honest agent says."""
         if why.reason in PROTOCOL_VIOLATIONS:
             self.rejected[why.reason] += 1
             with suppress(StoreError):
                 await self.engine.store.transact(
-                    lambda tx: journal_violation(tx, line.ns, line.cloudlet, line.version, str(why))
+                    lambda tx: journal_violation(tx, connection.ns, connection.cloudlet, connection.version, str(why))
                 )
 
     def refuse_token(self, grant: Grant, ns: str, cloudlet: str) -> None:
@@ -186,20 +191,20 @@ class AgentHub:
         self.rejected[WRONG_CLOUDLET] += 1
         audit.warning("refused: %s token=%s cloudlet=%s/%s", WRONG_CLOUDLET, grant.token, ns, cloudlet)
 
-    async def on_closed(self, line: AgentConnection) -> None:
+    async def on_closed(self, connection: AgentConnection) -> None:
         """Take note that a connection is gone."""
-        key = Key(line.ns, line.cloudlet)
-        others = [one for one in self.connections.get(key, ()) if one is not line]
+        key = Key(connection.ns, connection.cloudlet)
+        others = [one for one in self.connections.get(key, ()) if one is not connection]
         if others:
             self.connections[key] = others
         else:
             self.connections.pop(key, None)
-        if line.connection:
-            await self.record_disconnects([Disconnect(line.ns, line.cloudlet, line.connection)])
+        if connection.notify:
+            await self.record_disconnects([Disconnect(connection.ns, connection.cloudlet, connection.notify)])
 
-    async def record_disconnects(self, partings: Iterable[Disconnect]) -> None:
+    async def record_disconnects(self, disconnects: Iterable[Disconnect]) -> None:
         """Take note of connections that are gone, here or elsewhere; where the store is away, that is done later."""
-        given = list(partings)
+        given = list(disconnects)
         outcomes = await asyncio.gather(*(self.batcher.disconnect(one) for one in given), return_exceptions=True)
         self._unrecorded.update(
             one for one, outcome in zip(given, outcomes, strict=True) if isinstance(outcome, StoreError)
@@ -208,7 +213,7 @@ class AgentHub:
             if isinstance(outcome, BaseException) and not isinstance(outcome, StoreError):
                 raise outcome
 
-    async def _handle_orphan_removal(self, line: AgentConnection, key: Key, report: AgentReport) -> bool:
+    async def _handle_orphan_removal(self, connection: AgentConnection, key: Key, report: AgentReport) -> bool:
         removal = key, report.name, report.operation
         if removal not in self._orphan_removals:
             return False
@@ -216,12 +221,12 @@ class AgentHub:
             self._orphan_removals.discard(removal)
             await self.engine.store.transact(lambda tx: journal_orphan_removed(tx, key.ns, key.id, report.name))
         elif report.event == BUSY:
-            line.sent_orders.pop(report.name, None)
+            connection.sent_orders.pop(report.name, None)
         return True
 
     # --- news --------------------------------------------------------------------------------------------------------
 
-    def on_journal(self, entries: Iterable[JournalLine]) -> None:
+    def on_journal(self, entries: Iterable[JournalEntry]) -> None:
         """Look at what has changed on cloudlets whose agents are connected here, and send what is due."""
         instances: dict[Key, None] = {}
         cloudlets: dict[Key, None] = {}
@@ -262,40 +267,40 @@ class AgentHub:
     async def _disconnect_soon(self, key: Key) -> None:
         await asyncio.sleep(INVENTORY_DELAY_S)
         self._awaiting_inventory.discard(key)
-        await asyncio.gather(*(self._disconnect(line, "") for line in self.connections.get(key, ())))
+        await asyncio.gather(*(self._disconnect(connection, "") for connection in self.connections.get(key, ())))
 
     def _disconnect_token(self, token: str) -> None:
         """Hang up on agents whose token is not valid any more."""
-        for line in self._all_connections():
-            if line.token == token:
-                self._start_task(self._disconnect(line, ""))
+        for connection in self._all_connections():
+            if connection.token == token:
+                self._start_task(self._disconnect(connection, ""))
 
     async def send_due_order(self, key: Key, patience: float = math.inf) -> None:
         """Send the order that is due for an instance, if one is and has not gone out this long ago or less."""
         order = await self.batcher.due_order(key)
-        for line in self.connections.get(Key(key.ns, cloudlet_of(key.id)), ()) if order is not None else ():
+        for connection in self.connections.get(Key(key.ns, cloudlet_of(key.id)), ()) if order is not None else ():
             assert order is not None
             with suppress(Disconnected):
-                await line.send_order(order, patience)
+                await connection.send_order(order, patience)
 
-    async def resend_order(self, line: AgentConnection, key: Key) -> None:
+    async def resend_order(self, connection: AgentConnection, key: Key) -> None:
         """Send an order again that found the agent busy."""
         await asyncio.sleep(BUSY_RETRY_S)
-        line.sent_orders.pop(local_name(key.id), None)
+        connection.sent_orders.pop(local_name(key.id), None)
         await self.send_due_order(key)
 
     async def _check_cloudlet(self, key: Key) -> None:
         found, operation = await self._cloudlet(key)
-        for line in list(self.connections.get(key, ())):
+        for connection in list(self.connections.get(key, ())):
             if found is None or found.removed:
-                self._start_task(self._disconnect(line, "the cloudlet was deleted"))
+                self._start_task(self._disconnect(connection, "the cloudlet was deleted"))
                 continue
-            seat = agent_slots(found, operation)
-            if must_disconnect(seat, line.connection):
-                self._start_task(self._disconnect(line, ""))
-            elif is_upgrade_due(seat, line.connection) and line.is_synced:
+            slots = agent_slots(found, operation)
+            if must_disconnect(slots, connection.notify):
+                self._start_task(self._disconnect(connection, ""))
+            elif is_upgrade_due(slots, connection.notify) and connection.is_synced:
                 await self._send_upgrade(
-                    line, Upgrade(seat.target, seat.operation, seat.serving, cloudlet_status(found).within)
+                    connection, Upgrade(slots.target, slots.operation, slots.serving, cloudlet_status(found).within)
                 )
 
     async def _cloudlet(self, key: Key) -> tuple[Object | None, Operation | None]:
@@ -304,18 +309,18 @@ class AgentHub:
         held = found is not None and found.op is not None
         return found, await reader.operation(Key(key.ns, found.op)) if held and found and found.op else None
 
-    async def _send_upgrade(self, line: AgentConnection, upgrade: Upgrade) -> None:
-        out = line.sent_orders.get("")
+    async def _send_upgrade(self, connection: AgentConnection, upgrade: Upgrade) -> None:
+        out = connection.sent_orders.get("")
         if out is None or out[0] < upgrade.operation:
-            line.sent_orders[""] = upgrade.operation, asyncio.get_running_loop().time()
+            connection.sent_orders[""] = upgrade.operation, asyncio.get_running_loop().time()
             with suppress(Disconnected):
-                await line.send(upgrade)
+                await connection.send(upgrade)
 
-    async def _disconnect(self, line: AgentConnection, reason: str) -> None:
+    async def _disconnect(self, connection: AgentConnection, reason: str) -> None:
         with suppress(Disconnected):
             if reason:
-                await line.send(Goodbye(reason, final=True))
-        await line.close(reason or DIAL_AGAIN)
+                await connection.send(Goodbye(reason, final=True))
+        await connection.close(reason or DIAL_AGAIN)
 
     # --- what is missing ---------------------------------------------------------------------------------------------
 
@@ -351,9 +356,9 @@ class AgentHub:
         while True:
             await asyncio.sleep(min(self.heartbeat_s, self.retry_s) / 2)
             now = asyncio.get_running_loop().time()
-            for line in self._all_connections():
-                if now - line.last_message_at > MAX_MISSED_HEARTBEATS * self.heartbeat_s:
-                    self._start_task(self._disconnect(line, ""))
+            for connection in self._all_connections():
+                if now - connection.last_message_at > MAX_MISSED_HEARTBEATS * self.heartbeat_s:
+                    self._start_task(self._disconnect(connection, ""))
             if self._unrecorded:
                 unnoted, self._unrecorded = self._unrecorded, set()
                 await self.record_disconnects(unnoted)
@@ -372,11 +377,11 @@ class AgentHub:
 
     def _is_order_overdue(self, found: Object, now: float) -> bool:
         name = local_name(found.id)
-        lines = [one for one in self.connections.get(Key(found.ns, cloudlet_of(found.id)), ()) if one.is_synced]
-        return any(name not in one.sent_orders or now - one.sent_orders[name][1] > self.retry_s for one in lines)
+        connections = [one for one in self.connections.get(Key(found.ns, cloudlet_of(found.id)), ()) if one.is_synced]
+        return any(name not in one.sent_orders or now - one.sent_orders[name][1] > self.retry_s for one in connections)
 
     def _all_connections(self) -> list[AgentConnection]:
-        return [line for lines in self.connections.values() for line in lines]
+        return [connection for connections in self.connections.values() for connection in connections]
 
     def _start_task(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.create_task(work)
@@ -393,17 +398,17 @@ class AgentHub:
 
     async def close(self) -> None:
         """Let all agents go; they dial again, here or elsewhere."""
-        for line in self._all_connections():
-            await self._disconnect(line, "")
+        for connection in self._all_connections():
+            await self._disconnect(connection, "")
         await cancel_tasks(self._tasks)
         await self.batcher.drain()
 
 
-def _ended_without_agent(line: JournalLine) -> bool:
+def _ended_without_agent(entry: JournalEntry) -> bool:
     """Tell whether an instance came to rest without its agent, because an administrator wanted it so."""
-    return line.actor == CONTROLLER and line.event in ENDED.values()
+    return entry.actor == CONTROLLER and entry.event in ENDED.values()
 
 
-def _needs_order(line: JournalLine) -> bool:
+def _needs_order(entry: JournalEntry) -> bool:
     """Tell whether an instance came into a state in which its agent may have to be told something."""
-    return line.target in ORDER_STATES
+    return entry.target in ORDER_STATES

@@ -57,102 +57,104 @@ class ReportResult(Struct, frozen=True):
     is_missing: bool = False
 
 
-async def process_messages(tx: Tx, words: Sequence[AgentMessage]) -> list[ReportResult]:
+async def process_messages(tx: Tx, messages: Sequence[AgentMessage]) -> list[ReportResult]:
     """Take a batch of words; one that does not count is journaled as rejected."""
-    uow = await open_unit_of_work(tx, {key for word in words for key in (word.object, Key(word.ns, word.cloudlet))})
-    answers = [await _process_message(uow, word) for word in words]
+    uow = await open_unit_of_work(
+        tx, {key for message in messages for key in (message.object, Key(message.ns, message.cloudlet))}
+    )
+    results = [await _process_message(uow, message) for message in messages]
     await write_unit_of_work(uow)
-    return answers
+    return results
 
 
-async def _process_message(uow: UnitOfWork, word: AgentMessage) -> ReportResult:
-    cloudlet = uow.objects.get(Key(word.ns, word.cloudlet))
+async def _process_message(uow: UnitOfWork, message: AgentMessage) -> ReportResult:
+    cloudlet = uow.objects.get(Key(message.ns, message.cloudlet))
     if cloudlet is None or cloudlet.removed or cloudlet.kind != CLOUDLET.kind:
         return ReportResult(False, "there is no such cloudlet")
-    if not word.content.name:
-        return await _apply_cloudlet_report(uow, cloudlet, word)
-    found = uow.objects.get(word.object)
+    if not message.content.name:
+        return await _apply_cloudlet_report(uow, cloudlet, message)
+    found = uow.objects.get(message.object)
     if found is None or found.kind not in INSTANCE_LIFECYCLES:
         journal_rejection(
-            uow, cloudlet, AGENT, word.cloudlet, _event_name(word), f"nothing is known of {word.content.name}"
+            uow, cloudlet, AGENT, message.cloudlet, _event_name(message), f"nothing is known of {message.content.name}"
         )
         return ReportResult(False, "nothing is known of it")
     operation = await current_operation(uow, found)
     notify = cloudlet_status(cloudlet).serving
-    book = instance_record(found, operation, notify)
-    match word.content:
+    record = instance_record(found, operation, notify)
+    match message.content:
         case ProgressMessage():
-            return _apply_progress(uow, found, operation, book, word)
+            return _apply_progress(uow, found, operation, record, message)
         case InventoryItem():
-            return _apply_observed_change(uow, found, operation, book, word)
+            return _apply_observed_change(uow, found, operation, record, message)
         case AgentReport():
-            turn = on_report(RULES[found.kind], book, word.content)
-            return _apply_report(uow, found, operation, turn, word)
+            step = on_report(RULES[found.kind], record, message.content)
+            return _apply_report(uow, found, operation, step, message)
 
 
 def _apply_report(
-    uow: UnitOfWork, found: Object, operation: Operation | None, turn: ReconcileStep, word: AgentMessage
+    uow: UnitOfWork, found: Object, operation: Operation | None, step: ReconcileStep, message: AgentMessage
 ) -> ReportResult:
-    assert isinstance(word.content, AgentReport)
-    if turn.rejection is not None:
-        journal_rejection(uow, found, AGENT, word.cloudlet, word.content.event, turn.rejection)
+    assert isinstance(message.content, AgentReport)
+    if step.rejection is not None:
+        journal_rejection(uow, found, AGENT, message.cloudlet, message.content.event, step.rejection)
         return ReportResult(
-            False, turn.rejection.why if isinstance(turn.rejection, RejectedReport) else str(turn.rejection.reason)
+            False, step.rejection.why if isinstance(step.rejection, RejectedReport) else str(step.rejection.reason)
         )
-    changed = write_step(uow, found, operation, turn, word.cloudlet, word.content.error)
-    new = turn.book.operation and turn.book.operation != word.content.operation
+    changed = write_step(uow, found, operation, step, message.cloudlet, message.content.error)
+    new = step.record.operation and step.record.operation != message.content.operation
     return ReportResult(
         True,
-        must_resend=turn.must_resend,
-        order=complete_order(changed, turn.book, word.content.notify) if new else None,
+        must_resend=step.must_resend,
+        order=complete_order(changed, step.record, message.content.notify) if new else None,
     )
 
 
 def _apply_progress(
-    uow: UnitOfWork, found: Object, operation: Operation | None, book: InstanceRecord, word: AgentMessage
+    uow: UnitOfWork, found: Object, operation: Operation | None, record: InstanceRecord, message: AgentMessage
 ) -> ReportResult:
     """Keep a line of progress, and give its operation time."""
-    progress = word.content
+    progress = message.content
     assert isinstance(progress, ProgressMessage)
     said = AgentReport("progress", progress.operation, progress.generation, progress.notify)
-    rejected = RULES[found.kind].fence(fenced_fields(book), said)
+    rejected = RULES[found.kind].fence(fenced_fields(record), said)
     if rejected is not None:
-        journal_rejection(uow, found, AGENT, word.cloudlet, "progress", rejected)
+        journal_rejection(uow, found, AGENT, message.cloudlet, "progress", rejected)
         return ReportResult(False, rejected.why)
     op = operation.id if operation is not None else instance_status(found).undo_of
-    line = records.Progress(found.ns, op, uow.now, progress.text, progress.done, progress.total)
-    uow.changes.progress.append(line)
+    entry = records.Progress(found.ns, op, uow.now, progress.text, progress.done, progress.total)
+    uow.changes.progress.append(entry)
     if operation is not None:
         renew_deadline(uow, operation, operation.within)
     return ReportResult(True)
 
 
 def _apply_observed_change(
-    uow: UnitOfWork, found: Object, operation: Operation | None, book: InstanceRecord, word: AgentMessage
+    uow: UnitOfWork, found: Object, operation: Operation | None, record: InstanceRecord, message: AgentMessage
 ) -> ReportResult:
     """Take news of a thing that changed by itself; only where nothing is under way does that say anything."""
-    item = word.content
+    item = message.content
     assert isinstance(item, InventoryItem)
-    if item.notify != book.notify or item.operation or book.state != "Ready":
+    if item.notify != record.notify or item.operation or record.state != "Ready":
         return ReportResult(False, "it is news no more")
-    turn = on_inventory_item(RULES[found.kind], book, item)
-    write_step(uow, found, operation, turn, word.cloudlet)
-    return ReportResult(True, is_missing=turn.book.missing)
+    step = on_inventory_item(RULES[found.kind], record, item)
+    write_step(uow, found, operation, step, message.cloudlet)
+    return ReportResult(True, is_missing=step.record.missing)
 
 
-async def _apply_cloudlet_report(uow: UnitOfWork, cloudlet: Object, word: AgentMessage) -> ReportResult:
-    report = word.content
+async def _apply_cloudlet_report(uow: UnitOfWork, cloudlet: Object, message: AgentMessage) -> ReportResult:
+    report = message.content
     if not isinstance(report, AgentReport):
-        journal_rejection(uow, cloudlet, AGENT, word.version, _event_name(word), NO_NAME)
+        journal_rejection(uow, cloudlet, AGENT, message.version, _event_name(message), NO_NAME)
         return ReportResult(False, NO_NAME)
     operation = await current_operation(uow, cloudlet)
-    seated = on_agent_report(
-        agent_slots(cloudlet, operation), report.notify, word.version, report.event, report.operation
+    update = on_agent_report(
+        agent_slots(cloudlet, operation), report.notify, message.version, report.event, report.operation
     )
-    if isinstance(seated, AgentRejection):
-        journal_rejection(uow, cloudlet, AGENT, word.version, report.event, seated)
-        return ReportResult(False, seated)
-    write_slots(uow, CLOUDLET, cloudlet, operation, seated, word.version, report.error)
+    if isinstance(update, AgentRejection):
+        journal_rejection(uow, cloudlet, AGENT, message.version, report.event, update)
+        return ReportResult(False, update)
+    write_slots(uow, CLOUDLET, cloudlet, operation, update, message.version, report.error)
     return ReportResult(True)
 
 
@@ -165,5 +167,9 @@ async def journal_violation(tx: Tx, ns: str, cloudlet: str, who: str, why: str) 
     await write_unit_of_work(uow)
 
 
-def _event_name(word: AgentMessage) -> str:
-    return word.content.event if isinstance(word.content, AgentReport) else str(word.content.__struct_config__.tag)
+def _event_name(message: AgentMessage) -> str:
+    return (
+        message.content.event
+        if isinstance(message.content, AgentReport)
+        else str(message.content.__struct_config__.tag)
+    )

@@ -70,63 +70,63 @@ class Disconnect(Struct, frozen=True):
 
 
 async def connect_agents(
-    tx: Tx, kinds: Kinds, new_id: Callable[[], str], greetings: Sequence[ConnectRequest]
+    tx: Tx, kinds: Kinds, new_id: Callable[[], str], requests: Sequence[ConnectRequest]
 ) -> list[ConnectResult]:
     """Welcome agents; the start and its acknowledgement are one write."""
-    uow = await open_unit_of_work(tx, {Key(one.ns, one.cloudlet) for one in greetings})
-    answers = [await _connect_agent(uow, kinds, new_id, one) for one in greetings]
+    uow = await open_unit_of_work(tx, {Key(one.ns, one.cloudlet) for one in requests})
+    results = [await _connect_agent(uow, kinds, new_id, one) for one in requests]
     await write_unit_of_work(uow)
-    return answers
+    return results
 
 
 async def _connect_agent(
-    uow: UnitOfWork, kinds: Kinds, new_id: Callable[[], str], greeting: ConnectRequest
+    uow: UnitOfWork, kinds: Kinds, new_id: Callable[[], str], request: ConnectRequest
 ) -> ConnectResult:
-    found = uow.objects.get(Key(greeting.ns, greeting.cloudlet))
+    found = uow.objects.get(Key(request.ns, request.cloudlet))
     if found is None or found.removed or found.kind != CLOUDLET.kind:
         return ConnectResult(rejection=NO_CLOUDLET)
     operation = await current_operation(uow, found)
-    seat, marks = agent_slots(found, operation), cloudlet_status(found)
-    is_heir = bool(greeting.heir) and seat.is_upgrading and greeting.heir == seat.operation
-    if is_held(marks.installation, greeting.installation, is_served=marks.serving > 0, is_heir=is_heir):
-        _hold_agent(uow, found, greeting)
+    slots, status = agent_slots(found, operation), cloudlet_status(found)
+    is_heir = bool(request.heir) and slots.is_upgrading and request.heir == slots.operation
+    if is_held(status.installation, request.installation, is_served=status.serving > 0, is_heir=is_heir):
+        _hold_agent(uow, found, request)
         return ConnectResult(rejection=AgentRejection.HELD, is_held=True)
-    seated = on_connect(seat, greeting.version, greeting.heir)
-    if isinstance(seated, AgentRejection):
-        journal_rejection(uow, found, AGENT, greeting.version, "start", seated)
-        return ConnectResult(rejection=seated)
-    if seated.role == "serving":
-        owner = greeting.installation or marks.installation
-        held = tuple(one for one in marks.held if one.installation != owner)
-        marks = replace(marks, controller=greeting.controller, installation=owner, held=held)
+    update = on_connect(slots, request.version, request.heir)
+    if isinstance(update, AgentRejection):
+        journal_rejection(uow, found, AGENT, request.version, "start", update)
+        return ConnectResult(rejection=update)
+    if update.role == "serving":
+        owner = request.installation or status.installation
+        held = tuple(one for one in status.held if one.installation != owner)
+        status = replace(status, controller=request.controller, installation=owner, held=held)
     else:
-        marks = replace(marks, heir_controller=greeting.controller)
-    if seated.event is not None and seated.event.name == "start":
-        seen = to_json(with_agent_slots(marks, seated.slots))
+        status = replace(status, heir_controller=request.controller)
+    if update.event is not None and update.event.name == "start":
+        seen = to_json(with_agent_slots(status, update.slots))
         await _start_cloudlet(
-            uow, kinds, found, Request(found.ns, found.id, "start", new_id(), AGENT, greeting.version), seen
+            uow, kinds, found, Request(found.ns, found.id, "start", new_id(), AGENT, request.version), seen
         )
     else:
-        write_slots(uow, CLOUDLET, found, operation, seated, greeting.version, marks=marks)
-    return ConnectResult(seated.slots.issued, seated.role)
+        write_slots(uow, CLOUDLET, found, operation, update, request.version, status=status)
+    return ConnectResult(update.slots.issued, update.role)
 
 
-def _hold_agent(uow: UnitOfWork, found: Object, greeting: ConnectRequest) -> None:
+def _hold_agent(uow: UnitOfWork, found: Object, request: ConnectRequest) -> None:
     """Note that another installation dials; journaled once, and written seldom: it dials again and again."""
-    marks = cloudlet_status(found)
-    former = next((one for one in marks.held if one.installation == greeting.installation), None)
-    others = tuple(one for one in marks.held if one is not former and uow.now - one.dialled < HELD_FORGET_AFTER_S)
-    now = HeldAgent(greeting.installation, greeting.version, uow.now, uow.now, greeting.things)
+    status = cloudlet_status(found)
+    former = next((one for one in status.held if one.installation == request.installation), None)
+    others = tuple(one for one in status.held if one is not former and uow.now - one.dialled < HELD_FORGET_AFTER_S)
+    now = HeldAgent(request.installation, request.version, uow.now, uow.now, request.things)
     if former is None:
-        owner = f"installation {marks.installation}" if marks.installation else "an agent without an identity"
+        owner = f"installation {status.installation}" if status.installation else "an agent without an identity"
         other = now.installation or "without identity"
         why = f"{AgentRejection.HELD}: it belongs to {owner}, and installation {other} dials"
-        journal_rejection(uow, found, AGENT, greeting.version, "start", why)
+        journal_rejection(uow, found, AGENT, request.version, "start", why)
     else:
         now = replace(now, since=former.since)
         if replace(now, dialled=former.dialled) == former and now.dialled - former.dialled < HELD_UPDATE_INTERVAL_S:
             return
-    save_status(uow, found, to_json(replace(marks, held=(*others[-MAX_HELD_AGENTS + 1 :], now))))
+    save_status(uow, found, to_json(replace(status, held=(*others[-MAX_HELD_AGENTS + 1 :], now))))
 
 
 async def _start_cloudlet(uow: UnitOfWork, kinds: Kinds, found: Object, request: Request, seen: str) -> None:
@@ -144,28 +144,28 @@ def _seat(found: Object) -> AgentSlots:
     return agent_slots(found, None)
 
 
-async def disconnect_agents(tx: Tx, partings: Sequence[Disconnect]) -> list[bool]:
+async def disconnect_agents(tx: Tx, disconnects: Sequence[Disconnect]) -> list[bool]:
     """Take note of connections that are gone; tells for each whether the cloudlet went offline by it."""
-    uow = await open_unit_of_work(tx, {Key(one.ns, one.cloudlet) for one in partings})
-    answers = [await _disconnect_agent(uow, one) for one in partings]
+    uow = await open_unit_of_work(tx, {Key(one.ns, one.cloudlet) for one in disconnects})
+    results = [await _disconnect_agent(uow, one) for one in disconnects]
     await write_unit_of_work(uow)
-    return answers
+    return results
 
 
-async def _disconnect_agent(uow: UnitOfWork, parting: Disconnect) -> bool:
-    found = uow.objects.get(Key(parting.ns, parting.cloudlet))
+async def _disconnect_agent(uow: UnitOfWork, disconnect: Disconnect) -> bool:
+    found = uow.objects.get(Key(disconnect.ns, disconnect.cloudlet))
     if found is None or found.removed or found.kind != CLOUDLET.kind:
         return False
     operation = await current_operation(uow, found)
-    seated = on_disconnect(agent_slots(found, operation), parting.notify)
-    changed = write_slots(uow, CLOUDLET, found, operation, seated, "", "the agent's connection is gone")
+    update = on_disconnect(agent_slots(found, operation), disconnect.notify)
+    changed = write_slots(uow, CLOUDLET, found, operation, update, "", "the agent's connection is gone")
     return changed.state != found.state
 
 
 async def on_cloudlet_end(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:  # noqa: ARG001 - as all of them
     """See that a cloudlet that was not deleted after all is offline, if its agent has left meanwhile."""
     found = uow.objects[Key(operation.ns, operation.object)]
-    seat = agent_slots(found, None)
-    if operation.action == "delete" and found.state == CloudletState.READY and not seat.serving:
-        gone = SlotsUpdate(seat, CloudletEvent("disconnected", CONTROLLER))
+    slots = agent_slots(found, None)
+    if operation.action == "delete" and found.state == CloudletState.READY and not slots.serving:
+        gone = SlotsUpdate(slots, CloudletEvent("disconnected", CONTROLLER))
         write_slots(uow, CLOUDLET, found, None, gone, "", "the agent left while the cloudlet was being deleted")

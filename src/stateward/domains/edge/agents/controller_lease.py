@@ -84,6 +84,6 @@ class ControllerLease:
 
 
 def _lost_connections(cloudlet: Object, alive: set[str]) -> list[Disconnect]:
-    marks = cloudlet_status(cloudlet)
-    held = ((marks.serving, marks.controller), (marks.heir, marks.heir_controller))
+    status = cloudlet_status(cloudlet)
+    held = ((status.serving, status.controller), (status.heir, status.heir_controller))
     return [Disconnect(cloudlet.ns, cloudlet.id, notify) for notify, where in held if notify and where not in alive]

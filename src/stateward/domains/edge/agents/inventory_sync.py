@@ -54,44 +54,44 @@ class SyncResult(Struct, frozen=True):
     orphan_removals: tuple[AgentOrder, ...] = ()
 
 
-async def sync_inventories(tx: Tx, lists: Sequence[Inventory]) -> list[SyncResult]:
+async def sync_inventories(tx: Tx, inventories: Sequence[Inventory]) -> list[SyncResult]:
     """Settle complete lists against the records; that makes their agents ready."""
-    uow = await open_unit_of_work(tx, {Key(one.ns, one.cloudlet) for one in lists})
-    answers = [await _sync_inventory(uow, one) for one in lists]
+    uow = await open_unit_of_work(tx, {Key(one.ns, one.cloudlet) for one in inventories})
+    results = [await _sync_inventory(uow, one) for one in inventories]
     await write_unit_of_work(uow)
-    return answers
+    return results
 
 
-async def _sync_inventory(uow: UnitOfWork, listed: Inventory) -> SyncResult:
-    cloudlet = uow.objects.get(Key(listed.ns, listed.cloudlet))
+async def _sync_inventory(uow: UnitOfWork, inventory: Inventory) -> SyncResult:
+    cloudlet = uow.objects.get(Key(inventory.ns, inventory.cloudlet))
     if cloudlet is None or cloudlet.removed or cloudlet.kind != CLOUDLET.kind:
         return SyncResult("there is no such cloudlet")
     operation = await current_operation(uow, cloudlet)
-    seated = on_inventory(agent_slots(cloudlet, operation), listed.notify, listed.version)
-    if isinstance(seated, AgentRejection):
-        journal_rejection(uow, cloudlet, AGENT, listed.version, "ready", seated)
-        return SyncResult(seated)
-    marks = cloudlet_status(cloudlet)
-    if seated.slots.serving != marks.serving:  # the heir serves from now on
-        owner = listed.installation or None  # an heir without an identity gives up its owner's
-        marks = replace(marks, controller=marks.heir_controller, heir_controller="", installation=owner)
-    cloudlet = write_slots(uow, CLOUDLET, cloudlet, operation, seated, listed.version, marks=marks)
-    return await _sync_instances(uow, cloudlet, listed)
+    update = on_inventory(agent_slots(cloudlet, operation), inventory.notify, inventory.version)
+    if isinstance(update, AgentRejection):
+        journal_rejection(uow, cloudlet, AGENT, inventory.version, "ready", update)
+        return SyncResult(update)
+    status = cloudlet_status(cloudlet)
+    if update.slots.serving != status.serving:  # the heir serves from now on
+        owner = inventory.installation or None  # an heir without an identity gives up its owner's
+        status = replace(status, controller=status.heir_controller, heir_controller="", installation=owner)
+    cloudlet = write_slots(uow, CLOUDLET, cloudlet, operation, update, inventory.version, status=status)
+    return await _sync_instances(uow, cloudlet, inventory)
 
 
-async def _sync_instances(uow: UnitOfWork, cloudlet: Object, listed: Inventory) -> SyncResult:
-    items = {one.name: one for one in listed.items}
+async def _sync_instances(uow: UnitOfWork, cloudlet: Object, inventory: Inventory) -> SyncResult:
+    items = {one.name: one for one in inventory.items}
     things = {local_name(one.id): one for one in await list_instances(uow, cloudlet.ns, cloudlet.id)}
     things |= await _removed_instances(uow, cloudlet, items.keys() - things.keys())
     await uow.load_operations({Key(one.ns, one.op) for one in things.values() if one.op is not None})
-    turns = {name: _sync_instance(uow, found, items.get(name, NOT_LISTED), listed) for name, found in things.items()}
+    steps = {name: _sync_instance(uow, found, items.get(name, NOT_LISTED), inventory) for name, found in things.items()}
     strange = [one for name, one in items.items() if name not in things and (one.generation or one.operation)]
-    orphans = [*strange, *(items[name] for name, (turn, _) in turns.items() if turn.is_orphan)]
+    orphans = [*strange, *(items[name] for name, (step, _) in steps.items() if step.is_orphan)]
     return SyncResult(
-        orders=tuple(order for turn, order in turns.values() if order is not None and not turn.is_working),
-        working=tuple((name, items[name].operation) for name, (turn, _) in turns.items() if turn.is_working),
-        missing=tuple(name for name, (turn, _) in turns.items() if turn.book.missing),
-        orphan_removals=tuple(report_orphans(uow, cloudlet, things, orphans, listed.notify)),
+        orders=tuple(order for step, order in steps.values() if order is not None and not step.is_working),
+        working=tuple((name, items[name].operation) for name, (step, _) in steps.items() if step.is_working),
+        missing=tuple(name for name, (step, _) in steps.items() if step.record.missing),
+        orphan_removals=tuple(report_orphans(uow, cloudlet, things, orphans, inventory.notify)),
     )
 
 
@@ -104,15 +104,15 @@ async def _removed_instances(uow: UnitOfWork, cloudlet: Object, names: Iterable[
 
 
 def _sync_instance(
-    uow: UnitOfWork, found: Object, item: InventoryItem, listed: Inventory
+    uow: UnitOfWork, found: Object, item: InventoryItem, inventory: Inventory
 ) -> tuple[ReconcileStep, AgentOrder | None]:
     operation = uow.operations.get(Key(found.ns, found.op)) if found.op is not None else None
-    rules, book = RULES[found.kind], instance_record(found, operation, listed.notify)
-    turn = on_inventory_item(rules, book, item)
-    if needs_undo(turn.book):
-        turn = ReconcileStep(begin_undo(rules, turn.book), "begins the undo")
-    changed = write_step(uow, found, operation, turn, listed.cloudlet, "the agent lost the work")
-    return turn, complete_order(changed, turn.book, listed.notify)
+    rules, record = RULES[found.kind], instance_record(found, operation, inventory.notify)
+    step = on_inventory_item(rules, record, item)
+    if needs_undo(step.record):
+        step = ReconcileStep(begin_undo(rules, step.record), "begins the undo")
+    changed = write_step(uow, found, operation, step, inventory.cloudlet, "the agent lost the work")
+    return step, complete_order(changed, step.record, inventory.notify)
 
 
 def report_orphans(

@@ -45,22 +45,22 @@ def _due_order(uow: UnitOfWork, key: Key) -> AgentOrder | None:
         return None
     operation = uow.operations.get(Key(found.ns, found.op)) if found.op is not None else None
     notify = cloudlet_status(cloudlet).serving
-    book = instance_record(found, operation, notify)
-    if needs_undo(book):
-        book = begin_undo(RULES[found.kind], book)
-        found = write_step(uow, found, operation, ReconcileStep(book, "begins the undo"), "")
-    return complete_order(found, book, notify)
+    record = instance_record(found, operation, notify)
+    if needs_undo(record):
+        record = begin_undo(RULES[found.kind], record)
+        found = write_step(uow, found, operation, ReconcileStep(record, "begins the undo"), "")
+    return complete_order(found, record, notify)
 
 
-def complete_order(found: Object, book: InstanceRecord, notify: int) -> AgentOrder | None:
+def complete_order(found: Object, record: InstanceRecord, notify: int) -> AgentOrder | None:
     """Return the order that is due for an instance over a connection."""
-    order = due_order(book, notify)
+    order = due_order(record, notify)
     if order is None:
         return None
-    marks = instance_status(found)
-    spec = marks.spec if book.state in ("UpdateError", "DeleteError") else found.spec
-    name = found.op or f"undo of {marks.undo_of}"
-    return replace(order, name=local_name(found.id), host=marks.cluster, id=name, spec=_with_kind(found, spec or "{}"))
+    status = instance_status(found)
+    spec = status.spec if record.state in ("UpdateError", "DeleteError") else found.spec
+    name = found.op or f"undo of {status.undo_of}"
+    return replace(order, name=local_name(found.id), host=status.cluster, id=name, spec=_with_kind(found, spec or "{}"))
 
 
 def _with_kind(found: Object, spec: str) -> str:

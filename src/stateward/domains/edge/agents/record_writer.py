@@ -23,15 +23,15 @@ GOOD_MEANINGS = (Meaning.SUCCESS, Meaning.STEP)
 
 
 def write_step(
-    uow: UnitOfWork, found: Object, operation: Operation | None, turn: ReconcileStep, who: str, error: str = ""
+    uow: UnitOfWork, found: Object, operation: Operation | None, step: ReconcileStep, who: str, error: str = ""
 ) -> Object:
     """Write what a turn made of an instance; returns the instance after it."""
-    marks = instance_status(found)
-    if turn.move is None:
-        return save_status(uow, found, to_json(_status_after(marks, turn.book, operation)))
-    move, good = turn.move, turn.move.meaning in GOOD_MEANINGS
-    seen = _status_after(marks, turn.book, operation)
-    spec = _spec_after(found, operation, move, marks)
+    status = instance_status(found)
+    if step.move is None:
+        return save_status(uow, found, to_json(_status_after(status, step.record, operation)))
+    move, good = step.move, step.move.meaning in GOOD_MEANINGS
+    seen = _status_after(status, step.record, operation)
+    spec = _spec_after(found, operation, move, status)
     if move.target == "Ready":
         seen = replace(seen, spec=spec or found.spec)
     op = None if operation is None else operation.id
@@ -42,20 +42,20 @@ def write_step(
     return changed
 
 
-def _status_after(marks: InstanceStatus, book: InstanceRecord, operation: Operation | None) -> InstanceStatus:
+def _status_after(status: InstanceStatus, record: InstanceRecord, operation: Operation | None) -> InstanceStatus:
     """Return the marks after a turn; an undo remembers what it undoes, so that its progress has a place to stand."""
-    after = updated_status(marks, book)
-    if book.state in ERROR_STATES and operation is not None:
+    after = updated_status(status, record)
+    if record.state in ERROR_STATES and operation is not None:
         return replace(after, undo_of=operation.id)
-    return after if book.state in ERROR_STATES else replace(after, undo_of="")
+    return after if record.state in ERROR_STATES else replace(after, undo_of="")
 
 
-def _spec_after(found: Object, operation: Operation | None, move: Move, marks: InstanceStatus) -> str | None:
+def _spec_after(found: Object, operation: Operation | None, move: Move, status: InstanceStatus) -> str | None:
     """Return the spec where it changes: a failed update, and the end of an undo, bring the previous one back."""
     if move.target == "UpdateError" and operation is not None:
         return operation.previous_spec
     undone = move.event == "undone" and move.target == "Ready"
-    return marks.spec if undone and marks.spec != found.spec else None
+    return status.spec if undone and status.spec != found.spec else None
 
 
 def end_or_renew(uow: UnitOfWork, operation: Operation, move: Move, error: str | None) -> None:
@@ -92,14 +92,14 @@ def write_slots(
     lifecycle: Lifecycle,
     found: Object,
     operation: Operation | None,
-    seated: SlotsUpdate,
+    update: SlotsUpdate,
     who: str,
     error: str = "",
-    marks: CloudletStatus | None = None,
+    status: CloudletStatus | None = None,
 ) -> Object:
     """Write what a word made of a cloudlet; an event that the table does not have now changes the seat alone."""
-    seen = to_json(with_agent_slots(marks or cloudlet_status(found), seated.slots))
-    move = None if seated.event is None else decide_cloudlet_event(lifecycle, found, operation, seated.event)
+    seen = to_json(with_agent_slots(status or cloudlet_status(found), update.slots))
+    move = None if update.event is None else decide_cloudlet_event(lifecycle, found, operation, update.event)
     if not isinstance(move, Move):
         return save_status(uow, found, seen)
     why = None if move.meaning in GOOD_MEANINGS else error or move.event

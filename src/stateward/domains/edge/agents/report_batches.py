@@ -32,21 +32,21 @@ class ReportBatcher:
         self._partings: TransactionBatcher[Disconnect, bool] = TransactionBatcher(self._part, chance)
         self._tending: TransactionBatcher[Key, AgentOrder | None] = TransactionBatcher(self._tend, chance)
 
-    async def connect(self, greeting: ConnectRequest) -> ConnectResult:
+    async def connect(self, request: ConnectRequest) -> ConnectResult:
         """Let an agent in, or not."""
-        return await self._greetings.submit(greeting)
+        return await self._greetings.submit(request)
 
-    async def sync_inventory(self, listed: Inventory) -> SyncResult:
+    async def sync_inventory(self, inventory: Inventory) -> SyncResult:
         """Settle a complete list."""
-        return await self._lists.submit(listed)
+        return await self._lists.submit(inventory)
 
-    async def process_message(self, word: AgentMessage) -> ReportResult:
+    async def process_message(self, message: AgentMessage) -> ReportResult:
         """Take a word about an instance, or about the agent itself."""
-        return await self._words.submit(word)
+        return await self._words.submit(message)
 
-    async def disconnect(self, parting: Disconnect) -> bool:
+    async def disconnect(self, disconnect: Disconnect) -> bool:
         """Take note that a connection is gone."""
-        return await self._partings.submit(parting)
+        return await self._partings.submit(disconnect)
 
     async def due_order(self, instance: Key) -> AgentOrder | None:
         """Return the order that is due for an instance; an undo that is still to begin begins."""

@@ -316,11 +316,11 @@ async def delete_appinst(
 
 @post(f"{NS_PATH}/apps/{{app:str}}/demand", opt=ACT, tags=TAGS, summary="Report an app's demand", status_code=200)
 async def report_demand(
-    service: ServiceDependency, steward: PolicyDependency, ns: Ns, app: App, data: JSONBody[NewDemand]
+    service: ServiceDependency, policies: PolicyDependency, ns: Ns, app: App, data: JSONBody[NewDemand]
 ) -> View:
     """Take an interval of an app's demand; it is deployed, or removed, by its policy."""
     await service.report_demand(ns, app, data.requests)
-    await steward.reconcile_app(ns, await service.get_record(ns, APP.kind, app))
+    await policies.reconcile_app(ns, await service.get_record(ns, APP.kind, app))
     return view(await service.get_record(ns, APP.kind, app))
 
 
@@ -328,32 +328,34 @@ async def report_demand(
 
 
 @get(f"{NS_PATH}/agents", opt=READ, tags=TAGS, summary="List connected agents")
-async def list_agents(request: Call, office: HubDependency, ns: Ns) -> AgentsView:
+async def list_agents(request: Call, hub: HubDependency, ns: Ns) -> AgentsView:
     """Return the agents that are connected to this very process.
 
     What was rejected is counted for the whole process, and shown to those who may look at all namespaces.
     """
-    lines = [line for key, lines in sorted(office.connections.items()) if key.ns == ns for line in lines]
-    agents = [
-        AgentView(one.cloudlet, one.version, one.connection, one.is_synced, len(one.sent_orders)) for one in lines
+    connections = [
+        connection for key, connections in sorted(hub.connections.items()) if key.ns == ns for connection in connections
     ]
-    rejected = dict(office.rejected) if grant_of(request).namespace_filter is None else {}
-    return AgentsView(office.controller, agents, rejected)
+    agents = [
+        AgentView(one.cloudlet, one.version, one.notify, one.is_synced, len(one.sent_orders)) for one in connections
+    ]
+    rejected = dict(hub.rejected) if grant_of(request).namespace_filter is None else {}
+    return AgentsView(hub.controller, agents, rejected)
 
 
 @websocket("/agents/{space:str}/{cloudlet:str}", opt=needs(Right.REPORT))
-async def connect_agent(socket: WebSocket[Any, Any, Any], office: HubDependency, space: Ns, cloudlet: Cloudlet) -> None:
+async def connect_agent(socket: WebSocket[Any, Any, Any], hub: HubDependency, space: Ns, cloudlet: Cloudlet) -> None:
     """Serve an agent."""
     grant = grant_of(socket)
     with suppress(WebSocketDisconnect, OSError):  # an agent that is gone before it was heard
         await socket.accept()
     if not may_connect(grant, space, cloudlet):
-        office.refuse_token(grant, space, cloudlet)
+        hub.refuse_token(grant, space, cloudlet)
         with suppress(WebSocketDisconnect, OSError):  # what it has sent before it was gone is not read
             await socket.close(4403, refusal_reason(grant, space, cloudlet))
         return
     try:
-        await open_connection(socket, space, cloudlet).serve(office)
+        await open_connection(socket, space, cloudlet).serve(hub)
     except Disconnected as gone:
         log.info("agent of %s/%s is disconnected: %s", space, cloudlet, gone)
     except StoreError as error:
@@ -371,12 +373,12 @@ HANDLERS = (
 
 
 def routes(
-    service: Callable[[], Service], office: Callable[[], AgentHub], steward: Callable[[], PolicyController]
+    service: Callable[[], Service], hub: Callable[[], AgentHub], policies: Callable[[], PolicyController]
 ) -> list[Router]:
     """Return the routes."""
     provided = {
         "service": Provide(service, sync_to_thread=False),
-        "office": Provide(office, sync_to_thread=False),
-        "steward": Provide(steward, sync_to_thread=False),
+        "hub": Provide(hub, sync_to_thread=False),
+        "policies": Provide(policies, sync_to_thread=False),
     }
     return [Router(BASE, route_handlers=HANDLERS, dependencies=provided)]

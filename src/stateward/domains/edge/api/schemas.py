@@ -216,8 +216,8 @@ def view(found: Object) -> View:
 
 def _conditions(found: Object) -> Conditions:
     if found.kind in INSTANCE_LIFECYCLES:
-        marks = instance_status(found)
-        return Conditions(marks.generation, marks.missing, marks.undoing, marks.reserved_by)
+        status = instance_status(found)
+        return Conditions(status.generation, status.missing, status.undoing, status.reserved_by)
     if found.kind == CLOUDLET.kind:
         agents = cloudlet_status(found)
         return Conditions(

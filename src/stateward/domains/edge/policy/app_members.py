@@ -21,35 +21,35 @@ def app_status(app: Object) -> AppStatus:
 
 def add_member(uow: UnitOfWork, app: Object, member: str, policy: AutoprovSpec | None) -> None:
     """Add an instance, unless there are as many as there may be."""
-    marks = app_status(app)
-    others = tuple(one for one in marks.members if one != member)
+    status = app_status(app)
+    others = tuple(one for one in status.members if one != member)
     if policy is not None and len(others) >= policy.max:
         raise LimitReached(f"app {app.id}", "at most", policy.max)
-    gone = tuple(one for one in marks.leaving if one != member)
-    save_app_status(uow, app, replace(marks, members=(*others, member), leaving=gone))
+    gone = tuple(one for one in status.leaving if one != member)
+    save_app_status(uow, app, replace(status, members=(*others, member), leaving=gone))
 
 
 def mark_leaving(uow: UnitOfWork, app: Object, member: str, policy: AutoprovSpec | None) -> None:
     """Note that an instance goes, unless there are as few as there must be."""
-    marks = app_status(app)
-    staying = [one for one in marks.members if one not in marks.leaving and one != member]
+    status = app_status(app)
+    staying = [one for one in status.members if one not in status.leaving and one != member]
     if policy is not None and len(staying) < policy.min:
         raise LimitReached(f"app {app.id}", "at least", policy.min)
-    save_app_status(uow, app, replace(marks, leaving=tuple(dict.fromkeys((*marks.leaving, member)))))
+    save_app_status(uow, app, replace(status, leaving=tuple(dict.fromkeys((*status.leaving, member)))))
 
 
-def refresh_member(marks: AppStatus, member: str, state: str | None) -> AppStatus:
+def refresh_member(status: AppStatus, member: str, state: str | None) -> AppStatus:
     """Return what is kept of an app once the state of an instance is known (None: there is none)."""
     if state is None or state == NOT_PRESENT:
-        members = tuple(one for one in marks.members if one != member)
-        return replace(marks, members=members, leaving=tuple(one for one in marks.leaving if one != member))
-    if state not in DELETING_STATES and member in marks.leaving:
-        return replace(marks, leaving=tuple(one for one in marks.leaving if one != member))
-    return marks
+        members = tuple(one for one in status.members if one != member)
+        return replace(status, members=members, leaving=tuple(one for one in status.leaving if one != member))
+    if state not in DELETING_STATES and member in status.leaving:
+        return replace(status, leaving=tuple(one for one in status.leaving if one != member))
+    return status
 
 
-def save_app_status(uow: UnitOfWork, app: Object, marks: AppStatus) -> None:
+def save_app_status(uow: UnitOfWork, app: Object, status: AppStatus) -> None:
     """Write what is kept of an app."""
-    seen = to_json(marks)
+    seen = to_json(status)
     if seen != app.seen:
         uow.save_object(app.key, replace(app, seen=seen, version=uow.next_version(app.key)))

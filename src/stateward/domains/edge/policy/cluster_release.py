@@ -32,10 +32,10 @@ async def release_instance(tx: Tx, ns: str, instance: str, cluster: str) -> None
     found, app = uow.objects.get(Key(ns, instance)), uow.objects.get(record)
     state = None if found is None else found.state
     if app is not None and not app.removed:
-        marks = refresh_member(app_status(app), instance, state)
+        status = refresh_member(app_status(app), instance, state)
         if state == AppInstState.CREATE_ERROR:
-            marks = replace(marks, avoided=tuple(dict.fromkeys((*marks.avoided, cloudlet))))
-        save_app_status(uow, app, marks)
+            status = replace(status, avoided=tuple(dict.fromkeys((*status.avoided, cloudlet))))
+        save_app_status(uow, app, status)
     if state is None or state == AppInstState.NOT_PRESENT:
         await _free(uow, Key(ns, cluster), cloudlet)
     await write_unit_of_work(uow)

@@ -64,18 +64,18 @@ def _promised_clusters(instances: list[Object]) -> set[str]:
 
 
 def _is_free(found: Object, flavor: str) -> bool:
-    marks, spec = instance_status(found), read_spec(found, ClusterInst)
-    ready = found.state == ClusterInstState.READY and not is_in_transition(found) and not marks.missing
-    return ready and spec.reservable and not marks.reserved_by and spec.flavor == flavor
+    status, spec = instance_status(found), read_spec(found, ClusterInst)
+    ready = found.state == ClusterInstState.READY and not is_in_transition(found) and not status.missing
+    return ready and spec.reservable and not status.reserved_by and spec.flavor == flavor
 
 
 def _set_reserved_by(uow: UnitOfWork, found: Object, organization: str) -> None:
     save_instance_status(uow, found, replace(instance_status(found), reserved_by=organization))
 
 
-def save_instance_status(uow: UnitOfWork, found: Object, marks: InstanceStatus) -> None:
+def save_instance_status(uow: UnitOfWork, found: Object, status: InstanceStatus) -> None:
     """Write what is kept of an instance."""
-    seen = to_json(marks)
+    seen = to_json(status)
     if seen != found.seen:
         uow.save_object(found.key, replace(found, seen=seen, version=uow.next_version(found.key)))
 

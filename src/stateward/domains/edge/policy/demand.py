@@ -39,35 +39,35 @@ class DeploymentPlan(Struct, frozen=True):
     remove: tuple[str, ...] = ()
 
 
-def record_interval(policy: AutoprovSpec, marks: AppStatus, requests: Mapping[str, int]) -> AppStatus:
+def record_interval(policy: AutoprovSpec, status: AppStatus, requests: Mapping[str, int]) -> AppStatus:
     """Count an interval: how many in a row had enough requests on each cloudlet, or too few. Old grudges are over."""
     enough = {name: requests.get(name, 0) >= policy.requests for name in policy.cloudlets}
-    high = {name: marks.high.get(name, 0) + 1 for name, good in enough.items() if good}
-    low = {name: marks.low.get(name, 0) + 1 for name, good in enough.items() if not good}
-    return replace(marks, high=high, low=low, avoided=())
+    high = {name: status.high.get(name, 0) + 1 for name, good in enough.items() if good}
+    low = {name: status.low.get(name, 0) + 1 for name, good in enough.items() if not good}
+    return replace(status, high=high, low=low, avoided=())
 
 
 def plan_deployment(
-    policy: AutoprovSpec, marks: AppStatus, online: Collection[str], missing: Collection[str] = frozenset()
+    policy: AutoprovSpec, status: AppStatus, online: Collection[str], missing: Collection[str] = frozenset()
 ) -> DeploymentPlan:
     """Say what is to be done for an app; whoever does it is held to the limits again, inside the transaction.
 
     An instance serves if its cloudlet is online and has it; `missing` are those that their cloudlets do not have. Where
     there are more than the policy's `max`, those go first that do not serve, then those with the least demand.
     """
-    staying = [one for one in marks.members if one not in marks.leaving]
+    staying = [one for one in status.members if one not in status.leaving]
     astray = [one for one in staying if cloudlet_of(one) not in policy.cloudlets]
     there = [one for one in staying if one not in astray]
     serving = [one for one in there if cloudlet_of(one) in online and one not in missing]
-    taken = {cloudlet_of(one) for one in marks.members}
-    free = [one for one in policy.cloudlets if one in online and one not in taken and one not in marks.avoided]
-    wanted = [one for one in free if marks.high.get(one, 0) >= policy.deploy_after]
+    taken = {cloudlet_of(one) for one in status.members}
+    free = [one for one in policy.cloudlets if one in online and one not in taken and one not in status.avoided]
+    wanted = [one for one in free if status.high.get(one, 0) >= policy.deploy_after]
     lacking = max(0, policy.min - len(serving) - len(wanted))
     deploy = [*wanted, *[one for one in free if one not in wanted][:lacking]]
-    room = max(0, policy.max - len(marks.members))
-    by_need = sorted(there, key=lambda one: (one in serving, -marks.low.get(cloudlet_of(one), 0)))
+    room = max(0, policy.max - len(status.members))
+    by_need = sorted(there, key=lambda one: (one in serving, -status.low.get(cloudlet_of(one), 0)))
     surplus = by_need[: max(0, len(there) - policy.max)]
     kept = [one for one in serving if one not in surplus]
-    idle = [one for one in kept if marks.low.get(cloudlet_of(one), 0) >= policy.undeploy_after]
+    idle = [one for one in kept if status.low.get(cloudlet_of(one), 0) >= policy.undeploy_after]
     spare = max(0, len(kept) - policy.min)
     return DeploymentPlan(tuple(deploy[:room]), (*astray, *surplus, *idle[:spare]))

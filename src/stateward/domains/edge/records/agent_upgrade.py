@@ -84,89 +84,89 @@ def is_held(owner: str | None, installation: str, *, is_served: bool, is_heir: b
     return installation != owner and not (is_heir and not installation)
 
 
-def on_connect(seat: AgentSlots, version: str, heir: int = 0) -> SlotsUpdate | AgentRejection:
+def on_connect(slots: AgentSlots, version: str, heir: int = 0) -> SlotsUpdate | AgentRejection:
     """Give a new agent a connection: as the one that serves, or as the heir of an upgrade.
 
     One that was started as an `heir`, and has not taken over, is wanted for that very upgrade and for nothing else.
     """
-    issued = seat.issued + 1
-    if heir and (not seat.is_upgrading or heir != seat.operation):
+    issued = slots.issued + 1
+    if heir and (not slots.is_upgrading or heir != slots.operation):
         return AgentRejection.GIVEN_UP
-    if seat.is_upgrading or seat.state == C.UPDATE_ERROR:
-        return _on_connect_in_upgrade(replace(seat, issued=issued), version)
+    if slots.is_upgrading or slots.state == C.UPDATE_ERROR:
+        return _on_connect_in_upgrade(replace(slots, issued=issued), version)
     starts = (
-        CloudletEvent("start", AGENT) if seat.state in STARTABLE else None
+        CloudletEvent("start", AGENT) if slots.state in STARTABLE else None
     )  # one that is being deleted needs its agent too
-    return SlotsUpdate(replace(seat, issued=issued, serving=issued, successor=0, version=version), starts)
+    return SlotsUpdate(replace(slots, issued=issued, serving=issued, successor=0, version=version), starts)
 
 
-def _on_connect_in_upgrade(seat: AgentSlots, version: str) -> SlotsUpdate | AgentRejection:
-    if version == seat.version:
-        event = CloudletEvent("serve on", OLD_AGENT) if seat.state == C.UPDATE_ERROR else None
-        return SlotsUpdate(replace(seat, serving=seat.issued), event)
-    if version != seat.target:
+def _on_connect_in_upgrade(slots: AgentSlots, version: str) -> SlotsUpdate | AgentRejection:
+    if version == slots.version:
+        event = CloudletEvent("serve on", OLD_AGENT) if slots.state == C.UPDATE_ERROR else None
+        return SlotsUpdate(replace(slots, serving=slots.issued), event)
+    if version != slots.target:
         return AgentRejection.FOREIGN
-    if seat.state == C.UPDATE_ERROR:
+    if slots.state == C.UPDATE_ERROR:
         return AgentRejection.GIVEN_UP
-    event = CloudletEvent("acknowledge", CONTROLLER) if seat.state in IN_UPGRADE else None
-    return SlotsUpdate(replace(seat, successor=seat.issued), event, "heir")
+    event = CloudletEvent("acknowledge", CONTROLLER) if slots.state in IN_UPGRADE else None
+    return SlotsUpdate(replace(slots, successor=slots.issued), event, "heir")
 
 
-def on_inventory(seat: AgentSlots, notify: int, version: str) -> SlotsUpdate | AgentRejection:
+def on_inventory(slots: AgentSlots, notify: int, version: str) -> SlotsUpdate | AgentRejection:
     """Take an agent's list for complete: that makes it ready, and an heir the one that serves."""
-    if not seat.is_upgrading:
-        if notify != seat.serving:
+    if not slots.is_upgrading:
+        if notify != slots.serving:
             return AgentRejection.OLD_CONNECTION
-        if seat.state == C.OFFLINE:
+        if slots.state == C.OFFLINE:
             return AgentRejection.TOO_LATE
-        return SlotsUpdate(seat, CloudletEvent("ready", AGENT) if seat.state == C.INIT_OK else None)
-    if notify == seat.serving and version == seat.version:
-        return SlotsUpdate(seat)  # the old one is back, and goes on: that is not what the upgrade waits for
-    if version != seat.target:
+        return SlotsUpdate(slots, CloudletEvent("ready", AGENT) if slots.state == C.INIT_OK else None)
+    if notify == slots.serving and version == slots.version:
+        return SlotsUpdate(slots)  # the old one is back, and goes on: that is not what the upgrade waits for
+    if version != slots.target:
         return AgentRejection.OTHER_VERSION
-    if notify != seat.successor:
+    if notify != slots.successor:
         return AgentRejection.OLD_CONNECTION
-    facts = frozenset({UPGRADING}) if seat.state == C.INIT_OK else NO_FACTS
-    after = replace(seat, serving=notify, successor=0, version=version, is_upgrading=False)
+    facts = frozenset({UPGRADING}) if slots.state == C.INIT_OK else NO_FACTS
+    after = replace(slots, serving=notify, successor=0, version=version, is_upgrading=False)
     return SlotsUpdate(after, CloudletEvent("ready", NEW_AGENT, facts))
 
 
 def on_agent_report(
-    seat: AgentSlots, notify: int, version: str, word: str, operation: int
+    slots: AgentSlots, notify: int, version: str, word: str, operation: int
 ) -> SlotsUpdate | AgentRejection:
     """Take what an agent says of itself: that it upgrades, that the upgrade failed, or that it cannot gather."""
-    if notify not in (seat.serving, seat.successor):
+    if notify not in (slots.serving, slots.successor):
         return AgentRejection.OLD_CONNECTION
     if word == GATHER_FAILED:
         return SlotsUpdate(
-            seat, CloudletEvent(word, AGENT) if notify == seat.serving and not seat.is_upgrading else None
+            slots, CloudletEvent(word, AGENT) if notify == slots.serving and not slots.is_upgrading else None
         )
-    if not seat.is_upgrading or operation != seat.operation:
+    if not slots.is_upgrading or operation != slots.operation:
         return AgentRejection.OTHER_UPGRADE
-    if notify != seat.serving or version != seat.version:
+    if notify != slots.serving or version != slots.version:
         return AgentRejection.OTHER_VERSION
     if word == UPGRADING_WORD:
-        return SlotsUpdate(seat, CloudletEvent(word, OLD_AGENT) if seat.state == C.UPDATE_REQUESTED else None)
-    facts = frozenset({UPGRADING}) if seat.state == C.INIT_OK else NO_FACTS
-    return SlotsUpdate(replace(seat, successor=0, is_upgrading=False), CloudletEvent(UPGRADE_FAILED, OLD_AGENT, facts))
+        return SlotsUpdate(slots, CloudletEvent(word, OLD_AGENT) if slots.state == C.UPDATE_REQUESTED else None)
+    facts = frozenset({UPGRADING}) if slots.state == C.INIT_OK else NO_FACTS
+    return SlotsUpdate(replace(slots, successor=0, is_upgrading=False), CloudletEvent(UPGRADE_FAILED, OLD_AGENT, facts))
 
 
-def on_disconnect(seat: AgentSlots, notify: int) -> SlotsUpdate:
+def on_disconnect(slots: AgentSlots, notify: int) -> SlotsUpdate:
     """Take note that a connection is gone; the cloudlet is offline unless a newer one is there."""
-    if notify == seat.successor:
-        return SlotsUpdate(replace(seat, successor=0))
-    if notify != seat.serving:
-        return SlotsUpdate(seat)
-    after = replace(seat, serving=0)
-    online = seat.state in (C.READY, C.INIT, C.INIT_OK) and not seat.is_upgrading
+    if notify == slots.successor:
+        return SlotsUpdate(replace(slots, successor=0))
+    if notify != slots.serving:
+        return SlotsUpdate(slots)
+    after = replace(slots, serving=0)
+    online = slots.state in (C.READY, C.INIT, C.INIT_OK) and not slots.is_upgrading
     return SlotsUpdate(after, CloudletEvent("disconnected", CONTROLLER) if online else None)
 
 
-def is_upgrade_due(seat: AgentSlots, notify: int) -> bool:
+def is_upgrade_due(slots: AgentSlots, notify: int) -> bool:
     """Tell whether the agent of a connection is to be asked to start its successor."""
-    return seat.is_upgrading and notify == seat.serving and not seat.successor and seat.state in IN_UPGRADE
+    return slots.is_upgrading and notify == slots.serving and not slots.successor and slots.state in IN_UPGRADE
 
 
-def must_disconnect(seat: AgentSlots, notify: int) -> bool:
+def must_disconnect(slots: AgentSlots, notify: int) -> bool:
     """Tell whether a connection is to be closed: its time was over, or another one has taken its place."""
-    return notify not in (seat.serving, seat.successor) or (seat.state == C.OFFLINE and notify == seat.serving)
+    return notify not in (slots.serving, slots.successor) or (slots.state == C.OFFLINE and notify == slots.serving)

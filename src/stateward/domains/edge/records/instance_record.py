@@ -55,9 +55,9 @@ class InstanceRecord(Struct, frozen=True):
         return f"{self.state}{' (missing)' if self.missing else ''}, {work}, generation {self.generation}"
 
 
-def new_undo_number(book: InstanceRecord) -> int:
+def new_undo_number(record: InstanceRecord) -> int:
     """Number an undo: an operation of its own."""
-    return book.issued + 1
+    return record.issued + 1
 
 
 class DecisionRules(Struct, frozen=True):
@@ -73,76 +73,76 @@ class DecisionRules(Struct, frozen=True):
 
 
 def decide_event(
-    rules: DecisionRules, book: InstanceRecord, event: str, actor: str, facts: frozenset[str] = NO_FACTS
+    rules: DecisionRules, record: InstanceRecord, event: str, actor: str, facts: frozenset[str] = NO_FACTS
 ) -> Move | Refusal:
     """Ask the table about an event, with what is known of the operation under way."""
-    return decide(rules.lifecycle, book.state, event, actor, facts | current_facts(book), book.origin)
+    return decide(rules.lifecycle, record.state, event, actor, facts | current_facts(record), record.origin)
 
 
-def current_facts(book: InstanceRecord) -> frozenset[str]:
+def current_facts(record: InstanceRecord) -> frozenset[str]:
     """Return what is true of an instance in the table's own words."""
-    never = book.state == S.DELETE_ERROR and not book.confirmed
-    return book.facts | {NEVER_READY} if never else book.facts
+    never = record.state == S.DELETE_ERROR and not record.confirmed
+    return record.facts | {NEVER_READY} if never else record.facts
 
 
 def begin_operation(
-    book: InstanceRecord, move: Move, facts: frozenset[str] = NO_FACTS, at_least: int = 0
+    record: InstanceRecord, move: Move, facts: frozenset[str] = NO_FACTS, at_least: int = 0
 ) -> InstanceRecord:
     """Return the record after something has begun; what is deleted keeps its generation."""
-    operation = max(book.issued + 1, at_least)
-    numbers = replace(book, operation=operation, issued=operation, tries=0, missing=False, facts=facts)
+    operation = max(record.issued + 1, at_least)
+    numbers = replace(record, operation=operation, issued=operation, tries=0, missing=False, facts=facts)
     if move.desired == S.NOT_PRESENT:
         return replace(numbers, state=move.target, origin=move.source)
     return replace(numbers, state=move.target, origin=None, generation=operation)
 
 
-def apply_move(rules: DecisionRules, book: InstanceRecord, move: Move) -> InstanceRecord:
+def apply_move(rules: DecisionRules, record: InstanceRecord, move: Move) -> InstanceRecord:
     """Return the record after a move that ends something, or brings it further; an error begins its undo at once."""
     to = move.target
     if to == S.READY:
-        return replace(book, state=to, operation=0, confirmed=book.generation, origin=None, facts=NO_FACTS, tries=0)
+        return replace(record, state=to, operation=0, confirmed=record.generation, origin=None, facts=NO_FACTS, tries=0)
     if to == S.NOT_PRESENT:
-        return InstanceRecord(state=to, issued=book.issued, notify=book.notify)
+        return InstanceRecord(state=to, issued=record.issued, notify=record.notify)
     if to in ERROR_STATES:
-        return begin_undo(rules, enter_error(book, to))
-    return replace(book, state=to)
+        return begin_undo(rules, enter_error(record, to))
+    return replace(record, state=to)
 
 
-def enter_error(book: InstanceRecord, to: State) -> InstanceRecord:
+def enter_error(record: InstanceRecord, to: State) -> InstanceRecord:
     """Return the record in an error whose undo is still to begin, as the clock leaves it."""
-    return replace(book, state=to, operation=0, origin=None, facts=NO_FACTS, tries=0)
+    return replace(record, state=to, operation=0, origin=None, facts=NO_FACTS, tries=0)
 
 
-def needs_undo(book: InstanceRecord) -> bool:
+def needs_undo(record: InstanceRecord) -> bool:
     """Tell whether an undo is still to begin."""
-    return book.state in ERROR_STATES and not book.operation and not book.tries
+    return record.state in ERROR_STATES and not record.operation and not record.tries
 
 
-def begin_undo(rules: DecisionRules, book: InstanceRecord) -> InstanceRecord:
+def begin_undo(rules: DecisionRules, record: InstanceRecord) -> InstanceRecord:
     """Begin an undo, the first or a further one, or leave the error as it is after the last one."""
-    if book.tries == MAX_TRIES:
-        return replace(book, operation=0)
-    aim = book.confirmed if book.state != S.CREATE_ERROR and book.confirmed else book.generation
-    operation = rules.number_undo(book)
-    issued = max(book.issued, operation)
-    return replace(book, operation=operation, issued=issued, generation=aim, tries=book.tries + 1)
+    if record.tries == MAX_TRIES:
+        return replace(record, operation=0)
+    aim = record.confirmed if record.state != S.CREATE_ERROR and record.confirmed else record.generation
+    operation = rules.number_undo(record)
+    issued = max(record.issued, operation)
+    return replace(record, operation=operation, issued=issued, generation=aim, tries=record.tries + 1)
 
 
-def requested_action(book: InstanceRecord) -> OrderAction | None:
+def requested_action(record: InstanceRecord) -> OrderAction | None:
     """Return what the agent is to do now, if anything; what never was Ready is not brought back, but removed."""
-    if not book.operation:
+    if not record.operation:
         return None
-    if book.state == S.DELETE_ERROR and not book.confirmed:
+    if record.state == S.DELETE_ERROR and not record.confirmed:
         return OrderAction.DELETE
-    return ACTION_BY_STATE.get(book.state)
+    return ACTION_BY_STATE.get(record.state)
 
 
-def due_order(book: InstanceRecord, connection: int) -> AgentOrder | None:
+def due_order(record: InstanceRecord, connection: int) -> AgentOrder | None:
     """Return the order that is due over a connection, if one is; what ignores the agent is not asked of it."""
-    work = None if IGNORE_AGENT in book.facts else requested_action(book)
-    return None if work is None else AgentOrder(work, book.operation, book.generation, connection)
+    work = None if IGNORE_AGENT in record.facts else requested_action(record)
+    return None if work is None else AgentOrder(work, record.operation, record.generation, connection)
 
 
-def fenced_fields(book: InstanceRecord) -> FencedFields:
+def fenced_fields(record: InstanceRecord) -> FencedFields:
     """Return what the guard needs to know."""
-    return FencedFields(book.state, book.operation or None, book.generation, book.notify)
+    return FencedFields(record.state, record.operation or None, record.generation, record.notify)

@@ -35,7 +35,7 @@ class ReconcileStep(Struct, frozen=True):
     should not.
     """
 
-    book: InstanceRecord
+    record: InstanceRecord
     note: str
     move: Move | None = None
     rejection: RejectedReport | Refusal | None = None
@@ -44,54 +44,58 @@ class ReconcileStep(Struct, frozen=True):
     is_orphan: bool = False
 
 
-def on_report(rules: DecisionRules, book: InstanceRecord, report: AgentReport) -> ReconcileStep:
+def on_report(rules: DecisionRules, record: InstanceRecord, report: AgentReport) -> ReconcileStep:
     """Take an agent's report: it moves the record, asks for patience, or does not count."""
-    record = fenced_fields(book)
-    rejected = rules.fence(record, report)
+    fields = fenced_fields(record)
+    rejected = rules.fence(fields, report)
     if rejected is None and report.event == BUSY:
-        return ReconcileStep(book, "will ask again", must_resend=True)
-    verdict = rejected or rules.evaluate(rules.lifecycle, record, report, current_facts(book))
+        return ReconcileStep(record, "will ask again", must_resend=True)
+    verdict = rejected or rules.evaluate(rules.lifecycle, fields, report, current_facts(record))
     if isinstance(verdict, Move):
-        return ReconcileStep(apply_move(rules, book, verdict), "agrees", verdict)
-    if isinstance(verdict, Refusal) and book.state in ERROR_STATES and report.event in FAILED.values():
-        return ReconcileStep(begin_undo(rules, book), "the undo failed")
-    if isinstance(verdict, Refusal) and _begins_undo(book, report):
-        return ReconcileStep(book, "the undo has begun")
+        return ReconcileStep(apply_move(rules, record, verdict), "agrees", verdict)
+    if isinstance(verdict, Refusal) and record.state in ERROR_STATES and report.event in FAILED.values():
+        return ReconcileStep(begin_undo(rules, record), "the undo failed")
+    if isinstance(verdict, Refusal) and _begins_undo(record, report):
+        return ReconcileStep(record, "the undo has begun")
     return ReconcileStep(
-        book, f"rejects it, {verdict.why}" if isinstance(verdict, RejectedReport) else "refuses it", rejection=verdict
+        record, f"rejects it, {verdict.why}" if isinstance(verdict, RejectedReport) else "refuses it", rejection=verdict
     )
 
 
-def _begins_undo(book: InstanceRecord, report: AgentReport) -> bool:
+def _begins_undo(record: InstanceRecord, report: AgentReport) -> bool:
     """Tell whether an agent says that it has begun the undo it was asked for: the state waits for its end."""
-    work = requested_action(book)
-    return book.state in ERROR_STATES and work is not None and report.event == BEGUN[work]
+    work = requested_action(record)
+    return record.state in ERROR_STATES and work is not None and report.event == BEGUN[work]
 
 
-def on_inventory_item(rules: DecisionRules, book: InstanceRecord, item: InventoryItem) -> ReconcileStep:
+def on_inventory_item(rules: DecisionRules, record: InstanceRecord, item: InventoryItem) -> ReconcileStep:
     """Settle what the agent has against the record; of what it is still at work on, its reports will tell."""
-    if item.operation and book.operation in (0, item.operation):
-        return ReconcileStep(book, "settles: the agent is at work on it", is_working=True)
-    if book.state == S.READY:
-        missing = not rules.fulfils(item.generation, item.whole, AgentOrder(OrderAction.CREATE, 0, book.generation, 0))
-        return ReconcileStep(replace(book, missing=missing), "settles")
-    if book.state == S.NOT_PRESENT and item.generation:
-        return ReconcileStep(book, "settles: an orphan", is_orphan=True)
-    return _resume_lost_work(rules, book, item) if book.state in WORKING_STATES else ReconcileStep(book, "settles")
+    if item.operation and record.operation in (0, item.operation):
+        return ReconcileStep(record, "settles: the agent is at work on it", is_working=True)
+    if record.state == S.READY:
+        missing = not rules.fulfils(
+            item.generation, item.whole, AgentOrder(OrderAction.CREATE, 0, record.generation, 0)
+        )
+        return ReconcileStep(replace(record, missing=missing), "settles")
+    if record.state == S.NOT_PRESENT and item.generation:
+        return ReconcileStep(record, "settles: an orphan", is_orphan=True)
+    return (
+        _resume_lost_work(rules, record, item) if record.state in WORKING_STATES else ReconcileStep(record, "settles")
+    )
 
 
-def _resume_lost_work(rules: DecisionRules, book: InstanceRecord, item: InventoryItem) -> ReconcileStep:
+def _resume_lost_work(rules: DecisionRules, record: InstanceRecord, item: InventoryItem) -> ReconcileStep:
     """The agent lost the work: it is done all the same, or done again, or given up."""
-    work = requested_action(book)
+    work = requested_action(record)
     assert work is not None
-    if rules.fulfils(item.generation, item.whole, AgentOrder(work, book.operation, book.generation, 0)):
-        return _apply_event(rules, book, ENDED[work], AGENT)
-    if book.tries + 1 < MAX_TRIES:
-        return ReconcileStep(replace(book, tries=book.tries + 1), "settles: once more")
-    return _apply_event(rules, book, "give up", CONTROLLER)
+    if rules.fulfils(item.generation, item.whole, AgentOrder(work, record.operation, record.generation, 0)):
+        return _apply_event(rules, record, ENDED[work], AGENT)
+    if record.tries + 1 < MAX_TRIES:
+        return ReconcileStep(replace(record, tries=record.tries + 1), "settles: once more")
+    return _apply_event(rules, record, "give up", CONTROLLER)
 
 
-def _apply_event(rules: DecisionRules, book: InstanceRecord, event: str, actor: str) -> ReconcileStep:
-    move = decide_event(rules, book, event, actor)
+def _apply_event(rules: DecisionRules, record: InstanceRecord, event: str, actor: str) -> ReconcileStep:
+    move = decide_event(rules, record, event, actor)
     assert isinstance(move, Move), move
-    return ReconcileStep(apply_move(rules, book, move), f"settles: {event}", move)
+    return ReconcileStep(apply_move(rules, record, move), f"settles: {event}", move)

@@ -59,46 +59,46 @@ class RejectedReport(Struct, frozen=True):
     """A report that does not count, what it was up against, and why."""
 
     why: RejectionReason
-    record: FencedFields
+    fields: FencedFields
     report: AgentReport
 
     def __str__(self) -> str:
-        against = f"operation {self.record.operation}, generation {self.record.generation}, notify {self.record.notify}"
-        return f"report {self.report} is rejected, {self.why}: {self.record.state} with {against}"
+        against = f"operation {self.fields.operation}, generation {self.fields.generation}, notify {self.fields.notify}"
+        return f"report {self.report} is rejected, {self.why}: {self.fields.state} with {against}"
 
 
 def check_report(
-    lifecycle: Lifecycle, record: FencedFields, report: AgentReport, facts: frozenset[str] = NO_FACTS
+    lifecycle: Lifecycle, fields: FencedFields, report: AgentReport, facts: frozenset[str] = NO_FACTS
 ) -> Move | Refusal | RejectedReport:
     """Say what a report does to an object, or why it does not count; `facts` are those of the operation."""
-    return fence(record, report) or evaluate(lifecycle, record, report, facts)
+    return fence(fields, report) or evaluate(lifecycle, fields, report, facts)
 
 
-def fence(record: FencedFields, report: AgentReport) -> RejectedReport | None:
+def fence(fields: FencedFields, report: AgentReport) -> RejectedReport | None:
     """Reject a report that is not about what is under way now."""
-    why = _fencing_reason(record, report)
-    return RejectedReport(why, record, report) if why is not None else None
+    why = _fencing_reason(fields, report)
+    return RejectedReport(why, fields, report) if why is not None else None
 
 
-def _fencing_reason(record: FencedFields, report: AgentReport) -> RejectionReason | None:
-    if report.notify != record.notify:
-        return RejectionReason.OLD_NOTIFY if report.notify < record.notify else RejectionReason.FOREIGN_NOTIFY
-    if record.operation is None:
+def _fencing_reason(fields: FencedFields, report: AgentReport) -> RejectionReason | None:
+    if report.notify != fields.notify:
+        return RejectionReason.OLD_NOTIFY if report.notify < fields.notify else RejectionReason.FOREIGN_NOTIFY
+    if fields.operation is None:
         return RejectionReason.NOTHING_UNDER_WAY
-    if report.operation != record.operation:
+    if report.operation != fields.operation:
         return RejectionReason.STALE_OPERATION
-    return RejectionReason.STALE_GENERATION if report.generation != record.generation else None
+    return RejectionReason.STALE_GENERATION if report.generation != fields.generation else None
 
 
 def evaluate(
-    lifecycle: Lifecycle, record: FencedFields, report: AgentReport, facts: frozenset[str] = NO_FACTS
+    lifecycle: Lifecycle, fields: FencedFields, report: AgentReport, facts: frozenset[str] = NO_FACTS
 ) -> Move | Refusal | RejectedReport:
     """Ask the table about a report that is about what is under way."""
-    if confirms_undo(record.state, report.event, facts):
-        return decide(lifecycle, record.state, UNDONE, CONTROLLER, facts)
+    if confirms_undo(fields.state, report.event, facts):
+        return decide(lifecycle, fields.state, UNDONE, CONTROLLER, facts)
     if report.event not in lifecycle.events:
-        return RejectedReport(RejectionReason.UNKNOWN_EVENT, record, report)
-    return decide(lifecycle, record.state, report.event, AGENT, facts)
+        return RejectedReport(RejectionReason.UNKNOWN_EVENT, fields, report)
+    return decide(lifecycle, fields.state, report.event, AGENT, facts)
 
 
 def confirms_undo(state: str, event: str, facts: frozenset[str]) -> bool:
