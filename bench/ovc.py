@@ -106,7 +106,7 @@ async def _actions(url: str, name: str) -> list[Line]:
         )
         alone = [(await _with_timeouts(partial(tenant.do, vm, "resume")))[0] for vm in vms[:ALONE]]
         looked, _ = await _with_timeouts(
-            DriftDetector(tenant.engine, tenant.plugin.nodes, Random(1), every=0.0).look_around
+            DriftDetector(tenant.engine, tenant.plugin.nodes, Random(1), every=0.0).check_all
         )
     return [
         ratio(f"an action on a VM and its disk, {name}", both / paused, "the time of one on the VM alone"),

@@ -36,64 +36,73 @@ class ContainerHandlers:
         self._firewalls = firewalls
         self.reader: Reader | None = None
 
-    def accounts(self, lifecycle: Lifecycle, guard: Guard, company: LockSet, after: EndHook) -> Kind:
+    def accounts(self, lifecycle: Lifecycle, guard: Guard, lock_set: LockSet, on_end: EndHook) -> Kind:
         """Return the kind of accounts, with its handlers."""
         handlers = _record_only_handlers(lifecycle) | {
-            action: Handler(self._take_along, cancelled=self._look) for action in ("delete", "restore", "destroy")
+            action: Handler(self._apply_to_children, cancelled=self._observe_cancelled)
+            for action in ("delete", "restore", "destroy")
         }
-        return Kind(lifecycle, handlers, guard=guard, lock_set=company, on_end=after, general=True)
+        return Kind(lifecycle, handlers, guard=guard, lock_set=lock_set, on_end=on_end, general=True)
 
-    def cloudspaces(self, lifecycle: Lifecycle, guard: Guard, company: LockSet, after: EndHook) -> Kind:
+    def cloudspaces(self, lifecycle: Lifecycle, guard: Guard, lock_set: LockSet, on_end: EndHook) -> Kind:
         """Return the kind of cloudspaces, with its handlers."""
         walls = self._firewalls
-        powering: dict[str, Run] = {"deploy": walls.on, "resume": walls.on, "pause": walls.off, "reset": walls.reset}
-        handlers = _record_only_handlers(lifecycle) | {
-            **{action: Handler(run_until_deadline(run, walls.look), walls.look) for action, run in powering.items()},
-            "delete": Handler(self._down, cancelled=self._look),
-            "restore": Handler(self._up, cancelled=self._look),
-            "destroy": Handler(self._down, cancelled=self._look),
-            "place firewall": Handler(walls.place, cancelled=walls.look_placed),
+        powering: dict[str, Run] = {
+            "deploy": walls.power_on,
+            "resume": walls.power_on,
+            "pause": walls.power_off,
+            "reset": walls.reset,
         }
-        return Kind(lifecycle, handlers, guard=guard, lock_set=company, on_end=after, general=True)
+        handlers = _record_only_handlers(lifecycle) | {
+            **{
+                action: Handler(run_until_deadline(run, walls.observe), walls.observe)
+                for action, run in powering.items()
+            },
+            "delete": Handler(self._take_down, cancelled=self._observe_cancelled),
+            "restore": Handler(self._bring_back, cancelled=self._observe_cancelled),
+            "destroy": Handler(self._take_down, cancelled=self._observe_cancelled),
+            "place firewall": Handler(walls.place, cancelled=walls.observe_placement),
+        }
+        return Kind(lifecycle, handlers, guard=guard, lock_set=lock_set, on_end=on_end, general=True)
 
-    async def _down(self, job: Job) -> None:
-        await self._take_along(job)
-        await self._firewalls.off(job)
+    async def _take_down(self, job: Job) -> None:
+        await self._apply_to_children(job)
+        await self._firewalls.power_off(job)
 
-    async def _up(self, job: Job) -> None:
+    async def _bring_back(self, job: Job) -> None:
         """Bring a cloudspace back; if that cannot be done, its firewall is not left running."""
-        await job.once("firewall", lambda: self._firewalls.on(job))
+        await job.once("firewall", lambda: self._firewalls.power_on(job))
         try:
-            await self._take_along(job)
+            await self._apply_to_children(job)
         except Permanent:
-            await self._firewalls.off(job)
+            await self._firewalls.power_off(job)
             raise
 
-    async def _look(self, job: Job) -> ObservedOutcome | Ending:
+    async def _observe_cancelled(self, job: Job) -> ObservedOutcome | Ending:
         """Say what became of work that was cancelled: done, not done if all is as it was, or half done."""
         found, power = job.claim.object, Power.OFF
         had_power = wants_power = False
         if found.kind == CLOUDSPACE.kind:
-            power, wants_power = await self._firewalls.power(job), job.action == "restore"
+            power, wants_power = await self._firewalls.get_power(job), job.action == "restore"
             had_power = bool(cloudspace_seen(found).machine) and not wants_power
         if power is (Power.ON if had_power else Power.OFF) and await none_done(job, self._reader):
             return ObservedOutcome.NOT_DONE
         if power is Power.UNKNOWN:
             return ObservedOutcome.UNKNOWN
-        left = [one for kind in CHILD_KINDS[found.kind] for one in await self._below(job, kind.kind)]
+        left = [one for kind in CHILD_KINDS[found.kind] for one in await self._children(job, kind.kind)]
         return ObservedOutcome.DONE if not left and power is (Power.ON if wants_power else Power.OFF) else HALF_DONE
 
-    async def _take_along(self, job: Job) -> None:
+    async def _apply_to_children(self, job: Job) -> None:
         """Do to all that are concerned what is done to their parent; one that will not go keeps it from going."""
         for lifecycle in CHILD_KINDS[job.claim.object.kind]:
-            left = partial(self._below, job, lifecycle.kind)
-            fan_out = FanOut(left, _child_request(job), first=_clones_first)
+            left = partial(self._children, job, lifecycle.kind)
+            fan_out = FanOut(left, _child_request(job), is_ready=_clones_first)
             failed = (await run_on_all(job, lifecycle.kind, fan_out, self._reader)).failed
             if failed:
                 some = "; ".join(f"{id_}: {why}" for id_, why in list(failed.items())[:5])
                 raise Permanent(f"{len(failed)} of its {lifecycle.kind} could not {job.action}: {some}")
 
-    async def _below(self, job: Job, kind: str) -> Sequence[Object]:
+    async def _children(self, job: Job, kind: str) -> Sequence[Object]:
         """Return those below who are concerned, and those who may be when others are done with them."""
         chosen, concerned = Selector(job.ns, kind, job.object), _concerned(job)
         return [one async for one in list_all(self._reader, chosen) if concerned(one) or _is_busy(one, job)]

@@ -57,7 +57,7 @@ class OvcDemo:
         """Live, until cancelled; a store that is away for a while is waited for."""
         while True:
             try:
-                await self.furnish()
+                await self.create_objects()
                 while True:
                     await self._sleep(self._chance.uniform(0.5, 1.5) * self._pause)
                     await self.act_once()
@@ -65,7 +65,7 @@ class OvcDemo:
                 log.warning("the demo waits for the store: %s", error)
                 await self._sleep(5.0)
 
-    async def furnish(self) -> None:
+    async def create_objects(self) -> None:
         """Make what is not there yet."""
         make = self._service
         for number in range(1, NODES + 1):

@@ -62,7 +62,7 @@ class WatchedObject(Struct, frozen=True):
     found: Object
     at: PlacementSeen
 
-    def news(self, power: Power) -> str:
+    def drift_event(self, power: Power) -> str:
         """Return what the object is to be told, if its machine is not what it should be."""
         if self.found.kind == VM.kind:
             return DRIFT_EVENTS.get((self.found.state, power), "")
@@ -79,43 +79,45 @@ class DriftDetector:
         chance: Random,
         every: float,
         apart: float = CONFIRM_DELAY_S,
-        vault: DiskStore | None = None,
+        disk_store: DiskStore | None = None,
     ) -> None:
         self._engine, self._nodes, self._chance = engine, nodes, chance
         self._every, self._apart = every, apart
         self._faults = FaultIsolation(log)
-        self._orphans = OrphanScanner(engine.store.reader, vault or NoDiskStore(), apart, every)
+        self._orphans = OrphanScanner(engine.store.reader, disk_store or NoDiskStore(), apart, every)
 
-    async def keep_looking(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+    async def run(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         """Go round, for as long as the process lives."""
 
         def interval_s() -> float:
             return self._every * self._chance.uniform(0.7, 1.3)
 
-        await repeat("drift detection of nodes", self.look_around, interval_s, log, transient=StoreError, sleep=sleep)
+        await repeat("drift detection of nodes", self.check_all, interval_s, log, transient=StoreError, sleep=sleep)
 
-    async def look_around(self) -> None:
+    async def check_all(self) -> None:
         """Look at every node of every namespace whose turn it is."""
         namespaces = await self._engine.store.reader.namespaces()
-        await asyncio.gather(*(self._look_alone(ns) for ns in namespaces))
+        await asyncio.gather(*(self._check_isolated(ns) for ns in namespaces))
 
-    async def _look_alone(self, ns: str) -> None:
+    async def _check_isolated(self, ns: str) -> None:
         with self._faults.isolate(f"look at the nodes of {ns}"):
-            await self.look_at(ns)
+            await self.check_namespace(ns)
 
-    async def look_at(self, ns: str) -> None:
+    async def check_namespace(self, ns: str) -> None:
         """Look at every node of a namespace whose turn it is, side by side."""
         watched: defaultdict[Key, list[WatchedObject]] = defaultdict(list)
-        for one in await self._at_rest(ns):
+        for one in await self._list_watched(ns):
             watched[Key(ns, one.at.node if one.at.machine else "")].append(one)
         serving = [
             one.key async for one in list_all(self._engine.store.reader, Selector(ns, NODE.kind, states=IN_SERVICE))
         ]
         keeper = serving[0] if serving else None
         visits = {**{node: [] for node in serving}, **watched}
-        await asyncio.gather(*(self._visit(node, those, node == keeper) for node, those in visits.items()))
+        await asyncio.gather(
+            *(self._check_node_isolated(node, those, node == keeper) for node, those in visits.items())
+        )
 
-    async def _at_rest(self, ns: str) -> list[WatchedObject]:
+    async def _list_watched(self, ns: str) -> list[WatchedObject]:
         """Return what has a machine, or should have one, and is left alone."""
         reader = self._engine.store.reader
         vms = list_all(reader, Selector(ns, VM.kind, states=(OvcVmState.RUNNING, OvcVmState.PAUSED)))
@@ -127,72 +129,74 @@ class DriftDetector:
                     those.append(WatchedObject(one, reader_of(one)))
         return [one for one in those if one.found.op is None and _is_ours(one)]
 
-    async def _visit(self, node: Key, those: list[WatchedObject], keeper: bool) -> None:
+    async def _check_node_isolated(self, node: Key, those: list[WatchedObject], keeper: bool) -> None:
         """Look at a node; an error there is not the others'."""
         with self._faults.isolate(f"look at node {node.id} of {node.ns}"):
-            await self._look_at_node(node, those, keeper)
+            await self._check_node(node, those, keeper)
 
-    async def _look_at_node(self, node: Key, those: list[WatchedObject], keeper: bool) -> None:
+    async def _check_node(self, node: Key, those: list[WatchedObject], keeper: bool) -> None:
         """Tell what is news of a node; what is on no node has no power for certain."""
         if not node.id:
-            await self._tell_all([(one, Power.OFF) for one in those])
-        elif (seen := await self._my_turn(node)) is not None and (hypervisor := await self._reached(node)) is not None:
-            await self._tell_all(await self._look(node, hypervisor, those))
-            found, complete = await self._meet(node, hypervisor, those, keeper)
+            await self._report_all([(one, Power.OFF) for one in those])
+        elif (seen := await self._claim_node(node)) is not None and (
+            hypervisor := await self._connect(node)
+        ) is not None:
+            await self._report_all(await self._confirm_drift(node, hypervisor, those))
+            found, complete = await self._find_orphans(node, hypervisor, those, keeper)
             if found or seen.orphans:
                 await self._engine.store.transact(lambda tx: record_orphans(tx, node, found, complete=complete))
 
-    async def _reached(self, node: Key) -> Hypervisor | None:
+    async def _connect(self, node: Key) -> Hypervisor | None:
         try:
-            return await self._nodes.of(*node)
+            return await self._nodes.get(*node)
         except (WorkError, msgspec.ValidationError) as error:
-            await self._note(node, str(error))
+            await self._record_trouble(node, str(error))
             return None
 
     # --- turns -------------------------------------------------------------------------------------------------------
 
-    async def _my_turn(self, node: Key) -> NodeSeen | None:
+    async def _claim_node(self, node: Key) -> NodeSeen | None:
         """Take the turn at a node, if nobody has since the last one was due; returns what is known of it."""
         return await self._engine.store.transact(lambda tx: _claim_turn(tx, node, self._every * 0.6))
 
-    async def _note(self, node: Key, trouble: str) -> None:
+    async def _record_trouble(self, node: Key, trouble: str) -> None:
         await self._engine.store.transact(lambda tx: _save_trouble(tx, node, trouble))
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
-    async def _look(
+    async def _confirm_drift(
         self, node: Key, hypervisor: Hypervisor, those: list[WatchedObject]
     ) -> list[tuple[WatchedObject, Power]]:
         """Return those of whom two looks say the same, if that is news."""
-        first = await hypervisor.survey([one.at.machine for one in those])
+        first = await hypervisor.get_powers([one.at.machine for one in those])
         unknown = sum(power is Power.UNKNOWN for power in first.values())
-        await self._note(node, f"it cannot say what {unknown} of its machines are" if unknown else "")
-        doubtful = [one for one in those if one.news(first[one.at.machine])]
+        await self._record_trouble(node, f"it cannot say what {unknown} of its machines are" if unknown else "")
+        doubtful = [one for one in those if one.drift_event(first[one.at.machine])]
         if not doubtful:
             return []
         await asyncio.sleep(hypervisor.lag + self._apart)
-        again = await hypervisor.survey([one.at.machine for one in doubtful])
+        again = await hypervisor.get_powers([one.at.machine for one in doubtful])
         shown = [(one, again[one.at.machine]) for one in doubtful]
         return [(one, power) for one, power in shown if power is first[one.at.machine]]
 
-    async def _meet(
+    async def _find_orphans(
         self, node: Key, hypervisor: Hypervisor, those: list[WatchedObject], keeper: bool
     ) -> tuple[set[OrphanId], bool]:
         """Return the strangers of a node, and whether all of it could be seen."""
-        found, complete = await self._orphans.on(node, hypervisor, {one.at.machine for one in those})
-        return (found | await self._orphans.among_files() if keeper else found), complete
+        found, complete = await self._orphans.find_machines(node, hypervisor, {one.at.machine for one in those})
+        return (found | await self._orphans.find_files() if keeper else found), complete
 
-    async def _tell_all(self, news: list[tuple[WatchedObject, Power]]) -> None:
+    async def _report_all(self, news: list[tuple[WatchedObject, Power]]) -> None:
         for one, power in news:
             with self._faults.isolate(f"news of {one.found.id} in {one.found.ns}"):
-                await self._tell(one, power)
+                await self._report(one, power)
 
-    async def _tell(self, one: WatchedObject, power: Power) -> None:
+    async def _report(self, one: WatchedObject, power: Power) -> None:
         found = one.found
         actor = PROVIDER if found.kind == VM.kind else CONTROLLER
         with suppress(Denied):  # somebody has begun something with it: that will tell
             await self._engine.act(
-                found.ns, found.id, one.news(power), actor=actor, who=one.at.node, version=found.version
+                found.ns, found.id, one.drift_event(power), actor=actor, who=one.at.node, version=found.version
             )
 
 

@@ -32,10 +32,10 @@ HALF_DONE = Ending(FAILED, error="cancelled, and part of it was done")
 class FanOut(Struct, frozen=True):
     """Who is left, what is asked of each, and how often it is asked of one who fails."""
 
-    left: Callable[[], Awaitable[Sequence[Object]]]
-    ask: Callable[[Object], Request]
-    tries: int = 3
-    first: Callable[[Object, Sequence[Object]], bool] = lambda _one, _left: True
+    remaining: Callable[[], Awaitable[Sequence[Object]]]
+    make_request: Callable[[Object], Request]
+    max_tries: int = 3
+    is_ready: Callable[[Object, Sequence[Object]], bool] = lambda _one, _left: True
     """Whether one can be asked while the others are still there."""
 
 
@@ -55,20 +55,24 @@ async def run_on_all(job: Job, step: str, fan_out: FanOut, reader: Reader) -> Fa
         if not asked:
             break
         before |= asked
-        found = {one.id: one for one in await fan_out.left()}
-        denied = await job.spawn(f"{step} {number}", [fan_out.ask(found[id_]) for id_ in asked if id_ in found])
-        spent.update({id_: 1 if id_ in denied else MAX_DENIALS // fan_out.tries for id_ in asked})
+        found = {one.id: one for one in await fan_out.remaining()}
+        denied = await job.spawn(
+            f"{step} {number}", [fan_out.make_request(found[id_]) for id_ in asked if id_ in found]
+        )
+        spent.update({id_: 1 if id_ in denied else MAX_DENIALS // fan_out.max_tries for id_ in asked})
         if len(denied) == len(asked):
             await job.once(f"{step} {number}: pause", lambda: asyncio.sleep(BUSY_RETRY_S))
-    failed = {one.id: await _failure_reason(reader, one) for one in await fan_out.left()}
+    failed = {one.id: await _failure_reason(reader, one) for one in await fan_out.remaining()}
     return FanOutResult({id_: state for id_, state in before.items() if id_ not in failed}, failed)
 
 
 async def _ready_targets(fan_out: FanOut, spent: Counter[str]) -> dict[str, str]:
     """Return those who can be asked now, with their states; raises where others have to be waited for first."""
-    left = [one for one in await fan_out.left() if spent[one.id] < MAX_DENIALS // fan_out.tries * fan_out.tries]
+    left = [
+        one for one in await fan_out.remaining() if spent[one.id] < MAX_DENIALS // fan_out.max_tries * fan_out.max_tries
+    ]
     free = [one for one in left if one.state not in TRANSITION_STATES]
-    ready = {one.id: one.state for one in free if fan_out.first(one, left)}
+    ready = {one.id: one.state for one in free if fan_out.is_ready(one, left)}
     if left and not ready:
         busy = [one.id for one in left if one.state in TRANSITION_STATES]
         if busy:

@@ -23,50 +23,50 @@ class Firewalls:
     def __init__(self, nodes: NodeRegistry) -> None:
         self._nodes = nodes
 
-    async def on(self, job: Job) -> None:
+    async def power_on(self, job: Job) -> None:
         """Give a firewall power."""
         seen = cloudspace_seen(job.claim.object)
-        await self._sweep(job, seen)
+        await self._stop_stale(job, seen)
         await self._start(job, seen.node, seen.machine)
 
-    async def off(self, job: Job) -> None:
+    async def power_off(self, job: Job) -> None:
         """Take a firewall's power."""
         seen = cloudspace_seen(job.claim.object)
         await self._stop(job, seen)
-        await self._sweep(job, seen)
+        await self._stop_stale(job, seen)
 
     async def reset(self, job: Job) -> None:
         """Boot a firewall anew; one that was stopped gets power."""
         seen = cloudspace_seen(job.claim.object)
         if job.origin == CloudspaceState.PAUSED or seen.machine == machine_key(job.object, job.key.id):
-            await self.on(job)
+            await self.power_on(job)
         else:
-            await (await self._nodes.of(job.ns, seen.node)).reset(seen.machine, job.key.id)
+            await (await self._nodes.get(job.ns, seen.node)).reset(seen.machine, job.key.id)
 
     async def place(self, job: Job) -> None:
         """Bring a firewall to where it is to be; where there is no node for it, it has no power until there is one."""
         seen = cloudspace_seen(job.claim.object)
-        await self._sweep(job, seen)
+        await self._stop_stale(job, seen)
         if seen.to:
             await self._start(job, seen.to, machine_key(job.object, job.key.id))
         await self._stop(job, seen)
 
-    async def look(self, job: Job) -> ObservedOutcome:
+    async def observe(self, job: Job) -> ObservedOutcome:
         """Say whether a firewall is as the job is to leave it."""
         seen, wanted = cloudspace_seen(job.claim.object), EXPECTED_POWER.get(job.action)
         if wanted is None:
-            return await self._look_reset(job, seen)
-        return judge_power(await self.power(job), wanted)
+            return await self._observe_reset(job, seen)
+        return judge_power(await self.get_power(job), wanted)
 
-    async def power(self, job: Job) -> Power:
+    async def get_power(self, job: Job) -> Power:
         """Return what a cloudspace's firewall is; one that has no machine is off."""
         seen = cloudspace_seen(job.claim.object)
         return await self._power_at(job, seen.node, seen.machine)
 
-    async def look_placed(self, job: Job) -> ObservedOutcome:
+    async def observe_placement(self, job: Job) -> ObservedOutcome:
         """Say whether a firewall is where it is to be; as long as it has power where it was, it is not."""
         seen = cloudspace_seen(job.claim.object)
-        here = await self.power(job)
+        here = await self.get_power(job)
         there = await self._power_at(job, seen.to, machine_key(job.object, job.key.id) if seen.to else "")
         if here is Power.OFF and there is (Power.ON if seen.to else Power.OFF):
             return ObservedOutcome.DONE
@@ -75,26 +75,26 @@ class Firewalls:
         )
 
     async def _power_at(self, job: Job, node: str, machine: str) -> Power:
-        return await observed_power(await self._nodes.of(job.ns, node), machine, job) if machine else Power.OFF
+        return await observed_power(await self._nodes.get(job.ns, node), machine, job) if machine else Power.OFF
 
-    async def _look_reset(self, job: Job, seen: CloudspaceSeen) -> ObservedOutcome:
+    async def _observe_reset(self, job: Job, seen: CloudspaceSeen) -> ObservedOutcome:
         """Say whether a firewall was booted anew; one that had no power is a new machine, made by this operation."""
         if not seen.machine:
             return ObservedOutcome.REPEATABLE
-        node = await self._nodes.of(job.ns, seen.node)
+        node = await self._nodes.get(job.ns, seen.node)
         if seen.machine == machine_key(job.object, job.key.id):
             return judge_power(await observed_power(node, seen.machine, job), Power.ON)
         return await judge_reset(node, seen.machine, job)
 
     async def _start(self, job: Job, node: str, machine: str) -> None:
         name = f"{read_spec(job.claim.object, CloudspaceSpec).name} firewall"
-        await (await self._nodes.of(job.ns, node)).start(NodeMachine(machine, name, FIREWALL_SIZE))
+        await (await self._nodes.get(job.ns, node)).start(NodeMachine(machine, name, FIREWALL_SIZE))
 
     async def _stop(self, job: Job, seen: CloudspaceSeen) -> None:
         if seen.machine:
-            await (await self._nodes.of(job.ns, seen.node)).stop(seen.machine)
+            await (await self._nodes.get(job.ns, seen.node)).stop(seen.machine)
 
-    async def _sweep(self, job: Job, seen: CloudspaceSeen) -> None:
+    async def _stop_stale(self, job: Job, seen: CloudspaceSeen) -> None:
         """End what may be left of earlier failures."""
         for left in seen.stale_machines:
-            await (await self._nodes.of(job.ns, left.node)).stop(left.machine)
+            await (await self._nodes.get(job.ns, left.node)).stop(left.machine)

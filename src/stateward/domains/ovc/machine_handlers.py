@@ -44,10 +44,10 @@ EXPECTED_POWER = {"pause": Power.FROZEN, "resume": Power.ON, "stop": Power.OFF, 
 class OvcVmHandlers:
     """The handlers of VMs."""
 
-    def __init__(self, nodes: NodeRegistry, vault: DiskStore) -> None:
-        self._nodes, self._vault = nodes, vault
+    def __init__(self, nodes: NodeRegistry, disk_store: DiskStore) -> None:
+        self._nodes, self._disk_store = nodes, disk_store
 
-    def kind(self, lifecycle: Lifecycle, guard: Guard, company: LockSet, after: EndHook) -> Kind:
+    def kind(self, lifecycle: Lifecycle, guard: Guard, lock_set: LockSet, on_end: EndHook) -> Kind:
         """Return the kind of VMs, with its handlers."""
         runs: dict[str, Callable[[Job], Awaitable[Any]]] = {
             "deploy": self._deploy,
@@ -68,7 +68,7 @@ class OvcVmHandlers:
             action: Handler(run_until_deadline(run, self._observe), self._observe) for action, run in runs.items()
         }
         handlers["migrate"] = Handler(self._migrate, self._observe_move)
-        return Kind(lifecycle, handlers, route_of, guard, company, after)
+        return Kind(lifecycle, handlers, route_of, guard, lock_set, on_end)
 
     # --- power -------------------------------------------------------------------------------------------------------
 
@@ -80,25 +80,25 @@ class OvcVmHandlers:
         spec = read_spec(job.claim.object, OvcVmSpec)
         boot = await self._file_name(job.ns, boot_disk_id(job.object))
         if spec.clone_of:
-            await self._vault.clone(boot, await self._file_name(job.ns, boot_disk_id(spec.clone_of)), spec.gib)
+            await self._disk_store.clone(boot, await self._file_name(job.ns, boot_disk_id(spec.clone_of)), spec.gib)
         else:
-            await self._vault.make(boot, spec.gib, await self._file_name(job.ns, spec.image))
+            await self._disk_store.create(boot, spec.gib, await self._file_name(job.ns, spec.image))
 
     async def _start(self, job: Job) -> None:
         seen = vm_seen(job.claim.object)
-        await self._sweep(job, seen)
-        node = await self._nodes.of(job.ns, seen.node)
+        await self._stop_stale(job, seen)
+        node = await self._nodes.get(job.ns, seen.node)
         await node.start(await self._machine(job, seen, seen.machine))
 
     async def _machine(self, job: Job, seen: OvcVmSeen, key: str) -> NodeMachine:
         spec = read_spec(job.claim.object, OvcVmSpec)
-        plugged = [await self._plugged(job.ns, id_) for id_ in seen.disks]
+        plugged = [await self._attached_disk(job.ns, id_) for id_ in seen.disks]
         return NodeMachine(key, spec.name, spec.size, tuple(one for one, state in plugged if state in PRESENT_STATES))
 
-    async def _plugged(self, ns: str, id_: str) -> tuple[AttachedDisk, str]:
+    async def _attached_disk(self, ns: str, id_: str) -> tuple[AttachedDisk, str]:
         """Return a disk as its VM has it, and its state."""
         disk = await self._disk(ns, id_)
-        file = self._vault.file(file_name(disk))
+        file = self._disk_store.path_of(file_name(disk))
         return AttachedDisk(id_, file, disk_seen(disk).slot, read_spec(disk, DiskSpec).boot), disk.state
 
     async def _disk(self, ns: str, id_: str) -> Object:
@@ -114,7 +114,7 @@ class OvcVmHandlers:
             raise Permanent(f"there is no disk or image {id_!r}")
         return file_name(found)
 
-    async def _kept(self, ns: str, seen: OvcVmSeen) -> list[str]:
+    async def _disk_files(self, ns: str, seen: OvcVmSeen) -> list[str]:
         """Return the names of the files of a VM's disks; one whose record was pruned has none."""
         found = await self._reader.objects([Key(ns, id_) for id_ in seen.disks])
         return [file_name(one) for one in found.values()]
@@ -122,58 +122,58 @@ class OvcVmHandlers:
     async def _stop(self, job: Job) -> None:
         seen = vm_seen(job.claim.object)
         if seen.machine:
-            await (await self._nodes.of(job.ns, seen.node)).stop(seen.machine)
-        await self._sweep(job, seen)
+            await (await self._nodes.get(job.ns, seen.node)).stop(seen.machine)
+        await self._stop_stale(job, seen)
 
-    async def _sweep(self, job: Job, seen: OvcVmSeen) -> None:
+    async def _stop_stale(self, job: Job, seen: OvcVmSeen) -> None:
         """End what may be left of earlier failures."""
         for left in seen.stale_machines:
-            await (await self._nodes.of(job.ns, left.node)).stop(left.machine)
+            await (await self._nodes.get(job.ns, left.node)).stop(left.machine)
 
     async def _pause(self, job: Job) -> None:
-        node, key = await self._where(job)
+        node, key = await self._node_and_machine(job)
         await node.pause(key)
 
     async def _resume(self, job: Job) -> None:
-        node, key = await self._where(job)
+        node, key = await self._node_and_machine(job)
         await node.resume(key)
 
     async def _reboot(self, job: Job) -> None:
         """Boot anew; a frozen machine has to go on for that."""
-        node, key = await self._where(job)
+        node, key = await self._node_and_machine(job)
         if job.origin == OvcVmState.PAUSED:
             await node.resume(key)
         await node.reset(key, job.key.id)
 
     async def _reset(self, job: Job) -> None:
-        node, key = await self._where(job)
+        node, key = await self._node_and_machine(job)
         await node.reset(key, job.key.id)
 
-    async def _where(self, job: Job) -> tuple[Hypervisor, str]:
+    async def _node_and_machine(self, job: Job) -> tuple[Hypervisor, str]:
         """Return the node and the machine of a VM that has power."""
         seen = vm_seen(job.claim.object)
-        return await self._nodes.of(job.ns, seen.node), seen.machine
+        return await self._nodes.get(job.ns, seen.node), seen.machine
 
     # --- disks -------------------------------------------------------------------------------------------------------
 
     async def _add_disk(self, job: Job) -> None:
         disk = added_disk_id(job.key.id)
         found = await self._disk(job.ns, disk)
-        await job.once("disk", lambda: self._vault.make(file_name(found), read_spec(found, DiskSpec).gib))
-        await self._plug(job, disk)
+        await job.once("disk", lambda: self._disk_store.create(file_name(found), read_spec(found, DiskSpec).gib))
+        await self._attach(job, disk)
 
     async def _attach_disk(self, job: Job) -> None:
-        await self._plug(job, str(job.args["disk"]))
+        await self._attach(job, str(job.args["disk"]))
 
-    async def _plug(self, job: Job, disk: str) -> None:
+    async def _attach(self, job: Job, disk: str) -> None:
         if vm_seen(job.claim.object).machine:
-            node, key = await self._where(job)
-            await node.attach(key, (await self._plugged(job.ns, disk))[0])
+            node, key = await self._node_and_machine(job)
+            await node.attach(key, (await self._attached_disk(job.ns, disk))[0])
 
     async def _detach_disk(self, job: Job) -> None:
         if vm_seen(job.claim.object).machine:
-            node, key = await self._where(job)
-            await node.detach(key, (await self._plugged(job.ns, str(job.args["disk"])))[0])
+            node, key = await self._node_and_machine(job)
+            await node.detach(key, (await self._attached_disk(job.ns, str(job.args["disk"])))[0])
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
@@ -184,7 +184,7 @@ class OvcVmHandlers:
         """Stop, delete, destroy: each step is noted, so that a crash in between goes on with the right one."""
         seen = vm_seen(job.claim.object)
         await self._step(job, "stop", lambda: self._power_off(job, seen))
-        await self._step(job, "delete", lambda: self._sweep(job, seen))
+        await self._step(job, "delete", lambda: self._stop_stale(job, seen))
         await self._step(job, "destroy", lambda: self._remove_disks(job.ns, seen))
 
     async def _step(self, job: Job, step: str, work: Callable[[], Awaitable[None]]) -> None:
@@ -196,11 +196,11 @@ class OvcVmHandlers:
 
     async def _power_off(self, job: Job, seen: OvcVmSeen) -> None:
         if seen.machine:
-            await (await self._nodes.of(job.ns, seen.node)).stop(seen.machine)
+            await (await self._nodes.get(job.ns, seen.node)).stop(seen.machine)
 
     async def _remove_disks(self, ns: str, seen: OvcVmSeen) -> None:
-        for name in await self._kept(ns, seen):
-            await self._vault.remove(name)
+        for name in await self._disk_files(ns, seen):
+            await self._disk_store.remove(name)
 
     # --- moving ------------------------------------------------------------------------------------------------------
 
@@ -208,18 +208,18 @@ class OvcVmHandlers:
         seen = vm_seen(job.claim.object)
         if job.origin == OvcVmState.HALTED:
             return Ending()  # it has no power: to be elsewhere is a matter of the books
-        source, target = await self._nodes.of(job.ns, seen.node), await self._nodes.of(job.ns, seen.to)
+        source, target = await self._nodes.get(job.ns, seen.node), await self._nodes.get(job.ns, seen.to)
         machine = await self._machine(job, seen, machine_key(job.object, job.key.id))
         try:
             await source.move(seen.machine, target, machine, _progress_reporter(job))
         except Permanent as error:
-            return await self._given_up(job, str(error))
+            return await self._stop_migration(job, str(error))
         return Ending()
 
-    async def _given_up(self, job: Job, why: str) -> Ending:
+    async def _stop_migration(self, job: Job, why: str) -> Ending:
         """Stop a move; it may have succeeded after all."""
         seen = vm_seen(job.claim.object)
-        source, target = await self._nodes.of(job.ns, seen.node), await self._nodes.of(job.ns, seen.to)
+        source, target = await self._nodes.get(job.ns, seen.node), await self._nodes.get(job.ns, seen.to)
         machine = await self._machine(job, seen, machine_key(job.object, job.key.id))
         if await source.stop_moving(seen.machine, target, machine) and await source.has_moved(
             seen.machine, target, machine
@@ -232,14 +232,14 @@ class OvcVmHandlers:
         seen, work = vm_seen(job.claim.object), job.claim.work
         if job.origin == OvcVmState.HALTED:
             return ObservedOutcome.DONE
-        source, target = await self._nodes.of(job.ns, seen.node), await self._nodes.of(job.ns, seen.to)
+        source, target = await self._nodes.get(job.ns, seen.node), await self._nodes.get(job.ns, seen.to)
         machine = await self._machine(job, seen, machine_key(job.object, job.key.id))
         if await source.has_moved(seen.machine, target, machine):
             return ObservedOutcome.DONE
         goes_on = work.observe and not work.cancelled and (work.deadline or 0.0) > time.time()
         if goes_on:
             return ObservedOutcome.NOT_DONE
-        ending = await self._given_up(job, "cancelled")
+        ending = await self._stop_migration(job, "cancelled")
         return ObservedOutcome.DONE if ending.event != FAILED else ObservedOutcome.NOT_DONE
 
     # --- looking -----------------------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ class OvcVmHandlers:
         if job.action in ("add disk", "attach disk", "detach disk"):
             return await self._observe_disk(job, seen)
         if job.action in ("reboot", "reset"):
-            node, key = await self._where(job)
+            node, key = await self._node_and_machine(job)
             return await judge_reset(node, key, job)
         if job.action in ("deploy", "start"):
             return judge_power(await self._power(job, seen), Power.ON)
@@ -262,17 +262,17 @@ class OvcVmHandlers:
     async def _power(self, job: Job, seen: OvcVmSeen) -> Power:
         if not seen.machine:
             return Power.OFF
-        return await observed_power(await self._nodes.of(job.ns, seen.node), seen.machine, job)
+        return await observed_power(await self._nodes.get(job.ns, seen.node), seen.machine, job)
 
     async def _observe_disk(self, job: Job, seen: OvcVmSeen) -> ObservedOutcome:
         adds = job.action == "add disk"
         id_ = added_disk_id(job.key.id) if adds else str(job.args["disk"])
-        there = not adds or await self._vault.has(await self._file_name(job.ns, id_))
+        there = not adds or await self._disk_store.exists(await self._file_name(job.ns, id_))
         if adds and not (seen.machine and there):
             return ObservedOutcome.DONE if there else ObservedOutcome.NOT_DONE
         if not seen.machine:
             return ObservedOutcome.DONE
-        node, disk = await self._nodes.of(job.ns, seen.node), await self._plugged(job.ns, id_)
+        node, disk = await self._nodes.get(job.ns, seen.node), await self._attached_disk(job.ns, id_)
         has = await node.has_disk(seen.machine, disk[0])
         return ObservedOutcome.DONE if has == (job.action != "detach disk") else ObservedOutcome.NOT_DONE
 
@@ -281,8 +281,8 @@ class OvcVmHandlers:
         judged = judge_power(await self._power(job, seen), Power.OFF)
         if judged is not ObservedOutcome.DONE:
             return judged
-        kept = await self._kept(job.ns, seen)
-        left = [name for name in kept if await self._vault.has(name)]
+        kept = await self._disk_files(job.ns, seen)
+        left = [name for name in kept if await self._disk_store.exists(name)]
         if not left and not seen.stale_machines:
             return ObservedOutcome.DONE
         return ObservedOutcome.REPEATABLE if seen.machine or len(left) < len(kept) else ObservedOutcome.NOT_DONE

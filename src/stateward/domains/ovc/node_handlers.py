@@ -34,46 +34,46 @@ class NodeHandlers:
     def __init__(self, nodes: NodeRegistry) -> None:
         self._nodes = nodes
 
-    def kind(self, lifecycle: Lifecycle, guard: Guard, after: EndHook) -> Kind:
+    def kind(self, lifecycle: Lifecycle, guard: Guard, on_end: EndHook) -> Kind:
         """Return the kind of nodes, with its handlers."""
         handlers = {
             "register": Handler(self._register),
-            "maintenance": Handler(self._empty, cancelled=self._look),
-            "enable": Handler(self._fill, cancelled=self._look),
-            "decommission": Handler(self._leave, cancelled=self._look),
+            "maintenance": Handler(self._start_maintenance, cancelled=self._observe_cancelled),
+            "enable": Handler(self._enable, cancelled=self._observe_cancelled),
+            "decommission": Handler(self._decommission, cancelled=self._observe_cancelled),
         }
-        return Kind(lifecycle, handlers, guard=guard, on_end=after)
+        return Kind(lifecycle, handlers, guard=guard, on_end=on_end)
 
-    async def _look(self, job: Job) -> ObservedOutcome | Ending:
+    async def _observe_cancelled(self, job: Job) -> ObservedOutcome | Ending:
         return await observe_cancelled(job, self._reader)
 
     async def _register(self, job: Job) -> None:
-        trouble = await (await self._nodes.of(job.ns, job.object)).check()
+        trouble = await (await self._nodes.get(job.ns, job.object)).check()
         if trouble:
             raise Permanent(trouble)
 
     # --- out ---------------------------------------------------------------------------------------------------------
 
-    async def _empty(self, job: Job) -> Ending:
+    async def _start_maintenance(self, job: Job) -> Ending:
         """Move the VMs away, or stop them; if one cannot be, the node stays in service, and the report says which."""
         how = vm_action(job.args)
         action = "migrate" if how == "move" else "stop"
-        emptied = await self._all(job, action, self._with_power, lambda one: _request(job, one, action))
+        emptied = await self._run_on_all(job, action, self._has_power, lambda one: _request(job, one, action))
         away = {id_: DepartedVm(how, state) for id_, state in emptied.done.items()}
         failed = emptied.failed or await self._firewalls_away(job)
         report = NodeReport(f"maintenance ({how})", tuple(away), failed)
         return _report_ending(report, {**node_seen(job.claim.object).away, **away})
 
-    async def _leave(self, job: Job) -> Ending:
+    async def _decommission(self, job: Job) -> Ending:
         """Move everything away, with power or without; what was stopped for maintenance gets its power elsewhere."""
         stopped = {id_: one for id_, one in node_seen(job.claim.object).away.items() if one.how == "stop"}
-        moved = await self._all(job, "migrate", self._here, lambda one: _request(job, one, "migrate"))
+        moved = await self._run_on_all(job, "migrate", self._is_present, lambda one: _request(job, one, "migrate"))
         failed = moved.failed or await self._power_back(job, stopped, "") or await self._firewalls_away(job)
         return _report_ending(NodeReport("decommission", tuple(moved.done), failed), {})
 
     async def _firewalls_away(self, job: Job) -> dict[str, str]:
         """Bring the firewalls elsewhere that are here; those for whom there is no other node lose their power."""
-        gone = await self._all(
+        gone = await self._run_on_all(
             job,
             "firewalls",
             lambda one: one.state in FIREWALL_ON_STATES or one.op is not None,
@@ -84,15 +84,15 @@ class NodeHandlers:
 
     # --- back --------------------------------------------------------------------------------------------------------
 
-    async def _fill(self, job: Job) -> Ending:
+    async def _enable(self, job: Job) -> Ending:
         """Bring back the VMs that are as the node parted with them; one that cannot come back stays where it is."""
         away = node_seen(job.claim.object).away
         moved = {id_ for id_, one in away.items() if one.how == "move"}
 
         def elsewhere(one: Object) -> bool:
-            return one.id in moved and not _is_on(one, job.object) and self._with_power(one)
+            return one.id in moved and not _is_on(one, job.object) and self._has_power(one)
 
-        returned = await self._all(
+        returned = await self._run_on_all(
             job, "return", elsewhere, lambda one: _request(job, one, "migrate", node=job.object), everywhere=True
         )
         stopped = {id_: one for id_, one in away.items() if one.how == "stop"}
@@ -102,7 +102,7 @@ class NodeHandlers:
 
     async def _firewalls_back(self, job: Job) -> dict[str, str]:
         """Give power to firewalls for whom there was no node."""
-        back = await self._all(
+        back = await self._run_on_all(
             job,
             "firewalls",
             lambda one: one.state in FIREWALL_ON_STATES and not cloudspace_seen(one).machine,
@@ -115,7 +115,7 @@ class NodeHandlers:
     async def _power_back(self, job: Job, stopped: dict[str, DepartedVm], node: str) -> dict[str, str]:
         """Give power to those who had it; those who were paused are paused again."""
         where = {"node": node} if node else {}
-        started = await self._all(
+        started = await self._run_on_all(
             job,
             "start",
             lambda one: one.id in stopped and one.state in (V.HALTED, V.STARTING),
@@ -123,7 +123,7 @@ class NodeHandlers:
             everywhere=True,
         )
         again = {id_ for id_ in started.done if stopped[id_].state == V.PAUSED}
-        paused = await self._all(
+        paused = await self._run_on_all(
             job,
             "pause",
             lambda one: one.id in again and one.state in (V.RUNNING, V.PAUSING),
@@ -134,13 +134,13 @@ class NodeHandlers:
 
     # --- whom --------------------------------------------------------------------------------------------------------
 
-    def _with_power(self, one: Object) -> bool:
+    def _has_power(self, one: Object) -> bool:
         return one.state in POWERED_STATES or one.op is not None
 
-    def _here(self, one: Object) -> bool:
+    def _is_present(self, one: Object) -> bool:
         return one.state not in ABSENT_STATES
 
-    async def _all(
+    async def _run_on_all(
         self,
         job: Job,
         step: str,
@@ -151,11 +151,11 @@ class NodeHandlers:
         everywhere: bool = False,
     ) -> FanOutResult:
         async def left() -> Sequence[Object]:
-            return [one for one in await self._those(job, kind, everywhere=everywhere) if concerned(one)]
+            return [one for one in await self._list(job, kind, everywhere=everywhere) if concerned(one)]
 
         return await run_on_all(job, step, FanOut(left, ask, MAX_MOVE_TRIES), self._reader)
 
-    async def _those(self, job: Job, kind: str, *, everywhere: bool) -> list[Object]:
+    async def _list(self, job: Job, kind: str, *, everywhere: bool) -> list[Object]:
         """Return what is on the node or on its way to it, or all there is."""
         chosen = list_all(self._reader, Selector(job.ns, kind))
         return [one async for one in chosen if everywhere or _is_on(one, job.object)]

@@ -46,22 +46,24 @@ FILE_OWNERS = (
 class OrphanScanner:
     """Looks for strangers; what was found among the files counts for a while, for all namespaces."""
 
-    def __init__(self, reader: Reader, vault: DiskStore, apart: float, every: float) -> None:
-        self._reader, self._vault, self._apart, self._every = reader, vault, apart, every
+    def __init__(self, reader: Reader, disk_store: DiskStore, apart: float, every: float) -> None:
+        self._reader, self._disk_store, self._apart, self._every = reader, disk_store, apart, every
         self._turn = asyncio.Lock()
         self._files: set[OrphanId] = set()
         self._looked = float("-inf")
 
     # --- machines ----------------------------------------------------------------------------------------------------
 
-    async def on(self, node: Key, hypervisor: Hypervisor, known_keys: Collection[str]) -> tuple[set[OrphanId], bool]:
+    async def find_machines(
+        self, node: Key, hypervisor: Hypervisor, known_keys: Collection[str]
+    ) -> tuple[set[OrphanId], bool]:
         """Return the machines on a node that nobody owns, and whether all of it could be seen."""
-        first = await hypervisor.present()
+        first = await hypervisor.list_machines()
         nobodys = {key for key in first.keys if key not in known_keys and not await self._is_owned(node, key)}
         if not nobodys:
             return set(), first.complete
         await asyncio.sleep(hypervisor.lag + self._apart)
-        again = await hypervisor.present()
+        again = await hypervisor.list_machines()
         return {OrphanId("machine", key) for key in nobodys & again.keys}, first.complete and again.complete
 
     async def _is_owned(self, node: Key, machine: str) -> bool:
@@ -75,16 +77,16 @@ class OrphanScanner:
 
     # --- files -------------------------------------------------------------------------------------------------------
 
-    async def among_files(self) -> set[OrphanId]:
+    async def find_files(self) -> set[OrphanId]:
         """Return the files of disks and images that nobody in any namespace owns."""
         async with self._turn:
             if time.monotonic() - self._looked >= self._every / 2:
-                self._files = {OrphanId("file", name) for name in await self._files_of_nobody()}
+                self._files = {OrphanId("file", name) for name in await self._scan_files()}
                 self._looked = time.monotonic()
             return self._files
 
-    async def _files_of_nobody(self) -> set[str]:
-        first = await self._vault.files()
+    async def _scan_files(self) -> set[str]:
+        first = await self._disk_store.list_files()
         if not first:
             return set()
         owners = {id_ async for id_ in self._owners()}
@@ -92,7 +94,7 @@ class OrphanScanner:
         if not nobodys:
             return set()
         await asyncio.sleep(self._apart)
-        return nobodys & await self._vault.files()
+        return nobodys & await self._disk_store.list_files()
 
     async def _owners(self) -> AsyncIterator[str]:
         for ns in await self._reader.namespaces():

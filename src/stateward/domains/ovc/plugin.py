@@ -36,7 +36,7 @@ class OvcPlugin(DomainPlugin):
     """The ovc domain in a process."""
 
     service: Service
-    rounds: DriftDetector
+    drift_detector: DriftDetector
 
     def __init__(
         self, context: ProcessContext, settings: Settings | None = None, *, cloud: SimulatedCloud | None = None
@@ -45,16 +45,20 @@ class OvcPlugin(DomainPlugin):
         self.nodes = NodeRegistry(
             context.data_dir / FOLDER, cloud=cloud, called=context.on_provider_call, confinement=context.confinement
         )
-        self.vault: DiskStore = FileDiskStore(context.data_dir / FOLDER / "vault") if settings.files else NoDiskStore()
+        self.disk_store: DiskStore = (
+            FileDiskStore(context.data_dir / FOLDER / "vault") if settings.files else NoDiskStore()
+        )
         self._containers, self._chance = ContainerHandlers(Firewalls(self.nodes)), context.random
         self._every = settings.look_every
         by = with_timeouts(settings.timeouts)
         kinds = [
-            OvcVmHandlers(self.nodes, self.vault).kind(by[VM.kind], guard_vm, vm_lock_set, on_end),
+            OvcVmHandlers(self.nodes, self.disk_store).kind(by[VM.kind], guard_vm, vm_lock_set, on_end),
             self._containers.cloudspaces(by[CLOUDSPACE.kind], guard_cloudspace, container_lock_set, on_end),
             self._containers.accounts(by[ACCOUNT.kind], guard_account, container_lock_set, on_end),
-            DiskHandlers(self.nodes, self.vault).kind(by[DISK.kind], guard_disk, disk_lock_set, on_end),
-            ImageHandlers(self.vault).kind(by[IMAGE.kind], partial(guard_image, self.vault), image_lock_set, on_end),
+            DiskHandlers(self.nodes, self.disk_store).kind(by[DISK.kind], guard_disk, disk_lock_set, on_end),
+            ImageHandlers(self.disk_store).kind(
+                by[IMAGE.kind], partial(guard_image, self.disk_store), image_lock_set, on_end
+            ),
             NodeHandlers(self.nodes).kind(by[NODE.kind], guard_node, on_end),
         ]
         for kind in kinds:
@@ -65,12 +69,12 @@ class OvcPlugin(DomainPlugin):
         """Create the parts of the domain that need the engine."""
         self.nodes.reader = self._containers.reader = engine.store.reader
         self.service = Service(engine)
-        self.rounds = DriftDetector(engine, self.nodes, self._chance, self._every, vault=self.vault)
+        self.drift_detector = DriftDetector(engine, self.nodes, self._chance, self._every, disk_store=self.disk_store)
 
     @asynccontextmanager
     async def running(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:  # noqa: ARG002 - bound before
         """Detect drift on the nodes where there is a worker; close the nodes at the end."""
-        loops = [self.rounds.keep_looking()] if works and self._every else []
+        loops = [self.drift_detector.run()] if works and self._every else []
         try:
             async with background(*loops):
                 yield

@@ -19,9 +19,9 @@ SETTLE_TIMEOUT_S = 15.0
 async def observed_power(node: Hypervisor, key: str, job: Job) -> Power:
     """Return what a machine is; where the operation ends with it, what it is at rest."""
     if not job.is_ending:
-        return await node.look(key)
+        return await node.get_power(key)
     await _wait_for_lag(node, job)
-    return await node.look_settled(key, SETTLE_TIMEOUT_S)
+    return await node.get_settled_power(key, SETTLE_TIMEOUT_S)
 
 
 async def _wait_for_lag(node: Hypervisor, job: Job) -> None:

@@ -55,15 +55,15 @@ class Queuer:
         """Let a queue take nothing more, and wait until all that stands in it is done and it is gone."""
         await self._engine.get(ns, id_)
         await self._engine.store.transact(lambda tx: _close(tx, [Key(ns, id_)]))
-        await self._drained(ns, id_)
+        await self._wait_until_drained(ns, id_)
 
     async def terminate(self, ns: str) -> int:
         """Stop all queues of a namespace; returns how many there were."""
         closed = await self._engine.store.transact(lambda tx: _close_all(tx, ns))
-        await asyncio.gather(*(self._drained(ns, id_) for id_ in closed))
+        await asyncio.gather(*(self._wait_until_drained(ns, id_) for id_ in closed))
         return len(closed)
 
-    async def _drained(self, ns: str, id_: str) -> None:
+    async def _wait_until_drained(self, ns: str, id_: str) -> None:
         while (left := await self.queue(ns, id_)).exists:
             await self._engine.wait(ns, left.operations[-1].id)
             await asyncio.sleep(DRAIN_POLL_S)  # what stands for stopped work goes when its worker has let go

@@ -77,34 +77,34 @@ class Service:
 
     async def create_account(self, ns: str, spec: AccountSpec, caller: OvcCaller, key: str | None = None) -> Accepted:
         """Make an account."""
-        return await self._make(ns, ACCOUNT.kind, ("create",), spec, None, caller, key)
+        return await self._create(ns, ACCOUNT.kind, ("create",), spec, None, caller, key)
 
     async def create_cloudspace(
         self, ns: str, spec: CloudspaceSpec, caller: OvcCaller, key: str | None = None
     ) -> Accepted:
         """Make a cloudspace, and deploy it."""
-        return await self._make(ns, CLOUDSPACE.kind, ("define", "deploy"), spec, spec.account, caller, key)
+        return await self._create(ns, CLOUDSPACE.kind, ("define", "deploy"), spec, spec.account, caller, key)
 
     async def create_machine(
         self, ns: str, spec: OvcVmSpec, caller: OvcCaller, key: str | None = None, *, deploy: bool = True
     ) -> Accepted:
         """Make a VM, and deploy it unless it is only to be described."""
         actions = ("define", "deploy") if deploy else ("define",)
-        return await self._make(ns, VM.kind, actions, spec, spec.cloudspace, caller, key)
+        return await self._create(ns, VM.kind, actions, spec, spec.cloudspace, caller, key)
 
     async def create_disk(self, ns: str, spec: DiskSpec, caller: OvcCaller, key: str | None = None) -> Accepted:
         """Make a disk that belongs to no VM."""
-        return await self._make(ns, DISK.kind, ("define", "create"), spec, spec.account, caller, key)
+        return await self._create(ns, DISK.kind, ("define", "create"), spec, spec.account, caller, key)
 
     async def create_image(self, ns: str, spec: ImageSpec, caller: OvcCaller, key: str | None = None) -> Accepted:
         """Make an image."""
-        return await self._make(ns, IMAGE.kind, ("define", "create"), spec, spec.account, caller, key)
+        return await self._create(ns, IMAGE.kind, ("define", "create"), spec, spec.account, caller, key)
 
     async def register_node(self, ns: str, spec: NodeSpec, caller: OvcCaller, key: str | None = None) -> Accepted:
         """Register a node."""
-        return await self._make(ns, NODE.kind, ("register",), spec, None, caller, key)
+        return await self._create(ns, NODE.kind, ("register",), spec, None, caller, key)
 
-    async def _make(
+    async def _create(
         self,
         ns: str,
         kind: str,
@@ -116,11 +116,11 @@ class Service:
     ) -> Accepted:
         """Make an object, and have done what comes next, in one transaction: a refusal of either leaves nothing."""
         key = scope_key(caller.token, key)
-        id_ = await self._new_name(ns, kind, key, caller)
-        first = self._first(ns, id_, kind, actions[0], spec, parent, caller, key)
+        id_ = await self._new_object_id(ns, kind, key, caller)
+        first = self._creation_request(ns, id_, kind, actions[0], spec, parent, caller, key)
         return await self.submit(first, *(self._request(ns, id_, action, caller, key=key) for action in actions[1:]))
 
-    async def _new_name(self, ns: str, kind: str, key: str | None, caller: OvcCaller) -> str:
+    async def _new_object_id(self, ns: str, kind: str, key: str | None, caller: OvcCaller) -> str:
         """Return the id of a new object: always the same for the same key of a caller."""
         if key is None:
             return f"{short_kind(kind)}-{new_id()[-12:]}"
@@ -128,7 +128,7 @@ class Service:
         former = before != mine and await is_former(self.engine.store.reader, Key(ns, before), caller.who)
         return before if former else mine
 
-    def _first(
+    def _creation_request(
         self,
         ns: str,
         id_: str,
@@ -227,7 +227,7 @@ class Service:
         """
         disclosure = disclosure or self.engine.kinds.disclosure(internal=True)
         healed = [one for one in await self.engine.recovered(since, ns, disclosure.line) if one.kind in KINDS]
-        settled = sorted([*healed, *await self._shown(ns, since, disclosure)], key=lambda one: one.at)
+        settled = sorted([*healed, *await self._observed_changes(ns, since, disclosure)], key=lambda one: one.at)
         stuck = [one for one in await self.engine.stuck(namespaces=[ns]) if one.kind in KINDS]
         shown = [one for one in stuck if not disclosure.hides_action(one.kind, one.action)]
         return HealingReport(shown, settled, await self._orphans(ns))
@@ -242,7 +242,7 @@ class Service:
             for one in node_seen(node).orphans
         ]
 
-    async def _shown(self, ns: str, since: float, disclosure: Disclosure) -> list[Recovered]:
+    async def _observed_changes(self, ns: str, since: float, disclosure: Disclosure) -> list[Recovered]:
         """Return what has changed because a node showed it, and nobody had asked for it."""
         chosen = JournalFilter(ns=ns, actor=PROVIDER, since=since)
         found = [disclosure.line(line) for line in await self.engine.store.reader.journal(0, MAX_ENTRIES, chosen)]

@@ -23,55 +23,55 @@ async def report_done(_: Job) -> ObservedOutcome:
 class DiskHandlers:
     """The handlers of what is done to disks alone; a VM's disk is worked on in the VM's turn."""
 
-    def __init__(self, nodes: NodeRegistry, vault: DiskStore) -> None:
-        self._nodes, self._vault = nodes, vault
+    def __init__(self, nodes: NodeRegistry, disk_store: DiskStore) -> None:
+        self._nodes, self._disk_store = nodes, disk_store
 
-    def kind(self, lifecycle: Lifecycle, guard: Guard, company: LockSet, after: EndHook) -> Kind:
+    def kind(self, lifecycle: Lifecycle, guard: Guard, lock_set: LockSet, on_end: EndHook) -> Kind:
         """Return the kind of disks, with its handlers."""
         runs: dict[str, Callable[[Job], Awaitable[Any]]] = {
             "create": self._create,
-            "delete": self._unplug,
-            "restore": self._plug,
+            "delete": self._detach,
+            "restore": self._attach,
             "destroy": self._destroy,
         }
         handlers = {action: Handler(run, self._observe) for action, run in runs.items()}
-        return Kind(lifecycle, handlers, guard=guard, lock_set=company, on_end=after)
+        return Kind(lifecycle, handlers, guard=guard, lock_set=lock_set, on_end=on_end)
 
     async def _create(self, job: Job) -> None:
-        await self._vault.make(file_name(job.claim.object), read_spec(job.claim.object, DiskSpec).gib)
+        await self._disk_store.create(file_name(job.claim.object), read_spec(job.claim.object, DiskSpec).gib)
 
-    async def _unplug(self, job: Job) -> None:
-        there = await self._machine(job)
+    async def _detach(self, job: Job) -> None:
+        there = await self._attached_to(job)
         if there is not None:
             node, key, disk = there
             await node.detach(key, disk)
 
-    async def _plug(self, job: Job) -> None:
-        there = await self._machine(job)
+    async def _attach(self, job: Job) -> None:
+        there = await self._attached_to(job)
         if there is not None:
             node, key, disk = there
             await node.attach(key, disk)
 
     async def _destroy(self, job: Job) -> None:
-        await self._unplug(job)
-        await self._vault.remove(file_name(job.claim.object))
+        await self._detach(job)
+        await self._disk_store.remove(file_name(job.claim.object))
 
-    async def _machine(self, job: Job) -> tuple[Hypervisor, str, AttachedDisk] | None:
+    async def _attached_to(self, job: Job) -> tuple[Hypervisor, str, AttachedDisk] | None:
         """Return the machine that has the disk, if its VM has power."""
         seen = disk_seen(job.claim.object)
         assert self._nodes.reader is not None
         vm = await self._nodes.reader.object(Key(job.ns, seen.vm)) if seen.vm else None
         if vm is None or not vm_seen(vm).machine:
             return None
-        node = await self._nodes.of(job.ns, vm_seen(vm).node)
-        file = self._vault.file(file_name(job.claim.object))
+        node = await self._nodes.get(job.ns, vm_seen(vm).node)
+        file = self._disk_store.path_of(file_name(job.claim.object))
         return node, vm_seen(vm).machine, AttachedDisk(job.object, file, seen.slot)
 
     async def _observe(self, job: Job) -> ObservedOutcome:
-        kept = await self._vault.has(file_name(job.claim.object))
+        kept = await self._disk_store.exists(file_name(job.claim.object))
         if job.action in ("create", "destroy") and kept == (job.action == "create"):
             return ObservedOutcome.DONE
-        there = None if job.action == "create" else await self._machine(job)
+        there = None if job.action == "create" else await self._attached_to(job)
         if there is None:
             return ObservedOutcome.NOT_DONE
         node, key, disk = there
@@ -84,22 +84,22 @@ class DiskHandlers:
 class ImageHandlers:
     """The handlers of images."""
 
-    def __init__(self, vault: DiskStore) -> None:
-        self._vault = vault
+    def __init__(self, disk_store: DiskStore) -> None:
+        self._disk_store = disk_store
 
-    def kind(self, lifecycle: Lifecycle, guard: Guard, company: LockSet, after: EndHook) -> Kind:
+    def kind(self, lifecycle: Lifecycle, guard: Guard, lock_set: LockSet, on_end: EndHook) -> Kind:
         """Return the kind of images, with its handlers."""
         handlers = {action: Handler(do_nothing, report_done) for action in ("disable", "enable", "delete", "restore")}
         runs = {"create": self._create, "destroy": self._destroy}
         handlers |= {action: Handler(run, self._observe) for action, run in runs.items()}
-        return Kind(lifecycle, handlers, guard=guard, lock_set=company, on_end=after)
+        return Kind(lifecycle, handlers, guard=guard, lock_set=lock_set, on_end=on_end)
 
     async def _create(self, job: Job) -> None:
-        await self._vault.keep_image(file_name(job.claim.object), read_spec(job.claim.object, ImageSpec).source)
+        await self._disk_store.create_image(file_name(job.claim.object), read_spec(job.claim.object, ImageSpec).source)
 
     async def _destroy(self, job: Job) -> None:
-        await self._vault.remove(file_name(job.claim.object))
+        await self._disk_store.remove(file_name(job.claim.object))
 
     async def _observe(self, job: Job) -> ObservedOutcome:
-        kept = await self._vault.has(file_name(job.claim.object))
+        kept = await self._disk_store.exists(file_name(job.claim.object))
         return ObservedOutcome.DONE if kept == (job.action == "create") else ObservedOutcome.NOT_DONE

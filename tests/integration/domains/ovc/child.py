@@ -27,7 +27,7 @@ def hang_in(cloud: Cloud, step: str, vm: str, op: str) -> None:
     """Let a step of a destruction hang before it begins, or (`after ...`) when it is done and not yet noted."""
     from stateward.domains.ovc.machine_handlers import OvcVmHandlers
 
-    name = {"stop": "_power_off", "delete": "_sweep", "destroy": "_remove_disks"}[step.removeprefix("after ")]
+    name = {"stop": "_power_off", "delete": "_stop_stale", "destroy": "_remove_disks"}[step.removeprefix("after ")]
     done = getattr(OvcVmHandlers, name)
 
     async def hanging(self: OvcVmHandlers, *args: object) -> None:

@@ -175,11 +175,11 @@ class Cloud:
     async def start_late(self, *spots: MachineRef) -> None:
         """Let machines come up behind the domain's back, as if their start had been slow and not failed."""
         for spot in spots:
-            await (await self.plugin.nodes.of(self.ns, spot.node)).start(NodeMachine(spot.machine, "late", "tiny"))
+            await (await self.plugin.nodes.get(self.ns, spot.node)).start(NodeMachine(spot.machine, "late", "tiny"))
 
     async def powers(self, *spots: MachineRef) -> list[Power]:
         """Return what the nodes say of machines."""
-        return [await (await self.plugin.nodes.of(self.ns, spot.node)).look(spot.machine) for spot in spots]
+        return [await (await self.plugin.nodes.get(self.ns, spot.node)).get_power(spot.machine) for spot in spots]
 
     async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
         """Wait until something has become true."""

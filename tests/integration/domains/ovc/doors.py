@@ -92,7 +92,7 @@ class Doored(DriverNode):
 
 def furnish_with_doors(nodes: NodeRegistry) -> Doors:
     """Put doors in front of all simulated nodes."""
-    doors, plain = Doors(), nodes.makers["simulated"]
+    doors, plain = Doors(), nodes.factories["simulated"]
 
     def make(node: str, spec: NodeSpec) -> Hypervisor:
         made = plain(node, spec)
@@ -101,5 +101,5 @@ def furnish_with_doors(nodes: NodeRegistry) -> Doors:
         behind.doors = doors
         return behind
 
-    nodes.makers = {**nodes.makers, "simulated": make}
+    nodes.factories = {**nodes.factories, "simulated": make}
     return doors

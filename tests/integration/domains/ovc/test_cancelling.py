@@ -35,14 +35,14 @@ async def test_what_is_cancelled_on_a_node_of_processes_is_told_as_what_the_mach
     endings = Counter[str]()
     for number in range(6):
         vm = await local.vm()
-        node, key = await local.plugin.nodes.of(local.ns, await local.node_of(vm)), await local.machine(vm)
+        node, key = await local.plugin.nodes.get(local.ns, await local.node_of(vm)), await local.machine(vm)
         begun = await local.ask(vm, action)
         await asyncio.sleep(0.005 * number)
         with suppress(AlreadyEnded):
             await local.engine.cancel(local.ns, begun.op.id)
         endings[(await local.ended(begun)).status] += 1
         state = await local.state(vm)
-        assert await node.look(key) is POWERS[state]
+        assert await node.get_power(key) is POWERS[state]
         assert (state == "RUNNING") is ((await local.operation(begun.op.id)).status == "cancelled")
     assert endings["succeeded"] > 0
 
@@ -64,7 +64,9 @@ async def cancelled_at(cloud: Cloud, door: str, id_: str, action: str) -> str:
 async def power_of_wall(cloud: Cloud) -> Power:
     """Return what the node says of a cloudspace's firewall."""
     seen = cloudspace_seen(await cloud.get(cloud.box))
-    return await (await cloud.plugin.nodes.of(cloud.ns, seen.node)).look(seen.machine) if seen.machine else Power.OFF
+    return (
+        await (await cloud.plugin.nodes.get(cloud.ns, seen.node)).get_power(seen.machine) if seen.machine else Power.OFF
+    )
 
 
 @pytest.mark.asyncio(loop_scope="module")

@@ -118,7 +118,7 @@ async def test_a_cascade_that_was_killed_goes_on_with_those_who_are_left(databas
 async def hurry(cloud: Cloud, vm: str) -> None:
     """Let a slow migration go on as fast as it can; it may be over already."""
     seen = vm_seen(await cloud.get(vm))
-    node = await cloud.plugin.nodes.of(cloud.ns, seen.node)
+    node = await cloud.plugin.nodes.get(cloud.ns, seen.node)
     assert isinstance(node, QemuNode)
     with suppress(MonitorError):
         most = {"max-bandwidth": 1 << 30}

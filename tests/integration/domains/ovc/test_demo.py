@@ -20,8 +20,8 @@ async def count(cloud: Cloud, kind: str) -> int:
 
 async def test_the_demos_cloud_is_made_once_and_does_not_rest(world: Cloud) -> None:
     show = OvcDemo(world.service, Random(3), pause=0.0, sleep=lambda _: asyncio.sleep(0))
-    await show.furnish()
-    await show.furnish()
+    await show.create_objects()
+    await show.create_objects()
     counts = [await count(world, kind) for kind in (NODE.kind, VM.kind, DISK.kind)]
     assert counts == [NODES, MACHINES, MACHINES + DISKS]
     before = await world.engine.store.reader.last_journal_seq()

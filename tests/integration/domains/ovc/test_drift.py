@@ -33,12 +33,12 @@ def rounds(cloud: Cloud) -> DriftDetector:
 
 async def look(cloud: Cloud) -> None:
     """Go round once."""
-    await rounds(cloud).look_at(cloud.ns)
+    await rounds(cloud).check_namespace(cloud.ns)
 
 
 async def behind(cloud: Cloud, vm: str) -> tuple[Hypervisor, str]:
     """Return a VM's node and machine, to do something to it behind the domain's back."""
-    return await cloud.plugin.nodes.of(cloud.ns, await cloud.node_of(vm)), await cloud.machine(vm)
+    return await cloud.plugin.nodes.get(cloud.ns, await cloud.node_of(vm)), await cloud.machine(vm)
 
 
 async def test_a_machine_that_lost_its_power_is_halted_and_the_report_says_so(cloud: Cloud) -> None:
@@ -131,7 +131,7 @@ async def test_a_node_that_cannot_say_changes_nothing_and_says_so(
         return dict.fromkeys(keys, Power.UNKNOWN)
 
     with monkeypatch.context() as patched:
-        patched.setattr(node, "survey", silent)
+        patched.setattr(node, "get_powers", silent)
         await look(cloud)
         assert await cloud.state(vm) == "RUNNING"
         assert "cannot say" in node_seen(await cloud.get(await cloud.node_of(vm))).trouble
@@ -145,13 +145,13 @@ async def test_what_one_look_shows_and_the_next_does_not_is_no_news(
 ) -> None:
     vm = await cloud.vm()
     node, _ = await behind(cloud, vm)
-    surveyed, looks = node.survey, []
+    surveyed, looks = node.get_powers, []
 
     async def once_wrong(keys: list[str]) -> dict[str, Power]:
         looks.append(keys)
         return dict.fromkeys(keys, Power.OFF) if len(looks) == 1 else await surveyed(keys)
 
-    monkeypatch.setattr(node, "survey", once_wrong)
+    monkeypatch.setattr(node, "get_powers", once_wrong)
     await look(cloud)
     assert (await cloud.state(vm), len(looks)) == ("RUNNING", 2)
 
@@ -179,15 +179,15 @@ async def test_nobody_but_a_node_says_what_it_shows(cloud: Cloud) -> None:
 async def test_a_node_is_looked_at_by_one_process_at_a_time(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     vm = await cloud.vm()
     node, _ = await behind(cloud, vm)
-    surveyed, looks = node.survey, []
+    surveyed, looks = node.get_powers, []
 
     async def counted(keys: list[str]) -> dict[str, Power]:
         looks.append(keys)
         return await surveyed(keys)
 
-    monkeypatch.setattr(node, "survey", counted)
+    monkeypatch.setattr(node, "get_powers", counted)
     both = [DriftDetector(cloud.engine, cloud.plugin.nodes, Random(1), every=3600.0, apart=0.0) for _ in range(2)]
-    await asyncio.gather(*(one.look_around() for one in both))
+    await asyncio.gather(*(one.check_all() for one in both))
     assert len(looks) == 1
     assert node_seen(await cloud.get(await cloud.node_of(vm))).looked > 0.0
 
@@ -228,7 +228,7 @@ async def test_a_hypervisor_that_was_killed_is_noticed_and_one_that_hangs_is_not
     async with open_cloud(open_store(str(folder / "stateward.db")), folder, FILES) as opened:
         cloud = await opened.furnish(1, driver="qemu")
         vm = await cloud.vm()
-        host = await cloud.plugin.nodes.of(cloud.ns, cloud.nodes[0])
+        host = await cloud.plugin.nodes.get(cloud.ns, cloud.nodes[0])
         machine = await cloud.machine(vm)
         (pid,) = [
             int(one.details["pid"])
@@ -238,7 +238,7 @@ async def test_a_hypervisor_that_was_killed_is_noticed_and_one_that_hangs_is_not
         await look(cloud)
         assert await cloud.state(vm) == "RUNNING"
         assert "cannot say" in node_seen(await cloud.get(cloud.nodes[0])).trouble
-        assert machine in (await host.present()).keys
+        assert machine in (await host.list_machines()).keys
         os.kill(pid, signal.SIGKILL)
         await cloud.until(lambda: _is_off(host, machine))
         await look(cloud)
@@ -249,4 +249,4 @@ async def test_a_hypervisor_that_was_killed_is_noticed_and_one_that_hangs_is_not
 
 
 async def _is_off(host: Hypervisor, machine: str) -> bool:
-    return await host.look(machine) is Power.OFF
+    return await host.get_power(machine) is Power.OFF

@@ -20,12 +20,12 @@ async def wall(cloud: Cloud, box: str = "") -> CloudspaceSeen:
 
 async def power(cloud: Cloud, at: CloudspaceSeen) -> Power:
     """Return what a node says of a firewall."""
-    return await (await cloud.plugin.nodes.of(cloud.ns, at.node)).look(at.machine)
+    return await (await cloud.plugin.nodes.get(cloud.ns, at.node)).get_power(at.machine)
 
 
 async def look(cloud: Cloud) -> None:
     """Go round all nodes."""
-    await DriftDetector(cloud.engine, cloud.plugin.nodes, Random(1), every=0.0, apart=0.0).look_at(cloud.ns)
+    await DriftDetector(cloud.engine, cloud.plugin.nodes, Random(1), every=0.0, apart=0.0).check_namespace(cloud.ns)
 
 
 async def test_it_has_power_while_its_cloudspace_is_deployed(cloud: Cloud) -> None:
@@ -167,7 +167,7 @@ async def test_it_leaves_with_a_node_that_leaves(cloud: Cloud) -> None:
 
 async def test_one_that_died_is_brought_up_again_and_no_state_tells(cloud: Cloud) -> None:
     before = await wall(cloud)
-    await (await cloud.plugin.nodes.of(cloud.ns, before.node)).stop(before.machine)
+    await (await cloud.plugin.nodes.get(cloud.ns, before.node)).stop(before.machine)
     await look(cloud)
 
     async def repaired() -> bool:

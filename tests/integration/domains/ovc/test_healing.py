@@ -50,7 +50,7 @@ async def test_what_is_not_done_in_its_time_goes_back_with_the_reason(hurried: C
 @hurries("vm.PAUSING")
 async def test_what_turns_out_to_be_done_is_done(hurried: Cloud) -> None:
     vm = await hurried.vm()
-    node = await hurried.plugin.nodes.of(hurried.ns, await hurried.node_of(vm))
+    node = await hurried.plugin.nodes.get(hurried.ns, await hurried.node_of(vm))
     await node.pause(await hurried.machine(vm))  # by another hand
     hurried.doors.close("pause")
     assert ((await hurried.do(vm, "pause")).status, await hurried.state(vm)) == ("succeeded", "PAUSED")

@@ -524,7 +524,7 @@ async def test_what_a_node_shows_too_late_does_not_prove_that_a_cancelled_action
     finally:
         node._driver.act = act  # type: ignore[method-assign]
         region.temper = CALM
-    assert (await cloud.state(vm), await node.look(key)) == AFTER[action]
+    assert (await cloud.state(vm), await node.get_power(key)) == AFTER[action]
 
 
 AFTER = {"pause": ("PAUSED", Power.FROZEN), "reset": ("RUNNING", Power.ON), "stop": ("HALTED", Power.OFF)}
@@ -533,7 +533,7 @@ AFTER = {"pause": ("PAUSED", Power.FROZEN), "reset": ("RUNNING", Power.ON), "sto
 async def machine_key(cloud: Cloud, vm: str) -> tuple[DriverNode, str]:
     """Return the node and the machine of a VM."""
     seen = vm_seen(await cloud.get(vm))
-    node = await cloud.plugin.nodes.of(cloud.ns, seen.node)
+    node = await cloud.plugin.nodes.get(cloud.ns, seen.node)
     assert isinstance(node, DriverNode)
     return node, seen.machine
 
@@ -571,8 +571,8 @@ async def test_a_destroy_that_is_cancelled_between_two_disks_is_half_done_and_no
             await asyncio.Event().wait()
         files.discard(name)
 
-    monkeypatch.setattr(cloud.plugin.vault, "has", has)
-    monkeypatch.setattr(cloud.plugin.vault, "remove", remove)
+    monkeypatch.setattr(cloud.plugin.disk_store, "exists", has)
+    monkeypatch.setattr(cloud.plugin.disk_store, "remove", remove)
     destroying = await cloud.ask(vm, "destroy")
     await asyncio.wait_for(one_is_gone.wait(), 60)
     await cloud.engine.cancel(cloud.ns, destroying.op.id)
@@ -596,8 +596,8 @@ async def test_the_destroy_of_an_image_that_is_cancelled_after_its_file_is_gone_
         is_gone.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(cloud.plugin.vault, "has", has)
-    monkeypatch.setattr(cloud.plugin.vault, "remove", remove)
+    monkeypatch.setattr(cloud.plugin.disk_store, "exists", has)
+    monkeypatch.setattr(cloud.plugin.disk_store, "remove", remove)
     destroying = await cloud.ask(image, "destroy")
     await asyncio.wait_for(is_gone.wait(), 60)
     await cloud.engine.cancel(cloud.ns, destroying.op.id)

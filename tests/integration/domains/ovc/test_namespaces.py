@@ -55,9 +55,9 @@ async def test_a_node_with_the_id_of_another_namespace_has_machines_of_its_own(c
         other.ns, id_, NODE.kind, "register", actor="admin", spec=msgspec.to_builtins(spec), labels={"name": spec.name}
     )
     assert (await other.ended(accepted)).status == "succeeded"
-    ours, theirs = await cloud.plugin.nodes.of(cloud.ns, id_), await other.plugin.nodes.of(other.ns, id_)
+    ours, theirs = await cloud.plugin.nodes.get(cloud.ns, id_), await other.plugin.nodes.get(other.ns, id_)
     await ours.start(NodeMachine("vm-1-12345678", "one", "tiny"))
-    assert (await ours.look("vm-1-12345678"), await theirs.look("vm-1-12345678")) == (Power.ON, Power.OFF)
+    assert (await ours.get_power("vm-1-12345678"), await theirs.get_power("vm-1-12345678")) == (Power.ON, Power.OFF)
     await ours.stop("vm-1-12345678")
 
 
@@ -66,8 +66,8 @@ async def test_a_disk_that_was_made_before_keeps_its_file(tmp_path: Path) -> Non
     async with open_cloud(open_store(str(tmp_path / "stateward.db")), tmp_path, FILES) as opened:
         cloud = await opened.furnish()
         disk = await cloud.disk()
-        vault, found = tmp_path / "ovc" / "vault", await cloud.get(disk)
-        (vault / f"{file_name(found)}.qcow2").rename(vault / f"{disk}.qcow2")
+        disk_store, found = tmp_path / "ovc" / "vault", await cloud.get(disk)
+        (disk_store / f"{file_name(found)}.qcow2").rename(disk_store / f"{disk}.qcow2")
 
         async def as_before(tx: Tx) -> None:
             await tx.objects([Key(cloud.ns, disk)])
@@ -76,10 +76,10 @@ async def test_a_disk_that_was_made_before_keeps_its_file(tmp_path: Path) -> Non
         await cloud.engine.store.transact(as_before)
         vm = await cloud.vm()
         await cloud.did(vm, "attach disk", disk=disk)
-        assert (vault / f"{disk}.qcow2").exists()
+        assert (disk_store / f"{disk}.qcow2").exists()
         await cloud.did(vm, "detach disk", disk=disk)
         await cloud.did(disk, "destroy", ADA)
-        assert not (vault / f"{disk}.qcow2").exists()
+        assert not (disk_store / f"{disk}.qcow2").exists()
 
 
 @needs_tool

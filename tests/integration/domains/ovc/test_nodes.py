@@ -206,7 +206,7 @@ async def test_a_node_whose_driver_does_not_work_is_not_in_service(
 @pytest.mark.parametrize("required", [True, False])
 async def test_the_machines_of_a_node_are_confined_as_those_of_the_whole_server(tmp_path: Path, required: bool) -> None:
     plugin = OvcPlugin(ProcessContext(tmp_path, confinement=Confinement([tmp_path], required=required)), PAPER)
-    node = plugin.nodes.makers["process"]("n1", NodeSpec("n1", "process"))
+    node = plugin.nodes.factories["process"]("n1", NodeSpec("n1", "process"))
     assert isinstance(node, DriverNode)
     await node.start(NodeMachine("k1", "m1", "tiny"))
     try:

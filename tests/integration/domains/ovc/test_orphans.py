@@ -24,8 +24,10 @@ STRAY = "vm-of-nobody-12345678"
 
 async def look(cloud: Cloud) -> list[str]:
     """Go round once; returns the orphans that are told of."""
-    rounds = DriftDetector(cloud.engine, cloud.plugin.nodes, Random(1), every=0.0, apart=0.0, vault=cloud.plugin.vault)
-    await rounds.look_at(cloud.ns)
+    rounds = DriftDetector(
+        cloud.engine, cloud.plugin.nodes, Random(1), every=0.0, apart=0.0, disk_store=cloud.plugin.disk_store
+    )
+    await rounds.check_namespace(cloud.ns)
     return await orphans(cloud)
 
 
@@ -34,7 +36,7 @@ async def orphans(cloud: Cloud) -> list[str]:
 
 
 async def node(cloud: Cloud, nth: int = 0) -> Hypervisor:
-    return await cloud.plugin.nodes.of(cloud.ns, cloud.nodes[nth])
+    return await cloud.plugin.nodes.get(cloud.ns, cloud.nodes[nth])
 
 
 async def test_a_machine_of_nobody_is_told_until_it_is_gone_and_journaled_once(cloud: Cloud) -> None:
@@ -51,7 +53,7 @@ async def test_a_machine_of_nobody_is_told_until_it_is_gone_and_journaled_once(c
 
 async def test_a_second_machine_of_a_vm_is_an_orphan_and_its_own_is_not(cloud: Cloud) -> None:
     vm = await cloud.vm()
-    host = await cloud.plugin.nodes.of(cloud.ns, await cloud.node_of(vm))
+    host = await cloud.plugin.nodes.get(cloud.ns, await cloud.node_of(vm))
     await host.start(NodeMachine(f"{vm}-00000000", "twin", "tiny"))
     assert await look(cloud) == [f"{vm}-00000000"]
     await host.stop(f"{vm}-00000000")
@@ -83,7 +85,7 @@ async def test_what_only_one_look_shows_is_no_orphan(cloud: Cloud, monkeypatch: 
     async def once() -> NodeInventory:
         return NodeInventory(next(looks), complete=True)
 
-    monkeypatch.setattr(await node(cloud), "present", once)
+    monkeypatch.setattr(await node(cloud), "list_machines", once)
     assert await look(cloud) == []
 
 
@@ -98,7 +100,7 @@ async def test_a_node_that_does_not_show_all_lets_nobody_be_forgotten(
         return NodeInventory(frozenset(), complete=False)
 
     with monkeypatch.context() as patched:
-        patched.setattr(host, "present", blind)
+        patched.setattr(host, "list_machines", blind)
         assert await look(cloud) == [STRAY]
     await host.stop(STRAY)
     assert await look(cloud) == []
@@ -118,15 +120,15 @@ async def test_a_file_that_no_disk_or_image_of_any_namespace_owns_is_told(tmp_pa
         await cloud.did(clone, "destroy")
         await cloud.did(gone, "destroy")
         assert await look(cloud) == []
-        vault = tmp_path / "ovc" / "vault"
+        disk_store = tmp_path / "ovc" / "vault"
         own, base = [await cloud.file_name(boot_disk_id(one)) for one in (vm, clone)]
-        assert f"{own}.base-{base}" in {file.name for file in vault.iterdir()}
+        assert f"{own}.base-{base}" in {file.name for file in disk_store.iterdir()}
         for name in (f"{gone}.qcow2", "notes.txt"):
-            (vault / name).touch()
+            (disk_store / name).touch()
         assert sorted(await look(cloud)) == sorted([f"{gone}.qcow2", "notes.txt"])
         (keeper,) = [one for one in cloud.nodes if node_seen(await cloud.get(one)).orphans]
         assert keeper == min(cloud.nodes)
-        (vault / "notes.txt").unlink()
+        (disk_store / "notes.txt").unlink()
         assert await look(cloud) == [f"{gone}.qcow2"]
 
 
@@ -145,7 +147,7 @@ async def test_a_real_process_of_nobody_is_noticed_by_itself(folder: Path) -> No
     settings = Settings(storage="none", look_every=0.05)
     async with open_cloud(open_store(str(folder / "stateward.db")), folder, settings) as cloud:
         id_ = await cloud.made(cloud.service.register_node(cloud.ns, NodeSpec("bare", "process"), ADA))
-        host = await cloud.plugin.nodes.of(cloud.ns, id_)
+        host = await cloud.plugin.nodes.get(cloud.ns, id_)
         await host.start(NodeMachine(STRAY, "stray", "tiny"))
 
         async def told() -> bool:

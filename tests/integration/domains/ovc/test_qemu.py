@@ -50,7 +50,7 @@ class Real:
 
     async def host(self, vm: str) -> QemuNode:
         """Return the node that a VM is on."""
-        node = await self.cloud.plugin.nodes.of(self.cloud.ns, await self.cloud.node_of(vm))
+        node = await self.cloud.plugin.nodes.get(self.cloud.ns, await self.cloud.node_of(vm))
         assert isinstance(node, QemuNode)
         return node
 
@@ -279,7 +279,7 @@ async def test_a_stop_that_another_worker_has_begun_and_is_cancelled_is_not_told
     await pressed.wait()
     await cloud.engine.cancel(cloud.ns, stopping.op.id)
     ended = await cloud.ended(stopping)
-    told = (ended.status, await cloud.state(vm), await host.look(key))
+    told = (ended.status, await cloud.state(vm), await host.get_power(key))
     assert told == (("succeeded", "HALTED", Power.OFF) if obeys else ("failed", "RUNNING", Power.ON))
 
 
@@ -304,9 +304,9 @@ async def test_a_move_that_is_over_between_two_looks_of_whoever_takes_it_up_is_n
     vm = await cloud.vm()
     source, key = await real.host(vm), await cloud.machine(vm)
     (other,) = set(cloud.nodes) - {await cloud.node_of(vm)}
-    target = await cloud.plugin.nodes.of(cloud.ns, other)
+    target = await cloud.plugin.nodes.get(cloud.ns, other)
     boot = AttachedDisk(
-        cloud.boot_disk(vm), cloud.plugin.vault.file(await cloud.file_name(cloud.boot_disk(vm))), 0, boot=True
+        cloud.boot_disk(vm), cloud.plugin.disk_store.path_of(await cloud.file_name(cloud.boot_disk(vm))), 0, boot=True
     )
     machine = NodeMachine(f"{vm}-moved", "vm", "tiny", (boot,))
     killed = asyncio.create_task(source.move(key, target, machine, unheard))
@@ -323,7 +323,7 @@ async def test_a_move_that_is_over_between_two_looks_of_whoever_takes_it_up_is_n
 
     monkeypatch.setattr(LiveMigration, "_is_sending", over)
     await source.move(key, target, machine, unheard)
-    assert (await source.look(key), await target.look(machine.key)) == (Power.OFF, Power.ON)
+    assert (await source.get_power(key), await target.get_power(machine.key)) == (Power.OFF, Power.ON)
     await target.stop(machine.key)
 
 

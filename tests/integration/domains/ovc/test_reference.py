@@ -140,8 +140,8 @@ class World:
         at = msgspec.json.decode((await cloud.get(id_)).seen, type=PlacementSeen)
         if not at.machine:
             return
-        await (await cloud.plugin.nodes.of(cloud.ns, at.node)).stop(at.machine)
-        await DriftDetector(cloud.engine, cloud.plugin.nodes, Random(1), every=0.0, apart=0.0).look_at(cloud.ns)
+        await (await cloud.plugin.nodes.get(cloud.ns, at.node)).stop(at.machine)
+        await DriftDetector(cloud.engine, cloud.plugin.nodes, Random(1), every=0.0, apart=0.0).check_namespace(cloud.ns)
         assert (await cloud.service.healing(cloud.ns, 0.0)).orphans == []
         if thing.kind == "vm":
             thing.state = "HALTED"
@@ -188,10 +188,12 @@ class World:
         """Return what the nodes show: every machine that has power."""
         found: dict[tuple[str, str], Power] = {}
         for id_ in self.cloud.nodes:
-            node = await self.cloud.plugin.nodes.of(self.cloud.ns, id_)
+            node = await self.cloud.plugin.nodes.get(self.cloud.ns, id_)
             assert isinstance(node, DriverNode)
             keys = [one.key for one in (await node._driver.observe()).machines]
-            found |= {(id_, key): power for key, power in (await node.survey(keys)).items() if power is not Power.OFF}
+            found |= {
+                (id_, key): power for key, power in (await node.get_powers(keys)).items() if power is not Power.OFF
+            }
         return found
 
 

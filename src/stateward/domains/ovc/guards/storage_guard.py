@@ -103,7 +103,7 @@ def image_lock_set(request: Request, found: Object | None) -> Iterable[Key]:
     return [Key(request.ns, parent)] if parent and request.action in ACCOUNT_ACTIONS else ()
 
 
-async def guard_image(vault: DiskStore, uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+async def guard_image(disk_store: DiskStore, uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     """Check a request about an image, whose file has to be in the vault's library."""
     found = check_request(uow, request, found)
     seen = image_seen(found)
@@ -114,12 +114,12 @@ async def guard_image(vault: DiskStore, uow: UnitOfWork, request: Request, found
                 raise BadInput("parent", found.parent, f"the image's account, {spec.account}")
             require_state(uow, request.ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
             await require_free_name(uow, request.ns, IMAGE, spec.name, parent=spec.account)
-            _check_source(vault, spec.source)
+            _check_source(disk_store, spec.source)
             return replace(request, seen=to_json(ImageSeen(scoped=True)))
         case "create" | "enable":
             require_enabled(uow, request, found.parent or "")
             if request.action == "create":
-                _check_source(vault, read_spec(found, ImageSpec).source)
+                _check_source(disk_store, read_spec(found, ImageSpec).source)
         case "destroy" if seen.users:
             raise ImageInUse(id=found.id, users=seen.users)
         case "delete":
@@ -130,7 +130,7 @@ async def guard_image(vault: DiskStore, uow: UnitOfWork, request: Request, found
     return None
 
 
-def _check_source(vault: DiskStore, source: str) -> None:
-    trouble = vault.image_trouble(source)
+def _check_source(disk_store: DiskStore, source: str) -> None:
+    trouble = disk_store.image_problem(source)
     if trouble:
         raise BadInput("source", source, f"there: {trouble}")

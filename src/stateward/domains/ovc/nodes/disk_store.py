@@ -28,59 +28,59 @@ IMAGE_FORMATS = {".qcow2": "qcow2", ".raw": "raw", ".img": "raw"}
 class DiskStore(Protocol):
     """Where disks and images lie."""
 
-    def file(self, disk: str) -> str:
+    def path_of(self, disk: str) -> str:
         """Return where a disk lies."""
 
-    async def make(self, disk: str, gib: int, image: str = "") -> None:
+    async def create(self, disk: str, gib: int, image: str = "") -> None:
         """Make a disk, empty or from an image."""
 
     async def clone(self, disk: str, source: str, gib: int) -> None:
         """Make a disk with the contents of another one, which nobody uses meanwhile."""
 
-    async def keep_image(self, image: str, source: str) -> None:
+    async def create_image(self, image: str, source: str) -> None:
         """Make an image, from the built-in guest or a file of the library."""
 
-    def image_trouble(self, source: str) -> str:
+    def image_problem(self, source: str) -> str:
         """Say why no image can be made from a source; empty if one can."""
 
     async def remove(self, id_: str) -> None:
         """Remove a disk or an image."""
 
-    async def has(self, id_: str) -> bool:
+    async def exists(self, id_: str) -> bool:
         """Tell whether there is such a disk or image."""
 
-    async def files(self) -> frozenset[str]:
+    async def list_files(self) -> frozenset[str]:
         """Return the names of all files of disks and images; each begins with an id, before the first dot."""
 
 
 class NoDiskStore:
     """Keeps nothing: disks are a matter of the books alone, where nothing real runs from them."""
 
-    def file(self, disk: str) -> str:
+    def path_of(self, disk: str) -> str:
         """Return a name that stands for no file."""
         return f"{disk}.none"
 
-    async def make(self, disk: str, gib: int, image: str = "") -> None:
+    async def create(self, disk: str, gib: int, image: str = "") -> None:
         """Make nothing."""
 
     async def clone(self, disk: str, source: str, gib: int) -> None:
         """Make nothing."""
 
-    async def keep_image(self, image: str, source: str) -> None:
+    async def create_image(self, image: str, source: str) -> None:
         """Make nothing."""
 
-    def image_trouble(self, source: str) -> str:  # noqa: ARG002 - nothing is made of it
+    def image_problem(self, source: str) -> str:  # noqa: ARG002 - nothing is made of it
         """Say nothing: an image is nothing here."""
         return ""
 
     async def remove(self, id_: str) -> None:
         """Remove nothing."""
 
-    async def has(self, id_: str) -> bool:  # noqa: ARG002 - nobody can tell
+    async def exists(self, id_: str) -> bool:  # noqa: ARG002 - nobody can tell
         """Say no: to remove nothing once more does no harm."""
         return False
 
-    async def files(self) -> frozenset[str]:
+    async def list_files(self) -> frozenset[str]:
         """Return none."""
         return frozenset()
 
@@ -94,30 +94,30 @@ class FileDiskStore:
         self._library.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._turns = asyncio.Semaphore(MAX_CONCURRENT_FILES)
 
-    def _at(self, id_: str) -> Path:
+    def _path(self, id_: str) -> Path:
         return self._root / f"{id_}.qcow2"
 
-    def file(self, disk: str) -> str:
+    def path_of(self, disk: str) -> str:
         """Return where a disk lies."""
-        return str(self._at(disk))
+        return str(self._path(disk))
 
-    async def make(self, disk: str, gib: int, image: str = "") -> None:
+    async def create(self, disk: str, gib: int, image: str = "") -> None:
         """Make a disk."""
-        await self._made(make_disk(self._at(disk), gib, self._at(image) if image else None))
+        await self._run_limited(make_disk(self._path(disk), gib, self._path(image) if image else None))
 
-    async def keep_image(self, image: str, source: str) -> None:
+    async def create_image(self, image: str, source: str) -> None:
         """Make an image."""
         if source == BUILT_IN_IMAGE:
             file = self._library / f"{BUILT_IN_IMAGE}.raw"
             await asyncio.to_thread(file.write_bytes, GUESTS[HOST_ARCH].ljust(IMAGE_SIZE_BYTES, b"\0"))
         else:
             file = self._library / source
-        trouble = await asyncio.to_thread(self.image_trouble, source)
+        trouble = await asyncio.to_thread(self.image_problem, source)
         if trouble:
             raise Permanent(trouble)
-        await self._made(copy_disk(self._at(image), file, IMAGE_FORMATS[file.suffix]))
+        await self._run_limited(copy_disk(self._path(image), file, IMAGE_FORMATS[file.suffix]))
 
-    def image_trouble(self, source: str) -> str:
+    def image_problem(self, source: str) -> str:
         """Say why no image can be made from a source."""
         file = self._library / source
         if source == BUILT_IN_IMAGE or (file.suffix in IMAGE_FORMATS and file.is_file()):
@@ -130,18 +130,18 @@ class FileDiskStore:
         The source has a file at any moment: first the base is one more name of it, and then its own name is given to a
         new file that stands on the base, in one step.
         """
-        own, base = self._at(source), self._root / f"{source}.base-{disk}"
-        if await asyncio.to_thread(self._at(disk).exists):
+        own, base = self._path(source), self._root / f"{source}.base-{disk}"
+        if await asyncio.to_thread(self._path(disk).exists):
             return
         await asyncio.to_thread(_link, own, base)
         if await asyncio.to_thread(os.path.samefile, own, base):
             above = self._root / f"{source}.above"
             await asyncio.to_thread(above.unlink, missing_ok=True)
-            await self._made(make_disk(above, gib, base))
+            await self._run_limited(make_disk(above, gib, base))
             await asyncio.to_thread(above.replace, own)
-        await self._made(make_disk(self._at(disk), gib, base))
+        await self._run_limited(make_disk(self._path(disk), gib, base))
 
-    async def _made(self, making: Awaitable[None]) -> None:
+    async def _run_limited(self, making: Awaitable[None]) -> None:
         async with self._turns:
             try:
                 await making
@@ -153,15 +153,15 @@ class FileDiskStore:
         await asyncio.to_thread(self._remove, id_)
 
     def _remove(self, id_: str) -> None:
-        self._at(id_).unlink(missing_ok=True)
+        self._path(id_).unlink(missing_ok=True)
         for base in self._root.glob(f"{id_}.base-*"):
             base.unlink(missing_ok=True)
 
-    async def has(self, id_: str) -> bool:
+    async def exists(self, id_: str) -> bool:
         """Tell whether there is such a disk or image."""
-        return await asyncio.to_thread(self._at(id_).exists)
+        return await asyncio.to_thread(self._path(id_).exists)
 
-    async def files(self) -> frozenset[str]:
+    async def list_files(self) -> frozenset[str]:
         """Return the names of all files of disks and images; the library is not among them."""
         return await asyncio.to_thread(self._files)
 

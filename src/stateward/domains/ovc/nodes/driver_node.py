@@ -63,13 +63,13 @@ class DriverNode:
     async def start(self, machine: NodeMachine) -> None:
         """Give a machine power."""
         raise_for_outcome(await self._create(machine))
-        await self._until(machine.key, Power.ON, Power.FROZEN)
+        await self._wait_for_power(machine.key, Power.ON, Power.FROZEN)
 
     async def _create(self, machine: NodeMachine) -> Outcome:
-        (outcome,) = await finish_call(self._driver.create([self._want(machine)]))
+        (outcome,) = await finish_call(self._driver.create([self._machine_spec(machine)]))
         return outcome
 
-    def _want(self, machine: NodeMachine) -> MachineSpec:
+    def _machine_spec(self, machine: NodeMachine) -> MachineSpec:
         return MachineSpec(machine.key, machine.name, self._size or machine.size, self._image)
 
     async def stop(self, key: str) -> None:
@@ -92,36 +92,36 @@ class DriverNode:
         (outcome,) = await finish_call(self._driver.act(deed, [MachineRef(key, None, token)]))
         gone = isinstance(outcome, CallRefused) and outcome.why is RefusalReason.NOT_FOUND and wanted is Power.OFF
         if not gone:
-            await self._conflict_or_answered(key, outcome, wanted)
-            await self._until(key, wanted)
+            await self._raise_unless_reached(key, outcome, wanted)
+            await self._wait_for_power(key, wanted)
 
-    async def _conflict_or_answered(self, key: str, outcome: Outcome, wanted: Power) -> None:
+    async def _raise_unless_reached(self, key: str, outcome: Outcome, wanted: Power) -> None:
         """Look whether what was refused is so already, or may be allowed in a moment."""
         if isinstance(outcome, CallRefused) and outcome.why is RefusalReason.CONFLICT:
-            power = await self.look(key)
+            power = await self.get_power(key)
             if power is Power.CHANGING:
                 raise Temporary(outcome.message)
             if power is wanted:
                 return
         raise_for_outcome(outcome)
 
-    async def _until(self, key: str, *wanted: Power) -> None:
+    async def _wait_for_power(self, key: str, *wanted: Power) -> None:
         """Wait until a machine is as wanted; one that ended for good never will be, once what is shown is not older."""
         pause, began = POLL_MIN_S, time.monotonic()
-        while (power := await self.look(key)) not in wanted:
+        while (power := await self.get_power(key)) not in wanted:
             if power is Power.OFF and time.monotonic() - began > self.lag:
                 raise Permanent(f"machine {key} is not there: {self._troubles.get(key, 'it has ended')}")
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, POLL_MAX_S)
 
-    async def look(self, key: str) -> Power:
+    async def get_power(self, key: str) -> Power:
         """Say what a machine is; only a complete listing tells that there is none."""
-        return (await self.survey([key]))[key]
+        return (await self.get_powers([key]))[key]
 
-    async def look_settled(self, key: str, seconds: float) -> Power:
+    async def get_settled_power(self, key: str, seconds: float) -> Power:
         """Say what a machine is; one that is changing is waited for."""
         deadline = time.monotonic() + seconds
-        while (power := await self.look(key)) is Power.CHANGING and time.monotonic() < deadline:
+        while (power := await self.get_power(key)) is Power.CHANGING and time.monotonic() < deadline:
             await asyncio.sleep(POLL_MIN_S)
         return power
 
@@ -134,7 +134,7 @@ class DriverNode:
             return True
         return False if self._driver.caps.lists_reboot_tokens and shown.unconfirmed_reboot != token else None
 
-    async def survey(self, keys: Collection[str]) -> dict[str, Power]:
+    async def get_powers(self, keys: Collection[str]) -> dict[str, Power]:
         """Say what machines are, by one listing; who is not in it has ended only where it is complete."""
         listing = await self._driver.observe(keys)
         shown = {one.key: POWERS.get(one.state, Power.CHANGING) for one in listing.machines}
@@ -142,7 +142,7 @@ class DriverNode:
         self._troubles.update((one.key, one.details.get("complaint", one.native_state)) for one in ended)
         return {key: shown.get(key, Power.OFF if listing.complete else Power.UNKNOWN) for key in keys}
 
-    async def present(self) -> NodeInventory:
+    async def list_machines(self) -> NodeInventory:
         """Say which machines are there; those that have ended are not."""
         listing = await self._driver.observe()
         there = (one.key for one in listing.machines if POWERS.get(one.state) is not Power.OFF)
@@ -160,7 +160,7 @@ class DriverNode:
 
     async def move(self, key: str, to: Hypervisor, machine: NodeMachine, told: ProgressCallback) -> None:
         """Bring a machine up on the other node, and end it here."""
-        frozen = await self.look(key) is Power.FROZEN or await to.look(machine.key) is Power.FROZEN
+        frozen = await self.get_power(key) is Power.FROZEN or await to.get_power(machine.key) is Power.FROZEN
         await to.start(machine)
         if frozen:
             await to.pause(machine.key)
@@ -169,11 +169,11 @@ class DriverNode:
 
     async def has_moved(self, key: str, to: Hypervisor, machine: NodeMachine) -> bool:
         """Tell whether a machine is up on the other node, and ended here."""
-        return await self.look(key) is Power.OFF and await to.look(machine.key) in (Power.ON, Power.FROZEN)
+        return await self.get_power(key) is Power.OFF and await to.get_power(machine.key) in (Power.ON, Power.FROZEN)
 
     async def stop_moving(self, key: str, to: Hypervisor, machine: NodeMachine) -> bool:
         """End what came up on the other node, as long as it is still here."""
-        if await self.look(key) is Power.OFF:
+        if await self.get_power(key) is Power.OFF:
             return True
         await to.stop(machine.key)
         return False

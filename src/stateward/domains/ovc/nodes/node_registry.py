@@ -41,13 +41,13 @@ class NodeRegistry:
         self._folder, self._cloud, self._called, self._confinement = folder, cloud, called, confinement
         self._nodes: dict[Key, Hypervisor] = {}
         self.reader: Reader | None = None
-        self.makers: Mapping[str, NodeFactory] = {
+        self.factories: Mapping[str, NodeFactory] = {
             "simulated": self._simulated,
             "process": self._process,
             "qemu": self._qemu,
         }
 
-    async def of(self, ns: str, node: str) -> Hypervisor:
+    async def get(self, ns: str, node: str) -> Hypervisor:
         """Return a node at work."""
         key = Key(ns, node)
         if key not in self._nodes:
@@ -55,18 +55,18 @@ class NodeRegistry:
             found = await self.reader.object(key)
             if found is None or found.kind != NODE.kind:
                 raise Permanent(f"there is no node {node!r}")
-            self._nodes.setdefault(key, self._make(file_name(found), read_spec(found, NodeSpec)))
+            self._nodes.setdefault(key, self._create(file_name(found), read_spec(found, NodeSpec)))
         return self._nodes[key]
 
-    def _make(self, node: str, spec: NodeSpec) -> Hypervisor:
+    def _create(self, node: str, spec: NodeSpec) -> Hypervisor:
         try:
-            return self.makers[spec.driver](node, spec)
+            return self.factories[spec.driver](node, spec)
         except CloudUnavailable as error:
             raise Temporary(str(error)) from error
         except StatewardError as error:
             raise Permanent(str(error)) from error
 
-    def _meter(self, call: str) -> None:
+    def _count_call(self, call: str) -> None:
         self._called(PROVIDER, call)
 
     def _simulated(self, node: str, spec: NodeSpec) -> Hypervisor:
@@ -76,19 +76,19 @@ class NodeRegistry:
         self._cloud.register_image(PROVIDER, SimulatedImage("any", "none"))
         self._cloud.register_spec(PROVIDER, SimulatedSpec(SIMULATED_SIZE, 1, 1.0, 0.0))
         place = ProviderRegion(PROVIDER, node, options=spec.options)
-        return DriverNode(SimulatedDriver(place, self._cloud, self._meter), "any", SIMULATED_SIZE)
+        return DriverNode(SimulatedDriver(place, self._cloud, self._count_call), "any", SIMULATED_SIZE)
 
     def _process(self, node: str, spec: NodeSpec) -> Hypervisor:
         from stateward.drivers.process import ProcessDriver
 
         place = self._place(node, spec)
-        return DriverNode(ProcessDriver(place, self._meter, confinement=self._confinement), "sh")
+        return DriverNode(ProcessDriver(place, self._count_call, confinement=self._confinement), "sh")
 
     def _qemu(self, node: str, spec: NodeSpec) -> Hypervisor:
         from stateward.domains.ovc.nodes.qemu_node import QemuNode
         from stateward.drivers.qemu.host import QemuHost
 
-        return QemuNode(QemuHost(self._place(node, spec), self._meter))
+        return QemuNode(QemuHost(self._place(node, spec), self._count_call))
 
     def _place(self, node: str, spec: NodeSpec) -> ProviderRegion:
         """Return where a node of this host has its machines."""

@@ -85,19 +85,19 @@ class Hypervisor(Protocol):
     async def has_disk(self, key: str, disk: AttachedDisk) -> bool:
         """Tell whether a machine has a disk."""
 
-    async def look(self, key: str) -> Power:
+    async def get_power(self, key: str) -> Power:
         """Say what a machine is."""
 
-    async def look_settled(self, key: str, seconds: float) -> Power:
+    async def get_settled_power(self, key: str, seconds: float) -> Power:
         """Say what a machine is; one that is changing is waited for, up to some seconds."""
 
     async def was_reset(self, key: str, token: str) -> bool | None:
         """Tell whether a reset with this token was done; None where nobody can say."""
 
-    async def survey(self, keys: Collection[str]) -> dict[str, Power]:
+    async def get_powers(self, keys: Collection[str]) -> dict[str, Power]:
         """Say what machines are, in one go."""
 
-    async def present(self) -> NodeInventory:
+    async def list_machines(self) -> NodeInventory:
         """Say which machines are there at all, whoever asked for them."""
 
     async def move(self, key: str, to: "Hypervisor", machine: NodeMachine, told: ProgressCallback) -> None:

@@ -34,43 +34,43 @@ class QemuNode(DriverNode):
         self.host = host
 
     async def _create(self, machine: NodeMachine) -> Outcome:
-        return await finish_call(self.host.boot(self._want(machine), to_qemu_disks(machine.disks)))
+        return await finish_call(self.host.boot(self._machine_spec(machine), to_qemu_disks(machine.disks)))
 
     async def stop(self, key: str) -> None:
         """Press the power button, and pull the plug if that does not help.
 
         The guest may obey the button at any time. So what was begun is brought to its end, also if it is cancelled.
         """
-        if await self.look(key) is Power.ON:
+        if await self.get_power(key) is Power.ON:
             await finish_call(self._power_off(key))
         else:
             await super().stop(key)
 
     async def _power_off(self, key: str) -> None:
-        await self._press(key)
+        await self._press_power_button(key)
         await super().stop(key)
 
-    async def _press(self, key: str) -> None:
+    async def _press_power_button(self, key: str) -> None:
         try:
             async with asyncio.timeout(POWER_BUTTON_TIMEOUT_S):
                 await self.host.press_power_button(key)
-                while await self.look(key) is not Power.OFF:
+                while await self.get_power(key) is not Power.OFF:
                     await asyncio.sleep(POLL_MIN_S)
         except (TimeoutError, MonitorError):
             return
 
-    async def look_settled(self, key: str, seconds: float) -> Power:
+    async def get_settled_power(self, key: str, seconds: float) -> Power:
         """Say what a machine is; one whose guest may be about to switch itself off is waited for, too."""
         deadline = time.monotonic() + seconds
-        while (power := await super().look_settled(key, seconds)) is Power.ON and await self.host.may_still_power_off(
-            key
-        ):
+        while (
+            power := await super().get_settled_power(key, seconds)
+        ) is Power.ON and await self.host.may_still_power_off(key):
             if time.monotonic() > deadline:
                 return Power.CHANGING
             await asyncio.sleep(POLL_MIN_S)
         return power
 
-    async def present(self) -> NodeInventory:
+    async def list_machines(self) -> NodeInventory:
         """Say which machines are there, by their processes: whether their monitors answer does not matter."""
         keys, complete = await self.host.running_machines()
         return NodeInventory(keys, complete)
@@ -129,7 +129,7 @@ class QemuNode(DriverNode):
     def _move(self, key: str, to: Hypervisor, machine: NodeMachine) -> LiveMigration | None:
         if not isinstance(to, QemuNode):
             return None
-        return LiveMigration(self.host, key, to.host, to._want(machine), to_qemu_disks(machine.disks))  # noqa: SLF001 - its twin
+        return LiveMigration(self.host, key, to.host, to._machine_spec(machine), to_qemu_disks(machine.disks))  # noqa: SLF001 - its twin
 
 
 def _to_qemu_disk(disk: AttachedDisk) -> QemuDisk:
