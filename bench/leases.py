@@ -26,7 +26,7 @@ from stateward.engine import Engine
 from stateward.store.filters import JournalFilter, Selector
 from stateward.store.records import Object
 
-ME = LeaseCaller("bench", "bench")
+ME = LeaseCaller(who="bench", ns="bench")
 LEASES, HOSTS, CALLERS = 1000, 1000, 50
 PENDING_EVENTS = 5.0
 DAY, HOUR = 86400.0, 3600.0

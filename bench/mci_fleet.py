@@ -12,12 +12,12 @@ from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
 from stateward.domains.mci.model import CloudConnection, MciSpec, SubGroup
 from stateward.domains.mci.plugin import MciPlugin
-from stateward.domains.mci.service import Caller
 from stateward.domains.plugin import ProcessContext
 from stateward.drivers import ProviderRegion
 from stateward.drivers.simulated import CALM, IMAGES, REGIONS, SPECS, FaultProfile, SimulatedCloud
 from stateward.engine import Engine
 from stateward.lifecycle import USER
+from stateward.schemas.caller import Caller
 
 NS = "default"
 ANN = Caller(USER, "bench")

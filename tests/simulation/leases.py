@@ -38,7 +38,7 @@ from tests.simulation.process import Process
 
 EPOCH = 1_900_000_000.0
 NS = "n"
-ME = LeaseCaller(NS, "somebody")
+ME = LeaseCaller(who="somebody", ns=NS)
 HOSTS = [f"h{number}" for number in range(3)]
 TROUBLE, REST = 200.0, 4000.0
 

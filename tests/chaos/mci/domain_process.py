@@ -27,13 +27,13 @@ from stateward.domains.mci.lifecycle import MCI
 from stateward.domains.mci.model import CloudConnection, ImageRecord, MciSpec, SpecRecord
 from stateward.domains.mci.plugin import MciPlugin
 from stateward.domains.mci.provider import provider_client
-from stateward.domains.mci.service import Caller
 from stateward.domains.plugin import ProcessContext
 from stateward.drivers import Driver, Meter, ProviderRegion
 from stateward.drivers.process import ProcessDriver
 from stateward.drivers.qemu import QemuDriver
 from stateward.engine import AlreadyExists, Denied, Engine
 from stateward.lifecycle import TRANSITIONAL
+from stateward.schemas.caller import Caller
 from stateward.store import open_store
 
 NS = "default"

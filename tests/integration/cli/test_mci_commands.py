@@ -8,9 +8,9 @@ import pytest
 
 from stateward.access import Role
 from stateward.domains.mci.provider.key_pairs import new_pair
-from stateward.domains.mci.service import Caller
 from stateward.drivers import MachineSpec, ProviderRegion
 from stateward.lifecycle import USER
+from stateward.schemas.caller import Caller
 from tests.integration.cli.mci_house import MciHouse
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

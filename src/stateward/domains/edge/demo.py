@@ -12,13 +12,14 @@ from stateward.aio.supervise import background
 from stateward.domains.edge.agents.agent_hub import AgentHub
 from stateward.domains.edge.lifecycle import APP, APPINST, CLUSTERINST, FLAVOR
 from stateward.domains.edge.model import AppSpec, CloudletSpec, ClusterInst, FlavorSpec, app_id, cluster_id
-from stateward.domains.edge.service import EdgeCaller, Service
+from stateward.domains.edge.service import Service
 from stateward.engine import Denied
+from stateward.schemas.caller import Caller
 from stateward.store.errors import StoreError
 
 NS = "demo"
 TOWNS = ("oslo", "turku", "tallinn")
-BY = EdgeCaller(who="demo")
+BY = Caller(who="demo")
 PAUSE = 4.0
 SLOWEST = 0.9
 APPS = {"vision": "sleep 1000", "games": "sleep 1000"}

@@ -39,21 +39,12 @@ from stateward.domains.edge.policy.demand import ClusterLoad, desired_nodes
 from stateward.engine import Accepted, AlreadyExists, Denied, Engine, NotFound, Refused
 from stateward.engine.errors import KeyReused
 from stateward.errors import BadInput
-from stateward.lifecycle import USER
+from stateward.schemas.caller import Caller
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object
 
 MAX_LISTED = 100_000
 FIX_TRIES = 3
-
-
-class EdgeCaller(Struct, frozen=True):
-    """Who asks: the actor of the tables, the name behind it, and the overrides and the key that came with the call."""
-
-    actor: str = USER
-    who: str = ""
-    facts: frozenset[str] = frozenset()
-    key: str | None = None
 
 
 class Service:
@@ -64,7 +55,7 @@ class Service:
 
     # --- cloudlets ---------------------------------------------------------------------------------------------------
 
-    async def create_cloudlet(self, ns: str, name: str, spec: CloudletSpec, by: EdgeCaller) -> Accepted:
+    async def create_cloudlet(self, ns: str, name: str, spec: CloudletSpec, by: Caller) -> Accepted:
         """Make a cloudlet, or bring one back; it waits for its agent to start."""
         how: dict[str, Any] = {"spec": to_builtins(spec), "actor": by.actor, "who": by.who, "key": by.key}
         try:
@@ -73,15 +64,15 @@ class Service:
             await self.get(ns, name, CLOUDLET.kind)
             return await self.engine.act(ns, name, "create", **how)
 
-    async def change_cloudlet(self, ns: str, name: str, change: dict[str, Any], by: EdgeCaller) -> Accepted:
+    async def change_cloudlet(self, ns: str, name: str, change: dict[str, Any], by: Caller) -> Accepted:
         """Change what is done about missing instances and orphans."""
         return await self._act(ns, name, CLOUDLET.kind, "change", by, args={"change": change})
 
-    async def upgrade(self, ns: str, name: str, version: str, within: float, by: EdgeCaller) -> Accepted:
+    async def upgrade(self, ns: str, name: str, version: str, within: float, by: Caller) -> Accepted:
         """Have the agent start its successor, which has so many seconds to come up."""
         return await self._act(ns, name, CLOUDLET.kind, "upgrade", by, args={"version": version, "within": within})
 
-    async def fix(self, ns: str, name: str, by: EdgeCaller) -> Accepted:
+    async def fix(self, ns: str, name: str, by: Caller) -> Accepted:
         """Say that a failed upgrade is settled: the cloudlet is Ready if its agent is connected, and Offline if not."""
         for _ in range(FIX_TRIES):
             served = cloudlet_status(await self.get(ns, name, CLOUDLET.kind)).serving > 0
@@ -90,17 +81,17 @@ class Service:
                 return await self._act(ns, name, CLOUDLET.kind, "fix", replace(by, facts=facts))
         raise AgentConnectionChanged(name)
 
-    async def hand_over(self, ns: str, name: str, installation: str | None, by: EdgeCaller) -> Accepted:
+    async def hand_over(self, ns: str, name: str, installation: str | None, by: Caller) -> Accepted:
         """Hand a cloudlet over to a held installation of the agent; None: to the only one."""
         return await self._act(ns, name, CLOUDLET.kind, "handover", by, args={"installation": installation})
 
-    async def delete_cloudlet(self, ns: str, name: str, by: EdgeCaller) -> Accepted:
+    async def delete_cloudlet(self, ns: str, name: str, by: Caller) -> Accepted:
         """Remove a cloudlet."""
         return await self._act(ns, name, CLOUDLET.kind, "delete", by)
 
     # --- instances ---------------------------------------------------------------------------------------------------
 
-    async def create_cluster(self, ns: str, cloudlet: str, name: str, spec: ClusterInst, by: EdgeCaller) -> Accepted:
+    async def create_cluster(self, ns: str, cloudlet: str, name: str, spec: ClusterInst, by: Caller) -> Accepted:
         """Make a cluster on a cloudlet."""
         if name.startswith(AUTOCLUSTER_PREFIX):
             raise BadInput("name", name, f"one that does not begin with {AUTOCLUSTER_PREFIX}")
@@ -108,7 +99,7 @@ class Service:
             ns, cluster_id(cloudlet, name), CLUSTERINST.kind, by, (cloudlet,), spec=to_builtins(spec)
         )
 
-    async def create_app(self, ns: str, cloudlet: str, cluster: str, app: str, by: EdgeCaller) -> Accepted:
+    async def create_app(self, ns: str, cloudlet: str, cluster: str, app: str, by: Caller) -> Accepted:
         """Deploy an app in a cluster, or on an autocluster."""
         record = await self.get_record(ns, APP.kind, app)
         policy = read_spec(record, AppSpec).autoprov
@@ -116,18 +107,18 @@ class Service:
         if policy:
             around.append(record_id(AUTOPROV.kind, policy))
         facts = by.facts | {DEPENDENCIES} if cluster.startswith(AUTOCLUSTER_PREFIX) else by.facts
-        caller = EdgeCaller(by.actor, by.who, facts, by.key)
+        caller = Caller(by.actor, by.who, facts, by.key)
         return await self._create(ns, app_id(cloudlet, cluster, app), APPINST.kind, caller, around)
 
-    async def update(self, ns: str, id_: str, kind: str, change: dict[str, Any], by: EdgeCaller) -> Accepted:
+    async def update(self, ns: str, id_: str, kind: str, change: dict[str, Any], by: Caller) -> Accepted:
         """Change an instance."""
         return await self._act(ns, id_, kind, "update", by, args={"change": change})
 
-    async def refresh(self, ns: str, id_: str, by: EdgeCaller) -> Accepted:
+    async def refresh(self, ns: str, id_: str, by: Caller) -> Accepted:
         """Bring an AppInst up to what its app is now."""
         return await self._act(ns, id_, APPINST.kind, "update", by, args={"refresh": True})
 
-    async def delete(self, ns: str, id_: str, kind: str, by: EdgeCaller) -> Accepted:
+    async def delete(self, ns: str, id_: str, kind: str, by: Caller) -> Accepted:
         """Remove an instance."""
         return await self._act(ns, id_, kind, "delete", by)
 
@@ -136,7 +127,7 @@ class Service:
         ns: str,
         id_: str,
         kind: str,
-        by: EdgeCaller,
+        by: Caller,
         around: Iterable[str],
         spec: dict[str, Any] | None = None,
     ) -> Accepted:
@@ -159,7 +150,7 @@ class Service:
         await self._get_even_removed(ns, id_, kind)
         return await self.engine.submit(second)
 
-    async def _act(self, ns: str, id_: str, kind: str, action: str, by: EdgeCaller, args: Any = None) -> Accepted:  # noqa: ANN401
+    async def _act(self, ns: str, id_: str, kind: str, action: str, by: Caller, args: Any = None) -> Accepted:  # noqa: ANN401
         found = await self._get_even_removed(ns, id_, kind)
         how: dict[str, Any] = {"actor": by.actor, "who": by.who, "facts": by.facts, "args": args, "key": by.key}
         around = related_ids(found) if kind in (CLUSTERINST.kind, APPINST.kind) else ()
@@ -172,7 +163,7 @@ class Service:
 
     # --- flavors, apps, policies -------------------------------------------------------------------------------------
 
-    async def put_record(self, ns: str, kind: str, name: str, spec: Struct, by: EdgeCaller) -> Object:
+    async def put_record(self, ns: str, kind: str, name: str, spec: Struct, by: Caller) -> Object:
         """Write down a flavor, an app or a policy, in the place of the former one."""
         id_, how = record_id(kind, name), {"spec": to_builtins(spec), "actor": by.actor, "who": by.who}
         try:
@@ -180,7 +171,7 @@ class Service:
         except AlreadyExists:
             return (await self.engine.act(ns, id_, "update", **how)).object
 
-    async def delete_record(self, ns: str, kind: str, name: str, by: EdgeCaller) -> None:
+    async def delete_record(self, ns: str, kind: str, name: str, by: Caller) -> None:
         """Strike out a flavor, an app or a policy."""
         await self.engine.act(ns, (await self.get_record(ns, kind, name)).id, "delete", actor=by.actor, who=by.who)
 
@@ -222,7 +213,7 @@ class Service:
         if nodes == spec.nodes:
             return None
         try:
-            return await self.update(ns, cluster, CLUSTERINST.kind, {"nodes": nodes}, EdgeCaller(who="autoscale"))
+            return await self.update(ns, cluster, CLUSTERINST.kind, {"nodes": nodes}, Caller(who="autoscale"))
         except Denied:
             return None  # something is under way: the next report will tell again
 

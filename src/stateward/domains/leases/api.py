@@ -109,7 +109,7 @@ def caller_of(request: Call) -> LeaseCaller:
         named = next(iter(opened)) if len(opened) == 1 and ANY not in grant.namespaces else DEFAULT_NS
         if not grant.opens(named):
             raise BadInput("namespace", sorted(opened), f"one; name it in the path: /ns/NAMESPACE{BASE}")
-    return LeaseCaller(str(named), grant.name, actor_of(request))
+    return LeaseCaller(actor_of(request), grant.name, ns=str(named))
 
 
 def check_version(header: str) -> None:

@@ -11,7 +11,7 @@ from stateward.domains.leases.wire_values import MINUTE_FORMAT
 from stateward.engine import Denied
 from stateward.store.errors import StoreError
 
-USER = LeaseCaller("demo", "the demo's user")
+USER = LeaseCaller(who="the demo's user", ns="demo")
 HOSTS = 4
 LEASE_LENGTH_S = 120
 PAUSE_S = 20.0

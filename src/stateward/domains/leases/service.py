@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.domains.leases import lease_parts
@@ -24,7 +23,7 @@ from stateward.domains.leases.model import EventType, Lease, LeaseSeen, LeaseSpe
 from stateward.engine import Accepted, Engine, NotFound
 from stateward.engine.errors import VersionMismatch
 from stateward.engine.requests import Creation
-from stateward.lifecycle import USER
+from stateward.schemas.caller import Caller
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Status
 
@@ -42,12 +41,10 @@ DELETE_TIMEOUT_S = 10.0
 PAGE_SIZE = 1000
 
 
-class LeaseCaller(Struct, frozen=True):
-    """On whose behalf something is asked for."""
+class LeaseCaller(Caller, frozen=True, kw_only=True):
+    """A caller in a namespace, which Blazar calls a project: no path of its API names one."""
 
     ns: str
-    who: str = ""
-    actor: str = USER
 
 
 class LeaseService:

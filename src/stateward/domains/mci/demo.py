@@ -15,10 +15,11 @@ from random import Random
 from stateward.domains.mci.lifecycle import MCI, MciState, VmState
 from stateward.domains.mci.model import MciSpec, SubGroup, mci_of, vm_of
 from stateward.domains.mci.provider.catalogue import LOCAL
-from stateward.domains.mci.service import Caller, Service
+from stateward.domains.mci.service import Service
 from stateward.errors import StatewardError, UnknownName
 from stateward.lifecycle import TRANSITIONAL, USER
 from stateward.naming import new_id
+from stateward.schemas.caller import Caller
 from stateward.store.errors import StoreError
 from stateward.store.records import Key, Object
 

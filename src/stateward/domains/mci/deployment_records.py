@@ -14,6 +14,7 @@ from stateward.domains.mci.resource_usage import check_connection_unused
 from stateward.engine import AlreadyExists, Engine
 from stateward.engine.errors import VersionMismatch
 from stateward.lifecycle import CONTROLLER
+from stateward.schemas.caller import Caller
 from stateward.store.records import Key, Lane, LaneGroup
 
 
@@ -54,13 +55,6 @@ TRIES = 10
 
 Change = Callable[[CloudConnection | None], CloudConnection]
 """Returns a connection as it is to be, by what it is now; None where nobody knows it."""
-
-
-class Caller(Struct, frozen=True):
-    """Who asks: the actor of the tables, and the name behind it."""
-
-    actor: str
-    who: str = ""
 
 
 class DeploymentRecords:

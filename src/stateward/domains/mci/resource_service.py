@@ -6,8 +6,9 @@ from stateward.domains.mci.errors import InUse
 from stateward.domains.mci.lifecycle import VM, VmState
 from stateward.domains.mci.model import NetworkSpec, Subnet, network_of, to_builtins, vm_of
 from stateward.domains.mci.provider.catalogue import objects
-from stateward.domains.mci.service import Caller, Service, retry_on_change
+from stateward.domains.mci.service import Service, retry_on_change
 from stateward.engine import Accepted, AlreadyExists, NotFound
+from stateward.schemas.caller import Caller
 from stateward.store.filters import Selector
 from stateward.store.records import Object
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.control.orphan_machines import PossibleOrphan, known_gone_fact, possible_orphans
 from stateward.domains.mci.control.status_updater import settle
-from stateward.domains.mci.deployment_records import Caller, DeploymentRecords
+from stateward.domains.mci.deployment_records import DeploymentRecords
 from stateward.domains.mci.errors import InUse, NoNamespace, VmsAdded, VmsAlive
 from stateward.domains.mci.guards.object_guards import SETTLED
 from stateward.domains.mci.guards.subgroups import WITH_MCI
@@ -51,6 +51,7 @@ from stateward.engine.accept.groups import GroupVerdict
 from stateward.engine.errors import NoneAllowed, VersionMismatch
 from stateward.errors import BadInput, StatewardError
 from stateward.lifecycle import CONTROLLER, FORCE, NO_FACTS
+from stateward.schemas.caller import Caller
 from stateward.store.filters import Selector
 from stateward.store.records import Object
 

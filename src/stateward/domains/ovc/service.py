@@ -33,6 +33,7 @@ from stateward.engine.requests import Creation
 from stateward.errors import BadInput
 from stateward.lifecycle import PROVIDER, Meaning, RefusalCode
 from stateward.naming import new_id
+from stateward.schemas.caller import Caller
 from stateward.store.filters import JournalFilter, Selector
 from stateward.store.port import StuckWork
 from stateward.store.records import Key, Object, to_json
@@ -47,11 +48,9 @@ DONE_STATES = {
 MAX_ENTRIES = 1000
 
 
-class OvcCaller(Struct, frozen=True):
-    """Who asks: the actor in the tables, and the person or program behind it."""
+class OvcCaller(Caller, frozen=True, kw_only=True):
+    """A caller with its token: the idempotency key names the object that it creates, so the service scopes it."""
 
-    actor: str
-    who: str = ""
     token: str = ""
 
 

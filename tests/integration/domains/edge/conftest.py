@@ -29,9 +29,10 @@ from stateward.domains.edge.model import (
     instance_status,
 )
 from stateward.domains.edge.plugin import EdgePlugin
-from stateward.domains.edge.service import EdgeCaller, Service
+from stateward.domains.edge.service import Service
 from stateward.domains.plugin import ProcessContext
 from stateward.engine import Accepted, Engine, NotFound
+from stateward.schemas.caller import Caller
 from stateward.store.changes import Changes
 from stateward.store.port import Store, Tx
 from stateward.store.records import JournalEntry as JournalLine
@@ -39,8 +40,8 @@ from stateward.store.records import Key, Object, Operation
 from tests.stores import fresh_store
 
 NS = "lab"
-ANN = EdgeCaller("user", "ann")
-ADA = EdgeCaller("admin", "ada")
+ANN = Caller("user", "ann")
+ADA = Caller("admin", "ada")
 PATIENT = 60.0
 
 

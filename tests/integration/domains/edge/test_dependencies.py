@@ -10,9 +10,9 @@ from stateward.agents.site import SiteError
 from stateward.domains.edge.errors import ActionInProgress, AdminOnly, ReferenceBeingDeleted, Reserved, StillReferenced
 from stateward.domains.edge.lifecycle import IGNORE_AGENT
 from stateward.domains.edge.model import AppSpec, ClusterInst, instance_status, read_spec
-from stateward.domains.edge.service import EdgeCaller
 from stateward.engine import Denied, NotFound
 from stateward.errors import BadInput
+from stateward.schemas.caller import Caller
 from stateward.store.port import Store
 from tests.integration.domains.edge.conftest import ANN, NS, House, hold
 from tests.stores import fresh_store
@@ -120,7 +120,7 @@ async def test_of_racing_creates_and_deletes_no_app_is_ever_without_its_cluster(
 
 async def test_overrides_are_for_administrators(house: House) -> None:
     await house.cloudlet()
-    by = EdgeCaller("user", "ann", frozenset({IGNORE_AGENT}))
+    by = Caller("user", "ann", frozenset({IGNORE_AGENT}))
     with pytest.raises(AdminOnly):
         await house.service.create_cluster(NS, "munich", "c1", ClusterInst(), by)
 

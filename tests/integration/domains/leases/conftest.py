@@ -20,7 +20,7 @@ from tests.integration.domains.leases.things import Things
 from tests.stores import fresh_store
 
 NS = "ns"
-ME = LeaseCaller(NS, "me")
+ME = LeaseCaller(who="me", ns=NS)
 LIMIT = 60.0
 
 

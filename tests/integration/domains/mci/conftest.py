@@ -12,11 +12,12 @@ import pytest
 from stateward.domains.mci.control.status_rollup import MciStatus, roll_up_status
 from stateward.domains.mci.model import MciSpec, SubGroup
 from stateward.domains.mci.plugin import MciPlugin
-from stateward.domains.mci.service import Caller, Service
+from stateward.domains.mci.service import Service
 from stateward.domains.plugin import ProcessContext
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.faults import CALM
 from stateward.engine import Accepted, Engine
+from stateward.schemas.caller import Caller
 from stateward.store.port import Store
 from stateward.store.records import Operation
 from tests.stores import fresh_store

@@ -12,8 +12,9 @@ from stateward.domains.edge.agents.agent_hub import AgentHub
 from stateward.domains.edge.api.schemas import OVERRIDES, Ignore
 from stateward.domains.edge.model import NAME
 from stateward.domains.edge.policy.policy_controller import PolicyController
-from stateward.domains.edge.service import EdgeCaller, Service
+from stateward.domains.edge.service import Service
 from stateward.domains.plugin import actor_of, grant_of, needs
+from stateward.schemas.caller import Caller
 
 NS_PATH = "/ns/{ns:str}"
 TAGS = ["edge"]
@@ -44,8 +45,8 @@ IdempotencyKey = Annotated[
 ]
 
 
-def caller_of(request: Call, ignore: list[Ignore] | None = None, key: str | None = None) -> EdgeCaller:
+def caller_of(request: Call, ignore: list[Ignore] | None = None, key: str | None = None) -> Caller:
     """Return who asks, with what comes along with the call."""
     facts = frozenset(OVERRIDES[one] for one in ignore or ())
     grant = grant_of(request)
-    return EdgeCaller(actor_of(request), grant.name, facts, grant.own_key(key))
+    return Caller(actor_of(request), grant.name, facts, grant.own_key(key))

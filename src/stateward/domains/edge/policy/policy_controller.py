@@ -16,9 +16,10 @@ from stateward.domains.edge.model import AUTOCLUSTER_PREFIX, AppSpec, AutoprovSp
 from stateward.domains.edge.policy.app_members import app_status
 from stateward.domains.edge.policy.cluster_release import release_instance, remove_absent, restart_idle_timer
 from stateward.domains.edge.policy.demand import plan_deployment
-from stateward.domains.edge.service import EdgeCaller, Service
+from stateward.domains.edge.service import Service
 from stateward.engine import Denied
 from stateward.engine.troubles import FaultIsolation
+from stateward.schemas.caller import Caller
 from stateward.store.errors import StoreError
 from stateward.store.filters import Page, Selector
 from stateward.store.records import JournalEntry, Key, Object
@@ -31,7 +32,7 @@ POLICY_INTERVAL_S = 30.0
 PAGE_SIZE = 500
 
 STABLE_STATES = (AppInstState.NOT_PRESENT, AppInstState.READY, AppInstState.CREATE_ERROR)
-AUTOPROV_CALLER = EdgeCaller(who="autoprov")
+AUTOPROV_CALLER = Caller(who="autoprov")
 
 
 class PolicyController:

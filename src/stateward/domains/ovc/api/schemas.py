@@ -113,4 +113,4 @@ class MaintenanceRequest(Struct, frozen=True, forbid_unknown_fields=True):
 def caller_of(request: Call) -> OvcCaller:
     """Return who calls."""
     grant = grant_of(request)
-    return OvcCaller(actor_of(request), grant.name, grant.token)
+    return OvcCaller(actor_of(request), grant.name, token=grant.token)
