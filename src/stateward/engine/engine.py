@@ -13,7 +13,7 @@ from stateward.engine.accept import groups
 from stateward.engine.accept.accept import Verdict, accepting, plan
 from stateward.engine.accept.idempotency import RefusedBefore
 from stateward.engine.accept.sequences import Steps, accept_sequences
-from stateward.engine.errors import KeyReused, NotFound
+from stateward.engine.errors import KeyReused, NoneAllowed, NotFound
 from stateward.engine.external_reports import ExternalReport, Sighting, take_sightings
 from stateward.engine.finish import cancel
 from stateward.engine.kinds import Admission, Kind, Kinds
@@ -195,6 +195,10 @@ class Engine:
         if isinstance(verdict, StatewardError):
             raise verdict
         return verdict
+
+    async def explain_none_allowed(self, whole: Request, error: NoneAllowed) -> StatewardError:
+        """Return the error to report if no member of a group allows an action: the whole's own, if it refuses too."""
+        return await self.store.transact(lambda tx: groups.explain_none_allowed(tx, self.kinds, whole, error))
 
     async def cancel(self, ns: str, op: str, who: str = "") -> Operation:
         """Cancel an operation, and those that it waits for."""

@@ -141,7 +141,7 @@ async def until_it_rests(plugin: MciPlugin, name: str, *, go_on: bool) -> None:
             return
         if go_on and found.state == "Prepared":
             with suppress(Denied):
-                await plugin.service.go_on(NS, name, "continue", ANN)
+                await plugin.service.continue_or_withdraw(NS, name, "continue", ANN)
         await asyncio.sleep(0.02)
 
 

@@ -6,7 +6,7 @@ import pytest
 from stateward.domains.mci.cli import app, connection_commands
 from stateward.domains.mci.cli.commands import Action
 from stateward.domains.mci.cli.fleet_file import GROUP, HEAD, POLICIES
-from stateward.domains.mci.deployment_records import LIMITS, OTHERS
+from stateward.domains.mci.deployment_records import DEFAULT_LIMIT, LIMITS
 from stateward.domains.mci.lifecycle import VM, VmState
 from stateward.domains.mci.service import GROUP_ACTIONS
 from stateward.lifecycle import USER, Move, decide
@@ -31,7 +31,7 @@ def test_every_action_is_documented(action: Action) -> None:
 
 
 def test_the_limits_are_those_that_hold() -> None:
-    for name, limit in {**LIMITS, "any other": OTHERS}.items():
+    for name, limit in {**LIMITS, "any other": DEFAULT_LIMIT}.items():
         assert f"\n| {name} | {limit.regions} | {limit.vms} |\n" in PAGE
 
 

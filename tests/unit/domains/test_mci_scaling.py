@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stateward.domains.mci.guards.spec_validation import MAX_VMS, check_mci_spec
-from stateward.domains.mci.guards.subgroups import SCALE_DIRECTIONS, scaled
+from stateward.domains.mci.guards.subgroups import SCALE_DIRECTIONS, with_scaled_spec
 from stateward.domains.mci.lifecycle import MCI
 from stateward.domains.mci.model import MciSpec, SubGroup
 from stateward.engine import Request
@@ -32,7 +32,7 @@ def after(request: Request) -> MciSpec:
 
 @given(st.sampled_from(sorted(SCALE_DIRECTIONS)), st.sampled_from([WEB, DB]), st.integers(1, 10_000))
 def test_the_record_follows_from_the_arguments(action: str, group: SubGroup, count: int) -> None:
-    want = after(scaled(asked(action, {"group": group.name, "count": count}), record()))
+    want = after(with_scaled_spec(asked(action, {"group": group.name, "count": count}), record()))
     sizes = {one.name: one.size for one in SHOP.groups}
     sizes[group.name] = max(0, group.size + SCALE_DIRECTIONS[action] * count)
     assert {one.name: one.size for one in want.groups} == sizes
@@ -55,20 +55,20 @@ def test_the_record_follows_from_the_arguments(action: str, group: SubGroup, cou
 )
 def test_a_scaling_that_does_not_say_how_is_refused_with_field_and_state(action: str, args: object, field: str) -> None:
     with pytest.raises(BadInput) as refused:
-        scaled(asked(action, args), record())
+        with_scaled_spec(asked(action, args), record())
     assert (refused.value.field, refused.value.state) == (field, "Running")
     assert "which is Running" in refused.value.allowed
 
 
 def test_a_refusal_names_the_subgroups_there_are() -> None:
     with pytest.raises(BadInput, match="has web, db"):
-        scaled(asked(args={"group": "cache", "count": 1}), record())
+        with_scaled_spec(asked(args={"group": "cache", "count": 1}), record())
 
 
 def test_a_new_subgroup_comes_along_with_the_record() -> None:
     cache = SubGroup("cache", 2, "s", "i")
     wanted = replace(SHOP, groups=(WEB, DB, cache))
-    assert after(scaled(asked(args={"group": "cache", "count": 2}, spec=wanted), record())) == wanted
+    assert after(with_scaled_spec(asked(args={"group": "cache", "count": 2}, spec=wanted), record())) == wanted
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_new_subgroup_comes_along_with_the_record() -> None:
 )
 def test_a_record_that_changes_anything_else_is_refused(wrong: MciSpec) -> None:
     with pytest.raises(BadInput) as refused:
-        scaled(asked(args={"group": "web", "count": 1}, spec=wrong), record())
+        with_scaled_spec(asked(args={"group": "web", "count": 1}, spec=wrong), record())
     assert (refused.value.field, refused.value.state) == ("spec", "Running")
 
 
@@ -90,7 +90,7 @@ def test_a_record_that_changes_anything_else_is_refused(wrong: MciSpec) -> None:
 def test_a_new_subgroup_whose_vms_could_not_be_found_again_is_refused(name: str) -> None:
     wanted = replace(SHOP, groups=(WEB, DB, SubGroup(name, 2, "s", "i")))
     with pytest.raises(BadInput) as refused:
-        scaled(asked(args={"group": name, "count": 2}, spec=wanted), record())
+        with_scaled_spec(asked(args={"group": name, "count": 2}, spec=wanted), record())
     assert (refused.value.field, refused.value.state) == ("spec.groups[0].name", "Running")
 
 

@@ -5,20 +5,22 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stateward.domains.mci.errors import InUse, NoNamespace
 from stateward.domains.mci.guards.connection_grants import with_granted, without_revoked
-from stateward.domains.mci.lifecycle import CONNECTION
+from stateward.domains.mci.lifecycle import CONNECTION, NAMESPACE
 from stateward.domains.mci.model import DEPLOYMENT_NS, CloudConnection, record_id, to_builtins
-from stateward.domains.mci.provider.catalogue import BUILT_IN, Catalogue
+from stateward.domains.mci.provider.catalogue import BUILT_IN, Catalogue, objects
 from stateward.domains.mci.provider.provider_pool import ProviderClients
 from stateward.domains.mci.resource_usage import check_connection_unused
-from stateward.engine import AlreadyExists, Engine
+from stateward.engine import AlreadyExists, Engine, NotFound
 from stateward.engine.errors import VersionMismatch
 from stateward.lifecycle import CONTROLLER
 from stateward.schemas.caller import Caller
-from stateward.store.records import Key, Lane, LaneGroup
+from stateward.store.filters import Selector
+from stateward.store.records import Key, Lane, LaneGroup, Object
 
 
-class Limit(Struct, frozen=True):
+class ProviderLimit(Struct, frozen=True):
     """So many regions at once, and so many VMs at once in each."""
 
     regions: int
@@ -27,19 +29,19 @@ class Limit(Struct, frozen=True):
 
 LIMITS = {
     #                  regions  VMs
-    "aws":       Limit(10,      30),
-    "azure":     Limit(8,       25),
-    "gcp":       Limit(12,      35),
-    "alibaba":   Limit(6,       20),
-    "ncp":       Limit(3,       15),
-    "openstack": Limit(5,       15),
+    "aws":       ProviderLimit(10,      30),
+    "azure":     ProviderLimit(8,       25),
+    "gcp":       ProviderLimit(12,      35),
+    "alibaba":   ProviderLimit(6,       20),
+    "ncp":       ProviderLimit(3,       15),
+    "openstack": ProviderLimit(5,       15),
 }  # fmt: skip
-OTHERS = Limit(10, 30)
+DEFAULT_LIMIT = ProviderLimit(10, 30)
 
 
-def limit_of(provider: str) -> Limit:
+def limit_of(provider: str) -> ProviderLimit:
     """Return the limits of a provider."""
-    return LIMITS.get(provider, OTHERS)
+    return LIMITS.get(provider, DEFAULT_LIMIT)
 
 
 def lanes_of(connections: Iterable[CloudConnection]) -> tuple[list[LaneGroup], list[Lane]]:
@@ -50,7 +52,7 @@ def lanes_of(connections: Iterable[CloudConnection]) -> tuple[list[LaneGroup], l
     return groups, lanes
 
 
-TRIES = 10
+MAX_WRITE_ATTEMPTS = 10
 """How often a record is read anew that others change at the same time."""
 
 Change = Callable[[CloudConnection | None], CloudConnection]
@@ -111,7 +113,7 @@ class DeploymentRecords:
     async def _change_connection(self, name: str, change: Change, by: Caller) -> CloudConnection:
         """Write the record that follows from the one before, whoever else changes it meanwhile."""
         key = Key(DEPLOYMENT_NS, record_id("connection", name))
-        for last in (*[False] * (TRIES - 1), True):
+        for last in (*[False] * (MAX_WRITE_ATTEMPTS - 1), True):
             found = await self.engine.store.reader.object(key)
             was = self.catalogue.read_connection(name, found)
             new = change(was)
@@ -136,3 +138,55 @@ class DeploymentRecords:
         made = self.catalogue.read_connection(name, done.object)
         assert made is not None
         return made
+
+    # --- namespaces --------------------------------------------------------------------------------------------------
+
+    async def add_namespace(self, ns: str, description: str, by: Caller) -> Object:
+        """Make a namespace."""
+        made = await self.engine.create(
+            DEPLOYMENT_NS,
+            record_id("ns", ns),
+            NAMESPACE.kind,
+            "register",
+            spec={"name": ns, "description": description},
+            actor=CONTROLLER,
+            who=by.who,
+        )
+        return made.object
+
+    async def describe_namespace(self, ns: str, description: str, by: Caller) -> Object:
+        """Change what is said of a namespace."""
+        await self.namespace(ns)
+        spec = {"name": ns, "description": description}
+        done = await self.engine.act(
+            DEPLOYMENT_NS, record_id("ns", ns), "change", spec=spec, actor=CONTROLLER, who=by.who
+        )
+        return done.object
+
+    async def namespace(self, ns: str) -> Object:
+        """Return a namespace, or raise."""
+        try:
+            return await self.engine.get(DEPLOYMENT_NS, record_id("ns", ns))
+        except NotFound:
+            raise NoNamespace(DEPLOYMENT_NS, ns) from None
+
+    async def namespaces(self) -> list[Object]:
+        """Return all namespaces."""
+        chosen = objects(self.engine.store.reader, Selector(DEPLOYMENT_NS, NAMESPACE.kind))
+        return [one async for one in chosen if one.id.startswith(record_id("ns", ""))]
+
+    async def remove_namespace(self, ns: str, by: Caller) -> None:
+        """Remove a namespace that has nothing in it."""
+        await self.namespace(ns)
+        counts = await self.engine.store.reader.count_states(Selector(ns))
+        if counts:
+            raise InUse(f"namespace {ns!r}", sorted({kind for kind, _ in counts}))
+        await self.engine.act(DEPLOYMENT_NS, record_id("ns", ns), "remove", actor=CONTROLLER, who=by.who)
+
+    async def ensure_namespaces(self, names: Iterable[str]) -> None:
+        """Make namespaces that are not there."""
+        for name in names:
+            try:
+                await self.add_namespace(name, "", Caller(CONTROLLER))
+            except AlreadyExists:
+                continue

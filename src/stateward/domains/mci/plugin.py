@@ -64,12 +64,12 @@ class MciPlugin(DomainPlugin):
         self._vms = CloudVmHandlers(self.clients.by_name, self.clients.by_name_if_granted)
         self._mcis = MciHandlers(self.clients.by_name_if_granted, self.clients.driver_for, self.catalogue)
         parts = ResourceHandlers(self.clients.by_name, self.clients.by_name_if_granted, self.catalogue)
-        records = [_record(one, grants.after(guard_spec)) for one in RECORDS]
+        records = [_record(one, grants.wrap(guard_spec)) for one in RECORDS]
         super().__init__(
             [
-                self._mcis.kind(births.after(grants.after(guard_mci))),
-                self._vms.kind(grants.after(births.after(guard_vm))),
-                *parts.kinds(lambda guard: grants.after(births.after(guard))),
+                self._mcis.kind(births.wrap(grants.wrap(guard_mci))),
+                self._vms.kind(grants.wrap(births.wrap(guard_vm))),
+                *parts.kinds(lambda guard: grants.wrap(births.wrap(guard))),
                 *records,
             ],
             routes(self, context.on_calls_saved),

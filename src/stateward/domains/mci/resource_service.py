@@ -1,61 +1,181 @@
-"""Networks change: subnets come and go, the network stays. Each change is one atomic step, on the latest record."""
+"""Requests on networks, security groups, keys, specs and images of a namespace.
 
+VMs use these resources. A resource is deleted only if nothing uses it. A network is changed as a whole: each change of
+its subnets is one atomic step on the latest record.
+"""
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TypeVar
+
+import msgspec
 from msgspec.structs import replace
 
-from stateward.domains.mci.errors import InUse
-from stateward.domains.mci.lifecycle import VM, VmState
-from stateward.domains.mci.model import NetworkSpec, Subnet, network_of, to_builtins, vm_of
+from stateward.domains.mci.deployment_records import DeploymentRecords
+from stateward.domains.mci.errors import InUse, VmsAdded
+from stateward.domains.mci.lifecycle import IMAGE, SPEC, VM, VmState
+from stateward.domains.mci.model import (
+    RESOURCE_LIFECYCLES,
+    ImageRecord,
+    KeySpec,
+    NetworkSpec,
+    SecurityGroupSpec,
+    SpecRecord,
+    Subnet,
+    network_of,
+    record_id,
+    to_builtins,
+    vm_of,
+)
 from stateward.domains.mci.provider.catalogue import objects
-from stateward.domains.mci.service import Service, retry_on_change
+from stateward.domains.mci.provider.key_pairs import new_pair
 from stateward.engine import Accepted, AlreadyExists, NotFound
+from stateward.engine.errors import VersionMismatch
+from stateward.lifecycle import FORCE
 from stateward.schemas.caller import Caller
 from stateward.store.filters import Selector
 from stateward.store.records import Object
 
+T = TypeVar("T")
 
-async def add_subnet(service: Service, ns: str, network: str, subnet: Subnet, by: Caller) -> Accepted:
-    """Give a network one more subnet; whether it fits is for the caller to say."""
-
-    async def added() -> Accepted:
-        found = await service.part(ns, "vNet", network)
-        want = network_of(found)
-        if any(one.name == subnet.name for one in want.subnets):
-            raise AlreadyExists(ns, f"{network}/{subnet.name}", found.state)
-        return await _reshape(service, found, replace(want, subnets=(*want.subnets, subnet)), by)
-
-    return await retry_on_change(added)
+MAX_ATTEMPTS = 10
+"""Attempts of a change that reads an object, if other requests change the object at the same time."""
 
 
-async def remove_subnet(
-    service: Service, ns: str, network: str, subnet: str, by: Caller, *, force: bool = False
-) -> Accepted:
-    """Take a subnet away from a network; one that VMs stand in only with force, and if the provider lets it go."""
+class ResourceService(DeploymentRecords):
+    """Creates, changes and deletes the resources of namespaces."""
 
-    async def removed() -> Accepted:
-        found = await service.part(ns, "vNet", network)
-        want = network_of(found)
-        left = tuple(one for one in want.subnets if one.name != subnet)
-        if len(left) == len(want.subnets):
-            raise NotFound(ns, f"{network}/{subnet}")
-        users = [] if force else await _users(service, ns, network, subnet)
+    async def create_resource(
+        self, ns: str, word: str, want: NetworkSpec | SecurityGroupSpec | KeySpec, by: Caller, wait: float = 30.0
+    ) -> tuple[Object, str]:
+        """Make a part and wait a while for it to be there; returns it, and the private key if one was made."""
+        await self.namespace(ns)
+        secret = ""
+        if isinstance(want, KeySpec) and not want.public_key:
+            pair = new_pair(want.name)
+            want, secret = replace(want, public_key=pair.public), pair.private
+        accepted = await self.engine.create(
+            ns,
+            record_id(word, want.name),
+            RESOURCE_LIFECYCLES[word].kind,
+            spec=to_builtins(want),
+            actor=by.actor,
+            who=by.who,
+        )
+        with suppress(TimeoutError):
+            await self.engine.wait(ns, accepted.op.id, wait)
+        return await self.resource(ns, word, want.name), secret
+
+    async def delete_resource(self, ns: str, word: str, name: str, by: Caller, *, force: bool = False) -> Accepted:
+        """Remove a part that nothing stands on; with force, only forget it."""
+        found = await self.resource(ns, word, name)
+        if force:
+            return await self.engine.act(ns, found.id, "forget", actor=by.actor, who=by.who, facts={FORCE})
+        users = await self.users_of(ns, word, name)
         if users:
-            raise InUse(f"subnet {subnet!r} of vNet {network!r}", users)
-        return await _reshape(service, found, replace(want, subnets=left), by)
+            raise InUse(f"{word} {name!r}", users)
+        return await self.engine.act(ns, found.id, "delete", actor=by.actor, who=by.who)
 
-    return await retry_on_change(removed)
+    async def users_of(self, ns: str, word: str, name: str) -> list[str]:
+        """Return what stands on a part: VMs that are not terminated, and security groups on a network."""
+        users = [
+            one.id
+            async for one in objects(self.engine.store.reader, Selector(ns, VM.kind))
+            if one.state != "Terminated" and name in _used_by_vm(word, one)
+        ]
+        if word == "vNet":
+            groups = Selector(ns, RESOURCE_LIFECYCLES["securityGroup"].kind)
+            users += [
+                one.id
+                async for one in objects(self.engine.store.reader, groups)
+                if msgspec.json.decode(one.spec, type=SecurityGroupSpec).network == name
+            ]
+        return users
+
+    async def resource(self, ns: str, word: str, name: str) -> Object:
+        """Return a part, or raise."""
+        return await self.engine.get(ns, record_id(word, name))
+
+    async def resources(self, ns: str, word: str) -> list[Object]:
+        """Return the parts of a sort."""
+        return [one async for one in objects(self.engine.store.reader, Selector(ns, RESOURCE_LIFECYCLES[word].kind))]
+
+    # --- what is only written down -----------------------------------------------------------------------------------
+
+    async def register(self, ns: str, what: SpecRecord | ImageRecord, by: Caller) -> Accepted:
+        """Register a spec or an image in a namespace."""
+        await self.namespace(ns)
+        word, kind = ("spec", SPEC.kind) if isinstance(what, SpecRecord) else ("image", IMAGE.kind)
+        if what.connection:
+            await self.catalogue.connection(what.connection)
+        return await self.engine.create(
+            ns, record_id(word, what.id), kind, "register", spec=to_builtins(what), actor=by.actor, who=by.who
+        )
+
+    async def unregister(self, ns: str, word: str, name: str, by: Caller) -> None:
+        """Forget a spec or an image that no VM is made of."""
+        found = await self.engine.get(ns, record_id(word, name))
+        users = await self.users_of(ns, word, name)
+        if users:
+            raise InUse(f"{word} {name!r}", users)
+        await self.engine.act(ns, found.id, "remove", actor=by.actor, who=by.who)
+
+    # --- subnets ------------------------------------------------------------------------------------------------------
+
+    async def add_subnet(self, ns: str, network: str, subnet: Subnet, by: Caller) -> Accepted:
+        """Give a network one more subnet; whether it fits is for the caller to say."""
+
+        async def added() -> Accepted:
+            found = await self.resource(ns, "vNet", network)
+            want = network_of(found)
+            if any(one.name == subnet.name for one in want.subnets):
+                raise AlreadyExists(ns, f"{network}/{subnet.name}", found.state)
+            return await self._reshape(found, replace(want, subnets=(*want.subnets, subnet)), by)
+
+        return await retry_on_change(added)
+
+    async def remove_subnet(self, ns: str, network: str, subnet: str, by: Caller, *, force: bool = False) -> Accepted:
+        """Take a subnet away from a network; one that VMs stand in only with force, and if the provider lets it go."""
+
+        async def removed() -> Accepted:
+            found = await self.resource(ns, "vNet", network)
+            want = network_of(found)
+            left = tuple(one for one in want.subnets if one.name != subnet)
+            if len(left) == len(want.subnets):
+                raise NotFound(ns, f"{network}/{subnet}")
+            users = [] if force else await self._subnet_users(ns, network, subnet)
+            if users:
+                raise InUse(f"subnet {subnet!r} of vNet {network!r}", users)
+            return await self._reshape(found, replace(want, subnets=left), by)
+
+        return await retry_on_change(removed)
+
+    async def _reshape(self, found: Object, want: NetworkSpec, by: Caller) -> Accepted:
+        return await self.engine.act(
+            found.ns, found.id, "reshape", spec=to_builtins(want), version=found.version, actor=by.actor, who=by.who
+        )
+
+    async def _subnet_users(self, ns: str, network: str, subnet: str) -> list[str]:
+        """Return the VMs that stand in a subnet; one that names none stands in the first."""
+        first = next(iter(network_of(await self.resource(ns, "vNet", network)).subnets)).name
+        return [
+            one.id
+            async for one in objects(self.engine.store.reader, Selector(ns, VM.kind))
+            if one.state != VmState.TERMINATED
+            and vm_of(one).network == network
+            and (vm_of(one).subnet or first) == subnet
+        ]
 
 
-async def _reshape(service: Service, found: Object, want: NetworkSpec, by: Caller) -> Accepted:
-    return await service.engine.act(
-        found.ns, found.id, "reshape", spec=to_builtins(want), version=found.version, actor=by.actor, who=by.who
-    )
+async def retry_on_change(attempt: Callable[[], Awaitable[T]]) -> T:
+    """Try again where an MCI has changed since it was read: what is in the way, if anything is, is told then."""
+    for _ in range(MAX_ATTEMPTS):
+        with suppress(VersionMismatch, VmsAdded):
+            return await attempt()
+    return await attempt()
 
 
-async def _users(service: Service, ns: str, network: str, subnet: str) -> list[str]:
-    """Return the VMs that stand in a subnet; one that names none stands in the first."""
-    first = next(iter(network_of(await service.part(ns, "vNet", network)).subnets)).name
-    return [
-        one.id
-        async for one in objects(service.engine.store.reader, Selector(ns, VM.kind))
-        if one.state != VmState.TERMINATED and vm_of(one).network == network and (vm_of(one).subnet or first) == subnet
-    ]
+def _used_by_vm(word: str, found: Object) -> tuple[str, ...]:
+    vm = vm_of(found)
+    parts = {"vNet": (vm.network,), "securityGroup": vm.groups, "sshKey": (vm.key,)}
+    return (parts | {"spec": (vm.spec,), "image": (vm.image,)})[word]

@@ -1,70 +1,49 @@
 """What can be asked of the mci domain, in its own words; each is one atomic step on the engine."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
-from typing import TypeVar
+from collections.abc import Sequence
 
-import msgspec
 from msgspec.structs import replace
 
 from stateward.domains.mci.control.orphan_machines import PossibleOrphan, known_gone_fact, possible_orphans
 from stateward.domains.mci.control.status_updater import settle
-from stateward.domains.mci.deployment_records import DeploymentRecords
-from stateward.domains.mci.errors import InUse, NoNamespace, VmsAdded, VmsAlive
-from stateward.domains.mci.guards.object_guards import SETTLED
+from stateward.domains.mci.errors import VmsAlive
+from stateward.domains.mci.guards.object_guards import DELETABLE_STATES
 from stateward.domains.mci.guards.subgroups import WITH_MCI
 from stateward.domains.mci.lifecycle import (
     FORGET,
     HOLD,
-    IMAGE,
     MCI,
-    NAMESPACE,
-    SPEC,
     TERMINATE_FIRST,
     VM,
     MciState,
     VmState,
 )
 from stateward.domains.mci.model import (
-    DEPLOYMENT_NS,
-    RESOURCE_LIFECYCLES,
-    ImageRecord,
-    KeySpec,
     MciSpec,
-    NetworkSpec,
     Scale,
-    SecurityGroupSpec,
-    SpecRecord,
     SubGroup,
     mci_of,
-    record_id,
-    resource_identity,
     to_builtins,
     vm_id,
     vm_of,
 )
 from stateward.domains.mci.provider.catalogue import objects
-from stateward.domains.mci.provider.key_pairs import new_pair
+from stateward.domains.mci.resource_service import ResourceService, retry_on_change
 from stateward.domains.mci.vm_placement import check_placement
 from stateward.engine import Accepted, AlreadyExists, NotFound
 from stateward.engine.accept.groups import GroupVerdict
-from stateward.engine.errors import NoneAllowed, VersionMismatch
+from stateward.engine.errors import NoneAllowed, Occupied, blocker_of
 from stateward.errors import BadInput, StatewardError
-from stateward.lifecycle import CONTROLLER, FORCE, NO_FACTS
+from stateward.lifecycle import FORCE, NO_FACTS
 from stateward.schemas.caller import Caller
 from stateward.store.filters import Selector
-from stateward.store.records import Object
-
-T = TypeVar("T")
-
-TRIES = 10
-"""How often an MCI is read anew that others change at the same time."""
+from stateward.store.records import Key, Object
 
 GROUP_ACTIONS = ("suspend", "resume", "reboot", "terminate")
 """The actions of an MCI that are done to all of its VMs at once."""
 
 
-class Service(DeploymentRecords):
+class Service(ResourceService):
     """The mci domain, for its API, its commands and its demo."""
 
     # --- MCIs --------------------------------------------------------------------------------------------------------
@@ -93,10 +72,16 @@ class Service(DeploymentRecords):
         except NoneAllowed as error:
             if force and action == "terminate" and found.op is not None and not error.skipped:
                 return GroupVerdict(await self.engine.submit(whole), [], {})
-            (verdict,) = await self.engine.plan([whole])
-            if isinstance(verdict, StatewardError):
-                raise verdict from None  # what is done to the MCI as a whole says more than what each VM does
-            raise
+            refusal = await self.engine.explain_none_allowed(whole, error)
+            raise (await self._blocked_by(ns, mci, refusal) if not force else refusal) from None
+
+    async def _blocked_by(self, ns: str, mci: str, refusal: StatewardError) -> StatewardError:
+        """Return the error that names the operation on an MCI, if the MCI allows an action and none of its VMs does."""
+        op = (await self.mci(ns, mci)).op if isinstance(refusal, NoneAllowed) else None
+        holder = None if op is None else await self.engine.store.reader.operation(Key(ns, op))
+        if holder is None or not isinstance(refusal, NoneAllowed):
+            return refusal
+        return Occupied(refusal.action, blocker_of(holder))
 
     async def control_vm(self, ns: str, mci: str, vm: str, action: str, by: Caller, *, force: bool = False) -> Accepted:
         """Do something to one VM."""
@@ -111,7 +96,7 @@ class Service(DeploymentRecords):
         found = await self.vm(ns, mci, vm)
         return await self.engine.act(ns, found.id, "reconcile", actor=by.actor, who=by.who)
 
-    async def go_on(self, ns: str, mci: str, action: str, by: Caller) -> Accepted:
+    async def continue_or_withdraw(self, ns: str, mci: str, action: str, by: Caller) -> Accepted:
         """Continue or withdraw an MCI that is held."""
         held = mci_of(await self.mci(ns, mci)).hold
         return await self.engine.act(ns, mci, action, actor=by.actor, who=by.who, facts={HOLD} if held else NO_FACTS)
@@ -180,7 +165,7 @@ class Service(DeploymentRecords):
         facts = {FORGET} if force else NO_FACTS
         whole = self.engine.request(found.ns, found.id, "delete", actor=by.actor, who=by.who, facts=facts)
         vms = await self.vms(found.ns, found.id)
-        alive = {one.id: one.state for one in vms if one.state not in SETTLED}
+        alive = {one.id: one.state for one in vms if one.state not in DELETABLE_STATES}
         remains, of_each = ([], set[str]()) if alive and not force else await self._find_possible_orphans(vms)
         of_each |= {FORCE, WITH_MCI} if force else {WITH_MCI}
         each = self.engine.request(found.ns, "", "remove", actor=by.actor, who=by.who, facts=of_each)
@@ -244,148 +229,5 @@ class Service(DeploymentRecords):
             raise NotFound(ns, vm_id(mci, vm))
         return found
 
-    # --- what VMs stand on -------------------------------------------------------------------------------------------
 
-    async def create_resource(
-        self, ns: str, word: str, want: NetworkSpec | SecurityGroupSpec | KeySpec, by: Caller, wait: float = 30.0
-    ) -> tuple[Object, str]:
-        """Make a part and wait a while for it to be there; returns it, and the private key if one was made."""
-        await self.namespace(ns)
-        secret = ""
-        if isinstance(want, KeySpec) and not want.public_key:
-            pair = new_pair(want.name)
-            want, secret = replace(want, public_key=pair.public), pair.private
-        accepted = await self.engine.create(
-            ns,
-            record_id(word, want.name),
-            RESOURCE_LIFECYCLES[word].kind,
-            spec=to_builtins(want),
-            actor=by.actor,
-            who=by.who,
-        )
-        with suppress(TimeoutError):
-            await self.engine.wait(ns, accepted.op.id, wait)
-        return await self.part(ns, word, want.name), secret
-
-    async def delete_resource(self, ns: str, word: str, name: str, by: Caller, *, force: bool = False) -> Accepted:
-        """Remove a part that nothing stands on; with force, only forget it."""
-        found = await self.part(ns, word, name)
-        if force:
-            return await self.engine.act(ns, found.id, "forget", actor=by.actor, who=by.who, facts={FORCE})
-        users = await self.users_of(ns, word, name)
-        if users:
-            raise InUse(f"{word} {name!r}", users)
-        return await self.engine.act(ns, found.id, "delete", actor=by.actor, who=by.who)
-
-    async def users_of(self, ns: str, word: str, name: str) -> list[str]:
-        """Return what stands on a part: VMs that are not terminated, and security groups on a network."""
-        users = [
-            one.id
-            async for one in objects(self.engine.store.reader, Selector(ns, VM.kind))
-            if one.state != "Terminated" and name in _stands_on(word, one)
-        ]
-        if word == "vNet":
-            groups = Selector(ns, RESOURCE_LIFECYCLES["securityGroup"].kind)
-            users += [
-                one.id
-                async for one in objects(self.engine.store.reader, groups)
-                if msgspec.json.decode(one.spec, type=SecurityGroupSpec).network == name
-            ]
-        return users
-
-    async def part(self, ns: str, word: str, name: str) -> Object:
-        """Return a part, or raise."""
-        return await self.engine.get(ns, record_id(word, name))
-
-    async def parts(self, ns: str, word: str) -> list[Object]:
-        """Return the parts of a sort."""
-        return [one async for one in objects(self.engine.store.reader, Selector(ns, RESOURCE_LIFECYCLES[word].kind))]
-
-    # --- what is only written down -----------------------------------------------------------------------------------
-
-    async def register(self, ns: str, what: SpecRecord | ImageRecord, by: Caller) -> Accepted:
-        """Register a spec or an image in a namespace."""
-        await self.namespace(ns)
-        word, kind = ("spec", SPEC.kind) if isinstance(what, SpecRecord) else ("image", IMAGE.kind)
-        if what.connection:
-            await self.catalogue.connection(what.connection)
-        return await self.engine.create(
-            ns, record_id(word, what.id), kind, "register", spec=to_builtins(what), actor=by.actor, who=by.who
-        )
-
-    async def unregister(self, ns: str, word: str, name: str, by: Caller) -> None:
-        """Forget a spec or an image that no VM is made of."""
-        found = await self.engine.get(ns, record_id(word, name))
-        users = await self.users_of(ns, word, name)
-        if users:
-            raise InUse(f"{word} {name!r}", users)
-        await self.engine.act(ns, found.id, "remove", actor=by.actor, who=by.who)
-
-    # --- namespaces --------------------------------------------------------------------------------------------------
-
-    async def add_namespace(self, ns: str, description: str, by: Caller) -> Object:
-        """Make a namespace."""
-        made = await self.engine.create(
-            DEPLOYMENT_NS,
-            record_id("ns", ns),
-            NAMESPACE.kind,
-            "register",
-            spec={"name": ns, "description": description},
-            actor=CONTROLLER,
-            who=by.who,
-        )
-        return made.object
-
-    async def describe_namespace(self, ns: str, description: str, by: Caller) -> Object:
-        """Change what is said of a namespace."""
-        await self.namespace(ns)
-        spec = {"name": ns, "description": description}
-        done = await self.engine.act(
-            DEPLOYMENT_NS, record_id("ns", ns), "change", spec=spec, actor=CONTROLLER, who=by.who
-        )
-        return done.object
-
-    async def namespace(self, ns: str) -> Object:
-        """Return a namespace, or raise."""
-        try:
-            return await self.engine.get(DEPLOYMENT_NS, record_id("ns", ns))
-        except NotFound:
-            raise NoNamespace(DEPLOYMENT_NS, ns) from None
-
-    async def namespaces(self) -> list[Object]:
-        """Return all namespaces."""
-        chosen = objects(self.engine.store.reader, Selector(DEPLOYMENT_NS, NAMESPACE.kind))
-        return [one async for one in chosen if one.id.startswith(record_id("ns", ""))]
-
-    async def remove_namespace(self, ns: str, by: Caller) -> None:
-        """Remove a namespace that has nothing in it."""
-        await self.namespace(ns)
-        counts = await self.engine.store.reader.count_states(Selector(ns))
-        if counts:
-            raise InUse(f"namespace {ns!r}", sorted({kind for kind, _ in counts}))
-        await self.engine.act(DEPLOYMENT_NS, record_id("ns", ns), "remove", actor=CONTROLLER, who=by.who)
-
-    async def ensure_namespaces(self, names: Iterable[str]) -> None:
-        """Make namespaces that are not there."""
-        for name in names:
-            try:
-                await self.add_namespace(name, "", Caller(CONTROLLER))
-            except AlreadyExists:
-                continue
-
-
-async def retry_on_change(attempt: Callable[[], Awaitable[T]]) -> T:
-    """Try again where an MCI has changed since it was read: what is in the way, if anything is, is told then."""
-    for _ in range(TRIES):
-        with suppress(VersionMismatch, VmsAdded):
-            return await attempt()
-    return await attempt()
-
-
-def _stands_on(word: str, found: Object) -> tuple[str, ...]:
-    vm = vm_of(found)
-    parts = {"vNet": (vm.network,), "securityGroup": vm.groups, "sshKey": (vm.key,)}
-    return (parts | {"spec": (vm.spec,), "image": (vm.image,)})[word]
-
-
-__all__ = ["Caller", "InUse", "Service", "resource_identity", "retry_on_change"]
+__all__ = ["GROUP_ACTIONS", "Service"]

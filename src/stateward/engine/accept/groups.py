@@ -77,17 +77,22 @@ async def _whole(uow: UnitOfWork, kinds: Kinds, whole: Request | None, children:
 
 
 async def settle_refusal(tx: Tx, kinds: Kinds, whole: Request, error: StatewardError) -> GroupVerdict | StatewardError:
-    """Store the refusal of a group under its key and return it, unless the key was answered meanwhile.
-
-    What is in the way of the whole says more than what is in the way of each part.
-    """
+    """Store the refusal of a group under its key and return it, unless the key was answered meanwhile."""
     uow = UnitOfWork(tx)
     await uow.load([Key(whole.ns, whole.object)])
     before = await _answer_before(uow, whole)
     if before is not None:
         return before
     if isinstance(error, NoneAllowed):
-        (alone,) = await plan(tx, kinds, [replace(whole, key=None)])
-        error = alone if isinstance(alone, StatewardError) else error
+        error = await explain_none_allowed(tx, kinds, whole, error)
     await tx.apply(Changes(idempotency_records=[refused_answer(whole, error, tx.now)]))
     return error
+
+
+async def explain_none_allowed(tx: Tx, kinds: Kinds, whole: Request, error: NoneAllowed) -> StatewardError:
+    """Return the error to report if no member allows an action: the whole's own refusal says more, if it refuses too.
+
+    The whole is planned without its key: under its key the refusal of the group may be stored by now.
+    """
+    (alone,) = await plan(tx, kinds, [replace(whole, key=None)])
+    return alone if isinstance(alone, StatewardError) else error

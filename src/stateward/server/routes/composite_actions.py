@@ -13,7 +13,6 @@ from stateward.domains.plugin import CompositeParts, DomainPlugin
 from stateward.engine import Accepted, Engine, Request
 from stateward.engine.accept.idempotency import bare_key
 from stateward.engine.errors import KeyReused, NoneAllowed
-from stateward.errors import StatewardError
 from stateward.store.filters import Selector
 from stateward.store.records import Key
 
@@ -44,11 +43,8 @@ async def _on_all(engine: Engine, whole: Request, kind: str) -> Accepted:
     )
     try:
         verdict = await engine.group(whole, Selector(whole.ns, kind, whole.object), each)
-    except NoneAllowed:
-        (alone,) = await engine.plan([replace(whole, key=None)])  # under its key this refusal is stored by now
-        if isinstance(alone, StatewardError):
-            raise alone from None  # what is in the way of the whole says more than what is in the way of each part
-        raise
+    except NoneAllowed as error:
+        raise await engine.explain_none_allowed(whole, error) from None
     assert verdict.whole is not None
     return verdict.whole if whole.key is None else _same(verdict.whole, whole)
 

@@ -179,7 +179,7 @@ async def whole_life(world: World) -> None:
     house = world.house
     await house.service.create(NS, mci("m1", group("a", 2), group("b", 1, GROUPS[1].spec), hold=True), ANN)
     await come_to(house, MciState.PREPARED)
-    await house.service.go_on(NS, "m1", "continue", ANN)
+    await house.service.continue_or_withdraw(NS, "m1", "continue", ANN)
     await come_to(house, MciState.RUNNING)
     for action, state in (("suspend", MciState.SUSPENDED), ("terminate", MciState.TERMINATED)):
         await house.service.control(NS, "m1", action, ANN)

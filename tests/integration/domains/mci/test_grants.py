@@ -163,7 +163,7 @@ async def test_local_can_be_removed_and_comes_back_without_its_grants(house: Hou
         await house.service.remove_connection("local", ANN)
     await house.ended((await house.service.control(NS, "m1", "terminate", ANN)).whole)
     for word in ("sshKey", "securityGroup", "vNet"):
-        for part in await house.service.parts(NS, word):
+        for part in await house.service.resources(NS, word):
             await house.ended(await house.engine.act(NS, part.id, "delete"))
     await house.service.remove_connection("local", ANN)
     assert "local" not in [one.name for one in await house.service.catalogue.connections()]

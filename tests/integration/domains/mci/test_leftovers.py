@@ -10,7 +10,6 @@ from stateward.domains.mci.guards import object_guards
 from stateward.domains.mci.lifecycle import ResourceState
 from stateward.domains.mci.model import NetworkSpec, Subnet, network_of, resource_seen, subnet_key
 from stateward.domains.mci.provider import provider_client
-from stateward.domains.mci.resource_service import add_subnet
 from stateward.drivers import CloudResource, ProviderRegion, ResourceKind
 from stateward.drivers.simulated.faults import CALM, CallFate
 from stateward.lifecycle import CONTROLLER
@@ -56,7 +55,7 @@ async def test_a_subnet_that_a_change_left_behind_is_taken_away(house: House) ->
     house.cloud.region(SEOUL).fault_injector.script_next(
         CallFate.DONE, CallFate.DONE, CallFate.DONE, CallFate.ANSWER_LOST
     )
-    accepted = await add_subnet(house.service, NS, "net", BACK, ANN)
+    accepted = await house.service.add_subnet(NS, "net", BACK, ANN)
     async with asyncio.timeout(PATIENT):
         while LEFT not in shown(house):
             await asyncio.sleep(0.005)
@@ -64,7 +63,7 @@ async def test_a_subnet_that_a_change_left_behind_is_taken_away(house: House) ->
     assert (await house.ended(accepted)).status is Status.CANCELLED
     assert LEFT in shown(house)
     await until_gone(house)
-    found = await house.service.part(NS, "vNet", "net")
+    found = await house.service.resource(NS, "vNet", "net")
     assert [one.name for one in network_of(found).subnets] == list(resource_seen(found).subnets) == ["front"]
     assert shown(house) == {subnet_key("uid-net", "front")}
 
@@ -87,7 +86,7 @@ async def test_subnets_of_others_are_left_alone(house: House) -> None:
     leave_behind(house, "of-somebody-else")
     await house.plugin.reconciler.reconcile_all()
     assert {"uid-net-2-a", "of-somebody-else"} <= shown(house)
-    assert (await house.service.part(NS, "vNet", "net")).op is None
+    assert (await house.service.resource(NS, "vNet", "net")).op is None
 
 
 async def test_one_that_would_not_go_is_not_tried_again_at_once(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,11 +98,11 @@ async def test_one_that_would_not_go_is_not_tried_again_at_once(house: House, mo
     for _ in range(3):
         await house.plugin.reconciler.reconcile_all()
         async with asyncio.timeout(PATIENT):
-            while (await house.service.part(NS, "vNet", "net")).op is not None:
+            while (await house.service.resource(NS, "vNet", "net")).op is not None:
                 await asyncio.sleep(0.005)
     lines = await house.engine.history(NS, found.id)
     assert [one.event for one in lines].count("reshape") == 1
-    accepted = await add_subnet(house.service, NS, "net", Subnet("side", "10.0.3.0/24"), ANN)  # it is in nobody's way
+    accepted = await house.service.add_subnet(NS, "net", Subnet("side", "10.0.3.0/24"), ANN)  # it is in nobody's way
     assert (await house.ended(accepted)).status is Status.SUCCEEDED
     house.cloud.remove_resource(SEOUL, ResourceKind.SECURITY_GROUP, "in-it")
     monkeypatch.setattr(drift, "RETRY_REMOVAL_S", 0.0)
@@ -122,9 +121,9 @@ async def test_a_subnet_that_is_asked_for_again_is_the_one_that_was_left_behind(
     await made(house)
     leave_behind(house)
     native = getattr(house.cloud.region(SEOUL).resources.get(ResourceKind.SUBNET, LEFT), "native_id", "")
-    accepted = await add_subnet(house.service, NS, "net", BACK, ANN)
+    accepted = await house.service.add_subnet(NS, "net", BACK, ANN)
     assert (await house.ended(accepted)).status is Status.SUCCEEDED
-    assert resource_seen(await house.service.part(NS, "vNet", "net")).subnets["back"] == native
+    assert resource_seen(await house.service.resource(NS, "vNet", "net")).subnets["back"] == native
 
 
 @pytest.fixture(autouse=True)

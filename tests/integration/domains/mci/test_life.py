@@ -23,7 +23,7 @@ async def test_an_mci_is_prepared_provisioned_and_running(house: House) -> None:
         "m1.g2-1",
         "m1.g2-2",
     }
-    assert [one.state for one in await house.service.parts(NS, "vNet")] == ["Available", "Available"]
+    assert [one.state for one in await house.service.resources(NS, "vNet")] == ["Available", "Available"]
 
 
 async def test_all_vms_are_suspended_and_resumed_together(house: House) -> None:
@@ -87,7 +87,7 @@ async def test_a_held_mci_waits_until_it_is_continued(house: House) -> None:
     assert worker is not None
     await house.until(lambda state: state == MciState.PREPARED)
     assert await house.service.vms(NS, "m1") == []
-    await house.service.go_on(NS, "m1", "continue", ANN)
+    await house.service.continue_or_withdraw(NS, "m1", "continue", ANN)
     await house.ended(accepted)
     assert await house.state() == MciState.RUNNING
 
@@ -95,16 +95,16 @@ async def test_a_held_mci_waits_until_it_is_continued(house: House) -> None:
 async def test_a_held_mci_is_withdrawn_with_what_was_made_for_it(house: House) -> None:
     await house.service.create(NS, mci(hold=True), ANN)
     await house.until(lambda state: state == MciState.PREPARED)
-    assert len(await house.service.parts(NS, "vNet")) == 1
-    await house.ended(await house.service.go_on(NS, "m1", "withdraw", ANN))
+    assert len(await house.service.resources(NS, "vNet")) == 1
+    await house.ended(await house.service.continue_or_withdraw(NS, "m1", "withdraw", ANN))
     assert await house.service.mcis(NS) == []
-    assert [await house.service.parts(NS, word) for word in ("vNet", "securityGroup", "sshKey")] == [[], [], []]
+    assert [await house.service.resources(NS, word) for word in ("vNet", "securityGroup", "sshKey")] == [[], [], []]
 
 
 async def test_nothing_is_continued_that_is_not_held(house: House) -> None:
     await house.created(mci())
     with pytest.raises(Refused):
-        await house.service.go_on(NS, "m1", "continue", ANN)
+        await house.service.continue_or_withdraw(NS, "m1", "continue", ANN)
 
 
 async def test_a_preparation_that_fails_leaves_nothing_behind(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +113,7 @@ async def test_a_preparation_that_fails_leaves_nothing_behind(house: House, monk
     assert operation.status is Status.FAILED
     assert "sold out" in (operation.error or "")
     assert await house.state() == MciState.FAILED
-    assert await house.service.parts(NS, "vNet") == []
+    assert await house.service.resources(NS, "vNet") == []
 
 
 async def test_a_subgroup_grows_and_shrinks_and_no_number_is_used_twice(house: House) -> None:

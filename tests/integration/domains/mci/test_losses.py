@@ -25,7 +25,7 @@ def _absent_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def part(house: House, word: str) -> Object:
-    return await house.service.part(NS, word, SHARED)
+    return await house.service.resource(NS, word, SHARED)
 
 
 async def lose(house: House, word: str) -> None:

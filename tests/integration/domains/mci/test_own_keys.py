@@ -148,10 +148,10 @@ async def test_keys_go_when_their_mci_is_gone_and_not_before(api: ApiHouse) -> N
     assert len((await api.get(KEYS)).json()["sshKey"]) == 3
     assert (await api.delete(f"{M1}?option=terminate")).status_code == 200
     await api.plugin.reconciler.reconcile_all()
-    for one in await api.plugin.service.parts(NS, "sshKey"):
+    for one in await api.plugin.service.resources(NS, "sshKey"):
         if one.op is not None:
             await api.engine.wait(NS, one.op, 60.0)
-    left = await api.plugin.service.parts(NS, "sshKey")
+    left = await api.plugin.service.resources(NS, "sshKey")
     owner = mci_of(await api.plugin.service.mci(NS, "m2")).uid
     assert sorted(owner_of(one) for one in left) == sorted(["", owner])
     assert len(at_provider(api)) == 2

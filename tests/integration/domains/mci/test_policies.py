@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.domains.mci.control import reconciler
-from stateward.domains.mci.control.reconciler import Orphan
+from stateward.domains.mci.control.orphan_machines import OrphanMachine
 from stateward.domains.mci.errors import InUse
 from stateward.domains.mci.lifecycle import MCI, MciState, VmState
 from stateward.domains.mci.model import (
@@ -161,7 +161,7 @@ async def test_an_error_at_one_connection_keeps_no_other_from_being_looked_at(
 ) -> None:
     looked: list[str] = []
 
-    async def look_or_fail(connection: CloudConnection, *_: object) -> list[Orphan]:
+    async def look_or_fail(connection: CloudConnection, *_: object) -> list[OrphanMachine]:
         looked.append(connection.name)
         raise ValueError("broken")
 
@@ -341,9 +341,9 @@ async def test_a_static_mci_stands_on_the_parts_that_it_names(house: House) -> N
     assert (await house.created(mci("m1", STATIC, dynamic=False))).status is Status.SUCCEEDED
     vm = vm_of(await house.service.vm(NS, "m1", "g1-1"))
     assert (vm.network, vm.subnet, vm.groups, vm.key) == ("net", "a", ("wall",), "key")
-    network = resource_seen(await house.service.part(NS, "vNet", "net"))
+    network = resource_seen(await house.service.resource(NS, "vNet", "net"))
     assert (vm.parts["vNet"], vm.parts["subnet"]) == (network.native_id, network.subnets["a"])
-    assert len(await house.service.parts(NS, "vNet")) == 1
+    assert len(await house.service.resources(NS, "vNet")) == 1
 
 
 async def created_unchecked(house: House, wanted: MciSpec) -> Operation:
@@ -380,12 +380,12 @@ async def test_a_part_that_vms_stand_on_is_not_removed(house: House, word: str, 
         assert (
             await house.ended(await house.service.delete_resource(NS, each, called, ANN))
         ).status is Status.SUCCEEDED
-    assert await house.service.parts(NS, word) == []
+    assert await house.service.resources(NS, word) == []
 
 
 async def test_no_private_key_is_kept(house: House) -> None:
     assert "PRIVATE KEY" in await with_parts(house)
-    kept = await house.service.part(NS, "sshKey", "key")
+    kept = await house.service.resource(NS, "sshKey", "key")
     lines = await house.engine.history(NS, kept.id)
     assert "PRIVATE KEY" not in f"{kept}{lines}"
 
@@ -394,8 +394,8 @@ async def test_what_was_made_for_one_mci_is_not_withdrawn_from_another_that_wait
     for name in ("m1", "m2"):
         await house.service.create(NS, mci(name, hold=True), ANN)
         await house.until(lambda state: state == MciState.PREPARED, name)
-    await house.ended(await house.service.go_on(NS, "m1", "withdraw", ANN))
-    await house.service.go_on(NS, "m2", "continue", ANN)
+    await house.ended(await house.service.continue_or_withdraw(NS, "m1", "withdraw", ANN))
+    await house.service.continue_or_withdraw(NS, "m2", "continue", ANN)
     await house.until(lambda state: state in (MciState.RUNNING, MciState.FAILED), "m2")
     assert set((await states(house, "m2")).values()) == {"Running"}
 
@@ -464,11 +464,11 @@ async def test_what_a_held_mci_is_to_stand_on_is_made_anew_if_it_was_removed_mea
     await house.until(lambda state: state == MciState.PREPARED)
     words = ["securityGroup", "vNet"] if word == "vNet" else [word]  # a network goes after what is in it
     for one in words:
-        (found,) = await house.service.parts(NS, one)
+        (found,) = await house.service.resources(NS, one)
         assert (
             await house.ended(await house.service.delete_resource(NS, one, resource_identity(found).name, ANN))
         ).error is None
-    await house.service.go_on(NS, "m1", "continue", ANN)
+    await house.service.continue_or_withdraw(NS, "m1", "continue", ANN)
     assert (await house.ended(accepted)).status is Status.SUCCEEDED
     assert (await house.status()).status == "Running:2 (R:2/2)"
 
@@ -478,7 +478,7 @@ async def test_a_held_mci_whose_parts_were_removed_meanwhile_and_are_its_own_say
     accepted = await house.service.create(NS, mci("m1", STATIC, dynamic=False, hold=True), ANN)
     await house.until(lambda state: state == MciState.PREPARED)
     assert (await house.ended(await house.service.delete_resource(NS, "sshKey", "key", ANN))).error is None
-    await house.service.go_on(NS, "m1", "continue", ANN)
+    await house.service.continue_or_withdraw(NS, "m1", "continue", ANN)
     assert (await house.ended(accepted)).status is Status.FAILED
     assert await house.state() == MciState.FAILED
     assert mci_seen(await house.service.mci(NS, "m1")).errors == ("there is no sshKey 'key'",)
@@ -489,7 +489,7 @@ async def test_a_held_mci_whose_image_has_gone_meanwhile_says_so(house: House) -
     await house.service.create(NS, mci("m1", group("g1", 1), group("g2", 1, image="mine"), hold=True), ANN)
     await house.until(lambda state: state == MciState.PREPARED)
     await house.engine.act(NS, "image:mine", "remove")
-    accepted = await house.service.go_on(NS, "m1", "continue", ANN)
+    accepted = await house.service.continue_or_withdraw(NS, "m1", "continue", ANN)
     assert accepted.object.state == MciState.CREATING
     await house.until(lambda state: state != MciState.CREATING)
     assert any("mine" in error for error in (await seen(house)).errors)

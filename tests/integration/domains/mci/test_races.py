@@ -146,7 +146,7 @@ async def test_of_two_creates_of_one_name_one_wins_and_each_machine_is_made_once
     assert (await house.ended(won[0])).status is Status.SUCCEEDED
     assert await states(house) == {"g1-1": "Running", "g1-2": "Running"}
     assert len(house.cloud.region(SEOUL).machines) == 2
-    assert len(await house.service.parts(NS, "vNet")) == 1
+    assert len(await house.service.resources(NS, "vNet")) == 1
 
 
 async def test_creates_of_many_names_at_once_share_what_they_stand_on(houses: list[House]) -> None:
@@ -159,7 +159,7 @@ async def test_creates_of_many_names_at_once_share_what_they_stand_on(houses: li
     assert not lost
     assert {(await house.ended(one)).status for one in won} == {Status.SUCCEEDED}
     assert len(house.cloud.region(SEOUL).machines) == 2 * RACERS
-    assert [len(await house.service.parts(NS, word)) for word in ("vNet", "securityGroup", "sshKey")] == [1, 1, 1]
+    assert [len(await house.service.resources(NS, word)) for word in ("vNet", "securityGroup", "sshKey")] == [1, 1, 1]
 
 
 async def test_a_create_beside_a_withdrawal_of_what_it_stands_on_succeeds(houses: list[House]) -> None:
@@ -170,7 +170,7 @@ async def test_a_create_beside_a_withdrawal_of_what_it_stands_on_succeeds(houses
         name = f"n{number}"
         won, lost = await race(
             houses,
-            lambda house: house.service.go_on(NS, "m1", "withdraw", ANN),
+            lambda house: house.service.continue_or_withdraw(NS, "m1", "withdraw", ANN),
             lambda house, name=name: house.service.create(NS, mci(name), ANN),  # type: ignore[misc]
         )
         assert not lost

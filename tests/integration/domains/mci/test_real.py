@@ -107,7 +107,7 @@ def words(ec2: Any) -> Counter[str]:
 async def test_an_mci_lives_on_ec2_from_its_network_to_its_end(house: House, ec2: Any, ec2_cloud: Cloud) -> None:
     assert (await house.created(mci("m1", ON_EC2))).status is Status.SUCCEEDED
     assert words(ec2) == {"running": 3}
-    network = resource_seen((await house.service.parts(NS, "vNet"))[0])
+    network = resource_seen((await house.service.resources(NS, "vNet"))[0])
     assert {one["VpcId"] for one in described(ec2)} == {network.native_id}
     vms = await house.service.vms(NS, "m1")
     natives = {one["InstanceId"]: one for one in described(ec2)}
@@ -129,7 +129,7 @@ async def test_an_mci_lives_on_ec2_from_its_network_to_its_end(house: House, ec2
     assert words(ec2) == {"terminated": 4}
     await house.service.delete(NS, "m1", "", ANN)
     for word in ("sshKey", "securityGroup", "vNet"):
-        (part,) = await house.service.parts(NS, word)
+        (part,) = await house.service.resources(NS, word)
         removed = await house.service.delete_resource(NS, word, part.id.removeprefix(record_id(word, "")), ANN)
         assert (await house.ended(removed)).status is Status.SUCCEEDED
     assert network.native_id not in {one["VpcId"] for one in ec2.describe_vpcs()["Vpcs"]}

@@ -7,7 +7,7 @@ from ipaddress import IPv4Network, ip_network
 from stateward import naming
 from stateward.domains.mci.api.lenient_json import Fields, parse_int
 from stateward.domains.mci.api.route_params import check_choice, check_name, check_record_name, check_reference
-from stateward.domains.mci.guards.connection_grants import ALL
+from stateward.domains.mci.guards.connection_grants import ALL_NAMESPACES
 from stateward.domains.mci.model import (
     CloudConnection,
     FirewallRule,
@@ -171,8 +171,10 @@ def parse_namespaces(body: Fields, *, needed: bool = False) -> tuple[str, ...] |
         return None
     found = body.texts("namespaces")
     for number, one in enumerate(found):
-        if one != ALL and re.match(naming.PATH_PART, one) is None:
-            raise BadInput(f"{body.field('namespaces')}[{number}]", one, f"a namespace, or {ALL!r} for all")
+        if one != ALL_NAMESPACES and re.match(naming.PATH_PART, one) is None:
+            raise BadInput(f"{body.field('namespaces')}[{number}]", one, f"a namespace, or {ALL_NAMESPACES!r} for all")
     if needed and not found:
-        raise BadInput(body.field("namespaces"), found, f"a list of at least one namespace, or {ALL!r} for all")
-    return (ALL,) if ALL in found else tuple(sorted(set(found)))
+        raise BadInput(
+            body.field("namespaces"), found, f"a list of at least one namespace, or {ALL_NAMESPACES!r} for all"
+        )
+    return (ALL_NAMESPACES,) if ALL_NAMESPACES in found else tuple(sorted(set(found)))

@@ -11,7 +11,7 @@ from litestar.params import PathParameter, QueryParameter
 
 from stateward import naming
 from stateward.access import Right
-from stateward.domains.mci.guards.spec_validation import NAME, NAMED
+from stateward.domains.mci.guards.spec_validation import MCI_NAME, MCI_NAME_RULE
 from stateward.domains.plugin import needs, open_to_all
 from stateward.errors import BadInput
 
@@ -35,8 +35,8 @@ Wait = Annotated[float | None, QueryParameter(ge=0, le=300, description="seconds
 
 def check_name(field: str, text: str) -> str:
     """Return a name, or raise."""
-    if NAME.match(text) is None:
-        raise BadInput(field, text, NAMED)
+    if MCI_NAME.match(text) is None:
+        raise BadInput(field, text, MCI_NAME_RULE)
     return text
 
 

@@ -1,33 +1,71 @@
-"""Machines that a removal of records may leave at their providers.
+"""Orphan machines: machines of ours at a provider that no record names.
 
-Nobody looks after a machine whose record is gone: it runs on, and costs money. So a record goes without a word only if
-its machine is known to be gone. Otherwise the answer and the journal name the machine: its connection, its key, and the
-provider's id of it. It is then found among the orphans.
+Nobody controls such a machine, but it runs on and costs money. Orphans are found in two ways:
+
+- An administrator lists a connection: each machine of ours without a record is an orphan.
+- A removal of records by force may create orphans. The reply and the journal name each machine that is not known to be
+  gone: its connection, its key and its native id.
 """
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from stateward.domains.mci.lifecycle import VmState
-from stateward.domains.mci.model import vm_of, vm_seen
+from stateward.domains.mci.errors import NotDone
+from stateward.domains.mci.lifecycle import VM, VmState
+from stateward.domains.mci.model import CloudConnection, vm_of, vm_seen
+from stateward.domains.mci.provider.catalogue import objects
 from stateward.domains.mci.provider.evidence import Evidence, Existence
 from stateward.domains.mci.provider.provider_pool import ProviderClients
-from stateward.drivers import MachineState
-from stateward.engine import Request
+from stateward.drivers import (
+    AlreadyDone,
+    CallAccepted,
+    MachineAction,
+    MachineListing,
+    MachineRef,
+    MachineState,
+    Observation,
+)
+from stateward.engine import NotFound, Request
 from stateward.engine.transitions import journal
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import StatewardError
+from stateward.naming import new_id
+from stateward.store.filters import Selector
+from stateward.store.port import Reader
 from stateward.store.records import Object
 
+log = logging.getLogger("stateward.mci")
+
 PROVIDER_TIMEOUT_S = 5.0
-"""How many seconds a provider has to say what it shows, when records are removed by force."""
+"""Time limit of a provider's answer when records are removed by force."""
+
+ENDED_STATES = (MachineState.TERMINATED, MachineState.TERMINATING)
+"""The states of machines that need no termination."""
+
+
+class OrphanMachine(Struct, frozen=True):
+    """A machine of ours at a provider that no record names."""
+
+    connection: str
+    key: str
+    native_id: str
+    state: str
+    name: str
+
+
+class OrphanMachines(Struct, frozen=True):
+    """The orphans found, and the connections whose listing was not complete, with the reason."""
+
+    orphans: list[OrphanMachine]
+    trouble: dict[str, str]
 
 
 class PossibleOrphan(Struct, frozen=True, rename="camel"):
-    """A machine that may be left; `shown` is what the provider shows of it, or why nobody knows."""
+    """A machine that may be left at its provider; `shown` is its state there, or why the state is not known."""
 
     vm: str
     connection: str
@@ -36,19 +74,87 @@ class PossibleOrphan(Struct, frozen=True, rename="camel"):
     shown: str
 
 
+# --- orphans at connections ------------------------------------------------------------------------------------------
+
+
+def orphans_in(connection: CloudConnection, listing: MachineListing, known: Iterable[str]) -> list[OrphanMachine]:
+    """Return the machines of a listing that are not among the known keys and have not ended."""
+    keys = frozenset(known)
+    return [
+        _orphan(connection, machine)
+        for machine in listing.machines
+        if machine.key not in keys and machine.state not in ENDED_STATES
+    ]
+
+
+def _orphan(connection: CloudConnection, machine: Observation) -> OrphanMachine:
+    return OrphanMachine(connection.name, machine.key, machine.native_id, str(machine.state), machine.name)
+
+
+async def find_orphans(
+    clients: ProviderClients, reader: Reader, connections: Sequence[CloudConnection]
+) -> OrphanMachines:
+    """List connections and compare them with the records.
+
+    The providers are listed first: a record is always older than its machine, so a new machine is no orphan.
+    """
+    listings = await asyncio.gather(*(_list_machines(clients, connection) for connection in connections))
+    orphans: list[OrphanMachine] = []
+    trouble: dict[str, str] = {}
+    for connection, listing in zip(connections, listings, strict=True):
+        if not listing.complete:
+            trouble[connection.name] = listing.problem or "the listing was not complete"
+        if listing.machines:
+            orphans += orphans_in(connection, listing, await _known_uids(reader, connection.name))
+    return OrphanMachines(orphans, trouble)
+
+
+async def _list_machines(clients: ProviderClients, connection: CloudConnection) -> MachineListing:
+    try:
+        return await (await clients.for_connection(connection)).list_shared()
+    except StatewardError as error:
+        return MachineListing((), complete=False, problem=str(error))
+
+
+async def _known_uids(reader: Reader, connection: str) -> set[str]:
+    return {
+        vm_of(vm).uid
+        for ns in await reader.namespaces()
+        async for vm in objects(reader, Selector(ns, VM.kind, labels=(("connection", connection),)))
+    }
+
+
+async def terminate_orphan(
+    clients: ProviderClients, reader: Reader, connection: CloudConnection, key: str, who: str
+) -> None:
+    """Terminate an orphan; a machine that has a record, or does not exist, is not found."""
+    orphans = (await find_orphans(clients, reader, [connection])).orphans
+    orphan = next((one for one in orphans if one.key == key), None)
+    if orphan is None:
+        raise NotFound(connection.name, key)
+    client = await clients.for_connection(connection)
+    outcome = await client.act(MachineAction.TERMINATE, MachineRef(key, orphan.native_id or None, new_id()))
+    if not isinstance(outcome, CallAccepted | AlreadyDone):
+        raise NotDone(f"terminate of {key} at {connection.name}", getattr(outcome, "message", "") or "no answer")
+    log.warning("orphan %s (%s) at connection %s: terminated for %s", key, orphan.native_id, connection.name, who)
+
+
+# --- possible orphans of a removal -----------------------------------------------------------------------------------
+
+
 def known_gone_fact(uid: str) -> str:
     """Return the fact of a removal that the machine of this uid is known to be gone."""
     return f"gone: {uid}"
 
 
 async def possible_orphans(clients: ProviderClients, vms: Iterable[Object]) -> list[PossibleOrphan]:
-    """Return the machines of VMs that are not known to be gone; each connection is asked once, all at the same time."""
-    places: dict[str, list[Object]] = defaultdict(list)
-    for one in vms:
-        if one.state != VmState.TERMINATED:
-            places[vm_of(one).connection].append(one)
-    found = await asyncio.gather(*(_possible_orphans_at(clients, name, known) for name, known in places.items()))
-    return [one for part in found for one in part]
+    """Return the machines of VMs that are not known to be gone; each connection is listed once, all concurrently."""
+    by_connection: dict[str, list[Object]] = defaultdict(list)
+    for vm in vms:
+        if vm.state != VmState.TERMINATED:
+            by_connection[vm_of(vm).connection].append(vm)
+    found = await asyncio.gather(*(_possible_orphans_at(clients, name, known) for name, known in by_connection.items()))
+    return [orphan for orphans in found for orphan in orphans]
 
 
 async def _possible_orphans_at(
@@ -56,32 +162,29 @@ async def _possible_orphans_at(
 ) -> list[PossibleOrphan]:
     try:
         async with asyncio.timeout(PROVIDER_TIMEOUT_S):
-            looks = await (await clients.by_name(connection)).observe_all([vm_of(one).uid for one in vms])
+            evidence = await (await clients.by_name(connection)).observe_all([vm_of(vm).uid for vm in vms])
     except (StatewardError, TimeoutError) as error:
         unknown = Evidence(Existence.UNKNOWN, problem=str(error) or f"no answer within {PROVIDER_TIMEOUT_S:g} s")
-        looks = {vm_of(one).uid: unknown for one in vms}
-    named = [(vm_of(one), vm_seen(one), looks[vm_of(one).uid]) for one in vms]
+        evidence = {vm_of(vm).uid: unknown for vm in vms}
     return [
-        PossibleOrphan(
-            vm.name,
-            connection,
-            vm.uid,
-            seen.native_id,
-            str(look.observation.state) if look.observation else look.problem,
-        )
-        for vm, seen, look in named
-        if not _is_gone(look)
+        PossibleOrphan(spec.name, connection, spec.uid, vm_seen(vm).native_id, _shown(evidence[spec.uid]))
+        for vm, spec in ((vm, vm_of(vm)) for vm in vms)
+        if not _is_gone(evidence[spec.uid])
     ]
 
 
-def _is_gone(look: Evidence) -> bool:
-    return look.existence is Existence.ABSENT or (
-        look.observation is not None and look.observation.state is MachineState.TERMINATED
-    )
+def _shown(evidence: Evidence) -> str:
+    return str(evidence.observation.state) if evidence.observation else evidence.problem
+
+
+def _is_gone(evidence: Evidence) -> bool:
+    observation = evidence.observation
+    is_terminated = observation is not None and observation.state is MachineState.TERMINATED
+    return evidence.existence is Existence.ABSENT or is_terminated
 
 
 def journal_possible_orphan(uow: UnitOfWork, request: Request, found: Object) -> None:
-    """Write into the journal what a removed VM may leave at its provider, unless that is known to be gone."""
+    """Write into the journal which machine a removed VM may leave, unless the machine is known to be gone."""
     vm, seen = vm_of(found), vm_seen(found)
     if found.state != VmState.TERMINATED and known_gone_fact(vm.uid) not in request.facts:
         machine = f"key {vm.uid}, native id {seen.native_id or 'not known'}"

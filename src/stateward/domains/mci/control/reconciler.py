@@ -12,8 +12,6 @@ from contextlib import suppress
 from random import Random
 from time import monotonic
 
-from msgspec import Struct
-
 from stateward.aio.backoff import GrowingIntervals
 from stateward.aio.supervise import repeat
 from stateward.domains.mci.control.drift import (
@@ -23,14 +21,14 @@ from stateward.domains.mci.control.drift import (
     resources_by_connection,
     with_missing,
 )
+from stateward.domains.mci.control.orphan_machines import OrphanMachine, orphans_in
 from stateward.domains.mci.control.status_rollup import STATE_OF_EVENT, rollup_event
 from stateward.domains.mci.control.status_updater import MciStatusUpdater
-from stateward.domains.mci.lifecycle import MCI, NAMESPACE, VM, VmState
-from stateward.domains.mci.model import DEPLOYMENT_NS, CloudConnection, network_of, to_builtins, vm_of, vm_seen
+from stateward.domains.mci.lifecycle import MCI, NAMESPACE, VM
+from stateward.domains.mci.model import DEPLOYMENT_NS, CloudConnection, network_of, to_builtins, vm_of
 from stateward.domains.mci.provider.catalogue import Catalogue, objects
 from stateward.domains.mci.provider.key_pairs import remove_ownerless_keys
 from stateward.domains.mci.provider.provider_pool import ProviderClients
-from stateward.drivers import Observation
 from stateward.engine import AlreadyExists, Denied, Engine
 from stateward.engine.troubles import FaultIsolation
 from stateward.errors import StatewardError
@@ -51,16 +49,6 @@ MAX_CONCURRENT_CONNECTIONS = 8
 """How many connections are looked at in one round at the same time."""
 
 ROUND_RECORD = Key(DEPLOYMENT_NS, "round")
-
-
-class Orphan(Struct, frozen=True):
-    """A machine of ours at a provider that no record knows."""
-
-    connection: str
-    key: str
-    native_id: str
-    state: str
-    name: str
 
 
 class Reconciler:
@@ -113,40 +101,40 @@ class Reconciler:
             return False
         return True
 
-    async def reconcile_all(self) -> list[Orphan]:
+    async def reconcile_all(self) -> list[OrphanMachine]:
         """Compare all VMs with what their providers show; returns machines that no record knows."""
         records, parts = await self._read_vms(), await resources_by_connection(self._engine.store.reader)
         at_once = asyncio.Semaphore(
             MAX_CONCURRENT_CONNECTIONS
         )  # a connection that does not answer is not to hold up the others
 
-        async def look_at(connection: CloudConnection) -> list[Orphan]:
-            name, orphans = connection.name, list[Orphan]()
+        async def look_at(connection: CloudConnection) -> list[OrphanMachine]:
+            name, orphans = connection.name, list[OrphanMachine]()
             async with at_once:
                 with self._faults.isolate(f"look at connection {name}"):
                     orphans = await self._reconcile_connection(connection, records.get(name, {}), parts.get(name, []))
             return orphans
 
         looks = await asyncio.gather(*map(look_at, await self._catalogue.all_connections()))
-        strangers = [orphan for orphans in looks for orphan in orphans]
+        orphans_found = [orphan for orphans in looks for orphan in orphans]
         with self._faults.isolate("removal of keys without an MCI"):
             await remove_ownerless_keys(self._engine)
         await self._mark_stale_mcis(vm for known in records.values() for vm in known.values())
-        if not strangers:
+        if not orphans_found:
             return []
         newer = await self._read_vms()  # what came while the providers were asked is no orphan
         if self._has_unreadable_records:  # one of these machines may be its own
             return []
         ours = {uid for known in newer.values() for uid in known}  # several connections may lead to one place
-        return [one for one in strangers if one.key not in ours]
+        return [one for one in orphans_found if one.key not in ours]
 
     async def _reconcile_connection(
         self, connection: CloudConnection, known: dict[str, Object], parts: list[Object]
-    ) -> list[Orphan]:
-        strangers: list[Orphan] = []
+    ) -> list[OrphanMachine]:
+        orphans_found: list[OrphanMachine] = []
         try:
             if known or (connection.enabled and connection.driver != "simulated"):
-                strangers = await self._reconcile_vms(connection, known)
+                orphans_found = await self._reconcile_vms(connection, known)
             if parts:
                 await self._reconcile_resources(connection, parts)
         except StoreError:
@@ -154,7 +142,7 @@ class Reconciler:
         except StatewardError as error:  # another process has it, or its driver cannot be made here
             if self._log_intervals.is_due((connection.name, str(error))):
                 log.warning("connection %s is not looked at: %s", connection.name, error)
-        return strangers
+        return orphans_found
 
     async def _read_vms(self) -> dict[str, dict[str, Object]]:
         """Return all VMs, by connection and uid."""
@@ -181,7 +169,7 @@ class Reconciler:
                 if rests and STATE_OF_EVENT[rollup_event(states.get(found.key, ()))] != found.state:
                     self.status_updater.mark_dirty(found.key)
 
-    async def _reconcile_vms(self, connection: CloudConnection, known: dict[str, Object]) -> list[Orphan]:
+    async def _reconcile_vms(self, connection: CloudConnection, known: dict[str, Object]) -> list[OrphanMachine]:
         client = await self._clouds.for_connection(connection)
         for _ in range(MAX_LISTINGS):  # one that loses every second page is no silent one
             listing = await client.list_now()
@@ -191,7 +179,7 @@ class Reconciler:
         await apply_vm_drift(self._engine, client, listing, known.values())
         if not listing.complete and self._log_intervals.is_due((connection.name, listing.problem)):
             log.warning("connection %s was not listed in full: %s", connection.name, listing.problem)
-        return [_orphan(connection, one) for one in listing.machines if one.key not in known and _is_alive(one)]
+        return orphans_in(connection, listing, known)
 
     async def _reconcile_resources(self, connection: CloudConnection, parts: list[Object]) -> None:
         client = await self._clouds.for_connection(connection)
@@ -220,19 +208,3 @@ class Reconciler:
                     version=found.version,
                     seen=with_missing(found, missing),
                 )
-
-
-def _is_alive(shown: Observation) -> bool:
-    return shown.state not in ("terminated", "terminating")
-
-
-def _orphan(connection: CloudConnection, shown: Observation) -> Orphan:
-    return Orphan(connection.name, shown.key, shown.native_id, str(shown.state), shown.name)
-
-
-def calls_saved(states: Iterable[str]) -> int:
-    """Return how many VMs need not be asked about: what is known of them does not change by itself."""
-    return sum(state in (VmState.TERMINATED, VmState.FAILED, VmState.SUSPENDED) for state in states)
-
-
-__all__ = ["Orphan", "Reconciler", "calls_saved", "vm_seen"]

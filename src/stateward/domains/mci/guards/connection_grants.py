@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import msgspec
 
 from stateward.domains.mci.errors import NotGranted
-from stateward.domains.mci.guards.spec_validation import read
+from stateward.domains.mci.guards.spec_validation import decode_spec
 from stateward.domains.mci.lifecycle import MCI, SPEC
 from stateward.domains.mci.model import DEPLOYMENT_NS, CloudConnection, MciSpec, Scale, SpecRecord, SubGroup, record_id
 from stateward.domains.mci.provider.catalogue import Catalogue, find_known_spec
@@ -24,20 +24,20 @@ from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput, UnknownName
 from stateward.store.records import Key, Object
 
-ALL = "*"
+ALL_NAMESPACES = "*"
 """Stands for every namespace."""
 
-MAKING = ("create", "repair", "reshape", "scale out")
+CREATING_ACTIONS = ("create", "repair", "reshape", "scale out")
 """The actions that make something at a provider which was not there before."""
 
-NAMING = "change"
+RENAMING_ACTION = "change"
 """The action by which a record of a namespace, such as a spec, may name another connection."""
 
 
 def is_granted(connection: CloudConnection, ns: str) -> bool:
     """Tell whether a namespace may use a connection."""
     granted = connection.namespaces or ()
-    return connection.enabled and (ALL in granted or ns in granted)
+    return connection.enabled and (ALL_NAMESPACES in granted or ns in granted)
 
 
 def check_grant(connection: CloudConnection, ns: str) -> None:
@@ -55,16 +55,16 @@ def unknown_connection(field: str, name: str, granted: Iterable[str]) -> BadInpu
 def with_granted(connection: CloudConnection, namespaces: Iterable[str]) -> tuple[str, ...]:
     """Return the namespaces of a connection and further ones."""
     found = {*(connection.namespaces or ()), *namespaces}
-    return (ALL,) if ALL in found else tuple(sorted(found))
+    return (ALL_NAMESPACES,) if ALL_NAMESPACES in found else tuple(sorted(found))
 
 
 def without_revoked(connection: CloudConnection, namespaces: Iterable[str]) -> tuple[str, ...]:
     """Return the namespaces of a connection without some."""
     granted, leaving = set(connection.namespaces or ()), set(namespaces)
-    if ALL in granted and ALL not in leaving:
-        allowed = f"{ALL!r}: {connection.name!r} is granted to all namespaces, and not to one by one"
+    if ALL_NAMESPACES in granted and ALL_NAMESPACES not in leaving:
+        allowed = f"{ALL_NAMESPACES!r}: {connection.name!r} is granted to all namespaces, and not to one by one"
         raise BadInput("namespaces", sorted(leaving), allowed)
-    return () if ALL in leaving else tuple(sorted(granted - leaving))
+    return () if ALL_NAMESPACES in leaving else tuple(sorted(granted - leaving))
 
 
 class GrantGuard:
@@ -73,19 +73,19 @@ class GrantGuard:
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
 
-    def after(self, guard: Guard) -> Guard:
+    def wrap(self, guard: Guard) -> Guard:
         """Return a guard that checks grants too, on the request as the other guard has completed it."""
 
         async def both(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
             completed = await guard(uow, request, found)
-            if request.creates is not None or request.action in (*MAKING, NAMING):
+            if request.creates is not None or request.action in (*CREATING_ACTIONS, RENAMING_ACTION):
                 await self._check(uow, completed or request, found)
             return completed
 
         return both
 
     async def _check(self, uow: UnitOfWork, request: Request, found: Object) -> None:
-        wanted = read(found.kind, request.spec or found.spec)
+        wanted = decode_spec(found.kind, request.spec or found.spec)
         names = await self._used(uow, request, wanted) if found.kind == MCI.kind else [wanted.connection]
         keys = [Key(DEPLOYMENT_NS, record_id("connection", name)) for name in names]
         for name, record in zip(names, await uow.peek(keys), strict=True):

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from stateward.domains.mci.guards.object_guards import with_own_uid
-from stateward.domains.mci.guards.spec_validation import read
+from stateward.domains.mci.guards.spec_validation import decode_spec
 from stateward.domains.mci.lifecycle import MCI, SECURITY_GROUP, VM, VNET, ResourceState
 from stateward.domains.mci.model import (
     DEPLOYMENT_NS,
@@ -47,7 +47,7 @@ class NewObjectGuard:
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
 
-    def after(self, guard: Guard) -> Guard:
+    def wrap(self, guard: Guard) -> Guard:
         """Return a guard that completes new objects which the other guard accepts."""
 
         async def both(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
@@ -58,7 +58,7 @@ class NewObjectGuard:
                 await self._check_new_groups(uow, completed or request, found)
             if request.creates is None or found.kind == MCI.kind:
                 return completed
-            want = read(found.kind, request.spec or EMPTY)
+            want = decode_spec(found.kind, request.spec or EMPTY)
             complete = self._complete_vm if found.kind == VM.kind else self._complete_part
             return with_own_uid(request, await complete(uow, request.ns, found.kind, want))
 
@@ -68,7 +68,7 @@ class NewObjectGuard:
         """Refuse subgroups that are new with a request, and name what is not there or does not fit."""
         if request.spec is None:
             return
-        wanted: MciSpec = read(found.kind, request.spec)
+        wanted: MciSpec = decode_spec(found.kind, request.spec)
         born = request.creates is not None
         first = 0 if born else len(mci_of(found).groups)
         groups, field = wanted.groups[first:], "spec.groups[{}]." if born else f"spec.groups[{first}]."  # one is new

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.control.orphan_machines import journal_possible_orphan
 from stateward.domains.mci.errors import VmsAdded, VmsAlive
-from stateward.domains.mci.guards.spec_validation import check_mci_spec, check_spec, read
-from stateward.domains.mci.guards.subgroups import SCALE_DIRECTIONS, WITH_MCI, drop_empty_subgroup, scaled
+from stateward.domains.mci.guards.spec_validation import check_mci_spec, check_spec, decode_spec
+from stateward.domains.mci.guards.subgroups import SCALE_DIRECTIONS, WITH_MCI, drop_empty_subgroup, with_scaled_spec
 from stateward.domains.mci.lifecycle import FORGET, TERMINATE_FIRST, VM, MciState, VmState
 from stateward.domains.mci.model import mci_of, vm_id
 from stateward.domains.mci.provider.key_pairs import check_public_key
@@ -19,21 +19,21 @@ from stateward.errors import BadInput
 from stateward.store.filters import Selector
 from stateward.store.records import Object, to_json
 
-SETTLED = (VmState.TERMINATED, VmState.FAILED)
+DELETABLE_STATES = (VmState.TERMINATED, VmState.FAILED)
 
 
 async def guard_mci(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     """Refuse what could not be done, and what would leave VMs behind."""
     check_spec(request, found)
     if request.creates is not None:
-        want = read(found.kind, request.spec or EMPTY)
+        want = decode_spec(found.kind, request.spec or EMPTY)
         check_mci_spec(want)
         return with_own_uid(request, want) if request.parent is None else None
     if request.action == "delete":
         await _guard_delete(uow, request, found)
     if request.action in SCALE_DIRECTIONS:
-        return scaled(request, found)
-    if request.spec is not None and read(found.kind, request.spec).groups != mci_of(found).groups:
+        return with_scaled_spec(request, found)
+    if request.spec is not None and decode_spec(found.kind, request.spec).groups != mci_of(found).groups:
         raise BadInput(
             "spec.groups", None, f"what they are: only {' and '.join(SCALE_DIRECTIONS)} change them", state=found.state
         )
@@ -54,7 +54,7 @@ async def _guard_delete(uow: UnitOfWork, request: Request, found: Object) -> Non
         return
     vms = await uow.tx.select(Selector(found.ns, VM.kind, found.id))
     left = [one for one in vms if not uow.objects.get(one.key, one).removed]
-    alive = {one.id: one.state for one in left if one.state not in SETTLED}
+    alive = {one.id: one.state for one in left if one.state not in DELETABLE_STATES}
     if alive and FORGET not in request.facts:
         raise VmsAlive(found.id, alive)
     if left:
@@ -70,7 +70,7 @@ async def guard_vm(uow: UnitOfWork, request: Request, found: Object) -> None:
             await drop_empty_subgroup(uow, request.who, found)
     if request.creates is None:
         return
-    want = read(found.kind, request.spec or EMPTY)
+    want = decode_spec(found.kind, request.spec or EMPTY)
     if found.id != vm_id(want.mci, want.name):
         raise BadInput("id", found.id, f"{vm_id(want.mci, want.name)!r}, by which its spec goes")
     if found.parent != want.mci:
@@ -81,7 +81,7 @@ async def guard_key(_uow: UnitOfWork, request: Request, found: Object) -> None:
     """Refuse a key whose public half nobody can read: its VMs could not be logged in to."""
     check_spec(request, found)
     if request.spec is not None:
-        public = read(found.kind, request.spec, found.state).public_key
+        public = decode_spec(found.kind, request.spec, found.state).public_key
         if public:
             check_public_key("spec.public_key", public)
 

@@ -35,7 +35,7 @@ PLACE = ("name", "uid", "connection", "provider", "region")
 OF_VM = tuple(name for name in VmSpec.__struct_fields__ if name not in ("label", "description"))
 
 
-class Form(Struct, frozen=True):
+class SpecForm(Struct, frozen=True):
     """The record that a kind's spec is, what stands before its name in the object's id, and what never changes."""
 
     record: type[Struct]
@@ -46,14 +46,14 @@ class Form(Struct, frozen=True):
 
 SPEC_FORMS = {
     #                         record       before the name   the name   what never changes
-    MCI.kind:            Form(MciSpec,     "",               "name",    ("name", "uid")),
-    VM.kind:             Form(VmSpec,      None,             "name",    OF_VM),
-    VNET.kind:           Form(NetworkSpec, "vNet",           "name",    PLACE),
-    SECURITY_GROUP.kind: Form(SecurityGroupSpec,   "securityGroup",  "name",    (*PLACE, "network")),
-    SSH_KEY.kind:        Form(KeySpec,     "sshKey",         "name",    PLACE),
-    CONNECTION.kind:     Form(CloudConnection,  "connection",     "name",    ("name",)),
-    SPEC.kind:           Form(SpecRecord,        "spec",           "id",      ("id",)),
-    IMAGE.kind:          Form(ImageRecord,       "image",          "id",      ("id",)),
+    MCI.kind:            SpecForm(MciSpec,     "",               "name",    ("name", "uid")),
+    VM.kind:             SpecForm(VmSpec,      None,             "name",    OF_VM),
+    VNET.kind:           SpecForm(NetworkSpec, "vNet",           "name",    PLACE),
+    SECURITY_GROUP.kind: SpecForm(SecurityGroupSpec,   "securityGroup",  "name",    (*PLACE, "network")),
+    SSH_KEY.kind:        SpecForm(KeySpec,     "sshKey",         "name",    PLACE),
+    CONNECTION.kind:     SpecForm(CloudConnection,  "connection",     "name",    ("name",)),
+    SPEC.kind:           SpecForm(SpecRecord,        "spec",           "id",      ("id",)),
+    IMAGE.kind:          SpecForm(ImageRecord,       "image",          "id",      ("id",)),
 }  # fmt: skip
 
 
@@ -65,12 +65,12 @@ async def guard_spec(_uow: UnitOfWork, request: Request, found: Object) -> None:
 def check_spec(request: Request, found: Object) -> None:
     """Refuse a spec that is none, or is that of something else; most requests have no spec."""
     if request.creates is not None:
-        _check_name(SPEC_FORMS[found.kind], read(found.kind, request.spec or EMPTY), found)
+        _check_name(SPEC_FORMS[found.kind], decode_spec(found.kind, request.spec or EMPTY), found)
     elif request.spec is not None:
-        _check_fixed(SPEC_FORMS[found.kind], read(found.kind, request.spec, found.state), found)
+        _check_fixed(SPEC_FORMS[found.kind], decode_spec(found.kind, request.spec, found.state), found)
 
 
-def read(kind: str, spec: str, state: str | None = None) -> Any:  # noqa: ANN401 - the record of the kind
+def decode_spec(kind: str, spec: str, state: str | None = None) -> Any:  # noqa: ANN401 - the record of the kind
     """Return a spec as the record that it is; what is none is told with the place of what is wrong.
 
     `state` is that of the object which it is to become the spec of, if there is one.
@@ -82,15 +82,15 @@ def read(kind: str, spec: str, state: str | None = None) -> Any:  # noqa: ANN401
         raise BadInput(f"spec{place.rstrip('`')}", spec, f"what {kind} expects: {what}", state=state) from error
 
 
-def _check_name(form: Form, want: Any, found: Object) -> None:  # noqa: ANN401
+def _check_name(form: SpecForm, want: Any, found: Object) -> None:  # noqa: ANN401
     name = getattr(want, form.named)
     wanted = found.id if form.before is None else record_id(form.before, name) if form.before else name
     if found.id != wanted:
         raise BadInput("id", found.id, f"{wanted!r}, by which its spec goes")
 
 
-def _check_fixed(form: Form, want: Any, found: Object) -> None:  # noqa: ANN401
-    was = read(found.kind, found.spec)
+def _check_fixed(form: SpecForm, want: Any, found: Object) -> None:  # noqa: ANN401
+    was = decode_spec(found.kind, found.spec)
     for name in form.fixed:
         before, after = getattr(was, name), getattr(want, name)
         if after != before:
@@ -100,22 +100,22 @@ def _check_fixed(form: Form, want: Any, found: Object) -> None:  # noqa: ANN401
 MAX_VMS = 10_000
 """How many VMs one request may ask for."""
 
-NAME = re.compile(r"[A-Za-z][A-Za-z0-9+-]{0,99}\Z")
-NAMED = "a letter, then at most 99 letters, digits, - and +"
+MCI_NAME = re.compile(r"[A-Za-z][A-Za-z0-9+-]{0,99}\Z")
+MCI_NAME_RULE = "a letter, then at most 99 letters, digits, - and +"
 
 
 def check_mci_spec(wanted: MciSpec) -> None:
     """Refuse an MCI that could not be made, or not be handled afterwards."""
-    if NAME.match(wanted.name) is None:
-        raise BadInput("spec.name", wanted.name, NAMED)
+    if MCI_NAME.match(wanted.name) is None:
+        raise BadInput("spec.name", wanted.name, MCI_NAME_RULE)
     check_new_subgroups(wanted.groups)
 
 
 def check_new_subgroups(groups: Sequence[SubGroup], state: str | None = None) -> None:
     """Refuse new subgroups that could not be made; `state` is that of the MCI which they are to join."""
     for number, one in enumerate(groups):
-        if NAME.match(one.name) is None or one.name != one.name.lower():
-            raise BadInput(f"spec.groups[{number}].name", one.name, f"{NAMED}, in lower case", state=state)
+        if MCI_NAME.match(one.name) is None or one.name != one.name.lower():
+            raise BadInput(f"spec.groups[{number}].name", one.name, f"{MCI_NAME_RULE}, in lower case", state=state)
         if one.public_key:
             check_public_key(f"spec.groups[{number}].public_key", one.public_key)
         if one.size < 1:

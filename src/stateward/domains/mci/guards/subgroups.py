@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
-from stateward.domains.mci.guards.spec_validation import MAX_VMS, check_new_subgroups, read
+from stateward.domains.mci.guards.spec_validation import MAX_VMS, check_new_subgroups, decode_spec
 from stateward.domains.mci.lifecycle import MCI, VM
 from stateward.domains.mci.model import MciSpec, Scale, mci_of, vm_of
 from stateward.engine import Request
@@ -26,13 +26,13 @@ from stateward.store.records import Key, Object, Operation, Status, to_json
 SCALE_DIRECTIONS = {"scale out": 1, "scale in": -1}
 
 
-def scaled(request: Request, found: Object) -> Request:
+def with_scaled_spec(request: Request, found: Object) -> Request:
     """Return the request to scale an MCI, with the record that the MCI has then; one that does not say how is refused.
 
     A record that comes along may add a subgroup, and must be the one that follows from the arguments.
     """
     scale, was = _scale(request, found), mci_of(found)
-    given: MciSpec | None = None if request.spec is None else read(found.kind, request.spec, found.state)
+    given: MciSpec | None = None if request.spec is None else decode_spec(found.kind, request.spec, found.state)
     want = _scaled(was, given, scale, SCALE_DIRECTIONS[request.action])
     if want is None:
         names = ", ".join(one.name for one in was.groups) or "none"

@@ -8,10 +8,7 @@ from stateward.domains.mci.api.operation_replies import OperationReply, SkippedV
 from stateward.domains.mci.api.route_params import ACT, Mci, Ns, Text, Vm, Wait, check_choice, normalize_id
 from stateward.domains.mci.service import GROUP_ACTIONS
 from stateward.engine import Denied, Refused
-from stateward.engine.accept.groups import GroupVerdict
-from stateward.engine.errors import NoneAllowed, Occupied, blocker_of
 from stateward.errors import BadInput, StatewardError
-from stateward.store.records import Key
 
 MESSAGES = {
     "suspend": "Suspending the MCI",
@@ -76,28 +73,15 @@ async def control_whole_mci(
     """Do something to an MCI, and tell what was begun and which VMs were passed over."""
     service, skipped = request.service, None
     if action in GROUP_ACTIONS:
-        verdict = await _on_all(request, ns, mci, action, force=parse_flag("force", force))
+        verdict = await service.control(ns, mci, action, request.caller, force=parse_flag("force", force))
         skipped = [_skipped(name, why) for name, why in verdict.skipped.items()] or None
         op = None if verdict.whole is None else operation_id(verdict.whole)
     elif action in ("continue", "withdraw"):
-        op = operation_id(await service.go_on(ns, mci, action, request.caller))
+        op = operation_id(await service.continue_or_withdraw(ns, mci, action, request.caller))
     else:
         does = {"refine": service.refine, "reconcile": service.reconcile}[action]
         op = operation_id(await does(ns, mci, request.caller))
     return await reply_to(request, ns, op, MESSAGES[action], wait, skipped)
-
-
-async def _on_all(request: TumblebugRequest, ns: str, mci: str, action: str, *, force: bool) -> GroupVerdict:
-    """Do something to all VMs; if none can because something is under way with all of them, that is named."""
-    service = request.service
-    try:
-        return await service.control(ns, mci, action, request.caller, force=force)
-    except NoneAllowed as error:
-        op = (await service.mci(ns, mci)).op
-        holder = None if op is None else await service.engine.store.reader.operation(Key(ns, op))
-        if holder is None or force:  # who uses force is not stopped by what is under way
-            raise
-        raise Occupied(action, blocker_of(holder)) from error
 
 
 async def control_one_vm(

@@ -9,12 +9,12 @@ from stateward.domains.mci.api.connection_views import image_view, spec_view
 from stateward.domains.mci.api.context import TumblebugRequest, adds_object_state, mci_in_path
 from stateward.domains.mci.api.mci_bodies import A_CHANGE, SCALE_FIELDS
 from stateward.domains.mci.api.operation_replies import OperationReply
-from stateward.domains.mci.api.orphans import Orphans, orphans_at, terminate_orphan
 from stateward.domains.mci.api.resource_bodies import CONNECTION_FIELDS, parse_connection, parse_namespaces
 from stateward.domains.mci.api.route_params import GOVERN_ALL, READ_ALL, Group, Mci, Name, Ns, Text, Vm, Wait
 from stateward.domains.mci.api.routes.control_routes import control_one_vm, control_whole_mci
 from stateward.domains.mci.api.routes.vm_routes import scale
 from stateward.domains.mci.api.schemas import ImageView, MciInfo, SpecView
+from stateward.domains.mci.control.orphan_machines import OrphanMachines, find_orphans, terminate_orphan
 from stateward.domains.mci.model import CloudConnection
 from stateward.domains.mci.provider.catalogue import BUILT_IN, known_images, known_specs
 from stateward.domains.plugin import grant_of, needs, reads
@@ -114,13 +114,11 @@ async def get_offer(request: TumblebugRequest, name: Name) -> Offer:
 
 
 @get("/orphans", opt=READ_ALL)
-async def list_orphans(request: TumblebugRequest, connection: Text = None) -> Orphans:
+async def list_orphans(request: TumblebugRequest, connection: Text = None) -> OrphanMachines:
     """Return the machines of ours that no record knows, at one connection or at all."""
-    catalogue = request.catalogue
-    if connection:
-        return await orphans_at(request, [await catalogue.connection_of_machines(connection)])
-    chosen = await catalogue.connections()
-    return await orphans_at(request, chosen)
+    domain, catalogue = request.context.domain, request.catalogue
+    chosen = [await catalogue.connection_of_machines(connection)] if connection else await catalogue.connections()
+    return await find_orphans(domain.clients, request.service.engine.store.reader, chosen)
 
 
 @post("/orphans/terminate", opt=GOVERN_ALL | reads(AN_ORPHAN), status_code=202)
@@ -129,7 +127,8 @@ async def end_orphan(request: TumblebugRequest) -> OperationReply:
     body = await request.fields()
     body.require_known(*AN_ORPHAN)
     place = await request.require_connection("connection", body.text("connection"))
-    await terminate_orphan(request, place, body.text("key"))
+    clients, reader = request.context.domain.clients, request.service.engine.store.reader
+    await terminate_orphan(clients, reader, place, body.text("key"), request.caller.who)
     return OperationReply(f"{body.text('key')} is being terminated")
 
 

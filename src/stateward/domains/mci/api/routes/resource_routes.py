@@ -78,7 +78,7 @@ def _routes(word: str, made: int) -> list[HTTPRouteHandler]:
     @get(f"{path}/{{name:str}}", opt=READ, name=f"get {word}")
     async def get_one(request: TumblebugRequest, ns: Ns, name: Name) -> ResourceView:
         """Return a part, and what uses it."""
-        found = await request.service.part(ns, word, name)
+        found = await request.service.resource(ns, word, name)
         usage = await usage_of(request.service.engine.store.reader, ns)
         return resource_view(word, found, usage.get((word, name), ()))
 
@@ -97,7 +97,7 @@ def _routes(word: str, made: int) -> list[HTTPRouteHandler]:
     async def delete_all(request: TumblebugRequest, ns: Ns, force: Text = None) -> dict[str, list[str]]:
         """Delete all parts that nothing uses."""
         await request.service.namespace(ns)
-        found = await request.service.parts(ns, word)
+        found = await request.service.resources(ns, word)
         return {"output": await remove_all(request, word, found, force=parse_flag("force", force))}
 
     return [make, list_all, get_one, delete_one, delete_all]
@@ -118,7 +118,7 @@ async def _make(request: TumblebugRequest, ns: str, word: str) -> ResourceView:
 async def _check_network(request: TumblebugRequest, ns: str, want: SecurityGroupSpec) -> None:
     """Refuse a security group on a network that is not there, or is somewhere else, before anything is begun."""
     try:
-        network = resource_identity(await request.service.part(ns, "vNet", want.network))
+        network = resource_identity(await request.service.resource(ns, "vNet", want.network))
     except NotFound as error:
         raise BadInput("vNetId", want.network, f"a vNet of the namespace {ns!r}") from error
     if network.connection != want.connection:
@@ -130,7 +130,7 @@ async def _list(
 ) -> AnyResponse:
     await request.service.namespace(ns)
     usage = await usage_of(request.service.engine.store.reader, ns)
-    found = await request.service.parts(ns, word)
+    found = await request.service.resources(ns, word)
     shown = [resource_view(word, one, usage.get((word, resource_identity(one).name), ())) for one in found]
     chosen = [one for one in shown if not key or matches_filter(one, key, value or "")]
     if check_choice("option", option, "id") == "id":
@@ -140,7 +140,7 @@ async def _list(
 
 async def remove(request: TumblebugRequest, ns: str, word: str, name: str, *, force: bool = False) -> str:
     """Remove a part, and wait until it is gone; returns the sentence that says so."""
-    native = resource_seen(await request.service.part(ns, word, name)).native_id
+    native = resource_seen(await request.service.resource(ns, word, name)).native_id
     accepted = await request.service.delete_resource(ns, word, name, request.caller, force=force)
     if accepted.operation is not None:
         request.link_operation(ns, accepted.operation.id)

@@ -13,7 +13,6 @@ from stateward.domains.mci.api.route_params import ACT, READ, Name, Ns, Text, ch
 from stateward.domains.mci.api.routes.resource_routes import RESOURCE_WAIT_S
 from stateward.domains.mci.errors import NotDone
 from stateward.domains.mci.model import network_of
-from stateward.domains.mci.resource_service import add_subnet, remove_subnet
 from stateward.domains.plugin import reads
 from stateward.engine import Accepted, NotFound
 from stateward.store.records import Status
@@ -27,7 +26,7 @@ A_SUBNET = {"name": "back", "ipv4_CIDR": "10.0.2.0/24", "zone": "a"}
 @adds_object_state(resource_in_path("vNet"))
 async def list_subnets(request: TumblebugRequest, ns: Ns, name: Name, option: Text = None) -> AnyResponse:
     """Return the subnets of a network."""
-    found = subnet_views(await request.service.part(ns, "vNet", name))
+    found = subnet_views(await request.service.resource(ns, "vNet", name))
     if check_choice("option", option, "id") == "id":
         return Response({"output": [one.id for one in found]})
     return Response({"subnet": found})
@@ -44,10 +43,10 @@ async def get_subnet(request: TumblebugRequest, ns: Ns, name: Name, subnet: Name
 async def make_subnet(request: TumblebugRequest, ns: Ns, name: Name) -> SubnetView:
     """Give a network one more subnet."""
     wanted = parse_subnet(await request.fields())
-    network = network_of(await request.service.part(ns, "vNet", name))
+    network = network_of(await request.service.resource(ns, "vNet", name))
     if all(one.name != wanted.name for one in network.subnets):
         check_subnets_fit(IPv4Network(network.cidr), (*network.subnets, wanted))
-    accepted = await add_subnet(request.service, ns, name, wanted, request.caller)
+    accepted = await request.service.add_subnet(ns, name, wanted, request.caller)
     await _wait_done(request, accepted, f"subnet {wanted.name!r} of vNet {name!r}")
     return await _subnet(request, ns, name, wanted.name)
 
@@ -59,13 +58,13 @@ async def delete_subnet(
 ) -> OperationReply:
     """Take a subnet away from a network."""
     anyway = parse_flag("force", force) or check_choice("action", action, "refine", "force") == "force"
-    accepted = await remove_subnet(request.service, ns, name, subnet, request.caller, force=anyway)
+    accepted = await request.service.remove_subnet(ns, name, subnet, request.caller, force=anyway)
     over = await _wait_done(request, accepted, f"delete of subnet {subnet!r} of vNet {name!r}")
     return OperationReply(f"The subnet {subnet} {'has been' if over else 'is being'} deleted")
 
 
 async def _subnet(request: TumblebugRequest, ns: str, name: str, subnet: str) -> SubnetView:
-    for one in subnet_views(await request.service.part(ns, "vNet", name)):
+    for one in subnet_views(await request.service.resource(ns, "vNet", name)):
         if one.id == subnet:
             return one
     raise NotFound(ns, f"{name}/{subnet}")
