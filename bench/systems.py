@@ -13,7 +13,7 @@ from bench.loops import run
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.definition import Service, Tree
 from stateward.domains.systems.plugin import SystemsPlugin
-from stateward.domains.systems.service import Actions
+from stateward.domains.systems.service import SystemActions
 from stateward.engine import Engine, LockRequest
 from stateward.lifecycle import CONTROLLER
 from stateward.store.changes import Changes
@@ -49,7 +49,7 @@ async def _large(url: str, backend: SimulatedBackend) -> AsyncIterator[Engine]:
     engine = Engine(store_at(url), plugin.kinds, slots=SLOTS)
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=True):
-        await engine.wait(NS, (await Actions(engine, NS).create(SYSTEM, "simulated")).op.id)
+        await engine.wait(NS, (await SystemActions(engine, NS).create(SYSTEM, "simulated")).op.id)
         yield engine
 
 
@@ -70,7 +70,7 @@ async def _deploys(url: str) -> list[Line]:
 
 
 async def _deploy_all(engine: Engine, word: str) -> float:
-    actions = Actions(engine, NS)
+    actions = SystemActions(engine, NS)
     began = perf_counter()
     trees = [Tree({f"/s{number}": Service(command=(word,)) for number in range(EACH)}) for _ in range(DEPLOYS)]
     accepted = await asyncio.gather(*(actions.deploy(SYSTEM, f"/g{n}", tree) for n, tree in enumerate(trees)))

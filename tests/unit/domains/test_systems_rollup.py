@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateward.domains.systems.lifecycle import NodePoolState, ServiceState, SystemState
-from stateward.domains.systems.states import followed, roll_up
+from stateward.domains.systems.states import roll_up, system_state
 from stateward.errors import UnknownName
 from stateward.lifecycle import State
 
@@ -55,14 +55,14 @@ def test_one_failed_service_degrades_the_system() -> None:
 
 @pytest.mark.parametrize("own", [SystemState.PENDING, SystemState.FAILED, SystemState.DELETING])
 def test_system_with_a_state_of_its_own_does_not_follow(own: SystemState) -> None:
-    assert followed(own, [ServiceState.DEGRADED]) is own
+    assert system_state(own, [ServiceState.DEGRADED]) is own
 
 
 @pytest.mark.parametrize(
     "living", [SystemState.STABLE, SystemState.UPDATING, SystemState.SCALING, SystemState.DEGRADED]
 )
 def test_living_system_follows_its_services(living: SystemState) -> None:
-    assert followed(living, [ServiceState.SCALING]) is SystemState.SCALING
+    assert system_state(living, [ServiceState.SCALING]) is SystemState.SCALING
 
 
 def test_word_that_is_no_state_does_not_pass_for_stable() -> None:

@@ -16,13 +16,13 @@ from msgspec import Meta, Struct
 from stateward import naming
 from stateward.access import Right
 from stateward.domains.plugin import actor_of, disclosure_of, engine_of, grant_of, needs
-from stateward.domains.systems.backends.port import Excerpt, Home, Ref
-from stateward.domains.systems.context import Premises
+from stateward.domains.systems.backends.port import LogExcerpt, ServiceRef, SystemRef
+from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.definition import read
 from stateward.domains.systems.lifecycle import SYSTEM
 from stateward.domains.systems.model import LOCAL, SystemSpec, spec_of
 from stateward.domains.systems.object_ids import NAME, checked_path, path_of, service_id
-from stateward.domains.systems.service import Actions
+from stateward.domains.systems.service import SystemActions
 from stateward.domains.systems.views import (
     AskedView,
     ChangeView,
@@ -47,7 +47,7 @@ from stateward.store.records import Key, Object
 BASE = "/api/v1/systems"
 TAGS = ["systems"]
 PATH = r"^/[a-z0-9/-]{0,500}$(?!\n)"
-MOST = 1_000_000
+MAX_DEFINITION_CHARS = 1_000_000
 
 Ns = Annotated[str, PathParameter(pattern=naming.NAME, description="the namespace")]
 Name = Annotated[str, PathParameter(pattern=NAME, description="the system")]
@@ -59,8 +59,10 @@ IdempotencyKey = Annotated[
     ),
 ]
 Where = Annotated[str, Meta(pattern=PATH, description="a path in the system, such as /store/api")]
-Patience = Annotated[float, Meta(ge=0, le=86_400, description="seconds to wait for the lock; refused at once if null")]
-Stores = NamedDependency[Premises]
+LockWaitSeconds = Annotated[
+    float, Meta(ge=0, le=86_400, description="seconds to wait for the lock; refused at once if null")
+]
+ContextDependency = NamedDependency[SystemContext]
 Call = Request[Any, Any, Any]
 
 
@@ -74,11 +76,11 @@ class NewSystem(Struct, frozen=True, forbid_unknown_fields=True):
 class NewDeploy(Struct, frozen=True, forbid_unknown_fields=True):
     """A definition to be brought about: YAML as text, the name of its file, and the folder that it stands in."""
 
-    definition: Annotated[str, Meta(max_length=MOST)]
+    definition: Annotated[str, Meta(max_length=MAX_DEFINITION_CHARS)]
     path: Where = "/"
     file: Annotated[str, Meta(max_length=1_000)] = "definition"
     base: Annotated[str, Meta(max_length=4_000)] | None = None
-    wait: Patience | None = None
+    wait: LockWaitSeconds | None = None
 
 
 class NewRollback(Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,13 +88,13 @@ class NewRollback(Struct, frozen=True, forbid_unknown_fields=True):
 
     path: Where | None = None
     deploy: Annotated[str, Meta(pattern=naming.NAME)] | None = None
-    wait: Patience | None = None
+    wait: LockWaitSeconds | None = None
 
 
 class NewTeardown(Struct, frozen=True, forbid_unknown_fields=True):
     """How a system is to be torn down."""
 
-    wait: Patience | None = None
+    wait: LockWaitSeconds | None = None
 
 
 # --- asking ----------------------------------------------------------------------------------------------------------
@@ -100,7 +102,7 @@ class NewTeardown(Struct, frozen=True, forbid_unknown_fields=True):
 
 @post("/{ns:str}", opt=needs(Right.ACT), status_code=202, tags=TAGS, summary="Make a system")
 async def create_system(
-    request: Call, premises: Stores, ns: Ns, data: JSONBody[NewSystem], key: IdempotencyKey = None
+    request: Call, premises: ContextDependency, ns: Ns, data: JSONBody[NewSystem], key: IdempotencyKey = None
 ) -> AskedView:
     """Make a system; it has no services until something is deployed to it."""
     if data.backend not in premises.backends:
@@ -180,7 +182,7 @@ async def list_systems(request: Call, ns: Ns) -> list[SystemView]:
 @get("/{ns:str}/{system:str}", opt=needs(Right.READ), tags=TAGS, summary="Get a system")
 async def get_system(
     request: Call,
-    premises: Stores,
+    premises: ContextDependency,
     ns: Ns,
     system: Name,
     path: Annotated[str, QueryParameter(pattern=PATH, description="only what is there and below")] = "/",
@@ -188,7 +190,7 @@ async def get_system(
 ) -> SystemView:
     """Return a system with its services and node pools."""
     found = await _actions(request, ns).system(system)
-    home, top = Home(ns, system), checked_path(path)
+    home, top = SystemRef(ns, system), checked_path(path)
     disclosure = disclosure_of(request)
     stored = [disclosure.object(one) for one in await premises.services(home, top)]
     services = [await _service(premises, found, one, instances) for one in stored]
@@ -197,11 +199,11 @@ async def get_system(
     return SystemView(shown.ns, shown.id, shown.state, shown.since, shown.error, shown.backend, services, pools)
 
 
-async def _service(premises: Premises, system: Object, found: Object, instances: bool) -> ServiceView:
+async def _service(premises: SystemContext, system: Object, found: Object, instances: bool) -> ServiceView:
     seen: list[InstanceView] | None = None
     if instances:
-        backend = premises.named((spec_of(system, SystemSpec) or SystemSpec()).backend)
-        ref = Ref(Home(found.ns, system.id), str(path_of(found.id)))
+        backend = premises.backend_named((spec_of(system, SystemSpec) or SystemSpec()).backend)
+        ref = ServiceRef(SystemRef(found.ns, system.id), str(path_of(found.id)))
         seen = [instance_view(one) for one in await backend.instances(ref)]
     return service_view(found, seen)
 
@@ -226,29 +228,31 @@ async def list_locks(request: Call, ns: Ns, system: Name) -> list[LockView]:
 @get("/{ns:str}/{system:str}/logs", opt=needs(Right.READ), tags=TAGS, summary="Read logs")
 async def read_logs(
     request: Call,
-    premises: Stores,
+    premises: ContextDependency,
     ns: Ns,
     system: Name,
     path: Annotated[str, QueryParameter(pattern=PATH, description="the service")],
     instance: Annotated[str | None, QueryParameter(pattern=naming.NAME, description="only this one")] = None,
     after: Annotated[int | None, QueryParameter(ge=0, le=10**15, description="`next` of the answer before")] = None,
-    most: Annotated[int, QueryParameter(ge=1, le=MOST, description="most bytes of each instance")] = 10_000,
-) -> list[Excerpt]:
+    most: Annotated[
+        int, QueryParameter(ge=1, le=MAX_DEFINITION_CHARS, description="most bytes of each instance")
+    ] = 10_000,
+) -> list[LogExcerpt]:
     """Return the last of what the instances of a service have written, or what follows a place."""
     found = await _actions(request, ns).system(system)
     top = checked_path(path)
     if top == ROOT or await premises.object(ns, service_id(system, top)) is None:
         raise NotFound(ns, service_id(system, top))
-    backend = premises.named((spec_of(found, SystemSpec) or SystemSpec()).backend)
-    return list(await backend.logs(Ref(Home(ns, system), str(top)), instance, after, most))
+    backend = premises.backend_named((spec_of(found, SystemSpec) or SystemSpec()).backend)
+    return list(await backend.logs(ServiceRef(SystemRef(ns, system), str(top)), instance, after, most))
 
 
 def _own(request: Call, key: str | None) -> str | None:
     return grant_of(request).own_key(key)
 
 
-def _actions(request: Call, ns: str) -> Actions:
-    return Actions(engine_of(request), ns, grant_of(request).name, actor_of(request))
+def _actions(request: Call, ns: str) -> SystemActions:
+    return SystemActions(engine_of(request), ns, grant_of(request).name, actor_of(request))
 
 
 async def _locked(request: Call, accepted: Accepted) -> AskedView:
@@ -276,7 +280,7 @@ ROUTES = (
 )
 
 
-def routes(premises: Premises) -> list[ControllerRouterHandler]:
+def routes(premises: SystemContext) -> list[ControllerRouterHandler]:
     """Return the routes of the domain."""
     provided = {"premises": Provide(lambda: premises, sync_to_thread=False)}
     return [Router(BASE, route_handlers=ROUTES, dependencies=provided)]

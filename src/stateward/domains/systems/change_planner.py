@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from stateward.domains.systems.definition import NodePool, Service, revision_of
 from stateward.domains.systems.lifecycle import NODEPOOL, SERVICE, NodePoolState, ServiceState
-from stateward.domains.systems.model import Picture, Wanted, spec_of
+from stateward.domains.systems.model import DesiredService, DesiredTree, spec_of
 from stateward.domains.systems.object_ids import path_of, pool_id, service_id
 from stateward.engine import Request
 from stateward.engine.requests import EMPTY, Creation
@@ -15,7 +15,7 @@ from stateward.locks.paths import parse_path
 from stateward.store.records import Object, to_json
 
 
-class Asker:
+class ChangePlanner:
     """Writes requests for the parts of one system, on behalf of a deploy."""
 
     def __init__(self, ns: str, system: str, deploy: str, who: str, args: Mapping[str, bool] | None = None) -> None:
@@ -29,8 +29,8 @@ class Asker:
             object_id = service_id(self._system, parse_path(path))
             event = _event(found.get(object_id), service)
             if event is not None:
-                wanted = to_json(Wanted(service, revision_of(service), self._deploy))
-                yield self._asked(object_id, event, SERVICE.kind, wanted)
+                wanted = to_json(DesiredService(service, revision_of(service), self._deploy))
+                yield self._change_request(object_id, event, SERVICE.kind, wanted)
 
     def surplus(self, target: Mapping[str, Service], now: Sequence[Object]) -> Iterator[Request]:
         """Ask for the end of services that are in no picture any more."""
@@ -44,14 +44,14 @@ class Asker:
             object_id = pool_id(self._system, name)
             event = _pool_event(found.get(object_id), pool)
             if event is not None:
-                yield self._asked(object_id, event, NODEPOOL.kind, to_json(pool))
+                yield self._change_request(object_id, event, NODEPOOL.kind, to_json(pool))
 
     def surplus_pools(self, target: Mapping[str, NodePool] | None, now: Sequence[Object]) -> Iterator[Request]:
         """Ask for the end of node pools that are in no picture any more."""
         kept = None if target is None else {pool_id(self._system, name) for name in target}
         return (self._request(one.id, "delete") for one in now if kept is not None and one.id not in kept)
 
-    def _asked(self, object_id: str, event: str, kind: str, spec: str) -> Request:
+    def _change_request(self, object_id: str, event: str, kind: str, spec: str) -> Request:
         birth = Creation(kind, self._system) if event == "define" else None
         return replace(self._request(object_id, event), spec=spec, creates=birth)
 
@@ -62,7 +62,7 @@ class Asker:
 def _event(found: Object | None, service: Service) -> str | None:
     if found is None:
         return "define"
-    known = spec_of(found, Wanted)
+    known = spec_of(found, DesiredService)
     if known is None or revision_of(known.service) != revision_of(service):
         return "updating"
     if known.service != service:
@@ -79,11 +79,11 @@ def _pool_event(found: Object | None, pool: NodePool) -> str | None:
     return "scaling" if known is not None and known.slots == pool.slots else "updating"
 
 
-def picture_of(services: Sequence[Object], pools: Sequence[Object] | None) -> Picture:
+def current_tree(services: Sequence[Object], pools: Sequence[Object] | None) -> DesiredTree:
     """Return the definition that stored objects add up to."""
-    known = ((one, spec_of(one, Wanted)) for one in services)
+    known = ((one, spec_of(one, DesiredService)) for one in services)
     sizes = None if pools is None else [(one, spec_of(one, NodePool)) for one in pools]
-    return Picture(
+    return DesiredTree(
         {str(path_of(one.id)): wanted.service for one, wanted in known if wanted is not None},
         None if sizes is None else {one.id.partition("~")[2]: size for one, size in sizes if size is not None},
     )

@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Mapping
 from math import inf
 
-from stateward.domains.systems.backends.port import Backend, Elsewhere, Home
+from stateward.domains.systems.backends.port import Backend, OnOtherHost, SystemRef
 from stateward.domains.systems.lifecycle import NODEPOOL, SERVICE, SYSTEM
-from stateward.domains.systems.model import Lives, SystemSpec, seen_of, spec_of
+from stateward.domains.systems.model import SystemLocation, SystemSpec, seen_of, spec_of
 from stateward.domains.systems.object_ids import service_id
 from stateward.domains.systems.settings import Settings
 from stateward.engine import Engine, NotFound, Temporary
@@ -19,80 +19,82 @@ from stateward.locks.paths import ROOT, Path
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object
 
-PAGE, FIRST_PAGE = 1_000, 32
+PAGE_SIZE, FIRST_PAGE_SIZE = 1_000, 32
 """How many objects are listed at a time; below a path, where there are few, at first."""
 
-LATER = 1.0
+OTHER_HOST_RETRY_S = 1.0
 """How many seconds pass before work is offered again that belongs to another machine."""
 
 
-MEMORY = 5.0
+READ_CACHE_S = 5.0
 """How many seconds a look is remembered."""
 
 
-class Look:
+class PendingRead:
     """A look at an object: when it began (it has not, at first), and what is seen."""
 
-    __slots__ = ("began", "seen")
+    __slots__ = ("result", "started_at")
 
     def __init__(self, seen: "asyncio.Future[Object | None]") -> None:
-        self.began, self.seen = inf, seen
+        self.started_at, self.result = inf, seen
 
 
-class Premises:
+class SystemContext:
     """The engine, once it is attached, and the backends by name."""
 
     engine: Engine
 
     def __init__(self, backends: Mapping[str, Backend], settings: Settings) -> None:
         self.backends, self.settings = backends, settings
-        self._looks: dict[Key, Look] = {}
+        self._reads: dict[Key, PendingRead] = {}
 
     async def object(self, ns: str, id: str) -> Object | None:  # noqa: A002 - the glossary's word
         """Return an object that is there."""
         found = await self.engine.store.reader.object(Key(ns, id))
         return None if found is None or found.removed else found
 
-    async def lately(self, ns: str, id: str, age: float = 0.0) -> Object | None:  # noqa: A002 - the glossary's word
+    async def recent_object(self, ns: str, id: str, age: float = 0.0) -> Object | None:  # noqa: A002 - the glossary's word
         """Return an object that is there, as somebody has seen it at most so many seconds ago, or is about to."""
         key, now = Key(ns, id), asyncio.get_running_loop().time()
-        look = self._looks.get(key)
-        if look is None or look.began < now - age:
-            look = self._looks[key] = Look(asyncio.ensure_future(self._look(key)))
-        return await asyncio.shield(look.seen)
+        look = self._reads.get(key)
+        if look is None or look.started_at < now - age:
+            look = self._reads[key] = PendingRead(asyncio.ensure_future(self._read(key)))
+        return await asyncio.shield(look.result)
 
-    async def _look(self, key: Key) -> Object | None:
-        look, loop = self._looks[key], asyncio.get_running_loop()
-        look.began = loop.time()
+    async def _read(self, key: Key) -> Object | None:
+        look, loop = self._reads[key], asyncio.get_running_loop()
+        look.started_at = loop.time()
         try:
             return await self.object(*key)
         finally:
-            loop.call_later(MEMORY, self._forget, key, look)
+            loop.call_later(READ_CACHE_S, self._forget, key, look)
 
-    def _forget(self, key: Key, look: "Look") -> None:
-        if self._looks.get(key) is look:
-            del self._looks[key]
+    def _forget(self, key: Key, look: "PendingRead") -> None:
+        if self._reads.get(key) is look:
+            del self._reads[key]
 
-    async def backend(self, home: Home) -> Backend:
+    async def backend(self, home: SystemRef) -> Backend:
         """Return the backend of a system; work for a system that lives on another machine is left to others."""
-        found = await self.lately(home.ns, home.system)
+        found = await self.recent_object(home.ns, home.system)
         if found is None:
             raise NotFound(home.ns, home.system)
-        backend = self.named((spec_of(found, SystemSpec) or SystemSpec()).backend)
-        lives = seen_of(found, Lives)
-        here = Lives(**await backend.prepare(home))
-        if lives not in (Lives(), here):
-            raise Temporary(str(Elsewhere(home, f"{lives.host} ({lives.folder})")), after=LATER)
+        backend = self.backend_named((spec_of(found, SystemSpec) or SystemSpec()).backend)
+        lives = seen_of(found, SystemLocation)
+        here = SystemLocation(**await backend.prepare(home))
+        if lives not in (SystemLocation(), here):
+            raise Temporary(str(OnOtherHost(home, f"{lives.host} ({lives.folder})")), after=OTHER_HOST_RETRY_S)
         return backend
 
-    async def is_here(self, system: Object, name: str) -> bool:
+    async def is_local(self, system: Object, name: str) -> bool:
         """Tell whether a system is at the backend of this name, and on this machine."""
         if (spec_of(system, SystemSpec) or SystemSpec()).backend != name:
             return False
-        lives = seen_of(system, Lives)
-        return lives == Lives() or lives == Lives(**await self.named(name).prepare(Home(system.ns, system.id)))
+        lives = seen_of(system, SystemLocation)
+        return lives == SystemLocation() or lives == SystemLocation(
+            **await self.backend_named(name).prepare(SystemRef(system.ns, system.id))
+        )
 
-    def named(self, name: str) -> Backend:
+    def backend_named(self, name: str) -> Backend:
         """Return a backend by its name, or raise with those there are."""
         try:
             return self.backends[name]
@@ -102,34 +104,37 @@ class Premises:
     async def systems(self) -> list[Object]:
         """Return the systems of all namespaces."""
         namespaces = await self.engine.store.reader.namespaces()
-        return [one for ns in namespaces for one in await self._listed(Selector(ns, SYSTEM.kind), "")]
+        return [one for ns in namespaces for one in await self._list_by_prefix(Selector(ns, SYSTEM.kind), "")]
 
-    async def services(self, home: Home, top: Path = ROOT) -> list[Object]:
+    async def services(self, home: SystemRef, top: Path = ROOT) -> list[Object]:
         """Return the services at a path and below it, by id."""
         if top == ROOT:
-            return await self._listed(Selector(home.ns, SERVICE.kind, home.system), "")
+            return await self._list_by_prefix(Selector(home.ns, SERVICE.kind, home.system), "")
         own = await self.object(home.ns, service_id(home.system, top))
         below = f"{service_id(home.system, top)}."
-        return [*([own] if own else []), *await self._listed(Selector(home.ns, SERVICE.kind, home.system), below)]
+        return [
+            *([own] if own else []),
+            *await self._list_by_prefix(Selector(home.ns, SERVICE.kind, home.system), below),
+        ]
 
-    async def pools(self, home: Home) -> list[Object]:
+    async def pools(self, home: SystemRef) -> list[Object]:
         """Return the node pools of a system, by id."""
-        return await self._listed(Selector(home.ns, NODEPOOL.kind, home.system), "")
+        return await self._list_by_prefix(Selector(home.ns, NODEPOOL.kind, home.system), "")
 
-    async def changes(self, home: Home, kind: str) -> list[Object]:
+    async def changes(self, home: SystemRef, kind: str) -> list[Object]:
         """Return the deploys, or the teardowns, of a system, by id."""
-        return await self._listed(Selector(home.ns, kind, home.system), "")
+        return await self._list_by_prefix(Selector(home.ns, kind, home.system), "")
 
-    async def _listed(self, chosen: Selector, prefix: str) -> list[Object]:
+    async def _list_by_prefix(self, chosen: Selector, prefix: str) -> list[Object]:
         """Return the chosen objects whose ids begin alike: they stand together in the order of ids."""
         reader = self.engine.store.reader
         found: list[Object] = []
         after: str | None = prefix or None
-        size = FIRST_PAGE if prefix else PAGE
+        size = FIRST_PAGE_SIZE if prefix else PAGE_SIZE
         while True:
             page = await reader.list_objects(chosen, Page(after, size))
             fitting = [one for one in page if one.id.startswith(prefix)]
             found += fitting
             if len(fitting) < size:
                 return found
-            after, size = page[-1].id, min(4 * size, PAGE)
+            after, size = page[-1].id, min(4 * size, PAGE_SIZE)

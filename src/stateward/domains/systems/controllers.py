@@ -10,13 +10,13 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from stateward.domains.systems.backends.port import Backend, Home, Ref
-from stateward.domains.systems.context import Premises
+from stateward.domains.systems.backends.port import Backend, ServiceRef, SystemRef
+from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.lifecycle import NODEPOOL, SERVICE, SYSTEM, NodePoolState, ServiceState, SystemState
-from stateward.domains.systems.model import Wanted, spec_of
+from stateward.domains.systems.model import DesiredService, spec_of
 from stateward.domains.systems.object_ids import path_of, service_id, system_of
-from stateward.domains.systems.service_handlers import lacking
-from stateward.domains.systems.states import OWN, followed, service_state, settled_facts
+from stateward.domains.systems.service_handlers import node_pool_problem
+from stateward.domains.systems.states import OWN_STATES, facts_at_rest, service_state, system_state
 from stateward.engine import Denied
 from stateward.engine.troubles import FaultIsolation
 from stateward.lifecycle import CONTROLLER
@@ -25,10 +25,10 @@ from stateward.store.filters import JournalFilter, Selector
 
 log = logging.getLogger("stateward.systems")
 
-AGAIN = 1.0
+RETRY_S = 1.0
 """How many seconds pass before a service is looked at again that could not be moved."""
 
-TRIES = 5
+MAX_TRIES = 5
 WHO = "systems"
 
 SYSTEM_STATES = {one.word: one for one in SystemState}
@@ -36,19 +36,19 @@ SERVICE_STATES = {one.word: one for one in ServiceState}
 POOL_STATES = {one.word: one for one in NodePoolState}
 
 
-class RollUps:
+class SystemRollUp:
     """Keeps systems in step with their services and node pools."""
 
-    def __init__(self, premises: Premises) -> None:
+    def __init__(self, premises: SystemContext) -> None:
         self._premises = premises
         self._faults = FaultIsolation(log)
 
-    async def refresh(self, home: Home) -> None:
+    async def refresh(self, home: SystemRef) -> None:
         """Move a system to what its parts add up to; whoever is faster has done it."""
         engine = self._premises.engine
-        for _ in range(TRIES):
+        for _ in range(MAX_TRIES):
             found = await self._premises.object(home.ns, home.system)
-            if found is None or found.kind != SYSTEM.kind or found.state in OWN:
+            if found is None or found.kind != SYSTEM.kind or found.state in OWN_STATES:
                 return
             target = await self._target(home, SYSTEM_STATES[found.state])
             if target == found.state:
@@ -56,43 +56,43 @@ class RollUps:
             with suppress(Denied):
                 await engine.act(home.ns, home.system, target.word, actor=CONTROLLER, who=WHO, version=found.version)
 
-    async def _target(self, home: Home, state: SystemState) -> SystemState:
+    async def _target(self, home: SystemRef, state: SystemState) -> SystemState:
         reader = self._premises.engine.store.reader
         counts = await reader.count_states(Selector(home.ns, parent=home.system))
         services = [SERVICE_STATES[word] for kind, word in counts if kind == SERVICE.kind]
-        return followed(state, services, [POOL_STATES[word] for kind, word in counts if kind == NODEPOOL.kind])
+        return system_state(state, services, [POOL_STATES[word] for kind, word in counts if kind == NODEPOOL.kind])
 
     async def run(self) -> None:
         """Follow the journal, for ever; several news of one system are one."""
         engine = self._premises.engine
         after = await engine.store.reader.last_journal_seq()
         # All systems at first: something may have changed while nobody followed.
-        dirty = {Home(one.ns, one.id): None for one in await self._premises.systems()}
+        dirty = {SystemRef(one.ns, one.id): None for one in await self._premises.systems()}
         news, loop = asyncio.Event(), asyncio.get_running_loop()
         news.set()
 
-        def mark_dirty(home: Home) -> None:
+        def mark_dirty(home: SystemRef) -> None:
             dirty[home] = None
             news.set()
 
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._listen(after, mark_dirty))
+            group.create_task(self._follow_journal(after, mark_dirty))
             while True:
                 await news.wait()
                 news.clear()
                 began = loop.time()
                 for home in list(dirty):
                     del dirty[home]
-                    if not await self._refresh_alone(home):
-                        loop.call_later(AGAIN, mark_dirty, home)
+                    if not await self._refresh_safely(home):
+                        loop.call_later(RETRY_S, mark_dirty, home)
                 await asyncio.sleep(loop.time() - began)  # half of the time is enough for it, however much there is
 
-    async def _listen(self, after: int, mark_dirty: Callable[[Home], None]) -> None:
+    async def _follow_journal(self, after: int, mark_dirty: Callable[[SystemRef], None]) -> None:
         async for line in self._premises.engine.watch(after, JournalFilter()):
             if line.kind in (SERVICE.kind, NODEPOOL.kind) and line.source != line.target:
-                mark_dirty(Home(line.ns, system_of(line.object)))
+                mark_dirty(SystemRef(line.ns, system_of(line.object)))
 
-    async def _refresh_alone(self, home: Home) -> bool:
+    async def _refresh_safely(self, home: SystemRef) -> bool:
         """Move a system, and tell whether that was done; an error with it is not the others'."""
         done = False
         with self._faults.isolate(f"following of system {home.system} in {home.ns}"):
@@ -101,79 +101,81 @@ class RollUps:
         return done  # noqa: RET504 - an error ends the block above early
 
 
-class Watch:
+class InstanceController:
     """Keeps services in step with their instances, at one backend."""
 
-    def __init__(self, premises: Premises, name: str, backend: Backend) -> None:
+    def __init__(self, premises: SystemContext, name: str, backend: Backend) -> None:
         self._premises, self._name, self._backend = premises, name, backend
-        self._again: dict[Ref, None] = {}
+        self._retry: dict[ServiceRef, None] = {}
         self._faults = FaultIsolation(log)
 
     async def run(self) -> None:
         """Follow the backend, and the node pools, for ever."""
         after = await self._premises.engine.store.reader.last_journal_seq()
-        await self._sweep()
+        await self._reconcile_all()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._listening())
-            group.create_task(self._heeding_pools(after))
-            group.create_task(self._looking_again())
+            group.create_task(self._follow_backend())
+            group.create_task(self._follow_pools(after))
+            group.create_task(self._retry_loop())
 
-    async def _sweep(self) -> None:
+    async def _reconcile_all(self) -> None:
         """Look at all services once: what is lost since somebody looked last has nobody to tell of it."""
         for one in await self._premises.systems():
             with self._faults.isolate(f"look at system {one.id} in {one.ns}"):
-                if await self._premises.is_here(one, self._name):
-                    for service in await self._premises.services(Home(one.ns, one.id)):
-                        await self._look_alone(Ref(Home(one.ns, one.id), str(path_of(service.id))))
+                if await self._premises.is_local(one, self._name):
+                    for service in await self._premises.services(SystemRef(one.ns, one.id)):
+                        await self._reconcile_safely(ServiceRef(SystemRef(one.ns, one.id), str(path_of(service.id))))
 
-    async def _heeding_pools(self, after: int) -> None:
+    async def _follow_pools(self, after: int) -> None:
         """Look at the services of node pools that change; a little later, because most changes are over by then."""
         async for line in self._premises.engine.watch(after, JournalFilter(kind=NODEPOOL.kind)):
             if line.source != line.target:
                 with self._faults.isolate(f"news of node pool {line.object} in {line.ns}"):
-                    await self._heed_pool(Home(line.ns, system_of(line.object)), line.object.partition("~")[2])
+                    await self._reconcile_pool(
+                        SystemRef(line.ns, system_of(line.object)), line.object.partition("~")[2]
+                    )
 
-    async def _heed_pool(self, home: Home, pool: str) -> None:
+    async def _reconcile_pool(self, home: SystemRef, pool: str) -> None:
         system = await self._premises.object(home.ns, home.system)
-        if system is not None and await self._premises.is_here(system, self._name):
+        if system is not None and await self._premises.is_local(system, self._name):
             for one in await self._premises.services(home):
-                wanted = spec_of(one, Wanted)
+                wanted = spec_of(one, DesiredService)
                 if wanted is not None and wanted.service.node_pool == pool:
-                    self._again[Ref(home, str(path_of(one.id)))] = None
+                    self._retry[ServiceRef(home, str(path_of(one.id)))] = None
 
-    async def _listening(self) -> None:
+    async def _follow_backend(self) -> None:
         async for ref in self._backend.news():
-            await self._look_alone(ref)
+            await self._reconcile_safely(ref)
 
-    async def _looking_again(self) -> None:
+    async def _retry_loop(self) -> None:
         while True:
-            await asyncio.sleep(AGAIN)
-            for ref in list(self._again):
-                await self._look_alone(ref)
+            await asyncio.sleep(RETRY_S)
+            for ref in list(self._retry):
+                await self._reconcile_safely(ref)
 
-    async def _look_alone(self, ref: Ref) -> None:
+    async def _reconcile_safely(self, ref: ServiceRef) -> None:
         """Look at a service; if that fails, it is looked at again later, and the others go on."""
         done = False
-        with self._faults.isolate(f"look at service {ref} in {ref.home.ns}"):
-            await self._look(ref)
+        with self._faults.isolate(f"look at service {ref} in {ref.system.ns}"):
+            await self._reconcile(ref)
             done = True
         if not done:
-            self._again[ref] = None
+            self._retry[ref] = None
 
-    async def _look(self, ref: Ref) -> None:
+    async def _reconcile(self, ref: ServiceRef) -> None:
         """Move a service to where its instances say it is, unless somebody is changing it; then look again later."""
-        self._again.pop(ref, None)
-        found = await self._premises.object(ref.home.ns, service_id(ref.home.system, parse_path(ref.path)))
-        wanted = None if found is None else spec_of(found, Wanted)
+        self._retry.pop(ref, None)
+        found = await self._premises.object(ref.system.ns, service_id(ref.system.system, parse_path(ref.path)))
+        wanted = None if found is None else spec_of(found, DesiredService)
         if found is None or wanted is None:
             return
         if found.op is not None:
-            self._again[ref] = None
+            self._retry[ref] = None
             return
         seen = await self._backend.instances(ref)
-        provided = not await lacking(self._premises, ref, wanted.service)
+        provided = not await node_pool_problem(self._premises, ref, wanted.service)
         provided = provided and await self._backend.is_addressed(ref, wanted.service.address)
-        state = service_state(settled_facts(wanted.service.instances, wanted.revision, seen, provided=provided))
+        state = service_state(facts_at_rest(wanted.service.instances, wanted.revision, seen, provided=provided))
         if state == found.state or (found.state == ServiceState.FAILED and state != ServiceState.STABLE):
             return
         engine = self._premises.engine
@@ -190,4 +192,4 @@ class Watch:
                 seen={**told, "ill": ill} if ill else told,
             )
         except Denied:
-            self._again[ref] = None
+            self._retry[ref] = None

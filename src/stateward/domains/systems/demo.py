@@ -4,16 +4,16 @@ import asyncio
 from contextlib import suppress
 from random import Random
 
-from stateward.domains.systems.backends.port import Home, Ref
+from stateward.domains.systems.backends.port import ServiceRef, SystemRef
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.definition import Service, Tree
 from stateward.domains.systems.model import SIMULATED
-from stateward.domains.systems.service import Actions
+from stateward.domains.systems.service import SystemActions
 from stateward.engine import AlreadyExists, Denied, Engine
 
 NS, SYSTEM = "demo", "billing"
 PATHS = ("/web", "/store/api", "/store/ledger", "/jobs/mail", "/jobs/dunning")
-PAUSE = 2.0
+MEAN_PAUSE_S = 2.0
 """How many seconds pass between two things that are done, about."""
 
 PEOPLE = ("ann", "ben", "cleo")
@@ -31,12 +31,12 @@ class SystemsDemo:
     async def run(self) -> None:
         """Live, until cancelled."""
         with suppress(AlreadyExists):
-            made = await Actions(self._engine, NS, PEOPLE[0]).create(SYSTEM, SIMULATED)
+            made = await SystemActions(self._engine, NS, PEOPLE[0]).create(SYSTEM, SIMULATED)
             await self._engine.wait(NS, made.op.id)
         for path in PATHS:
             await self._deploy(path)
         while True:
-            await asyncio.sleep(self._chance.uniform(0.5, 1.5) * PAUSE)
+            await asyncio.sleep(self._chance.uniform(0.5, 1.5) * MEAN_PAUSE_S)
             await self._act(self._chance.choice(PATHS))
 
     async def _act(self, path: str) -> None:
@@ -53,11 +53,13 @@ class SystemsDemo:
     async def _deploy(self, path: str) -> None:
         service = Service(command=("run", f"v{self._versions[path]}"), instances=self._sizes[path])
         with suppress(Denied):  # somebody else is at it: that is what locks are for
-            await Actions(self._engine, NS, self._chance.choice(PEOPLE)).deploy(SYSTEM, path, Tree({"/": service}))
+            await SystemActions(self._engine, NS, self._chance.choice(PEOPLE)).deploy(
+                SYSTEM, path, Tree({"/": service})
+            )
 
     async def _crash(self, path: str) -> None:
-        ref = Ref(Home(NS, SYSTEM), path)
+        ref = ServiceRef(SystemRef(NS, SYSTEM), path)
         if await self._backend.instances(ref):
             self._backend.crash(ref)
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(MEAN_PAUSE_S)
             self._backend.mend(ref)

@@ -13,13 +13,13 @@ from typing import Any
 
 import msgspec
 
-from stateward.domains.systems.backends.port import Home
-from stateward.domains.systems.change_planner import Asker, picture_of
-from stateward.domains.systems.context import Premises
-from stateward.domains.systems.controllers import RollUps
-from stateward.domains.systems.guards import guard_change, patience_of, stop_waiting, system_beside
+from stateward.domains.systems.backends.port import SystemRef
+from stateward.domains.systems.change_planner import ChangePlanner, current_tree
+from stateward.domains.systems.context import SystemContext
+from stateward.domains.systems.controllers import SystemRollUp
+from stateward.domains.systems.guards import drop_lock_timer, guard_change, lock_system, lock_timer_id
 from stateward.domains.systems.lifecycle import DEPLOY, TEARDOWN, DeployState, TeardownState
-from stateward.domains.systems.model import SECRET_ENV, ChangeSeen, ChangeSpec, Picture, seen_of, spec_of
+from stateward.domains.systems.model import SECRET_ENV, ChangeSeen, ChangeSpec, DesiredTree, seen_of, spec_of
 from stateward.domains.systems.object_ids import pool_id, service_id, system_of
 from stateward.domains.systems.service_handlers import UNDO
 from stateward.engine import Ending, Handler, Job, Kind, Permanent, Request
@@ -27,16 +27,16 @@ from stateward.lifecycle import CONTROLLER, WORKER
 from stateward.locks.paths import Path, parse_path
 from stateward.store.records import Operation, Status, to_json
 
-TURNS = 40
+MAX_TRIES = 40
 """How often a part is asked again that something else is being done to."""
 
-BETWEEN_TURNS = 0.5
+RETRY_S = 0.5
 
 
-class Deploys:
+class DeployHandlers:
     """Does the work of deploys and teardowns."""
 
-    def __init__(self, premises: Premises, roll_ups: RollUps) -> None:
+    def __init__(self, premises: SystemContext, roll_ups: SystemRollUp) -> None:
         self._premises, self._roll_ups = premises, roll_ups
 
     def kinds(self) -> list[Kind]:
@@ -48,8 +48,8 @@ class Deploys:
                 DEPLOY,
                 {"deploy": Handler(self.deploy)},
                 guard=guard,
-                lock_set=system_beside,
-                on_end=stop_waiting,
+                lock_set=lock_system,
+                on_end=drop_lock_timer,
                 cancels=False,
                 privacy=SECRET_ENV,
             ),
@@ -57,8 +57,8 @@ class Deploys:
                 TEARDOWN,
                 {"teardown": Handler(self.teardown)},
                 guard=guard,
-                lock_set=system_beside,
-                on_end=stop_waiting,
+                lock_set=lock_system,
+                on_end=drop_lock_timer,
                 cancels=False,
             ),
         ]
@@ -68,9 +68,9 @@ class Deploys:
         change = spec_of(job.claim.object, ChangeSpec)
         if change is None:
             raise Permanent("nothing is known of what is to be deployed")
-        work = Deploying(self._premises, job, change)
+        work = DeployRun(self._premises, job, change)
         await self._begin(job)
-        trouble = await work.go()
+        trouble = await work.run()
         await self._roll_ups.refresh(work.home)
         cancelled = seen_of(job.claim.object, ChangeSeen).cancelled
         seen = to_json(ChangeSeen(work.before, cancelled))
@@ -80,54 +80,54 @@ class Deploys:
 
     async def _begin(self, job: Job) -> None:
         if job.state == DeployState.PENDING:
-            await self._premises.engine.unset_timer(job.ns, patience_of(job.object))
+            await self._premises.engine.unset_timer(job.ns, lock_timer_id(job.object))
             await job.phase("accepted", CONTROLLER)
         if job.state in (DeployState.PENDING, DeployState.ACCEPTED):
             await job.phase("started", WORKER)
 
     async def teardown(self, job: Job) -> Ending:
         """End all services of a system, and remove its node pools."""
-        home = Home(job.ns, system_of(job.object))
+        home = SystemRef(job.ns, system_of(job.object))
         if job.state == TeardownState.PENDING:
-            await self._premises.engine.unset_timer(job.ns, patience_of(job.object))
+            await self._premises.engine.unset_timer(job.ns, lock_timer_id(job.object))
             await job.phase("started", WORKER)
-        trouble = await clear(self._premises, job, home)
+        trouble = await tear_down(self._premises, job, home)
         await self._roll_ups.refresh(home)
         return Ending("failed", WORKER, error=trouble) if trouble else Ending()
 
 
-async def clear(premises: Premises, job: Job, home: Home) -> str:
+async def tear_down(premises: SystemContext, job: Job, home: SystemRef) -> str:
     """End all services of a system, then its node pools; returns what went wrong."""
-    asker = Asker(job.ns, home.system, job.object, job.claim.operation.who)
-    steps = Steps(premises, job)
-    denied = await steps.take("services", lambda: _surplus(premises, asker, home))
-    denied |= await steps.take("pools", lambda: _surplus_pools(premises, asker, home))
-    return _told(denied, await steps.failed())
+    asker = ChangePlanner(job.ns, home.system, job.object, job.claim.operation.who)
+    steps = ChildSteps(premises, job)
+    denied = await steps.run_step("services", lambda: _surplus(premises, asker, home))
+    denied |= await steps.run_step("pools", lambda: _surplus_pools(premises, asker, home))
+    return _failure_text(denied, await steps.failed())
 
 
-async def _surplus(premises: Premises, asker: Asker, home: Home) -> Iterable[Request]:
+async def _surplus(premises: SystemContext, asker: ChangePlanner, home: SystemRef) -> Iterable[Request]:
     return asker.surplus({}, await premises.services(home))
 
 
-async def _surplus_pools(premises: Premises, asker: Asker, home: Home) -> Iterable[Request]:
+async def _surplus_pools(premises: SystemContext, asker: ChangePlanner, home: SystemRef) -> Iterable[Request]:
     return asker.surplus_pools({}, await premises.pools(home))
 
 
-class Steps:
+class ChildSteps:
     """The steps of a job that children do."""
 
-    def __init__(self, premises: Premises, job: Job) -> None:
+    def __init__(self, premises: SystemContext, job: Job) -> None:
         self._premises, self._job = premises, job
         self.taken: dict[str, Any] = msgspec.json.decode(job.claim.operation.steps)
 
-    async def take(self, step: str, asked: Callable[[], Awaitable[Iterable[Request]]]) -> dict[str, str]:
+    async def run_step(self, step: str, asked: Callable[[], Awaitable[Iterable[Request]]]) -> dict[str, str]:
         """Take a step, unless it was taken; returns the parts that refused, and why.
 
         A part that something else is being done to (an instance is missing, say) is asked again when that is over. A
         step in which there is nothing to do costs nothing: while the lock is held, there is nothing at the next look.
         """
         denied: dict[str, str] = {}
-        for turn in range(TURNS):
+        for turn in range(MAX_TRIES):
             name = f"{step} {turn}" if turn else step
             requests = [] if name in self.taken else [one for one in await asked() if not turn or one.object in denied]
             if not requests and name not in self.taken:
@@ -136,7 +136,7 @@ class Steps:
             if not denied:
                 return {}
             if f"{step} {turn + 1}" not in self.taken:
-                await asyncio.sleep(BETWEEN_TURNS)
+                await asyncio.sleep(RETRY_S)
         return denied
 
     async def failed(self, step: str = "") -> list[Operation]:
@@ -149,29 +149,29 @@ class Steps:
         return [one for one in children if one.status in bad and UNDO not in msgspec.json.decode(one.args)]
 
 
-def _told(denied: dict[str, str], failed: Iterable[Operation]) -> str:
+def _failure_text(denied: dict[str, str], failed: Iterable[Operation]) -> str:
     said = [*(f"{name}: {why}" for name, why in denied.items()), *(f"{one.object}: {one.error}" for one in failed)]
     return "; ".join(sorted(said))
 
 
-class Deploying:
+class DeployRun:
     """One deploy at work."""
 
-    def __init__(self, premises: Premises, job: Job, change: ChangeSpec) -> None:
+    def __init__(self, premises: SystemContext, job: Job, change: ChangeSpec) -> None:
         self._premises, self._job = premises, job
-        self.home = Home(job.ns, system_of(job.object))
+        self.home = SystemRef(job.ns, system_of(job.object))
         self._path, self._wanted = parse_path(change.path), change.picture
-        self.before = Picture()
-        self._steps = Steps(premises, job)
-        self._asker = Asker(job.ns, self.home.system, job.object, job.claim.operation.who)
+        self.before = DesiredTree()
+        self._steps = ChildSteps(premises, job)
+        self._asker = ChangePlanner(job.ns, self.home.system, job.object, job.claim.operation.who)
 
-    async def go(self) -> str:
+    async def run(self) -> str:
         """Bring the definition about, or bring back what was; returns what went wrong."""
         kept = await self._job.once("before", self._snapshot)
-        self.before = msgspec.convert(kept, Picture)
-        trouble = await self._forward()
+        self.before = msgspec.convert(kept, DesiredTree)
+        trouble = await self._apply()
         if trouble or self._cancelled:
-            await self._back()
+            await self._roll_back()
         return trouble
 
     @property
@@ -182,7 +182,7 @@ class Deploying:
         """Return what is there, unless what is wanted cannot be."""
         await self._check()
         pools = None if self._wanted.pools is None else await self._premises.pools(self.home)
-        return msgspec.to_builtins(picture_of(await self._premises.services(self.home, self._path), pools))
+        return msgspec.to_builtins(current_tree(await self._premises.services(self.home, self._path), pools))
 
     async def _check(self) -> None:
         """Refuse what cannot be, before anything was done."""
@@ -201,7 +201,7 @@ class Deploying:
             return pool in self._wanted.pools
         return await self._premises.object(self.home.ns, pool_id(self.home.system, pool)) is not None
 
-    async def _forward(self) -> str:
+    async def _apply(self) -> str:
         for step, asked in (
             ("pools", self._pools),
             ("services", self._services),
@@ -210,8 +210,8 @@ class Deploying:
         ):
             if self._cancelled and step not in self._steps.taken:
                 return ""
-            denied = await self._steps.take(step, asked)
-            trouble = _told(denied, await self._steps.failed(step))
+            denied = await self._steps.run_step(step, asked)
+            trouble = _failure_text(denied, await self._steps.failed(step))
             if trouble:
                 return trouble
         return ""
@@ -238,17 +238,23 @@ class Deploying:
 
     # --- the way back ------------------------------------------------------------------------------------------------
 
-    async def _back(self) -> None:
-        asker = Asker(self.home.ns, self.home.system, self._job.object, self._job.claim.operation.who, {UNDO: True})
-        for step, asked in (("undo pools", self._lost_pools), ("undo", self._changed), ("undo new pools", self._extra)):
-            await self._steps.take(step, lambda asked=asked: asked(asker))  # type: ignore[misc]
+    async def _roll_back(self) -> None:
+        asker = ChangePlanner(
+            self.home.ns, self.home.system, self._job.object, self._job.claim.operation.who, {UNDO: True}
+        )
+        for step, asked in (
+            ("undo pools", self._lost_pools),
+            ("undo", self._changed),
+            ("undo new pools", self._surplus_new_pools),
+        ):
+            await self._steps.run_step(step, lambda asked=asked: asked(asker))  # type: ignore[misc]
 
-    async def _lost_pools(self, asker: Asker) -> Iterable[Request]:
+    async def _lost_pools(self, asker: ChangePlanner) -> Iterable[Request]:
         if self.before.pools is None:
             return ()
         return asker.pools(self.before.pools, await self._premises.pools(self.home))
 
-    async def _changed(self, asker: Asker) -> Iterable[Request]:
+    async def _changed(self, asker: ChangePlanner) -> Iterable[Request]:
         await self._job.progress("going back to the definition before")
         now = await self._premises.services(self.home, self._path)
         changed = [*asker.services(self.before.services, now), *asker.surplus(self.before.services, now)]
@@ -263,7 +269,7 @@ class Deploying:
         same = (path for path, one in self.before.services.items() if self._wanted.services.get(path) == one)
         return {service_id(self.home.system, parse_path(path)) for path in same}
 
-    async def _extra(self, asker: Asker) -> Iterable[Request]:
+    async def _surplus_new_pools(self, asker: ChangePlanner) -> Iterable[Request]:
         if self.before.pools is None:
             return ()
         return asker.surplus_pools(self.before.pools, await self._premises.pools(self.home))

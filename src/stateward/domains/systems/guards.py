@@ -19,12 +19,12 @@ from stateward.locks.modes import Mode
 from stateward.store.changes import Ended
 from stateward.store.records import Key, Object, Operation, Timer
 
-BEGINNINGS = ("deploy", "teardown")
+CHANGES = ("deploy", "teardown")
 WAIT = "wait"
 """The argument that says how many seconds to wait for locks."""
 
 
-class Unlocked(Denied):
+class LockMissing(Denied):
     """A change of a system was asked for without its lock."""
 
     code = "unlocked"
@@ -53,7 +53,7 @@ class NotLiving(Denied):
         return f"system {self.system} is {self.state}, and can be changed only while it is {', '.join(LIVING)}"
 
 
-class HostNotGranted(Denied):
+class LocalBackendNotGranted(Denied):
     """A namespace asks for programs on this host, and may have none."""
 
     code = "forbidden"
@@ -74,43 +74,43 @@ def check_host(settings: Settings, ns: str, system: Object | None, spec: str | N
     text = spec if spec is not None else "{}" if system is None else system.spec
     wanted = msgspec.json.decode(text or "{}", type=SystemSpec)
     if wanted.backend == LOCAL and not settings.may_use_host(ns):
-        raise HostNotGranted(ns)
+        raise LocalBackendNotGranted(ns)
 
 
-def exclusive(path: str) -> tuple[LockRequest, ...]:
+def exclusive_lock(path: str) -> tuple[LockRequest, ...]:
     """Return the lock that a change of a path needs; its intentions on what is above follow from it."""
     return (LockRequest(path, Mode.X.value),)
 
 
-def system_beside(request: Request, found: Object | None) -> Iterable[Key]:  # noqa: ARG001 - the company of a guard
+def lock_system(request: Request, found: Object | None) -> Iterable[Key]:  # noqa: ARG001 - the company of a guard
     """Name the system that a deploy or a teardown is of."""
     return [Key(request.ns, system_of(request.object))]
 
 
 async def guard_change(settings: Settings, uow: UnitOfWork, request: Request, found: Object) -> None:
     """Accept a deploy or a teardown only with its lock, and only of a system that lives."""
-    if request.action not in BEGINNINGS:
+    if request.action not in CHANGES:
         return
     system, path = system_of(found.id), "/"
     if request.action == "deploy":
         try:
             path = msgspec.json.decode(request.spec or "{}", type=ChangeSpec).path
         except msgspec.ValidationError:
-            raise Unlocked(system, request.action) from None
-    if request.tree != system or request.locks != exclusive(path):
-        raise Unlocked(system, request.action)
+            raise LockMissing(system, request.action) from None
+    if request.tree != system or request.locks != exclusive_lock(path):
+        raise LockMissing(system, request.action)
     _check_living(uow, Key(found.ns, system))
     if request.action == "deploy":
         check_host(settings, found.ns, uow.objects.get(Key(found.ns, system)))
     if request.wait:
         seconds = float(msgspec.json.decode(request.args).get(WAIT, 0.0))
-        uow.changes.timers.append(patience(found.ns, found.id, uow.now + seconds))
+        uow.changes.timers.append(lock_timer(found.ns, found.id, uow.now + seconds))
 
 
-async def stop_waiting(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:  # noqa: ARG001 - what follows an end
+async def drop_lock_timer(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:  # noqa: ARG001 - what follows an end
     """Take back the timer of a change that has ended, however: while it waited, or after it began."""
     if WAIT in msgspec.json.decode(operation.args):
-        uow.changes.timers_gone.append(Key(operation.ns, patience_of(operation.object)))
+        uow.changes.timers_gone.append(Key(operation.ns, lock_timer_id(operation.object)))
 
 
 def _check_living(uow: UnitOfWork, key: Key) -> None:
@@ -125,18 +125,18 @@ async def guard_system(settings: Settings, uow: UnitOfWork, request: Request, fo
     """Accept a deletion only with the lock on the whole system, and a system on this host only with a grant."""
     if request.creates is not None:
         check_host(settings, found.ns, None, request.spec)
-    if request.action == "delete" and (request.tree != found.id or request.locks != exclusive("/")):
-        raise Unlocked(found.id, request.action)
+    if request.action == "delete" and (request.tree != found.id or request.locks != exclusive_lock("/")):
+        raise LockMissing(found.id, request.action)
 
 
 GAVE_UP = "gave up"
 
 
-def patience_of(change: str) -> str:
+def lock_timer_id(change: str) -> str:
     """Return the id of the timer of a deploy or a teardown."""
     return f"patience of {change}"
 
 
-def patience(ns: str, change: str, due: float) -> Timer:
+def lock_timer(ns: str, change: str, due: float) -> Timer:
     """Return the timer by which waiting ends."""
-    return Timer(ns, patience_of(change), due, 0, change, GAVE_UP, "[]", "{}")
+    return Timer(ns, lock_timer_id(change), due, 0, change, GAVE_UP, "[]", "{}")

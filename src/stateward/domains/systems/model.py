@@ -23,7 +23,7 @@ class SystemSpec(Struct, frozen=True):
     backend: str = LOCAL
 
 
-class Wanted(Struct, frozen=True):
+class DesiredService(Struct, frozen=True):
     """What is wanted of a service, and by which deploy."""
 
     service: Service
@@ -31,7 +31,7 @@ class Wanted(Struct, frozen=True):
     deploy: str
 
 
-class Picture(Struct, frozen=True):
+class DesiredTree(Struct, frozen=True):
     """A definition as it was or is to be: services by their paths from the root; None: nothing is said of pools."""
 
     services: dict[str, Service] = {}
@@ -42,18 +42,18 @@ class ChangeSpec(Struct, frozen=True):
     """What a deploy brings about: below a path, this and nothing else. `undoes` is the deploy that it rolls back."""
 
     path: str
-    picture: Picture
+    picture: DesiredTree
     undoes: str | None = None
 
 
 class ChangeSeen(Struct, frozen=True, omit_defaults=True):
     """What has become of a deploy: how it was before, and who cancelled it."""
 
-    before: Picture | None = None
+    before: DesiredTree | None = None
     cancelled: str | None = None
 
 
-class Lives(Struct, frozen=True):
+class SystemLocation(Struct, frozen=True):
     """Where a system lives, as its backend said."""
 
     host: str = ""

@@ -13,8 +13,8 @@ from stateward.errors import BadInput
 from stateward.locks.paths import Path, parse_path
 
 NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$(?!\n)"
-NAMED = "a name of small letters, digits and hyphens, at most 63 of them"
-MOST_LEVELS = 20
+NAME_RULE = "a name of small letters, digits and hyphens, at most 63 of them"
+MAX_LEVELS = 20
 
 _NAME = re.compile(NAME)
 
@@ -22,15 +22,15 @@ _NAME = re.compile(NAME)
 def checked_name(field: str, name: str) -> str:
     """Return a name of a system, a node pool or a step of a path, or raise."""
     if not _NAME.match(name):
-        raise BadInput(field, name, NAMED)
+        raise BadInput(field, name, NAME_RULE)
     return name
 
 
 def checked_path(text: str, field: str = "path") -> Path:
     """Read a path of a system, whose every step must be a name."""
     path = parse_path(text, field)
-    if len(path) > MOST_LEVELS:
-        raise BadInput(field, text, f"a path of at most {MOST_LEVELS} levels")
+    if len(path) > MAX_LEVELS:
+        raise BadInput(field, text, f"a path of at most {MAX_LEVELS} levels")
     for step in path:
         checked_name(field, step)
     return path

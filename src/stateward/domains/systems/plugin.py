@@ -10,15 +10,15 @@ from stateward.domains.systems.api import routes
 from stateward.domains.systems.backends.local import LocalBackend
 from stateward.domains.systems.backends.port import Backend
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
-from stateward.domains.systems.context import Premises
-from stateward.domains.systems.controllers import RollUps, Watch, log
+from stateward.domains.systems.context import SystemContext
+from stateward.domains.systems.controllers import InstanceController, SystemRollUp, log
 from stateward.domains.systems.demo import SystemsDemo
-from stateward.domains.systems.deploy_handlers import Deploys
+from stateward.domains.systems.deploy_handlers import DeployHandlers
 from stateward.domains.systems.model import LOCAL, SIMULATED
-from stateward.domains.systems.retention import Records
-from stateward.domains.systems.service_handlers import Services
+from stateward.domains.systems.retention import ChangeRetention
+from stateward.domains.systems.service_handlers import ServiceHandlers
 from stateward.domains.systems.settings import Settings
-from stateward.domains.systems.system_handlers import Systems
+from stateward.domains.systems.system_handlers import SystemHandlers
 from stateward.engine import Engine
 from stateward.store.errors import StoreError
 
@@ -29,13 +29,13 @@ class SystemsPlugin(DomainPlugin):
     """The systems domain in a process."""
 
     def __init__(self, backends: Mapping[str, Backend], settings: Settings | None = None) -> None:
-        self.premises = Premises(backends, settings or Settings())
-        self.roll_ups = RollUps(self.premises)
-        self.records = Records(self.premises)
+        self.premises = SystemContext(backends, settings or Settings())
+        self.roll_ups = SystemRollUp(self.premises)
+        self.records = ChangeRetention(self.premises)
         kinds = [
-            Systems(self.premises, self.records).kind(),
-            *Services(self.premises).kinds(),
-            *Deploys(self.premises, self.roll_ups).kinds(),
+            SystemHandlers(self.premises, self.records).kind(),
+            *ServiceHandlers(self.premises).kinds(),
+            *DeployHandlers(self.premises, self.roll_ups).kinds(),
         ]
         super().__init__(kinds, routes(self.premises))
 
@@ -52,7 +52,7 @@ class SystemsPlugin(DomainPlugin):
         async with AsyncExitStack() as stack:
             for name, backend in self.premises.backends.items():
                 await stack.enter_async_context(backend.live())
-                watch = Watch(self.premises, name, backend)
+                watch = InstanceController(self.premises, name, backend)
                 await stack.enter_async_context(background(_supervised(f"watch of the {name} backend", watch.run)))
             loops = (("roll-up of systems", self.roll_ups.run), ("retention of system records", self.records.run))
             await stack.enter_async_context(background(*(_supervised(*loop) for loop in loops)))

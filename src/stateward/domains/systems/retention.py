@@ -9,8 +9,8 @@ import logging
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
-from stateward.domains.systems.backends.port import Home
-from stateward.domains.systems.context import Premises
+from stateward.domains.systems.backends.port import SystemRef
+from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.lifecycle import DEPLOY, TEARDOWN, DeployState, TeardownState
 from stateward.domains.systems.model import ChangeSpec, spec_of
 from stateward.engine import Denied
@@ -20,20 +20,20 @@ from stateward.store.records import Object
 
 log = logging.getLogger("stateward.systems")
 
-KEPT = 200
+KEPT_PER_SYSTEM = 200
 """How many ended deploys, and how many ended teardowns, are kept of a system."""
 
-EVERY = 600.0
+PRUNE_INTERVAL_S = 600.0
 """How many seconds pass between two looks at the records."""
 
 WHO = "systems"
 ENDED = frozenset(one.word for table in (DeployState, TeardownState) for one in table if one.state_class is FINAL)
 
 
-class Records:
+class ChangeRetention:
     """Keeps the records of systems short."""
 
-    def __init__(self, premises: Premises) -> None:
+    def __init__(self, premises: SystemContext) -> None:
         self._premises = premises
         self._faults = FaultIsolation(log)
 
@@ -42,16 +42,16 @@ class Records:
         while True:
             for one in await self._premises.systems():
                 with self._faults.isolate(f"pruning of the records of system {one.id} in {one.ns}"):
-                    await self.prune(Home(one.ns, one.id))
-            await asyncio.sleep(EVERY)
+                    await self.prune(SystemRef(one.ns, one.id))
+            await asyncio.sleep(PRUNE_INTERVAL_S)
 
-    async def prune(self, home: Home, kept: int = KEPT) -> None:
+    async def prune(self, home: SystemRef, kept: int = KEPT_PER_SYSTEM) -> None:
         """Forget the records of a system that are too many."""
         for kind in (DEPLOY.kind, TEARDOWN.kind):
             for one in list(surplus(await self._premises.changes(home, kind), kept)):
                 await self._forget(one)
 
-    async def clear(self, home: Home) -> None:
+    async def clear(self, home: SystemRef) -> None:
         """Forget all records of a system that goes."""
         for kind in (DEPLOY.kind, TEARDOWN.kind):
             for one in await self._premises.changes(home, kind):

@@ -8,9 +8,9 @@ waits in turn, if it was asked to.
 from contextlib import suppress
 
 from stateward.domains.systems.definition import Tree
-from stateward.domains.systems.guards import WAIT, exclusive
+from stateward.domains.systems.guards import WAIT, exclusive_lock
 from stateward.domains.systems.lifecycle import DEPLOY, SYSTEM, TEARDOWN, DeployState
-from stateward.domains.systems.model import ChangeSeen, ChangeSpec, Picture, SystemSpec, seen_of, spec_of
+from stateward.domains.systems.model import ChangeSeen, ChangeSpec, DesiredTree, SystemSpec, seen_of, spec_of
 from stateward.domains.systems.object_ids import change_id, checked_name, checked_path, from_key
 from stateward.engine import Accepted, Denied, Engine, NotFound
 from stateward.engine.accept.idempotency import bare_key, is_former
@@ -38,7 +38,7 @@ class NothingToRollBack(Denied):
         return f"no deploy{where} in system {self.system} has succeeded that could be rolled back"
 
 
-class Actions:
+class SystemActions:
     """The actions on systems of one namespace, as somebody asks for them."""
 
     def __init__(self, engine: Engine, ns: str, who: str = "", actor: str = USER) -> None:
@@ -75,7 +75,7 @@ class Actions:
             labels={"path": change.path},
             args={} if wait is None else {WAIT: wait},
             tree=system,
-            locks=exclusive(change.path),
+            locks=exclusive_lock(change.path),
             wait=wait is not None,
             who=self._who,
             actor=self._actor,
@@ -141,7 +141,7 @@ class Actions:
             parent=system,
             args={} if wait is None else {WAIT: wait},
             tree=system,
-            locks=exclusive("/"),
+            locks=exclusive_lock("/"),
             wait=wait is not None,
             who=self._who,
             actor=self._actor,
@@ -155,7 +155,7 @@ class Actions:
             system,
             "delete",
             tree=system,
-            locks=exclusive("/"),
+            locks=exclusive_lock("/"),
             wait=force,
             who=self._who,
             actor=self._actor,
@@ -178,7 +178,7 @@ class Actions:
         return found
 
 
-def _rooted(top: Path, tree: Tree) -> Picture:
+def _rooted(top: Path, tree: Tree) -> DesiredTree:
     """Return a definition with paths from the root of the system."""
     if top == ROOT and "/" in tree.services:
         raise BadInput("path", "/", "a path for a service: the root of a system is a group")
@@ -188,4 +188,4 @@ def _rooted(top: Path, tree: Tree) -> Picture:
     if tree.pools is not None and top != ROOT:
         raise BadInput("path", str(top), "/, where node pools are defined: they belong to the whole system")
     pools = {} if tree.pools is None and top == ROOT else tree.pools
-    return Picture(services, None if pools is None else dict(pools))
+    return DesiredTree(services, None if pools is None else dict(pools))

@@ -6,30 +6,37 @@ operation that is worked here. It ends when all instances are as wanted, or when
 
 import asyncio
 
-from stateward.domains.systems.backends.port import Backend, Home, Instance, NoRoom, Ref, Want
-from stateward.domains.systems.context import Premises
+from stateward.domains.systems.backends.port import (
+    Backend,
+    InstanceSpec,
+    NodePoolFull,
+    ServiceInstance,
+    ServiceRef,
+    SystemRef,
+)
+from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.definition import NodePool, Service
-from stateward.domains.systems.guards import HostNotGranted
+from stateward.domains.systems.guards import LocalBackendNotGranted
 from stateward.domains.systems.lifecycle import NODEPOOL, SERVICE, DeployState, NodePoolState, ServiceState
-from stateward.domains.systems.model import LOCAL, SECRET_ENV, ChangeSeen, Wanted, seen_of, spec_of
+from stateward.domains.systems.model import LOCAL, SECRET_ENV, ChangeSeen, DesiredService, seen_of, spec_of
 from stateward.domains.systems.object_ids import path_of, pool_id, system_of
-from stateward.domains.systems.rollout import Deeds, is_done, next_deeds, score
+from stateward.domains.systems.rollout import RolloutStep, is_done, next_step, progress_score
 from stateward.engine import Denied, Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import CLOCK, CONTROLLER, TIMED_OUT
 from stateward.store.records import Object, to_json
 
-PAUSE = 0.5
+POLL_MAX_S = 0.5
 """How many seconds pass between two looks at a service that is being changed, at most."""
 
-HEEDS = 0.5
+CANCEL_CHECK_S = 0.5
 """How many seconds pass before it is noticed that a deploy was cancelled."""
 
 UNDO = "undo"
 """The argument of work that brings a deploy's changes back: it goes on when the deploy is cancelled."""
 
 
-class Busy(Denied):
+class ServiceBusy(Denied):
     """Something else is being done to a service or node pool."""
 
     code = "busy"
@@ -46,13 +53,13 @@ class Busy(Denied):
 async def refuse_second_spec(uow: UnitOfWork, request: Request, found: Object) -> None:  # noqa: ARG001 - a guard
     """Refuse a new spec while the last one is being worked: the work under way would never see it."""
     if request.spec is not None and found.op is not None and request.action != "delete":
-        raise Busy(found.id, found.op)
+        raise ServiceBusy(found.id, found.op)
 
 
-class Services:
+class ServiceHandlers:
     """Does the work on services and node pools."""
 
-    def __init__(self, premises: Premises) -> None:
+    def __init__(self, premises: SystemContext) -> None:
         self._premises = premises
 
     def kinds(self) -> list[Kind]:
@@ -62,7 +69,7 @@ class Services:
         return [
             Kind(
                 SERVICE,
-                {**dict.fromkeys(events, change), "delete": Handler(self.end, cancelled=self.look_ended)},
+                {**dict.fromkeys(events, change), "delete": Handler(self.end, cancelled=self.observe_end)},
                 guard=refuse_second_spec,
                 privacy=SECRET_ENV,
             ),
@@ -73,16 +80,16 @@ class Services:
 
     async def change(self, job: Job) -> Ending:
         """Bring the instances of a service to what is wanted."""
-        wanted = spec_of(job.claim.object, Wanted)
+        wanted = spec_of(job.claim.object, DesiredService)
         if wanted is None:
             raise Permanent("nothing is known of what is wanted")
         ref = ref_of(job)
-        backend = await self._premises.backend(ref.home)
+        backend = await self._premises.backend(ref.system)
         if backend is self._premises.backends.get(LOCAL) and not self._premises.settings.may_use_host(job.ns):
-            raise Permanent(str(HostNotGranted(job.ns)))  # it was revoked since the deploy was accepted
+            raise Permanent(str(LocalBackendNotGranted(job.ns)))  # it was revoked since the deploy was accepted
         if job.state == ServiceState.PENDING:
             await job.phase("updating", CONTROLLER)
-        change = Change(self._premises, backend, ref, wanted)
+        change = ServiceRollout(self._premises, backend, ref, wanted)
         if await change.run(None if job.args.get(UNDO) else wanted.deploy):
             return Ending("stable", CONTROLLER, seen=_summary(wanted, change.seen))
         error = f"no progress within {wanted.service.deadline:g} s: {change.why}"
@@ -91,17 +98,17 @@ class Services:
     async def end(self, job: Job) -> None:
         """End all instances of a service."""
         ref = ref_of(job)
-        backend = await self._premises.backend(ref.home)
+        backend = await self._premises.backend(ref.system)
         while seen := await backend.instances(ref):
             for one in seen:
                 await backend.stop(ref, one.name)
-            await backend.pause(ref, PAUSE)
+            await backend.pause(ref, POLL_MAX_S)
         await backend.forget(ref)
 
-    async def look_ended(self, job: Job) -> ObservedOutcome:
+    async def observe_end(self, job: Job) -> ObservedOutcome:
         """Say whether the end of a service that was cancelled had begun: an instance that was told to stop, stops."""
-        ref, wanted = ref_of(job), spec_of(job.claim.object, Wanted)
-        present = [one.present for one in await (await self._premises.backend(ref.home)).instances(ref)]
+        ref, wanted = ref_of(job), spec_of(job.claim.object, DesiredService)
+        present = [one.is_wanted for one in await (await self._premises.backend(ref.system)).instances(ref)]
         is_whole = wanted is not None and all(present) and len(present) >= wanted.service.instances
         return ObservedOutcome.NOT_DONE if is_whole else ObservedOutcome.UNKNOWN
 
@@ -112,96 +119,96 @@ class Services:
         pool = spec_of(job.claim.object, NodePool)
         if pool is None:
             raise Permanent("nothing is known of what is wanted")
-        home, name = Home(job.ns, system_of(job.object)), job.object.partition("~")[2]
+        home, name = SystemRef(job.ns, system_of(job.object)), job.object.partition("~")[2]
         try:
             await (await self._premises.backend(home)).ensure_pool(home, name, pool)
-        except NoRoom as error:
+        except NodePoolFull as error:
             return Ending("failed", CONTROLLER, error=str(error))
         return Ending("stable", CONTROLLER)
 
     async def drop(self, job: Job) -> None:
         """Remove a node pool."""
-        home = Home(job.ns, system_of(job.object))
+        home = SystemRef(job.ns, system_of(job.object))
         await (await self._premises.backend(home)).remove_pool(home, job.object.partition("~")[2])
 
 
-def ref_of(job: Job) -> Ref:
+def ref_of(job: Job) -> ServiceRef:
     """Return the service that a job is about."""
-    return Ref(Home(job.ns, system_of(job.object)), str(path_of(job.object)))
+    return ServiceRef(SystemRef(job.ns, system_of(job.object)), str(path_of(job.object)))
 
 
-def _summary(wanted: Wanted, seen: list[Instance]) -> str:
+def _summary(wanted: DesiredService, seen: list[ServiceInstance]) -> str:
     ready = sum(one.ready and one.revision == wanted.revision for one in seen)
     return to_json({"revision": wanted.revision, "ready": ready})
 
 
-async def lacking(premises: Premises, ref: Ref, service: Service) -> str:
+async def node_pool_problem(premises: SystemContext, ref: ServiceRef, service: Service) -> str:
     """Return what is wrong with the node pool of a service; nothing, if it is stable, or if none is needed."""
     pool = service.node_pool
     if pool is None:
         return ""
-    found = await premises.lately(ref.home.ns, pool_id(ref.home.system, pool))
+    found = await premises.recent_object(ref.system.ns, pool_id(ref.system.system, pool))
     if found is not None and found.state == NodePoolState.STABLE:
         return ""
     return f"node pool {pool} is {'missing' if found is None else found.state}"
 
 
-class Change:
+class ServiceRollout:
     """The way of one service from what is there to what is wanted."""
 
-    def __init__(self, premises: Premises, backend: Backend, ref: Ref, wanted: Wanted) -> None:
+    def __init__(self, premises: SystemContext, backend: Backend, ref: ServiceRef, wanted: DesiredService) -> None:
         self._premises, self._backend, self._ref, self._wanted = premises, backend, ref, wanted
-        self.seen: list[Instance] = []
-        self._lacks = ""
-        self._acted = False
+        self.seen: list[ServiceInstance] = []
+        self._missing_dependency = ""
+        self._has_acted = False
 
     @property
     def why(self) -> str:
         """What it waits for."""
         ill = [f"{one.name} is {one.phase}{f' ({one.why})' if one.why else ''}" for one in self.seen if not one.ready]
-        return self._lacks or "; ".join(ill) or "instances are missing"
+        return self._missing_dependency or "; ".join(ill) or "instances are missing"
 
     async def run(self, deploy: str | None) -> bool:
         """Go until all is as wanted, or nothing has moved for too long; raises when its deploy is over."""
         clock = asyncio.get_running_loop().time
         best, moved, heeded = -(10**9), clock(), clock()
         while not await self._step():
-            if (now := score(self._wanted.revision, self.seen)) > best:
+            if (now := progress_score(self._wanted.revision, self.seen)) > best:
                 best, moved = now, clock()
             if clock() - moved > self._wanted.service.deadline:
                 return False
-            if deploy is not None and clock() - heeded > HEEDS:
+            if deploy is not None and clock() - heeded > CANCEL_CHECK_S:
                 heeded = clock()
-                await self._heed(deploy)
-            if not self._acted:  # otherwise there may be something new to see already
-                await self._backend.pause(self._ref, PAUSE)
+                await self._check_deploy(deploy)
+            if not self._has_acted:  # otherwise there may be something new to see already
+                await self._backend.pause(self._ref, POLL_MAX_S)
         return True
 
     async def _step(self) -> bool:
         service, revision = self._wanted.service, self._wanted.revision
-        self._acted = False
+        self._has_acted = False
         self.seen = list(await self._backend.instances(self._ref))
-        self._lacks = await lacking(self._premises, self._ref, service)
-        if self._lacks:
+        self._missing_dependency = await node_pool_problem(self._premises, self._ref, service)
+        if self._missing_dependency:
             return False
         addressed = await self._backend.address(self._ref, service.address) is not None or service.address is None
         if addressed and is_done(service.instances, revision, self.seen):
             return True
-        await self._act(next_deeds(service.instances, revision, service.rollout, self.seen))
+        await self._act(next_step(service.instances, revision, service.rollout, self.seen))
         return False
 
-    async def _act(self, deeds: Deeds) -> None:
+    async def _act(self, deeds: RolloutStep) -> None:
         for name in deeds.stop:
             await self._backend.stop(self._ref, name)
-            self._acted = True
+            self._has_acted = True
         try:
             for name in deeds.start:
-                await self._backend.start(self._ref, Want(name, self._wanted.revision, self._wanted.service))
-                self._acted = True
-        except NoRoom as error:
-            self._lacks = str(error)
+                await self._backend.start(self._ref, InstanceSpec(name, self._wanted.revision, self._wanted.service))
+                self._has_acted = True
+        except NodePoolFull as error:
+            self._missing_dependency = str(error)
 
-    async def _heed(self, deploy: str) -> None:
-        found = await self._premises.lately(self._ref.home.ns, deploy, HEEDS)
+    async def _check_deploy(self, deploy: str) -> None:
+        found = await self._premises.recent_object(self._ref.system.ns, deploy, CANCEL_CHECK_S)
         if found is None or found.state != DeployState.IN_PROGRESS or seen_of(found, ChangeSeen).cancelled:
             raise Permanent("its deploy is over")

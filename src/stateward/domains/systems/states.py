@@ -9,44 +9,46 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from stateward.domains.systems.backends.port import Instance, Phase
+from stateward.domains.systems.backends.port import InstancePhase, ServiceInstance
 from stateward.domains.systems.lifecycle import NodePoolState, ServiceState, SystemState
 from stateward.errors import UnknownName
 from stateward.lifecycle.rollup import first_present
 
 
-class Facts(Struct, frozen=True):
+class ServiceFacts(Struct, frozen=True):
     """What is known of a service."""
 
     observed: bool  # its spec has been seen by whoever runs it
     overdue: bool  # it made no progress before its deadline
-    ailing: bool  # an instance of the settled spec has crashed, or is not healthy any more
-    provided: bool  # its node pool and its address are stable
+    has_unhealthy: bool  # an instance of the settled spec has crashed, or is not healthy any more
+    dependencies_stable: bool  # its node pool and its address are stable
     wanted: int
     found: int
 
 
-def service_state(facts: Facts) -> ServiceState:
+def service_state(facts: ServiceFacts) -> ServiceState:
     """Return the state that follows from what is known."""
     if not facts.observed:
         return ServiceState.UPDATING
     if facts.overdue:
         return ServiceState.FAILED
-    if facts.ailing:
+    if facts.has_unhealthy:
         return ServiceState.DEGRADED
-    if not facts.provided:
+    if not facts.dependencies_stable:
         return ServiceState.UPDATING
     if facts.found != facts.wanted:
         return ServiceState.SCALING
     return ServiceState.STABLE
 
 
-def settled_facts(wanted: int, revision: str, seen: Sequence[Instance], *, provided: bool = True) -> Facts:
+def facts_at_rest(
+    wanted: int, revision: str, seen: Sequence[ServiceInstance], *, provided: bool = True
+) -> ServiceFacts:
     """Return what is known of a service that nobody is changing."""
-    present = [one for one in seen if one.present]
+    present = [one for one in seen if one.is_wanted]
     ours = [one for one in present if one.revision == revision]
-    ailing = any(one.phase is Phase.CRASHED or not one.ready for one in ours)
-    return Facts(len(ours) == len(present), False, ailing, provided, wanted, len(ours))
+    ailing = any(one.phase is InstancePhase.CRASHED or not one.ready for one in ours)
+    return ServiceFacts(len(ours) == len(present), False, ailing, provided, wanted, len(ours))
 
 
 V = ServiceState
@@ -61,7 +63,7 @@ PRIORITIES = (
 # fmt: on
 """The words are those of services; node pools use the same ones."""
 
-OWN = frozenset({SystemState.PENDING, SystemState.FAILED, SystemState.DELETING})
+OWN_STATES = frozenset({SystemState.PENDING, SystemState.FAILED, SystemState.DELETING})
 """The states in which a system does not follow its services."""
 
 
@@ -74,8 +76,8 @@ def roll_up(services: Iterable[ServiceState], node_pools: Iterable[NodePoolState
     return first_present(words, PRIORITIES, SystemState.STABLE)
 
 
-def followed(
+def system_state(
     system: SystemState, services: Iterable[ServiceState], node_pools: Iterable[NodePoolState] = ()
 ) -> SystemState:
     """Return the state that a system is to have now: its own where it has one, else what its parts add up to."""
-    return system if system in OWN else roll_up(services, node_pools)
+    return system if system in OWN_STATES else roll_up(services, node_pools)

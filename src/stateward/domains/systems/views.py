@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from stateward.domains.systems.backends.port import Instance
+from stateward.domains.systems.backends.port import ServiceInstance
 from stateward.domains.systems.definition import NodePool, Service
-from stateward.domains.systems.model import ChangeSeen, ChangeSpec, SystemSpec, Wanted, seen_of, spec_of
+from stateward.domains.systems.model import ChangeSeen, ChangeSpec, DesiredService, SystemSpec, seen_of, spec_of
 from stateward.domains.systems.object_ids import path_of
 from stateward.engine import Accepted
 from stateward.store.records import Lock, Object, Operation
@@ -112,7 +112,7 @@ def system_view(found: Object) -> SystemView:
 
 def service_view(found: Object, instances: list[InstanceView] | None) -> ServiceView:
     """Return a service as it is shown."""
-    wanted = spec_of(found, Wanted)
+    wanted = spec_of(found, DesiredService)
     return ServiceView(
         id=found.id,
         path=str(path_of(found.id)),
@@ -125,7 +125,7 @@ def service_view(found: Object, instances: list[InstanceView] | None) -> Service
     )
 
 
-def instance_view(one: Instance) -> InstanceView:
+def instance_view(one: ServiceInstance) -> InstanceView:
     """Return an instance as it is shown."""
     shown = (one.phase.value, one.ready, one.restarts, when(one.since), one.pid, one.port, one.node, one.why)
     return InstanceView(one.name, one.revision, *shown)

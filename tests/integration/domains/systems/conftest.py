@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from stateward.domains.systems import service_handlers
-from stateward.domains.systems.backends.port import Home, Ref
+from stateward.domains.systems.backends.port import ServiceRef, SystemRef
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.definition import read
 from stateward.domains.systems.plugin import SystemsPlugin
-from stateward.domains.systems.service import Actions
+from stateward.domains.systems.service import SystemActions
 from stateward.engine import Accepted, Engine
 from stateward.store.port import Store
 from stateward.store.records import Key, Operation
@@ -20,7 +20,7 @@ from tests.integration.engine.plant import Plant
 from tests.stores import fresh_store
 
 NS = "default"
-HOME = Home(NS, "shop")
+HOME = SystemRef(NS, "shop")
 PATIENT = 60.0
 
 SHOP = """
@@ -38,9 +38,9 @@ def service(command: str = "run v1", **how: Any) -> str:
     return f"{{command: {command}{''.join(f', {name}: {value}' for name, value in how.items())}}}"
 
 
-def ref(path: str) -> Ref:
+def ref(path: str) -> ServiceRef:
     """Return a service of the shop."""
-    return Ref(HOME, path)
+    return ServiceRef(HOME, path)
 
 
 class Stand:
@@ -48,11 +48,11 @@ class Stand:
 
     def __init__(self, engine: Engine, plugin: SystemsPlugin, backend: SimulatedBackend, plant: Plant) -> None:
         self.engine, self.plugin, self.backend, self.plant = engine, plugin, backend, plant
-        self.actions = Actions(engine, NS, "ann")
+        self.actions = SystemActions(engine, NS, "ann")
 
     async def deploy(self, path: str, text: str, wait: float | None = None, who: str = "ann", **how: Any) -> Accepted:
         """Ask for a deploy."""
-        return await Actions(self.engine, NS, who).deploy("shop", path, read(text), wait, **how)
+        return await SystemActions(self.engine, NS, who).deploy("shop", path, read(text), wait, **how)
 
     async def deployed(self, path: str, text: str) -> Operation:
         """Deploy, and wait until that has ended."""
@@ -113,8 +113,8 @@ def new_store(request: pytest.FixtureRequest) -> Callable[[], Store]:
 @pytest.fixture(autouse=True)
 def quick_to_heed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a cancelled deploy be noticed soon: most tests end with one."""
-    monkeypatch.setattr(service_handlers, "HEEDS", 0.02)
-    monkeypatch.setattr(service_handlers, "PAUSE", 0.02)
+    monkeypatch.setattr(service_handlers, "CANCEL_CHECK_S", 0.02)
+    monkeypatch.setattr(service_handlers, "POLL_MAX_S", 0.02)
 
 
 @pytest.fixture

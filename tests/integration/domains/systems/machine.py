@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from stateward.domains.systems.backends.local import LocalBackend
-from stateward.domains.systems.backends.port import Home, Instance, Ref, Want
-from stateward.domains.systems.definition import Health, Service, revision_of
+from stateward.domains.systems.backends.port import InstanceSpec, ServiceInstance, ServiceRef, SystemRef
+from stateward.domains.systems.definition import HealthCheck, Service, revision_of
 
-HOME = Home("default", "shop")
-WEB = Ref(HOME, "/web")
+HOME = SystemRef("default", "shop")
+WEB = ServiceRef(HOME, "/web")
 PATIENT = 60.0
 PYTHON = shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin") or sys.executable
 """An interpreter that any user of this machine can start: where we are root, an instance is another one."""
@@ -52,10 +52,10 @@ print("ended well", flush=True)
 """
 
 
-def program(*words: str, instances: int = 1, check: Health | None = None, **how: object) -> Service:
+def program(*words: str, instances: int = 1, check: HealthCheck | None = None, **how: object) -> Service:
     """Return a service that runs the program."""
     command = (PYTHON, "-I", "-S", "-c", PROGRAM, *words)
-    health = check or Health(http="/", interval=0.1, failures=2)
+    health = check or HealthCheck(http="/", interval=0.1, failures=2)
     return Service(command=command, instances=instances, health=health, drain=0.1, **how)  # type: ignore[arg-type]
 
 
@@ -73,12 +73,14 @@ async def keeping(folder: Path) -> AsyncIterator[LocalBackend]:
         yield backend
 
 
-async def start(backend: LocalBackend, service: Service, name: str = "one", ref: Ref = WEB) -> None:
+async def start(backend: LocalBackend, service: Service, name: str = "one", ref: ServiceRef = WEB) -> None:
     """Start an instance."""
-    await backend.start(ref, Want(name, revision_of(service), service))
+    await backend.start(ref, InstanceSpec(name, revision_of(service), service))
 
 
-async def until(backend: LocalBackend, fits: Callable[[list[Instance]], bool], ref: Ref = WEB) -> list[Instance]:
+async def until(
+    backend: LocalBackend, fits: Callable[[list[ServiceInstance]], bool], ref: ServiceRef = WEB
+) -> list[ServiceInstance]:
     """Wait until the instances of a service are as a test wants them."""
     async with asyncio.timeout(PATIENT):
         while not fits(seen := list(await backend.instances(ref))):
@@ -86,12 +88,12 @@ async def until(backend: LocalBackend, fits: Callable[[list[Instance]], bool], r
     return seen
 
 
-async def ready(backend: LocalBackend, many: int = 1, ref: Ref = WEB) -> list[Instance]:
+async def ready(backend: LocalBackend, many: int = 1, ref: ServiceRef = WEB) -> list[ServiceInstance]:
     """Wait until so many instances are ready."""
     return await until(backend, lambda seen: sum(one.ready for one in seen) == many, ref)
 
 
-async def end_all(backend: LocalBackend, ref: Ref = WEB) -> None:
+async def end_all(backend: LocalBackend, ref: ServiceRef = WEB) -> None:
     """End all instances of a service, and wait until they are gone."""
     for one in await backend.instances(ref):
         await backend.stop(ref, one.name)

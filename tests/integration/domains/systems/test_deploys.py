@@ -7,13 +7,13 @@ from contextlib import suppress
 import pytest
 
 from stateward.domains.systems import context, system_handlers
-from stateward.domains.systems.backends.port import Home, Ref, Want
+from stateward.domains.systems.backends.port import InstanceSpec, ServiceRef, SystemRef
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
-from stateward.domains.systems.guards import NotLiving, Unlocked
+from stateward.domains.systems.guards import LockMissing, NotLiving
 from stateward.domains.systems.lifecycle import DEPLOY, TEARDOWN
 from stateward.domains.systems.model import ChangeSpec, spec_of
 from stateward.domains.systems.plugin import SystemsPlugin
-from stateward.domains.systems.service import Actions, NothingToRollBack
+from stateward.domains.systems.service import NothingToRollBack, SystemActions
 from stateward.engine import AlreadyExists, Denied, Engine, Locked, NotFound
 from stateward.errors import BadInput
 from stateward.lifecycle import CONTROLLER
@@ -190,15 +190,15 @@ async def test_the_root_of_a_system_is_no_service(stand: Stand) -> None:
 
 
 async def test_a_deploy_without_its_lock_is_refused_wherever_it_is_asked_for(stand: Stand) -> None:
-    with pytest.raises(Unlocked):
+    with pytest.raises(LockMissing):
         await stand.engine.create(NS, "shop@1", DEPLOY.kind, "deploy", spec={"path": "/", "picture": {}})
-    with pytest.raises(Unlocked):
+    with pytest.raises(LockMissing):
         await stand.engine.act(NS, "shop", "delete")
 
 
 async def test_a_deploy_needs_a_system_that_lives(stand: Stand) -> None:
     with pytest.raises(NotFound):
-        await Actions(stand.engine, NS).teardown("nowhere")
+        await SystemActions(stand.engine, NS).teardown("nowhere")
     with pytest.raises(AlreadyExists):
         await stand.actions.create("shop", "simulated")
 
@@ -208,15 +208,15 @@ async def test_work_for_a_system_that_lives_on_another_machine_is_not_done_here(
 ) -> None:
     start, hosts, asked, started = stand.backend.start, ["elsewhere"], list[str](), list[str]()
 
-    async def prepare(home: Home) -> dict[str, str]:
+    async def prepare(home: SystemRef) -> dict[str, str]:
         asked.append(hosts[-1])
         return {"host": hosts[-1]}
 
-    async def noted_start(ref: Ref, want: Want) -> None:
+    async def noted_start(ref: ServiceRef, want: InstanceSpec) -> None:
         started.append(hosts[-1])
         await start(ref, want)
 
-    monkeypatch.setattr(context, "LATER", 0.02)
+    monkeypatch.setattr(context, "OTHER_HOST_RETRY_S", 0.02)
     monkeypatch.setattr(stand.backend, "prepare", prepare)
     monkeypatch.setattr(stand.backend, "start", noted_start)
     deploying = await stand.deploy("/web", service())
@@ -304,7 +304,7 @@ async def test_the_end_of_a_system_that_is_cancelled_is_told_as_what_became_of_i
     await stand.deployed("/", "services: {web: {command: web v1, instances: 2}}")
     asked, stop = asyncio.Event(), stand.backend.stop
 
-    async def stop_and_hang(one: Ref, name: str) -> None:
+    async def stop_and_hang(one: ServiceRef, name: str) -> None:
         if stops:
             await stop(one, name)
         asked.set()
@@ -355,7 +355,7 @@ class Reluctant(SimulatedBackend):
 
     able, asked = False, 0
 
-    async def prepare(self, home: Home) -> Mapping[str, str]:
+    async def prepare(self, home: SystemRef) -> Mapping[str, str]:
         """Make ready for a system, or not."""
         self.asked += 1
         if not self.able:
@@ -366,7 +366,7 @@ class Reluctant(SimulatedBackend):
 async def test_a_system_that_cannot_be_made_ready_fails_after_some_attempts_and_can_be_tried_again(
     new_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(system_handlers, "ATTEMPTS", 2)
+    monkeypatch.setattr(system_handlers, "CREATE_ATTEMPTS", 2)
     backend = Reluctant()
     plugin = SystemsPlugin({"simulated": backend})
     engine = Engine(new_store(), plugin.kinds, lease=3.0)

@@ -4,21 +4,21 @@ from typing import Any
 
 import pytest
 
-from stateward.domains.systems.backends.port import Home, Ref
-from stateward.domains.systems.controllers import RollUps, Watch
+from stateward.domains.systems.backends.port import ServiceRef, SystemRef
+from stateward.domains.systems.controllers import InstanceController, SystemRollUp
 from stateward.domains.systems.definition import read
 from tests.integration.domains.systems.conftest import NS, SHOP, Stand, ref
 
 
-@pytest.mark.parametrize(("loop", "name"), [(RollUps, "refresh"), (Watch, "_look")])
+@pytest.mark.parametrize(("loop", "name"), [(SystemRollUp, "refresh"), (InstanceController, "_look")])
 async def test_an_error_with_one_system_keeps_no_other_from_being_followed(
     stand: Stand, monkeypatch: pytest.MonkeyPatch, loop: Any, name: str
 ) -> None:
     await stand.ended(await stand.actions.create("bad", "simulated"))
-    follow, failed = getattr(loop, name), list[Home]()
+    follow, failed = getattr(loop, name), list[SystemRef]()
 
     async def follow_or_fail(self: Any, subject: Any) -> None:
-        home = subject if isinstance(subject, Home) else subject.home
+        home = subject if isinstance(subject, SystemRef) else subject.home
         if home.system == "bad":
             failed.append(home)
             raise ValueError("broken")
@@ -28,7 +28,7 @@ async def test_an_error_with_one_system_keeps_no_other_from_being_followed(
     await stand.ended(await stand.actions.deploy("bad", "/", read(SHOP)))
     await stand.deployed("/", SHOP)
     await stand.becomes("shop", "stable")
-    stand.backend.crash(Ref(Home(NS, "bad"), "/web"))
+    stand.backend.crash(ServiceRef(SystemRef(NS, "bad"), "/web"))
     stand.backend.crash(ref("/web"))
     await stand.becomes("shop", "degraded")
     assert failed

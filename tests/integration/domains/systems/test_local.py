@@ -13,11 +13,17 @@ from typing import Any
 import pytest
 
 from stateward.domains.systems.backends.local import backend_supervisor, health_check, instance_supervisor
-from stateward.domains.systems.backends.local.instance_dir import Files, Lodge, Order, read, write
+from stateward.domains.systems.backends.local.instance_dir import (
+    BackendDir,
+    InstanceDir,
+    InstanceOrder,
+    read_record,
+    write_record,
+)
 from stateward.domains.systems.backends.local.instance_supervisor import back_off
-from stateward.domains.systems.backends.local.launch import find, launch
-from stateward.domains.systems.backends.port import Home, NoRoom, Phase, Ref
-from stateward.domains.systems.definition import Health, NodePool, Service, revision_of
+from stateward.domains.systems.backends.local.launch import find_unrecorded, launch
+from stateward.domains.systems.backends.port import InstancePhase, NodePoolFull, ServiceRef, SystemRef
+from stateward.domains.systems.definition import HealthCheck, NodePool, Service, revision_of
 from stateward.drivers.confinement import Confinement
 from tests.integration.domains.systems.machine import (
     HOME,
@@ -59,13 +65,13 @@ async def test_an_instance_is_a_process_that_answers_and_ends_well(folder: Path)
 @pytest.mark.parametrize(
     "check",
     [
-        Health(http="/", interval=0.1),
-        Health(tcp=True, interval=0.1),
-        Health(command=("/bin/sh", "-c", 'test -d "$STATEWARD_WORK"'), interval=0.1),
+        HealthCheck(http="/", interval=0.1),
+        HealthCheck(tcp=True, interval=0.1),
+        HealthCheck(command=("/bin/sh", "-c", 'test -d "$STATEWARD_WORK"'), interval=0.1),
     ],
     ids=["http", "tcp", "command"],
 )
-async def test_an_instance_is_ready_when_its_check_says_so(folder: Path, check: Health) -> None:
+async def test_an_instance_is_ready_when_its_check_says_so(folder: Path, check: HealthCheck) -> None:
     async with keeping(folder) as backend:
         await start(backend, program(check=check))
         await ready(backend)
@@ -74,7 +80,7 @@ async def test_an_instance_is_ready_when_its_check_says_so(folder: Path, check: 
 
 async def test_one_whose_check_says_no_is_not_ready_and_tells_why(folder: Path) -> None:
     async with keeping(folder) as backend:
-        await start(backend, shell("sleep 60", health=Health(tcp=True, interval=0.05)))
+        await start(backend, shell("sleep 60", health=HealthCheck(tcp=True, interval=0.05)))
         (one,) = await until(backend, lambda seen: bool(seen and seen[0].why))
         assert (one.ready, one.why) == (False, "Connection refused")
         await end_all(backend)
@@ -90,7 +96,7 @@ async def test_one_without_a_check_is_ready_when_it_has_run_for_a_moment(folder:
 async def test_a_crash_is_told_with_its_last_words_and_mended_after_a_while(folder: Path) -> None:
     async with keeping(folder) as backend:
         await start(backend, shell('test -f "$STATEWARD_WORK/again" && exec sleep 60; echo no luck; exit 3'))
-        (one,) = await until(backend, lambda seen: bool(seen) and seen[0].phase is Phase.CRASHED)
+        (one,) = await until(backend, lambda seen: bool(seen) and seen[0].phase is InstancePhase.CRASHED)
         assert (one.ready, one.why) == (False, "ended with 3: no luck")
         next(folder.rglob("work")).joinpath("again").touch()
         (one,) = await ready(backend)
@@ -103,7 +109,7 @@ async def test_a_folder_that_an_instance_cannot_enter_is_told_with_the_setting_t
 ) -> None:
     async with keeping(folder) as backend:
         await start(backend, shell("sleep 60", folder=str(tmp_path / "closed")))
-        (one,) = await until(backend, lambda seen: bool(seen) and seen[0].phase is Phase.CRASHED)
+        (one,) = await until(backend, lambda seen: bool(seen) and seen[0].phase is InstancePhase.CRASHED)
         assert one.why.startswith(f"ended with 126: {tmp_path}/closed must be readable by everybody")
         assert "machine_paths" in one.why
         await end_all(backend)
@@ -128,7 +134,7 @@ async def test_one_that_falls_ill_is_ended_and_started_again(folder: Path) -> No
         await ready(backend)
         ill = next(folder.rglob("work")) / "ill"
         ill.touch()
-        (one,) = await until(backend, lambda seen: seen[0].phase is Phase.CRASHED)
+        (one,) = await until(backend, lambda seen: seen[0].phase is InstancePhase.CRASHED)
         assert one.why == "not healthy: GET / is answered with 503"
         ill.unlink()
         await ready(backend)
@@ -145,7 +151,7 @@ def test_the_pauses_between_crashes_grow_up_to_a_limit() -> None:
 async def test_a_command_that_is_not_there_is_a_crash_that_says_so(folder: Path) -> None:
     async with keeping(folder) as backend:
         await start(backend, Service(command=("no-such-program",)))
-        (one,) = await until(backend, lambda seen: bool(seen) and seen[0].phase is Phase.CRASHED)
+        (one,) = await until(backend, lambda seen: bool(seen) and seen[0].phase is InstancePhase.CRASHED)
         assert "no-such-program" in one.why
         await end_all(backend)
 
@@ -224,13 +230,13 @@ async def test_the_environment_is_its_own_and_has_no_secret_of_ours(
 
 
 async def test_an_instance_that_no_process_can_be_made_of_crashes_alone(folder: Path) -> None:
-    other = Ref(Home("zeta", "other"), "/web")
+    other = ServiceRef(SystemRef("zeta", "other"), "/web")
     async with keeping(folder) as backend:
         await start(backend, shell("sleep 60", env={"A": "a\0b"}))
         await start(backend, shell("sleep 60"), ref=other)
         await ready(backend, ref=other)
         (bad,) = await until(backend, lambda seen: seen[0].restarts > 1)
-        assert (bad.phase, bad.ready, bad.why) == (Phase.CRASHED, False, "embedded null byte")
+        assert (bad.phase, bad.ready, bad.why) == (InstancePhase.CRASHED, False, "embedded null byte")
         await end_all(backend)
         await end_all(backend, other)
 
@@ -240,7 +246,7 @@ async def test_an_error_of_ours_with_one_instance_is_its_own_state_and_is_tried_
 ) -> None:
     failures: list[float] = []
 
-    def fail_for_one(lodge: Lodge, order: Order, *how: Any) -> int:
+    def fail_for_one(lodge: InstanceDir, order: InstanceOrder, *how: Any) -> int:
         if order.name == "one" and len(failures) < 2:
             failures.append(time.monotonic())
             raise RuntimeError("no launch")
@@ -252,11 +258,11 @@ async def test_an_error_of_ours_with_one_instance_is_its_own_state_and_is_tried_
         await start(backend, shell("sleep 60"), "two")
         seen = await ready(backend)
         assert [(one.phase, one.ready, one.why) for one in seen] == [
-            (Phase.CRASHED, False, "RuntimeError: no launch"),
-            (Phase.UP, True, ""),
+            (InstancePhase.CRASHED, False, "RuntimeError: no launch"),
+            (InstancePhase.UP, True, ""),
         ]
         one, _ = await ready(backend, 2)
-        assert (one.phase, one.why) == (Phase.UP, "")
+        assert (one.phase, one.why) == (InstancePhase.UP, "")
         assert failures[1] - failures[0] >= back_off(1)
         await end_all(backend)
     logged = [line.getMessage() for line in caplog.records if line.name == "stateward.systems"]
@@ -264,28 +270,28 @@ async def test_an_error_of_ours_with_one_instance_is_its_own_state_and_is_tried_
 
 
 async def test_the_end_of_an_instance_does_not_wait_for_its_backoff(folder: Path) -> None:
-    lodge, service = Files(folder).lodge(WEB, "one"), shell("sleep 60")
-    lodge.put_order(Order("one", "r", service))
-    one = instance_supervisor.Ward(lodge, lodge.order(), Confinement())  # type: ignore[arg-type]
+    lodge, service = BackendDir(folder).instance_dir(WEB, "one"), shell("sleep 60")
+    lodge.put_order(InstanceOrder("one", "r", service))
+    one = instance_supervisor.InstanceSupervisor(lodge, lodge.order(), Confinement())  # type: ignore[arg-type]
     one.fail(1.0, RuntimeError("broken"))
     assert not one.tick(1.1)
-    lodge.put_order(Order("one", "r", service, stop=True))
-    one.heed()
+    lodge.put_order(InstanceOrder("one", "r", service, stop=True))
+    one.reload_order()
     assert one.tick(1.2)
-    assert one.over
+    assert one.is_gone
 
 
 async def test_a_gate_that_cannot_be_told_of_its_instances_is_told_later_and_keeps_nobody_else_waiting(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other, broken = Ref(Home("zeta", "other"), "/web"), [True]
+    other, broken = ServiceRef(SystemRef("zeta", "other"), "/web"), [True]
 
     def write_or_fail(file: Path, value: Any) -> None:
         if broken[0] and "default" in file.parts:
             raise OSError("no space left")
-        write(file, value)
+        write_record(file, value)
 
-    monkeypatch.setattr(backend_supervisor, "write", write_or_fail)
+    monkeypatch.setattr(backend_supervisor, "write_record", write_or_fail)
     async with keeping(folder) as backend:
         await start(backend, shell("sleep 60"))
         await start(backend, shell("sleep 60"), ref=other)
@@ -293,7 +299,7 @@ async def test_a_gate_that_cannot_be_told_of_its_instances_is_told_later_and_kee
         (one,) = await ready(backend)
         broken[0] = False
         async with asyncio.timeout(PATIENT):
-            while read(Files(folder).service(WEB) / "ready.json", list[int]) != [one.port]:
+            while read_record(BackendDir(folder).service_path(WEB) / "ready.json", list[int]) != [one.port]:
                 await asyncio.sleep(0.01)
         await end_all(backend)
         await end_all(backend, other)
@@ -319,9 +325,9 @@ async def test_nodes_have_room_for_so_many(folder: Path) -> None:
         for name in ("one", "two"):
             await start(backend, shell("sleep 60", node_pool="main"), name)
         assert {one.node for one in await backend.instances(WEB)} == {"main-0", "main-1"}
-        with pytest.raises(NoRoom):
+        with pytest.raises(NodePoolFull):
             await start(backend, shell("sleep 60", node_pool="main"), "three")
-        with pytest.raises(NoRoom):
+        with pytest.raises(NodePoolFull):
             await backend.ensure_pool(HOME, "main", NodePool(nodes=1, slots=1))
         await end_all(backend)
         await backend.ensure_pool(HOME, "main", NodePool(nodes=1, slots=1))
@@ -353,9 +359,9 @@ async def asked(port: int) -> str:
 async def test_a_keeper_that_dies_right_after_a_start_leaves_a_note_of_the_instances_user(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files, confinement = Files(folder), Confinement()
-    lodge, service = files.lodge(WEB, "one"), shell("setsid sleep 60 & sleep 60")
-    lodge.put_order(Order("one", revision_of(service), service))
+    files, confinement = BackendDir(folder), Confinement()
+    lodge, service = files.instance_dir(WEB, "one"), shell("setsid sleep 60 & sleep 60")
+    lodge.put_order(InstanceOrder("one", revision_of(service), service))
 
     class Killed(BaseException):
         """The keeper is killed."""
@@ -366,19 +372,21 @@ async def test_a_keeper_that_dies_right_after_a_start_leaves_a_note_of_the_insta
 
     monkeypatch.setattr(instance_supervisor, "launch", start_and_die)
     with pytest.raises(Killed):
-        instance_supervisor.Ward(lodge, lodge.order(), confinement).tick(1.0)  # type: ignore[arg-type]
+        instance_supervisor.InstanceSupervisor(lodge, lodge.order(), confinement).tick(1.0)  # type: ignore[arg-type]
     monkeypatch.undo()
     async with asyncio.timeout(10):
-        while find(lodge, 1) is None:  # it shows its environment when it has become what it is to be
+        while find_unrecorded(lodge, 1) is None:  # it shows its environment when it has become what it is to be
             await asyncio.sleep(0.01)
-    next_one = instance_supervisor.Ward(lodge, Order("one", revision_of(service), service, stop=True), confinement)
+    next_one = instance_supervisor.InstanceSupervisor(
+        lodge, InstanceOrder("one", revision_of(service), service, stop=True), confinement
+    )
     next_one.tick(2.0)
     process = next_one.state.process
     assert process is not None
     assert next_one.state.uid == Path(f"/proc/{process.pid}").stat().st_uid
     os.killpg(process.pid, signal.SIGKILL)
     async with asyncio.timeout(10):
-        while not next_one.over:
+        while not next_one.is_gone:
             next_one.tick(3.0)
             await asyncio.sleep(0.01)
 
@@ -392,8 +400,8 @@ async def test_a_check_that_is_broken_off_while_its_command_is_started_leaves_no
         begun.append(start())
         return begun[0]
 
-    check = Health(command=("/bin/sleep", "60"))
-    look = asyncio.create_task(health_check.look(check, 0, {}, str(tmp_path), begin))
+    check = HealthCheck(command=("/bin/sleep", "60"))
+    look = asyncio.create_task(health_check.check_health(check, 0, {}, str(tmp_path), begin))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     look.cancel()

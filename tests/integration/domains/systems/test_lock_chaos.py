@@ -19,7 +19,7 @@ from stateward.domains.systems.backends.simulated_backend import SimulatedBacken
 from stateward.domains.systems.definition import Service, Tree
 from stateward.domains.systems.lifecycle import DEPLOY, TEARDOWN
 from stateward.domains.systems.plugin import SystemsPlugin
-from stateward.domains.systems.service import Actions
+from stateward.domains.systems.service import SystemActions
 from stateward.engine import Accepted, Denied, Engine
 from stateward.engine.row_locks import conflicts
 from stateward.locks.paths import parse_path
@@ -105,7 +105,7 @@ async def test_locks_hold_across_processes_and_kill_9(gang: tuple[Gang, str]) ->
     plugin.bind_engine(engine)
     async with engine:
         await asyncio.gather(*(workers.add() for _ in range(WORKERS)))
-        await engine.wait(NS, (await Actions(engine, NS).create("shop", "simulated")).op.id, PATIENT)
+        await engine.wait(NS, (await SystemActions(engine, NS).create("shop", "simulated")).op.id, PATIENT)
         witness = asyncio.create_task(look_on(store))
         killing = asyncio.create_task(kill_on(workers, chance))
         accepted = await ask_on(engine, chance)
@@ -126,7 +126,7 @@ async def test_locks_hold_across_processes_and_kill_9(gang: tuple[Gang, str]) ->
 async def ask_on(engine: Engine, chance: Random) -> list[Accepted]:
     """Ask for deploys and teardowns that get into each other's way; now and then cancel one."""
     accepted: list[Accepted] = []
-    actions = Actions(engine, NS, "ann")
+    actions = SystemActions(engine, NS, "ann")
     for number in range(ROUNDS):
         path, wait = chance.choice(PATHS), chance.choice((None, 60.0))
         leaf = Tree({"/x": Service(command=("run", str(number)), instances=2)})

@@ -15,17 +15,17 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.domains.systems.backends.local import LocalBackend
-from stateward.domains.systems.backends.port import Home, Ref
+from stateward.domains.systems.backends.port import ServiceRef, SystemRef
 from stateward.domains.systems.definition import Service, Tree
 from stateward.domains.systems.plugin import SystemsPlugin
-from stateward.domains.systems.service import Actions
+from stateward.domains.systems.service import SystemActions
 from stateward.engine import Engine
 from stateward.store import open_store
 from stateward.store.records import Operation, Status
 from tests.integration.domains.systems.machine import PROGRAM, is_alive, kill_marked, program
 from tests.integration.server.server_processes import served
 
-NS, HOME = "default", Home("default", "shop")
+NS, HOME = "default", SystemRef("default", "shop")
 PATIENT = 60.0
 
 
@@ -34,7 +34,7 @@ class Machine:
 
     def __init__(self, engine: Engine, backend: LocalBackend) -> None:
         self.engine, self.backend = engine, backend
-        self.actions = Actions(engine, NS, "ann")
+        self.actions = SystemActions(engine, NS, "ann")
 
     async def deployed(self, **services: Any) -> Operation:
         """Deploy services, and wait until that has ended."""
@@ -44,7 +44,7 @@ class Machine:
 
     async def pids(self, path: str) -> set[int | None]:
         """Return the processes of a service."""
-        return {one.pid for one in await self.backend.instances(Ref(HOME, path))}
+        return {one.pid for one in await self.backend.instances(ServiceRef(HOME, path))}
 
     async def becomes(self, name: str, state: str) -> None:
         """Wait until an object is in a state."""
@@ -81,7 +81,7 @@ async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
 async def test_a_rolling_update_under_load_loses_no_request(machine: Machine) -> None:
     first = program("first", instances=2, address=0)
     assert (await machine.deployed(web=first)).status is Status.SUCCEEDED
-    port = await machine.backend.address(Ref(HOME, "/web"), 0)
+    port = await machine.backend.address(ServiceRef(HOME, "/web"), 0)
     answers: Counter[str] = Counter()
     over = asyncio.Event()
     load = [
@@ -110,10 +110,10 @@ async def test_the_end_of_a_system_that_is_cancelled_while_its_processes_stop_is
     machine: Machine,
 ) -> None:
     assert (await machine.deployed(web=replace(program("first", instances=2), drain=1.0))).status is Status.SUCCEEDED
-    pids, ref = await machine.pids("/web"), Ref(HOME, "/web")
+    pids, ref = await machine.pids("/web"), ServiceRef(HOME, "/web")
     deleting = await machine.actions.delete("shop")
     async with asyncio.timeout(PATIENT):
-        while all(one.present for one in await machine.backend.instances(ref)):
+        while all(one.is_wanted for one in await machine.backend.instances(ref)):
             await asyncio.sleep(0.01)
     await machine.engine.cancel(NS, deleting.op.id)
     assert (await machine.engine.wait(NS, deleting.op.id, PATIENT)).status is Status.FAILED
@@ -167,14 +167,14 @@ async def test_a_service_whose_address_is_lost_is_updating_until_it_stands_again
     machine: Machine, tmp_path: Path
 ) -> None:
     await machine.deployed(web=program("v1", address=0))
-    port = await machine.backend.address(Ref(HOME, "/web"), 0)
+    port = await machine.backend.address(ServiceRef(HOME, "/web"), 0)
     state = next(tmp_path.glob("systems/*/shop/services/web/gate/state.json"))
     gate, before = msgspec.json.decode(state.read_bytes())["process"]["pid"], await machine.pids("/web")
     lines = await machine.lines("shop:web")
     os.kill(gate, signal.SIGKILL)
     await machine.met("shop:web", "updating", after=lines)
     await machine.becomes("shop:web", "stable")
-    assert await machine.backend.address(Ref(HOME, "/web"), 0) == port
+    assert await machine.backend.address(ServiceRef(HOME, "/web"), 0) == port
     assert await machine.pids("/web") == before
 
 

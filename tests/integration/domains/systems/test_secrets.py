@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from stateward.access import Role
-from stateward.domains.systems.backends.port import Ref, Want
+from stateward.domains.systems.backends.port import InstanceSpec, ServiceRef
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.definition import read
 from stateward.domains.systems.plugin import SystemsPlugin
-from stateward.domains.systems.service import Actions
+from stateward.domains.systems.service import SystemActions
 from stateward.engine import Accepted
 from stateward.server.live.feeds import encode_entry
 from stateward.store.filters import JournalFilter
@@ -29,7 +29,7 @@ class ListeningBackend(SimulatedBackend):
         super().__init__()
         self.given: list[dict[str, str]] = []
 
-    async def start(self, ref: Ref, want: Want) -> None:
+    async def start(self, ref: ServiceRef, want: InstanceSpec) -> None:
         """Begin to run an instance."""
         self.given.append(dict(want.service.env))
         await super().start(ref, want)
@@ -48,7 +48,7 @@ class Scene:
     async def deployed(self, version: str) -> str:
         """Deploy a version with a secret, and wait for the end."""
         tree = read(WITH_SECRET % (version, SECRET, version, SECRET))
-        return await self.ended(await Actions(self.engine, NS, "ann").deploy("shop", "/", tree))
+        return await self.ended(await SystemActions(self.engine, NS, "ann").deploy("shop", "/", tree))
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ async def scene(new_store: Callable[[], Store]) -> AsyncIterator[Scene]:
     plugin = SystemsPlugin({"simulated": backend})
     async with open_to_readers(new_store(), plugin, NS) as served:
         found = Scene(served, backend)
-        actions = Actions(served.engine, NS, "ann")
+        actions = SystemActions(served.engine, NS, "ann")
         await found.ended(await actions.create("shop", "simulated"))
         assert [await found.deployed(version) for version in ("v1", "v2")] == ["succeeded"] * 2
         assert await found.ended(await actions.rollback("shop", None, None)) == "succeeded"

@@ -13,7 +13,7 @@ from stateward.store.filters import JournalFilter
 
 
 async def test_the_demo_deploys_scales_and_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "PAUSE", 0.02)
+    monkeypatch.setattr(demo, "MEAN_PAUSE_S", 0.02)
     plugin = SystemsPlugin({"simulated": SimulatedBackend()})
     engine = Engine(open_store(":memory:"), plugin.kinds)
     plugin.bind_engine(engine)

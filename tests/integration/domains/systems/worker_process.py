@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from stateward.domains.systems.backends.port import Ref, Want
+from stateward.domains.systems.backends.port import InstanceSpec, ServiceRef
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.plugin import SystemsPlugin
 from stateward.engine import Engine
@@ -25,7 +25,7 @@ class Ledgered(SimulatedBackend):
         super().__init__(delay=0.1)
         self._ledger = os.open(ledger, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
-    async def start(self, ref: Ref, want: Want) -> None:
+    async def start(self, ref: ServiceRef, want: InstanceSpec) -> None:
         """Note it, and begin to run an instance."""
         os.write(self._ledger, f"{ref.path} {want.service.command[-1]}\n".encode())
         await super().start(ref, want)

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.domains.systems.definition import BadDefinition, Health, NodePool, Rollout, Service, read, revision_of
+from stateward.domains.systems.definition import (
+    BadDefinition,
+    HealthCheck,
+    NodePool,
+    Rollout,
+    Service,
+    read,
+    revision_of,
+)
 from stateward.errors import BadInput
 
 ROOT = Path(__file__).parents[4]
@@ -43,7 +51,7 @@ def test_a_tree_of_services_is_read_by_paths() -> None:
         command=("python3", "web.py", "--title", "a shop"),
         instances=3,
         env={"COUNTRY": "no", "VERSION": "1.10", "PORT_RANGE": "1:30"},
-        health=Health(http="/health", interval=0.5),
+        health=HealthCheck(http="/health", interval=0.5),
         rollout=Rollout(2, 1),
         node_pool="main",
     )

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateward.domains.systems.lifecycle import DEPLOY
-from stateward.domains.systems.model import ChangeSpec, Picture
+from stateward.domains.systems.model import ChangeSpec, DesiredTree
 from stateward.domains.systems.retention import ENDED, surplus
 from stateward.store.records import Object
 
@@ -14,7 +14,7 @@ OPEN = ("pending", "accepted", "in progress")
 
 def record(number: int, path: str, state: str, undoes: str | None = None) -> Object:
     """Return a deploy; the higher its number, the newer."""
-    spec = msgspec.json.encode(ChangeSpec(path, Picture(), undoes)).decode()
+    spec = msgspec.json.encode(ChangeSpec(path, DesiredTree(), undoes)).decode()
     named = {"ns": "n", "id": f"shop@{number}", "kind": DEPLOY.kind, "state": state}
     times = {"since": float(number), "created": float(number), "version": 1, "generation": 1}
     return Object(**named, **times, op=None, queue="", parent="shop", spec=spec, labels="{}", error=None)  # type: ignore[arg-type]

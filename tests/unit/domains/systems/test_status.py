@@ -6,10 +6,16 @@ from typing import TypeVar
 
 import pytest
 
-from stateward.domains.systems.backends.port import Instance, NoRoom, Phase, check_fits, place
+from stateward.domains.systems.backends.port import (
+    InstancePhase,
+    NodePoolFull,
+    ServiceInstance,
+    check_fits,
+    choose_node,
+)
 from stateward.domains.systems.definition import NodePool
 from stateward.domains.systems.lifecycle import NodePoolState, ServiceState
-from stateward.domains.systems.states import Facts, roll_up, service_state, settled_facts
+from stateward.domains.systems.states import ServiceFacts, facts_at_rest, roll_up, service_state
 
 T = TypeVar("T")
 
@@ -61,36 +67,48 @@ def test_the_first_match_decides_the_state_of_a_service() -> None:
             else "scaling" if not enough
             else "stable"
         )  # fmt: skip
-        facts = Facts(observed, overdue, ailing, provided, 2, 2 if enough else 1)
+        facts = ServiceFacts(observed, overdue, ailing, provided, 2, 2 if enough else 1)
         assert service_state(facts) == expected
 
 
 @pytest.mark.parametrize(
     ("seen", "state"),
     [
-        ([Instance("a-0", "a", Phase.UP, ready=True)], "stable"),
-        ([Instance("a-0", "a", Phase.CRASHED)], "degraded"),
-        ([Instance("a-0", "a", Phase.UP, ready=False)], "degraded"),
+        ([ServiceInstance("a-0", "a", InstancePhase.UP, ready=True)], "stable"),
+        ([ServiceInstance("a-0", "a", InstancePhase.CRASHED)], "degraded"),
+        ([ServiceInstance("a-0", "a", InstancePhase.UP, ready=False)], "degraded"),
         ([], "scaling"),
-        ([Instance("a-0", "a", Phase.UP, ready=True), Instance("a-1", "a", Phase.UP, ready=True)], "scaling"),
-        ([Instance("b-0", "b", Phase.UP, ready=True)], "updating"),
-        ([Instance("a-0", "a", Phase.UP, ready=True), Instance("a-1", "a", Phase.STOPPING)], "stable"),
+        (
+            [
+                ServiceInstance("a-0", "a", InstancePhase.UP, ready=True),
+                ServiceInstance("a-1", "a", InstancePhase.UP, ready=True),
+            ],
+            "scaling",
+        ),
+        ([ServiceInstance("b-0", "b", InstancePhase.UP, ready=True)], "updating"),
+        (
+            [
+                ServiceInstance("a-0", "a", InstancePhase.UP, ready=True),
+                ServiceInstance("a-1", "a", InstancePhase.STOPPING),
+            ],
+            "stable",
+        ),
     ],
 )
-def test_instances_tell_the_state_of_a_settled_service(seen: list[Instance], state: str) -> None:
-    assert service_state(settled_facts(1, "a", seen)) == state
+def test_instances_tell_the_state_of_a_settled_service(seen: list[ServiceInstance], state: str) -> None:
+    assert service_state(facts_at_rest(1, "a", seen)) == state
 
 
 def test_an_instance_is_placed_where_most_room_is() -> None:
-    assert place("main", NodePool(2, 2), {"main-0": 1}) == "main-1"
+    assert choose_node("main", NodePool(2, 2), {"main-0": 1}) == "main-1"
 
 
 def test_a_full_pool_takes_nobody() -> None:
-    with pytest.raises(NoRoom, match="node pool main is full: 1 nodes with 2 slots"):
-        place("main", NodePool(1, 2), {"main-0": 2})
+    with pytest.raises(NodePoolFull, match="node pool main is full: 1 nodes with 2 slots"):
+        choose_node("main", NodePool(1, 2), {"main-0": 2})
 
 
 def test_a_pool_does_not_shrink_below_what_runs_on_it() -> None:
     check_fits("main", NodePool(1, 2), {"main-0": 2, "main-1": 0})
-    with pytest.raises(NoRoom):
+    with pytest.raises(NodePoolFull):
         check_fits("main", NodePool(1, 2), {"main-1": 1})

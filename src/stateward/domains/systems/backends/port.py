@@ -16,24 +16,24 @@ from stateward.domains.systems.definition import NodePool, Service
 from stateward.errors import StatewardError
 
 
-class Home(Struct, frozen=True):
+class SystemRef(Struct, frozen=True):
     """A system, as a backend knows it."""
 
     ns: str
     system: str
 
 
-class Ref(Struct, frozen=True):
+class ServiceRef(Struct, frozen=True):
     """A service of a system."""
 
-    home: Home
+    system: SystemRef
     path: str
 
     def __str__(self) -> str:
-        return f"{self.home.system}{self.path}"
+        return f"{self.system.system}{self.path}"
 
 
-class Phase(StrEnum):
+class InstancePhase(StrEnum):
     """How far an instance is."""
 
     STARTING = "starting"
@@ -42,12 +42,12 @@ class Phase(StrEnum):
     STOPPING = "stopping"
 
 
-class Instance(Struct, frozen=True, omit_defaults=True):
+class ServiceInstance(Struct, frozen=True, omit_defaults=True):
     """An instance as it was last seen; `why` says what is wrong with it."""
 
     name: str
     revision: str
-    phase: Phase
+    phase: InstancePhase
     ready: bool = False
     restarts: int = 0
     since: float = 0.0
@@ -57,12 +57,12 @@ class Instance(Struct, frozen=True, omit_defaults=True):
     why: str = ""
 
     @property
-    def present(self) -> bool:
+    def is_wanted(self) -> bool:
         """Whether it is one of those that are to be."""
-        return self.phase is not Phase.STOPPING
+        return self.phase is not InstancePhase.STOPPING
 
 
-class Want(Struct, frozen=True):
+class InstanceSpec(Struct, frozen=True):
     """An instance that is to be."""
 
     name: str
@@ -70,7 +70,7 @@ class Want(Struct, frozen=True):
     service: Service
 
 
-class Excerpt(Struct, frozen=True):
+class LogExcerpt(Struct, frozen=True):
     """Part of what an instance has written, and where to go on."""
 
     instance: str
@@ -78,7 +78,7 @@ class Excerpt(Struct, frozen=True):
     next: int
 
 
-class NoRoom(StatewardError):
+class NodePoolFull(StatewardError):
     """No node of a pool has room for one more instance."""
 
     retry = True
@@ -91,12 +91,12 @@ class NoRoom(StatewardError):
         return f"node pool {self.pool} is full: {self.nodes} nodes with {self.slots} slots each"
 
 
-class Elsewhere(StatewardError):
+class OnOtherHost(StatewardError):
     """The system lives on another machine."""
 
     retry = True
 
-    def __init__(self, home: Home, host: str) -> None:
+    def __init__(self, home: SystemRef, host: str) -> None:
         super().__init__(home, host)
         self.home, self.host = home, host
 
@@ -107,43 +107,43 @@ class Elsewhere(StatewardError):
 class Backend(Protocol):
     """Runs instances."""
 
-    async def prepare(self, home: Home) -> Mapping[str, str]:
+    async def prepare(self, home: SystemRef) -> Mapping[str, str]:
         """Make ready for a system; returns where it lives, to be kept with it."""
 
-    async def instances(self, ref: Ref) -> Sequence[Instance]:
+    async def instances(self, ref: ServiceRef) -> Sequence[ServiceInstance]:
         """Return the instances of a service, those that are being ended included, by name."""
 
-    async def start(self, ref: Ref, want: Want) -> None:
+    async def start(self, ref: ServiceRef, want: InstanceSpec) -> None:
         """Begin to run an instance, unless there is one of that name; raises `NoRoom`."""
 
-    async def stop(self, ref: Ref, name: str) -> None:
+    async def stop(self, ref: ServiceRef, name: str) -> None:
         """Begin to end an instance: it is listed until nothing of it is left."""
 
-    async def address(self, ref: Ref, port: int | None) -> int | None:
+    async def address(self, ref: ServiceRef, port: int | None) -> int | None:
         """Give a service one port for all of its instances, or none; returns it once it takes connections."""
 
-    async def is_addressed(self, ref: Ref, port: int | None) -> bool:
+    async def is_addressed(self, ref: ServiceRef, port: int | None) -> bool:
         """Tell whether the one port of a service takes connections, or it needs none; nothing is done about it."""
 
-    async def forget(self, ref: Ref) -> None:
+    async def forget(self, ref: ServiceRef) -> None:
         """Remove what there is of a service whose instances have ended."""
 
-    async def ensure_pool(self, home: Home, name: str, pool: NodePool) -> None:
+    async def ensure_pool(self, home: SystemRef, name: str, pool: NodePool) -> None:
         """Make, grow or shrink a node pool; raises `NoRoom` where what runs there would not fit any more."""
 
-    async def remove_pool(self, home: Home, name: str) -> None:
+    async def remove_pool(self, home: SystemRef, name: str) -> None:
         """Remove a node pool."""
 
-    async def remove(self, home: Home) -> None:
+    async def remove(self, home: SystemRef) -> None:
         """Remove what there is of a system whose services have ended."""
 
-    async def logs(self, ref: Ref, instance: str | None, after: int | None, most: int) -> Sequence[Excerpt]:
+    async def logs(self, ref: ServiceRef, instance: str | None, after: int | None, most: int) -> Sequence[LogExcerpt]:
         """Return what instances have written: the last `most` bytes, or what follows a place."""
 
-    async def pause(self, ref: Ref, seconds: float) -> None:
+    async def pause(self, ref: ServiceRef, seconds: float) -> None:
         """Wait until something has changed about a service, at most so long."""
 
-    def news(self) -> AsyncIterator[Ref]:
+    def news(self) -> AsyncIterator[ServiceRef]:
         """Yield services about whose instances something has changed, for ever; all there are at first."""
 
     def live(self) -> AbstractAsyncContextManager[None]:
@@ -155,11 +155,11 @@ def node_names(name: str, pool: NodePool) -> list[str]:
     return [f"{name}-{number}" for number in range(pool.nodes)]
 
 
-def place(name: str, pool: NodePool, used: Mapping[str, int]) -> str:
+def choose_node(name: str, pool: NodePool, used: Mapping[str, int]) -> str:
     """Return the node for one more instance; `used` says how many each node has."""
     best = min(node_names(name, pool), key=lambda node: used.get(node, 0))
     if used.get(best, 0) >= pool.slots:
-        raise NoRoom(name, pool.nodes, pool.slots)
+        raise NodePoolFull(name, pool.nodes, pool.slots)
     return best
 
 
@@ -167,4 +167,4 @@ def check_fits(name: str, pool: NodePool, used: Mapping[str, int]) -> None:
     """Raise where what runs on a pool would not fit once it has this size."""
     kept = set(node_names(name, pool))
     if any(count and (node not in kept or count > pool.slots) for node, count in used.items()):
-        raise NoRoom(name, pool.nodes, pool.slots)
+        raise NodePoolFull(name, pool.nodes, pool.slots)

@@ -13,7 +13,16 @@ from math import inf
 from msgspec.structs import replace
 
 from stateward.aio.polling import wait_for_event
-from stateward.domains.systems.backends.port import Excerpt, Home, Instance, Phase, Ref, Want, check_fits, place
+from stateward.domains.systems.backends.port import (
+    InstancePhase,
+    InstanceSpec,
+    LogExcerpt,
+    ServiceInstance,
+    ServiceRef,
+    SystemRef,
+    check_fits,
+    choose_node,
+)
 from stateward.domains.systems.definition import NodePool
 
 
@@ -22,122 +31,124 @@ class SimulatedBackend:
 
     def __init__(self, delay: float = 0.0) -> None:
         self.delay = delay
-        self._instances: defaultdict[Ref, dict[str, Instance]] = defaultdict(dict)
-        self._due: dict[tuple[Ref, str], float] = {}
-        self._never: set[tuple[str, str]] = set()
-        self._pools: dict[tuple[Home, str], NodePool] = {}
-        self._news: asyncio.Queue[Ref] = asyncio.Queue()
-        self._moved: dict[Ref, asyncio.Event] = {}
+        self._instances: defaultdict[ServiceRef, dict[str, ServiceInstance]] = defaultdict(dict)
+        self._due: dict[tuple[ServiceRef, str], float] = {}
+        self._failing: set[tuple[str, str]] = set()
+        self._pools: dict[tuple[SystemRef, str], NodePool] = {}
+        self._news: asyncio.Queue[ServiceRef] = asyncio.Queue()
+        self._moved: dict[ServiceRef, asyncio.Event] = {}
 
     # --- what goes wrong ---------------------------------------------------------------------------------------------
 
     def fail(self, path: str, word: str = "") -> None:
         """Keep instances of a service from getting ready whose command has a word in it; any, if none is given."""
-        self._never.add((path, word))
+        self._failing.add((path, word))
 
     def mend_all(self) -> None:
         """Let everything get ready from now on."""
-        self._never.clear()
+        self._failing.clear()
 
-    def crash(self, ref: Ref) -> None:
+    def crash(self, ref: ServiceRef) -> None:
         """Let the first instance of a service fall ill."""
         name, one = next(iter(self._instances[ref].items()))
-        self._put(ref, replace(one, phase=Phase.CRASHED, ready=False, restarts=one.restarts + 1, why="crashed"), name)
+        self._put(
+            ref, replace(one, phase=InstancePhase.CRASHED, ready=False, restarts=one.restarts + 1, why="crashed"), name
+        )
 
-    def mend(self, ref: Ref) -> None:
+    def mend(self, ref: ServiceRef) -> None:
         """Let all instances of a service be well."""
         for name, one in self._instances[ref].items():
-            self._put(ref, replace(one, phase=Phase.UP, ready=True, why=""), name)
+            self._put(ref, replace(one, phase=InstancePhase.UP, ready=True, why=""), name)
 
-    def lose(self, ref: Ref) -> None:
+    def lose(self, ref: ServiceRef) -> None:
         """Let an instance of a service vanish."""
         self._gone(ref, next(iter(self._instances[ref])))
-        self._told(ref)
+        self._notify(ref)
 
-    def _put(self, ref: Ref, one: Instance, name: str) -> None:
+    def _put(self, ref: ServiceRef, one: ServiceInstance, name: str) -> None:
         self._instances[ref][name] = one
-        self._told(ref)
+        self._notify(ref)
 
-    def _told(self, ref: Ref) -> None:
+    def _notify(self, ref: ServiceRef) -> None:
         self._news.put_nowait(ref)
         if ref in self._moved:
             self._moved[ref].set()
 
     # --- the port ----------------------------------------------------------------------------------------------------
 
-    async def prepare(self, home: Home) -> Mapping[str, str]:
+    async def prepare(self, home: SystemRef) -> Mapping[str, str]:
         """Make ready for a system."""
         return {"host": home.system}
 
-    async def instances(self, ref: Ref) -> Sequence[Instance]:
+    async def instances(self, ref: ServiceRef) -> Sequence[ServiceInstance]:
         """Return the instances of a service."""
         now = asyncio.get_running_loop().time()
         for name in list(self._instances.get(ref, ())):
             if self._due.get((ref, name), inf) <= now:
                 del self._due[ref, name]
                 one = self._instances[ref][name]
-                self._instances[ref][name] = replace(one, phase=Phase.UP, ready=True)
+                self._instances[ref][name] = replace(one, phase=InstancePhase.UP, ready=True)
         return list(self._instances.get(ref, {}).values())
 
-    async def start(self, ref: Ref, want: Want) -> None:
+    async def start(self, ref: ServiceRef, want: InstanceSpec) -> None:
         """Begin to run an instance."""
         if want.name in self._instances[ref]:
             return
         node = self._placed(ref, want.service.node_pool)
-        self._instances[ref][want.name] = Instance(want.name, want.revision, Phase.STARTING, node=node)
-        if not any(path == ref.path and word in " ".join(want.service.command) for path, word in self._never):
+        self._instances[ref][want.name] = ServiceInstance(want.name, want.revision, InstancePhase.STARTING, node=node)
+        if not any(path == ref.path and word in " ".join(want.service.command) for path, word in self._failing):
             self._due[ref, want.name] = asyncio.get_running_loop().time() + self.delay
 
-    def _placed(self, ref: Ref, pool: str | None) -> str | None:
-        if pool is None or (ref.home, pool) not in self._pools:
+    def _placed(self, ref: ServiceRef, pool: str | None) -> str | None:
+        if pool is None or (ref.system, pool) not in self._pools:
             return None
-        return place(pool, self._pools[ref.home, pool], self._used(ref.home))
+        return choose_node(pool, self._pools[ref.system, pool], self._used(ref.system))
 
-    def _used(self, home: Home) -> Counter[str]:
-        here = (one for ref, all_ in self._instances.items() if ref.home == home for one in all_.values())
+    def _used(self, home: SystemRef) -> Counter[str]:
+        here = (one for ref, all_ in self._instances.items() if ref.system == home for one in all_.values())
         return Counter(one.node for one in here if one.node is not None)
 
-    async def stop(self, ref: Ref, name: str) -> None:
+    async def stop(self, ref: ServiceRef, name: str) -> None:
         """End an instance, at once."""
         if name in self._instances.get(ref, ()):
             self._gone(ref, name)
 
-    def _gone(self, ref: Ref, name: str) -> None:
+    def _gone(self, ref: ServiceRef, name: str) -> None:
         del self._instances[ref][name]
         self._due.pop((ref, name), None)
 
-    async def address(self, ref: Ref, port: int | None) -> int | None:  # noqa: ARG002
+    async def address(self, ref: ServiceRef, port: int | None) -> int | None:  # noqa: ARG002
         """Say that any port is there."""
         return port
 
-    async def is_addressed(self, ref: Ref, port: int | None) -> bool:  # noqa: ARG002
+    async def is_addressed(self, ref: ServiceRef, port: int | None) -> bool:  # noqa: ARG002
         """Say that any port is there."""
         return True
 
-    async def forget(self, ref: Ref) -> None:
+    async def forget(self, ref: ServiceRef) -> None:
         """Forget a service."""
         self._instances.pop(ref, None)
 
-    async def ensure_pool(self, home: Home, name: str, pool: NodePool) -> None:
+    async def ensure_pool(self, home: SystemRef, name: str, pool: NodePool) -> None:
         """Note how large a node pool is."""
         used = {node: count for node, count in self._used(home).items() if node.rpartition("-")[0] == name}
         check_fits(name, pool, used)
         self._pools[home, name] = pool
 
-    async def remove_pool(self, home: Home, name: str) -> None:
+    async def remove_pool(self, home: SystemRef, name: str) -> None:
         """Forget a node pool."""
         self._pools.pop((home, name), None)
 
-    async def remove(self, home: Home) -> None:
+    async def remove(self, home: SystemRef) -> None:
         """Forget a system."""
-        for ref in [ref for ref in self._instances if ref.home == home]:
+        for ref in [ref for ref in self._instances if ref.system == home]:
             del self._instances[ref]
 
-    async def logs(self, ref: Ref, instance: str | None, after: int | None, most: int) -> Sequence[Excerpt]:  # noqa: ARG002
+    async def logs(self, ref: ServiceRef, instance: str | None, after: int | None, most: int) -> Sequence[LogExcerpt]:  # noqa: ARG002
         """Return nothing: nothing was written."""
-        return [Excerpt(one.name, "", 0) for one in await self.instances(ref) if instance in (None, one.name)]
+        return [LogExcerpt(one.name, "", 0) for one in await self.instances(ref) if instance in (None, one.name)]
 
-    async def pause(self, ref: Ref, seconds: float) -> None:
+    async def pause(self, ref: ServiceRef, seconds: float) -> None:
         """Wait until the next instance of a service is due, or something is said to have gone wrong."""
         now = asyncio.get_running_loop().time()
         due = [self._due[ref, name] - now for name in self._instances.get(ref, ()) if (ref, name) in self._due]
@@ -148,7 +159,7 @@ class SimulatedBackend:
         finally:
             self._moved.pop(ref, None)
 
-    async def news(self) -> AsyncIterator[Ref]:
+    async def news(self) -> AsyncIterator[ServiceRef]:
         """Yield services about which something was said."""
         while True:
             yield await self._news.get()

@@ -1,7 +1,7 @@
 """What a system is to be: a tree of services and the pools of nodes that they run on, written in YAML."""
 
 from stateward.domains.systems.definition.document import BadDefinition
-from stateward.domains.systems.definition.model import Health, NodePool, Rollout, Service, Tree, revision_of
+from stateward.domains.systems.definition.model import HealthCheck, NodePool, Rollout, Service, Tree, revision_of
 from stateward.domains.systems.definition.parser import read
 
-__all__ = ["BadDefinition", "Health", "NodePool", "Rollout", "Service", "Tree", "read", "revision_of"]
+__all__ = ["BadDefinition", "HealthCheck", "NodePool", "Rollout", "Service", "Tree", "read", "revision_of"]

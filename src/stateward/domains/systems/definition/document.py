@@ -15,7 +15,7 @@ from msgspec import Struct
 from stateward.documents import compose
 from stateward.errors import BadInput
 
-DEEPEST = 60
+MAX_DEPTH = 60
 LONGEST_INTEGER = 18
 
 TEXTS = frozenset({"env", "command"})
@@ -80,8 +80,8 @@ class _Reader:
 
     def value(self, node: yaml.Node, where: Where) -> Any:  # noqa: ANN401 - what YAML can say
         self.lines[where] = node.start_mark.line + 1
-        if len(where) > DEEPEST:
-            raise self._wrong(node, where, f"of a usable size: it is more than {DEEPEST} deep")
+        if len(where) > MAX_DEPTH:
+            raise self._wrong(node, where, f"of a usable size: it is more than {MAX_DEPTH} deep")
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, where)
         if isinstance(node, yaml.SequenceNode):

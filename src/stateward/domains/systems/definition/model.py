@@ -18,7 +18,7 @@ Word = Annotated[str, Meta(min_length=1, max_length=LONGEST_WORD, pattern=r"^[^\
 Variable = Annotated[str, Meta(pattern=rf"^[A-Za-z_][A-Za-z0-9_]{{0,199}}{END}")]
 
 
-class Health(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class HealthCheck(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """How an instance shows that it can work: by exactly one of HTTP, TCP and a command."""
 
     http: Annotated[str, Meta(pattern=rf"^/[\x21-\x7e]*{END}")] | None = None  # a path that answers with 2xx or 3xx
@@ -43,7 +43,7 @@ class Service(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
     instances: Few = 1
     env: dict[Variable, str] = {}
     folder: Word | None = None  # where it runs; its own empty folder if None
-    health: Health | None = None  # without one, whatever has run for a moment is well
+    health: HealthCheck | None = None  # without one, whatever has run for a moment is well
     address: Port | None = None  # one port of this machine for all instances; 0: any that is free
     node_pool: str | None = None
     rollout: Rollout = Rollout()

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from stateward.domains.systems.definition.document import NO_NUL, BadDefinition, Document, Where, load
 from stateward.domains.systems.definition.model import LONGEST_WORD, NodePool, Service, Tree
-from stateward.domains.systems.object_ids import MOST_LEVELS, NAMED, checked_name
+from stateward.domains.systems.object_ids import MAX_LEVELS, NAME_RULE, checked_name
 from stateward.errors import BadInput
 from stateward.locks.paths import ROOT, Path
 
@@ -38,7 +38,7 @@ def read(text: str, file: str = "definition", base: str | None = None) -> Tree:
         raise document.wrong((), document.value, "a definition: it has services, or the command of one")
     services = dict(_services(document, document.value, (), ROOT))
     if base is not None:
-        services = {path: _placed(one, base) for path, one in services.items()}
+        services = {path: _with_absolute_folder(one, base) for path, one in services.items()}
     return Tree(services, _pools(document))
 
 
@@ -52,8 +52,8 @@ def _services(document: Document, value: Any, where: Where, path: Path) -> Itera
         if field not in GROUP or (field == "node_pools" and path != ROOT):
             raise document.wrong((*where, field), field, _group_fields(field, path))
     members = value.get("services") or {}
-    if not isinstance(members, dict) or len(path) >= MOST_LEVELS:
-        raise document.wrong((*where, "services"), members, f"services by name, at most {MOST_LEVELS} levels deep")
+    if not isinstance(members, dict) or len(path) >= MAX_LEVELS:
+        raise document.wrong((*where, "services"), members, f"services by name, at most {MAX_LEVELS} levels deep")
     for name, member in members.items():
         below = (*where, "services", name)
         _name(document, below, name)
@@ -75,7 +75,7 @@ def _service(document: Document, value: dict[str, Any], where: Where) -> Service
         words = _words(document, health["command"], (*where, "health", "command"))
         value["health"] = {**health, "command": words}
     service = _converted(document, value, where, Service)
-    _judge(document, service, where)
+    _check_combination(document, service, where)
     return service
 
 
@@ -89,7 +89,7 @@ def _words(document: Document, value: Any, where: Where) -> Any:  # noqa: ANN401
         raise document.wrong(where, value, f"a command ({str(error).lower()})") from error
 
 
-def _judge(document: Document, service: Service, where: Where) -> None:
+def _check_combination(document: Document, service: Service, where: Where) -> None:
     """Refuse what makes no sense together."""
     health, rollout = service.health, service.rollout
     if health is not None and sum((health.http is not None, health.tcp, health.command is not None)) != 1:
@@ -116,17 +116,17 @@ def _name(document: Document, where: Where, name: str) -> None:
     try:
         checked_name("name", name)
     except BadInput as error:
-        raise document.wrong(where, name, NAMED) from error
+        raise document.wrong(where, name, NAME_RULE) from error
 
 
 def _converted(document: Document, value: Any, where: Where, wanted: type[T]) -> T:  # noqa: ANN401
     try:
         return msgspec.convert(value, wanted)
     except msgspec.ValidationError as error:
-        raise _told(document, where, str(error)) from error
+        raise _located_error(document, where, str(error)) from error
 
 
-def _told(document: Document, where: Where, said: str) -> BadDefinition:
+def _located_error(document: Document, where: Where, said: str) -> BadDefinition:
     """Return the validator's complaint as one about a line and a field."""
     why, _, at = said.partition(" - at `")
     at = at.removeprefix("key` in `")
@@ -138,7 +138,7 @@ def _told(document: Document, where: Where, said: str) -> BadDefinition:
     return document.wrong((*where, *inner), "", f"right: {why[:1].lower()}{why[1:]}")
 
 
-def _placed(service: Service, base: str) -> Service:
+def _with_absolute_folder(service: Service, base: str) -> Service:
     """Return a service whose folder is absolute, if its base is; the whole has the limit of its part."""
     if service.folder is None:
         return service

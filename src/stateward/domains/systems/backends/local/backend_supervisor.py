@@ -17,62 +17,62 @@ from contextlib import asynccontextmanager
 from stateward.aio.backoff import GrowingIntervals
 from stateward.aio.polling import wait_for_event
 from stateward.aio.supervise import background
-from stateward.domains.systems.backends.local.instance_dir import GATE, Files, Lodge, write
-from stateward.domains.systems.backends.local.instance_supervisor import Ward
-from stateward.domains.systems.backends.port import Ref
+from stateward.domains.systems.backends.local.instance_dir import PROXY, BackendDir, InstanceDir, write_record
+from stateward.domains.systems.backends.local.instance_supervisor import InstanceSupervisor
+from stateward.domains.systems.backends.port import ServiceRef
 from stateward.drivers.confinement import Confinement
 
 log = logging.getLogger("stateward.systems")
 
-TICK = 0.05
+ROUND_INTERVAL_S = 0.05
 """How many seconds pass between two rounds, at most."""
 
-LANE_TIME_SLICE_S = 0.5
+LOCK_RETRY_S = 0.5
 """How many seconds pass between two tries to become the keeper."""
 
 
-class Keeper:
+class BackendSupervisor:
     """Looks after instances while it holds the lock."""
 
-    def __init__(self, files: Files, confinement: Confinement) -> None:
+    def __init__(self, files: BackendDir, confinement: Confinement) -> None:
         self._files, self._confinement = files, confinement
-        self._wards: dict[str, Ward] = {}
-        self._ready: dict[Ref, list[int]] = {}
-        self._nudge = asyncio.Event()
+        self._instances: dict[str, InstanceSupervisor] = {}
+        self._ready: dict[ServiceRef, list[int]] = {}
+        self._wakeup = asyncio.Event()
         self._log_distances = GrowingIntervals(time.monotonic)
-        self.news: asyncio.Queue[Ref] = asyncio.Queue()
+        self.news: asyncio.Queue[ServiceRef] = asyncio.Queue()
 
-    def nudge(self) -> None:
+    def wake(self) -> None:
         """Let the next round begin at once."""
-        self._nudge.set()
+        self._wakeup.set()
 
     @asynccontextmanager
     async def live(self) -> AsyncIterator[None]:
         """Be the keeper, or wait to become it."""
         try:
-            async with background(self._living()):
+            async with background(self._run()):
                 yield
         finally:
-            for ward in self._wards.values():
+            for ward in self._instances.values():
                 ward.close()
 
-    async def _living(self) -> None:
-        handle = await self._turn()
+    async def _run(self) -> None:
+        handle = await self._wait_for_lock()
         try:
-            for home in self._files.homes():
+            for home in self._files.systems():
                 for ref in self._files.services(home):
                     self.news.put_nowait(ref)
             while True:
-                self._nudge.clear()
+                self._wakeup.clear()
                 try:
-                    self._round()
+                    self._run_round()
                 except Exception:
                     log.exception("the keeper has failed and goes on")
-                await self._nap()
+                await self._sleep()
         finally:
             os.close(handle)
 
-    async def _turn(self) -> int:
+    async def _wait_for_lock(self) -> int:
         self._files.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         while True:
             handle = os.open(self._files.root / "keeper.lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -80,71 +80,71 @@ class Keeper:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 os.close(handle)
-                await asyncio.sleep(LANE_TIME_SLICE_S)
+                await asyncio.sleep(LOCK_RETRY_S)
             else:
                 return handle
 
-    async def _nap(self) -> None:
-        await wait_for_event(self._nudge, TICK)
+    async def _sleep(self) -> None:
+        await wait_for_event(self._wakeup, ROUND_INTERVAL_S)
 
-    def _round(self) -> None:
+    def _run_round(self) -> None:
         now = time.time()
         seen: set[str] = set()
-        refs = [ref for home in self._files.homes() for ref in self._files.services(home)]
+        refs = [ref for home in self._files.systems() for ref in self._files.services(home)]
         for ref in refs:
-            gate = self._files.lodge(ref, GATE)
+            gate = self._files.instance_dir(ref, PROXY)
             try:
-                self._look_after(ref, [*self._files.lodges(ref), gate], seen, now)
+                self._tick_service(ref, [*self._files.instance_dirs(ref), gate], seen, now)
             except Exception as error:
                 self._ready.pop(ref, None)  # its gate may not know of its instances yet
                 self._log_failure(ref, "its gate", error)
-        for gone in self._wards.keys() - seen:
-            self._wards.pop(gone).close()
+        for gone in self._instances.keys() - seen:
+            self._instances.pop(gone).close()
         for forgotten in self._ready.keys() - set(refs):
             del self._ready[forgotten]
 
-    def _look_after(self, ref: Ref, lodges: list[Lodge], seen: set[str], now: float) -> None:
+    def _tick_service(self, ref: ServiceRef, lodges: list[InstanceDir], seen: set[str], now: float) -> None:
         changed = False
         for lodge in lodges:
-            ward = self._ward(lodge)
+            ward = self._instance(lodge)
             if ward is None:
                 continue
             seen.add(str(lodge.folder))
             changed |= self._tick(ref, ward, now)
-            if ward.over:
-                del self._wards[str(lodge.folder)]
+            if ward.is_gone:
+                del self._instances[str(lodge.folder)]
         if changed or ref not in self._ready:
-            self._show_ready(ref)
+            self._write_ready_ports(ref)
             self.news.put_nowait(ref)
 
-    def _tick(self, ref: Ref, ward: Ward, now: float) -> bool:
+    def _tick(self, ref: ServiceRef, ward: InstanceSupervisor, now: float) -> bool:
         """Let an instance do its next step; an error becomes the instance's own state."""
         try:
-            ward.heed()
+            ward.reload_order()
             return ward.tick(now)
         except Exception as error:
             self._log_failure(ref, ward.order.name, error)
             ward.fail(now, error)
             return True
 
-    def _log_failure(self, ref: Ref, name: str, error: Exception) -> None:
+    def _log_failure(self, ref: ServiceRef, name: str, error: Exception) -> None:
         if self._log_distances.is_due((ref, name)):
-            log.error("%s of %s in %s has failed, and is tried again", name, ref, ref.home.ns, exc_info=error)
+            log.error("%s of %s in %s has failed, and is tried again", name, ref, ref.system.ns, exc_info=error)
 
-    def _ward(self, lodge: Lodge) -> Ward | None:
-        known = self._wards.get(str(lodge.folder))
+    def _instance(self, lodge: InstanceDir) -> InstanceSupervisor | None:
+        known = self._instances.get(str(lodge.folder))
         if known is not None:
             return known
         order = lodge.order()
         if order is None:
             return None
-        ward = self._wards[str(lodge.folder)] = Ward(lodge, order, self._confinement)
+        ward = self._instances[str(lodge.folder)] = InstanceSupervisor(lodge, order, self._confinement)
         return ward
 
-    def _show_ready(self, ref: Ref) -> None:
+    def _write_ready_ports(self, ref: ServiceRef) -> None:
         """Tell the gate which instances take new connections."""
-        wards = (self._wards.get(str(lodge.folder)) for lodge in self._files.lodges(ref))
+        wards = (self._instances.get(str(lodge.folder)) for lodge in self._files.instance_dirs(ref))
         ports = [one.state.port for one in wards if one is not None and one.state.ready and one.state.port is not None]
         if self._ready.get(ref) != ports:
-            write(self._files.service(ref) / "ready.json", ports)
+            write_record(self._files.service_path(ref) / "ready.json", ports)
             self._ready[ref] = ports

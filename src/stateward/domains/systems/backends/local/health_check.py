@@ -7,17 +7,19 @@ import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from stateward.domains.systems.definition import Health
+from stateward.domains.systems.definition import HealthCheck
 
 HOST = "127.0.0.1"
-BETWEEN_LOOKS = 0.02
+POLL_INTERVAL_S = 0.02
 
 
-Begin = Callable[[Callable[[], "subprocess.Popen[bytes]"]], "subprocess.Popen[bytes]"]
+Starter = Callable[[Callable[[], "subprocess.Popen[bytes]"]], "subprocess.Popen[bytes]"]
 """Calls a function that starts a command, confined as the instance is."""
 
 
-async def look(health: Health, port: int, environment: Mapping[str, str], folder: str, begin: Begin) -> str:
+async def check_health(
+    health: HealthCheck, port: int, environment: Mapping[str, str], folder: str, begin: Starter
+) -> str:
     """Return what is wrong with an instance; nothing, if it is well."""
     try:
         async with asyncio.timeout(health.timeout):
@@ -53,7 +55,7 @@ async def _http(path: str, port: int) -> str:
     return "" if line[1].startswith(("2", "3")) else f"GET {path} is answered with {line[1]}"
 
 
-async def _command(command: tuple[str, ...], environment: Mapping[str, str], folder: str, begin: Begin) -> str:
+async def _command(command: tuple[str, ...], environment: Mapping[str, str], folder: str, begin: Starter) -> str:
     nothing = subprocess.DEVNULL
 
     def start() -> "subprocess.Popen[bytes]":
@@ -70,7 +72,7 @@ async def _command(command: tuple[str, ...], environment: Mapping[str, str], fol
         raise
     try:
         while (code := process.poll()) is None:
-            await asyncio.sleep(BETWEEN_LOOKS)
+            await asyncio.sleep(POLL_INTERVAL_S)
     finally:
         _end(process)
     return "" if code == 0 else f"{command[0]} ended with {code}"

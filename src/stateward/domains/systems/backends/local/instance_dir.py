@@ -17,20 +17,20 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from stateward.domains.systems.backends.port import Home, Phase, Ref
+from stateward.domains.systems.backends.port import InstancePhase, ServiceRef, SystemRef
 from stateward.domains.systems.definition import NodePool, Service
 from stateward.drivers.process.procfs import ProcessId
 from stateward.drivers.process.trees import remove_tree
 
 T = TypeVar("T")
 
-GATE = "gate"
-LONGEST_LOG = 20_000_000
-OLD_LOGS = 20
+PROXY = "gate"
+MAX_LOG_BYTES = 20_000_000
+MAX_LOGS = 20
 """How many logs of a service are kept."""
 
 
-class Order(Struct, frozen=True, omit_defaults=True):
+class InstanceOrder(Struct, frozen=True, omit_defaults=True):
     """What is to be of an instance."""
 
     name: str
@@ -41,10 +41,10 @@ class Order(Struct, frozen=True, omit_defaults=True):
     stop: bool = False
 
 
-class State(Struct, frozen=True, omit_defaults=True):
+class InstanceRecord(Struct, frozen=True, omit_defaults=True):
     """What is of an instance. Times are seconds since the epoch."""
 
-    phase: Phase = Phase.STARTING
+    phase: InstancePhase = InstancePhase.STARTING
     boot: int = 0
     process: ProcessId | None = None
     launching: bool = False  # a process may have been started that is not known yet
@@ -58,29 +58,29 @@ class State(Struct, frozen=True, omit_defaults=True):
     why: str = ""
 
 
-class Lodge(Struct, frozen=True):
+class InstanceDir(Struct, frozen=True):
     """The folder of one instance."""
 
-    ref: Ref
+    ref: ServiceRef
     folder: Path
     log: Path
 
-    def order(self) -> Order | None:
+    def order(self) -> InstanceOrder | None:
         """Return what is to be."""
-        return read(self.folder / "order.json", Order)
+        return read_record(self.folder / "order.json", InstanceOrder)
 
-    def put_order(self, order: Order) -> None:
+    def put_order(self, order: InstanceOrder) -> None:
         """Say what is to be."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write(self.folder / "order.json", order)
+        write_record(self.folder / "order.json", order)
 
-    def state(self) -> State | None:
+    def state(self) -> InstanceRecord | None:
         """Return what is."""
-        return read(self.folder / "state.json", State)
+        return read_record(self.folder / "state.json", InstanceRecord)
 
-    def put_state(self, state: State) -> None:
+    def put_state(self, state: InstanceRecord) -> None:
         """Note what is."""
-        write(self.folder / "state.json", state)
+        write_record(self.folder / "state.json", state)
 
     def stamp(self) -> int:
         """Return a number that differs once the order was replaced; 0 if there is none."""
@@ -96,50 +96,50 @@ class Lodge(Struct, frozen=True):
         remove_tree(self.folder)
 
 
-class Files:
+class BackendDir:
     """All systems below one folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def home(self, home: Home) -> Path:
+    def system_path(self, home: SystemRef) -> Path:
         """Return the folder of a system."""
         return self.root / home.ns / home.system
 
-    def service(self, ref: Ref) -> Path:
+    def service_path(self, ref: ServiceRef) -> Path:
         """Return the folder of a service."""
-        return self.home(ref.home) / "services" / ref.path.removeprefix("/").replace("/", ".")
+        return self.system_path(ref.system) / "services" / ref.path.removeprefix("/").replace("/", ".")
 
-    def lodge(self, ref: Ref, name: str) -> Lodge:
+    def instance_dir(self, ref: ServiceRef, name: str) -> InstanceDir:
         """Return the folder of an instance, or of the gate."""
-        service = self.service(ref)
-        folder = service / GATE if name == GATE else service / "instances" / name
-        return Lodge(ref, folder, service / "logs" / f"{name}.log")
+        service = self.service_path(ref)
+        folder = service / PROXY if name == PROXY else service / "instances" / name
+        return InstanceDir(ref, folder, service / "logs" / f"{name}.log")
 
-    def lodges(self, ref: Ref) -> list[Lodge]:
+    def instance_dirs(self, ref: ServiceRef) -> list[InstanceDir]:
         """Return the folders of a service's instances, without the gate."""
-        return [self.lodge(ref, name) for name in _names(self.service(ref) / "instances")]
+        return [self.instance_dir(ref, name) for name in _names(self.service_path(ref) / "instances")]
 
-    def homes(self) -> Iterator[Home]:
+    def systems(self) -> Iterator[SystemRef]:
         """Walk over all systems."""
         for ns in _names(self.root):
             for system in _names(self.root / ns):
-                yield Home(ns, system)
+                yield SystemRef(ns, system)
 
-    def services(self, home: Home) -> list[Ref]:
+    def services(self, home: SystemRef) -> list[ServiceRef]:
         """Return the services of a system."""
-        return [Ref(home, "/" + name.replace(".", "/")) for name in _names(self.home(home) / "services")]
+        return [ServiceRef(home, "/" + name.replace(".", "/")) for name in _names(self.system_path(home) / "services")]
 
-    def pools(self, home: Home) -> dict[str, NodePool]:
+    def pools(self, home: SystemRef) -> dict[str, NodePool]:
         """Return the node pools of a system."""
-        return read(self.home(home) / "pools.json", dict[str, NodePool]) or {}
+        return read_record(self.system_path(home) / "pools.json", dict[str, NodePool]) or {}
 
-    def put_pools(self, home: Home, pools: dict[str, NodePool]) -> None:
+    def put_pools(self, home: SystemRef, pools: dict[str, NodePool]) -> None:
         """Note the node pools of a system."""
-        write(self.home(home) / "pools.json", pools)
+        write_record(self.system_path(home) / "pools.json", pools)
 
 
-def read(file: Path, wanted: type[T]) -> T | None:
+def read_record(file: Path, wanted: type[T]) -> T | None:
     """Read a record; one that is not there, or only half gone, is none."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=wanted)
@@ -147,7 +147,7 @@ def read(file: Path, wanted: type[T]) -> T | None:
         return None
 
 
-def write(file: Path, value: Any) -> None:  # noqa: ANN401 - whatever msgspec can encode
+def write_record(file: Path, value: Any) -> None:  # noqa: ANN401 - whatever msgspec can encode
     """Replace a record as a whole; where its folder is gone meanwhile, there is nothing to be noted."""
     new = file.with_suffix(".new")
     with suppress(FileNotFoundError):
@@ -158,10 +158,10 @@ def write(file: Path, value: Any) -> None:  # noqa: ANN401 - whatever msgspec ca
 def prepare_log(log: Path) -> None:
     """Make room for a log: one that is too long is put aside, and the oldest of others' are removed."""
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if log.exists() and log.stat().st_size > LONGEST_LOG:
+    if log.exists() and log.stat().st_size > MAX_LOG_BYTES:
         log.replace(log.with_suffix(".old"))
     kept = sorted(log.parent.iterdir(), key=lambda one: one.stat().st_mtime)
-    for old in [one for one in kept if one != log][: max(0, len(kept) - OLD_LOGS)]:
+    for old in [one for one in kept if one != log][: max(0, len(kept) - MAX_LOGS)]:
         old.unlink(missing_ok=True)
 
 

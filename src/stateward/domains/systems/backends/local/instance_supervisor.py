@@ -11,69 +11,69 @@ from functools import partial
 from msgspec.structs import replace
 
 from stateward.domains.systems.backends.local import health_check
-from stateward.domains.systems.backends.local.instance_dir import Lodge, Order, State
+from stateward.domains.systems.backends.local.instance_dir import InstanceDir, InstanceOrder, InstanceRecord
 from stateward.domains.systems.backends.local.launch import (
-    ask_to_end,
-    box_of,
     environment_of,
-    find,
-    folder_of,
+    exit_text,
+    find_unrecorded,
     free_port,
-    how_it_ended,
     is_alive,
     kill_all,
-    last_words,
+    last_log_line,
     launch,
+    sandbox_of,
+    start_dir,
+    terminate_group,
 )
-from stateward.domains.systems.backends.port import Phase
+from stateward.domains.systems.backends.port import InstancePhase
 from stateward.drivers.confinement import Confinement, Sandbox
 from stateward.drivers.process.procfs import ProcessId, process_of
 
-MOMENT = 0.5
+READY_AFTER_S = 0.5
 """How many seconds an instance without a check must have run to count as well."""
 
-EAGER = 0.1
+STARTUP_CHECK_S = 0.1
 """How many seconds pass between looks at an instance that is not yet well, at most."""
 
-ILL = "not healthy"
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
-CALM = 30.0
+UNHEALTHY = "not healthy"
+INITIAL_BACKOFF_S, MAX_BACKOFF_S = 0.5, 30.0
+BACKOFF_RESET_S = 30.0
 """After so many seconds of being well, a crash counts as the first again."""
 
 
 def back_off(crashes: int) -> float:
     """Return how many seconds to wait after so many crashes in a row."""
-    return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(crashes - 1, 10))
+    return min(MAX_BACKOFF_S, INITIAL_BACKOFF_S * 2.0 ** min(crashes - 1, 10))
 
 
-class Ward:
+class InstanceSupervisor:
     """An instance in our care."""
 
-    def __init__(self, lodge: Lodge, order: Order, confinement: Confinement) -> None:
-        self.lodge = lodge
+    def __init__(self, lodge: InstanceDir, order: InstanceOrder, confinement: Confinement) -> None:
+        self.dir = lodge
         self._confinement = confinement
         self.order = order
         self.stamp = lodge.stamp()
-        self.state = self._written = lodge.state() or State()
-        self.over = False  # nothing is left of it
-        self._asked = 0.0  # when it was told to end; 0: not yet
-        self._termed = False
+        self.state = self._written = lodge.state() or InstanceRecord()
+        self.is_gone = False  # nothing is left of it
+        self._stop_since = 0.0  # when it was told to end; 0: not yet
+        self._was_terminated = False
         self._failures = 0
-        self._looked = 0.0
-        self._look: asyncio.Task[str] | None = None
+        self._checked_at = 0.0
+        self._check: asyncio.Task[str] | None = None
         self._errors = 0  # of ours, in a row
-        self._rests_until = 0.0
+        self._backoff_until = 0.0
 
-    def heed(self) -> None:
+    def reload_order(self) -> None:
         """Read the order again, if it was replaced."""
-        stamp = self.lodge.stamp()
+        stamp = self.dir.stamp()
         if stamp != self.stamp:
-            self.stamp, self._rests_until = stamp, 0.0
-            self.order = self.lodge.order() or replace(self.order, stop=True)
+            self.stamp, self._backoff_until = stamp, 0.0
+            self.order = self.dir.order() or replace(self.order, stop=True)
 
     def tick(self, now: float) -> bool:
         """Do what is to be done now; tells whether something has changed."""
-        if now < self._rests_until:
+        if now < self._backoff_until:
             return False
         before = self.state
         if self.state.launching:
@@ -81,15 +81,15 @@ class Ward:
         elif self.state.process is None:
             self._without_process(now)
         elif not is_alive(self.state.process):
-            self._ended(now)
+            self._process_ended(now)
         elif self.order.stop:
-            self._end(now)
+            self._stop(now)
         else:
             self._watch(now)
-        if not self.over:
+        if not self.is_gone:
             self._write()
         self._errors = 0
-        return self.over or self.state != before
+        return self.is_gone or self.state != before
 
     def fail(self, now: float, error: Exception) -> None:
         """Take note of an error with this instance, which is left alone for a while; its process goes on if it has one.
@@ -97,47 +97,47 @@ class Ward:
         A start of which the end is not known stays noted as begun: the next step looks for its process.
         """
         self._errors += 1
-        self._rests_until = now + back_off(self._errors)
-        phase = Phase.STOPPING if self.order.stop else Phase.CRASHED
+        self._backoff_until = now + back_off(self._errors)
+        phase = InstancePhase.STOPPING if self.order.stop else InstancePhase.CRASHED
         self.state = replace(self.state, phase=phase, ready=False, why=f"{type(error).__name__}: {error}")
         with suppress(Exception):  # it may be the very error; the next step writes it again
             self._write()
 
     def _write(self) -> None:
         if self.state != self._written:
-            self.lodge.put_state(self.state)
+            self.dir.put_state(self.state)
             self._written = self.state
 
     def close(self) -> None:
         """Look after it no more; it goes on."""
-        if self._look is not None:
-            self._look.cancel()
+        if self._check is not None:
+            self._check.cancel()
 
     # --- beginning ---------------------------------------------------------------------------------------------------
 
     def _recover(self, now: float) -> None:
         """Settle a start of which nobody knows how far it came."""
-        found = find(self.lodge, self.state.boot)
+        found = find_unrecorded(self.dir, self.state.boot)
         self.state = replace(self.state, launching=False, process=found, since=now)
         if found is None:
             self._without_process(now)
 
     def _without_process(self, now: float) -> None:
         if self.order.stop:
-            self._bury()
+            self._remove()
         elif now >= self.state.due:
             self._launch(now)
 
     def _launch(self, now: float) -> None:
         boot, port = self.state.boot + 1, self.order.port or free_port()
-        phase = Phase.STARTING if not self.state.restarts else self.state.phase
-        self._failures, self._looked = 0, 0.0
+        phase = InstancePhase.STARTING if not self.state.restarts else self.state.phase
+        self._failures, self._checked_at = 0, 0.0
         try:
-            box = box_of(self.lodge, self.order, self._confinement)
+            box = sandbox_of(self.dir, self.order, self._confinement)
             # Noted before the start: whoever comes next must know that there may be a process, and whose it is.
             self.state = replace(self.state, boot=boot, port=port, launching=True, phase=phase, uid=box.uid)
             self._write()
-            pid = launch(self.lodge, self.order, boot, port, box, self._confinement)
+            pid = launch(self.dir, self.order, boot, port, box, self._confinement)
         except (OSError, ValueError) as error:  # a ValueError: no process can have such an argument
             self.state = replace(self.state, launching=False)
             self._crashed(now, str(error))
@@ -145,72 +145,72 @@ class Ward:
         process = process_of(pid)
         self.state = replace(self.state, launching=False, process=process, since=now)
         if process is None:  # it has ended already
-            self._crashed(now, self._reason(how_it_ended(pid)))
+            self._crashed(now, self._reason(exit_text(pid)))
 
     # --- living ------------------------------------------------------------------------------------------------------
 
     def _watch(self, now: float) -> None:
         check = self.order.service.health
         if check is None:
-            if not self.state.ready and now - self.state.since >= MOMENT:
-                self._well(now)
+            if not self.state.ready and now - self.state.since >= READY_AFTER_S:
+                self._mark_ready(now)
             return
-        if self._look is not None and self._look.done():
-            self._judge(now, self._look, check.failures)
-        pause = check.interval if self.state.ready else min(check.interval, EAGER)
-        if self._look is None and now - self._looked >= pause:
-            self._looked = now
-            self._look = asyncio.create_task(self._looking())
+        if self._check is not None and self._check.done():
+            self._judge(now, self._check, check.failures)
+        pause = check.interval if self.state.ready else min(check.interval, STARTUP_CHECK_S)
+        if self._check is None and now - self._checked_at >= pause:
+            self._checked_at = now
+            self._check = asyncio.create_task(self._looking())
 
     async def _looking(self) -> str:
         check, port = self.order.service.health, self.state.port or 0
         assert check is not None
-        box = Sandbox(self.lodge.folder, uid=self.state.uid)
-        environment = environment_of(self.lodge, self.order, self.state.boot, port, box)
+        box = Sandbox(self.dir.folder, uid=self.state.uid)
+        environment = environment_of(self.dir, self.order, self.state.boot, port, box)
         begin = partial(self._confinement.run, box)
-        return await health_check.look(check, port, environment, folder_of(self.order, box), begin)
+        return await health_check.check_health(check, port, environment, start_dir(self.order, box), begin)
 
     def _judge(self, now: float, look: "asyncio.Task[str]", most: int) -> None:
-        self._look = None
+        self._check = None
         why = "the look was broken off" if look.cancelled() else look.result()
         if not why:
             self._failures = 0
-            self._well(now)
+            self._mark_ready(now)
         elif not self.state.ready:
             self.state = replace(self.state, why=why)
         else:
             self._failures += 1
             if self._failures >= most:
                 self._kill_all(self.state.process)
-                self.state = replace(self.state, ready=False, why=f"{ILL}: {why}")
+                self.state = replace(self.state, ready=False, why=f"{UNHEALTHY}: {why}")
 
-    def _well(self, now: float) -> None:
+    def _mark_ready(self, now: float) -> None:
         if not self.state.ready:
-            self.state = replace(self.state, phase=Phase.UP, ready=True, since=now, why="")
+            self.state = replace(self.state, phase=InstancePhase.UP, ready=True, since=now, why="")
 
     # --- ending ------------------------------------------------------------------------------------------------------
 
-    def _ended(self, now: float) -> None:
+    def _process_ended(self, now: float) -> None:
         process = self.state.process
         assert process is not None
-        how = how_it_ended(process.pid)
+        how = exit_text(process.pid)
         if not self._kill_all(None):
             return  # descendants are on their way out
         if self.order.stop:
-            self._bury()
+            self._remove()
             return
-        self._crashed(now, self.state.why if self.state.why.startswith(ILL) else self._reason(how))
+        self._crashed(now, self.state.why if self.state.why.startswith(UNHEALTHY) else self._reason(how))
 
     def _reason(self, how: str) -> str:
-        words = last_words(self.lodge.log)
+        words = last_log_line(self.dir.log)
         return f"{how}: {words}" if words else how
 
     def _crashed(self, now: float, why: str) -> None:
-        calm = self.state.ready and now - self.state.since > CALM
+        calm = self.state.ready and now - self.state.since > BACKOFF_RESET_S
         crashes = 1 if calm else self.state.crashes + 1
         self.state = replace(
             self.state,
-            phase=Phase.CRASHED,
+            phase=InstancePhase.CRASHED,
             process=None,
             ready=False,
             restarts=self.state.restarts + 1,
@@ -220,30 +220,30 @@ class Ward:
             why=why,
         )
 
-    def _end(self, now: float) -> None:
+    def _stop(self, now: float) -> None:
         """Take it out of sight, then ask it to end, then kill it; each after its time."""
         process, service = self.state.process, self.order.service
         assert process is not None
-        if self.state.phase is not Phase.STOPPING or not self._asked:
-            self._asked = now
-            self.state = replace(self.state, phase=Phase.STOPPING, ready=False)
+        if self.state.phase is not InstancePhase.STOPPING or not self._stop_since:
+            self._stop_since = now
+            self.state = replace(self.state, phase=InstancePhase.STOPPING, ready=False)
             return
-        waited = now - self._asked
+        waited = now - self._stop_since
         if waited > service.drain + service.grace:
             self._kill_all(process)
-        elif waited > service.drain and not self._termed:
-            self._termed = True
-            ask_to_end(process)
+        elif waited > service.drain and not self._was_terminated:
+            self._was_terminated = True
+            terminate_group(process)
 
     def _kill_all(self, process: ProcessId | None) -> bool:
         if self.state.uid is not None:
-            self._confinement.kill(self.lodge.folder, self.state.uid)
-        return kill_all(self.lodge, self.state.boot, process)
+            self._confinement.kill(self.dir.folder, self.state.uid)
+        return kill_all(self.dir, self.state.boot, process)
 
-    def _bury(self) -> None:
+    def _remove(self) -> None:
         self.close()
         if self.state.uid is not None:
-            self._confinement.end(self.lodge.folder, self.state.uid)
+            self._confinement.end(self.dir.folder, self.state.uid)
         with suppress(OSError):
-            self.lodge.remove()
-        self.over = True
+            self.dir.remove()
+        self.is_gone = True

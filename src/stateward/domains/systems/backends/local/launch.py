@@ -12,12 +12,12 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from stateward.domains.systems.backends.local.instance_dir import GATE, Lodge, Order, prepare_log
+from stateward.domains.systems.backends.local.instance_dir import PROXY, InstanceDir, InstanceOrder, prepare_log
 from stateward.drivers.confinement import Confinement, Sandbox
 from stateward.drivers.process.procfs import PROC, ProcessId, is_same_process, process_of, stat_of, this_pid_namespace
 from stateward.drivers.process.spawn import spawn
 
-MARK = "STATEWARD_INSTANCE"
+MARK_VARIABLE = "STATEWARD_INSTANCE"
 PROXY_PROGRAM = str(Path(__file__).with_name("tcp_proxy.py"))
 INTO_FOLDER = """
 cd "$1" 2>/dev/null || { echo "$1 must be readable by everybody, or be named in the setting machine_paths"; exit 126; }
@@ -27,53 +27,55 @@ exec "$@"
 """A process is started where we are; this brings it to its folder and gives way to the command."""
 
 
-def mark_of(lodge: Lodge, boot: int) -> str:
+def mark_of(lodge: InstanceDir, boot: int) -> str:
     """Return what the processes of one boot of an instance have in their environment."""
     return f"{lodge.folder}#{boot}"
 
 
-def environment_of(lodge: Lodge, order: Order, boot: int, port: int, box: Sandbox) -> Mapping[str, str]:
+def environment_of(lodge: InstanceDir, order: InstanceOrder, boot: int, port: int, box: Sandbox) -> Mapping[str, str]:
     """Return the environment of an instance: its own, and no secret of ours."""
     own = {
         "PORT": str(port),
-        "STATEWARD_SYSTEM": lodge.ref.home.system,
+        "STATEWARD_SYSTEM": lodge.ref.system.system,
         "STATEWARD_SERVICE": lodge.ref.path,
         "STATEWARD_NAME": order.name,
         "STATEWARD_REVISION": order.revision,
         "STATEWARD_WORK": str(box.home / box.work_dir),
-        MARK: mark_of(lodge, boot),
+        MARK_VARIABLE: mark_of(lodge, boot),
     }
     node = {} if order.node is None else {"STATEWARD_NODE": order.node}
     return {**box.environment(), **order.service.env, **own, **node}
 
 
-def launch(lodge: Lodge, order: Order, boot: int, port: int, box: Sandbox, confinement: Confinement) -> int:
+def launch(
+    lodge: InstanceDir, order: InstanceOrder, boot: int, port: int, box: Sandbox, confinement: Confinement
+) -> int:
     """Start an instance's process, and return its number; a gate is ours, and needs no confinement."""
     prepare_log(lodge.log)
-    words = _proxy_command(order) if order.name == GATE else order.service.command
-    command = ["/bin/sh", "-c", INTO_FOLDER, "instance", folder_of(order, box), *words]
+    words = _proxy_command(order) if order.name == PROXY else order.service.command
+    command = ["/bin/sh", "-c", INTO_FOLDER, "instance", start_dir(order, box), *words]
     environment = environment_of(lodge, order, boot, port, box)
     with Path(os.devnull).open("rb") as nothing:
-        if order.name == GATE:
+        if order.name == PROXY:
             return spawn(command, environment, nothing.fileno(), lodge.log)
         return spawn(command, environment, nothing.fileno(), lodge.log, partial(confinement.run, box))
 
 
-def _proxy_command(order: Order) -> tuple[str, ...]:
+def _proxy_command(order: InstanceOrder) -> tuple[str, ...]:
     """Return the command of a TCP proxy; the order may name the file that the program had in an earlier version."""
     interpreter, *flags, _, ready_file, port = order.service.command
     return (interpreter, *flags, PROXY_PROGRAM, ready_file, port)
 
 
-def box_of(lodge: Lodge, order: Order, confinement: Confinement) -> Sandbox:
+def sandbox_of(lodge: InstanceDir, order: InstanceOrder, confinement: Confinement) -> Sandbox:
     """Lay out the folder of an instance, and return to what it is confined."""
-    if order.name == GATE:
+    if order.name == PROXY:
         (lodge.folder / "work").mkdir(mode=0o700, exist_ok=True)
         return Sandbox(lodge.folder)
     return confinement.create_sandbox(lodge.folder)
 
 
-def folder_of(order: Order, box: Sandbox) -> str:
+def start_dir(order: InstanceOrder, box: Sandbox) -> str:
     """Return where an instance begins."""
     return order.service.folder or str(box.home / box.work_dir)
 
@@ -83,7 +85,7 @@ def is_alive(process: ProcessId) -> bool:
     return process.host == this_pid_namespace() and is_same_process(process, stat_of(process.pid))
 
 
-def find(lodge: Lodge, boot: int) -> ProcessId | None:
+def find_unrecorded(lodge: InstanceDir, boot: int) -> ProcessId | None:
     """Return the process of a boot that was begun and never noted, if it is there."""
     for pid in _marked(mark_of(lodge, boot)):
         stat = stat_of(pid)
@@ -92,12 +94,12 @@ def find(lodge: Lodge, boot: int) -> ProcessId | None:
     return None
 
 
-def ask_to_end(process: ProcessId) -> None:
+def terminate_group(process: ProcessId) -> None:
     """Ask an instance's whole group to end."""
     _signal_group(process, signal.SIGTERM)
 
 
-def kill_all(lodge: Lodge, boot: int, process: ProcessId | None) -> bool:
+def kill_all(lodge: InstanceDir, boot: int, process: ProcessId | None) -> bool:
     """Kill what there is of a boot, wherever it has gone to; tells whether nothing is left."""
     if process is not None:
         _signal_group(process, signal.SIGKILL)
@@ -108,7 +110,7 @@ def kill_all(lodge: Lodge, boot: int, process: ProcessId | None) -> bool:
     return not left
 
 
-def how_it_ended(pid: int) -> str:
+def exit_text(pid: int) -> str:
     """Say how a process ended, as far as it was our own child."""
     try:
         ended, status = os.waitpid(pid, os.WNOHANG)
@@ -120,7 +122,7 @@ def how_it_ended(pid: int) -> str:
     return f"ended with {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
 
 
-def last_words(log: Path, most: int = 2_000) -> str:
+def last_log_line(log: Path, most: int = 2_000) -> str:
     """Return the last line that an instance has written."""
     try:
         with log.open("rb") as stream:
@@ -147,7 +149,7 @@ def _signal_group(process: ProcessId, number: signal.Signals) -> None:
 
 def _marked(mark: str) -> list[int]:
     """Return the living processes that have a mark in their environment."""
-    wanted = f"{MARK}={mark}".encode()
+    wanted = f"{MARK_VARIABLE}={mark}".encode()
     found = []
     for name in os.listdir(PROC):  # noqa: PTH208 - many, and names will do
         if name.isdecimal():

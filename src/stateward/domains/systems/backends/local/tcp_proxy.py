@@ -19,7 +19,7 @@ HOST = "127.0.0.1"
 CHUNK = 65_536
 
 
-class Gate:
+class TcpProxy:
     """Passes connections on."""
 
     def __init__(self, file: str) -> None:
@@ -39,18 +39,18 @@ class Gate:
                 self._stamp = (found.st_ino, found.st_mtime_ns)
         return self._ports
 
-    async def passed(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Pass a connection on."""
         task = asyncio.current_task()
         assert task is not None
         self._passing.add(task)
         try:
-            await self._pass(reader, writer)
+            await self._forward(reader, writer)
         finally:
             self._passing.discard(task)
             writer.close()
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for port in sorted(self.ports(), key=lambda one: self._busy[one]):
             self._busy[port] += 1
             try:
@@ -65,7 +65,7 @@ class Gate:
                 self._busy[port] -= 1
             return
 
-    async def drained(self) -> None:
+    async def wait_drained(self) -> None:
         """Wait until all that was begun has been passed on."""
         if self._passing:
             await asyncio.wait(self._passing)
@@ -81,13 +81,13 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 async def main(file: str, port: int) -> None:
     """Stand before the instances until asked to end."""
-    gate, over = Gate(file), asyncio.Event()
+    gate, over = TcpProxy(file), asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
-    server = await asyncio.start_server(gate.passed, HOST, port, backlog=1024)
+    server = await asyncio.start_server(gate.serve_connection, HOST, port, backlog=1024)
     print(f"listening on {HOST}:{port}", flush=True)  # noqa: T201 - its log
     await over.wait()
     server.close()
-    await gate.drained()
+    await gate.wait_drained()
 
 
 if __name__ == "__main__":
