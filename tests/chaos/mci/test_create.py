@@ -23,7 +23,7 @@ from stateward.store import open_store
 from stateward.store.records import Status
 from tests.chaos.mci.conftest import CREDENTIAL, Lives, MakeLives
 from tests.chaos.mci.domain_process import NS, Plan
-from tests.integration.domains.mci.conftest import House, open_house
+from tests.integration.domains.mci.conftest import MciHarness, open_harness
 from tests.integration.drivers.aws.cloud import REGION
 from tests.integration.drivers.aws.conftest import session
 from tests.integration.drivers.aws.hands import described
@@ -55,36 +55,36 @@ def crash_at_every_step(lives: Lives, preparation: tuple[str, ...], provisioning
     assert lives.deaths == len(preparation) + len(provisioning) + 1
 
 
-async def look(lives: Lives, connection: str) -> tuple[House, dict[str, Observation]]:
-    """Look at what has become of it: the house, closed again, and what the provider shows."""
-    async with open_house(open_store(lives.store), lives.folder) as house:
-        assert await house.state() == "Running"
-        vms = await house.service.vms(NS, "m1")
+async def look(lives: Lives, connection: str) -> tuple[MciHarness, dict[str, Observation]]:
+    """Look at what has become of it: the harness, closed again, and what the provider shows."""
+    async with open_harness(open_store(lives.store), lives.folder) as harness:
+        assert await harness.state() == "Running"
+        vms = await harness.service.vms(NS, "m1")
         assert [one.state for one in vms] == ["Running"] * SIZE
-        assert await house.plugin.reconciler.reconcile_all() == []
-        listing = await (await house.plugin.clients.by_name(connection)).list_now()
+        assert await harness.plugin.reconciler.reconcile_all() == []
+        listing = await (await harness.plugin.clients.by_name(connection)).list_now()
         assert {one.key for one in listing.machines} == {vm_of(one).uid for one in vms}
         assert len(listing.machines) == SIZE
-        await check_history(house)
-        return house, {one.key: one for one in listing.machines}
+        await check_history(harness)
+        return harness, {one.key: one for one in listing.machines}
 
 
-async def check_history(house: House) -> None:
+async def check_history(harness: MciHarness) -> None:
     """Each thing was done once, and by one operation, however often it was taken up again."""
-    lines = await house.engine.history(NS, "m1")
+    lines = await harness.engine.history(NS, "m1")
     assert [line.target for line in lines if line.target] == ["Preparing", "Prepared", "Creating", "Running"]
     assert sum(line.event == "put back" for line in lines) > 0
     operation = lines[0].op
     assert operation is not None
-    assert (await house.engine.wait(NS, operation, 10.0)).status is Status.SUCCEEDED
-    for vm in await house.service.vms(NS, "m1"):
-        made = [line.target for line in await house.engine.history(NS, vm.id) if line.target]
+    assert (await harness.engine.wait(NS, operation, 10.0)).status is Status.SUCCEEDED
+    for vm in await harness.service.vms(NS, "m1"):
+        made = [line.target for line in await harness.engine.history(NS, vm.id) if line.target]
         assert made == ["Creating", "Running"]
 
 
 async def results(lives: Lives) -> dict[str, CommandRuns]:
-    async with open_house(open_store(lives.store), lives.folder) as house:
-        return mci_seen(await house.service.mci(NS, "m1")).results
+    async with open_harness(open_store(lives.store), lives.folder) as harness:
+        return mci_seen(await harness.service.mci(NS, "m1")).results
 
 
 @pytest.fixture

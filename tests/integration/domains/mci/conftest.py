@@ -38,7 +38,7 @@ def mci(name: str = "m1", *groups: SubGroup, **how: Any) -> MciSpec:
     return MciSpec(name, f"uid-{name}", groups or (group(),), **how)
 
 
-class House:
+class MciHarness:
     """The domain with its engine, and ways to say what a test waits for."""
 
     def __init__(self, engine: Engine, plugin: MciPlugin) -> None:
@@ -83,7 +83,7 @@ class House:
 
 
 @asynccontextmanager
-async def open_house(
+async def open_harness(
     store: Store,
     folder: Path,
     *,
@@ -91,14 +91,14 @@ async def open_house(
     works: bool = True,
     lease: float = 3.0,
     site: ProcessContext | None = None,
-) -> AsyncIterator[House]:
+) -> AsyncIterator[MciHarness]:
     """Open the domain on a store."""
     site = site or ProcessContext(folder, random=Random(1))
     plugin = MciPlugin(site, cloud=cloud or SimulatedCloud(profile=QUICK, chance=Random(1)), tick=0.01, every=3600.0)
     engine = Engine(store, plugin.kinds, works=works, lease=lease)
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=works):
-        yield House(engine, plugin)
+        yield MciHarness(engine, plugin)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -108,16 +108,16 @@ def new_store(request: pytest.FixtureRequest) -> Callable[[], Store]:
 
 
 @pytest.fixture
-async def house(new_store: Callable[[], Store], tmp_path: Path) -> AsyncIterator[House]:
+async def harness(new_store: Callable[[], Store], tmp_path: Path) -> AsyncIterator[MciHarness]:
     """An mci domain at work."""
-    async with open_house(new_store(), tmp_path) as opened:
+    async with open_harness(new_store(), tmp_path) as opened:
         yield opened
 
 
 @pytest.fixture
-async def houses(new_store: Callable[[], Store], tmp_path: Path) -> AsyncIterator[list[House]]:
+async def harnesses(new_store: Callable[[], Store], tmp_path: Path) -> AsyncIterator[list[MciHarness]]:
     """Two engines on one store, in front of the same clouds."""
     cloud = SimulatedCloud(profile=CALM, chance=Random(1))
     async with AsyncExitStack() as stack:
-        opened = [await stack.enter_async_context(open_house(new_store(), tmp_path, cloud=cloud)) for _ in range(2)]
+        opened = [await stack.enter_async_context(open_harness(new_store(), tmp_path, cloud=cloud)) for _ in range(2)]
         yield opened

@@ -11,7 +11,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.integration.domains.mci.api_house import AWS, NANO, NS, UBUNTU, Answer, ApiHouse, open_api
+from tests.integration.domains.mci.api_harness import AWS, NANO, NS, UBUNTU, Answer, ApiHarness, open_api
 
 M1 = f"/ns/{NS}/mci/m1"
 R = f"/ns/{NS}/resources"
@@ -77,23 +77,23 @@ def bodies(fields: set[str]) -> st.SearchStrategy[bytes]:
 
 
 @asynccontextmanager
-async def furnished(folder: Path) -> AsyncIterator[ApiHouse]:
-    async with open_api(folder) as house:
-        await house.created()
-        yield house
+async def furnished(folder: Path) -> AsyncIterator[ApiHarness]:
+    async with open_api(folder) as harness:
+        await harness.created()
+        yield harness
 
 
-Portal = tuple[BlockingPortal, ApiHouse]
+Portal = tuple[BlockingPortal, ApiHarness]
 
 
 @pytest.fixture
 def portal(tmp_path: Path) -> Iterator[Portal]:
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(furnished(tmp_path)) as house:
-        yield portal, house
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(furnished(tmp_path)) as harness:
+        yield portal, harness
 
 
-async def sent(house: ApiHouse, method: str, path: str, body: bytes = b"") -> Answer:
-    return await house.client().request(method, path, content=body)
+async def sent(harness: ApiHarness, method: str, path: str, body: bytes = b"") -> Answer:
+    return await harness.client().request(method, path, content=body)
 
 
 def test_no_body_breaks_the_server(portal: Portal) -> None:

@@ -11,14 +11,25 @@ from stateward.domains.mci.api.views import _results
 from stateward.domains.mci.model import MciSeen, mci_of
 from stateward.drivers.simulated.faults import CALM
 from stateward.store.records import Key
-from tests.integration.domains.mci.api_house import AWS, DEAD, MICRO, NANO, NS, UBUNTU, ApiHouse, group, mci, open_api
+from tests.integration.domains.mci.api_harness import (
+    AWS,
+    DEAD,
+    MICRO,
+    NANO,
+    NS,
+    UBUNTU,
+    ApiHarness,
+    group,
+    mci,
+    open_api,
+)
 
 M1 = f"/ns/{NS}/mci/m1"
 FAILING = replace(CALM, fails=1.0)
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[ApiHouse]:
+async def api(tmp_path: Path) -> AsyncIterator[ApiHarness]:
     async with open_api(tmp_path) as opened:
         yield opened
 
@@ -26,39 +37,39 @@ async def api(tmp_path: Path) -> AsyncIterator[ApiHouse]:
 # --- making ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_create_answers_when_it_is_accepted_and_names_the_operation(api: ApiHouse) -> None:
-    api.temper(DEAD)
+async def test_a_create_answers_when_it_is_accepted_and_names_the_operation(api: ApiHarness) -> None:
+    api.set_profile(DEAD)
     answer = await api.post(f"/ns/{NS}/mciDynamic", mci())
     assert answer.status_code == 200
     shown = answer.json()
     assert (shown["status"], shown["targetAction"], shown["targetStatus"]) == ("Preparing", "Create", "Running")
     assert shown["operation"]
-    api.temper(CALM)
+    api.set_profile(CALM)
     await api.until("Running:2")
 
 
-async def test_a_create_is_waited_for_if_wanted(api: ApiHouse) -> None:
+async def test_a_create_is_waited_for_if_wanted(api: ApiHarness) -> None:
     shown = await api.created(mci("m1", group("G_1", "3")))
     assert (shown["status"], [one["id"] for one in shown["vm"]]) == ("Running:3 (R:3/3)", ["g-1-1", "g-1-2", "g-1-3"])
 
 
-async def test_a_name_is_given_once(api: ApiHouse) -> None:
+async def test_a_name_is_given_once(api: ApiHarness) -> None:
     await api.created()
     answer = await api.post(f"/ns/{NS}/mciDynamic", mci())
     assert (answer.status_code, answer.json()["code"]) == (409, "exists")
 
 
-async def test_a_body_that_cannot_be_read_names_the_field(api: ApiHouse) -> None:
+async def test_a_body_that_cannot_be_read_names_the_field(api: ApiHarness) -> None:
     answer = await api.post(f"/ns/{NS}/mciDynamic", mci("m1", group(size="many")))
     assert (answer.status_code, answer.json()["field"]) == (400, "subGroups[0].subGroupSize")
 
 
-async def test_a_namespace_that_is_not_there_takes_no_mci(api: ApiHouse) -> None:
+async def test_a_namespace_that_is_not_there_takes_no_mci(api: ApiHarness) -> None:
     assert (await api.post("/ns/nowhere/mciDynamic", mci())).status_code == 404
 
 
 async def test_an_mci_that_cannot_be_prepared_is_failed_and_tells_why(
-    api: ApiHouse, monkeypatch: pytest.MonkeyPatch
+    api: ApiHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api.plugin.cloud, "spec_problem", lambda *_: "sold out")
     shown = await api.created(mci("m1", group()))
@@ -69,8 +80,8 @@ async def test_an_mci_that_cannot_be_prepared_is_failed_and_tells_why(
     assert errors["vmObjectCreationErrors"][0]["vmName"] == "g1"
 
 
-async def test_vms_that_failed_are_told_of_with_the_policy(api: ApiHouse) -> None:
-    api.temper(FAILING)
+async def test_vms_that_failed_are_told_of_with_the_policy(api: ApiHarness) -> None:
+    api.set_profile(FAILING)
     shown = await api.created(
         mci("m1", group("g1", 1), group("g2", 1, specId=MICRO), policyOnPartialFailure="continue")
     )
@@ -81,7 +92,7 @@ async def test_vms_that_failed_are_told_of_with_the_policy(api: ApiHouse) -> Non
     assert shown["vm"][0]["systemMessage"]
 
 
-async def test_each_post_command_has_a_result_of_its_own_on_every_vm_in_order(api: ApiHouse) -> None:
+async def test_each_post_command_has_a_result_of_its_own_on_every_vm_in_order(api: ApiHarness) -> None:
     command = {"command": ["echo a", "echo b", "exit 3", "echo never"]}
     shown = await api.created(mci("m1", group(size=10), postCommand=command))
     results = shown["postCommandResult"]["results"]
@@ -92,7 +103,7 @@ async def test_each_post_command_has_a_result_of_its_own_on_every_vm_in_order(ap
     assert results[0]["err"] == "'exit 3' ended with exit status 3"
 
 
-async def test_results_of_post_commands_that_an_earlier_version_wrote_are_shown(api: ApiHouse) -> None:
+async def test_results_of_post_commands_that_an_earlier_version_wrote_are_shown(api: ApiHarness) -> None:
     await api.created(mci("m1", group(size=1), postCommand={"command": ["echo a", "echo b"]}))
     found = await api.engine.get(NS, "m1")
     old = msgspec.convert(msgspec.json.decode(found.seen) | {"results": {"g1-1": "a\nb\n"}}, MciSeen)
@@ -100,7 +111,7 @@ async def test_results_of_post_commands_that_an_earlier_version_wrote_are_shown(
     assert (result.stdout, result.exit_status) == ({"0": "a\nb\n"}, {})
 
 
-async def test_a_static_mci_stands_on_what_it_names(api: ApiHouse) -> None:
+async def test_a_static_mci_stands_on_what_it_names(api: ApiHarness) -> None:
     parts = {"connectionName": AWS, "name": "p1"}
     subnets = [{"name": "s1", "ipv4_CIDR": "10.0.1.0/24"}]
     assert (await api.post(f"/ns/{NS}/resources/vNet", {**parts, "subnetInfoList": subnets})).status_code == 201
@@ -124,7 +135,7 @@ async def test_a_static_mci_stands_on_what_it_names(api: ApiHouse) -> None:
     assert "hidden" not in answer.text
 
 
-async def test_a_held_mci_goes_on_when_it_is_continued(api: ApiHouse) -> None:
+async def test_a_held_mci_goes_on_when_it_is_continued(api: ApiHarness) -> None:
     shown = (await api.post(f"/ns/{NS}/mciDynamic?option=hold", mci())).json()
     await api.held()
     answer = await api.post(f"{M1}?action=continue&wait=60")
@@ -133,7 +144,7 @@ async def test_a_held_mci_goes_on_when_it_is_continued(api: ApiHouse) -> None:
     await api.until("Running:2 (R:2/2)")
 
 
-async def test_a_held_mci_is_withdrawn(api: ApiHouse) -> None:
+async def test_a_held_mci_is_withdrawn(api: ApiHarness) -> None:
     await api.post(f"/ns/{NS}/mciDynamic?option=hold", mci())
     await api.held()
     answer = await api.get(f"/ns/{NS}/control/mci/m1?action=withdraw&wait=60")
@@ -145,7 +156,7 @@ async def test_a_held_mci_is_withdrawn(api: ApiHouse) -> None:
 # --- control ---------------------------------------------------------------------------------------------------------
 
 
-async def test_control_is_served_in_both_forms_with_the_same_words(api: ApiHouse) -> None:
+async def test_control_is_served_in_both_forms_with_the_same_words(api: ApiHarness) -> None:
     await api.created()
     for action, message, status in (
         ("suspend", "Suspending the MCI", "Suspended:2 (R:0/2)"),
@@ -161,18 +172,18 @@ async def test_control_is_served_in_both_forms_with_the_same_words(api: ApiHouse
         assert (await api.status())["status"] == status
 
 
-async def test_a_control_call_answers_when_it_is_accepted(api: ApiHouse) -> None:
+async def test_a_control_call_answers_when_it_is_accepted(api: ApiHarness) -> None:
     await api.created()
-    api.temper(DEAD)
+    api.set_profile(DEAD)
     said = (await api.post(f"{M1}?action=suspend")).json()
     assert (said["message"], said["operationStatus"]) == ("Suspending the MCI", "running")
     operation = await api.engine.store.reader.operation(Key(NS, said["operation"]))
     assert operation is not None
     assert operation.action == "suspend"
-    api.temper(CALM)
+    api.set_profile(CALM)
 
 
-async def test_vms_that_do_not_allow_it_are_passed_over_and_told_of(api: ApiHouse) -> None:
+async def test_vms_that_do_not_allow_it_are_passed_over_and_told_of(api: ApiHarness) -> None:
     await api.created(mci("m1", group(size=3)))
     await api.done(f"{M1}/vm/g1-2?action=suspend")
     said = await api.done(f"{M1}?action=suspend")
@@ -180,28 +191,30 @@ async def test_vms_that_do_not_allow_it_are_passed_over_and_told_of(api: ApiHous
     assert (await api.status())["status"] == "Suspended:3 (R:0/3)"
 
 
-async def test_a_second_action_is_refused_and_names_the_first(api: ApiHouse) -> None:
+async def test_a_second_action_is_refused_and_names_the_first(api: ApiHarness) -> None:
     await api.created()
-    api.temper(DEAD)
+    api.set_profile(DEAD)
     first = (await api.post(f"{M1}?action=suspend")).json()
     second = await api.post(f"{M1}?action=terminate")
     assert second.status_code == 409
     assert second.json()["blocker"]["op"] == first["operation"]
     assert first["operation"] in second.json()["message"]
-    api.temper(CALM)
+    api.set_profile(CALM)
 
 
-async def test_force_pre_empts_what_is_under_way(api: ApiHouse) -> None:
+async def test_force_pre_empts_what_is_under_way(api: ApiHarness) -> None:
     await api.created()
-    api.temper(DEAD)
+    api.set_profile(DEAD)
     await api.post(f"{M1}?action=suspend")
     answer = await api.post(f"{M1}?action=terminate&force=true")
     assert answer.status_code == 200, answer.text
-    api.temper(CALM)
+    api.set_profile(CALM)
     await api.until("Terminated:2 (R:0/2)")
 
 
-async def test_a_create_that_has_no_vms_yet_is_given_up_by_force_and_nothing_else_is_done_to_it(api: ApiHouse) -> None:
+async def test_a_create_that_has_no_vms_yet_is_given_up_by_force_and_nothing_else_is_done_to_it(
+    api: ApiHarness,
+) -> None:
     await api.post(f"/ns/{NS}/mciDynamic?option=hold", mci())
     await api.held()
     refused = await api.post(f"{M1}?action=suspend&force=true")
@@ -214,7 +227,7 @@ async def test_a_create_that_has_no_vms_yet_is_given_up_by_force_and_nothing_els
 
 
 @pytest.mark.parametrize("action", ["suspend", "reboot", "terminate"])
-async def test_targets_are_none_again_when_all_vms_have_reached_their_end(api: ApiHouse, action: str) -> None:
+async def test_targets_are_none_again_when_all_vms_have_reached_their_end(api: ApiHarness, action: str) -> None:
     await api.created()
     await api.done(f"{M1}?action={action}")
     status = await api.status()
@@ -222,35 +235,35 @@ async def test_targets_are_none_again_when_all_vms_have_reached_their_end(api: A
         assert (one["targetAction"], one["targetStatus"]) == ("None", "None")
 
 
-async def test_a_vm_is_controlled_in_both_forms(api: ApiHouse) -> None:
+async def test_a_vm_is_controlled_in_both_forms(api: ApiHarness) -> None:
     await api.created()
     assert (await api.done(f"{M1}/vm/G1-1?action=suspend"))["message"] == "Working on suspend"
     answer = await api.get(f"/ns/{NS}/control/mci/m1/vm/g1-1?action=resume&wait=60")
     assert (answer.status_code, answer.json()["operationStatus"]) == (200, "succeeded")
 
 
-async def test_refine_removes_what_has_failed(api: ApiHouse) -> None:
-    api.temper(FAILING)
+async def test_refine_removes_what_has_failed(api: ApiHarness) -> None:
+    api.set_profile(FAILING)
     await api.created(mci("m1", group("g1", 2), group("g2", 1, specId=MICRO)))
-    api.temper(CALM)
+    api.set_profile(CALM)
     assert (await api.done(f"{M1}?action=refine"))["message"] == "Refined the MCI"
     assert (await api.status())["status"] == "Running:1 (R:1/1)"
 
 
-async def test_work_that_leaves_the_state_alone_is_a_target_too(api: ApiHouse) -> None:
-    api.temper(FAILING)
+async def test_work_that_leaves_the_state_alone_is_a_target_too(api: ApiHarness) -> None:
+    api.set_profile(FAILING)
     await api.created(mci("m1", group("g1", 1), group("g2", 1, specId=MICRO)))
-    api.temper(DEAD)
+    api.set_profile(DEAD)
     await api.post(f"{M1}?action=refine")
     status = await api.status()
     assert (status["targetAction"], status["targetStatus"]) == ("Refine", "None")
-    api.temper(CALM)
+    api.set_profile(CALM)
 
 
 # --- subgroups and VMs -----------------------------------------------------------------------------------------------
 
 
-async def test_a_subgroup_grows_shrinks_and_is_brought_to_a_size(api: ApiHouse) -> None:
+async def test_a_subgroup_grows_shrinks_and_is_brought_to_a_size(api: ApiHarness) -> None:
     await api.created()
     for body, new, total in (
         ({"numVMsToAdd": "2"}, ["g1-3", "g1-4"], 4),
@@ -265,13 +278,13 @@ async def test_a_subgroup_grows_shrinks_and_is_brought_to_a_size(api: ApiHouse) 
         assert answer.json()["status"] == f"Running:{total} (R:{total}/{total})"
 
 
-async def test_no_more_vms_go_than_there_are(api: ApiHouse) -> None:
+async def test_no_more_vms_go_than_there_are(api: ApiHarness) -> None:
     await api.created()
     assert (await api.post(f"{M1}/subgroup/g1", {"numVMsToRemove": 3})).status_code == 400
     assert (await api.post(f"{M1}/subgroup/g9", {"numVMsToAdd": 3})).status_code == 404
 
 
-async def test_a_subgroup_is_added(api: ApiHouse) -> None:
+async def test_a_subgroup_is_added(api: ApiHarness) -> None:
     await api.created()
     answer = await api.post(f"{M1}/subGroupDynamic?wait=60", group("", 2, specId=MICRO))
     assert answer.json()["newVmList"] == ["g2-1", "g2-2"]
@@ -284,17 +297,17 @@ async def test_a_subgroup_is_added(api: ApiHouse) -> None:
     assert (await api.post(f"{M1}/vm", static)).status_code == 409
 
 
-async def test_nothing_is_scaled_while_something_is_under_way(api: ApiHouse) -> None:
+async def test_nothing_is_scaled_while_something_is_under_way(api: ApiHarness) -> None:
     await api.created()
-    api.temper(DEAD)
+    api.set_profile(DEAD)
     await api.post(f"{M1}?action=suspend")
     answer = await api.post(f"{M1}/subgroup/g1", {"numVMsToAdd": 1})
     assert (answer.status_code, answer.json()["blocker"]["action"]) == (409, "suspend")
     assert (await api.post(f"{M1}/subGroupDynamic", group("g9"))).status_code == 409
-    api.temper(CALM)
+    api.set_profile(CALM)
 
 
-async def test_a_terminated_vm_is_forgotten(api: ApiHouse) -> None:
+async def test_a_terminated_vm_is_forgotten(api: ApiHarness) -> None:
     await api.created()
     assert (await api.delete(f"{M1}/vm/g1-1")).status_code == 409
     await api.done(f"{M1}/vm/g1-1?action=terminate")
@@ -307,7 +320,7 @@ async def test_a_terminated_vm_is_forgotten(api: ApiHouse) -> None:
 # --- deleting --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_terminated_mci_is_deleted_line_by_line(api: ApiHouse) -> None:
+async def test_a_terminated_mci_is_deleted_line_by_line(api: ApiHarness) -> None:
     await api.created()
     await api.done(f"{M1}?action=terminate")
     answer = await api.delete(M1)
@@ -316,7 +329,7 @@ async def test_a_terminated_mci_is_deleted_line_by_line(api: ApiHouse) -> None:
     assert (await api.get(M1)).status_code == 404
 
 
-async def test_the_journal_of_an_mci_stays_readable_when_it_is_deleted(api: ApiHouse) -> None:
+async def test_the_journal_of_an_mci_stays_readable_when_it_is_deleted(api: ApiHarness) -> None:
     await api.created()
     assert (await api.delete(f"{M1}?option=terminate")).status_code == 200
     assert (await api.get(M1)).status_code == 404
@@ -325,31 +338,31 @@ async def test_the_journal_of_an_mci_stays_readable_when_it_is_deleted(api: ApiH
         assert events <= {line["event"] for line in answer.json()["items"]}, answer.text
 
 
-async def test_a_deletion_terminates_first_and_is_waited_for(api: ApiHouse) -> None:
+async def test_a_deletion_terminates_first_and_is_waited_for(api: ApiHarness) -> None:
     await api.created()
     answer = await api.delete(f"{M1}?option=terminate")
     assert (answer.status_code, answer.json()["output"][-1]) == (200, "[Done] MCI: m1")
     assert (await api.get(M1)).status_code == 404
 
 
-async def test_a_deletion_that_takes_long_is_told_of_by_its_operation(api: ApiHouse) -> None:
+async def test_a_deletion_that_takes_long_is_told_of_by_its_operation(api: ApiHarness) -> None:
     await api.created()
-    api.temper(DEAD)
+    api.set_profile(DEAD)
     answer = await api.delete(f"{M1}?option=terminate&wait=0")
     assert (answer.status_code, answer.json()["operationStatus"]) == (202, "running")
-    api.temper(CALM)
+    api.set_profile(CALM)
     await api.engine.wait(NS, answer.json()["operation"], 60)
     assert (await api.get(M1)).status_code == 404
 
 
-async def test_a_forced_deletion_tells_what_may_remain(api: ApiHouse) -> None:
+async def test_a_forced_deletion_tells_what_may_remain(api: ApiHarness) -> None:
     shown = await api.created()
     answer = await api.delete(f"{M1}?option=force")
     assert answer.status_code == 200, answer.text
     assert sorted(answer.json()["remains"]) == sorted(one["uid"] for one in shown["vm"])
 
 
-async def test_all_mcis_are_deleted(api: ApiHouse) -> None:
+async def test_all_mcis_are_deleted(api: ApiHarness) -> None:
     await api.created(mci("m1"))
     await api.created(mci("m2"))
     assert (await api.delete(f"/ns/{NS}/mci")).status_code == 409

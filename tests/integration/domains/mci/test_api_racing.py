@@ -9,26 +9,26 @@ import pytest
 
 from stateward.drivers.simulated.faults import CALM
 from stateward.store.port import Store
-from tests.integration.domains.mci.api_house import DEAD, NS, ApiHouse, group, mci, open_api
+from tests.integration.domains.mci.api_harness import DEAD, NS, ApiHarness, group, mci, open_api
 
 M1 = f"/ns/{NS}/mci/m1"
 
 
 @pytest.fixture
-async def api(new_store: Callable[[], Store], tmp_path: Path) -> AsyncIterator[ApiHouse]:
+async def api(new_store: Callable[[], Store], tmp_path: Path) -> AsyncIterator[ApiHarness]:
     async with open_api(tmp_path, new_store()) as opened:
         yield opened
 
 
-async def test_of_many_equal_creates_one_wins(api: ApiHouse) -> None:
+async def test_of_many_equal_creates_one_wins(api: ApiHarness) -> None:
     answers = await asyncio.gather(*(api.post(f"/ns/{NS}/mciDynamic?wait=60", mci()) for _ in range(8)))
     assert Counter(one.status_code for one in answers) == {200: 1, 409: 7}
     assert (await api.status())["status"] == "Running:2 (R:2/2)"
 
 
-async def test_of_many_actions_one_wins_and_the_others_name_it(api: ApiHouse) -> None:
+async def test_of_many_actions_one_wins_and_the_others_name_it(api: ApiHarness) -> None:
     await api.created(mci("m1", group(size=5)))
-    api.temper(DEAD)
+    api.set_profile(DEAD)
     actions = ["suspend", "reboot", "terminate", "suspend"]
     answers = await asyncio.gather(*(api.post(f"{M1}?action={action}") for action in actions))
     assert Counter(one.status_code for one in answers) == {200: 1, 409: 3}
@@ -36,10 +36,10 @@ async def test_of_many_actions_one_wins_and_the_others_name_it(api: ApiHouse) ->
     assert all(one.json()["blocker"]["op"] == winner for one in answers if one.status_code == 409)
     counts = (await api.status())["statusCount"]
     assert [counts[name] for name in counts if counts[name]] == [5, 5]
-    api.temper(CALM)
+    api.set_profile(CALM)
 
 
-async def test_a_subgroup_is_scaled_by_one_at_a_time(api: ApiHouse) -> None:
+async def test_a_subgroup_is_scaled_by_one_at_a_time(api: ApiHarness) -> None:
     await api.created()
     answers = await asyncio.gather(*(api.post(f"{M1}/subgroup/g1?wait=60", {"numVMsToAdd": 1}) for _ in range(4)))
     codes = Counter(one.status_code for one in answers)
@@ -49,7 +49,7 @@ async def test_a_subgroup_is_scaled_by_one_at_a_time(api: ApiHouse) -> None:
     assert (await api.status())["status"] == f"Running:{total} (R:{total}/{total})"
 
 
-async def test_a_namespace_and_a_key_are_made_once(api: ApiHouse) -> None:
+async def test_a_namespace_and_a_key_are_made_once(api: ApiHarness) -> None:
     namespaces = await asyncio.gather(*(api.post("/ns", {"name": "ns01"}) for _ in range(5)))
     assert Counter(one.status_code for one in namespaces) == {200: 1, 409: 4}
     body = {"name": "k1", "connectionName": "aws-ap-northeast-2"}

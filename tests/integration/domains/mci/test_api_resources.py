@@ -11,7 +11,7 @@ from stateward.domains.mci.api.request_log_store import all_stored_requests
 from stateward.domains.mci.provider.key_pairs import new_pair
 from stateward.drivers import CloudResource, ResourceKind
 from stateward.drivers.simulated import SimulatedDriver
-from tests.integration.domains.mci.api_house import AWS, HERE, NS, UBUNTU, ApiHouse, group, mci, open_api
+from tests.integration.domains.mci.api_harness import AWS, HERE, NS, UBUNTU, ApiHarness, group, mci, open_api
 
 BASE = f"/ns/{NS}/resources"
 SUBNETS = [{"name": "s1", "ipv4_CIDR": "10.0.1.0/24", "zone": "a"}, {"name": "s2", "ipv4_CIDR": "10.0.2.0/24"}]
@@ -25,18 +25,18 @@ KEY = {"name": "k1", "connectionName": AWS}
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[ApiHouse]:
+async def api(tmp_path: Path) -> AsyncIterator[ApiHarness]:
     async with open_api(tmp_path) as opened:
         yield opened
 
 
-async def made(api: ApiHouse, word: str, body: dict[str, Any]) -> Any:
+async def made(api: ApiHarness, word: str, body: dict[str, Any]) -> Any:
     answer = await api.post(f"{BASE}/{word}", body)
     assert answer.status_code == (201 if word == "vNet" else 200), answer.text
     return answer.json()
 
 
-async def test_a_network_is_made_with_its_subnets(api: ApiHouse) -> None:
+async def test_a_network_is_made_with_its_subnets(api: ApiHarness) -> None:
     shown = await made(api, "vNet", NETWORK)
     assert (shown["resourceType"], shown["id"], shown["status"]) == ("vNet", "v1", "Available")
     assert [(one["id"], one["ipv4_CIDR"], one["status"]) for one in shown["subnetInfoList"]] == [
@@ -50,7 +50,7 @@ async def test_a_network_is_made_with_its_subnets(api: ApiHouse) -> None:
     assert (await api.get(f"{BASE}/vNet/v1/subnet/s9")).status_code == 404
 
 
-async def test_a_subnet_is_added_to_a_network_and_taken_away_again(api: ApiHouse) -> None:
+async def test_a_subnet_is_added_to_a_network_and_taken_away_again(api: ApiHarness) -> None:
     native = (await made(api, "vNet", NETWORK))["cspResourceId"]
     answer = await api.post(f"{BASE}/vNet/v1/subnet", {"NAME": "s3", "ipv4_cidr": "10.0.3.0/24", "zone": "b"})
     assert (answer.status_code, answer.json()["status"]) == (201, "Available"), answer.text
@@ -78,7 +78,7 @@ async def test_a_subnet_is_added_to_a_network_and_taken_away_again(api: ApiHouse
     ids=["taken", "overlaps", "outside", "no range", "no name"],
 )
 async def test_a_subnet_that_does_not_fit_is_refused_and_changes_nothing(
-    api: ApiHouse, body: dict[str, str], code: int
+    api: ApiHarness, body: dict[str, str], code: int
 ) -> None:
     shown = await made(api, "vNet", NETWORK)
     answer = await api.post(f"{BASE}/vNet/v1/subnet", body)
@@ -86,14 +86,14 @@ async def test_a_subnet_that_does_not_fit_is_refused_and_changes_nothing(
     assert (await api.get(f"{BASE}/vNet/v1")).json() == shown
 
 
-async def test_a_subnet_of_what_is_not_there_is_not_found(api: ApiHouse) -> None:
+async def test_a_subnet_of_what_is_not_there_is_not_found(api: ApiHarness) -> None:
     assert (await api.post(f"{BASE}/vNet/v9/subnet", SUBNETS[0])).status_code == 404
     await made(api, "vNet", NETWORK)
     assert (await api.delete(f"{BASE}/vNet/v1/subnet/s9")).status_code == 404
     assert (await api.post(f"{BASE}/vNet/v1/subnet", SUBNETS[0], who="viewer")).status_code == 403
 
 
-async def test_a_subnet_in_which_a_vm_stands_is_not_taken_away(api: ApiHouse) -> None:
+async def test_a_subnet_in_which_a_vm_stands_is_not_taken_away(api: ApiHarness) -> None:
     await made(api, "vNet", NETWORK)
     await made(api, "securityGroup", WALL)
     await made(api, "sshKey", KEY)
@@ -108,7 +108,7 @@ async def test_a_subnet_in_which_a_vm_stands_is_not_taken_away(api: ApiHouse) ->
     assert (await api.delete(f"{BASE}/vNet/v1/subnet/s1")).status_code == 200
 
 
-async def test_a_security_group_has_its_rules_in_the_newer_words(api: ApiHouse) -> None:
+async def test_a_security_group_has_its_rules_in_the_newer_words(api: ApiHarness) -> None:
     await made(api, "vNet", NETWORK)
     shown = await made(api, "securityGroup", WALL)
     assert shown["vNetId"] == "v1"
@@ -118,7 +118,7 @@ async def test_a_security_group_has_its_rules_in_the_newer_words(api: ApiHouse) 
     ]
 
 
-async def test_a_private_key_is_told_once_and_nowhere_else(api: ApiHouse) -> None:
+async def test_a_private_key_is_told_once_and_nowhere_else(api: ApiHarness) -> None:
     answer = await api.post(f"{BASE}/sshKey", KEY, headers={"x-request-id": "mine-1"})
     assert "PRIVATE KEY" in answer.json()["privateKey"]
     assert "PRIVATE KEY" not in str(await all_stored_requests(api.engine))
@@ -138,7 +138,7 @@ async def test_a_private_key_is_told_once_and_nowhere_else(api: ApiHouse) -> Non
         assert '"privateKey":"-' not in answer.text, path
 
 
-async def test_the_provider_is_given_the_public_half_of_the_key_that_is_told(api: ApiHouse) -> None:
+async def test_the_provider_is_given_the_public_half_of_the_key_that_is_told(api: ApiHarness) -> None:
     shown = await made(api, "sshKey", KEY)
     private = load_ssh_private_key(shown["privateKey"].encode(), None)
     assert load_ssh_public_key(shown["publicKey"].encode()) == private.public_key()
@@ -146,14 +146,14 @@ async def test_the_provider_is_given_the_public_half_of_the_key_that_is_told(api
     assert kept.facts["public_key"] == shown["publicKey"] == (await api.get(f"{BASE}/sshKey/k1")).json()["publicKey"]
 
 
-async def test_a_key_that_is_brought_along_has_no_private_half_here(api: ApiHouse) -> None:
+async def test_a_key_that_is_brought_along_has_no_private_half_here(api: ApiHarness) -> None:
     public = new_pair("me").public
     shown = await made(api, "sshKey", {**KEY, "publicKey": public, "privateKey": "MINE"})
     assert shown["publicKey"] == public
     assert "MINE" not in str(shown)
 
 
-async def test_a_name_is_given_once(api: ApiHouse) -> None:
+async def test_a_name_is_given_once(api: ApiHarness) -> None:
     await made(api, "sshKey", KEY)
     assert (await api.post(f"{BASE}/sshKey", KEY)).status_code == 409
 
@@ -170,13 +170,13 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-async def test_what_cannot_be_made_names_the_field(api: ApiHouse) -> None:
+async def test_what_cannot_be_made_names_the_field(api: ApiHarness) -> None:
     for word, body, field in WRONG:
         answer = await api.post(f"{BASE}/{word}", body)
         assert (answer.status_code, answer.json().get("field")) == (400, field), answer.text
 
 
-async def test_what_is_in_use_says_by_whom_and_is_not_removed(api: ApiHouse) -> None:
+async def test_what_is_in_use_says_by_whom_and_is_not_removed(api: ApiHarness) -> None:
     await made(api, "vNet", NETWORK)
     await made(api, "securityGroup", WALL)
     shown = (await api.get(f"{BASE}/vNet/v1")).json()
@@ -189,14 +189,14 @@ async def test_what_is_in_use_says_by_whom_and_is_not_removed(api: ApiHouse) -> 
     assert (await api.get(f"{BASE}/vNet/v1")).status_code == 404
 
 
-async def test_with_force_the_record_goes_all_the_same(api: ApiHouse) -> None:
+async def test_with_force_the_record_goes_all_the_same(api: ApiHarness) -> None:
     await made(api, "vNet", NETWORK)
     await made(api, "securityGroup", WALL)
     assert (await api.delete(f"{BASE}/vNet/v1?action=force")).status_code == 200
     assert (await api.delete(f"{BASE}/securityGroup/w1?force=true")).status_code == 200
 
 
-async def test_all_of_a_type_are_removed_as_far_as_nobody_uses_them(api: ApiHouse) -> None:
+async def test_all_of_a_type_are_removed_as_far_as_nobody_uses_them(api: ApiHarness) -> None:
     used = (await api.created())["vm"][0]["sshKeyId"]
     await made(api, "sshKey", KEY)
     answer = await api.delete(f"{BASE}/sshKey")
@@ -207,7 +207,7 @@ async def test_all_of_a_type_are_removed_as_far_as_nobody_uses_them(api: ApiHous
     assert (await api.delete(f"{BASE}/sshKey")).status_code == 409
 
 
-async def test_what_making_mcis_left_behind_is_removed_when_nobody_uses_it(api: ApiHouse) -> None:
+async def test_what_making_mcis_left_behind_is_removed_when_nobody_uses_it(api: ApiHarness) -> None:
     await api.created()
     assert (await api.delete(f"/ns/{NS}/sharedResources")).json() == {"output": []}
     await api.delete(f"/ns/{NS}/mci/m1?option=terminate")
@@ -216,7 +216,7 @@ async def test_what_making_mcis_left_behind_is_removed_when_nobody_uses_it(api: 
     assert (await api.get(f"{BASE}/vNet")).json() == {"vNet": []}
 
 
-async def test_lists_are_filtered_by_any_field(api: ApiHouse) -> None:
+async def test_lists_are_filtered_by_any_field(api: ApiHarness) -> None:
     await made(api, "sshKey", KEY)
     await made(api, "sshKey", {**KEY, "name": "k2", "connectionName": "gcp-asia-northeast3"})
     answer = await api.get(f"{BASE}/sshKey?option=id&filterKey=connectionName&filterVal={AWS}")
@@ -226,7 +226,7 @@ async def test_lists_are_filtered_by_any_field(api: ApiHouse) -> None:
 # --- specs and images ------------------------------------------------------------------------------------------------
 
 
-async def test_a_spec_is_registered_used_and_forgotten(api: ApiHouse) -> None:
+async def test_a_spec_is_registered_used_and_forgotten(api: ApiHarness) -> None:
     body = {"name": "small", "connectionName": AWS, "cspSpecName": "t3.micro", "vCPU": "2", "costPerHour": "0.01"}
     answer = await api.post(f"{BASE}/spec?action=registerWithInfo", body)
     assert answer.status_code == 200, answer.text
@@ -239,7 +239,7 @@ async def test_a_spec_is_registered_used_and_forgotten(api: ApiHouse) -> None:
     assert (await api.delete(f"{BASE}/spec/small")).json() == {"message": "The spec small has been deleted"}
 
 
-async def test_an_image_is_registered_and_all_are_forgotten(api: ApiHouse) -> None:
+async def test_an_image_is_registered_and_all_are_forgotten(api: ApiHarness) -> None:
     body = {"name": "mine", "connectionName": AWS, "cspImageName": UBUNTU}
     assert (await api.post(f"{BASE}/image?action=registerWithId", body)).status_code == 200
     assert (await api.post(f"{BASE}/image", body)).status_code == 409
@@ -251,7 +251,7 @@ async def test_an_image_is_registered_and_all_are_forgotten(api: ApiHouse) -> No
     assert (await api.delete(f"{BASE}/image")).json() == {"output": ["The image mine has been deleted"]}
 
 
-async def test_what_every_server_knows_is_under_system(api: ApiHouse) -> None:
+async def test_what_every_server_knows_is_under_system(api: ApiHarness) -> None:
     names = (await api.get("/ns/system/resources/spec?option=id")).json()["output"]
     assert {"aws+ap-northeast-2+t3.nano", "gcp+asia-northeast3+e2-micro"} <= set(names)
     images = (await api.get(f"/ns/system/resources/image?option=id&filterKey=connectionName&filterVal={AWS}")).json()
@@ -259,7 +259,7 @@ async def test_what_every_server_knows_is_under_system(api: ApiHouse) -> None:
 
 
 async def test_a_security_group_on_a_network_that_is_not_there_is_refused_before_anything_is_begun(
-    api: ApiHouse,
+    api: ApiHarness,
 ) -> None:
     await api.post(f"{BASE}/vNet", {"name": "net", "connectionName": "aws-us-east-1"})
     for network, why in (("nowhere", "a vNet of the namespace"), ("net", "it is one of 'aws-us-east-1'")):
@@ -269,13 +269,13 @@ async def test_a_security_group_on_a_network_that_is_not_there_is_refused_before
     assert (await api.get(f"{BASE}/securityGroup?option=id")).json() == {"output": []}
 
 
-async def test_what_is_deleted_by_force_may_remain_at_its_provider_and_that_is_said(api: ApiHouse) -> None:
+async def test_what_is_deleted_by_force_may_remain_at_its_provider_and_that_is_said(api: ApiHarness) -> None:
     made = (await api.post(f"{BASE}/vNet", {"name": "net", "connectionName": AWS})).json()
     said = (await api.delete(f"{BASE}/vNet/net?force=true")).json()["message"]
     assert said == f"The vNet net has been deleted; at its provider there may still be {made['cspResourceId']}"
 
 
-async def test_a_provider_that_is_not_able_to_does_not_keep_the_shared_resources_of_others(api: ApiHouse) -> None:
+async def test_a_provider_that_is_not_able_to_does_not_keep_the_shared_resources_of_others(api: ApiHarness) -> None:
     shown = await api.created(mci("m1", group("g1", 1), group("g2", 1, specId="aws+us-east-1+t3.nano")))
     network = next(one["cspVNetId"] for one in shown["vm"] if one["id"] == "g1-1")
     foreign = CloudResource(ResourceKind.SECURITY_GROUP, "foreign", "foreign", within=network)
@@ -287,7 +287,7 @@ async def test_a_provider_that_is_not_able_to_does_not_keep_the_shared_resources
     assert "'foreign' is in it" in left[0]
 
 
-async def test_a_path_that_is_not_there_is_told_of_like_any_other_error_of_this_api(api: ApiHouse) -> None:
+async def test_a_path_that_is_not_there_is_told_of_like_any_other_error_of_this_api(api: ApiHarness) -> None:
     for answer, status in ((await api.get(f"{BASE}/nonsense"), 404), (await api.put("/connConfig", {}), 405)):
         assert (answer.status_code, answer.headers["content-type"]) == (status, "application/json")
         assert answer.json()["message"] == answer.json()["detail"]
@@ -295,6 +295,6 @@ async def test_a_path_that_is_not_there_is_told_of_like_any_other_error_of_this_
     assert (ours.headers["content-type"], "message" in ours.json()) == ("application/problem+json", False)
 
 
-async def test_a_namespace_that_is_not_there_is_called_a_namespace(api: ApiHouse) -> None:
+async def test_a_namespace_that_is_not_there_is_called_a_namespace(api: ApiHarness) -> None:
     answer = await api.get("/ns/nowhere/mci")
     assert (answer.status_code, answer.json()["message"]) == (404, "there is no namespace 'nowhere'")

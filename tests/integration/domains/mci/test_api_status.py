@@ -10,24 +10,24 @@ from msgspec.structs import replace
 from stateward.domains.mci.api import live_status
 from stateward.drivers import ProviderRegion
 from stateward.drivers.simulated.faults import CALM
-from tests.integration.domains.mci.api_house import DEAD, HERE, MICRO, NS, ApiHouse, group, mci, open_api
+from tests.integration.domains.mci.api_harness import DEAD, HERE, MICRO, NS, ApiHarness, group, mci, open_api
 
 M1 = f"/ns/{NS}/mci/m1"
 ELSEWHERE = ProviderRegion("gcp", "asia-northeast3")
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[ApiHouse]:
+async def api(tmp_path: Path) -> AsyncIterator[ApiHarness]:
     async with open_api(tmp_path) as opened:
         yield opened
 
 
-async def everything(api: ApiHouse) -> int:
+async def everything(api: ApiHarness) -> int:
     """Return the number of the newest line: whatever changes anything writes one."""
     return await api.engine.store.reader.last_journal_seq()
 
 
-async def test_reading_what_has_just_changed_asks_no_provider_and_changes_nothing(api: ApiHouse) -> None:
+async def test_reading_what_has_just_changed_asks_no_provider_and_changes_nothing(api: ApiHarness) -> None:
     await api.created()
     before, asked = await everything(api), len(api.calls)
     for path in (M1, f"{M1}?option=status", f"/ns/{NS}/mci?option=status", f"{M1}?option=status&vm=none"):
@@ -35,7 +35,7 @@ async def test_reading_what_has_just_changed_asks_no_provider_and_changes_nothin
     assert (await everything(api), len(api.calls)) == (before, asked)
 
 
-async def test_a_fresh_status_costs_one_call_per_connection(api: ApiHouse) -> None:
+async def test_a_fresh_status_costs_one_call_per_connection(api: ApiHarness) -> None:
     await api.created(mci("m1", group("g1", 20), group("g2", 10, specId=MICRO)))
     before, asked = await everything(api), len(api.calls)
     status = await api.status(more="&fresh=true")
@@ -45,7 +45,7 @@ async def test_a_fresh_status_costs_one_call_per_connection(api: ApiHouse) -> No
     assert await everything(api) == before
 
 
-async def test_what_does_not_change_by_itself_is_not_asked_about(api: ApiHouse) -> None:
+async def test_what_does_not_change_by_itself_is_not_asked_about(api: ApiHarness) -> None:
     await api.created(mci("m1", group("g1", 3), group("g2", 2, specId=MICRO)))
     for vm in ("g1-1", "g1-2", "g1-3"):
         await api.done(f"{M1}/vm/{vm}?action=suspend")
@@ -55,7 +55,7 @@ async def test_what_does_not_change_by_itself_is_not_asked_about(api: ApiHouse) 
     assert api.saved == {"aws": 3, "gcp": 1}
 
 
-async def test_many_readers_share_one_fetch(api: ApiHouse) -> None:
+async def test_many_readers_share_one_fetch(api: ApiHarness) -> None:
     await api.created(mci("m1", group("g1", 5)))
     asked = len(api.calls)
     await asyncio.gather(*(api.status(more="&fresh=true") for _ in range(10)))
@@ -73,7 +73,7 @@ async def test_a_listing_serves_for_as_long_as_it_is_fresh(tmp_path: Path) -> No
         assert len(api.calls) - asked == 2
 
 
-async def test_a_connection_says_for_how_long_its_listings_serve(api: ApiHouse) -> None:
+async def test_a_connection_says_for_how_long_its_listings_serve(api: ApiHarness) -> None:
     for name, seconds in (("often", "0"), ("seldom", "3600")):
         body = {"name": name, "provider": "aws", "region": "ap-northeast-2", "options": {"fresh": seconds}}
         (await api.post("http://test/api/v1/mci/connections", body)).raise_for_status()
@@ -87,17 +87,17 @@ async def test_a_connection_says_for_how_long_its_listings_serve(api: ApiHouse) 
 
 
 @pytest.mark.parametrize("seconds", ["soon", "-1", "nan", "3601"])
-async def test_a_time_that_is_none_is_bad_input(api: ApiHouse, seconds: str) -> None:
+async def test_a_time_that_is_none_is_bad_input(api: ApiHarness, seconds: str) -> None:
     body = {"name": "mine", "provider": "aws", "region": "us-east-1", "options": {"fresh": seconds}}
     answer = await api.post("http://test/api/v1/mci/connections", body)
     assert (answer.status_code, answer.json()["field"]) == (400, "fresh")
     assert (await api.get("/connConfig/mine")).status_code == 404
 
 
-async def test_a_fresh_status_shows_what_happened_behind_our_back_and_lets_it_count(api: ApiHouse) -> None:
+async def test_a_fresh_status_shows_what_happened_behind_our_back_and_lets_it_count(api: ApiHarness) -> None:
     stopped, ended = [one["uid"] for one in (await api.created())["vm"]]
     api.plugin.cloud.stop(HERE, stopped)
-    api.temper(replace(CALM, forgotten=0.0))
+    api.set_profile(replace(CALM, forgotten=0.0))
     api.plugin.cloud.terminate(HERE, ended)
     vms = (await api.status(more="&fresh=true"))["vm"]
     assert [(one["status"], one["nativeStatus"]) for one in vms] == [
@@ -134,7 +134,7 @@ async def test_a_plain_status_asks_once_per_region_and_lets_count_what_is_shown(
 
 
 async def test_a_plain_status_is_served_by_a_recent_listing_whoever_asked_for_it(
-    api: ApiHouse, monkeypatch: pytest.MonkeyPatch
+    api: ApiHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stopped, _ = [one["uid"] for one in (await api.created())["vm"]]
     api.plugin.cloud.stop(HERE, stopped)
@@ -150,25 +150,25 @@ async def test_a_dead_region_does_not_hold_up_what_is_known_of_the_others(tmp_pa
     async with open_api(tmp_path, fresh_for=0.0) as api:
         await api.created(mci("m1", group("g1", 1), group("g2", 1, specId=MICRO)))
         other = next(one["uid"] for one in (await api.status())["vm"] if one["id"] == "g2-1")
-        api.temper(replace(CALM, dead=True, patience=3600.0))
+        api.set_profile(replace(CALM, dead=True, patience=3600.0))
         api.plugin.cloud.stop(ELSEWHERE, other)
         async with asyncio.timeout(30):
             for _ in range(5):
                 found = {one["id"]: one["status"] for one in (await api.status())["vm"]}
         assert found == {"g1-1": "Running", "g2-1": "Suspended"}
-        api.temper(CALM)
+        api.set_profile(CALM)
 
 
-async def test_a_provider_that_does_not_answer_proves_nothing(api: ApiHouse) -> None:
+async def test_a_provider_that_does_not_answer_proves_nothing(api: ApiHarness) -> None:
     await api.created(mci("m1", group("g1", 1)))
-    api.temper(DEAD)
+    api.set_profile(DEAD)
     vm = (await api.status(more="&fresh=true"))["vm"][0]
     assert (vm["status"], vm["nativeStatus"]) == ("Running", "unknown")
     assert (await api.get(f"{M1}/vm/g1-1?option=status")).json()["nativeStatus"] == "running"
-    api.temper(CALM)
+    api.set_profile(CALM)
 
 
-async def test_a_status_without_vms_is_only_counted(api: ApiHouse) -> None:
+async def test_a_status_without_vms_is_only_counted(api: ApiHarness) -> None:
     await api.created(mci("m1", group("g1", 3)))
     await api.done(f"{M1}/vm/g1-2?action=suspend")
     full, counted = await api.status(), await api.status(more="&vm=none")

@@ -21,14 +21,14 @@ from stateward.domains.mci.model import DEPLOYMENT_NS
 from stateward.drivers.simulated.faults import CALM
 from stateward.store import open_store
 from stateward.store.records import Key
-from tests.integration.domains.mci.api_house import AWS, DEAD, NS, ApiHouse, mci, open_api
+from tests.integration.domains.mci.api_harness import AWS, DEAD, NS, ApiHarness, mci, open_api
 
 M1 = f"/ns/{NS}/mci/m1"
 FEW, CROWD = 8, 4
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[ApiHouse]:
+async def api(tmp_path: Path) -> AsyncIterator[ApiHarness]:
     async with open_api(tmp_path) as opened:
         yield opened
 
@@ -36,12 +36,12 @@ async def api(tmp_path: Path) -> AsyncIterator[ApiHouse]:
 # --- who may what ----------------------------------------------------------------------------------------------------
 
 
-async def test_everybody_sees_that_the_server_is_ready(api: ApiHouse) -> None:
+async def test_everybody_sees_that_the_server_is_ready(api: ApiHarness) -> None:
     answer = await api.get("/readyz", "nobody")
     assert (answer.status_code, answer.json()["ready"], answer.json()["initialized"]) == (200, True, True)
 
 
-async def test_a_token_may_come_as_the_password_of_any_user(api: ApiHouse) -> None:
+async def test_a_token_may_come_as_the_password_of_any_user(api: ApiHarness) -> None:
     assert (await api.get("/ns", "nobody", headers=api.basic())).status_code == 200
     refused = await api.get("/ns", "nobody")
     assert (refused.status_code, bool(refused.json()["message"])) == (401, True)
@@ -54,8 +54,8 @@ RIGHTS = [
     ("viewer", "GET", f"/ns/{NS}/control/mci/m1?action=suspend", 403),
     ("viewer", "DELETE", M1, 403),
     ("operator", "GET", "/ns/other", 403),
-    ("stranger", "GET", f"/ns/{NS}/mci", 403),
-    ("stranger", "POST", f"/ns/{NS}/resources/sshKey", 403),
+    ("outsider", "GET", f"/ns/{NS}/mci", 403),
+    ("outsider", "POST", f"/ns/{NS}/resources/sshKey", 403),
     ("operator", "POST", "http://test/api/v1/mci/connections", 403),
     ("operator", "GET", "http://test/api/v1/mci/orphans", 403),
     ("viewer", "GET", "http://test/api/v1/mci/connections", 200),
@@ -63,7 +63,7 @@ RIGHTS = [
 ]
 
 
-async def test_everybody_may_do_what_the_token_says_and_no_more(api: ApiHouse) -> None:
+async def test_everybody_may_do_what_the_token_says_and_no_more(api: ApiHarness) -> None:
     for who, method, path, code in RIGHTS:
         answer = await api.client(who).request(method, path)
         assert answer.status_code == code, (who, method, path, answer.text)
@@ -72,7 +72,7 @@ async def test_everybody_may_do_what_the_token_says_and_no_more(api: ApiHouse) -
 # --- namespaces ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_namespace_is_made_described_and_removed(api: ApiHouse) -> None:
+async def test_a_namespace_is_made_described_and_removed(api: ApiHarness) -> None:
     answer = await api.post("/ns", {"Name": "ns01", "description": "d"})
     assert answer.json() == {"resourceType": "ns", "id": "ns01", "name": "ns01", "description": "d"}
     assert (await api.post("/ns", {"name": "ns01"})).status_code == 409
@@ -83,22 +83,22 @@ async def test_a_namespace_is_made_described_and_removed(api: ApiHouse) -> None:
     assert (await api.post("/ns", {"name": "ns01"})).status_code == 200
 
 
-async def test_a_namespace_with_something_in_it_stays(api: ApiHouse) -> None:
+async def test_a_namespace_with_something_in_it_stays(api: ApiHarness) -> None:
     await api.created()
     assert (await api.delete(f"/ns/{NS}")).status_code == 409
 
 
-async def test_who_has_a_token_for_some_namespaces_sees_and_makes_those(api: ApiHouse) -> None:
+async def test_who_has_a_token_for_some_namespaces_sees_and_makes_those(api: ApiHarness) -> None:
     await api.post("/ns", {"name": "ns01"})
     assert (await api.get("/ns?option=id", "operator")).json() == {"output": [NS]}
     assert (await api.post("/ns", {"name": "ns02"}, "operator")).status_code == 403
-    assert (await api.post("/ns", {"name": "other"}, "stranger")).status_code == 200
+    assert (await api.post("/ns", {"name": "other"}, "outsider")).status_code == 200
 
 
 # --- connections -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_fresh_server_knows_the_simulated_providers(api: ApiHouse) -> None:
+async def test_a_fresh_server_knows_the_simulated_providers(api: ApiHarness) -> None:
     names = {one["configName"] for one in (await api.get("/connConfig")).json()["connectionconfig"]}
     assert {AWS, "azure-koreacentral", "gcp-asia-northeast3", "local"} <= names
     assert (await api.get("/connConfig?filterCredentialHolder=somebody")).json() == {"connectionconfig": []}
@@ -107,7 +107,7 @@ async def test_a_fresh_server_knows_the_simulated_providers(api: ApiHouse) -> No
 # --- what became of a call -------------------------------------------------------------------------------------------
 
 
-async def test_the_id_of_a_call_is_echoed(api: ApiHouse) -> None:
+async def test_the_id_of_a_call_is_echoed(api: ApiHarness) -> None:
     answer = await api.get("/ns", headers={"x-request-id": "mine-1"})
     assert answer.headers["x-request-id"] == "mine-1"
     missing = await api.get(M1, headers={"x-request-id": "mine-2"})
@@ -115,7 +115,7 @@ async def test_the_id_of_a_call_is_echoed(api: ApiHouse) -> None:
     assert len((await api.get("/ns")).headers["x-request-id"]) == 32
 
 
-async def test_a_call_is_found_again_by_its_id(api: ApiHouse) -> None:
+async def test_a_call_is_found_again_by_its_id(api: ApiHarness) -> None:
     await api.post(f"{M1}?action=suspend", headers={"x-request-id": "mine-1"})
     shown = (await api.get("/request/mine-1")).json()
     assert (shown["status"], shown["requestInfo"]["method"]) == ("Error", "POST")
@@ -124,11 +124,11 @@ async def test_a_call_is_found_again_by_its_id(api: ApiHouse) -> None:
     assert [one["id"] for one in (await api.get("/requests?status=error")).json()["requests"]] == ["mine-1"]
 
 
-async def test_a_call_is_being_handled_until_its_operation_has_ended(api: ApiHouse) -> None:
-    api.temper(DEAD)
+async def test_a_call_is_being_handled_until_its_operation_has_ended(api: ApiHarness) -> None:
+    api.set_profile(DEAD)
     answer = await api.post(f"/ns/{NS}/mciDynamic", mci(), headers={"x-request-id": "mine-1"})
     assert (await api.get("/request/mine-1")).json()["status"] == "Handling"
-    api.temper(CALM)
+    api.set_profile(CALM)
     await api.engine.wait(NS, answer.json()["operation"], 60)
     shown = (await api.get("/request/mine-1")).json()
     assert (shown["status"], bool(shown["endTime"])) == ("Success", True)
@@ -147,10 +147,10 @@ async def test_a_call_is_known_after_its_process_has_ended_and_to_other_processe
         assert (before["status"], before["requestInfo"]["body"]["name"]) == ("Success", "m1")
         assert "hidden" not in shown.text
         assert "mine-1" in [one["id"] for one in (await second.get("/requests?method=POST")).json()["requests"]]
-        assert (await second.get("/request/mine-1", "stranger")).status_code == 404
+        assert (await second.get("/request/mine-1", "outsider")).status_code == 404
 
 
-async def test_what_only_reads_is_not_kept_and_what_has_no_id_of_its_own_neither(api: ApiHouse) -> None:
+async def test_what_only_reads_is_not_kept_and_what_has_no_id_of_its_own_neither(api: ApiHarness) -> None:
     await api.get("/ns", headers={"x-request-id": "mine-1"})
     await api.post("/ns", {"name": "ns01"})
     assert await all_stored_requests(api.engine) == []
@@ -163,8 +163,8 @@ async def test_another_callers_call_of_the_same_id_is_a_record_of_its_own(tmp_pa
     mine = {"x-request-id": "mine-1"}
     async with open_api(tmp_path / "a", new_store()) as first:
         await first.post(f"{M1}?action=suspend", who="operator", headers=mine)
-        await first.post("/ns/other/mci/m2?action=resume", who="stranger", headers=mine)
-        await first.get("/ns/other/mci", "stranger", headers=mine)
+        await first.post("/ns/other/mci/m2?action=resume", who="outsider", headers=mine)
+        await first.get("/ns/other/mci", "outsider", headers=mine)
         assert await urls(first) == [f"/tumblebug{M1}?action=suspend", "/tumblebug/ns/other/mci/m2?action=resume"]
     async with open_api(tmp_path / "b", new_store()) as second:
         found = {one.url: one.token for one in await all_stored_requests(second.engine)}
@@ -174,9 +174,9 @@ async def test_another_callers_call_of_the_same_id_is_a_record_of_its_own(tmp_pa
         assert viewed["requestInfo"]["url"] == f"/tumblebug{M1}?action=suspend"
 
 
-async def urls(api: ApiHouse) -> list[str]:
-    """Return which call the operator and the stranger find under the same id."""
-    found = [(await api.get("/request/mine-1", who)).json() for who in ("operator", "stranger")]
+async def urls(api: ApiHarness) -> list[str]:
+    """Return which call the operator and the outsider find under the same id."""
+    found = [(await api.get("/request/mine-1", who)).json() for who in ("operator", "outsider")]
     return [one["requestInfo"]["url"] for one in found]
 
 
@@ -197,7 +197,7 @@ async def test_a_call_that_reads_does_not_replace_the_record_of_a_change(tmp_pat
         assert listed["requestInfo"]["method"] == "POST"
 
 
-async def test_a_call_that_was_cut_off_is_an_error_in_the_end(api: ApiHouse) -> None:
+async def test_a_call_that_was_cut_off_is_an_error_in_the_end(api: ApiHarness) -> None:
     await store_request(api.engine, LoggedRequest("mine-1", "POST", "/tumblebug/ns", NS, "", {}, time.time() - 1.0))
     await store_request(api.engine, LoggedRequest("mine-2", "POST", "/tumblebug/ns", NS, "", {}, time.time() - 3600.0))
     assert (await api.get("/request/mine-1")).json()["status"] == "Handling"
@@ -205,7 +205,7 @@ async def test_a_call_that_was_cut_off_is_an_error_in_the_end(api: ApiHouse) -> 
     assert (shown["status"], shown["errorResponse"]) == ("Error", NO_ANSWER)
 
 
-async def test_old_calls_are_forgotten_and_so_are_the_oldest_of_too_many(api: ApiHouse) -> None:
+async def test_old_calls_are_forgotten_and_so_are_the_oldest_of_too_many(api: ApiHarness) -> None:
     now = await api.engine.store.reader.time()
     for number in range(5):
         await store_request(api.engine, LoggedRequest(f"mine-{number}", "POST", "/", NS, "", {}, now - number * 1000.0))
@@ -215,13 +215,13 @@ async def test_old_calls_are_forgotten_and_so_are_the_oldest_of_too_many(api: Ap
     assert sorted(one.id for one in await all_stored_requests(api.engine)) == ["mine-0", "mine-1"]
 
 
-async def records_of_calls(api: ApiHouse) -> int:
+async def records_of_calls(api: ApiHarness) -> int:
     """Count the records of calls, those that are removed included."""
     rows = [await api.engine.store.reader.object(Key(DEPLOYMENT_NS, f"call:{number}")) for number in range(FEW)]
     return sum(one is not None for one in rows)
 
 
-async def test_the_records_of_calls_do_not_pile_up(api: ApiHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_records_of_calls_do_not_pile_up(api: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_log_store, "SLOTS", FEW)
     now = await api.engine.store.reader.time()
     for number in range(5 * FEW):
@@ -231,7 +231,7 @@ async def test_the_records_of_calls_do_not_pile_up(api: ApiHouse, monkeypatch: p
     assert await records_of_calls(api) <= FEW
 
 
-async def test_where_no_place_is_free_the_oldest_call_goes(api: ApiHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_where_no_place_is_free_the_oldest_call_goes(api: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_log_store, "SLOTS", 1)
     for number in range(3):
         await store_request(api.engine, LoggedRequest(f"mine-{number}", "POST", "/", NS, "", {}, float(number)))
@@ -240,7 +240,7 @@ async def test_where_no_place_is_free_the_oldest_call_goes(api: ApiHouse, monkey
 
 
 async def test_calls_that_come_at_once_into_one_place_are_all_kept(
-    api: ApiHouse, monkeypatch: pytest.MonkeyPatch
+    api: ApiHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         request_log_store, "slots_of", lambda _: [Key(DEPLOYMENT_NS, f"call:{number}") for number in range(CROWD)]
@@ -256,7 +256,7 @@ async def test_calls_that_come_at_once_into_one_place_are_all_kept(
     ]
 
 
-async def test_no_secret_of_a_call_is_kept(api: ApiHouse) -> None:
+async def test_no_secret_of_a_call_is_kept(api: ApiHarness) -> None:
     body = {**mci(), "vmUserPassword": "hidden-1", "deep": [{"private_key": "hidden-2"}]}
     await api.post(
         f"/ns/{NS}/mciDynamic?token=hidden-3", body, headers={"x-request-id": "mine-1", "cookie": "hidden-4"}
@@ -267,7 +267,7 @@ async def test_no_secret_of_a_call_is_kept(api: ApiHouse) -> None:
     assert '"name":"m1"' in text
 
 
-async def test_a_call_is_shown_to_who_made_it_and_to_administrators_alone(api: ApiHouse) -> None:
+async def test_a_call_is_shown_to_who_made_it_and_to_administrators_alone(api: ApiHarness) -> None:
     tokens = Tokens(api.engine)
     api.texts["second"] = (await tokens.issue("olga", Role.OPERATOR, [NS]))[0]  # the same name, another token
     api.texts["local admin"] = (await tokens.issue("liz", Role.ADMIN, [NS]))[0]
@@ -280,7 +280,7 @@ async def test_a_call_is_shown_to_who_made_it_and_to_administrators_alone(api: A
         "local admin": [1, 2],
         "second": [],
         "viewer": [],
-        "stranger": [],
+        "outsider": [],
     }
     for who, numbers in seen.items():
         answers = {number: await api.get(f"/request/mine-{number}", who) for number in (1, 2, 3)}

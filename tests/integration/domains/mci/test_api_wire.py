@@ -7,7 +7,18 @@ from typing import Any
 import pytest
 
 from stateward.drivers.simulated.faults import CALM
-from tests.integration.domains.mci.api_house import AWS, DEAD, MICRO, NANO, NS, UBUNTU, ApiHouse, group, mci, open_api
+from tests.integration.domains.mci.api_harness import (
+    AWS,
+    DEAD,
+    MICRO,
+    NANO,
+    NS,
+    UBUNTU,
+    ApiHarness,
+    group,
+    mci,
+    open_api,
+)
 
 COUNTS = {
     "countTotal", "countCreating", "countRunning", "countFailed", "countSuspended", "countRebooting",
@@ -65,7 +76,7 @@ M1 = f"/ns/{NS}/mci/m1"
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[ApiHouse]:
+async def api(tmp_path: Path) -> AsyncIterator[ApiHarness]:
     async with open_api(tmp_path) as opened:
         await opened.created(mci("m1", group("g1", 2), group("g2", 1, specId=MICRO), label="a=b", description="d"))
         yield opened
@@ -136,7 +147,7 @@ LISTS: list[tuple[str, list[str]]] = [
 ]
 
 
-async def test_every_answer_has_the_fields_that_clients_read(api: ApiHouse) -> None:
+async def test_every_answer_has_the_fields_that_clients_read(api: ApiHarness) -> None:
     for path, where, fields in SHAPES:
         answer = await api.get(path)
         assert answer.status_code == 200, (path, answer.text)
@@ -144,12 +155,12 @@ async def test_every_answer_has_the_fields_that_clients_read(api: ApiHouse) -> N
         assert fields <= shown.keys(), (path, where, fields - shown.keys())
 
 
-async def test_every_list_of_ids_is_under_output(api: ApiHouse) -> None:
+async def test_every_list_of_ids_is_under_output(api: ApiHarness) -> None:
     for path, names in LISTS:
         assert (await api.get(path)).json() == {"output": names}, path
 
 
-async def test_an_mci_is_shown_with_what_its_vms_add_up_to(api: ApiHouse) -> None:
+async def test_an_mci_is_shown_with_what_its_vms_add_up_to(api: ApiHarness) -> None:
     shown = (await api.get(M1)).json()
     assert shown["status"] == "Running:3 (R:3/3)"
     assert shown["statusCount"] == dict.fromkeys(COUNTS, 0) | {"countTotal": 3, "countRunning": 3}
@@ -157,7 +168,7 @@ async def test_an_mci_is_shown_with_what_its_vms_add_up_to(api: ApiHouse) -> Non
     assert (shown["label"], shown["description"]) == ({"a": "b"}, "d")
 
 
-async def test_a_vm_is_shown_with_all_that_it_is_made_of(api: ApiHouse) -> None:
+async def test_a_vm_is_shown_with_all_that_it_is_made_of(api: ApiHarness) -> None:
     vm = (await api.get(f"{M1}/vm/g2-1")).json()
     assert (vm["id"], vm["subGroupId"], vm["status"], vm["nativeStatus"]) == ("g2-1", "g2", "Running", "RUNNING")
     assert (vm["specId"], vm["cspSpecName"], vm["imageId"]) == (MICRO, "e2-micro", UBUNTU)
@@ -168,23 +179,23 @@ async def test_a_vm_is_shown_with_all_that_it_is_made_of(api: ApiHouse) -> None:
     assert len(vm["createdTime"]) == len("2026-11-15 02:57:12")
 
 
-async def test_the_master_is_the_first_vm(api: ApiHouse) -> None:
+async def test_the_master_is_the_first_vm(api: ApiHarness) -> None:
     status = await api.status()
     assert (status["masterVmId"], status["masterSSHPort"]) == ("g1-1", 22)
     assert status["masterIp"] == status["vm"][0]["publicIp"]
 
 
-async def test_targets_are_those_of_the_operation_under_way(api: ApiHouse) -> None:
-    api.temper(DEAD)
+async def test_targets_are_those_of_the_operation_under_way(api: ApiHarness) -> None:
+    api.set_profile(DEAD)
     await api.post(f"{M1}?action=suspend")
     status = await api.status()
     assert (status["targetAction"], status["targetStatus"]) == ("Suspend", "Suspended")
     vm = (await api.get(f"{M1}/vm/g1-1")).json()
     assert (vm["status"], vm["targetAction"], vm["targetStatus"]) == ("Suspending", "Suspend", "Suspended")
-    api.temper(CALM)
+    api.set_profile(CALM)
 
 
-async def test_a_review_has_the_fields_that_clients_read_and_writes_nothing(api: ApiHouse) -> None:
+async def test_a_review_has_the_fields_that_clients_read_and_writes_nothing(api: ApiHarness) -> None:
     before = (await api.get(f"/ns/{NS}/mci?option=id")).json()
     answer = await api.post(f"/ns/{NS}/mciDynamicReview", mci("m2", group("g1", 2), group("g2", 1, specId=MICRO)))
     review = answer.json()
@@ -198,7 +209,7 @@ async def test_a_review_has_the_fields_that_clients_read_and_writes_nothing(api:
     assert (await api.get(f"/ns/{NS}/mci?option=id")).json() == before
 
 
-async def test_a_review_tells_what_cannot_be_made_and_why(api: ApiHouse) -> None:
+async def test_a_review_tells_what_cannot_be_made_and_why(api: ApiHarness) -> None:
     body = mci("m2", group("g1", 1), group("g2", 1, imageId="beos"), group("g3", 1, specId="aws+nowhere+t3.nano"))
     review = (await api.post(f"/ns/{NS}/mciDynamicReview", body)).json()
     assert (review["overallStatus"], review["creationViable"]) == ("Error", False)
@@ -209,14 +220,14 @@ async def test_a_review_tells_what_cannot_be_made_and_why(api: ApiHouse) -> None
     assert not review["vmReviews"][2]["specValidation"]["isAvailable"]
 
 
-async def test_a_review_warns_where_a_provider_cannot_say(api: ApiHouse) -> None:
-    api.temper(DEAD)
+async def test_a_review_warns_where_a_provider_cannot_say(api: ApiHarness) -> None:
+    api.set_profile(DEAD)
     review = (await api.post(f"/ns/{NS}/mciDynamicReview", mci("m2", group("g1", 1)))).json()
     assert (review["overallStatus"], review["creationViable"]) == ("Warning", True)
     assert "cannot say" in review["vmReviews"][0]["warnings"][0]
 
 
-async def test_a_review_tells_the_cost_of_all_vms_and_that_a_name_is_taken(api: ApiHouse) -> None:
+async def test_a_review_tells_the_cost_of_all_vms_and_that_a_name_is_taken(api: ApiHarness) -> None:
     review = (await api.post(f"/ns/{NS}/mciDynamicReview", mci("m1", group("g1", 2)))).json()
     assert (review["estimatedCost"], review["vmReviews"][0]["estimatedCost"]) == ("$0.0104/hour", "$0.0104/hour")
     assert not review["creationViable"]
@@ -252,7 +263,7 @@ ERRORS = [
 ]
 
 
-async def test_every_error_has_a_message_and_the_fields_of_all_our_problems(api: ApiHouse) -> None:
+async def test_every_error_has_a_message_and_the_fields_of_all_our_problems(api: ApiHarness) -> None:
     for method, path, code in ERRORS:
         answer = await api.client().request(method, path)
         assert answer.status_code == code, (method, path, answer.text)
@@ -262,6 +273,6 @@ async def test_every_error_has_a_message_and_the_fields_of_all_our_problems(api:
         assert "status" not in said, "clients read .status.vm of any answer, and stumble over a number"
 
 
-async def test_specs_are_found_by_the_names_that_their_providers_give_them(api: ApiHouse) -> None:
+async def test_specs_are_found_by_the_names_that_their_providers_give_them(api: ApiHarness) -> None:
     spec = (await api.get(f"/ns/{NS}/resources/spec/{NANO}")).json()
     assert (spec["cspSpecName"], spec["connectionName"], spec["costPerHour"]) == ("t3.nano", AWS, 0.0052)

@@ -27,52 +27,52 @@ from stateward.drivers.simulated.faults import CallFate, FaultProfile
 from stateward.engine.errors import AlreadyEnded
 from stateward.errors import StatewardError
 from stateward.store.records import Operation, Status, default_lane
-from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci
+from tests.integration.domains.mci.conftest import ANN, NS, MciHarness, group, mci
 from tests.integration.domains.mci.test_evidence import LONGEST, STORMS, calm, end, made, states, trouble
 from tests.integration.domains.mci.test_real import nothing_stays
-from tests.integration.domains.mci.weather import World, live
+from tests.integration.domains.mci.virtual_world import World, live
 
 TIMES = 50
 SEOUL = ProviderRegion("aws", "ap-northeast-2")
 FAIR = FaultProfile()
 
 
-async def shown(house: House, vm: str = "p-1") -> Observation:
+async def shown(harness: MciHarness, vm: str = "p-1") -> Observation:
     """Return a machine as the process driver shows it."""
-    uid = vm_of(await house.service.vm(NS, "m1", vm)).uid
-    listing = await (await house.plugin.clients.by_name("local")).list_now()
+    uid = vm_of(await harness.service.vm(NS, "m1", vm)).uid
+    listing = await (await harness.plugin.clients.by_name("local")).list_now()
     return next(one for one in listing.machines if one.key == uid)
 
 
-async def cancelled(house: House, action: str, after: float = 0.0, vm: str = "p-1") -> Operation:
+async def cancelled(harness: MciHarness, action: str, after: float = 0.0, vm: str = "p-1") -> Operation:
     """Begin an action on a VM, cancel it soon, and wait until it has ended."""
-    begun = await house.service.control_vm(NS, "m1", vm, action, ANN)
+    begun = await harness.service.control_vm(NS, "m1", vm, action, ANN)
     await asyncio.sleep(after)
     with suppress(AlreadyEnded):
-        await house.engine.cancel(NS, begun.op.id, "ann")
-    return await house.ended(begun)
+        await harness.engine.cancel(NS, begun.op.id, "ann")
+    return await harness.ended(begun)
 
 
-async def test_a_cancelled_reboot_is_told_as_what_the_boot_counter_says(house: House, tmp_path: Path) -> None:
+async def test_a_cancelled_reboot_is_told_as_what_the_boot_counter_says(harness: MciHarness, tmp_path: Path) -> None:
     async with nothing_stays(tmp_path / "machines" / "process" / "here"):
-        await house.grant_host()
-        await house.created(mci("m1", SubGroup("p", 1, "local+here+tiny", "sh")))
+        await harness.grant_host()
+        await harness.created(mci("m1", SubGroup("p", 1, "local+here+tiny", "sh")))
         endings, boots = Counter[str](), 1
         for number in range(TIMES):
-            ended = await cancelled(house, "reboot", 0.001 * (number % 10))
-            now = await shown(house)
+            ended = await cancelled(harness, "reboot", 0.001 * (number % 10))
+            now = await shown(harness)
             booted, boots = int(now.details["boots"]) - boots, int(now.details["boots"])
             endings[ended.status] += 1
             assert (ended.status, booted) in ((Status.SUCCEEDED, 1), (Status.CANCELLED, 0))
-            assert (await house.service.vm(NS, "m1", "p-1")).state == "Running"
-            last = (await house.engine.history(NS, "m1.p-1"))[-1]
+            assert (await harness.service.vm(NS, "m1", "p-1")).state == "Running"
+            last = (await harness.engine.history(NS, "m1.p-1"))[-1]
             assert last.event == ("succeeded" if booted else "cancelled")
         assert endings[Status.SUCCEEDED] > 0
-        await house.ended((await house.service.control(NS, "m1", "terminate", ANN)).whole)
+        await harness.ended((await harness.service.control(NS, "m1", "terminate", ANN)).whole)
 
 
 async def test_a_suspend_that_is_cancelled_while_its_call_is_in_its_thread_is_waited_for(
-    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    harness: MciHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inside, go_on, do = threading.Event(), threading.Event(), ProcessDriver._do
 
@@ -84,24 +84,24 @@ async def test_a_suspend_that_is_cancelled_while_its_call_is_in_its_thread_is_wa
 
     monkeypatch.setattr(ProcessDriver, "_do", slowly)
     async with nothing_stays(tmp_path / "machines" / "process" / "here"):
-        await house.grant_host()
-        await house.created(mci("m1", SubGroup("p", 1, "local+here+tiny", "sh")))
-        begun = await house.service.control_vm(NS, "m1", "p-1", "suspend", ANN)
+        await harness.grant_host()
+        await harness.created(mci("m1", SubGroup("p", 1, "local+here+tiny", "sh")))
+        begun = await harness.service.control_vm(NS, "m1", "p-1", "suspend", ANN)
         await asyncio.to_thread(inside.wait, 60)
-        await house.engine.cancel(NS, begun.op.id, "ann")
+        await harness.engine.cancel(NS, begun.op.id, "ann")
         with pytest.raises(TimeoutError):
-            await house.engine.wait(NS, begun.op.id, 0.2)
+            await harness.engine.wait(NS, begun.op.id, 0.2)
         go_on.set()
-        ended = await house.ended(begun)
-        assert (ended.status, (await shown(house)).state) == (Status.SUCCEEDED, MachineState.SUSPENDED)
-        assert await states(house) == {"p-1": "Suspended"}
-        resumed = await house.ended(await house.service.control_vm(NS, "m1", "p-1", "resume", ANN))
+        ended = await harness.ended(begun)
+        assert (ended.status, (await shown(harness)).state) == (Status.SUCCEEDED, MachineState.SUSPENDED)
+        assert await states(harness) == {"p-1": "Suspended"}
+        resumed = await harness.ended(await harness.service.control_vm(NS, "m1", "p-1", "resume", ANN))
         assert resumed.status is Status.SUCCEEDED
-        await house.ended((await house.service.control(NS, "m1", "terminate", ANN)).whole)
+        await harness.ended((await harness.service.control(NS, "m1", "terminate", ANN)).whole)
 
 
 async def test_a_reboot_that_was_left_half_way_and_is_cancelled_is_brought_to_its_end(
-    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    harness: MciHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun_at_provider, reboot = threading.Event(), ProcessDriver._reboot
 
@@ -116,15 +116,15 @@ async def test_a_reboot_that_was_left_half_way_and_is_cancelled_is_brought_to_it
 
     monkeypatch.setattr(ProcessDriver, "_reboot", half_way)
     async with nothing_stays(tmp_path / "machines" / "process" / "here"):
-        await house.grant_host()
-        await house.created(mci("m1", SubGroup("p", 1, "local+here+tiny", "sh")))
-        begun = await house.service.control_vm(NS, "m1", "p-1", "reboot", ANN)
+        await harness.grant_host()
+        await harness.created(mci("m1", SubGroup("p", 1, "local+here+tiny", "sh")))
+        begun = await harness.service.control_vm(NS, "m1", "p-1", "reboot", ANN)
         await asyncio.to_thread(begun_at_provider.wait, 60)
-        await house.engine.cancel(NS, begun.op.id, "ann")
-        assert (await house.ended(begun)).status is Status.SUCCEEDED
-        now = await shown(house)
+        await harness.engine.cancel(NS, begun.op.id, "ann")
+        assert (await harness.ended(begun)).status is Status.SUCCEEDED
+        now = await shown(harness)
         assert (now.state, now.details["boots"]) == (MachineState.RUNNING, "2")
-        await house.ended((await house.service.control(NS, "m1", "terminate", ANN)).whole)
+        await harness.ended((await harness.service.control(NS, "m1", "terminate", ANN)).whole)
 
 
 # --- in virtual time -------------------------------------------------------------------------------------------------
@@ -136,19 +136,19 @@ def reboots(world: World, uid: str) -> int:
 
 async def cancelled_in(world: World, action: str, after: float) -> Operation:
     """Begin an action on a VM, and cancel it after some seconds."""
-    begun = await world.house.service.control_vm(NS, "m1", "a-1", action, ANN)
+    begun = await world.harness.service.control_vm(NS, "m1", "a-1", action, ANN)
     await asyncio.sleep(after)
-    await world.house.engine.cancel(NS, begun.op.id, "ann")
-    return await world.house.engine.wait(NS, begun.op.id, LONGEST)
+    await world.harness.engine.cancel(NS, begun.op.id, "ann")
+    return await world.harness.engine.wait(NS, begun.op.id, LONGEST)
 
 
-def course_of(temper: FaultProfile, course: Any, seed: int = 1) -> None:
-    """Live a course with one VM, in a region with a temper from then on."""
+def course_of(profile: FaultProfile, course: Any, seed: int = 1) -> None:
+    """Live a course with one VM, in a region with a profile from then on."""
 
     async def whole(world: World) -> None:
         await made(world, group("a", 1))
-        world.cloud.set_profile(SEOUL, temper)
-        await course(world, vm_of(await world.house.service.vm(NS, "m1", "a-1")))
+        world.cloud.set_profile(SEOUL, profile)
+        await course(world, vm_of(await world.harness.service.vm(NS, "m1", "a-1")))
 
     live(seed, FAIR, whole)
 
@@ -156,7 +156,7 @@ def course_of(temper: FaultProfile, course: Any, seed: int = 1) -> None:
 def test_what_the_provider_has_taken_is_waited_for_when_it_is_cancelled() -> None:
     async def course(world: World, _: Any) -> None:
         ended = await cancelled_in(world, "suspend", 1.0)
-        assert (ended.status, await states(world.house)) == (Status.SUCCEEDED, {"a-1": "Suspended"})
+        assert (ended.status, await states(world.harness)) == (Status.SUCCEEDED, {"a-1": "Suspended"})
 
     course_of(replace(FAIR, suspending=5.0), course)
 
@@ -164,10 +164,10 @@ def test_what_the_provider_has_taken_is_waited_for_when_it_is_cancelled() -> Non
 def test_what_takes_too_long_to_be_waited_for_is_undefined_until_it_is_seen() -> None:
     async def course(world: World, vm: Any) -> None:
         ended = await cancelled_in(world, "suspend", 1.0)
-        assert (ended.status, await states(world.house)) == (Status.FAILED, {"a-1": "Undefined"})
+        assert (ended.status, await states(world.harness)) == (Status.FAILED, {"a-1": "Undefined"})
         assert ended.error == "cancelled, and nobody can say whether it was done"
         await asyncio.sleep(120.0)
-        assert (world.truth(vm), await states(world.house)) == (MachineState.SUSPENDED, {"a-1": "Suspended"})
+        assert (world.truth(vm), await states(world.harness)) == (MachineState.SUSPENDED, {"a-1": "Suspended"})
 
     course_of(replace(FAIR, suspending=60.0), course)
 
@@ -177,7 +177,7 @@ def test_a_request_that_was_lost_and_is_cancelled_has_not_been_done() -> None:
         world.cloud.region(SEOUL).fault_injector.script_next(CallFate.REQUEST_LOST)
         ended = await cancelled_in(world, "reboot", 1.0)
         assert (ended.status, reboots(world, vm.uid)) == (Status.CANCELLED, 0)
-        assert await states(world.house) == {"a-1": "Running"}
+        assert await states(world.harness) == {"a-1": "Running"}
 
     course_of(FAIR, course)
 
@@ -187,10 +187,10 @@ def test_where_no_listing_shows_reboots_one_without_an_answer_is_unknown_and_nev
     async def course(world: World, vm: Any) -> None:
         world.cloud.region(SEOUL).fault_injector.script_next(fate)
         ended = await cancelled_in(world, "reboot", 1.0)
-        assert (ended.status, await states(world.house)) == (Status.FAILED, {"a-1": "Undefined"})
+        assert (ended.status, await states(world.harness)) == (Status.FAILED, {"a-1": "Undefined"})
         assert reboots(world, vm.uid) == (fate is CallFate.ANSWER_LOST)
         await asyncio.sleep(60.0)
-        assert await states(world.house) == {"a-1": "Running"}
+        assert await states(world.harness) == {"a-1": "Running"}
 
     course_of(replace(FAIR, knows_tokens=False), course)
 
@@ -207,17 +207,17 @@ def test_a_create_that_is_cancelled_leaves_no_machine_without_a_record() -> None
     async def course(world: World) -> None:
         await made(world, group("a", 1))
         world.cloud.set_profile(SEOUL, replace(FAIR, pending=60.0))
-        grown = await world.house.service.add_group(NS, "m1", group("b", 1), ANN)
+        grown = await world.harness.service.add_group(NS, "m1", group("b", 1), ANN)
         async with asyncio.timeout(60):
             while len(list(world.machines())) < 2:
                 await asyncio.sleep(0.01)
-        vm = await world.house.service.vm(NS, "m1", "b-1")
+        vm = await world.harness.service.vm(NS, "m1", "b-1")
         assert vm.op is not None
-        await world.house.engine.cancel(NS, vm.op, "ann")
-        await world.house.engine.wait(NS, grown.op.id, LONGEST)
-        assert await states(world.house) == {"a-1": "Running", "b-1": "Undefined"}
+        await world.harness.engine.cancel(NS, vm.op, "ann")
+        await world.harness.engine.wait(NS, grown.op.id, LONGEST)
+        assert await states(world.harness) == {"a-1": "Running", "b-1": "Undefined"}
         await asyncio.sleep(120.0)
-        assert await states(world.house) == {"a-1": "Running", "b-1": "Running"}
+        assert await states(world.harness) == {"a-1": "Running", "b-1": "Running"}
 
     live(2, FAIR, course)
 
@@ -225,12 +225,12 @@ def test_a_create_that_is_cancelled_leaves_no_machine_without_a_record() -> None
 # --- whole MCIs ------------------------------------------------------------------------------------------------------
 
 
-def course_of_three(temper: FaultProfile, course: Any, seed: int = 1) -> None:
-    """Live a course with an MCI of three VMs, in a region with a temper from then on."""
+def course_of_three(profile: FaultProfile, course: Any, seed: int = 1) -> None:
+    """Live a course with an MCI of three VMs, in a region with a profile from then on."""
 
     async def whole(world: World) -> None:
         await made(world, group("a", 3))
-        world.cloud.set_profile(SEOUL, temper)
+        world.cloud.set_profile(SEOUL, profile)
         await course(world)
 
     live(seed, FAIR, whole)
@@ -238,17 +238,17 @@ def course_of_three(temper: FaultProfile, course: Any, seed: int = 1) -> None:
 
 async def begun_on_all(world: World, action: str) -> str:
     """Begin an action on all VMs; returns the MCI's operation."""
-    verdict = await world.house.service.control(NS, "m1", action, ANN)
+    verdict = await world.harness.service.control(NS, "m1", action, ANN)
     assert verdict.whole is not None
     return verdict.whole.op.id
 
 
 async def events(world: World) -> list[str]:
-    return [line.event for line in await world.house.engine.history(NS, "m1")]
+    return [line.event for line in await world.harness.engine.history(NS, "m1")]
 
 
 async def mci_state(world: World) -> str:
-    return (await world.house.service.mci(NS, "m1")).state
+    return (await world.harness.service.mci(NS, "m1")).state
 
 
 @pytest.mark.parametrize(
@@ -261,15 +261,15 @@ def test_an_mci_keeps_its_state_until_what_was_cancelled_is_done_and_then_has_su
         op = await begun_on_all(world, action)
         await asyncio.sleep(1.0)
         on_its_way = await mci_state(world)
-        await world.house.engine.cancel(NS, op, "ann")
+        await world.harness.engine.cancel(NS, op, "ann")
         await asyncio.sleep(1.0)
         assert await mci_state(world) == on_its_way
         with pytest.raises(StatewardError):
-            await world.house.service.add_group(NS, "m1", group("b", 1), ANN)
-        ended = await world.house.engine.wait(NS, op, LONGEST)
+            await world.harness.service.add_group(NS, "m1", group("b", 1), ANN)
+        ended = await world.harness.engine.wait(NS, op, LONGEST)
         assert (ended.status, ended.error) == (Status.SUCCEEDED, None)
         assert await mci_state(world) == state
-        assert set((await states(world.house)).values()) == {state}
+        assert set((await states(world.harness)).values()) == {state}
         assert "all failed" not in await events(world)
 
     course_of_three(replace(FAIR, suspending=5.0, rebooting=5.0, terminating=5.0), course)
@@ -277,13 +277,13 @@ def test_an_mci_keeps_its_state_until_what_was_cancelled_is_done_and_then_has_su
 
 def test_an_action_on_an_mci_that_was_not_done_to_any_vm_is_cancelled() -> None:
     async def course(world: World) -> None:
-        _, lanes = await world.house.engine.store.reader.lanes()
-        await world.house.engine.set_limits(lanes=[replace(one.lane, capacity=0) for one in lanes if one.lane.lane])
+        _, lanes = await world.harness.engine.store.reader.lanes()
+        await world.harness.engine.set_limits(lanes=[replace(one.lane, capacity=0) for one in lanes if one.lane.lane])
         op = await begun_on_all(world, "suspend")
-        await world.house.engine.cancel(NS, op, "ann")
-        ended = await world.house.engine.wait(NS, op, LONGEST)
+        await world.harness.engine.cancel(NS, op, "ann")
+        ended = await world.harness.engine.wait(NS, op, LONGEST)
         assert (ended.status, ended.error, await mci_state(world)) == (Status.CANCELLED, "cancelled", "Running")
-        assert await states(world.house) == {"a-1": "Running", "a-2": "Running", "a-3": "Running"}
+        assert await states(world.harness) == {"a-1": "Running", "a-2": "Running", "a-3": "Running"}
         assert (await events(world))[-1] == "all running"
 
     course_of_three(FAIR, course)
@@ -291,15 +291,15 @@ def test_an_action_on_an_mci_that_was_not_done_to_any_vm_is_cancelled() -> None:
 
 def test_an_action_on_an_mci_that_was_done_to_some_vms_has_failed_and_says_how_many() -> None:
     async def course(world: World) -> None:
-        _, lanes = await world.house.engine.store.reader.lanes()
-        await world.house.engine.set_limits(lanes=[replace(one.lane, capacity=1) for one in lanes if one.lane.lane])
+        _, lanes = await world.harness.engine.store.reader.lanes()
+        await world.harness.engine.set_limits(lanes=[replace(one.lane, capacity=1) for one in lanes if one.lane.lane])
         op = await begun_on_all(world, "suspend")
         await asyncio.sleep(1.0)
-        await world.house.engine.cancel(NS, op, "ann")
-        ended = await world.house.engine.wait(NS, op, LONGEST)
+        await world.harness.engine.cancel(NS, op, "ann")
+        ended = await world.harness.engine.wait(NS, op, LONGEST)
         assert ended.status is Status.FAILED
         assert ended.error == "cancelled: 1 of 3 operations on VMs were done, 2 were not, 0 failed"
-        assert Counter((await states(world.house)).values()) == {"Suspended": 1, "Running": 2}
+        assert Counter((await states(world.harness)).values()) == {"Suspended": 1, "Running": 2}
         assert (await mci_state(world), (await events(world))[-1]) == ("Partial", "mixed")
 
     course_of_three(replace(FAIR, suspending=5.0), course)
@@ -308,13 +308,13 @@ def test_an_action_on_an_mci_that_was_done_to_some_vms_has_failed_and_says_how_m
 def test_an_mci_whose_vms_have_all_ended_before_it_was_cancelled_is_what_they_are() -> None:
     async def course(world: World) -> None:
         of_mcis = default_lane("", "")
-        await world.house.engine.set_limits(lanes=[replace(of_mcis, capacity=0)])
+        await world.harness.engine.set_limits(lanes=[replace(of_mcis, capacity=0)])
         op = await begun_on_all(world, "suspend")
         await asyncio.sleep(10.0)
-        assert (await mci_state(world), set((await states(world.house)).values())) == ("Suspending", {"Suspended"})
-        await world.house.engine.cancel(NS, op, "ann")
-        await world.house.engine.set_limits(lanes=[of_mcis])
-        assert (await world.house.engine.wait(NS, op, LONGEST)).status is Status.SUCCEEDED
+        assert (await mci_state(world), set((await states(world.harness)).values())) == ("Suspending", {"Suspended"})
+        await world.harness.engine.cancel(NS, op, "ann")
+        await world.harness.engine.set_limits(lanes=[of_mcis])
+        assert (await world.harness.engine.wait(NS, op, LONGEST)).status is Status.SUCCEEDED
         assert await mci_state(world) == "Suspended"
 
     course_of_three(FAIR, course)
@@ -325,13 +325,13 @@ def test_an_mci_whose_process_is_killed_while_it_is_cancelled_ends_as_what_is_tr
     async def course(world: World) -> None:
         op = await begun_on_all(world, "suspend")
         await asyncio.sleep(0.1 * (seed % 4))
-        cancelling = asyncio.create_task(world.house.engine.cancel(NS, op, "ann"))
+        cancelling = asyncio.create_task(world.harness.engine.cancel(NS, op, "ann"))
         await asyncio.sleep(0.05 * seed)
         await world.kill()
         cancelling.cancel()
-        ended = await world.house.engine.wait(NS, op, LONGEST)
+        ended = await world.harness.engine.wait(NS, op, LONGEST)
         await asyncio.sleep(120.0)
-        suspended = Counter((await states(world.house)).values())["Suspended"]
+        suspended = Counter((await states(world.harness)).values())["Suspended"]
         assert ended.status is {3: Status.SUCCEEDED, 0: Status.CANCELLED}.get(suspended, Status.FAILED)
         assert await mci_state(world) == {3: "Suspended", 0: "Running"}.get(suspended, "Partial")
         assert "all failed" not in await events(world)
@@ -342,13 +342,13 @@ def test_an_mci_whose_process_is_killed_while_it_is_cancelled_ends_as_what_is_tr
 @pytest.mark.parametrize("hold", [False, True])
 def test_a_create_that_is_cancelled_while_it_is_prepared_is_cancelled_and_its_mci_failed(hold: bool) -> None:
     async def course(world: World) -> None:
-        created = await world.house.service.create(NS, replace(mci("m1", group("a", 1)), hold=hold), ANN)
+        created = await world.harness.service.create(NS, replace(mci("m1", group("a", 1)), hold=hold), ANN)
         await asyncio.sleep(10.0 if hold else 0.0)
         assert await mci_state(world) == ("Prepared" if hold else "Preparing")
-        await world.house.engine.cancel(NS, created.op.id, "ann")
-        ended = await world.house.engine.wait(NS, created.op.id, LONGEST)
+        await world.harness.engine.cancel(NS, created.op.id, "ann")
+        ended = await world.harness.engine.wait(NS, created.op.id, LONGEST)
         assert ended.status is Status.CANCELLED
-        assert (await world.house.service.mci(NS, "m1")).error == ended.error == "cancelled"
+        assert (await world.harness.service.mci(NS, "m1")).error == ended.error == "cancelled"
         assert await mci_state(world) == "Failed"
 
     live(1, FAIR, course)
@@ -356,11 +356,11 @@ def test_a_create_that_is_cancelled_while_it_is_prepared_is_cancelled_and_its_mc
 
 def test_a_scale_out_that_is_cancelled_before_it_has_begun_leaves_the_mci_as_it_was() -> None:
     async def course(world: World) -> None:
-        before = await world.house.service.mci(NS, "m1")
-        grown = await world.house.service.add_group(NS, "m1", group("b", 1), ANN)
-        await world.house.engine.cancel(NS, grown.op.id, "ann")
-        ended = await world.house.engine.wait(NS, grown.op.id, LONGEST)
-        now = await world.house.service.mci(NS, "m1")
+        before = await world.harness.service.mci(NS, "m1")
+        grown = await world.harness.service.add_group(NS, "m1", group("b", 1), ANN)
+        await world.harness.engine.cancel(NS, grown.op.id, "ann")
+        ended = await world.harness.engine.wait(NS, grown.op.id, LONGEST)
+        now = await world.harness.service.mci(NS, "m1")
         assert (ended.status, now.state, now.spec) == (Status.CANCELLED, "Running", before.spec)
 
     course_of_three(FAIR, course)
@@ -369,14 +369,14 @@ def test_a_scale_out_that_is_cancelled_before_it_has_begun_leaves_the_mci_as_it_
 @pytest.mark.parametrize("seed", range(12))
 def test_a_reboot_whose_worker_was_killed_and_that_is_then_cancelled_is_told_as_it_was(seed: int) -> None:
     async def course(world: World, vm: Any) -> None:
-        begun = await world.house.service.control_vm(NS, "m1", "a-1", "reboot", ANN)
+        begun = await world.harness.service.control_vm(NS, "m1", "a-1", "reboot", ANN)
         await asyncio.sleep(0.02 * seed)
         await world.kill()
         with suppress(AlreadyEnded):
-            await world.house.engine.cancel(NS, begun.op.id, "ann")
-        ended = await world.house.engine.wait(NS, begun.op.id, LONGEST)
+            await world.harness.engine.cancel(NS, begun.op.id, "ann")
+        ended = await world.harness.engine.wait(NS, begun.op.id, LONGEST)
         assert (ended.status is Status.SUCCEEDED) == (reboots(world, vm.uid) == 1)
-        assert await states(world.house) == {"a-1": "Running"}
+        assert await states(world.harness) == {"a-1": "Running"}
 
     course_of(FAIR, course, seed)
 
@@ -387,10 +387,10 @@ def test_after_a_storm_in_which_users_cancel_all_is_at_rest_and_true(storm: str,
     async def impatient(world: World, chance: Random) -> None:
         while True:
             await asyncio.sleep(2.0 * chance.random())
-            for vm in await world.house.service.vms(NS, "m1"):
+            for vm in await world.harness.service.vms(NS, "m1"):
                 if vm.op is not None and chance.random() < 0.3:
                     try:
-                        await world.house.engine.cancel(NS, vm.op, "ann")
+                        await world.harness.engine.cancel(NS, vm.op, "ann")
                     except StatewardError:
                         continue
 
@@ -400,7 +400,7 @@ def test_after_a_storm_in_which_users_cancel_all_is_at_rest_and_true(storm: str,
         await trouble(world, Random(f"{storm}/{seed}"), kills=seed == 2)
         cancelling.cancel()
         await calm(world)
-        assert await world.house.plugin.reconciler.reconcile_all() == []  # no machine without a record
+        assert await world.harness.plugin.reconciler.reconcile_all() == []  # no machine without a record
         await end(world)
 
     live(seed, STORMS[storm], course)

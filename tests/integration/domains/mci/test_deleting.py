@@ -15,9 +15,9 @@ from stateward.drivers.simulated.faults import CALM
 from stateward.drivers.simulated.machine import state_at
 from stateward.engine import Refused
 from stateward.store.records import Status
-from tests.integration.domains.mci import api_house
-from tests.integration.domains.mci.api_house import AWS, DEAD, HERE, ApiHouse, open_api
-from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci
+from tests.integration.domains.mci import api_harness
+from tests.integration.domains.mci.api_harness import AWS, DEAD, HERE, ApiHarness, open_api
+from tests.integration.domains.mci.conftest import ANN, NS, MciHarness, group, mci
 
 SEOUL = ProviderRegion("aws", "ap-northeast-2")
 M1 = f"/ns/{NS}/mci/m1"
@@ -31,57 +31,57 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[ApiHouse]:
+async def api(tmp_path: Path) -> AsyncIterator[ApiHarness]:
     async with open_api(tmp_path) as opened:
         yield opened
 
 
-def machine(house: House, uid: str) -> MachineState | None:
-    return state_at(house.cloud.region(SEOUL).machines[uid], house.cloud.clock())
+def machine(harness: MciHarness, uid: str) -> MachineState | None:
+    return state_at(harness.cloud.region(SEOUL).machines[uid], harness.cloud.clock())
 
 
-async def left_behind(house: House, id_: str = "m1.g1-1") -> list[str | None]:
-    return [one.reason for one in await house.engine.history(NS, id_) if one.event == "left behind"]
+async def left_behind(harness: MciHarness, id_: str = "m1.g1-1") -> list[str | None]:
+    return [one.reason for one in await harness.engine.history(NS, id_) if one.event == "left behind"]
 
 
 # --- terminate first -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("state", ["Running", "Suspended", "Failed", "Undefined"])
-async def test_a_vm_is_terminated_at_its_provider_before_its_record_goes(house: House, state: str) -> None:
-    await house.created(mci("m1", group("g1", 2)))
-    uid = vm_of(await house.service.vm(NS, "m1", "g1-1")).uid
+async def test_a_vm_is_terminated_at_its_provider_before_its_record_goes(harness: MciHarness, state: str) -> None:
+    await harness.created(mci("m1", group("g1", 2)))
+    uid = vm_of(await harness.service.vm(NS, "m1", "g1-1")).uid
     if state == "Suspended":
-        await house.ended(await house.service.control_vm(NS, "m1", "g1-1", "suspend", ANN))
+        await harness.ended(await harness.service.control_vm(NS, "m1", "g1-1", "suspend", ANN))
     elif state != "Running":
         event = "shows failed" if state == "Failed" else "cannot say"
-        await house.engine.act(NS, "m1.g1-1", event, actor="provider")
-    accepted = await house.service.terminate_and_delete_vm(NS, "m1", "g1-1", ANN)
+        await harness.engine.act(NS, "m1.g1-1", event, actor="provider")
+    accepted = await harness.service.terminate_and_delete_vm(NS, "m1", "g1-1", ANN)
     assert accepted.object.state == VmState.TERMINATING
-    assert (await house.ended(accepted)).status is Status.SUCCEEDED
-    assert machine(house, uid) is MachineState.TERMINATED
-    assert [vm_of(one).name for one in await house.service.vms(NS, "m1")] == ["g1-2"]
-    assert await left_behind(house) == []
+    assert (await harness.ended(accepted)).status is Status.SUCCEEDED
+    assert machine(harness, uid) is MachineState.TERMINATED
+    assert [vm_of(one).name for one in await harness.service.vms(NS, "m1")] == ["g1-2"]
+    assert await left_behind(harness) == []
 
 
-async def test_a_subgroup_goes_with_its_last_vm_that_is_terminated_and_deleted(house: House) -> None:
-    await house.created(mci("m1", group("g1", 1), group("g2", 1)))
-    await house.ended(await house.service.terminate_and_delete_vm(NS, "m1", "g1-1", ANN))
-    assert [one.name for one in mci_of(await house.service.mci(NS, "m1")).groups] == ["g2"]
+async def test_a_subgroup_goes_with_its_last_vm_that_is_terminated_and_deleted(harness: MciHarness) -> None:
+    await harness.created(mci("m1", group("g1", 1), group("g2", 1)))
+    await harness.ended(await harness.service.terminate_and_delete_vm(NS, "m1", "g1-1", ANN))
+    assert [one.name for one in mci_of(await harness.service.mci(NS, "m1")).groups] == ["g2"]
 
 
-async def test_a_vm_that_cannot_be_terminated_keeps_its_record(house: House) -> None:
-    await house.created(mci("m1", group("g1", 2)))
-    house.cloud.set_profile(SEOUL, DEAD)
-    accepted = await house.service.terminate_and_delete_vm(NS, "m1", "g1-1", ANN)
-    assert (await house.service.vm(NS, "m1", "g1-1")).state == VmState.TERMINATING
+async def test_a_vm_that_cannot_be_terminated_keeps_its_record(harness: MciHarness) -> None:
+    await harness.created(mci("m1", group("g1", 2)))
+    harness.cloud.set_profile(SEOUL, DEAD)
+    accepted = await harness.service.terminate_and_delete_vm(NS, "m1", "g1-1", ANN)
+    assert (await harness.service.vm(NS, "m1", "g1-1")).state == VmState.TERMINATING
     with pytest.raises(Refused):
-        await house.service.terminate_and_delete_vm(NS, "m1", "g1-1", ANN)
-    house.cloud.set_profile(SEOUL, CALM)
-    assert (await house.ended(accepted)).status is Status.SUCCEEDED
+        await harness.service.terminate_and_delete_vm(NS, "m1", "g1-1", ANN)
+    harness.cloud.set_profile(SEOUL, CALM)
+    assert (await harness.ended(accepted)).status is Status.SUCCEEDED
 
 
-async def test_a_delete_with_terminate_waits_for_the_end_and_leaves_nothing(api: ApiHouse) -> None:
+async def test_a_delete_with_terminate_waits_for_the_end_and_leaves_nothing(api: ApiHarness) -> None:
     await api.created()
     answer = await api.delete(f"{VM}?option=terminate")
     assert (answer.status_code, answer.json()) == (200, {"message": "Deleted the VM info"})
@@ -91,17 +91,17 @@ async def test_a_delete_with_terminate_waits_for_the_end_and_leaves_nothing(api:
     assert (await api.delete(M1)).status_code == 200
 
 
-async def test_a_delete_with_terminate_that_takes_long_names_its_operation(api: ApiHouse) -> None:
+async def test_a_delete_with_terminate_that_takes_long_names_its_operation(api: ApiHarness) -> None:
     await api.created()
-    api.temper(DEAD)
+    api.set_profile(DEAD)
     answer = await api.delete(f"{VM}?option=terminate&wait=0")
     assert (answer.status_code, answer.json()["operationStatus"]) == (202, "running")
-    api.temper(CALM)
+    api.set_profile(CALM)
     over = await api.engine.wait(NS, answer.json()["operation"], 60.0)
     assert over.status is Status.SUCCEEDED
 
 
-async def test_a_terminated_vm_is_deleted_with_terminate_too(api: ApiHouse) -> None:
+async def test_a_terminated_vm_is_deleted_with_terminate_too(api: ApiHarness) -> None:
     await api.created()
     await api.done(f"{VM}?action=terminate")
     assert (await api.delete(f"{VM}?option=terminate")).status_code == 200
@@ -111,13 +111,15 @@ async def test_a_terminated_vm_is_deleted_with_terminate_too(api: ApiHouse) -> N
 # --- by force --------------------------------------------------------------------------------------------------------
 
 
-async def orphans(api: ApiHouse) -> set[str]:
+async def orphans(api: ApiHarness) -> set[str]:
     found = (await api.get(f"http://test/api/v1/mci/orphans?connection={AWS}")).json()
     return {one["key"] for one in found["orphans"]}
 
 
 @pytest.mark.parametrize("how", ["option=force", "force=true"])
-async def test_a_running_vm_that_is_forgotten_is_named_with_its_place_and_is_an_orphan(api: ApiHouse, how: str) -> None:
+async def test_a_running_vm_that_is_forgotten_is_named_with_its_place_and_is_an_orphan(
+    api: ApiHarness, how: str
+) -> None:
     shown = (await api.created())["vm"][0]
     answer = (await api.delete(f"{VM}?{how}")).json()
     assert answer["message"] == "Deleted the VM info"
@@ -128,39 +130,39 @@ async def test_a_running_vm_that_is_forgotten_is_named_with_its_place_and_is_an_
     assert await orphans(api) == {shown["uid"]}
 
 
-async def test_the_journal_says_what_a_forgotten_vm_may_leave_and_where(house: House) -> None:
-    await house.created(mci("m1", group("g1", 2)))
-    found = await house.service.vm(NS, "m1", "g1-1")
-    await house.service.delete_vm(NS, "m1", "g1-1", ANN, force=True)
-    (reason,) = await left_behind(house)
+async def test_the_journal_says_what_a_forgotten_vm_may_leave_and_where(harness: MciHarness) -> None:
+    await harness.created(mci("m1", group("g1", 2)))
+    found = await harness.service.vm(NS, "m1", "g1-1")
+    await harness.service.delete_vm(NS, "m1", "g1-1", ANN, force=True)
+    (reason,) = await left_behind(harness)
     assert reason is not None
     assert all(part in reason for part in ("aws-ap-northeast-2", vm_of(found).uid, "native id i-", "Running"))
 
 
-async def test_nothing_is_said_of_a_machine_that_is_known_to_be_gone(house: House) -> None:
-    await house.created(mci("m1", group("g1", 2)))
-    house.cloud.terminate(SEOUL, vm_of(await house.service.vm(NS, "m1", "g1-1")).uid)
-    _, left = await house.service.delete_vm(NS, "m1", "g1-1", ANN, force=True)
-    assert (left, await left_behind(house)) == ([], [])
+async def test_nothing_is_said_of_a_machine_that_is_known_to_be_gone(harness: MciHarness) -> None:
+    await harness.created(mci("m1", group("g1", 2)))
+    harness.cloud.terminate(SEOUL, vm_of(await harness.service.vm(NS, "m1", "g1-1")).uid)
+    _, left = await harness.service.delete_vm(NS, "m1", "g1-1", ANN, force=True)
+    assert (left, await left_behind(harness)) == ([], [])
 
 
-async def test_a_provider_that_does_not_answer_holds_up_no_removal_and_is_told(api: ApiHouse) -> None:
+async def test_a_provider_that_does_not_answer_holds_up_no_removal_and_is_told(api: ApiHarness) -> None:
     await api.created()
-    api.temper(DEAD)
+    api.set_profile(DEAD)
     (left,) = (await api.delete(f"{VM}?option=force")).json()["left"]
     assert left["shown"]
     assert left["shown"] != "running"
 
 
-async def test_a_failed_vm_whose_machine_runs_is_not_forgotten_without_a_word(house: House) -> None:
-    await house.created(mci("m1", group("g1", 2)))
-    await house.engine.act(NS, "m1.g1-1", "shows failed", actor="provider")
-    _, left = await house.service.delete_vm(NS, "m1", "g1-1", ANN)
+async def test_a_failed_vm_whose_machine_runs_is_not_forgotten_without_a_word(harness: MciHarness) -> None:
+    await harness.created(mci("m1", group("g1", 2)))
+    await harness.engine.act(NS, "m1.g1-1", "shows failed", actor="provider")
+    _, left = await harness.service.delete_vm(NS, "m1", "g1-1", ANN)
     assert [(one.vm, one.shown) for one in left] == [("g1-1", "running")]
-    assert len(await left_behind(house)) == 1
+    assert len(await left_behind(harness)) == 1
 
 
-async def test_a_removal_that_is_refused_asks_no_provider(api: ApiHouse) -> None:
+async def test_a_removal_that_is_refused_asks_no_provider(api: ApiHarness) -> None:
     await api.created()
     before = len(api.calls)
     answer = await api.delete(VM)
@@ -169,8 +171,8 @@ async def test_a_removal_that_is_refused_asks_no_provider(api: ApiHouse) -> None
 
 
 @pytest.mark.parametrize("path", [f"{M1}?option=force", f"{M1}?force=true", f"/ns/{NS}/mci?option=force"])
-async def test_whole_mcis_that_are_forgotten_name_what_may_be_left(api: ApiHouse, path: str) -> None:
-    shown = await api.created(api_house.mci("m1", api_house.group("g1", 3)))
+async def test_whole_mcis_that_are_forgotten_name_what_may_be_left(api: ApiHarness, path: str) -> None:
+    shown = await api.created(api_harness.mci("m1", api_harness.group("g1", 3)))
     await api.done(f"{VM}?action=terminate")
     answer: Any = (await api.delete(path)).json()
     running = {one["uid"] for one in shown["vm"][1:]}
@@ -178,7 +180,7 @@ async def test_whole_mcis_that_are_forgotten_name_what_may_be_left(api: ApiHouse
     assert api.plugin.cloud.region(HERE).machines.keys() >= running
 
 
-async def test_force_and_terminate_together_are_bad_input(api: ApiHouse) -> None:
+async def test_force_and_terminate_together_are_bad_input(api: ApiHarness) -> None:
     await api.created()
     for path in (M1, VM):
         answer = await api.delete(f"{path}?option=terminate&force=true")

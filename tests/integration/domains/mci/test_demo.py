@@ -14,7 +14,7 @@ from stateward.drivers import MachineState, ProviderRegion
 from stateward.lifecycle import TRANSITIONAL
 from stateward.store.filters import JournalFilter
 from stateward.store.records import Object
-from tests.integration.domains.mci.conftest import PATIENT, House
+from tests.integration.domains.mci.conftest import PATIENT, MciHarness
 from tests.stores import fresh_store
 
 SHOP, LAB, BOX = FLEET
@@ -26,14 +26,14 @@ def new_store(request: pytest.FixtureRequest) -> object:
     return fresh_store("sqlite", request)
 
 
-def show(house: House, seed: int = 1) -> MciDemo:
-    return MciDemo(house.service, Random(seed), pause=0.0, sleep=lambda _: asyncio.sleep(0.01))
+def show(harness: MciHarness, seed: int = 1) -> MciDemo:
+    return MciDemo(harness.service, Random(seed), pause=0.0, sleep=lambda _: asyncio.sleep(0.01))
 
 
-async def at_rest(house: House, name: str) -> Object:
+async def at_rest(harness: MciHarness, name: str) -> Object:
     """Wait until nothing is done to an MCI."""
     async with asyncio.timeout(PATIENT):
-        while MCI.state((found := await house.engine.get(NS, name)).state).state_class is TRANSITIONAL or found.op:
+        while MCI.state((found := await harness.engine.get(NS, name)).state).state_class is TRANSITIONAL or found.op:
             await asyncio.sleep(0.01)
     return found
 
@@ -44,53 +44,53 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def processes(house: House) -> list[MachineState]:
-    listing = await (await house.plugin.clients.for_connection(LOCAL)).driver.observe()
+async def processes(harness: MciHarness) -> list[MachineState]:
+    listing = await (await harness.plugin.clients.for_connection(LOCAL)).driver.observe()
     return [one.state for one in listing.machines if one.state is not MachineState.TERMINATED]
 
 
-async def test_an_mci_is_made_once_and_found_again(house: House) -> None:
-    await house.service.ensure_namespaces([NS])
-    await show(house).look_after(LAB)
-    made = await at_rest(house, "lab")
+async def test_an_mci_is_made_once_and_found_again(harness: MciHarness) -> None:
+    await harness.service.ensure_namespaces([NS])
+    await show(harness).look_after(LAB)
+    made = await at_rest(harness, "lab")
     assert made.state == "Running"
-    await show(house).look_after(LAB)
-    assert (await house.engine.get(NS, "lab")).created == made.created
+    await show(harness).look_after(LAB)
+    assert (await harness.engine.get(NS, "lab")).created == made.created
 
 
-async def test_what_is_well_is_kept_in_motion_within_bounds(house: House) -> None:
-    await house.service.ensure_namespaces([NS])
-    user, events = show(house), set[str]()
+async def test_what_is_well_is_kept_in_motion_within_bounds(harness: MciHarness) -> None:
+    await harness.service.ensure_namespaces([NS])
+    user, events = show(harness), set[str]()
     async with asyncio.timeout(PATIENT):
         while not {"suspend", "resume", "reboot", "scale out", "scale in"} <= events:
             await user.look_after(LAB)
-            await at_rest(house, "lab")
-            assert len(await house.service.vms(NS, "lab")) <= LAB.groups[0].size + SPARE + 1
-            lines = await house.engine.store.reader.journal(0, 10_000, JournalFilter(ns=NS))
+            await at_rest(harness, "lab")
+            assert len(await harness.service.vms(NS, "lab")) <= LAB.groups[0].size + SPARE + 1
+            lines = await harness.engine.store.reader.journal(0, 10_000, JournalFilter(ns=NS))
             events = {line.event for line in lines}
 
 
-async def test_vms_that_broke_down_are_replaced(house: House) -> None:
-    await house.service.ensure_namespaces([NS])
-    await show(house).look_after(LAB)
-    await at_rest(house, "lab")
-    first = vm_of((await house.service.vms(NS, "lab"))[0])
-    house.cloud.fail(ProviderRegion(first.provider, first.region), first.uid)
-    await house.plugin.reconciler.reconcile_all()
+async def test_vms_that_broke_down_are_replaced(harness: MciHarness) -> None:
+    await harness.service.ensure_namespaces([NS])
+    await show(harness).look_after(LAB)
+    await at_rest(harness, "lab")
+    first = vm_of((await harness.service.vms(NS, "lab"))[0])
+    harness.cloud.fail(ProviderRegion(first.provider, first.region), first.uid)
+    await harness.plugin.reconciler.reconcile_all()
 
     async def mended() -> bool:
-        await show(house).look_after(LAB)
-        vms = await house.service.vms(NS, "lab")
+        await show(harness).look_after(LAB)
+        vms = await harness.service.vms(NS, "lab")
         return len(vms) >= 3 and all(vm_of(one).uid != first.uid and one.state == "Running" for one in vms)
 
     await until(mended)
 
 
-async def test_the_processes_end_with_the_demo(house: House) -> None:
-    living = asyncio.create_task(show(house).run())
+async def test_the_processes_end_with_the_demo(harness: MciHarness) -> None:
+    living = asyncio.create_task(show(harness).run())
 
     async def up() -> bool:
-        return len(await processes(house)) >= BOX.groups[0].size
+        return len(await processes(harness)) >= BOX.groups[0].size
 
     await until(up)
     living.cancel()
@@ -98,7 +98,7 @@ async def test_the_processes_end_with_the_demo(house: House) -> None:
         await living
 
     async def gone() -> bool:
-        return not await processes(house)
+        return not await processes(harness)
 
     await until(gone)
-    assert {one.state for one in await house.service.vms(NS, HERE)} <= {"Terminated"}
+    assert {one.state for one in await harness.service.vms(NS, HERE)} <= {"Terminated"}

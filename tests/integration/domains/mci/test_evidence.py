@@ -16,8 +16,8 @@ from stateward.drivers.simulated.faults import STORMY, CallFate, FaultProfile
 from stateward.engine import Denied
 from stateward.errors import StatewardError
 from stateward.store.records import Status
-from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci
-from tests.integration.domains.mci.weather import World, live
+from tests.integration.domains.mci.conftest import ANN, NS, MciHarness, group, mci
+from tests.integration.domains.mci.virtual_world import World, live
 
 SEOUL, TOKYO = ProviderRegion("aws", "ap-northeast-2"), ProviderRegion("aws", "ap-northeast-1")
 FAIR = FaultProfile()
@@ -59,16 +59,16 @@ def fair_everywhere(world: World) -> None:
         region.profile = FAIR
 
 
-async def states(house: House, name: str = "m1") -> dict[str, str]:
-    return {vm_of(one).name: one.state for one in await house.service.vms(NS, name)}
+async def states(harness: MciHarness, name: str = "m1") -> dict[str, str]:
+    return {vm_of(one).name: one.state for one in await harness.service.vms(NS, name)}
 
 
 # --- storms ----------------------------------------------------------------------------------------------------------
 
 
-async def wish(house: House, chance: Random) -> None:
+async def wish(harness: MciHarness, chance: Random) -> None:
     """Ask for something, as a user in a hurry does."""
-    service, force = house.service, chance.random() < 0.5
+    service, force = harness.service, chance.random() < 0.5
     action = chance.choice(("suspend", "resume", "reboot", "terminate", "terminate"))
     vms = await service.vms(NS, "m1")
     match chance.randrange(8):
@@ -79,20 +79,20 @@ async def wish(house: House, chance: Random) -> None:
         case 2:
             await service.refine(NS, "m1", ANN)
         case 3:
-            await house.plugin.reconciler.reconcile_all()
+            await harness.plugin.reconciler.reconcile_all()
         case _ if vms:
             await service.control_vm(NS, "m1", vm_of(chance.choice(vms)).name, action, ANN, force=force)
 
 
 async def trouble(world: World, chance: Random, *, kills: bool) -> None:
     """Ask for this and that while it storms, in the middle of whatever is under way."""
-    await world.house.service.create(NS, mci("m1", *GROUPS, policy=chance.choice(("continue", "refine"))), ANN)
+    await world.harness.service.create(NS, mci("m1", *GROUPS, policy=chance.choice(("continue", "refine"))), ANN)
     for _ in range(chance.randint(10, 25)):
         await asyncio.sleep(chance.choice((0.3, 3.0, 30.0)) * chance.random())
         if kills and chance.random() < 0.25:
             await world.kill()
         with suppress(StatewardError):
-            await wish(world.house, chance)
+            await wish(world.harness, chance)
         for machine in [one for one in world.machines() if chance.random() < 0.03]:
             misfortune = chance.choice((world.cloud.stop, world.cloud.fail, world.cloud.terminate))
             misfortune(world.place_of(machine), machine.key)
@@ -104,18 +104,18 @@ async def calm(world: World) -> None:
     await settled(world)
     for _ in range(3):
         await asyncio.sleep(10.0)
-        await world.house.plugin.reconciler.reconcile_all()
+        await world.harness.plugin.reconciler.reconcile_all()
     assert await world.doubtful() == []
 
 
 async def end(world: World) -> None:
     """Terminate what there is, and look whether anything is left."""
     try:
-        verdict = await world.house.service.control(NS, "m1", "terminate", ANN, force=True)
-        await world.house.engine.wait(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
+        verdict = await world.harness.service.control(NS, "m1", "terminate", ANN, force=True)
+        await world.harness.engine.wait(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
     except Denied:
         pass  # there is no VM that could be terminated
-    assert set((await states(world.house)).values()) <= {"Terminated"}
+    assert set((await states(world.harness)).values()) <= {"Terminated"}
     assert list(world.machines()) == []
     assert await world.doubtful() == []
 
@@ -152,16 +152,16 @@ SILENT = ("lost answers", "lost requests", "late", "throttled", "missing", "cut 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_provider_that_only_loses_lies_late_or_throttles_fails_no_vm(storm: str, seed: int) -> None:
     async def course(world: World) -> None:
-        house = world.house
-        created = await house.service.create(NS, mci("m1", *GROUPS), ANN)
-        assert (await house.engine.wait(NS, created.op.id, LONGEST)).status is Status.SUCCEEDED
+        harness = world.harness
+        created = await harness.service.create(NS, mci("m1", *GROUPS), ANN)
+        assert (await harness.engine.wait(NS, created.op.id, LONGEST)).status is Status.SUCCEEDED
         for action in ("suspend", "resume", "reboot", "suspend", "terminate"):
-            verdict = await house.service.control(NS, "m1", action, ANN)
+            verdict = await harness.service.control(NS, "m1", action, ANN)
             assert len(verdict.begun) == 9
-            ended = await house.engine.wait(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
+            ended = await harness.engine.wait(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
             assert ended.status is Status.SUCCEEDED
-        assert set((await states(house)).values()) == {"Terminated"}
-        lines = [line for vm in await house.service.vms(NS, "m1") for line in await house.engine.history(NS, vm.id)]
+        assert set((await states(harness)).values()) == {"Terminated"}
+        lines = [line for vm in await harness.service.vms(NS, "m1") for line in await harness.engine.history(NS, vm.id)]
         assert not [line for line in lines if line.target in ("Failed", "Undefined")]
 
     live(seed, STORMS[storm], course)
@@ -176,14 +176,14 @@ LAST_STEP, STRIDE = 120, 3
 async def whole_life(world: World) -> None:
     """Make an MCI that holds, let it go on, suspend and terminate it, delete it."""
     replacing = asyncio.create_task(world.replace_the_dead())
-    house = world.house
-    await house.service.create(NS, mci("m1", group("a", 2), group("b", 1, GROUPS[1].spec), hold=True), ANN)
-    await come_to(house, MciState.PREPARED)
-    await house.service.continue_or_withdraw(NS, "m1", "continue", ANN)
-    await come_to(house, MciState.RUNNING)
+    harness = world.harness
+    await harness.service.create(NS, mci("m1", group("a", 2), group("b", 1, GROUPS[1].spec), hold=True), ANN)
+    await come_to(harness, MciState.PREPARED)
+    await harness.service.continue_or_withdraw(NS, "m1", "continue", ANN)
+    await come_to(harness, MciState.RUNNING)
     for action, state in (("suspend", MciState.SUSPENDED), ("terminate", MciState.TERMINATED)):
-        await house.service.control(NS, "m1", action, ANN)
-        await come_to(house, state)
+        await harness.service.control(NS, "m1", action, ANN)
+        await come_to(harness, state)
     assert await world.doubtful() == []
     places = [world.cloud.region(place) for place in (SEOUL, TOKYO)]
     assert [len(place.machines) for place in places] == [2, 1]
@@ -191,15 +191,15 @@ async def whole_life(world: World) -> None:
         4,
         4,
     ]  # a network, its subnet, a security group, a key
-    assert [len(await house.engine.history(NS, f"m1.{vm}")) >= 6 for vm in ("a-1", "a-2", "b-1")] == [True] * 3
-    await house.service.delete(NS, "m1", "", ANN)
-    assert await house.service.vms(NS, "m1") == []
+    assert [len(await harness.engine.history(NS, f"m1.{vm}")) >= 6 for vm in ("a-1", "a-2", "b-1")] == [True] * 3
+    await harness.service.delete(NS, "m1", "", ANN)
+    assert await harness.service.vms(NS, "m1") == []
     replacing.cancel()
 
 
-async def come_to(house: House, state: MciState) -> None:
+async def come_to(harness: MciHarness, state: MciState) -> None:
     async with asyncio.timeout(120.0):
-        while await house.state() != state:
+        while await harness.state() != state:
             await asyncio.sleep(0.1)
 
 
@@ -217,8 +217,8 @@ def test_the_steps_at_which_processes_are_killed_are_all_that_there_are() -> Non
 
 
 async def made(world: World, *groups: object) -> None:
-    created = await world.house.service.create(NS, mci("m1", *(groups or GROUPS)), ANN)  # type: ignore[arg-type]
-    await world.house.engine.wait(NS, created.op.id, LONGEST)
+    created = await world.harness.service.create(NS, mci("m1", *(groups or GROUPS)), ANN)  # type: ignore[arg-type]
+    await world.harness.engine.wait(NS, created.op.id, LONGEST)
 
 
 def test_a_create_whose_answer_is_lost_is_found_again_and_not_repeated() -> None:
@@ -226,10 +226,10 @@ def test_a_create_whose_answer_is_lost_is_found_again_and_not_repeated() -> None
         world.cloud.set_profile(SEOUL, FAIR)
         await made(world, group("g0", 1))
         world.cloud.region(SEOUL).fault_injector.script_next(CallFate.ANSWER_LOST)
-        grown = await world.house.service.add_group(NS, "m1", group("g1", 3), ANN)
-        assert (await world.house.engine.wait(NS, grown.op.id, LONGEST)).status is Status.SUCCEEDED
+        grown = await world.harness.service.add_group(NS, "m1", group("g1", 3), ANN)
+        assert (await world.harness.engine.wait(NS, grown.op.id, LONGEST)).status is Status.SUCCEEDED
         assert len(list(world.machines())) == 4
-        assert set((await states(world.house)).values()) == {"Running"}
+        assert set((await states(world.harness)).values()) == {"Running"}
 
     live(1, FAIR, course)
 
@@ -239,8 +239,8 @@ def test_a_throttled_region_is_left_alone_for_a_while_and_no_other_is() -> None:
         await made(world)
         world.cloud.region(SEOUL).fault_injector.script_next(*[CallFate.THROTTLED] * 6)
         begun = world.clock()
-        verdict = await world.house.service.control(NS, "m1", "suspend", ANN)
-        ended = [await world.house.engine.wait(NS, one.op.id, LONGEST) for one in verdict.begun]
+        verdict = await world.harness.service.control(NS, "m1", "suspend", ANN)
+        ended = [await world.harness.engine.wait(NS, one.op.id, LONGEST) for one in verdict.begun]
         took = {one.object: (one.ended or 0.0) - begun for one in ended}
         assert {one.status for one in ended} == {Status.SUCCEEDED}
         quick = [seconds for name, seconds in took.items() if not name.startswith("m1.a-")]
@@ -249,7 +249,7 @@ def test_a_throttled_region_is_left_alone_for_a_while_and_no_other_is() -> None:
         _, loads = await world.store.reader.lanes()
         throttled = {load.lane.lane for load in loads if load.lane.throttled}
         assert throttled == {"aws/ap-northeast-2"}
-        assert set((await states(world.house)).values()) == {"Suspended"}
+        assert set((await states(world.harness)).values()) == {"Suspended"}
 
     live(2, FAIR, course)
 
@@ -257,7 +257,7 @@ def test_a_throttled_region_is_left_alone_for_a_while_and_no_other_is() -> None:
 def test_a_region_whose_listing_is_throttled_is_not_asked_again_before_it_likes() -> None:
     async def course(world: World) -> None:
         await made(world, group("a", 1))
-        cloud = await world.house.plugin.clients.by_name("aws-ap-northeast-2")
+        cloud = await world.harness.plugin.clients.by_name("aws-ap-northeast-2")
         world.cloud.region(SEOUL).fault_injector.script_next(CallFate.THROTTLED)
         first = await cloud.list_now()
         again = await cloud.list_now()
@@ -271,9 +271,9 @@ def test_one_throttled_call_counts_once_however_many_vms_it_was_for() -> None:
     async def course(world: World) -> None:
         await made(world, group("a", 30))
         world.cloud.region(SEOUL).fault_injector.script_next(CallFate.THROTTLED)
-        verdict = await world.house.service.control(NS, "m1", "suspend", ANN)
+        verdict = await world.harness.service.control(NS, "m1", "suspend", ANN)
         begun = world.clock()
-        ended = await world.house.engine.wait(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
+        ended = await world.harness.engine.wait(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
         assert (ended.status, (ended.ended or 0.0) - begun < 10.0) == (Status.SUCCEEDED, True)
 
     live(11, FAIR, course)
@@ -283,13 +283,13 @@ def test_a_dead_region_makes_its_vms_undefined_and_no_others_and_they_come_back(
     async def course(world: World) -> None:
         await made(world)
         world.cloud.set_profile(SEOUL, replace(FAIR, dead=True))
-        verdict = await world.house.service.control(NS, "m1", "suspend", ANN)
-        await world.house.engine.wait(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
-        assert Counter((await states(world.house)).values()) == {"Suspended": 6, "Undefined": 3}
-        assert await world.house.state() == MciState.PARTIAL
+        verdict = await world.harness.service.control(NS, "m1", "suspend", ANN)
+        await world.harness.engine.wait(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
+        assert Counter((await states(world.harness)).values()) == {"Suspended": 6, "Undefined": 3}
+        assert await world.harness.state() == MciState.PARTIAL
         world.cloud.set_profile(SEOUL, FAIR)
-        await world.house.plugin.reconciler.reconcile_all()
-        assert Counter((await states(world.house)).values()) == {"Suspended": 6, "Running": 3}
+        await world.harness.plugin.reconciler.reconcile_all()
+        assert Counter((await states(world.harness)).values()) == {"Suspended": 6, "Running": 3}
 
     live(3, FAIR, course)
 
@@ -298,13 +298,13 @@ def test_in_a_dead_region_nothing_is_called_terminated() -> None:
     async def course(world: World) -> None:
         await made(world)
         world.cloud.set_profile(SEOUL, replace(FAIR, dead=True))
-        verdict = await world.house.service.control(NS, "m1", "terminate", ANN)
-        await world.house.engine.wait(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
-        assert Counter((await states(world.house)).values()) == {"Terminated": 6, "Undefined": 3}
+        verdict = await world.harness.service.control(NS, "m1", "terminate", ANN)
+        await world.harness.engine.wait(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
+        assert Counter((await states(world.harness)).values()) == {"Terminated": 6, "Undefined": 3}
         for _ in range(5):
             await asyncio.sleep(60.0)
-            await world.house.plugin.reconciler.reconcile_all()
-        assert Counter((await states(world.house)).values()) == {"Terminated": 6, "Undefined": 3}
+            await world.harness.plugin.reconciler.reconcile_all()
+        assert Counter((await states(world.harness)).values()) == {"Terminated": 6, "Undefined": 3}
         world.cloud.set_profile(SEOUL, FAIR)
         await end(world)
 
@@ -314,9 +314,11 @@ def test_in_a_dead_region_nothing_is_called_terminated() -> None:
 def test_a_terminated_machine_that_is_shown_no_longer_is_terminated() -> None:
     async def course(world: World) -> None:
         await made(world)
-        verdict = await world.house.service.control(NS, "m1", "terminate", ANN)
-        assert (await world.house.engine.wait(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)).error is None
-        assert set((await states(world.house)).values()) == {"Terminated"}
+        verdict = await world.harness.service.control(NS, "m1", "terminate", ANN)
+        assert (
+            await world.harness.engine.wait(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
+        ).error is None
+        assert set((await states(world.harness)).values()) == {"Terminated"}
 
     live(5, replace(FAIR, forgotten=0.0, terminating=0.0), course)
 
@@ -324,12 +326,12 @@ def test_a_terminated_machine_that_is_shown_no_longer_is_terminated() -> None:
 def test_a_machine_that_disappears_without_a_word_is_undefined_and_not_terminated() -> None:
     async def course(world: World) -> None:
         await made(world, group("a", 2))
-        gone = vm_of(await world.house.service.vm(NS, "m1", "a-1"))
+        gone = vm_of(await world.harness.service.vm(NS, "m1", "a-1"))
         world.cloud.terminate(SEOUL, gone.uid)
         for _ in range(3):
             await asyncio.sleep(5.0)
-            await world.house.plugin.reconciler.reconcile_all()
-        assert await states(world.house) == {"a-1": "Undefined", "a-2": "Running"}
+            await world.harness.plugin.reconciler.reconcile_all()
+        assert await states(world.harness) == {"a-1": "Undefined", "a-2": "Running"}
         await end(world)
 
     live(6, replace(FAIR, forgotten=0.0), course)
@@ -341,16 +343,16 @@ def test_a_listing_that_is_cut_short_proves_nothing() -> None:
         world.cloud.set_profile(SEOUL, replace(FAIR, cut_short=1.0, page=1))
         for _ in range(10):
             await asyncio.sleep(5.0)
-            await world.house.plugin.reconciler.reconcile_all()
-        assert set((await states(world.house)).values()) == {"Running"}
+            await world.harness.plugin.reconciler.reconcile_all()
+        assert set((await states(world.harness)).values()) == {"Running"}
         world.cloud.set_profile(SEOUL, replace(FAIR, cut_short=1.0, page=1, forgotten=0.0))
-        verdict = await world.house.service.control(NS, "m1", "terminate", ANN)
+        verdict = await world.harness.service.control(NS, "m1", "terminate", ANN)
         await asyncio.sleep(600.0)
-        shown = set((await states(world.house)).values())
+        shown = set((await states(world.harness)).values())
         assert shown <= {"Terminating", "Terminated"}
         world.cloud.set_profile(SEOUL, FAIR)
-        await world.house.engine.wait(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
-        assert set((await states(world.house)).values()) == {"Terminated"}
+        await world.harness.engine.wait(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
+        assert set((await states(world.harness)).values()) == {"Terminated"}
 
     live(7, FAIR, course)
 
@@ -361,14 +363,14 @@ def test_a_deed_that_is_accepted_and_not_done_does_not_hold_its_vm_up_for_long(a
         await made(world, group("a", 1))
         world.cloud.set_profile(SEOUL, replace(FAIR, relapses=1.0))
         begun = world.clock()
-        accepted = await world.house.service.control_vm(NS, "m1", "a-1", action, ANN)
-        ended = await world.house.engine.wait(NS, accepted.op.id, LONGEST)
+        accepted = await world.harness.service.control_vm(NS, "m1", "a-1", action, ANN)
+        ended = await world.harness.engine.wait(NS, accepted.op.id, LONGEST)
         assert ended.status is Status.FAILED
         assert (ended.ended or 0.0) - begun < 300.0
-        assert await states(world.house) == {"a-1": "Failed"}
+        assert await states(world.harness) == {"a-1": "Failed"}
         world.cloud.set_profile(SEOUL, FAIR)
-        await world.house.engine.wait(NS, (await world.house.service.reconcile(NS, "m1", ANN)).op.id, LONGEST)
-        assert await states(world.house) == {"a-1": "Running"}
+        await world.harness.engine.wait(NS, (await world.harness.service.reconcile(NS, "m1", ANN)).op.id, LONGEST)
+        assert await states(world.harness) == {"a-1": "Running"}
 
     live(8, FAIR, course)
 
@@ -376,14 +378,14 @@ def test_a_deed_that_is_accepted_and_not_done_does_not_hold_its_vm_up_for_long(a
 def test_a_resume_that_was_lost_is_not_taken_for_done_by_a_listing_from_before_the_suspend() -> None:
     async def course(world: World) -> None:
         await made(world, group("a", 1))
-        service, vm = world.house.service, vm_of(await world.house.service.vm(NS, "m1", "a-1"))
+        service, vm = world.harness.service, vm_of(await world.harness.service.vm(NS, "m1", "a-1"))
         suspended = await service.control_vm(NS, "m1", "a-1", "suspend", ANN)
-        assert (await world.house.engine.wait(NS, suspended.op.id, LONGEST)).status is Status.SUCCEEDED
+        assert (await world.harness.engine.wait(NS, suspended.op.id, LONGEST)).status is Status.SUCCEEDED
         world.cloud.set_profile(SEOUL, replace(FAIR, late=20.0))
         assert (await seen_of(world, vm)) == MachineState.RUNNING  # as it was 20 s ago
         world.cloud.region(SEOUL).fault_injector.script_next(CallFate.REQUEST_LOST)
         resumed = await service.control_vm(NS, "m1", "a-1", "resume", ANN)
-        ended = await world.house.engine.wait(NS, resumed.op.id, LONGEST)
+        ended = await world.harness.engine.wait(NS, resumed.op.id, LONGEST)
         assert (ended.status, world.truth(vm)) == (Status.SUCCEEDED, MachineState.RUNNING)
 
     live(12, FAIR, course)
@@ -392,26 +394,26 @@ def test_a_resume_that_was_lost_is_not_taken_for_done_by_a_listing_from_before_t
 def test_a_machine_that_was_made_at_last_and_is_not_shown_yet_is_not_taken_for_terminated() -> None:
     async def course(world: World) -> None:
         gate = world.cloud.region(SEOUL).fault_injector
-        await world.house.service.create(NS, mci("m1", group("a", 1)), ANN)
-        while "a-1" not in await states(world.house):
+        await world.harness.service.create(NS, mci("m1", group("a", 1)), ANN)
+        while "a-1" not in await states(world.harness):
             await asyncio.sleep(0.1)
-        vm = vm_of(await world.house.service.vm(NS, "m1", "a-1"))
+        vm = vm_of(await world.harness.service.vm(NS, "m1", "a-1"))
         world.cloud.set_profile(SEOUL, replace(FAIR, late=20.0, request_lost=1.0))
         await asyncio.sleep(2 * APPEARS_WITHIN_S)  # its create is lost again and again
         world.cloud.set_profile(SEOUL, replace(FAIR, late=20.0))
         while world.truth(vm) is None:
             await asyncio.sleep(0.01)
         gate.script_next(CallFate.REQUEST_LOST, CallFate.REQUEST_LOST)
-        accepted = await world.house.service.control_vm(NS, "m1", "a-1", "terminate", ANN, force=True)
-        await world.house.engine.wait(NS, accepted.op.id, LONGEST)
-        assert (await states(world.house), world.truth(vm)) == ({"a-1": "Terminated"}, MachineState.TERMINATED)
+        accepted = await world.harness.service.control_vm(NS, "m1", "a-1", "terminate", ANN, force=True)
+        await world.harness.engine.wait(NS, accepted.op.id, LONGEST)
+        assert (await states(world.harness), world.truth(vm)) == ({"a-1": "Terminated"}, MachineState.TERMINATED)
 
     live(13, FAIR, course)
 
 
 async def seen_of(world: World, vm: VmSpec) -> MachineState | None:
     """Return what a listing shows of a VM now."""
-    cloud = await world.house.plugin.clients.by_name(vm.connection)
+    cloud = await world.harness.plugin.clients.by_name(vm.connection)
     return next((one.state for one in (await cloud.list_now()).machines if one.key == vm.uid), None)
 
 
@@ -419,12 +421,12 @@ def test_a_connection_that_is_changed_under_way_holds_nobody_up() -> None:
     async def course(world: World) -> None:
         await made(world, group("a", 1))
         world.cloud.set_profile(SEOUL, replace(FAIR, suspending=30.0))
-        accepted = await world.house.service.control_vm(NS, "m1", "a-1", "suspend", ANN)
+        accepted = await world.harness.service.control_vm(NS, "m1", "a-1", "suspend", ANN)
         await asyncio.sleep(5.0)
-        service = world.house.service
+        service = world.harness.service
         await service.add_connection(replace(await service.catalogue.connection("aws-ap-northeast-2"), zone="a"), ANN)
-        await world.house.plugin.reconciler.reconcile_all()
-        ended = await world.house.engine.wait(NS, accepted.op.id, 120.0)
+        await world.harness.plugin.reconciler.reconcile_all()
+        ended = await world.harness.engine.wait(NS, accepted.op.id, 120.0)
         assert ended.status is Status.SUCCEEDED
 
     live(9, FAIR, course)
@@ -433,11 +435,11 @@ def test_a_connection_that_is_changed_under_way_holds_nobody_up() -> None:
 def test_machines_that_are_just_being_made_are_no_orphans() -> None:
     async def course(world: World) -> None:
         await made(world, group("a", 1))
-        house = world.house
+        harness = world.harness
         for _ in range(20):
-            growing = asyncio.create_task(house.service.scale(NS, "m1", "a", 1, ANN))
+            growing = asyncio.create_task(harness.service.scale(NS, "m1", "a", 1, ANN))
             while not growing.done() or under_way(world):
-                assert await house.plugin.reconciler.reconcile_all() == []
+                assert await harness.plugin.reconciler.reconcile_all() == []
             await growing
 
     live(10, replace(FAIR, pending=0.0), course)

@@ -19,8 +19,8 @@ from stateward.drivers.factory import DriverFactory
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.errors import BadInput, UnknownName
 from stateward.store.records import Status
-from tests.integration.domains.mci.api_house import ApiHouse, open_api
-from tests.integration.domains.mci.conftest import ANN, NS, House, mci, open_house
+from tests.integration.domains.mci.api_harness import ApiHarness, open_api
+from tests.integration.domains.mci.conftest import ANN, NS, MciHarness, mci, open_harness
 from tests.integration.drivers.local.host import kill_all_in
 from tests.stores import fresh_store
 
@@ -36,7 +36,7 @@ def _no_machine_stays(tmp_path: Path) -> Any:
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[ApiHouse]:
+async def api(tmp_path: Path) -> AsyncIterator[ApiHarness]:
     async with open_api(tmp_path) as opened:
         yield opened
 
@@ -50,155 +50,155 @@ def test_a_driver_says_itself_whether_it_acts_on_this_host(tmp_path: Path) -> No
 # --- where something is accepted -------------------------------------------------------------------------------------
 
 
-async def test_an_mci_on_this_host_is_refused_until_it_is_granted_and_nothing_is_made(house: House) -> None:
+async def test_an_mci_on_this_host_is_refused_until_it_is_granted_and_nothing_is_made(harness: MciHarness) -> None:
     with pytest.raises(NotGranted, match=r"'local' is not granted to namespace 'default'; an administrator"):
-        await house.service.create(NS, mci("m1", ON_HOST), ANN)
-    assert await house.service.mcis(NS) == []
-    await house.grant_host()
-    assert (await house.created(mci("m1", ON_HOST))).status is Status.SUCCEEDED
-    assert await house.state() == MciState.RUNNING
+        await harness.service.create(NS, mci("m1", ON_HOST), ANN)
+    assert await harness.service.mcis(NS) == []
+    await harness.grant_host()
+    assert (await harness.created(mci("m1", ON_HOST))).status is Status.SUCCEEDED
+    assert await harness.state() == MciState.RUNNING
 
 
-async def test_a_grant_is_for_one_namespace_and_no_other(house: House) -> None:
-    await house.grant_host("other")
+async def test_a_grant_is_for_one_namespace_and_no_other(harness: MciHarness) -> None:
+    await harness.grant_host("other")
     with pytest.raises(NotGranted):
-        await house.service.create(NS, mci("m1", ON_HOST), ANN)
+        await harness.service.create(NS, mci("m1", ON_HOST), ANN)
 
 
-async def test_a_vm_that_is_asked_for_by_itself_needs_the_grant_too(house: House) -> None:
+async def test_a_vm_that_is_asked_for_by_itself_needs_the_grant_too(harness: MciHarness) -> None:
     spec = {
         "name": "p-1", "uid": "u", "mci": "m1", "group": "p", "connection": "local", "provider": "local",
         "region": "here", "spec": "local+here+tiny", "image": "sh", "csp_spec": "tiny", "csp_image": "sh",
     }  # fmt: skip
     with pytest.raises(NotGranted):
-        await house.engine.create(NS, "m1.p-1", VM.kind, "create", parent="m1", spec=spec, actor="user")
+        await harness.engine.create(NS, "m1.p-1", VM.kind, "create", parent="m1", spec=spec, actor="user")
 
 
-async def test_an_mci_gets_no_group_on_this_host_without_a_grant(house: House) -> None:
-    await house.created(mci())
+async def test_an_mci_gets_no_group_on_this_host_without_a_grant(harness: MciHarness) -> None:
+    await harness.created(mci())
     with pytest.raises(NotGranted):
-        await house.service.add_group(NS, "m1", ON_HOST, ANN)
-    assert len(await house.service.vms(NS, "m1")) == 2
+        await harness.service.add_group(NS, "m1", ON_HOST, ANN)
+    assert len(await harness.service.vms(NS, "m1")) == 2
 
 
-async def test_a_group_on_this_host_does_not_grow_after_the_grant_was_revoked(house: House) -> None:
-    await house.grant_host()
-    await house.created(mci("m1", ON_HOST))
-    await house.service.revoke("local", [NS], ANN)
+async def test_a_group_on_this_host_does_not_grow_after_the_grant_was_revoked(harness: MciHarness) -> None:
+    await harness.grant_host()
+    await harness.created(mci("m1", ON_HOST))
+    await harness.service.revoke("local", [NS], ANN)
     with pytest.raises(NotGranted):
-        await house.service.scale(NS, "m1", "p", 1, ANN)
-    assert len(await house.service.vms(NS, "m1")) == 1
+        await harness.service.scale(NS, "m1", "p", 1, ANN)
+    assert len(await harness.service.vms(NS, "m1")) == 1
 
 
-async def test_a_group_that_names_its_connection_is_judged_by_that_one(house: House) -> None:
-    await house.service.add_connection(CloudConnection("lab", "local", "here", driver="process"), ANN)
+async def test_a_group_that_names_its_connection_is_judged_by_that_one(harness: MciHarness) -> None:
+    await harness.service.add_connection(CloudConnection("lab", "local", "here", driver="process"), ANN)
     with pytest.raises(NotGranted, match="'lab'"):
-        await house.service.create(NS, mci("m1", SubGroup("p", 1, "local+here+tiny", "sh", connection="lab")), ANN)
+        await harness.service.create(NS, mci("m1", SubGroup("p", 1, "local+here+tiny", "sh", connection="lab")), ANN)
 
 
-async def test_connections_to_clouds_start_with_all_namespaces_and_can_be_limited(house: House) -> None:
-    await house.created(mci())
-    cloud = await house.service.catalogue.connection("aws-ap-northeast-2")
+async def test_connections_to_clouds_start_with_all_namespaces_and_can_be_limited(harness: MciHarness) -> None:
+    await harness.created(mci())
+    cloud = await harness.service.catalogue.connection("aws-ap-northeast-2")
     assert cloud.namespaces == ("*",)
-    await house.service.revoke(cloud.name, ["*"], ANN)
+    await harness.service.revoke(cloud.name, ["*"], ANN)
     with pytest.raises(NotGranted):
-        await house.service.create(NS, mci("m2"), ANN)
+        await harness.service.create(NS, mci("m2"), ANN)
     with pytest.raises(BadInput, match="granted to all"):
-        await house.service.revoke("aws-us-east-1", [NS], ANN)
+        await harness.service.revoke("aws-us-east-1", [NS], ANN)
 
 
-async def test_many_who_grant_at_once_lose_no_grant(house: House) -> None:
+async def test_many_who_grant_at_once_lose_no_grant(harness: MciHarness) -> None:
     names = [f"t{number}" for number in range(8)]
-    await asyncio.gather(*(house.service.grant("local", [one], ANN) for one in names))
-    assert (await house.service.catalogue.connection("local")).namespaces == tuple(names)
+    await asyncio.gather(*(harness.service.grant("local", [one], ANN) for one in names))
+    assert (await harness.service.catalogue.connection("local")).namespaces == tuple(names)
 
 
 # --- a grant that is revoked -----------------------------------------------------------------------------------------
 
 
-async def revoked_before_use(house: House, monkeypatch: pytest.MonkeyPatch, handlers: object) -> None:
+async def revoked_before_use(harness: MciHarness, monkeypatch: pytest.MonkeyPatch, handlers: object) -> None:
     """Grant this host to a namespace, and revoke it at the moment when handlers are about to use it."""
-    await house.grant_host()
-    granted = house.plugin.clients.by_name_if_granted
+    await harness.grant_host()
+    granted = harness.plugin.clients.by_name_if_granted
 
     async def revoked_first(name: str, ns: str) -> Any:
-        await house.service.revoke("local", [NS], ANN)
+        await harness.service.revoke("local", [NS], ANN)
         return await granted(name, ns)
 
     monkeypatch.setattr(handlers, "_granted_client_of", revoked_first)
 
 
 async def test_what_was_accepted_before_a_grant_was_revoked_is_not_made_and_says_why(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    harness: MciHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await revoked_before_use(house, monkeypatch, house.plugin._vms)
-    await house.created(mci("m1", ON_HOST))
-    (vm,) = await house.service.vms(NS, "m1")
+    await revoked_before_use(harness, monkeypatch, harness.plugin._vms)
+    await harness.created(mci("m1", ON_HOST))
+    (vm,) = await harness.service.vms(NS, "m1")
     assert vm.state == "Failed"
     assert "not granted" in (vm.error or "")
-    seen = (await (await house.plugin.clients.by_name("local")).driver.observe()).machines
+    seen = (await (await harness.plugin.clients.by_name("local")).driver.observe()).machines
     assert vm_of(vm).uid not in [one.key for one in seen]
 
 
 async def test_a_machine_whose_grant_was_revoked_is_controlled_and_ended_and_runs_no_command(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    harness: MciHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await revoked_before_use(house, monkeypatch, house.plugin._mcis)
-    await house.created(mci("m1", ON_HOST, post_command=PostCommand("", ("echo done",))))
-    seen = mci_seen(await house.service.mci(NS, "m1"))
+    await revoked_before_use(harness, monkeypatch, harness.plugin._mcis)
+    await harness.created(mci("m1", ON_HOST, post_command=PostCommand("", ("echo done",))))
+    seen = mci_seen(await harness.service.mci(NS, "m1"))
     assert seen.results == {"p-1": ()}
     assert "not granted" in seen.failed["p-1"]
     for action in ("suspend", "resume", "reboot", "terminate"):
-        ended = await house.ended((await house.service.control(NS, "m1", action, ANN)).whole)
+        ended = await harness.ended((await harness.service.control(NS, "m1", action, ANN)).whole)
         assert ended.status is Status.SUCCEEDED, action
 
 
 # --- the connection `local` ------------------------------------------------------------------------------------------
 
 
-async def test_local_can_be_removed_and_comes_back_without_its_grants(house: House) -> None:
-    await house.grant_host()
-    await house.created(mci("m1", ON_HOST))
+async def test_local_can_be_removed_and_comes_back_without_its_grants(harness: MciHarness) -> None:
+    await harness.grant_host()
+    await harness.created(mci("m1", ON_HOST))
     with pytest.raises(InUse):
-        await house.service.remove_connection("local", ANN)
-    await house.ended((await house.service.control(NS, "m1", "terminate", ANN)).whole)
+        await harness.service.remove_connection("local", ANN)
+    await harness.ended((await harness.service.control(NS, "m1", "terminate", ANN)).whole)
     for word in ("sshKey", "securityGroup", "vNet"):
-        for part in await house.service.resources(NS, word):
-            await house.ended(await house.engine.act(NS, part.id, "delete"))
-    await house.service.remove_connection("local", ANN)
-    assert "local" not in [one.name for one in await house.service.catalogue.connections()]
+        for part in await harness.service.resources(NS, word):
+            await harness.ended(await harness.engine.act(NS, part.id, "delete"))
+    await harness.service.remove_connection("local", ANN)
+    assert "local" not in [one.name for one in await harness.service.catalogue.connections()]
     with pytest.raises(NotGranted, match="turned off or removed"):
-        await house.service.create(NS, mci("m2", ON_HOST), ANN)
+        await harness.service.create(NS, mci("m2", ON_HOST), ANN)
     with pytest.raises(UnknownName):
-        await house.service.grant("local", [NS], ANN)
-    await house.service.add_connection(LOCAL, ANN)
-    assert (await house.service.catalogue.connection("local")).namespaces == ()
+        await harness.service.grant("local", [NS], ANN)
+    await harness.service.add_connection(LOCAL, ANN)
+    assert (await harness.service.catalogue.connection("local")).namespaces == ()
 
 
 async def test_where_local_is_turned_off_nothing_is_made_there_and_what_runs_can_be_ended(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     new_store = fresh_store("sqlite", request)
-    async with open_house(new_store(), tmp_path) as house:
-        await house.grant_host()
-        await house.created(mci("m1", ON_HOST))
-    async with open_house(new_store(), tmp_path, site=ProcessContext(tmp_path, offers_local=False)) as house:
-        assert "local" not in [one.name for one in await house.service.catalogue.connections()]
+    async with open_harness(new_store(), tmp_path) as harness:
+        await harness.grant_host()
+        await harness.created(mci("m1", ON_HOST))
+    async with open_harness(new_store(), tmp_path, site=ProcessContext(tmp_path, offers_local=False)) as harness:
+        assert "local" not in [one.name for one in await harness.service.catalogue.connections()]
         with pytest.raises(NotGranted, match="turned off or removed"):
-            await house.service.create(NS, mci("m2", ON_HOST), ANN)
-        ended = await house.ended((await house.service.control(NS, "m1", "terminate", ANN)).whole)
+            await harness.service.create(NS, mci("m2", ON_HOST), ANN)
+        ended = await harness.ended((await harness.service.control(NS, "m1", "terminate", ANN)).whole)
         assert ended.status is Status.SUCCEEDED
 
 
-async def test_the_demo_grants_this_host_to_its_own_namespace_alone(house: House) -> None:
-    await house.service.grant(LOCAL.name, [DEMO], BY)
-    assert (await house.service.catalogue.connection("local")).namespaces == (DEMO,)
+async def test_the_demo_grants_this_host_to_its_own_namespace_alone(harness: MciHarness) -> None:
+    await harness.service.grant(LOCAL.name, [DEMO], BY)
+    assert (await harness.service.catalogue.connection("local")).namespaces == (DEMO,)
 
 
 # --- over HTTP -------------------------------------------------------------------------------------------------------
 
 
-async def test_an_operator_is_told_who_can_grant_and_cannot_do_it_himself(api: ApiHouse) -> None:
+async def test_an_operator_is_told_who_can_grant_and_cannot_do_it_himself(api: ApiHarness) -> None:
     body = {"name": "m1", "subGroups": [ASKED]}
     refused = await api.post(f"/ns/{NS}/mciDynamic", body, "operator")
     assert refused.status_code == 403, refused.text
@@ -216,7 +216,7 @@ async def test_an_operator_is_told_who_can_grant_and_cannot_do_it_himself(api: A
     assert (await api.post(f"/ns/{NS}/mciDynamic", {**body, "name": "m2"}, "operator")).status_code == 403
 
 
-async def test_a_key_or_a_network_on_this_host_needs_the_grant_too(api: ApiHouse) -> None:
+async def test_a_key_or_a_network_on_this_host_needs_the_grant_too(api: ApiHarness) -> None:
     networks = {"subnetInfoList": [{"name": "s", "ipv4_CIDR": "10.0.1.0/24"}]}
     bodies: dict[str, dict[str, Any]] = {"vNet": networks, "sshKey": {}}
     for word, more in bodies.items():
@@ -224,7 +224,7 @@ async def test_a_key_or_a_network_on_this_host_needs_the_grant_too(api: ApiHouse
         assert refused.status_code == 403, refused.text
 
 
-async def test_a_connection_is_added_with_its_namespaces_and_keeps_them_when_it_is_changed(api: ApiHouse) -> None:
+async def test_a_connection_is_added_with_its_namespaces_and_keeps_them_when_it_is_changed(api: ApiHarness) -> None:
     body = {"name": "lab", "provider": "lab", "region": "here", "driver": "process"}
     assert (await api.post(f"{OWN}/connections", body)).json()["namespaces"] == []
     assert (await api.post(f"{OWN}/connections", {**body, "namespaces": ["a", "b"]})).json()["namespaces"] == ["a", "b"]
@@ -253,7 +253,7 @@ AT_THEIRS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.fixture
-async def private(api: ApiHouse) -> ApiHouse:
+async def private(api: ApiHarness) -> ApiHarness:
     """A connection that is granted to the namespace `other` alone."""
     answer = await api.post(f"{OWN}/connections", {**THEIRS, "namespaces": ["other"]})
     assert answer.status_code == 201, answer.text
@@ -268,7 +268,7 @@ def tells_nothing(text: str) -> bool:
 @pytest.mark.parametrize("connection", ["private1", "local"])
 @pytest.mark.parametrize("what", AT_THEIRS)
 async def test_nothing_is_made_or_registered_at_a_connection_of_others_and_nothing_is_learned_of_it(
-    private: ApiHouse, what: str, connection: str
+    private: ApiHarness, what: str, connection: str
 ) -> None:
     path, body = AT_THEIRS[what]
     answer = await private.post(f"/ns/{NS}/{path}", {**body, "connectionName": connection}, "operator")
@@ -279,7 +279,7 @@ async def test_nothing_is_made_or_registered_at_a_connection_of_others_and_nothi
     assert listed.json()[path.partition("/")[2]] == []
 
 
-async def test_a_spec_at_a_connection_of_others_is_refused_over_the_general_api_too(private: ApiHouse) -> None:
+async def test_a_spec_at_a_connection_of_others_is_refused_over_the_general_api_too(private: ApiHarness) -> None:
     general = f"http://test/api/v1/ns/{NS}/objects"
     spec = {"id": "x", "connection": "private1", "csp_name": "small", "vcpu": 1, "memory_gib": 1.0}
     wanted = {"id": "spec:x", "kind": "mci.spec", "action": "register", "spec": spec}
@@ -293,14 +293,14 @@ async def test_a_spec_at_a_connection_of_others_is_refused_over_the_general_api_
     assert (shown["connectionName"], shown["providerName"]) == ("aws-ap-northeast-2", "aws")
 
 
-async def test_a_review_tells_neither_provider_nor_region_of_a_connection_of_others(private: ApiHouse) -> None:
+async def test_a_review_tells_neither_provider_nor_region_of_a_connection_of_others(private: ApiHarness) -> None:
     body = {"name": "m1", "subGroups": [{**ASKED, "connectionName": "private1"}]}
     review = await private.post(f"/ns/{NS}/mciDynamicReview", body, "operator")
     assert "not granted" in review.json()["vmReviews"][0]["errors"][0]
     assert tells_nothing(review.text)
 
 
-async def test_specs_known_from_the_start_are_those_of_connections_that_the_caller_may_use(api: ApiHouse) -> None:
+async def test_specs_known_from_the_start_are_those_of_connections_that_the_caller_may_use(api: ApiHarness) -> None:
     body = {"name": "private2", "provider": "aws", "region": "secret-1", "driver": "simulated"}
     await api.post(f"{OWN}/connections", {**body, "namespaces": ["other"]})
     path = f"/ns/{NS}/resources/spec/aws+secret-1+t3.nano"
@@ -309,7 +309,7 @@ async def test_specs_known_from_the_start_are_those_of_connections_that_the_call
 
 
 @pytest.mark.parametrize("path", ["resources/vNet", "resources/spec", "mciDynamic"])
-async def test_no_hint_names_a_connection_of_others(private: ApiHouse, path: str) -> None:
+async def test_no_hint_names_a_connection_of_others(private: ApiHarness, path: str) -> None:
     body: dict[str, Any] = {"name": "x", "connectionName": "privat1", "cspSpecName": "s"}
     body |= {"subGroups": [{**ASKED, "connectionName": "privat1"}]} if path == "mciDynamic" else {}
     refused = await private.post(f"/ns/{NS}/{path}", body, "operator")
@@ -318,9 +318,9 @@ async def test_no_hint_names_a_connection_of_others(private: ApiHouse, path: str
         assert "private1" in (await private.post(f"/ns/{NS}/{path}", body)).text
 
 
-async def test_a_fleet_of_a_template_learns_no_name_of_a_connection_of_others(house: House) -> None:
-    await house.service.add_connection(CloudConnection("private1", "aws", "secret-1", namespaces=("other",)), ANN)
-    template = MciTemplate(house.service.catalogue)
+async def test_a_fleet_of_a_template_learns_no_name_of_a_connection_of_others(harness: MciHarness) -> None:
+    await harness.service.add_connection(CloudConnection("private1", "aws", "secret-1", namespaces=("other",)), ANN)
+    template = MciTemplate(harness.service.catalogue)
     for name, said in (("privat1", "a known connection"), ("private1", "not granted")):
         fleet = {"groups": [{"name": "g", "spec": "aws+us-east-1+t3.nano", "image": "ubuntu22.04", "connection": name}]}
         with pytest.raises(BadInput, match=said) as refused:

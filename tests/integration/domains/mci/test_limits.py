@@ -16,7 +16,7 @@ from stateward.drivers.simulated import CALM, IMAGES, REGIONS, SPECS, SimulatedC
 from stateward.drivers.simulated.machine import state_at
 from stateward.store.port import Store
 from stateward.store.records import LaneGroup, Status
-from tests.integration.domains.mci.conftest import ANN, NS, House, mci, open_house
+from tests.integration.domains.mci.conftest import ANN, NS, MciHarness, mci, open_harness
 
 PROVIDER, EACH = "ncp", 10
 PLACES = [CloudConnection(f"ncp-r{number}", PROVIDER, f"r{number}") for number in range(1, 6)]
@@ -54,25 +54,26 @@ def groups() -> tuple[SubGroup, ...]:
     return tuple(SubGroup(one.name, EACH, spec, image, connection=one.name) for one in PLACES)
 
 
-async def made_and_suspended(house: House, name: str) -> None:
-    assert (await house.created(mci(name, *groups()))).status is Status.SUCCEEDED
-    verdict = await house.service.control(NS, name, "suspend", ANN)
-    assert (await house.ended(verdict.whole)).status is Status.SUCCEEDED
+async def made_and_suspended(harness: MciHarness, name: str) -> None:
+    assert (await harness.created(mci(name, *groups()))).status is Status.SUCCEEDED
+    verdict = await harness.service.control(NS, name, "suspend", ANN)
+    assert (await harness.ended(verdict.whole)).status is Status.SUCCEEDED
 
 
 async def watched(new_store: Callable[[], Store], folder: Path, lanes: int | None = None) -> Watcher:
     """Make two MCIs in two processes at once, and suspend them."""
     cloud = SimulatedCloud(profile=SLOW, chance=Random(1))
     async with AsyncExitStack() as stack:
-        houses = [
-            await stack.enter_async_context(open_house(new_store(), folder, cloud=cloud, lease=15.0)) for _ in range(2)
+        harnesses = [
+            await stack.enter_async_context(open_harness(new_store(), folder, cloud=cloud, lease=15.0))
+            for _ in range(2)
         ]
         for one in PLACES:
-            await houses[0].service.add_connection(one, ANN)
+            await harnesses[0].service.add_connection(one, ANN)
         if lanes is not None:
-            await houses[0].engine.set_limits([LaneGroup(PROVIDER, lanes)], [])
+            await harnesses[0].engine.set_limits([LaneGroup(PROVIDER, lanes)], [])
         watcher = Watcher(cloud)
-        await asyncio.gather(*(made_and_suspended(house, f"m{n}") for n, house in enumerate(houses, 1)))
+        await asyncio.gather(*(made_and_suspended(harness, f"m{n}") for n, harness in enumerate(harnesses, 1)))
         return watcher
 
 

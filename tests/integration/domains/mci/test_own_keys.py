@@ -13,8 +13,8 @@ from stateward.domains.mci.model import MciSpec, mci_of
 from stateward.domains.mci.provider.key_pairs import new_pair, owner_of, remove_ownerless_keys
 from stateward.drivers import ResourceKind
 from stateward.errors import BadInput
-from tests.integration.domains.mci.api_house import AWS, HERE, MICRO, NS, ApiHouse, group, mci, open_api
-from tests.integration.domains.mci.conftest import ANN, House
+from tests.integration.domains.mci.api_harness import AWS, HERE, MICRO, NS, ApiHarness, group, mci, open_api
+from tests.integration.domains.mci.conftest import ANN, MciHarness
 from tests.integration.domains.mci.conftest import mci as wanted
 from tests.integration.drivers.local.host import kill_all_in
 
@@ -24,23 +24,23 @@ GCP = "gcp-asia-northeast3"
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[ApiHouse]:
+async def api(tmp_path: Path) -> AsyncIterator[ApiHarness]:
     async with open_api(tmp_path) as opened:
         yield opened
 
 
-def at_provider(api: ApiHouse) -> list[str]:
+def at_provider(api: ApiHarness) -> list[str]:
     """Return the public keys that the provider knows."""
     parts = api.plugin.cloud.region(HERE).resources.all()
     return [one.facts["public_key"] for one in parts if one.kind is ResourceKind.SSH_KEY]
 
 
-async def key_of(api: ApiHouse, vm: str = "g1-1") -> Any:
+async def key_of(api: ApiHarness, vm: str = "g1-1") -> Any:
     """Return the key resource of a VM."""
     return (await api.get(f"{KEYS}/{(await api.get(f'{M1}/vm/{vm}')).json()['sshKeyId']}")).json()
 
 
-async def test_a_request_that_names_no_key_makes_a_pair_and_shows_its_private_half(api: ApiHouse) -> None:
+async def test_a_request_that_names_no_key_makes_a_pair_and_shows_its_private_half(api: ApiHarness) -> None:
     shown = await api.created(mci("m1", group("g1", 2), group("g2", 1, specId=MICRO)))
     pair = shown["newKeyPair"]
     private = load_ssh_private_key(pair["privateKey"].encode(), None)
@@ -51,7 +51,7 @@ async def test_a_request_that_names_no_key_makes_a_pair_and_shows_its_private_ha
         assert (key["publicKey"], key["connectionName"], key["status"]) == (pair["publicKey"], place, "InUse")
 
 
-async def test_every_request_has_a_pair_of_its_own(api: ApiHouse) -> None:
+async def test_every_request_has_a_pair_of_its_own(api: ApiHarness) -> None:
     one = (await api.created(mci("m1")))["newKeyPair"]
     two = (await api.created(mci("m2")))["newKeyPair"]
     more = (await api.post(f"{M1}/subGroupDynamic?wait=60", group("g2", 1))).json()["newKeyPair"]
@@ -61,7 +61,7 @@ async def test_every_request_has_a_pair_of_its_own(api: ApiHouse) -> None:
 
 
 async def test_the_private_half_is_shown_once_and_is_nowhere_else(
-    api: ApiHouse, caplog: pytest.LogCaptureFixture
+    api: ApiHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     headers = {"x-request-id": "mine-1"}
@@ -78,7 +78,7 @@ async def test_the_private_half_is_shown_once_and_is_nowhere_else(
     assert secret not in caplog.text
 
 
-async def test_a_key_that_is_named_is_the_one_that_vms_get(api: ApiHouse) -> None:
+async def test_a_key_that_is_named_is_the_one_that_vms_get(api: ApiHarness) -> None:
     await api.post(KEYS, {"name": "mine", "connectionName": AWS})
     shown = await api.created(mci("m1", group("g1", 1, sshKeyId="mine"), group("g2", 1)))
     assert [one["sshKeyId"] == "mine" for one in shown["vm"]] == [True, False]
@@ -89,14 +89,14 @@ async def test_a_key_that_is_named_is_the_one_that_vms_get(api: ApiHouse) -> Non
     assert (await api.get(f"{M1}/vm/g3-1")).json()["sshKeyId"] == "mine"
 
 
-async def test_nothing_is_made_where_every_subgroup_names_a_key(api: ApiHouse) -> None:
+async def test_nothing_is_made_where_every_subgroup_names_a_key(api: ApiHarness) -> None:
     await api.post(KEYS, {"name": "mine", "connectionName": AWS})
     shown = await api.created(mci("m1", group("g1", 1, sshKeyId="mine")))
     assert shown["newKeyPair"] is None
     assert (await api.get(f"{KEYS}?option=id")).json() == {"output": ["mine"]}
 
 
-async def test_a_key_of_another_connection_is_refused_before_anything_is_made(api: ApiHouse) -> None:
+async def test_a_key_of_another_connection_is_refused_before_anything_is_made(api: ApiHarness) -> None:
     await api.post(KEYS, {"name": "mine", "connectionName": GCP})
     answer = await api.post(f"/ns/{NS}/mciDynamic", mci("m1", group("g1", 1, sshKeyId="mine")))
     assert (answer.status_code, answer.json()["field"]) == (400, "subGroups[0].sshKeyId")
@@ -104,7 +104,7 @@ async def test_a_key_of_another_connection_is_refused_before_anything_is_made(ap
     assert (await api.get(M1)).status_code == 404
 
 
-async def test_a_public_key_that_is_brought_along_needs_no_private_half(api: ApiHouse) -> None:
+async def test_a_public_key_that_is_brought_along_needs_no_private_half(api: ApiHarness) -> None:
     public = new_pair("ann").public
     shown = await api.created(mci("m1", group("g1", 1), group("g2", 1, specId=MICRO), publicKey=public))
     assert shown["newKeyPair"] is None
@@ -113,13 +113,13 @@ async def test_a_public_key_that_is_brought_along_needs_no_private_half(api: Api
     assert (answer.status_code, answer.json()["field"]) == (400, "publicKey")
 
 
-async def test_a_subgroup_that_grows_keeps_its_key(api: ApiHouse) -> None:
+async def test_a_subgroup_that_grows_keeps_its_key(api: ApiHarness) -> None:
     shown = await api.created()
     await api.post(f"{M1}/subgroup/g1?wait=60", {"numVMsToAdd": 1})
     assert (await key_of(api, "g1-3"))["publicKey"] == shown["newKeyPair"]["publicKey"]
 
 
-async def test_the_way_in_is_told_with_user_key_addresses_and_port(api: ApiHouse) -> None:
+async def test_the_way_in_is_told_with_user_key_addresses_and_port(api: ApiHarness) -> None:
     shown = await api.created(mci("m1", group("g1", 1), group("g2", 1, vmUserName="bob", imageId="debian12")))
     first, second = shown["vm"]
     assert [one["vmUserName"] for one in (first, second)] == ["ubuntu", "bob"]
@@ -131,7 +131,7 @@ async def test_the_way_in_is_told_with_user_key_addresses_and_port(api: ApiHouse
     assert (await api.get(f"{M1}/vm/g1-1?option=accessinfo")).json()["sshKeyId"] == first["sshKeyId"]
 
 
-async def test_a_vm_that_nobody_can_log_in_to_is_told_without_port_and_key(api: ApiHouse, tmp_path: Path) -> None:
+async def test_a_vm_that_nobody_can_log_in_to_is_told_without_port_and_key(api: ApiHarness, tmp_path: Path) -> None:
     await api.plugin.service.grant("local", [NS], ANN)
     shown = await api.created(mci("m1", group("p", 1, specId="local+here+tiny", imageId="sh")))
     access = (await api.get(f"{M1}/vm/p-1?option=accessinfo")).json()
@@ -140,7 +140,7 @@ async def test_a_vm_that_nobody_can_log_in_to_is_told_without_port_and_key(api: 
     assert shown["vm"][0]["sshPort"] == 0
 
 
-async def test_keys_go_when_their_mci_is_gone_and_not_before(api: ApiHouse) -> None:
+async def test_keys_go_when_their_mci_is_gone_and_not_before(api: ApiHarness) -> None:
     await api.created(mci("m1"))
     await api.created(mci("m2"))
     await api.post(KEYS, {"name": "mine", "connectionName": AWS})
@@ -157,7 +157,7 @@ async def test_keys_go_when_their_mci_is_gone_and_not_before(api: ApiHouse) -> N
     assert len(at_provider(api)) == 2
 
 
-async def test_a_key_that_was_made_for_a_creation_is_removed_when_that_is_withdrawn(api: ApiHouse) -> None:
+async def test_a_key_that_was_made_for_a_creation_is_removed_when_that_is_withdrawn(api: ApiHarness) -> None:
     answer = await api.post(f"/ns/{NS}/mciDynamic?option=hold", mci())
     assert answer.json()["newKeyPair"]
     await api.held()
@@ -166,15 +166,15 @@ async def test_a_key_that_was_made_for_a_creation_is_removed_when_that_is_withdr
     assert at_provider(api) == []
 
 
-async def test_an_mci_over_the_general_api_may_bring_a_public_key(house: House) -> None:
+async def test_an_mci_over_the_general_api_may_bring_a_public_key(harness: MciHarness) -> None:
     def bringing(public: str) -> MciSpec:
         asked = wanted()
         return replace(asked, groups=tuple(replace(one, public_key=public) for one in asked.groups))
 
     with pytest.raises(BadInput) as refused:
-        await house.created(bringing("garbage"))
+        await harness.created(bringing("garbage"))
     assert refused.value.field == "spec.groups[0].public_key"
     public = new_pair().public
-    await house.created(bringing(public))
-    parts = house.cloud.region(HERE).resources.all()
+    await harness.created(bringing(public))
+    parts = harness.cloud.region(HERE).resources.all()
     assert [one.facts["public_key"] for one in parts if one.kind is ResourceKind.SSH_KEY] == [public]

@@ -20,8 +20,8 @@ from stateward.drivers.simulated.machine import state_at
 from stateward.engine import AlreadyExists, Handler, Job, NotFound, Refused
 from stateward.engine.handlers import Run
 from stateward.store.records import Status
-from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci
-from tests.integration.domains.mci.racing import (
+from tests.integration.domains.mci.conftest import ANN, NS, MciHarness, group, mci
+from tests.integration.domains.mci.request_races import (
     SEOUL,
     SLOW,
     Racer,
@@ -53,49 +53,49 @@ def _absent_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("pair", PAIRS, ids="-".join)
 async def test_of_racing_actions_on_an_mci_one_wins_and_the_others_are_told_which(
-    houses: list[House], pair: tuple[str, str]
+    harnesses: list[MciHarness], pair: tuple[str, str]
 ) -> None:
-    house = houses[0]
-    await house.created(mci())
-    house.cloud.set_profile(SEOUL, SLOW)
-    won, lost = await race(houses, *map(control, islice(cycle(pair), RACERS)))
+    harness = harnesses[0]
+    await harness.created(mci())
+    harness.cloud.set_profile(SEOUL, SLOW)
+    won, lost = await race(harnesses, *map(control, islice(cycle(pair), RACERS)))
     assert (len(won), len(lost)) == (1, RACERS - 1)
     winner = operation_id(won[0]).op
     assert {names(one) for one in lost} == {winner.id}
     assert {f"({winner.action} by user of ann)" in str(one) for one in lost} == {True}
-    go_on(house)
-    assert (await house.ended(won[0].whole)).status is Status.SUCCEEDED
-    assert await house.state() == ENDS[winner.action]
-    begun = [line for line in await house.engine.history(NS, "m1.g1-1") if line.source == VmState.RUNNING]
+    go_on(harness)
+    assert (await harness.ended(won[0].whole)).status is Status.SUCCEEDED
+    assert await harness.state() == ENDS[winner.action]
+    begun = [line for line in await harness.engine.history(NS, "m1.g1-1") if line.source == VmState.RUNNING]
     assert [line.event for line in begun] == [winner.action]
 
 
-async def test_of_racing_actions_on_a_vm_one_wins_and_the_others_are_told_which(houses: list[House]) -> None:
-    house = houses[0]
-    await house.created(mci())
-    house.cloud.set_profile(SEOUL, SLOW)
-    won, lost = await race(houses, *map(control_vm, islice(cycle(("suspend", "terminate")), RACERS)))
+async def test_of_racing_actions_on_a_vm_one_wins_and_the_others_are_told_which(harnesses: list[MciHarness]) -> None:
+    harness = harnesses[0]
+    await harness.created(mci())
+    harness.cloud.set_profile(SEOUL, SLOW)
+    won, lost = await race(harnesses, *map(control_vm, islice(cycle(("suspend", "terminate")), RACERS)))
     assert len(won) == 1
     assert {names(one) for one in lost} == {won[0].op.id}
-    go_on(house)
-    await house.ended(won[0])
-    assert (await states(house)) == {"g1-1": str(ENDS[won[0].op.action]), "g1-2": "Running"}
+    go_on(harness)
+    await harness.ended(won[0])
+    assert (await states(harness)) == {"g1-1": str(ENDS[won[0].op.action]), "g1-2": "Running"}
 
 
-async def test_an_action_on_the_mci_leaves_alone_a_vm_that_was_quicker(houses: list[House]) -> None:
-    house = houses[0]
-    await house.created(mci())
-    house.cloud.set_profile(SEOUL, SLOW)  # a VM that was so quick that it is Suspended already is terminated too
-    won, lost = await race(houses, control_vm("suspend"), control("terminate"))
-    go_on(house)
+async def test_an_action_on_the_mci_leaves_alone_a_vm_that_was_quicker(harnesses: list[MciHarness]) -> None:
+    harness = harnesses[0]
+    await harness.created(mci())
+    harness.cloud.set_profile(SEOUL, SLOW)  # a VM that was so quick that it is Suspended already is terminated too
+    won, lost = await race(harnesses, control_vm("suspend"), control("terminate"))
+    go_on(harness)
     for one in won:
-        await house.ended(operation_id(one))
+        await harness.ended(operation_id(one))
     if len(won) == 2:  # the VM was first: the MCI has skipped it, and says so
         assert won[1].skipped.keys() == {"m1.g1-1"}
-        assert await states(house) == {"g1-1": "Suspended", "g1-2": "Terminated"}
+        assert await states(harness) == {"g1-1": "Suspended", "g1-2": "Terminated"}
     else:
         assert len(lost) == 1
-        assert set((await states(house)).values()) == {"Terminated"}
+        assert set((await states(harness)).values()) == {"Terminated"}
 
 
 # --- scale against control -------------------------------------------------------------------------------------------
@@ -103,81 +103,83 @@ async def test_an_action_on_the_mci_leaves_alone_a_vm_that_was_quicker(houses: l
 
 @pytest.mark.parametrize("count", [2, -1], ids=["out", "in"])
 @pytest.mark.parametrize("action", ["suspend", "terminate"])
-async def test_an_mci_is_scaled_or_controlled_and_never_both(houses: list[House], count: int, action: str) -> None:
-    house = houses[0]
-    await house.created(mci("m1", group(size=3)))
-    house.cloud.set_profile(SEOUL, SLOW)
+async def test_an_mci_is_scaled_or_controlled_and_never_both(
+    harnesses: list[MciHarness], count: int, action: str
+) -> None:
+    harness = harnesses[0]
+    await harness.created(mci("m1", group(size=3)))
+    harness.cloud.set_profile(SEOUL, SLOW)
     racers = [scale(count), control(action)] * (RACERS // 2)
     Random(f"{count}{action}").shuffle(racers)
-    won, lost = await race(houses, *racers)
+    won, lost = await race(harnesses, *racers)
     assert len(won) == 1
     winner = operation_id(won[0])
     assert {names(one) for one in lost} == {winner.op.id}
-    go_on(house)
-    await house.ended(winner)
+    go_on(harness)
+    await harness.ended(winner)
     if winner.op.action == action:
-        assert Counter((await states(house)).values()) == {str(ENDS[action]): 3}
+        assert Counter((await states(harness)).values()) == {str(ENDS[action]): 3}
     else:
-        assert Counter((await states(house)).values()) == {"Running": 3 + count}
-    assert len(alive(house)) == sum(state != "Terminated" for state in (await states(house)).values())
+        assert Counter((await states(harness)).values()) == {"Running": 3 + count}
+    assert len(alive(harness)) == sum(state != "Terminated" for state in (await states(harness)).values())
 
 
-async def test_two_growths_at_once_are_one_growth(houses: list[House]) -> None:
-    house = houses[0]
-    await house.created(mci())
-    house.cloud.set_profile(SEOUL, SLOW)
-    won, lost = await race(houses, *[scale(2)] * RACERS)
+async def test_two_growths_at_once_are_one_growth(harnesses: list[MciHarness]) -> None:
+    harness = harnesses[0]
+    await harness.created(mci())
+    harness.cloud.set_profile(SEOUL, SLOW)
+    won, lost = await race(harnesses, *[scale(2)] * RACERS)
     assert len(won) == 1
     assert {names(one) for one in lost} == {won[0].op.id}
-    go_on(house)
-    await house.ended(won[0])
-    assert (await states(house)).keys() == {"g1-1", "g1-2", "g1-3", "g1-4"}
-    assert len(alive(house)) == 4
+    go_on(harness)
+    await harness.ended(won[0])
+    assert (await states(harness)).keys() == {"g1-1", "g1-2", "g1-3", "g1-4"}
+    assert len(alive(harness)) == 4
 
 
 # --- creates ---------------------------------------------------------------------------------------------------------
 
 
-async def test_of_two_creates_of_one_name_one_wins_and_each_machine_is_made_once(houses: list[House]) -> None:
-    house = houses[0]
-    won, lost = await race(houses, *[lambda house: house.service.create(NS, mci(), ANN)] * RACERS)
+async def test_of_two_creates_of_one_name_one_wins_and_each_machine_is_made_once(harnesses: list[MciHarness]) -> None:
+    harness = harnesses[0]
+    won, lost = await race(harnesses, *[lambda harness: harness.service.create(NS, mci(), ANN)] * RACERS)
     assert len(won) == 1
     assert {type(one) for one in lost} == {AlreadyExists}
-    assert (await house.ended(won[0])).status is Status.SUCCEEDED
-    assert await states(house) == {"g1-1": "Running", "g1-2": "Running"}
-    assert len(house.cloud.region(SEOUL).machines) == 2
-    assert len(await house.service.resources(NS, "vNet")) == 1
+    assert (await harness.ended(won[0])).status is Status.SUCCEEDED
+    assert await states(harness) == {"g1-1": "Running", "g1-2": "Running"}
+    assert len(harness.cloud.region(SEOUL).machines) == 2
+    assert len(await harness.service.resources(NS, "vNet")) == 1
 
 
-async def test_creates_of_many_names_at_once_share_what_they_stand_on(houses: list[House]) -> None:
-    house = houses[0]
+async def test_creates_of_many_names_at_once_share_what_they_stand_on(harnesses: list[MciHarness]) -> None:
+    harness = harnesses[0]
 
     def create(name: str) -> Racer:
-        return lambda house: house.service.create(NS, mci(name), ANN)
+        return lambda harness: harness.service.create(NS, mci(name), ANN)
 
-    won, lost = await race(houses, *(create(f"m{number}") for number in range(RACERS)))
+    won, lost = await race(harnesses, *(create(f"m{number}") for number in range(RACERS)))
     assert not lost
-    assert {(await house.ended(one)).status for one in won} == {Status.SUCCEEDED}
-    assert len(house.cloud.region(SEOUL).machines) == 2 * RACERS
-    assert [len(await house.service.resources(NS, word)) for word in ("vNet", "securityGroup", "sshKey")] == [1, 1, 1]
+    assert {(await harness.ended(one)).status for one in won} == {Status.SUCCEEDED}
+    assert len(harness.cloud.region(SEOUL).machines) == 2 * RACERS
+    assert [len(await harness.service.resources(NS, word)) for word in ("vNet", "securityGroup", "sshKey")] == [1, 1, 1]
 
 
-async def test_a_create_beside_a_withdrawal_of_what_it_stands_on_succeeds(houses: list[House]) -> None:
-    house = houses[0]
+async def test_a_create_beside_a_withdrawal_of_what_it_stands_on_succeeds(harnesses: list[MciHarness]) -> None:
+    harness = harnesses[0]
     for number in range(4):
-        await house.service.create(NS, mci("m1", hold=True), ANN)
-        await house.until(lambda state: state == MciState.PREPARED)
+        await harness.service.create(NS, mci("m1", hold=True), ANN)
+        await harness.until(lambda state: state == MciState.PREPARED)
         name = f"n{number}"
         won, lost = await race(
-            houses,
-            lambda house: house.service.continue_or_withdraw(NS, "m1", "withdraw", ANN),
-            lambda house, name=name: house.service.create(NS, mci(name), ANN),  # type: ignore[misc]
+            harnesses,
+            lambda harness: harness.service.continue_or_withdraw(NS, "m1", "withdraw", ANN),
+            lambda harness, name=name: harness.service.create(NS, mci(name), ANN),  # type: ignore[misc]
         )
         assert not lost
         for one in won:
-            assert (await house.ended(one)).status is Status.SUCCEEDED
-        verdict = await house.service.control(NS, name, "terminate", ANN)
-        await house.ended(verdict.whole)
+            assert (await harness.ended(one)).status is Status.SUCCEEDED
+        verdict = await harness.service.control(NS, name, "terminate", ANN)
+        await harness.ended(verdict.whole)
 
 
 # --- delete against create -------------------------------------------------------------------------------------------
@@ -185,55 +187,57 @@ async def test_a_create_beside_a_withdrawal_of_what_it_stands_on_succeeds(houses
 
 @pytest.mark.parametrize("option", ["", "terminate"])
 @pytest.mark.parametrize("pending", [0.0, 3600.0], ids=["quick", "slow"])
-async def test_an_mci_that_is_being_created_is_not_deleted(houses: list[House], option: str, pending: float) -> None:
-    house = houses[0]
-    house.cloud.set_profile(SEOUL, replace(CALM, pending=3600.0, latency=0.02))
-    created = await house.service.create(NS, mci(), ANN)
+async def test_an_mci_that_is_being_created_is_not_deleted(
+    harnesses: list[MciHarness], option: str, pending: float
+) -> None:
+    harness = harnesses[0]
+    harness.cloud.set_profile(SEOUL, replace(CALM, pending=3600.0, latency=0.02))
+    created = await harness.service.create(NS, mci(), ANN)
     if pending:
-        await house.until(lambda state: state == MciState.CREATING)
-    won, lost = await race(houses, *[delete(option)] * RACERS)
+        await harness.until(lambda state: state == MciState.CREATING)
+    won, lost = await race(harnesses, *[delete(option)] * RACERS)
     assert won == []
     refused = [one for one in lost if not isinstance(one, VmsAlive)]
     assert {names(one) for one in refused} <= {created.op.id}
-    assert await house.state() in (MciState.PREPARING, MciState.PREPARED, MciState.CREATING)
-    await house.service.delete(NS, "m1", "force", ANN)
+    assert await harness.state() in (MciState.PREPARING, MciState.PREPARED, MciState.CREATING)
+    await harness.service.delete(NS, "m1", "force", ANN)
 
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_a_deletion_by_force_amid_a_create_leaves_no_record_and_tells_every_machine(
-    houses: list[House], seed: int
+    harnesses: list[MciHarness], seed: int
 ) -> None:
-    house, chance = houses[0], Random(seed)
-    house.cloud.set_profile(SEOUL, replace(CALM, latency=0.002))
-    await house.service.create(NS, mci("m1", group(size=4)), ANN)
+    harness, chance = harnesses[0], Random(seed)
+    harness.cloud.set_profile(SEOUL, replace(CALM, latency=0.002))
+    await harness.service.create(NS, mci("m1", group(size=4)), ANN)
     await asyncio.sleep(chance.uniform(0.0, 0.06))
-    won, lost = await race(houses, *[delete("force")] * 2)
+    won, lost = await race(harnesses, *[delete("force")] * 2)
     assert len(won) == 1
     assert {type(one) for one in lost} <= {NotFound}
     _, remains = won[0]
-    await quiet(houses)
-    assert await house.service.mcis(NS) == await house.service.vms(NS, "m1") == []
-    assert set(alive(house)) <= {one.key for one in remains}
-    assert (await house.created(mci("m1", group(size=4)))).status is Status.SUCCEEDED
+    await quiet(harnesses)
+    assert await harness.service.mcis(NS) == await harness.service.vms(NS, "m1") == []
+    assert set(alive(harness)) <= {one.key for one in remains}
+    assert (await harness.created(mci("m1", group(size=4)))).status is Status.SUCCEEDED
 
 
 @pytest.mark.parametrize("option", ["terminate", "force"])
-async def test_an_mci_is_deleted_once_however_many_ask(houses: list[House], option: str) -> None:
-    house = houses[0]
-    await house.created(mci())
-    won, lost = await race(houses, *[delete(option)] * RACERS)
+async def test_an_mci_is_deleted_once_however_many_ask(harnesses: list[MciHarness], option: str) -> None:
+    harness = harnesses[0]
+    await harness.created(mci())
+    won, lost = await race(harnesses, *[delete(option)] * RACERS)
     assert len(won) == 1
     assert {type(one) for one in lost} <= {NotFound, Refused}
     if option == "terminate":
-        await house.ended(won[0][0])
-        assert alive(house) == []
-    assert await house.service.mcis(NS) == await house.service.vms(NS, "m1") == []
+        await harness.ended(won[0][0])
+        assert alive(harness) == []
+    assert await harness.service.mcis(NS) == await harness.service.vms(NS, "m1") == []
 
 
 # --- force -----------------------------------------------------------------------------------------------------------
 
 
-def counting(houses: Sequence[House]) -> Counter[str]:
+def counting(harnesses: Sequence[MciHarness]) -> Counter[str]:
     """Count how many handlers are at one VM at once; the most that there ever were is kept."""
     now: Counter[str] = Counter()
     most: Counter[str] = Counter()
@@ -249,65 +253,67 @@ def counting(houses: Sequence[House]) -> Counter[str]:
 
         return work
 
-    for house in houses:
-        (kind,) = (kind for kind in house.plugin.kinds if kind.name == "mci.vm")
+    for harness in harnesses:
+        (kind,) = (kind for kind in harness.plugin.kinds if kind.name == "mci.vm")
         for action, one in kind.handlers.items():
             kind.handlers[action] = Handler(counted(one.run), one.observe, one.attempts)
     return most
 
 
-async def test_force_fences_what_is_under_way_and_two_never_work_on_one_vm(houses: list[House]) -> None:
-    house, most = houses[0], counting(houses)
-    await house.created(mci())
-    house.cloud.set_profile(SEOUL, SLOW)
-    first = await house.service.control(NS, "m1", "suspend", ANN)
-    await until_asked(house, MachineState.SUSPENDING)
-    house.cloud.set_profile(SEOUL, CALM)
-    second = await house.service.control(NS, "m1", "terminate", ANN, force=True)
-    assert (await house.ended(second.whole)).status is Status.SUCCEEDED
-    assert (await house.ended(first.whole)).status is Status.CANCELLED
-    assert set((await states(house)).values()) == {"Terminated"}
-    assert alive(house) == []
+async def test_force_fences_what_is_under_way_and_two_never_work_on_one_vm(harnesses: list[MciHarness]) -> None:
+    harness, most = harnesses[0], counting(harnesses)
+    await harness.created(mci())
+    harness.cloud.set_profile(SEOUL, SLOW)
+    first = await harness.service.control(NS, "m1", "suspend", ANN)
+    await until_asked(harness, MachineState.SUSPENDING)
+    harness.cloud.set_profile(SEOUL, CALM)
+    second = await harness.service.control(NS, "m1", "terminate", ANN, force=True)
+    assert (await harness.ended(second.whole)).status is Status.SUCCEEDED
+    assert (await harness.ended(first.whole)).status is Status.CANCELLED
+    assert set((await states(harness)).values()) == {"Terminated"}
+    assert alive(harness) == []
     assert set(most.values()) == {1}
 
 
-async def until_asked(house: House, state: MachineState) -> None:
+async def until_asked(harness: MciHarness, state: MachineState) -> None:
     """Wait until all machines are in a state at their provider."""
-    machines = house.cloud.region(SEOUL).machines
-    await until(lambda: {state_at(one, house.cloud.clock()) for one in machines.values()} == {state})
+    machines = harness.cloud.region(SEOUL).machines
+    await until(lambda: {state_at(one, harness.cloud.clock()) for one in machines.values()} == {state})
 
 
-async def test_of_many_forced_actions_the_last_one_counts(houses: list[House]) -> None:
-    house, most = houses[0], counting(houses)
-    await house.created(mci())
-    won, lost = await race(houses, *(control(one, force=True) for one in islice(cycle(("suspend", "resume")), RACERS)))
+async def test_of_many_forced_actions_the_last_one_counts(harnesses: list[MciHarness]) -> None:
+    harness, most = harnesses[0], counting(harnesses)
+    await harness.created(mci())
+    won, lost = await race(
+        harnesses, *(control(one, force=True) for one in islice(cycle(("suspend", "resume")), RACERS))
+    )
     assert not lost
-    ended = [await house.ended(operation_id(one)) for one in won]
+    ended = [await harness.ended(operation_id(one)) for one in won]
     assert sum(one.status is not Status.CANCELLED for one in ended) == 1
     last = max(ended, key=lambda one: one.ended or 0.0)
-    await quiet(houses)
+    await quiet(harnesses)
     assert last.status is not Status.CANCELLED
     assert set(most.values()) == {1}
-    truth = {state_at(one, house.cloud.clock()) for one in house.cloud.region(SEOUL).machines.values()}
-    assert {state.lower() for state in (await states(house)).values()} == truth
+    truth = {state_at(one, harness.cloud.clock()) for one in harness.cloud.region(SEOUL).machines.values()}
+    assert {state.lower() for state in (await states(harness)).values()} == truth
 
 
 async def test_a_create_that_is_forced_away_while_the_provider_still_thinks_leaves_no_machine(
-    houses: list[House], monkeypatch: pytest.MonkeyPatch
+    harnesses: list[MciHarness], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house, most = houses[0], counting(houses)
-    await house.created(mci("m0"))  # what VMs stand on is there
-    await house.ended((await house.service.control(NS, "m0", "terminate", ANN)).whole)
-    house.cloud.set_profile(SEOUL, replace(CALM, latency=1.0))  # it takes half a second until a call is heard
+    harness, most = harnesses[0], counting(harnesses)
+    await harness.created(mci("m0"))  # what VMs stand on is there
+    await harness.ended((await harness.service.control(NS, "m0", "terminate", ANN)).whole)
+    harness.cloud.set_profile(SEOUL, replace(CALM, latency=1.0))  # it takes half a second until a call is heard
     sent = calls(monkeypatch)
-    await house.service.create(NS, mci(), ANN)
+    await harness.service.create(NS, mci(), ANN)
     await until(lambda: sent["create"] >= 2)
-    house.cloud.set_profile(SEOUL, CALM)
-    verdict = await house.service.control(NS, "m1", "terminate", ANN, force=True)
-    await house.ended(verdict.whole)
-    await until(lambda: len(house.cloud.region(SEOUL).machines) == 4)
-    assert set((await states(house)).values()) == {"Terminated"}
-    assert alive(house) == []
+    harness.cloud.set_profile(SEOUL, CALM)
+    verdict = await harness.service.control(NS, "m1", "terminate", ANN, force=True)
+    await harness.ended(verdict.whole)
+    await until(lambda: len(harness.cloud.region(SEOUL).machines) == 4)
+    assert set((await states(harness)).values()) == {"Terminated"}
+    assert alive(harness) == []
     assert set(most.values()) == {1}
 
 

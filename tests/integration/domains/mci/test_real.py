@@ -28,7 +28,7 @@ from stateward.engine.errors import AlreadyEnded
 from stateward.lifecycle import PROVIDER
 from stateward.store import open_store
 from stateward.store.records import Operation, Status
-from tests.integration.domains.mci.conftest import ANN, NS, House, mci, open_house
+from tests.integration.domains.mci.conftest import ANN, NS, MciHarness, mci, open_harness
 from tests.integration.drivers.aws.cloud import REGION, Cloud, Fault, Harm, shared_cloud
 from tests.integration.drivers.aws.conftest import session
 from tests.integration.drivers.aws.hands import described
@@ -42,24 +42,24 @@ REACHED = {"suspend": "Suspended", "resume": "Running", "terminate": "Terminated
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
+async def harness(tmp_path: Path) -> AsyncIterator[MciHarness]:
     """An mci domain at work, on a store in a file."""
-    async with open_house(open_store(str(tmp_path / "stateward.db")), tmp_path) as opened:
+    async with open_harness(open_store(str(tmp_path / "stateward.db")), tmp_path) as opened:
         yield opened
 
 
-async def states(house: House) -> Counter[str]:
-    return Counter(one.state for one in await house.service.vms(NS, "m1"))
+async def states(harness: MciHarness) -> Counter[str]:
+    return Counter(one.state for one in await harness.service.vms(NS, "m1"))
 
 
-async def done(house: House, action: str) -> Operation:
+async def done(harness: MciHarness, action: str) -> Operation:
     """Do something to the whole MCI, and wait until that has ended."""
-    return await house.ended((await house.service.control(NS, "m1", action, ANN)).whole)
+    return await harness.ended((await harness.service.control(NS, "m1", action, ANN)).whole)
 
 
-async def shown(house: House, connection: str) -> dict[str, Observation]:
+async def shown(harness: MciHarness, connection: str) -> dict[str, Observation]:
     """Return all machines of a connection as its driver shows them."""
-    listing = await (await house.plugin.clients.by_name(connection)).list_now()
+    listing = await (await harness.plugin.clients.by_name(connection)).list_now()
     assert listing.complete, listing.problem
     return {one.key: one for one in listing.machines}
 
@@ -85,12 +85,12 @@ def ec2_cloud(monkeypatch: pytest.MonkeyPatch) -> Cloud:
 
 
 @pytest.fixture
-async def ec2(house: House, ec2_cloud: Cloud) -> AsyncIterator[Any]:
+async def ec2(harness: MciHarness, ec2_cloud: Cloud) -> AsyncIterator[Any]:
     """A boto3 that is not ours, and a connection of ours to the same cloud."""
     options = {"endpoint_url": ec2_cloud.url}
     connection = CloudConnection("ec2", "aws", REGION, driver="aws", credential="env:FARM", options=options)
-    await house.service.add_connection(connection, ANN)
-    await house.service.register(NS, ImageRecord("hill", "ec2", IMAGE), ANN)
+    await harness.service.add_connection(connection, ANN)
+    await harness.service.register(NS, ImageRecord("hill", "ec2", IMAGE), ANN)
     client = session().client("ec2", region_name=REGION, endpoint_url=ec2_cloud.url)
     yield client
     client.close()
@@ -104,12 +104,12 @@ def words(ec2: Any) -> Counter[str]:
     return Counter(one["State"]["Name"] for one in described(ec2))
 
 
-async def test_an_mci_lives_on_ec2_from_its_network_to_its_end(house: House, ec2: Any, ec2_cloud: Cloud) -> None:
-    assert (await house.created(mci("m1", ON_EC2))).status is Status.SUCCEEDED
+async def test_an_mci_lives_on_ec2_from_its_network_to_its_end(harness: MciHarness, ec2: Any, ec2_cloud: Cloud) -> None:
+    assert (await harness.created(mci("m1", ON_EC2))).status is Status.SUCCEEDED
     assert words(ec2) == {"running": 3}
-    network = resource_seen((await house.service.resources(NS, "vNet"))[0])
+    network = resource_seen((await harness.service.resources(NS, "vNet"))[0])
     assert {one["VpcId"] for one in described(ec2)} == {network.native_id}
-    vms = await house.service.vms(NS, "m1")
+    vms = await harness.service.vms(NS, "m1")
     natives = {one["InstanceId"]: one for one in described(ec2)}
     assert natives.keys() == {vm_seen(one).native_id for one in vms}
     for one in vms:
@@ -120,30 +120,30 @@ async def test_an_mci_lives_on_ec2_from_its_network_to_its_end(house: House, ec2
         ("resume", "running", MciState.RUNNING),
         ("reboot", "running", MciState.RUNNING),
     ):
-        assert (await done(house, action)).status is Status.SUCCEEDED
-        assert (words(ec2), await house.state()) == ({word: 3}, state)
+        assert (await done(harness, action)).status is Status.SUCCEEDED
+        assert (words(ec2), await harness.state()) == ({word: 3}, state)
     assert ec2_cloud.life.reboots == dict.fromkeys(natives, 1)
-    await house.ended(await house.service.scale(NS, "m1", "g1", 1, ANN))
+    await harness.ended(await harness.service.scale(NS, "m1", "g1", 1, ANN))
     assert words(ec2) == {"running": 4}
-    assert (await done(house, "terminate")).status is Status.SUCCEEDED
+    assert (await done(harness, "terminate")).status is Status.SUCCEEDED
     assert words(ec2) == {"terminated": 4}
-    await house.service.delete(NS, "m1", "", ANN)
+    await harness.service.delete(NS, "m1", "", ANN)
     for word in ("sshKey", "securityGroup", "vNet"):
-        (part,) = await house.service.resources(NS, word)
-        removed = await house.service.delete_resource(NS, word, part.id.removeprefix(record_id(word, "")), ANN)
-        assert (await house.ended(removed)).status is Status.SUCCEEDED
+        (part,) = await harness.service.resources(NS, word)
+        removed = await harness.service.delete_resource(NS, word, part.id.removeprefix(record_id(word, "")), ANN)
+        assert (await harness.ended(removed)).status is Status.SUCCEEDED
     assert network.native_id not in {one["VpcId"] for one in ec2.describe_vpcs()["Vpcs"]}
 
 
-async def test_what_happens_on_ec2_behind_our_back_is_found(house: House, ec2: Any, ec2_cloud: Cloud) -> None:
-    await house.created(mci("m1", ON_EC2))
-    natives = {vm_of(one).name: vm_seen(one).native_id for one in await house.service.vms(NS, "m1")}
+async def test_what_happens_on_ec2_behind_our_back_is_found(harness: MciHarness, ec2: Any, ec2_cloud: Cloud) -> None:
+    await harness.created(mci("m1", ON_EC2))
+    natives = {vm_of(one).name: vm_seen(one).native_id for one in await harness.service.vms(NS, "m1")}
     ec2.stop_instances(InstanceIds=[natives["g1-1"]])
-    ec2_cloud.life.kill(vm_of(await house.service.vm(NS, "m1", "g1-2")).uid)
+    ec2_cloud.life.kill(vm_of(await harness.service.vm(NS, "m1", "g1-2")).uid)
 
     async def found() -> bool:
-        await house.plugin.reconciler.reconcile_all()
-        return await states(house) == {"Running": 1, "Suspended": 1, "Terminated": 1}
+        await harness.plugin.reconciler.reconcile_all()
+        return await states(harness) == {"Running": 1, "Suspended": 1, "Terminated": 1}
 
     await until(found)
     assert words(ec2) == {"running": 1, "stopped": 1, "terminated": 1}
@@ -151,43 +151,45 @@ async def test_what_happens_on_ec2_behind_our_back_is_found(house: House, ec2: A
 
 @pytest.mark.parametrize("harm", [None, Harm.LOST_ANSWER, Harm.LOST_REQUEST])
 async def test_a_cancelled_reboot_on_ec2_is_done_or_unknown_and_never_told_as_not_done(
-    house: House, ec2: Any, ec2_cloud: Cloud, harm: Harm | None
+    harness: MciHarness, ec2: Any, ec2_cloud: Cloud, harm: Harm | None
 ) -> None:
-    await house.created(mci("m1", replace(ON_EC2, size=1)))
-    (native,) = [vm_seen(one).native_id for one in await house.service.vms(NS, "m1")]
+    await harness.created(mci("m1", replace(ON_EC2, size=1)))
+    (native,) = [vm_seen(one).native_id for one in await harness.service.vms(NS, "m1")]
     if harm is not None:
         ec2_cloud.harm(Fault(harm, "RebootInstances"))
-    begun = await house.service.control_vm(NS, "m1", "g1-1", "reboot", ANN)
+    begun = await harness.service.control_vm(NS, "m1", "g1-1", "reboot", ANN)
 
     async def has_called() -> bool:
         return ec2_cloud.calls["RebootInstances"] > 0
 
     await until(has_called)
-    await house.engine.cancel(NS, begun.op.id, "ann")
-    ended = await house.ended(begun)
+    await harness.engine.cancel(NS, begun.op.id, "ann")
+    ended = await harness.ended(begun)
     assert (ended.status, ec2_cloud.life.reboots[native]) in (
         [(Status.SUCCEEDED, 1)] if harm is None else [(Status.FAILED, 1), (Status.FAILED, 0)]
     )
-    assert await states(house) == {"Running" if harm is None else "Undefined": 1}
+    assert await states(harness) == {"Running" if harm is None else "Undefined": 1}
 
 
 @pytest.mark.parametrize("harm", [Harm.LOST_ANSWER, Harm.LOST_REQUEST, Harm.DONE_BUT_ERROR])
 async def test_a_launch_on_ec2_whose_answer_is_lost_makes_one_machine_for_each_vm(
-    house: House, ec2: Any, ec2_cloud: Cloud, monkeypatch: pytest.MonkeyPatch, harm: Harm
+    harness: MciHarness, ec2: Any, ec2_cloud: Cloud, monkeypatch: pytest.MonkeyPatch, harm: Harm
 ) -> None:
     monkeypatch.setattr("stateward.domains.mci.provider.provider_client.ABSENT_AFTER_S", 0.1)
     code = {"code": "InternalError", "status": 500} if harm is Harm.DONE_BUT_ERROR else {}
     ec2_cloud.harm(Fault(harm, "RunInstances", times=2, **code))  # type: ignore[arg-type]
-    assert (await house.created(mci("m1", ON_EC2))).status is Status.SUCCEEDED
+    assert (await harness.created(mci("m1", ON_EC2))).status is Status.SUCCEEDED
     assert words(ec2) == {"running": 3}
 
 
-async def test_ec2_that_throttles_is_asked_again_and_fails_nothing(house: House, ec2: Any, ec2_cloud: Cloud) -> None:
-    await house.created(mci("m1", ON_EC2))
+async def test_ec2_that_throttles_is_asked_again_and_fails_nothing(
+    harness: MciHarness, ec2: Any, ec2_cloud: Cloud
+) -> None:
+    await harness.created(mci("m1", ON_EC2))
     ec2_cloud.harm(Fault(Harm.ERROR, "StopInstances", code="RequestLimitExceeded", status=503))
-    assert (await done(house, "suspend")).status is Status.SUCCEEDED
-    assert await states(house) == {"Suspended": 3}
-    _, loads = await house.engine.store.reader.lanes()
+    assert (await done(harness, "suspend")).status is Status.SUCCEEDED
+    assert await states(harness) == {"Suspended": 3}
+    _, loads = await harness.engine.store.reader.lanes()
     assert {load.lane.lane for load in loads if load.lane.throttled} == {f"aws/{REGION}"}
 
 
@@ -207,53 +209,53 @@ async def nothing_stays(folder: Path) -> AsyncIterator[None]:
         assert left_of(folder) == []
 
 
-async def whole_life(house: House, wanted: SubGroup, connection: str, folder: Path) -> None:
+async def whole_life(harness: MciHarness, wanted: SubGroup, connection: str, folder: Path) -> None:
     """Make machines, suspend, resume and reboot them all, lose one, find that out, and end them."""
     size = wanted.size
-    assert (await house.created(mci("m1", wanted))).status is Status.SUCCEEDED
+    assert (await harness.created(mci("m1", wanted))).status is Status.SUCCEEDED
     assert len(left_of(folder)) == size
     for action, state in (("suspend", "Suspended"), ("resume", "Running"), ("reboot", "Running")):
-        assert (await done(house, action)).status is Status.SUCCEEDED
-        assert await states(house) == {state: size}
-        assert {one.state for one in (await shown(house, connection)).values()} == {state.lower()}
-    assert boots(await shown(house, connection)) == {"2"}
-    victim = await house.service.vm(NS, "m1", f"{wanted.name}-2")
-    os.kill(int((await shown(house, connection))[vm_of(victim).uid].details["pid"]), signal.SIGKILL)
+        assert (await done(harness, action)).status is Status.SUCCEEDED
+        assert await states(harness) == {state: size}
+        assert {one.state for one in (await shown(harness, connection)).values()} == {state.lower()}
+    assert boots(await shown(harness, connection)) == {"2"}
+    victim = await harness.service.vm(NS, "m1", f"{wanted.name}-2")
+    os.kill(int((await shown(harness, connection))[vm_of(victim).uid].details["pid"]), signal.SIGKILL)
 
     async def found() -> bool:
-        await house.plugin.reconciler.reconcile_all()
-        return await states(house) == {"Running": size - 1, "Terminated": 1}
+        await harness.plugin.reconciler.reconcile_all()
+        return await states(harness) == {"Running": size - 1, "Terminated": 1}
 
     await until(found)
-    line = (await house.engine.history(NS, victim.id))[-1]
+    line = (await harness.engine.history(NS, victim.id))[-1]
     assert (line.actor, line.event) == (PROVIDER, "shows terminated")
-    await house.until(lambda state: state == MciState.PARTIAL)
-    assert (await done(house, "terminate")).status is Status.SUCCEEDED
-    assert await states(house) == {"Terminated": size}
+    await harness.until(lambda state: state == MciState.PARTIAL)
+    assert (await done(harness, "terminate")).status is Status.SUCCEEDED
+    assert await states(harness) == {"Terminated": size}
     assert left_of(folder) == []
 
 
-async def cancelled_soon(house: House, action: str, delay: float) -> Status:
+async def cancelled_soon(harness: MciHarness, action: str, delay: float) -> Status:
     """Cancel an action on the only VM soon after it was asked for; the record and the machine are to agree."""
-    (vm,) = await house.service.vms(NS, "m1")
-    begun = await house.service.control_vm(NS, "m1", vm_of(vm).name, action, ANN)
+    (vm,) = await harness.service.vms(NS, "m1")
+    begun = await harness.service.control_vm(NS, "m1", vm_of(vm).name, action, ANN)
     await asyncio.sleep(delay)
     with suppress(AlreadyEnded):
-        await house.engine.cancel(NS, begun.op.id, "ann")
-    status = (await house.ended(begun)).status
+        await harness.engine.cancel(NS, begun.op.id, "ann")
+    status = (await harness.ended(begun)).status
     await asyncio.sleep(LATE)
-    (now,) = await house.service.vms(NS, "m1")
-    (machine,) = (await shown(house, vm_of(vm).connection)).values()
+    (now,) = await harness.service.vms(NS, "m1")
+    (machine,) = (await shown(harness, vm_of(vm).connection)).values()
     assert now.state == machine.state.capitalize()
     assert (status, now.state) in ((Status.SUCCEEDED, REACHED[action]), (Status.CANCELLED, vm.state))
     return status
 
 
-async def cancelled_at_every_time(house: House) -> None:
+async def cancelled_at_every_time(harness: MciHarness) -> None:
     """Cancel each action sooner or later, until each was done in spite of it at least once."""
     for action in ("suspend", "resume", "terminate"):
         for delay in (0.0, 0.02, 0.1, 1.0):
-            if await cancelled_soon(house, action, delay) is Status.SUCCEEDED:
+            if await cancelled_soon(harness, action, delay) is Status.SUCCEEDED:
                 break
         else:
             pytest.fail(f"{action} was never sent before it was cancelled")
@@ -261,49 +263,51 @@ async def cancelled_at_every_time(house: House) -> None:
 
 @needs_qemu
 async def test_what_is_cancelled_at_a_qemu_guest_is_told_as_what_its_machine_is_afterwards(
-    house: House, tmp_path: Path
+    harness: MciHarness, tmp_path: Path
 ) -> None:
-    await register_qemu(house)
+    await register_qemu(harness)
     async with nothing_stays(tmp_path / "machines" / "qemu" / "here"):
-        await house.created(mci("m1", SubGroup("guest", 1, "tiny", "tick")))
-        await cancelled_at_every_time(house)
+        await harness.created(mci("m1", SubGroup("guest", 1, "tiny", "tick")))
+        await cancelled_at_every_time(harness)
 
 
 async def test_what_is_cancelled_at_a_process_machine_is_told_as_what_it_is_afterwards(
-    house: House, tmp_path: Path
+    harness: MciHarness, tmp_path: Path
 ) -> None:
-    await house.grant_host()
+    await harness.grant_host()
     async with nothing_stays(tmp_path / "machines" / "process" / "here"):
-        await house.created(mci("m1", SubGroup("p", 1, "local+here+tiny", "sh")))
-        await cancelled_at_every_time(house)
+        await harness.created(mci("m1", SubGroup("p", 1, "local+here+tiny", "sh")))
+        await cancelled_at_every_time(harness)
 
 
-async def test_what_is_cancelled_on_ec2_is_told_as_what_its_machine_is_afterwards(house: House, ec2: Any) -> None:
-    await house.created(mci("m1", replace(ON_EC2, size=1)))
-    await cancelled_at_every_time(house)
+async def test_what_is_cancelled_on_ec2_is_told_as_what_its_machine_is_afterwards(
+    harness: MciHarness, ec2: Any
+) -> None:
+    await harness.created(mci("m1", replace(ON_EC2, size=1)))
+    await cancelled_at_every_time(harness)
 
 
-async def register_qemu(house: House) -> None:
+async def register_qemu(harness: MciHarness) -> None:
     """Let the namespace make QEMU guests on this host."""
-    await house.service.add_connection(CloudConnection("lab", "lab", "here", driver="qemu", namespaces=(NS,)), ANN)
-    await house.service.register(NS, SpecRecord("tiny", "lab", "tiny"), ANN)
-    await house.service.register(NS, ImageRecord("tick", "lab", "tick"), ANN)
+    await harness.service.add_connection(CloudConnection("lab", "lab", "here", driver="qemu", namespaces=(NS,)), ANN)
+    await harness.service.register(NS, SpecRecord("tiny", "lab", "tiny"), ANN)
+    await harness.service.register(NS, ImageRecord("tick", "lab", "tick"), ANN)
 
 
 @needs_qemu
 async def test_qemu_guests_of_one_mci_are_suspended_resumed_and_rebooted_and_one_that_was_killed_is_found(
-    house: House, tmp_path: Path
+    harness: MciHarness, tmp_path: Path
 ) -> None:
-    await register_qemu(house)
+    await register_qemu(harness)
     folder = tmp_path / "machines" / "qemu" / "here"
     async with nothing_stays(folder):
-        await whole_life(house, SubGroup("guest", GUESTS, "tiny", "tick"), "lab", folder)
+        await whole_life(harness, SubGroup("guest", GUESTS, "tiny", "tick"), "lab", folder)
 
 
 async def test_process_machines_of_one_mci_are_suspended_resumed_and_rebooted_and_one_that_was_killed_is_found(
-    house: House, tmp_path: Path
+    harness: MciHarness, tmp_path: Path
 ) -> None:
-    await house.grant_host()
+    await harness.grant_host()
     folder = tmp_path / "machines" / "process" / "here"
     async with nothing_stays(folder):
-        await whole_life(house, SubGroup("p", PROCESSES, "local+here+tiny", "sh"), "local", folder)
+        await whole_life(harness, SubGroup("p", PROCESSES, "local+here+tiny", "sh"), "local", folder)

@@ -14,7 +14,7 @@ from stateward.drivers import ProviderRegion
 from stateward.drivers.simulated import CALM, IMAGES, REGIONS, SPECS
 from stateward.store.records import Status
 from tests.integration.domains.mci.conftest import ANN, NS, mci
-from tests.integration.domains.mci.weather import World, live
+from tests.integration.domains.mci.virtual_world import World, live
 
 CALL, CALLS_EACH = 0.05, 2
 """Each VM takes two calls of so many seconds: the deed, and the look that shows its end."""
@@ -48,15 +48,15 @@ def _rounds(provider: str) -> int:
 @pytest.mark.parametrize("providers", [("ncp",), ("aws", "ncp")], ids="-".join)
 def test_a_suspend_over_many_regions_keeps_to_the_ideal_schedule(providers: tuple[str, ...]) -> None:
     async def course(world: World) -> None:
-        service, wanted = world.house.service, places(providers)
+        service, wanted = world.harness.service, places(providers)
         for one in wanted:
             await service.add_connection(one, ANN)
-        assert (await world.house.created(mci("m1", *map(group, wanted)))).status is Status.SUCCEEDED
+        assert (await world.harness.created(mci("m1", *map(group, wanted)))).status is Status.SUCCEEDED
         for one in wanted:
             world.cloud.set_profile(ProviderRegion(one.provider, one.region), replace(CALM, latency=CALL))
         begun = world.clock()
         verdict = await service.control(NS, "m1", "suspend", ANN)
-        assert (await world.house.ended(verdict.whole)).status is Status.SUCCEEDED
+        assert (await world.harness.ended(verdict.whole)).status is Status.SUCCEEDED
         taken = world.clock() - begun
         assert taken <= TARGET * ideal(providers)
 

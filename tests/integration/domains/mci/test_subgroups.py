@@ -15,9 +15,9 @@ from stateward.drivers import ProviderRegion
 from stateward.drivers.simulated.faults import CALM
 from stateward.engine import NotFound
 from stateward.store.records import Status
-from tests.integration.domains.mci import api_house
-from tests.integration.domains.mci.api_house import MICRO, ApiHouse, open_api
-from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci
+from tests.integration.domains.mci import api_harness
+from tests.integration.domains.mci.api_harness import MICRO, ApiHarness, open_api
+from tests.integration.domains.mci.conftest import ANN, NS, MciHarness, group, mci
 
 TOKYO = ProviderRegion("aws", "ap-northeast-1")
 FAILING = replace(CALM, fails=1.0)
@@ -30,74 +30,76 @@ def _absent_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provider_client, "ABSENT_AFTER_S", 0.02)
 
 
-async def subgroups(house: House) -> list[str]:
-    return [one.name for one in mci_of(await house.service.mci(NS, "m1")).groups]
+async def subgroups(harness: MciHarness) -> list[str]:
+    return [one.name for one in mci_of(await harness.service.mci(NS, "m1")).groups]
 
 
-async def test_refine_takes_the_subgroup_along_whose_vms_have_all_failed(house: House) -> None:
-    house.cloud.set_profile(TOKYO, FAILING)
-    await house.created(mci("m1", GOOD, BAD))
-    assert await subgroups(house) == ["good", "bad"]
-    await house.ended(await house.service.refine(NS, "m1", ANN))
-    assert await subgroups(house) == ["good"]
-    lines = [one for one in await house.engine.history(NS, "m1") if one.event == "subgroup removed"]
+async def test_refine_takes_the_subgroup_along_whose_vms_have_all_failed(harness: MciHarness) -> None:
+    harness.cloud.set_profile(TOKYO, FAILING)
+    await harness.created(mci("m1", GOOD, BAD))
+    assert await subgroups(harness) == ["good", "bad"]
+    await harness.ended(await harness.service.refine(NS, "m1", ANN))
+    assert await subgroups(harness) == ["good"]
+    lines = [one for one in await harness.engine.history(NS, "m1") if one.event == "subgroup removed"]
     assert [one.reason for one in lines] == ["subgroup bad has no VM left"]
 
 
 @pytest.mark.parametrize(("policy", "left"), [("continue", ["good", "bad"]), ("refine", ["good"]), ("rollback", [])])
-async def test_a_policy_that_removes_vms_takes_subgroups_along(house: House, policy: str, left: list[str]) -> None:
-    house.cloud.set_profile(TOKYO, FAILING)
-    await house.created(mci("m1", GOOD, BAD, policy=policy))
-    assert await subgroups(house) == left
+async def test_a_policy_that_removes_vms_takes_subgroups_along(
+    harness: MciHarness, policy: str, left: list[str]
+) -> None:
+    harness.cloud.set_profile(TOKYO, FAILING)
+    await harness.created(mci("m1", GOOD, BAD, policy=policy))
+    assert await subgroups(harness) == left
 
 
-async def test_a_subgroup_that_shrinks_to_nothing_is_gone_and_its_name_is_free(house: House) -> None:
-    await house.created(mci("m1", GOOD, group("other", 1)))
-    await house.ended(await house.service.scale(NS, "m1", "other", -1, ANN))
-    assert await subgroups(house) == ["good"]
+async def test_a_subgroup_that_shrinks_to_nothing_is_gone_and_its_name_is_free(harness: MciHarness) -> None:
+    await harness.created(mci("m1", GOOD, group("other", 1)))
+    await harness.ended(await harness.service.scale(NS, "m1", "other", -1, ANN))
+    assert await subgroups(harness) == ["good"]
     with pytest.raises(NotFound):
-        await house.service.scale(NS, "m1", "other", 1, ANN)
-    await house.ended(await house.service.add_group(NS, "m1", group("other", 3, "aws+ap-northeast-1+t3.nano"), ANN))
-    assert await subgroups(house) == ["good", "other"]
-    assert len(await house.service.vms(NS, "m1")) == 5
+        await harness.service.scale(NS, "m1", "other", 1, ANN)
+    await harness.ended(await harness.service.add_group(NS, "m1", group("other", 3, "aws+ap-northeast-1+t3.nano"), ANN))
+    assert await subgroups(harness) == ["good", "other"]
+    assert len(await harness.service.vms(NS, "m1")) == 5
 
 
-async def test_a_subgroup_stays_until_its_last_vm_is_removed(house: House) -> None:
-    await house.created(mci("m1", GOOD, group("other", 1)))
-    await house.service.delete_vm(NS, "m1", "good-1", ANN, force=True)
-    assert await subgroups(house) == ["good", "other"]
-    await house.service.delete_vm(NS, "m1", "good-2", ANN, force=True)
-    assert await subgroups(house) == ["other"]
-    await house.service.delete_vm(NS, "m1", "other-1", ANN, force=True)
-    assert await subgroups(house) == []
-    await house.until(lambda state: state == MciState.EMPTY)
+async def test_a_subgroup_stays_until_its_last_vm_is_removed(harness: MciHarness) -> None:
+    await harness.created(mci("m1", GOOD, group("other", 1)))
+    await harness.service.delete_vm(NS, "m1", "good-1", ANN, force=True)
+    assert await subgroups(harness) == ["good", "other"]
+    await harness.service.delete_vm(NS, "m1", "good-2", ANN, force=True)
+    assert await subgroups(harness) == ["other"]
+    await harness.service.delete_vm(NS, "m1", "other-1", ANN, force=True)
+    assert await subgroups(harness) == []
+    await harness.until(lambda state: state == MciState.EMPTY)
 
 
-async def test_vms_that_are_removed_at_once_take_their_subgroups_along(house: House) -> None:
-    await house.created(mci("m1", GOOD, group("other", 3)))
+async def test_vms_that_are_removed_at_once_take_their_subgroups_along(harness: MciHarness) -> None:
+    await harness.created(mci("m1", GOOD, group("other", 3)))
     names = ("good-1", "good-2", "other-1", "other-2")
-    await asyncio.gather(*(house.service.delete_vm(NS, "m1", name, ANN, force=True) for name in names))
-    assert await subgroups(house) == ["other"]
+    await asyncio.gather(*(harness.service.delete_vm(NS, "m1", name, ANN, force=True) for name in names))
+    assert await subgroups(harness) == ["other"]
 
 
 async def test_vms_that_are_deleted_at_their_provider_at_once_take_along_only_subgroups_without_vms(
-    house: House,
+    harness: MciHarness,
 ) -> None:
-    await house.created(mci("m1", GOOD, group("other", 4)))
+    await harness.created(mci("m1", GOOD, group("other", 4)))
     names = ("good-1", "good-2", "other-1", "other-2", "other-3")
-    deletes = await asyncio.gather(*(house.service.terminate_and_delete_vm(NS, "m1", name, ANN) for name in names))
-    ended = await asyncio.gather(*map(house.ended, deletes))
+    deletes = await asyncio.gather(*(harness.service.terminate_and_delete_vm(NS, "m1", name, ANN) for name in names))
+    ended = await asyncio.gather(*map(harness.ended, deletes))
     assert {one.status for one in ended} == {Status.SUCCEEDED}
-    assert await subgroups(house) == ["other"]
-    assert [vm_of(one).name for one in await house.service.vms(NS, "m1")] == ["other-4"]
+    assert await subgroups(harness) == ["other"]
+    assert [vm_of(one).name for one in await harness.service.vms(NS, "m1")] == ["other-4"]
 
 
-async def test_an_mci_that_is_deleted_keeps_the_record_of_its_subgroups(house: House) -> None:
-    await house.created(mci("m1", GOOD))
-    accepted, _ = await house.service.delete(NS, "m1", "force", ANN)
+async def test_an_mci_that_is_deleted_keeps_the_record_of_its_subgroups(harness: MciHarness) -> None:
+    await harness.created(mci("m1", GOOD))
+    accepted, _ = await harness.service.delete(NS, "m1", "force", ANN)
     assert accepted.object.removed
     assert [one.name for one in mci_of(accepted.object).groups] == ["good"]
-    assert WITH_MCI not in str(await house.engine.history(NS, "m1"))
+    assert WITH_MCI not in str(await harness.engine.history(NS, "m1"))
 
 
 async def test_a_subgroup_without_vms_is_in_no_view(tmp_path: Path) -> None:
@@ -118,13 +120,13 @@ async def test_the_errors_of_a_creation_are_told_in_full_though_a_policy_has_rem
         assert [one["vmName"] for one in errors["vmCreationErrors"]] == ["g1-1", "g1-2"]
 
 
-async def refined(api: ApiHouse, **how: str) -> Any:
+async def refined(api: ApiHarness, **how: str) -> Any:
     """Make an MCI of which one subgroup fails and is removed."""
-    api.temper(FAILING)
+    api.set_profile(FAILING)
     made = await api.created(
-        api_house.mci("m1", api_house.group("g1", 2), api_house.group("g2", 1, specId=MICRO), **how)
+        api_harness.mci("m1", api_harness.group("g1", 2), api_harness.group("g2", 1, specId=MICRO), **how)
     )
-    api.temper(CALM)
+    api.set_profile(CALM)
     if not how:
         await api.done(f"{M1}?action=refine")
     return made

@@ -12,14 +12,14 @@ from stateward.domains.mci.control.status_updater import MciStatusUpdater
 from stateward.domains.mci.lifecycle import MciState
 from stateward.store.errors import Unavailable
 from stateward.store.records import Key
-from tests.integration.domains.mci.conftest import ANN, NS, PATIENT, House, mci
+from tests.integration.domains.mci.conftest import ANN, NS, PATIENT, MciHarness, mci
 
 
 class Unwell:
     """An engine that is well, but for the first few attempts at some things."""
 
-    def __init__(self, house: House, **troubles: list[Exception]) -> None:
-        self._engine, self._troubles = house.engine, troubles
+    def __init__(self, harness: MciHarness, **troubles: list[Exception]) -> None:
+        self._engine, self._troubles = harness.engine, troubles
         self.after: list[int] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -48,8 +48,10 @@ async def no_time(_seconds: float) -> None:
 
 
 @pytest.mark.parametrize("trouble", [Unavailable("away"), ValueError("broken")], ids=["store", "fault"])
-async def test_the_journal_is_read_on_after_a_failure_and_no_line_is_missed(house: House, trouble: Exception) -> None:
-    engine = Unwell(house, watch=[trouble, trouble], later=[trouble])
+async def test_the_journal_is_read_on_after_a_failure_and_no_line_is_missed(
+    harness: MciHarness, trouble: Exception
+) -> None:
+    engine = Unwell(harness, watch=[trouble, trouble], later=[trouble])
     follower = MciStatusUpdater(engine, Random(1))  # type: ignore[arg-type]
     noted: list[Key] = []
     follower.mark_dirty = lambda mci, after=0.0: noted.append(mci)  # type: ignore[method-assign]
@@ -58,7 +60,7 @@ async def test_the_journal_is_read_on_after_a_failure_and_no_line_is_missed(hous
         async with asyncio.timeout(PATIENT):
             while len(engine.after) < 3:  # it reads, after two failures
                 await asyncio.sleep(0.005)
-        await house.created(mci())
+        await harness.created(mci())
         async with asyncio.timeout(PATIENT):
             while len(noted) < 4 or len(engine.after) < 4:  # two VMs, each of them Creating and then Running
                 await asyncio.sleep(0.005)
@@ -68,9 +70,9 @@ async def test_the_journal_is_read_on_after_a_failure_and_no_line_is_missed(hous
     assert engine.after == sorted(engine.after)
 
 
-async def test_pauses_grow_while_nothing_works_and_are_short_again_after(house: House) -> None:
+async def test_pauses_grow_while_nothing_works_and_are_short_again_after(harness: MciHarness) -> None:
     away = Unavailable("away")
-    engine = Unwell(house, watch=[away] * 5)
+    engine = Unwell(harness, watch=[away] * 5)
     follower = MciStatusUpdater(engine, Random(1))  # type: ignore[arg-type]
     pauses: list[float] = []
 
@@ -88,16 +90,16 @@ async def test_pauses_grow_while_nothing_works_and_are_short_again_after(house: 
 
 
 async def test_an_mci_that_could_not_be_settled_is_looked_at_again(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    harness: MciHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(status_updater, "RETRY_AFTER_S", 0.01)
-    await house.plugin.reconciler.status_updater.close()
-    await house.created(mci())
-    verdict = await house.service.control(NS, "m1", "suspend", ANN)
-    await house.ended(verdict.whole)
-    await house.engine.act(NS, "m1", "mixed", actor="controller")  # as if somebody had told it wrongly
-    engine = Unwell(house, act=[Unavailable("away"), Unavailable("away")])
+    await harness.plugin.reconciler.status_updater.close()
+    await harness.created(mci())
+    verdict = await harness.service.control(NS, "m1", "suspend", ANN)
+    await harness.ended(verdict.whole)
+    await harness.engine.act(NS, "m1", "mixed", actor="controller")  # as if somebody had told it wrongly
+    engine = Unwell(harness, act=[Unavailable("away"), Unavailable("away")])
     follower = MciStatusUpdater(engine, Random(1))  # type: ignore[arg-type]
     follower.mark_dirty(Key(NS, "m1"), 0.0)
-    await house.until(lambda now: now == MciState.SUSPENDED)
+    await harness.until(lambda now: now == MciState.SUSPENDED)
     await follower.close()

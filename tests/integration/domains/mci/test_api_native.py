@@ -10,18 +10,18 @@ from stateward.access import Role, Tokens
 from stateward.domains.mci.provider.evidence import Evidence
 from stateward.drivers import MachineSpec
 from stateward.drivers.simulated.faults import CALM
-from tests.integration.domains.mci.api_house import AWS, DEAD, HERE, NS, UBUNTU, ApiHouse, group, mci, open_api
+from tests.integration.domains.mci.api_harness import AWS, DEAD, HERE, NS, UBUNTU, ApiHarness, group, mci, open_api
 
 OWN = "http://test/api/v1/mci"
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[ApiHouse]:
+async def api(tmp_path: Path) -> AsyncIterator[ApiHarness]:
     async with open_api(tmp_path) as opened:
         yield opened
 
 
-async def test_a_connection_is_added_used_changed_and_removed(api: ApiHouse) -> None:
+async def test_a_connection_is_added_used_changed_and_removed(api: ApiHarness) -> None:
     body = {"name": "mine", "provider": "aws", "region": "us-east-1", "driver": "simulated"}
     answer = await api.post(f"{OWN}/connections", body)
     assert answer.status_code == 201, answer.text
@@ -36,7 +36,7 @@ async def test_a_connection_is_added_used_changed_and_removed(api: ApiHouse) -> 
     assert (await api.get("/connConfig/mine")).status_code == 404
 
 
-async def test_a_connection_is_not_taken_away_from_what_stands_at_it(api: ApiHouse) -> None:
+async def test_a_connection_is_not_taken_away_from_what_stands_at_it(api: ApiHarness) -> None:
     body = {"name": "mine", "provider": "aws", "region": "us-east-1", "driver": "simulated"}
     await api.post(f"{OWN}/connections", body)
     await api.created(mci("m1", group("g1", 1, connectionName="mine", specId="aws+us-east-1+t3.nano")))
@@ -51,7 +51,7 @@ async def test_a_connection_is_not_taken_away_from_what_stands_at_it(api: ApiHou
     assert (await api.get("/connConfig/mine")).json()["regionZoneInfo"]["assignedRegion"] == "us-east-1"
 
 
-async def test_a_change_that_is_refused_leaves_a_connection_as_it_works(api: ApiHouse) -> None:
+async def test_a_change_that_is_refused_leaves_a_connection_as_it_works(api: ApiHarness) -> None:
     body = {"name": "mine", "provider": "aws", "region": "us-east-1", "driver": "simulated"}
     await api.post(f"{OWN}/connections", body)
     cloud = await api.plugin.service.clients.by_name("mine")
@@ -73,7 +73,7 @@ async def test_a_change_that_is_refused_leaves_a_connection_as_it_works(api: Api
     waits.cancel()
 
 
-async def test_a_connection_that_cannot_be_is_bad_input(api: ApiHouse) -> None:
+async def test_a_connection_that_cannot_be_is_bad_input(api: ApiHarness) -> None:
     full = {"name": "mine", "provider": "aws", "region": "r"}
     for wrong in ({"provider": ""}, {"name": ""}, {"driver": "telepathy"}, {"options": {"nonsense": "1"}}):
         answer = await api.post(f"{OWN}/connections", full | wrong)
@@ -81,13 +81,13 @@ async def test_a_connection_that_cannot_be_is_bad_input(api: ApiHouse) -> None:
         assert answer.headers["content-type"] == "application/problem+json"
 
 
-async def test_what_a_connection_offers_is_told(api: ApiHouse) -> None:
+async def test_what_a_connection_offers_is_told(api: ApiHarness) -> None:
     offer = (await api.get(f"{OWN}/connections/{AWS}/offer")).json()
     assert "t3.nano" in {one["cspSpecName"] for one in offer["specs"]}
     assert UBUNTU in {one["cspImageName"] for one in offer["images"]}
 
 
-async def test_a_machine_that_no_record_knows_is_found_and_terminated(api: ApiHouse) -> None:
+async def test_a_machine_that_no_record_knows_is_found_and_terminated(api: ApiHarness) -> None:
     await api.created()
     api.plugin.cloud.create_orphan(HERE, MachineSpec("lost", "lost", "t3.nano", UBUNTU))
     found = (await api.get(f"{OWN}/orphans?connection={AWS}")).json()
@@ -98,20 +98,20 @@ async def test_a_machine_that_no_record_knows_is_found_and_terminated(api: ApiHo
     assert (await api.get(f"{OWN}/orphans?connection={AWS}")).json()["orphans"] == []
 
 
-async def test_a_machine_that_a_record_knows_is_no_orphan(api: ApiHouse) -> None:
+async def test_a_machine_that_a_record_knows_is_no_orphan(api: ApiHarness) -> None:
     shown = await api.created()
     answer = await api.post(f"{OWN}/orphans/terminate", {"connection": AWS, "key": shown["vm"][0]["uid"]})
     assert answer.status_code == 404
 
 
-async def test_a_connection_that_cannot_be_looked_at_is_told(api: ApiHouse) -> None:
-    api.temper(DEAD)
+async def test_a_connection_that_cannot_be_looked_at_is_told(api: ApiHarness) -> None:
+    api.set_profile(DEAD)
     found = (await api.get(f"{OWN}/orphans?connection={AWS}")).json()
     assert (found["orphans"], list(found["trouble"])) == ([], [AWS])
-    api.temper(CALM)
+    api.set_profile(CALM)
 
 
-async def test_what_the_provider_shows_of_vms_that_failed_is_taken_over_on_request(api: ApiHouse) -> None:
+async def test_what_the_provider_shows_of_vms_that_failed_is_taken_over_on_request(api: ApiHarness) -> None:
     shown = await api.created()
     for vm in shown["vm"]:
         api.plugin.cloud.stop(HERE, vm["uid"])
@@ -125,7 +125,7 @@ async def test_what_the_provider_shows_of_vms_that_failed_is_taken_over_on_reque
     assert (await api.status())["status"] == "Suspended:2 (R:0/2)"
 
 
-async def test_a_subgroup_is_scaled(api: ApiHouse) -> None:
+async def test_a_subgroup_is_scaled(api: ApiHarness) -> None:
     await api.created()
     answer = await api.post(f"{OWN}/ns/{NS}/mci/m1/subgroup/g1?wait=60", {"size": 4})
     assert (answer.status_code, answer.json()["status"]) == (202, "Running:4 (R:4/4)")
@@ -135,7 +135,7 @@ async def test_a_subgroup_is_scaled(api: ApiHouse) -> None:
 
 
 async def test_a_scaling_that_does_not_say_how_is_bad_input_and_names_field_state_and_what_is_allowed(
-    api: ApiHouse,
+    api: ApiHarness,
 ) -> None:
     await api.created()
     answer = await api.post(f"http://test/api/v1/ns/{NS}/objects/m1/actions/scale out", {})
@@ -144,7 +144,7 @@ async def test_a_scaling_that_does_not_say_how_is_bad_input_and_names_field_stat
     assert (await api.status())["status"] == "Running:2 (R:2/2)"
 
 
-async def test_a_scaling_over_the_general_api_is_one_like_any_other(api: ApiHouse) -> None:
+async def test_a_scaling_over_the_general_api_is_one_like_any_other(api: ApiHarness) -> None:
     await api.created()
     body = {"args": {"group": "g1", "count": 2}}
     answer = await api.post(f"http://test/api/v1/ns/{NS}/objects/m1/actions/scale out?wait=60", body)
@@ -152,7 +152,7 @@ async def test_a_scaling_over_the_general_api_is_one_like_any_other(api: ApiHous
     assert (await api.status())["status"] == "Running:4 (R:4/4)"
 
 
-async def test_only_an_administrator_of_everything_sees_how_a_connection_is_reached(api: ApiHouse) -> None:
+async def test_only_an_administrator_of_everything_sees_how_a_connection_is_reached(api: ApiHarness) -> None:
     body = {"name": "mine", "provider": "aws", "region": "eu-central-1", "driver": "simulated", "credential": "env:KEY"}
     await api.post(f"{OWN}/connections", body | {"options": {"dead": "false"}})
     shown = {who: (await api.get(f"{OWN}/connections", who)).json() for who in ("admin", "operator", "viewer")}
@@ -170,7 +170,7 @@ async def test_only_an_administrator_of_everything_sees_how_a_connection_is_reac
     assert (await api.get("/connConfig/mine")).json()["credentialName"] == "env:KEY"
 
 
-async def test_a_reader_of_all_namespaces_does_not_find_credentials_in_the_journal(api: ApiHouse) -> None:
+async def test_a_reader_of_all_namespaces_does_not_find_credentials_in_the_journal(api: ApiHarness) -> None:
     body = {"name": "mine", "provider": "aws", "region": "eu-central-1", "driver": "simulated", "credential": "env:KEY"}
     await api.post(f"{OWN}/connections", body)
     api.texts["reader"], _ = await Tokens(api.engine).issue("rita", Role.VIEWER, ["*"])
@@ -179,14 +179,14 @@ async def test_a_reader_of_all_namespaces_does_not_find_credentials_in_the_journ
     assert "env:KEY" in (await api.get("http://test/api/v1/journal")).text
 
 
-async def test_a_token_for_some_namespaces_sees_the_connections_that_those_may_use(api: ApiHouse) -> None:
+async def test_a_token_for_some_namespaces_sees_the_connections_that_those_may_use(api: ApiHarness) -> None:
     body = {"name": "theirs", "provider": "aws", "region": "eu-north-1", "driver": "simulated"}
     await api.post(f"{OWN}/connections", body | {"namespaces": ["other"]})
     for path in (f"{OWN}/connections", "/connConfig", "/provider/aws/region"):
         assert "eu-north-1" in (await api.get(path)).text
-        assert "eu-north-1" in (await api.get(path, "stranger")).text
+        assert "eu-north-1" in (await api.get(path, "outsider")).text
         assert "eu-north-1" not in (await api.get(path, "viewer")).text
     for path in ("/connConfig/theirs", f"{OWN}/connections/theirs/offer"):
         refused = await api.get(path, "viewer")
         assert (refused.status_code, "theirs" in refused.json()["known"]) == (404, False)
-        assert (await api.get(path, "stranger")).status_code == 200
+        assert (await api.get(path, "outsider")).status_code == 200

@@ -30,7 +30,7 @@ from stateward.lifecycle import TRANSITIONAL
 from stateward.store.filters import JournalFilter, Page, Selector
 from stateward.store.records import Key
 from stateward.store.sqlite import SqliteStore
-from tests.integration.domains.mci.conftest import House
+from tests.integration.domains.mci.conftest import MciHarness
 from tests.simulation.loop import PARTY, Party, Spinning, VirtualLoop
 
 EPOCH = 1_000_000.0
@@ -99,7 +99,7 @@ class Process(Party):
             store, self.plugin.kinds, lease=LEASE, process=name, new_id=world.new_id, chance=world.chance
         )
         self.plugin.bind_engine(self.engine)
-        self.house = House(self.engine, self.plugin)
+        self.harness = MciHarness(self.engine, self.plugin)
         self.ready = asyncio.Event()
         self.over = asyncio.Event()
         self.context = copy_context()
@@ -115,13 +115,13 @@ class Process(Party):
 class World:
     """Providers, a store, and processes one after the other."""
 
-    def __init__(self, seed: int, temper: FaultProfile, victim: int | None = None) -> None:
+    def __init__(self, seed: int, profile: FaultProfile, victim: int | None = None) -> None:
         self.loop = VirtualLoop()
         self.killer = Killer(victim)
-        self.chance = Random(f"{seed}/house")
+        self.chance = Random(f"{seed}/harness")
         self.store = SqliteStore(":memory:", inline=True, clock=self.clock)
         self.cloud = SimulatedCloud(
-            profile=temper, chance=Random(f"{seed}/cloud"), clock=self.clock, sleep=asyncio.sleep
+            profile=profile, chance=Random(f"{seed}/cloud"), clock=self.clock, sleep=asyncio.sleep
         )
         self.new_id = map("op{}".format, count(1)).__next__
         self.wrong: list[str] = []
@@ -134,9 +134,9 @@ class World:
         return EPOCH + self.loop.time()
 
     @property
-    def house(self) -> House:
+    def harness(self) -> MciHarness:
         """The domain as the process of now has it."""
-        return self._processes[-1].house
+        return self._processes[-1].harness
 
     # --- processes ---------------------------------------------------------------------------------------------------
 
@@ -263,10 +263,10 @@ def virtual_time() -> Iterator[None]:
 
 
 def live(
-    seed: int, temper: FaultProfile, course: Callable[[World], Coroutine[Any, Any, None]], victim: int | None = None
+    seed: int, profile: FaultProfile, course: Callable[[World], Coroutine[Any, Any, None]], victim: int | None = None
 ) -> World:
     """Run a course in a world of its own, in which the n-th to come by at the store is killed."""
     with virtual_time():
-        world = World(seed, temper, victim)
+        world = World(seed, profile, victim)
         world.run(course)
     return world

@@ -10,26 +10,26 @@ from stateward.drivers.simulated import SimulatedCloud
 from stateward.engine import Engine
 from stateward.store import open_store
 from stateward.store.records import Key, Status
-from tests.integration.domains.mci.conftest import ANN, NS, PATIENT, QUICK, House, group, mci, open_house
+from tests.integration.domains.mci.conftest import ANN, NS, PATIENT, QUICK, MciHarness, group, mci, open_harness
 
 
 async def test_while_another_process_has_the_file_vms_wait_and_none_is_called_gone(tmp_path: Path) -> None:
     file, database = tmp_path / "simulated-clouds.db", str(tmp_path / "s.db")
-    async with open_house(open_store(database), tmp_path, cloud=SimulatedCloud(file, profile=QUICK)) as house:
-        await house.created(mci("m1", group("a", 3)))
+    async with open_harness(open_store(database), tmp_path, cloud=SimulatedCloud(file, profile=QUICK)) as harness:
+        await harness.created(mci("m1", group("a", 3)))
     other = SimulatedCloud(file)
     plugin = MciPlugin(ProcessContext(tmp_path, random=Random(1)), tick=0.01, every=3600.0)
     engine = Engine(open_store(database), plugin.kinds, lease=3.0)
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=True):
-        house = House(engine, plugin)
-        verdict = await house.service.control(NS, "m1", "suspend", ANN)
+        harness = MciHarness(engine, plugin)
+        verdict = await harness.service.control(NS, "m1", "suspend", ANN)
         await tried(engine, [one.object.id for one in verdict.begun])
         await plugin.reconciler.reconcile_all()
-        assert {one.state for one in await house.service.vms(NS, "m1")} == {"Suspending"}
+        assert {one.state for one in await harness.service.vms(NS, "m1")} == {"Suspending"}
         other.close()
-        assert (await house.ended(verdict.whole)).status is Status.SUCCEEDED
-        assert {one.state for one in await house.service.vms(NS, "m1")} == {"Suspended"}
+        assert (await harness.ended(verdict.whole)).status is Status.SUCCEEDED
+        assert {one.state for one in await harness.service.vms(NS, "m1")} == {"Suspended"}
 
 
 async def tried(engine: Engine, vms: list[str]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from stateward.drivers.simulated.provider_catalogue import SPECS
 from stateward.store.records import Key
-from tests.integration.domains.mci.api_house import AWS, DEAD, MICRO, NANO, NS, ApiHouse, group, mci, open_api
+from tests.integration.domains.mci.api_harness import AWS, DEAD, MICRO, NANO, NS, ApiHarness, group, mci, open_api
 
 GCP = "gcp-asia-northeast3"
 R = f"/ns/{NS}/resources"
@@ -17,12 +17,12 @@ STATIC = {"vNetId": "net", "subnetId": "a", "securityGroupIds": ["wall"], "sshKe
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[ApiHouse]:
+async def api(tmp_path: Path) -> AsyncIterator[ApiHarness]:
     async with open_api(tmp_path) as opened:
         yield opened
 
 
-async def refused(api: ApiHouse, path: str, body: dict[str, Any]) -> str:
+async def refused(api: ApiHarness, path: str, body: dict[str, Any]) -> str:
     """Ask for something that is bad input, and return the field."""
     answer = await api.post(path, body)
     assert answer.status_code == 400, answer.text
@@ -44,7 +44,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("wrong", "field"), WRONG)
 async def test_what_does_not_fit_is_refused_with_its_field_and_nothing_is_made(
-    api: ApiHouse, wrong: dict[str, str], field: str
+    api: ApiHarness, wrong: dict[str, str], field: str
 ) -> None:
     body = mci("m1", group("good", 1), group("bad", 1, **wrong))
     assert await refused(api, f"/ns/{NS}/mciDynamic", body) == f"subGroups[1].{field}"
@@ -53,7 +53,7 @@ async def test_what_does_not_fit_is_refused_with_its_field_and_nothing_is_made(
 
 
 @pytest.mark.parametrize(("wrong", "field"), WRONG)
-async def test_a_subgroup_that_does_not_fit_is_not_added(api: ApiHouse, wrong: dict[str, str], field: str) -> None:
+async def test_a_subgroup_that_does_not_fit_is_not_added(api: ApiHarness, wrong: dict[str, str], field: str) -> None:
     await api.created()
     assert await refused(api, f"/ns/{NS}/mci/m1/subGroupDynamic", group("bad", 1, **wrong)) == field
     assert (await api.get(f"/ns/{NS}/mci/m1/subgroup")).json() == {"output": ["g1"]}
@@ -62,14 +62,14 @@ async def test_a_subgroup_that_does_not_fit_is_not_added(api: ApiHouse, wrong: d
 
 @pytest.mark.parametrize(("wrong", "field"), WRONG)
 async def test_a_review_says_of_the_same_that_it_cannot_be_made(
-    api: ApiHouse, wrong: dict[str, str], field: str
+    api: ApiHarness, wrong: dict[str, str], field: str
 ) -> None:
     shown = (await api.post(f"/ns/{NS}/mciDynamicReview", mci("m1", group("bad", 1, **wrong)))).json()
     assert (shown["overallStatus"], shown["creationViable"]) == ("Error", False)
     assert field in shown["vmReviews"][0]["message"]
 
 
-async def with_resources(api: ApiHouse) -> None:
+async def with_resources(api: ApiHarness) -> None:
     subnets = [{"name": "a", "ipv4_CIDR": "10.0.1.0/24"}]
     assert (await api.post(f"{R}/vNet", {"name": "net", **PLACED, "subnetInfoList": subnets})).status_code == 201
     assert (await api.post(f"{R}/securityGroup", {"name": "wall", **PLACED, "vNetId": "net"})).status_code == 200
@@ -89,7 +89,7 @@ async def with_resources(api: ApiHouse) -> None:
     ],
 )
 async def test_a_static_mci_must_name_resources_of_its_connection(
-    api: ApiHouse, wrong: dict[str, Any], field: str
+    api: ApiHarness, wrong: dict[str, Any], field: str
 ) -> None:
     await with_resources(api)
     body = mci("m1", group("g1", 1, **{**STATIC, **wrong}))
@@ -98,26 +98,26 @@ async def test_a_static_mci_must_name_resources_of_its_connection(
     assert await refused(api, f"/ns/{NS}/mci/m1/vm", group("g2", 1, **{**STATIC, **wrong})) == field
 
 
-async def test_another_connection_to_the_same_region_takes_the_same_specs(api: ApiHouse) -> None:
+async def test_another_connection_to_the_same_region_takes_the_same_specs(api: ApiHarness) -> None:
     place = {"name": "seoul", "provider": "aws", "region": "ap-northeast-2", "driver": "simulated"}
     assert (await api.post("http://test/api/v1/mci/connections", place)).status_code == 201
     shown = await api.created(mci("m1", group("g1", 1, connectionName="seoul")))
     assert shown["vm"][0]["connectionName"] == "seoul"
 
 
-async def test_a_spec_that_is_registered_for_a_connection_fits_no_other_region(api: ApiHouse) -> None:
+async def test_a_spec_that_is_registered_for_a_connection_fits_no_other_region(api: ApiHarness) -> None:
     spec = {"name": "small", "connectionName": AWS, "cspSpecName": "t3.nano"}
     assert (await api.post(f"{R}/spec", spec)).status_code == 200
     body = mci("m1", group("g1", 1, specId="small", connectionName="aws-us-east-1"))
     assert await refused(api, f"/ns/{NS}/mciDynamic", body) == "subGroups[0].specId"
 
 
-async def test_a_provider_that_does_not_answer_holds_up_no_request(api: ApiHouse) -> None:
-    api.temper(DEAD)
+async def test_a_provider_that_does_not_answer_holds_up_no_request(api: ApiHarness) -> None:
+    api.set_profile(DEAD)
     assert (await api.post(f"/ns/{NS}/mciDynamic", mci())).status_code == 200
 
 
-async def test_each_question_to_a_provider_is_asked_once_however_many_subgroups_have_it(api: ApiHouse) -> None:
+async def test_each_question_to_a_provider_is_asked_once_however_many_subgroups_have_it(api: ApiHarness) -> None:
     specs = [f"aws+ap-northeast-2+{one.name}" for one in SPECS["aws"][:3]]
     groups = [group(f"g{number}", 1, specId=specs[number % 3]) for number in range(60)]
     assert NANO in specs

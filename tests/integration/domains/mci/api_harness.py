@@ -50,7 +50,7 @@ def mci(name: str = "m1", *groups: dict[str, Any], **how: Any) -> dict[str, Any]
     return {"name": name, "subGroups": list(groups or (group(),)), **how}
 
 
-class ApiHouse:
+class ApiHarness:
     """The application, its callers, and what the providers were asked."""
 
     def __init__(self, engine: Engine, plugin: MciPlugin, app: Litestar, texts: dict[str, str]) -> None:
@@ -115,9 +115,9 @@ class ApiHouse:
             while any(one.owner for one in await self.engine.store.reader.queue_of(Key(NS, name))):
                 await asyncio.sleep(0.005)
 
-    def temper(self, temper: FaultProfile, place: ProviderRegion = HERE) -> None:
+    def set_profile(self, profile: FaultProfile, place: ProviderRegion = HERE) -> None:
         """Let a region behave in another way."""
-        self.plugin.cloud.set_profile(place, temper)
+        self.plugin.cloud.set_profile(place, profile)
 
     async def close(self) -> None:
         for client in self._clients.values():
@@ -127,7 +127,7 @@ class ApiHouse:
 @asynccontextmanager
 async def open_api(
     folder: Path, store: Store | None = None, *, fresh_for: float = 60.0, lease: float = 3.0
-) -> AsyncIterator[ApiHouse]:
+) -> AsyncIterator[ApiHarness]:
     """Open the application; everybody has a token for `default`, the administrator for everything."""
     calls: list[tuple[str, str]] = []
     saved: dict[str, int] = {}
@@ -151,11 +151,11 @@ async def open_api(
             "admin": (await tokens.issue("ada", Role.ADMIN, ["*"]))[0],
             "operator": (await tokens.issue("olga", Role.OPERATOR, [NS]))[0],
             "viewer": (await tokens.issue("vic", Role.VIEWER, [NS]))[0],
-            "stranger": (await tokens.issue("sam", Role.OPERATOR, ["other"]))[0],
+            "outsider": (await tokens.issue("sam", Role.OPERATOR, ["other"]))[0],
         }
         mounted = routes(plugin, save, fresh_for=fresh_for)
         app = create_app(engine, tokens, Config(rate=1_000_000), routes=mounted)
-        house = ApiHouse(engine, plugin, app, texts)
-        house.calls, house.saved = calls, saved
-        yield house
-        await house.close()
+        harness = ApiHarness(engine, plugin, app, texts)
+        harness.calls, harness.saved = calls, saved
+        yield harness
+        await harness.close()

@@ -14,17 +14,17 @@ from stateward.drivers.simulated.machine import state_at
 from stateward.engine import Accepted, Refused
 from stateward.engine.accept.groups import GroupVerdict
 from stateward.errors import StatewardError
-from tests.integration.domains.mci.conftest import ANN, NS, House
+from tests.integration.domains.mci.conftest import ANN, NS, MciHarness
 
 SEOUL = ProviderRegion("aws", "ap-northeast-2")
 SLOW = replace(CALM, pending=3600.0, suspending=3600.0, rebooting=3600.0, terminating=3600.0)
 
-Racer = Callable[[House], Coroutine[Any, Any, Any]]
+Racer = Callable[[MciHarness], Coroutine[Any, Any, Any]]
 
 
-async def race(houses: Sequence[House], *racers: Racer) -> tuple[list[Any], list[StatewardError]]:
+async def race(harnesses: Sequence[MciHarness], *racers: Racer) -> tuple[list[Any], list[StatewardError]]:
     """Let requests run against each other, over all engines in turn; returns who won, and why the others did not."""
-    ways = cycle(houses)
+    ways = cycle(harnesses)
     answers = await asyncio.gather(*(racer(next(ways)) for racer in racers), return_exceptions=True)
     lost = [one for one in answers if isinstance(one, StatewardError)]
     broken = [one for one in answers if isinstance(one, BaseException) and not isinstance(one, StatewardError)]
@@ -33,19 +33,19 @@ async def race(houses: Sequence[House], *racers: Racer) -> tuple[list[Any], list
 
 
 def control(action: str, *, force: bool = False) -> Racer:
-    return lambda house: house.service.control(NS, "m1", action, ANN, force=force)
+    return lambda harness: harness.service.control(NS, "m1", action, ANN, force=force)
 
 
 def control_vm(action: str, *, force: bool = False) -> Racer:
-    return lambda house: house.service.control_vm(NS, "m1", "g1-1", action, ANN, force=force)
+    return lambda harness: harness.service.control_vm(NS, "m1", "g1-1", action, ANN, force=force)
 
 
 def scale(count: int) -> Racer:
-    return lambda house: house.service.scale(NS, "m1", "g1", count, ANN)
+    return lambda harness: harness.service.scale(NS, "m1", "g1", count, ANN)
 
 
 def delete(option: str) -> Racer:
-    return lambda house: house.service.delete(NS, "m1", option, ANN)
+    return lambda harness: harness.service.delete(NS, "m1", option, ANN)
 
 
 def operation_id(won: Any) -> Accepted:
@@ -62,25 +62,25 @@ def names(refusal: StatewardError) -> str:
     return refusal.blocker.op
 
 
-async def states(house: House) -> dict[str, str]:
-    return {vm_of(one).name: one.state for one in await house.service.vms(NS, "m1")}
+async def states(harness: MciHarness) -> dict[str, str]:
+    return {vm_of(one).name: one.state for one in await harness.service.vms(NS, "m1")}
 
 
-def alive(house: House, place: ProviderRegion = SEOUL) -> list[str]:
+def alive(harness: MciHarness, place: ProviderRegion = SEOUL) -> list[str]:
     """Return the keys of all machines that live at a provider."""
-    now, machines = house.cloud.clock(), house.cloud.region(place).machines
+    now, machines = harness.cloud.clock(), harness.cloud.region(place).machines
     return [key for key, one in machines.items() if state_at(one, now) is not MachineState.TERMINATED]
 
 
-def go_on(house: House, place: ProviderRegion = SEOUL) -> None:
+def go_on(harness: MciHarness, place: ProviderRegion = SEOUL) -> None:
     """Let end at once whatever is slow at a provider."""
-    house.cloud.set_profile(place, CALM)
-    for machine in house.cloud.region(place).machines.values():
-        machine.until = min(machine.until, house.cloud.clock())
+    harness.cloud.set_profile(place, CALM)
+    for machine in harness.cloud.region(place).machines.values():
+        machine.until = min(machine.until, harness.cloud.clock())
 
 
-async def quiet(houses: Sequence[House]) -> None:
+async def quiet(harnesses: Sequence[MciHarness]) -> None:
     """Wait until no worker is at anything."""
     async with asyncio.timeout(60):
-        while any(house.engine.worker and house.engine.worker.busy for house in houses):
+        while any(harness.engine.worker and harness.engine.worker.busy for harness in harnesses):
             await asyncio.sleep(0.01)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.domains.mci.api_house import AWS, NS, ApiHouse, mci, open_api
+from tests.integration.domains.mci.api_harness import AWS, NS, ApiHarness, mci, open_api
 
 OWN = "http://test/api/v1/mci"
 NET = {
@@ -18,7 +18,7 @@ NET = {
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[ApiHouse]:
+async def api(tmp_path: Path) -> AsyncIterator[ApiHarness]:
     async with open_api(tmp_path) as opened:
         yield opened
 
@@ -50,7 +50,7 @@ CASES: list[tuple[str, str, Any, str]] = [
 ]
 
 
-async def test_bad_input_for_an_mci_or_a_vm_is_answered_with_its_state(api: ApiHouse) -> None:
+async def test_bad_input_for_an_mci_or_a_vm_is_answered_with_its_state(api: ApiHarness) -> None:
     await api.created()
     for method, path, body, field in CASES:
         answer = await api.client().request(method, f"/ns/{NS}/{path}", json=body)
@@ -58,13 +58,13 @@ async def test_bad_input_for_an_mci_or_a_vm_is_answered_with_its_state(api: ApiH
     assert (await api.status())["status"] == "Running:2 (R:2/2)"
 
 
-async def test_the_state_is_that_of_the_vm_and_not_of_its_mci(api: ApiHouse) -> None:
+async def test_the_state_is_that_of_the_vm_and_not_of_its_mci(api: ApiHarness) -> None:
     await api.created()
     await api.done(f"/ns/{NS}/mci/m1/vm/g1-1?action=suspend")
     assert told(await api.post(f"/ns/{NS}/mci/m1/vm/g1-1?action=paint")) == (400, "action", "Suspended")
 
 
-async def test_bad_input_for_a_resource_is_answered_with_its_state(api: ApiHouse) -> None:
+async def test_bad_input_for_a_resource_is_answered_with_its_state(api: ApiHarness) -> None:
     (await api.post(f"/ns/{NS}/resources/vNet", NET)).raise_for_status()
     path = f"/ns/{NS}/resources/vNet/net"
     assert told(await api.delete(f"{path}?action=paint")) == (400, "action", "Available")
@@ -73,13 +73,13 @@ async def test_bad_input_for_a_resource_is_answered_with_its_state(api: ApiHouse
     assert (outside.status_code, outside.json()["state"]) == (400, "Available")
 
 
-async def test_routes_of_ours_tell_the_state_in_the_same_field(api: ApiHouse) -> None:
+async def test_routes_of_ours_tell_the_state_in_the_same_field(api: ApiHarness) -> None:
     await api.created()
     answer = await api.post(f"{OWN}/ns/{NS}/mci/m1/subgroup/g1", {"size": -1})
     assert (answer.status_code, answer.json()["state"]) == (400, "Running")
 
 
-async def test_bad_input_for_what_does_not_exist_has_no_state(api: ApiHouse) -> None:
+async def test_bad_input_for_what_does_not_exist_has_no_state(api: ApiHarness) -> None:
     assert told(await api.post(f"/ns/{NS}/mci/m1?action=paint")) == (400, "action", None)
     assert told(await api.post(f"/ns/{NS}/mciDynamic", mci(name="!"))) == (400, "name", None)
     await api.created()

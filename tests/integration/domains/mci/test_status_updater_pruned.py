@@ -5,12 +5,12 @@ from random import Random
 
 from stateward.domains.mci.control.status_updater import MciStatusUpdater
 from stateward.engine.maintenance.horizon import EntriesPruned
-from tests.integration.domains.mci.conftest import PATIENT, House
-from tests.integration.domains.mci.test_settling import Unwell, no_time
+from tests.integration.domains.mci.conftest import PATIENT, MciHarness
+from tests.integration.domains.mci.test_status_updater import Unwell, no_time
 
 
-async def test_who_comes_back_after_a_pruning_goes_on_behind_the_horizon(house: House) -> None:
-    engine = Unwell(house, watch=[EntriesPruned(0, 7)])
+async def test_who_comes_back_after_a_pruning_goes_on_behind_the_horizon(harness: MciHarness) -> None:
+    engine = Unwell(harness, watch=[EntriesPruned(0, 7)])
     task = asyncio.create_task(MciStatusUpdater(engine, Random(1)).run(no_time))  # type: ignore[arg-type]
     try:
         async with asyncio.timeout(PATIENT):

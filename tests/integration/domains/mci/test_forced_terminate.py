@@ -1,0 +1,66 @@
+"""Who gives up a creation by force: nothing stays behind of it, at whatever moment that is."""
+
+import asyncio
+from random import Random
+
+import pytest
+from msgspec.structs import replace
+
+from stateward.domains.mci.handlers import cloud_vm_handlers
+from stateward.domains.mci.lifecycle import MciState
+from stateward.domains.mci.provider import provider_client
+from stateward.drivers.simulated.faults import CALM
+from stateward.engine.errors import NoneAllowed
+from stateward.store.records import Status
+from tests.integration.domains.mci.conftest import ANN, NS, MciHarness, group, mci
+from tests.integration.domains.mci.request_races import SEOUL, alive, control, go_on, operation_id, quiet, race, states
+
+
+@pytest.fixture(autouse=True)
+def _absent_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provider_client, "ABSENT_AFTER_S", 0.02)
+
+
+@pytest.mark.parametrize("hold", [False, True], ids=["under way", "held"])
+async def test_a_create_that_has_no_vms_yet_is_given_up_by_force(harnesses: list[MciHarness], hold: bool) -> None:
+    harness = harnesses[0]
+    harness.cloud.set_profile(SEOUL, CALM if hold else replace(CALM, latency=0.0, patience=0.01, dead=True))
+    created = await harness.service.create(NS, mci(hold=hold), ANN)
+    await harness.until(lambda state: state == (MciState.PREPARED if hold else MciState.PREPARING))
+    won, lost = await race(harnesses, *[control("terminate", force=True)] * 2)
+    assert won
+    assert {type(one) for one in lost} <= {NoneAllowed}  # whoever comes when it is given up finds nothing to do
+    assert {(await harness.ended(operation_id(one))).status for one in won} <= {Status.SUCCEEDED, Status.CANCELLED}
+    assert (await harness.ended(created)).status is Status.CANCELLED
+    assert (await harness.state(), await states(harness), alive(harness)) == (MciState.EMPTY, {}, [])
+    go_on(harness)
+    await harness.service.delete(NS, "m1", "", ANN)
+    assert (await harness.created(mci())).status is Status.SUCCEEDED
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_a_create_that_is_forced_away_at_any_moment_leaves_no_machine(
+    harnesses: list[MciHarness], seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Machines are shown at once here: a machine that was never requested must not count as late.
+    monkeypatch.setattr(cloud_vm_handlers, "APPEARS_WITHIN_S", 0.1)
+    harness, chance = harnesses[0], Random(seed)
+    harness.cloud.set_profile(SEOUL, replace(CALM, latency=0.002))
+    await harness.service.create(NS, mci("m1", group(size=4)), ANN)
+    await asyncio.sleep(chance.uniform(0.0, 0.06))
+    verdict = await harness.service.control(NS, "m1", "terminate", ANN, force=True)
+    await harness.ended(verdict.whole)
+    await quiet(harnesses)
+    assert await harness.state() in (MciState.EMPTY, MciState.TERMINATED)
+    assert set((await states(harness)).values()) <= {"Terminated"}
+    assert alive(harness) == []
+
+
+@pytest.mark.parametrize("action", ["suspend", "resume", "reboot"])
+async def test_force_does_nothing_to_vms_that_are_not_there(harnesses: list[MciHarness], action: str) -> None:
+    harness = harnesses[0]
+    await harness.service.create(NS, mci(hold=True), ANN)
+    await harness.until(lambda state: state == MciState.PREPARED)
+    with pytest.raises(NoneAllowed, match="no members"):
+        await harness.service.control(NS, "m1", action, ANN, force=True)
+    assert await harness.state() == MciState.PREPARED
