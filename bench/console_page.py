@@ -29,7 +29,7 @@ TOP = 6
 """How many functions of a profile are printed."""
 
 LOADED = "canvas[data-loaded]"
-SEQ = "import('/console/store.js').then((one) => one.store.seq)"
+SEQ = "import('/console/core/store.js').then((one) => one.store.seq)"
 FRAMES = """(seconds) => new Promise((resolve) => {
   const times = [];
   const begun = performance.now();
@@ -41,7 +41,7 @@ FRAMES = """(seconds) => new Promise((resolve) => {
   requestAnimationFrame(frame);
 })"""
 TRAFFIC = """async ({lines, batch, cells}) => {
-  const {store, takeLines} = await import("/console/store.js");
+  const {store, takeLines} = await import("/console/core/store.js");
   const states = ["Running", "Suspending", "Suspended", "Resuming"];
   const at = new Date().toISOString();
   let seq = store.seq;

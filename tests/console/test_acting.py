@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.console.browser import signed_in, watched
 from tests.console.processes import Played, patiently
 
-SEEN = "import('/console/store.js').then((one) => one.store.latest.map((line) => line.seq))"
+SEEN = "import('/console/core/store.js').then((one) => one.store.latest.map((line) => line.seq))"
 HEAD = ".who-is .badge"
 
 
@@ -108,7 +108,7 @@ def test_a_restart_of_the_server_needs_no_reload_and_hides_no_change(browser: Br
         page.evaluate("window.marker = 'the same page'")
         expect(page.locator("#live .dot.live")).to_be_visible()
         expect(page.locator(".timeline")).to_be_visible()
-        before = page.evaluate("import('/console/store.js').then((one) => one.store.seq)")
+        before = page.evaluate("import('/console/core/store.js').then((one) => one.store.seq)")
         stage.stop(SIGKILL)
         expect(page.locator("#offline")).to_be_visible()
         stage.start()

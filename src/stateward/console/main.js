@@ -1,14 +1,16 @@
 // The page: signs in, opens the stream, and shows the view that the address names.
 
-import { get, keepToken, session, token } from "./api.js";
-import { fill, find, h, nowAndThen } from "./dom.js";
-import { keys } from "./keys.js";
-import { select } from "./parts.js";
-import { go, link, place, show } from "./router.js";
-import { ALL, chooseNamespace, learnKinds, listen, may, namespaces, store, tick } from "./store.js";
-import { closeStream, openStream } from "./stream.js";
-import { followTheme, turnTheme } from "./theme.js";
-import { offerTour } from "./tour.js";
+import { get, keepToken, session, token } from "./core/api.js";
+import { fill, find, h, throttle } from "./core/dom.js";
+import { domains, loadDomains } from "./core/domains.js";
+import { keys } from "./core/keys.js";
+import { select } from "./ui/components.js";
+import { go, link, place } from "./core/links.js";
+import { show } from "./core/routes.js";
+import { ALL, chooseNamespace, learnKinds, listen, may, namespaces, store, tick } from "./core/store.js";
+import { closeStream, openStream } from "./core/stream.js";
+import { followTheme, turnTheme } from "./core/theme.js";
+import { offerTour } from "./ui/tour.js";
 import { showSignIn } from "./views/signin.js";
 
 async function begin() {
@@ -18,7 +20,7 @@ async function begin() {
     return;
   }
   try {
-    const [me, kinds, counts] = await Promise.all([get("/me"), get("/kinds"), get("/namespaces")]);
+    const [me, kinds, counts] = await Promise.all([get("/me"), get("/kinds"), get("/namespaces"), loadDomains()]);
     store.me = me;
     learnKinds(kinds);
     store.counts = Object.fromEntries(counts.map((/** @type {any} */ one) => [one.ns, one.counts]));
@@ -31,6 +33,7 @@ async function begin() {
 
 function enter() {
   find("#top").hidden = false;
+  showDomains();
   for (const one of document.querySelectorAll("nav a[data-right]")) {
     /** @type {HTMLElement} */ (one).hidden = !may(/** @type {HTMLElement} */ (one).dataset.right ?? "");
   }
@@ -39,6 +42,14 @@ function enter() {
   openStream();
   show();
   offerTour();
+}
+
+/** The entries of the domains in the navigation. */
+function showDomains() {
+  const entries = [...domains.values()].map((one) => h("a", { "data-view": one.name, href: link(one.name) }, one.nav));
+  for (const old of document.querySelectorAll("nav a[data-domain]")) old.remove();
+  for (const one of entries) one.dataset.domain = "";
+  find("nav .group").after(...entries);
 }
 
 function firstNamespace() {
@@ -113,7 +124,7 @@ session.onUnknown = () => {
   store.me = null;
   signIn("The token is not valid any more.");
 };
-listen("counts", nowAndThen(500, showNamespaces));
+listen("counts", throttle(500, showNamespaces));
 listen("connection", showConnection);
 listen("ns", () => {
   showNamespaces();

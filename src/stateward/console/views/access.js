@@ -1,14 +1,14 @@
 // Tokens and quotas: who may come in, and how much a namespace may hold. For administrators.
 
-import { get, part, send } from "../api.js";
-import { fill, h } from "../dom.js";
-import { card, confirm, empty, heading, labelled, select, table } from "../parts.js";
-import { problemPanel, showProblem, toast } from "../problems.js";
-import { shape } from "../states.js";
-import { may, namespaces } from "../store.js";
-import { ago } from "../time.js";
+import { get, part, send } from "../core/api.js";
+import { fill, h } from "../core/dom.js";
+import { card, confirm, empty, heading, labeled, select, table } from "../ui/components.js";
+import { problemPanel, showProblem, toast } from "../ui/problems.js";
+import { shape } from "../ui/states.js";
+import { may, namespaces } from "../core/store.js";
+import { ago } from "../core/time.js";
 
-/** @import {Context, Quota, Token} from "../types.js" */
+/** @import {Context, Quota, Token} from "../core/types.js" */
 
 const ROLES = /** @type {[string, string][]} */ ([
   ["viewer", "viewer: may look"],
@@ -123,13 +123,13 @@ function newToken(read) {
     h(
       "form",
       { class: "column", onsubmit: make },
-      labelled("whose it is", name),
-      labelled(
+      labeled("whose it is", name),
+      labeled(
         "role",
         select(ROLES, asked.role, (value) => (asked.role = value), "Role"),
       ),
-      labelled("namespaces", where),
-      labelled("expires (or never)", expires),
+      labeled("namespaces", where),
+      labeled("expires (or never)", expires),
       h("button", { class: "primary", type: "submit" }, "Make a token"),
       said,
     ),
@@ -167,9 +167,9 @@ function newQuota(read) {
     h(
       "form",
       { class: "column", onsubmit: set },
-      labelled("namespace", ns),
-      labelled("objects of a kind", objects),
-      labelled("operations under way", operations),
+      labeled("namespace", ns),
+      labeled("objects of a kind", objects),
+      labeled("operations under way", operations),
       h("button", { type: "submit" }, "Set"),
       said,
     ),

@@ -1,17 +1,17 @@
 // The journal: who, what, from, to, why, when. It can be filtered, followed and taken along.
 
-import { lines } from "../api.js";
-import { fill, h } from "../dom.js";
-import { lately } from "../lately.js";
-import { empty, heading, labelled, objectAnchor, select } from "../parts.js";
-import { showProblem, toast } from "../problems.js";
-import { go, keepQuery, objectLink } from "../router.js";
-import { badge } from "../states.js";
-import { classOf, store } from "../store.js";
-import { moment } from "../time.js";
-import { VirtualTable } from "../vtable.js";
+import { lines } from "../core/api.js";
+import { fill, h } from "../core/dom.js";
+import { recentJournal } from "../core/recent-journal.js";
+import { empty, heading, labeled, objectAnchor, select } from "../ui/components.js";
+import { showProblem, toast } from "../ui/problems.js";
+import { go, keepQuery, objectLink } from "../core/links.js";
+import { badge } from "../ui/states.js";
+import { classOf, store } from "../core/store.js";
+import { moment } from "../core/time.js";
+import { VirtualTable } from "../ui/virtual-table.js";
 
-/** @import {Context, Line} from "../types.js" */
+/** @import {Context, Line} from "../core/types.js" */
 
 const READ = 500;
 const KEPT = 5_000;
@@ -78,7 +78,7 @@ async function show(context) {
   async function reload() {
     keepQuery(filter);
     showFilters();
-    const found = await lately(asked(), READ, context.signal);
+    const found = await recentJournal(asked(), READ, context.signal);
     put(found.filter(fits).reverse());
   }
 
@@ -97,8 +97,8 @@ async function show(context) {
     const actors = [...new Set([...store.kinds.values()].flatMap((kind) => kind.actors))].sort();
     fill(
       filters,
-      labelled("object", h("input", { name: "object", value: filter.object, onchange: typed("object") })),
-      labelled(
+      labeled("object", h("input", { name: "object", value: filter.object, onchange: typed("object") })),
+      labeled(
         "kind",
         select(
           [["", "any"], ...kinds.map((one) => /** @type {[string, string]} */ ([one, one]))],
@@ -107,7 +107,7 @@ async function show(context) {
           "Kind",
         ),
       ),
-      labelled(
+      labeled(
         "actor",
         select(
           [["", "anybody"], ...actors.map((one) => /** @type {[string, string]} */ ([one, one]))],
@@ -116,7 +116,7 @@ async function show(context) {
           "Actor",
         ),
       ),
-      labelled(
+      labeled(
         "text",
         h("input", { name: "text", value: filter.text, placeholder: "rejected", onchange: typed("text") }),
       ),

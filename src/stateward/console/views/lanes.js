@@ -1,14 +1,14 @@
 // Lanes: how much may run at once where, how much does, and what is backed off. Administrators set the limits.
 
-import { get, part, send } from "../api.js";
-import { fill, fillAnew, h } from "../dom.js";
-import { card, empty, heading, meter, table } from "../parts.js";
-import { showProblem, toast } from "../problems.js";
-import { shape } from "../states.js";
-import { may, mayAll } from "../store.js";
-import { ago } from "../time.js";
+import { get, part, send } from "../core/api.js";
+import { fill, fillIfChanged, h } from "../core/dom.js";
+import { card, empty, heading, meter, table } from "../ui/components.js";
+import { showProblem, toast } from "../ui/problems.js";
+import { shape } from "../ui/states.js";
+import { may, mayAll } from "../core/store.js";
+import { ago } from "../core/time.js";
 
-/** @import {Context, Lane, Lanes} from "../types.js" */
+/** @import {Context, Lane, Lanes} from "../core/types.js" */
 
 const UNLIMITED = 2 ** 31 - 1;
 
@@ -23,7 +23,7 @@ function show(context) {
   const read = async () => {
     /** @type {Lanes} */
     const found = await get("/lanes", {}, context.signal);
-    fillAnew(list, found, () =>
+    fillIfChanged(list, found, () =>
       found.lanes.length
         ? groups(found, read)
         : empty("No lane has work or a limit yet.", "Lanes appear with the first operation at a provider."),

@@ -1,20 +1,20 @@
 // One object: where it stands, what may be done, what it waits for, and everything that ever happened to it.
 
-import { get, part, Problem, send } from "../api.js";
-import { actionButtons, anyAction } from "../actions.js";
-import { diagramOf } from "../diagram.js";
-import { fill, fillAnew, h } from "../dom.js";
-import { lately } from "../lately.js";
-import { nameOf } from "../living.js";
-import { OperationCard } from "../operation.js";
-import { card, code, empty, json, kindLink, legend, objectAnchor, plainly, rollUp } from "../parts.js";
-import { problemPanel, toast } from "../problems.js";
-import { link } from "../router.js";
-import { badge, shape, toneOf } from "../states.js";
-import { classOf, may, store } from "../store.js";
-import { ago, clock, moment, seconds, span } from "../time.js";
+import { get, part, Problem, send } from "../core/api.js";
+import { actionButtons, anyAction } from "../ui/object-actions.js";
+import { diagramOf } from "../ui/diagram.js";
+import { fill, fillIfChanged, h } from "../core/dom.js";
+import { recentJournal } from "../core/recent-journal.js";
+import { nameOf } from "../core/live-objects.js";
+import { OperationCard } from "../ui/operation.js";
+import { card, code, empty, json, kindLink, legend, objectAnchor, shortenIds, rollUp } from "../ui/components.js";
+import { problemPanel, toast } from "../ui/problems.js";
+import { link } from "../core/links.js";
+import { badge, shape, toneOf } from "../ui/states.js";
+import { classOf, may, store } from "../core/store.js";
+import { ago, clock, moment, seconds, span } from "../core/time.js";
 
-/** @import {Above, Context, Line, Queued, Thing, Why} from "../types.js" */
+/** @import {Above, Context, Line, Queued, Thing, Why} from "../core/types.js" */
 
 const TIMELINE = 100;
 const MOST_CHILDREN = 200;
@@ -61,12 +61,12 @@ async function show(context) {
       get(`${base}/allowed`, {}, context.signal),
       get(`${base}/why`, {}, context.signal),
     ]);
-    fillAnew(actions, [allowed, found.version], () => [
+    fillIfChanged(actions, [allowed, found.version], () => [
       ...actionButtons(found, allowed.actions, refresh),
       anyAction(found, allowed.actions, refresh),
     ]);
     fill(why, waiting(reason, ns));
-    fillAnew(details, found.version, () => specs(found, refresh));
+    fillIfChanged(details, found.version, () => specs(found, refresh));
     await operation.show(found);
     await showChildren(children, found, context.signal);
   }, context.signal);
@@ -93,7 +93,7 @@ async function show(context) {
   const diagram = first === null ? null : await diagramOf(first.kind);
   if (diagram) fill(picture, diagram.element);
   refresh();
-  history = await lately({ ns, object: id }, TIMELINE, context.signal);
+  history = await recentJournal({ ns, object: id }, TIMELINE, context.signal);
   showHistory();
 
   context.on("lines", (/** @type {Line[]} */ lines) => {
@@ -171,7 +171,7 @@ function title(ns, id, found) {
 function waiting(reason, ns) {
   const idle = reason.operation === null;
   return [
-    h("p", { class: "sentence" }, idle ? "It waits for nothing." : plainly(reason.text)),
+    h("p", { class: "sentence" }, idle ? "It waits for nothing." : shortenIds(reason.text)),
     reason.queue.length > 1
       ? h(
           "ol",
@@ -207,7 +207,7 @@ function queued(one, ns) {
     h("b", null, `${one.position + 1}.`),
     objectAnchor(ns, one.object),
     one.action,
-    h("span", { class: "quiet" }, plainly(one.text)),
+    h("span", { class: "quiet" }, shortenIds(one.text)),
   );
 }
 

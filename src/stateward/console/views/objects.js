@@ -1,21 +1,21 @@
 // All objects: search, filter, choose, and act on many at once.
 
-import { part, send } from "../api.js";
-import { doorOf } from "../doors.js";
-import { fill, h, onceAFrame } from "../dom.js";
-import { GroupRun } from "../grouprun.js";
-import { card, code, confirm, empty, heading, labelled, objectAnchor, select, table } from "../parts.js";
-import { showProblem, toast } from "../problems.js";
-import { all, Pager, readable } from "../reading.js";
-import { go, keepQuery, objectLink } from "../router.js";
-import { badge } from "../states.js";
-import { classOf, isNowhere, may, store, tally } from "../store.js";
-import { ago } from "../time.js";
-import { VirtualTable } from "../vtable.js";
-import { anyMaker } from "../wishes.js";
+import { part, send } from "../core/api.js";
+import { actionForm } from "../core/domains.js";
+import { fill, h, oncePerFrame } from "../core/dom.js";
+import { BulkAction } from "../ui/bulk-action.js";
+import { card, code, confirm, empty, heading, labeled, objectAnchor, select, table } from "../ui/components.js";
+import { showProblem, toast } from "../ui/problems.js";
+import { allObjects, Pager, readableNamespaces } from "../core/pagination.js";
+import { go, keepQuery, objectLink } from "../core/links.js";
+import { badge } from "../ui/states.js";
+import { classOf, isNowhere, may, store, tally } from "../core/store.js";
+import { ago } from "../core/time.js";
+import { VirtualTable } from "../ui/virtual-table.js";
+import { createAnyButton } from "../ui/create-buttons.js";
 
-/** @import {Context, Line, Thing} from "../types.js" */
-/** @import {Filter} from "../reading.js" */
+/** @import {Context, Line, Thing} from "../core/types.js" */
+/** @import {Filter} from "../core/pagination.js" */
 
 /** @param {Thing} row */
 const keyOf = (row) => `${row.ns}/${row.id}`;
@@ -23,7 +23,7 @@ const keyOf = (row) => `${row.ns}/${row.id}`;
 /** @param {Context} context */
 function show(context) {
   const filter = { kind: "", state: "", label: "", q: "", ...Object.fromEntries(context.query) };
-  let pager = new Pager(readable(), wanted());
+  let pager = new Pager(readableNamespaces(), wanted());
   let born = 0;
 
   /** @returns {Filter} */
@@ -66,7 +66,7 @@ function show(context) {
   });
 
   function reload() {
-    pager = new Pager(readable(), wanted());
+    pager = new Pager(readableNamespaces(), wanted());
     born = 0;
     keepQuery(filter);
     rows.clear();
@@ -112,8 +112,8 @@ function show(context) {
     const typed = (name) => (event) => ((filter[name] = event.target.value.trim()), reload());
     fill(
       filters,
-      labelled("id has", h("input", { name: "q", value: filter.q, onchange: typed("q"), type: "search" })),
-      labelled(
+      labeled("id has", h("input", { name: "q", value: filter.q, onchange: typed("q"), type: "search" })),
+      labeled(
         "kind",
         select(
           [["", "any"], ...pairs(kinds)],
@@ -122,11 +122,11 @@ function show(context) {
           "Kind",
         ),
       ),
-      labelled(
+      labeled(
         "state",
         select([["", "any"], ...pairs(states)], filter.state, (value) => ((filter.state = value), reload()), "State"),
       ),
-      labelled(
+      labeled(
         "label",
         h("input", { name: "label", value: filter.label, placeholder: "tier=web", onchange: typed("label") }),
       ),
@@ -201,7 +201,7 @@ function show(context) {
   /** @param {Thing[]} things @param {string} action */
   async function run(things, action) {
     if (!(await confirm(`${action}: ${things.length} objects?`, action))) return;
-    const mine = new GroupRun(context, action);
+    const mine = new BulkAction(context, action);
     fill(results, mine.element);
     await mine.each(things, []);
     toast(`${action} was asked of ${things.length} objects`);
@@ -210,11 +210,11 @@ function show(context) {
   /** @param {string} action */
   async function runAll(action) {
     if (!(await confirm(`${action}: all objects that fit?`, action))) return;
-    const mine = new GroupRun(context, action);
+    const mine = new BulkAction(context, action);
     fill(results, mine.element);
     try {
       const things = chosen();
-      if (things[0] && doorOf(things[0], action)) await mine.each(await all(wanted(), context.signal), []);
+      if (things[0] && actionForm(things[0], action)) await mine.each(await allObjects(wanted(), context.signal), []);
       else await mine.all(store.ns, wanted(), []);
     } catch (error) {
       showProblem(error);
@@ -231,13 +231,13 @@ function show(context) {
       else if (line.source === store.kinds.get(line.kind)?.initial && !isNowhere(line.kind, target)) born += 1;
     }
   });
-  context.on("counts", onceAFrame(showNone));
+  context.on("counts", oncePerFrame(showNone));
   fill(
     context.main,
     heading(
       "Objects",
       "arrows walk, Enter opens, Space selects; a click with Shift selects a range",
-      anyMaker(filter.kind, reload),
+      createAnyButton(filter.kind, reload),
       h("button", { onclick: reload }, "Reload"),
     ),
     filters,

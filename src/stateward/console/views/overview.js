@@ -1,22 +1,22 @@
 // The overview: the whole fleet on one page, as it lives.
 
-import { get } from "../api.js";
-import { Cells } from "../cells.js";
-import { diagramOf } from "../diagram.js";
-import { fill, h, nowAndThen } from "../dom.js";
-import { FleetMap } from "../fleet.js";
-import { card, code, empty, lineRow, meter, objectAnchor, select } from "../parts.js";
-import { readable } from "../reading.js";
-import { go, link, objectLink } from "../router.js";
-import { MEANINGS, shape, TONES, toneOf } from "../states.js";
-import { classOf, mayAll, store, tally } from "../store.js";
-import { spark } from "../spark.js";
-import { ago } from "../time.js";
+import { get } from "../core/api.js";
+import { Cells } from "../fleet/cells.js";
+import { diagramOf } from "../ui/diagram.js";
+import { fill, h, throttle } from "../core/dom.js";
+import { FleetMap } from "../fleet/map.js";
+import { card, code, empty, lineRow, meter, objectAnchor, select } from "../ui/components.js";
+import { readableNamespaces } from "../core/pagination.js";
+import { go, link, objectLink } from "../core/links.js";
+import { MEANINGS, shape, TONES, toneOf } from "../ui/states.js";
+import { classOf, mayAll, store, tally } from "../core/store.js";
+import { sparkline } from "../ui/sparkline.js";
+import { ago } from "../core/time.js";
 
-/** @import {Cell} from "../cells.js" */
-/** @import {Diagram} from "../diagram.js" */
-/** @import {Tone} from "../states.js" */
-/** @import {Context, Lane, Line, Stuck} from "../types.js" */
+/** @import {Cell} from "../fleet/cells.js" */
+/** @import {Diagram} from "../ui/diagram.js" */
+/** @import {Tone} from "../ui/states.js" */
+/** @import {Context, Lane, Line, Stuck} from "../core/types.js" */
 
 const SHOWN_LINES = 13;
 const CALM = 200;
@@ -65,7 +65,7 @@ function byTone() {
 /** @param {Context} context */
 function numbers(context) {
   const row = h("div", { class: "numbers" });
-  const rate = spark();
+  const rate = sparkline();
   const draw = () => {
     const sums = byTone();
     const total = Object.values(sums).reduce((sum, one) => sum + one, 0);
@@ -81,7 +81,7 @@ function numbers(context) {
       rate.element,
     );
   };
-  context.on("counts", nowAndThen(CALM, draw));
+  context.on("counts", throttle(CALM, draw));
   context.every(1, rate.show);
   draw();
   return row;
@@ -98,7 +98,7 @@ function number(name, count, tone) {
 /** @param {Context} context */
 function fleet(context) {
   const cells = new Cells();
-  const namespaces = readable();
+  const namespaces = readableNamespaces();
   const wanted = new Set(namespaces);
   const map = new FleetMap(cells, {
     onOpen: (cell) => go(objectLink(cell.ns, cell.id)),
@@ -125,7 +125,7 @@ function fleet(context) {
     nothing.hidden = cells.all.length > 0;
   });
   context.on("theme", map.arrange);
-  cells.load(namespaces, context.signal, nowAndThen(LOADING, map.arrange)).then(
+  cells.load(namespaces, context.signal, throttle(LOADING, map.arrange)).then(
     () => {
       map.arrange();
       map.canvas.dataset.loaded = "true";
@@ -177,7 +177,7 @@ function latest(context) {
       mine.length ? mine.map(lineRow) : h("li", { class: "quiet" }, "Nothing has happened since this page was opened."),
     );
   };
-  context.on("lines", nowAndThen(CALM, draw));
+  context.on("lines", throttle(CALM, draw));
   draw();
   return card("Latest", [h("a", { href: link("journal") }, "journal")], list);
 }
@@ -245,7 +245,7 @@ function lifecycle(context) {
   };
   choose();
   draw();
-  context.on("counts", nowAndThen(CALM, count));
+  context.on("counts", throttle(CALM, count));
   context.on("lines", (/** @type {Line[]} */ lines) =>
     shown?.step(lines.filter((line) => line.kind === chosen.kind && (store.ns === "*" || line.ns === store.ns))),
   );

@@ -1,13 +1,13 @@
 // Queues: what is under way and what stands behind it, and why each piece of work does not run yet.
 
-import { get, part } from "../api.js";
-import { fill, h } from "../dom.js";
-import { card, empty, heading, meter, objectAnchor, plainly, table } from "../parts.js";
-import { underWay } from "../reading.js";
-import { badge } from "../states.js";
-import { ago, seconds } from "../time.js";
+import { get, part } from "../core/api.js";
+import { fill, h } from "../core/dom.js";
+import { card, empty, heading, meter, objectAnchor, shortenIds, table } from "../ui/components.js";
+import { transitionalObjects } from "../core/pagination.js";
+import { badge } from "../ui/states.js";
+import { ago, seconds } from "../core/time.js";
 
-/** @import {Context, Queued, Thing} from "../types.js" */
+/** @import {Context, Queued, Thing} from "../core/types.js" */
 
 const SHOWN = 24;
 
@@ -17,7 +17,7 @@ async function show(context) {
   const sum = h("p", { class: "quiet", role: "status" });
   fill(context.main, heading("Queues", "one action at a time for each object; the rest waits in line"), sum, list);
   context.every(2, async () => {
-    const things = await underWay(context.signal);
+    const things = await transitionalObjects(context.signal);
     /** @type {Map<string, Thing[]>} */
     const queues = new Map();
     for (const one of things)
@@ -74,7 +74,7 @@ function row(one, ns) {
     h(
       "span",
       null,
-      plainly(one.text),
+      shortenIds(one.text),
       one.deadline ? h("span", { class: "quiet" }, `, due ${ago(one.deadline)}`) : null,
       one.deadline ? left(one) : null,
     ),

@@ -1,7 +1,7 @@
 // Signing in with a token, which this tab keeps until it is closed.
 
-import { fill, h } from "../dom.js";
-import { problemPanel } from "../problems.js";
+import { fill, h } from "../core/dom.js";
+import { problemPanel } from "../ui/problems.js";
 
 /**
  * @param {HTMLElement} main

@@ -1,12 +1,12 @@
 // Timers: what will be done to which object, and when.
 
-import { get, part } from "../api.js";
-import { fill, h } from "../dom.js";
-import { card, empty, heading, objectAnchor, table } from "../parts.js";
-import { readable } from "../reading.js";
-import { ago, moment, seconds } from "../time.js";
+import { get, part } from "../core/api.js";
+import { fill, h } from "../core/dom.js";
+import { card, empty, heading, objectAnchor, table } from "../ui/components.js";
+import { readableNamespaces } from "../core/pagination.js";
+import { ago, moment, seconds } from "../core/time.js";
 
-/** @import {Context, Timer} from "../types.js" */
+/** @import {Context, Timer} from "../core/types.js" */
 
 /** @param {Context} context */
 function show(context) {
@@ -18,7 +18,7 @@ function show(context) {
   );
   context.every(3, async () => {
     const pages = await Promise.all(
-      readable().map((ns) => get(`/ns/${part(ns)}/timers`, { limit: 200 }, context.signal)),
+      readableNamespaces().map((ns) => get(`/ns/${part(ns)}/timers`, { limit: 200 }, context.signal)),
     );
     /** @type {Timer[]} */
     const found = pages.flat().sort((one, other) => seconds(one.due) - seconds(other.due));

@@ -1,14 +1,14 @@
 // Workers, and what is stuck: an administrator can have it healed at once.
 
-import { get, send } from "../api.js";
-import { fill, h } from "../dom.js";
-import { card, code, empty, heading, objectAnchor, table } from "../parts.js";
-import { showProblem, toast } from "../problems.js";
-import { badge, shape } from "../states.js";
-import { may } from "../store.js";
-import { ago } from "../time.js";
+import { get, send } from "../core/api.js";
+import { fill, h } from "../core/dom.js";
+import { card, code, empty, heading, objectAnchor, table } from "../ui/components.js";
+import { showProblem, toast } from "../ui/problems.js";
+import { badge, shape } from "../ui/states.js";
+import { may } from "../core/store.js";
+import { ago } from "../core/time.js";
 
-/** @import {Context, Stuck, Worker} from "../types.js" */
+/** @import {Context, Stuck, Worker} from "../core/types.js" */
 
 /** @param {Context} context */
 function show(context) {

@@ -37,6 +37,9 @@ from stateward.store.filters import Page, Selector
 from stateward.store.records import Object
 
 FIRST = "index.html"
+DOMAINS_MARK = b"<!-- domains -->"
+"""The place in the page where the modules of the domains are named."""
+
 MEDIA_TYPES = {
     "html": "text/html",
     "js": "text/javascript",
@@ -66,8 +69,22 @@ class File(Struct, frozen=True):
 
 @cache
 def page_files() -> dict[str, File]:
-    """Return all files of the page by their paths; the style of the pictures of lifecycles is one of them."""
-    return {**dict(_walk(files("stateward") / "console", "")), "lifecycle.css": _file(STYLE.encode(), "text/css")}
+    """Return all files of the page by their paths: the console's own, the modules of the domains, and two made here.
+
+    The page itself names the domains' modules; the style of lifecycle diagrams is a Python constant.
+    """
+    found = dict(_walk(files("stateward") / "console", ""))
+    modules = _domain_modules()
+    links = "\n".join(f'<link rel="modulepreload" data-domain href="/console/{path}">' for path in modules)
+    page = found[FIRST].body.replace(DOMAINS_MARK, links.encode())
+    made = {FIRST: _file(page, "text/html"), "lifecycle.css": _file(STYLE.encode(), "text/css")}
+    return {**found, **modules, **made}
+
+
+def _domain_modules() -> dict[str, File]:
+    """Return the console module of each domain that has one, in the order of the registry."""
+    paths = {f"domains/{domain.__name__.rpartition('.')[2]}.js": files(domain) / "console.js" for domain in DOMAINS}
+    return {path: _file(one.read_bytes(), MEDIA_TYPES["js"]) for path, one in paths.items() if one.is_file()}
 
 
 def _walk(folder: Traversable, path: str) -> list[tuple[str, File]]:

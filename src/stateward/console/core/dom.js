@@ -1,0 +1,133 @@
+// Making elements: no markup is ever parsed, so nothing that a server says can become a script.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** @typedef {Node | string | number | null | undefined | false} Child */
+
+/**
+ * Make an element. `on...` are listeners, `style` is an object, true and false set and leave out an attribute.
+ * @param {string} tag
+ * @param {Record<string, any> | null} [attributes]
+ * @param {...(Child | Child[])} children
+ * @returns {HTMLElement}
+ */
+export function h(tag, attributes, ...children) {
+  return /** @type {HTMLElement} */ (filled(document.createElement(tag), attributes, children));
+}
+
+/**
+ * Make an element of a drawing.
+ * @param {string} tag
+ * @param {Record<string, any> | null} [attributes]
+ * @param {...(Child | Child[])} children
+ * @returns {SVGElement}
+ */
+export function svg(tag, attributes, ...children) {
+  return /** @type {SVGElement} */ (filled(document.createElementNS(SVG, tag), attributes, children));
+}
+
+/** @param {Element} element @param {Record<string, any> | null | undefined} attributes @param {(Child | Child[])[]} children */
+function filled(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes ?? {})) {
+    set(element, name, value);
+  }
+  element.append(...nodes(children));
+  return element;
+}
+
+/** @param {Element} element @param {string} name @param {any} value */
+function set(element, name, value) {
+  if (value === null || value === undefined || value === false) return;
+  if (name.startsWith("on")) {
+    element.addEventListener(name.slice(2), value);
+  } else if (name === "style") {
+    const style = /** @type {HTMLElement} */ (element).style;
+    for (const [key, one] of Object.entries(value)) style.setProperty(key, String(one));
+  } else if (name === "value" && "value" in element) {
+    element.value = value;
+  } else {
+    element.setAttribute(name, value === true ? "" : String(value));
+  }
+}
+
+/** @param {(Child | Child[])[]} children @returns {(Node | string)[]} */
+function nodes(children) {
+  const found = [];
+  for (const one of children.flat()) {
+    if (one === null || one === undefined || one === false) continue;
+    found.push(one instanceof Node ? one : String(one));
+  }
+  return found;
+}
+
+/**
+ * Put something else into an element.
+ * @param {Element} element
+ * @param {...(Child | Child[])} children
+ */
+export function fill(element, ...children) {
+  element.replaceChildren(...nodes(children));
+}
+
+/** @type {WeakMap<Element, string>} */
+const filledFor = new WeakMap();
+
+/**
+ * Put something else into an element, unless it is about the same: whoever is at a button or in a field stays there.
+ * @param {Element} element
+ * @param {unknown} about
+ * @param {() => Child | Child[]} make
+ */
+export function fillIfChanged(element, about, make) {
+  const text = JSON.stringify(about);
+  if (filledFor.get(element) === text && element.hasChildNodes()) return;
+  filledFor.set(element, text);
+  fill(element, make());
+}
+
+/**
+ * Find an element that must be there.
+ * @param {string} selector
+ * @param {ParentNode} [where]
+ * @returns {HTMLElement}
+ */
+export function find(selector, where = document) {
+  const found = where.querySelector(selector);
+  if (found === null) throw new Error(`there is no ${selector}`);
+  return /** @type {HTMLElement} */ (found);
+}
+
+/**
+ * Let something happen at the next frame, once, however often it is asked for.
+ * @param {() => void} act
+ * @returns {() => void}
+ */
+export function oncePerFrame(act) {
+  let asked = false;
+  return () => {
+    if (asked) return;
+    asked = true;
+    requestAnimationFrame(() => {
+      asked = false;
+      act();
+    });
+  };
+}
+
+/**
+ * Let something happen now and then, once for all that ask meanwhile: eyes need no more.
+ * @param {number} milliseconds
+ * @param {() => void} act
+ * @returns {() => void}
+ */
+export function throttle(milliseconds, act) {
+  let asked = false;
+  return () => {
+    if (asked) return;
+    asked = true;
+    setTimeout(() => {
+      asked = false;
+      act();
+    }, milliseconds);
+  };
+}

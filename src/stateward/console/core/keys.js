@@ -1,0 +1,90 @@
+// Keyboard shortcuts: `/` searches, `?` helps, `g` and a letter go to a view, arrows walk in lists.
+
+import { domains } from "./domains.js";
+import { fill, find, h } from "./dom.js";
+import { go, link } from "./links.js";
+import { MEANINGS, shape, TONES } from "../ui/states.js";
+
+/** @returns {Record<string, string>} the view of each letter after `g`, in the order of the navigation */
+function viewsByLetter() {
+  return {
+    o: "overview",
+    b: "objects",
+    ...Object.fromEntries([...domains.values()].map((one) => [one.hotkey, one.name])),
+    q: "queues",
+    n: "lanes",
+    w: "workers",
+    t: "timers",
+    j: "journal",
+    a: "access",
+  };
+}
+
+/** @returns {[string, string][]} */
+function keyTable() {
+  const letters = Object.entries(viewsByLetter()).map(([key, view]) => `${key} ${view}`);
+  return [
+    ["/", "search for objects"],
+    ["?", "this help"],
+    ["↑ ↓ ← →", "walk in a table, in the fleet map and along buttons"],
+    ["Enter", "open what is marked"],
+    ["Space", "select a row of the objects"],
+    ["Esc", "close, or leave a field"],
+    ["g, then a letter", letters.join(", ")],
+  ];
+}
+
+/** Listen to keys. */
+export function keys() {
+  let waiting = 0;
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || find("#top").hidden) return;
+    const field = /** @type {HTMLElement} */ (event.target);
+    if (field.matches("input, select, textarea")) {
+      if (event.key === "Escape") field.blur();
+      return;
+    }
+    if (event.key === "/") {
+      event.preventDefault();
+      find("#search input").focus();
+    } else if (event.key === "?") showHelp();
+    else if (event.key === "g") waiting = Date.now();
+    else if (Date.now() - waiting < 1_500 && event.key in viewsByLetter()) {
+      waiting = 0;
+      go(link(viewsByLetter()[event.key] ?? "overview"));
+    }
+  });
+  find("#help-button").addEventListener("click", showHelp);
+}
+
+/** Show what the keys and shapes mean. */
+export function showHelp() {
+  const dialog = /** @type {HTMLDialogElement} */ (find("#help"));
+  if (dialog.open) return;
+  fill(
+    dialog,
+    h("h2", null, "Keys"),
+    h(
+      "dl",
+      { class: "keys" },
+      keyTable().flatMap(([key, what]) => [h("dt", null, h("kbd", null, key)), h("dd", null, what)]),
+    ),
+    h("h2", null, "Shapes"),
+    h(
+      "ul",
+      { class: "legend" },
+      TONES.map((tone) => h("li", null, shape(tone), MEANINGS[tone])),
+    ),
+    h("h2", null, "More"),
+    h(
+      "p",
+      null,
+      "Everything here is also in the ",
+      h("a", { href: "/docs" }, "API"),
+      " and on the command line: ",
+      h("code", null, "stateward --help"),
+    ),
+    h("footer", null, h("button", { class: "primary", onclick: () => dialog.close(), autofocus: true }, "Close")),
+  );
+  dialog.showModal();
+}

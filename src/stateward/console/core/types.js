@@ -1,0 +1,152 @@
+// What the API answers with, as types that the checker reads. Nothing here runs.
+
+/**
+ * @typedef {{name: string, role: string, rights: string[], namespaces: string[], demo: boolean, version: string,
+ *   domains?: string[]}} Me
+ */
+
+/** @typedef {"stable" | "transitional" | "final"} StateClass */
+
+/** @typedef {{state: string, state_class: StateClass, about: string}} StateInfo */
+
+/**
+ * @typedef {{meaning: string, sources: string[], event: string, actors: string[], via: string | null, to: string,
+ *   error: string | null, within: number | null, needs: string[]}} Row
+ */
+
+/**
+ * @typedef {{kind: string, about: string, initial: string, actors: string[], actions: string[], states: StateInfo[],
+ *   rows: Row[]}} Kind
+ */
+
+/**
+ * @typedef {{ns: string, id: string, kind: string, state: string, state_class: StateClass | null, since: string,
+ *   version: number, generation: number, op: string | null, queue: string, parent: string | null, spec: any, seen: any,
+ *   labels: Record<string, string>, error: string | null, created: string}} Thing
+ */
+
+/**
+ * @typedef {{ns: string, id: string, object: string, kind: string, action: string, status: string, actor: string,
+ *   who: string, facts: string[], args: any, origin: string, via: string, desired: string, failing: string,
+ *   hidden: boolean, within: number, generation: number, parent: string | null, tree: string | null,
+ *   attempts: number, steps: any, result: any, error: string | null, created: string, started: string | null,
+ *   ended: string | null}} Operation
+ */
+
+/** @typedef {{object: Thing, operation: Operation | null}} Accepted */
+
+/**
+ * @typedef {{seq: number, ns: string, object: string, kind: string, op: string | null, at: string, actor: string,
+ *   who: string, event: string, source: string | null, target: string | null, reason: string | null, spec: any}} Line
+ */
+
+/**
+ * @typedef {{event: string, allowed: boolean, why_not: string | null, needs: string[], target: string | null,
+ *   desired: string | null, within: number | null}} Possible
+ */
+
+/**
+ * @typedef {{op: string, action: string, actor: string, who: string, since: string, path?: string | null,
+ *   mode?: string | null, waiting?: boolean}} Blocker
+ */
+
+/**
+ * @typedef {{type?: string, title: string, status: number, code: string, detail: string, retry?: boolean,
+ *   field?: string, state?: string, state_class?: StateClass, allowed?: string[], allowed_with?: Record<string, string[]>,
+ *   missing?: string[],
+ *   blocker?: Blocker, blockers?: Blocker[], known?: string[], nearest?: string, right?: string, version?: number,
+ *   limit?: number, skipped?: Record<string, ProblemFields>, retry_after?: number}} ProblemFields
+ */
+
+/**
+ * @typedef {{lane: string, grp: string, capacity: number, running: number, waiting: boolean,
+ *   back_off: string | null, throttled: number}} Lane
+ */
+
+/** @typedef {{groups: {grp: string, lanes: number}[], lanes: Lane[]}} Lanes */
+
+/** @typedef {{tree: string, path: string, mode: string, op: string, waiting: boolean}} Lock */
+
+/**
+ * @typedef {{position: number, op: string, object: string, action: string, who: string, lane: string, grp: string,
+ *   priority: number, attempts: number, owner: string | null, not_before: string | null, deadline: string | null,
+ *   reason: string, text: string}} Queued
+ */
+
+/**
+ * @typedef {{id: string, kind: string, state: string, state_class: StateClass | null,
+ *   operation: Operation | null}} Above
+ */
+
+/**
+ * @typedef {{id: string, kind: string, state: string, text: string, reason: string | null,
+ *   operation: Operation | null, queue: Queued[], lane: Lane | null, locks: Lock[], children: Operation[],
+ *   parents: Above[]}} Why
+ */
+
+/**
+ * @typedef {{ns: string, object: string, op: string, action: string, state: string, why: string,
+ *   deadline: string | null, owner: string | null, attempts: number}} Stuck
+ */
+
+/**
+ * @typedef {{ns: string, id: string, due: string, rank: number, object: string, event: string, facts: string[],
+ *   args: any}} Timer
+ */
+
+/** @typedef {{id: string, host: string, pid: number, lease: number, seen: string, alive: boolean}} Worker */
+
+/**
+ * @typedef {{id: string, name: string, role: string, namespaces: string[], state: string, created: string,
+ *   expires: string | null}} Token
+ */
+
+/** @typedef {{ns: string, objects: Record<string, number>, operations: number | null}} Quota */
+
+/** @typedef {Record<string, Record<string, Record<string, number>>>} Counts by namespace, kind and state */
+
+/**
+ * @typedef {object} Context What a view gets: where to draw, and ways to listen that end when the view does.
+ * @property {HTMLElement} main
+ * @property {string[]} path the parts of the address behind the view's name
+ * @property {URLSearchParams} query
+ * @property {AbortSignal} signal
+ * @property {(topic: string, listener: (detail: any) => void) => void} on
+ * @property {(seconds: number, act: () => unknown) => void} every also once, at once
+ */
+
+/** @typedef {{title: string, show: (context: Context) => void | Promise<void>}} View */
+
+/** @import {Field, Repeat, Values} from "../ui/form.js" */
+
+/** @typedef {[string, string, any?]} Call method, path, body */
+
+/**
+ * @typedef {object} ActionForm An action through the own API of a domain.
+ * @property {(thing: Thing) => Field[] | Promise<Field[]>} [fields] its arguments
+ * @property {(thing: Thing, facts: string[], values: Values) => Call} call
+ */
+
+/**
+ * @typedef {object} CreateForm Creates an object through the own API of a domain.
+ * @property {string} name what is created
+ * @property {string} [right] the right that it needs, if not `act`
+ * @property {(ns: string) => Field[] | Promise<Field[]>} fields
+ * @property {(ns: string, values: Values) => Call} call
+ * @property {(ns: string) => Promise<void>} [prepare] runs before the call
+ * @property {Repeat} [repeat] the fields that can be filled in several times
+ */
+
+/**
+ * @typedef {object} Domain What the module of a domain exports by default.
+ * @property {string} name the name of its package, which its kinds begin with
+ * @property {string} nav its entry in the navigation
+ * @property {string} hotkey the letter after `g`
+ * @property {[string, string]} [tour] title and text of its step in the tour
+ * @property {View} view
+ * @property {Record<string, Record<string, ActionForm>>} actions by kind and action
+ * @property {Record<string, string[]>} [extraActions] by kind: actions beside those of the lifecycle table
+ * @property {CreateForm[]} createForms
+ */
+
+export {};

@@ -1,0 +1,136 @@
+// The cells of the fleet map: one for each object, loaded in one stream and kept up to date by the journal's lines.
+
+import { get, lines, part } from "../core/api.js";
+import { isNowhere } from "../core/store.js";
+
+/** @import {Line, Thing} from "../core/types.js" */
+
+const MOST_ASKED = 20;
+const TOO_MANY_GONE = 500;
+
+/** @typedef {{ns: string, id: string, kind: string, state: string, place: string, parent: string, gone: boolean}} Cell */
+
+/** All cells, in the order in which they were learned. */
+export class Cells {
+  constructor() {
+    /** @type {Cell[]} */
+    this.all = [];
+    /** @type {Map<string, Map<string, number>>} where a cell is, by namespace and id */
+    this.index = new Map();
+    this.gone = 0;
+  }
+
+  /** @param {string} ns @param {string} id @returns {number | undefined} */
+  find(ns, id) {
+    return this.index.get(ns)?.get(id);
+  }
+
+  /** @param {string[]} namespaces @param {AbortSignal} signal @param {() => void} onChunk */
+  async load(namespaces, signal, onChunk) {
+    for (const ns of namespaces) {
+      for await (const text of lines(`/ns/${part(ns)}/map`, {}, "application/x-ndjson", signal)) {
+        if (text) this.take(ns, JSON.parse(text));
+        onChunk();
+      }
+    }
+  }
+
+  /** @param {string} ns @param {{words: string[], cells: (string | number)[]}} chunk */
+  take(ns, { words, cells }) {
+    for (let at = 0; at < cells.length; at += 5) {
+      const [kind = "", state = "", place = "", parent = ""] = [1, 2, 3, 4].map(
+        (step) => words[Number(cells[at + step])],
+      );
+      this.put({ ns, id: String(cells[at]), kind, state, place, parent, gone: false });
+    }
+  }
+
+  /** @param {Cell} cell @returns {number} where it is */
+  put(cell) {
+    const known = this.find(cell.ns, cell.id);
+    if (known !== undefined) {
+      this.all[known] = cell;
+      return known;
+    }
+    const names = this.index.get(cell.ns) ?? new Map();
+    this.index.set(cell.ns, names.set(cell.id, this.all.length));
+    return this.all.push(cell) - 1;
+  }
+
+  /**
+   * Take lines in; returns the cells that changed, and tells whether some came or went.
+   * @param {Line[]} fresh
+   * @param {(ns: string) => boolean} wanted
+   */
+  apply(fresh, wanted) {
+    const changed = [];
+    /** @type {Line[]} */
+    const born = [];
+    for (const line of fresh) {
+      if (line.target === null || !wanted(line.ns)) continue;
+      const known = this.find(line.ns, line.object);
+      const cell = known === undefined ? undefined : this.all[known];
+      if (known === undefined || cell === undefined) {
+        if (!isNowhere(line.kind, line.target)) {
+          this.put(cellOf(line));
+          born.push(line);
+        }
+        continue;
+      }
+      cell.state = line.target;
+      const gone = isNowhere(line.kind, line.target);
+      if (gone !== cell.gone) this.gone += gone ? 1 : -1;
+      cell.gone = gone;
+      changed.push(known);
+    }
+    return { changed, born };
+  }
+
+  /** Ask where new objects are, as far as they are few. @param {Line[]} born @param {AbortSignal} signal */
+  async ask(born, signal) {
+    await Promise.all(born.slice(0, MOST_ASKED).map((line) => this.askOne(line, signal)));
+  }
+
+  /** @param {Line} line @param {AbortSignal} signal */
+  async askOne(line, signal) {
+    /** @type {Thing} */
+    let found;
+    try {
+      found = await get(`/ns/${part(line.ns)}/objects/${part(line.object)}`, {}, signal);
+    } catch {
+      return; // it has gone already
+    }
+    const known = this.find(line.ns, line.object);
+    const cell = known === undefined ? undefined : this.all[known];
+    if (cell) Object.assign(cell, { place: placeOf(found.spec), parent: found.parent ?? "" });
+  }
+
+  /** Forget the cells of what has gone, once they are many; tells whether it did. */
+  compact() {
+    if (this.gone < TOO_MANY_GONE) return false;
+    const kept = this.all.filter((cell) => !cell.gone);
+    this.all = [];
+    this.index = new Map();
+    this.gone = 0;
+    for (const cell of kept) this.put(cell);
+    return true;
+  }
+}
+
+/** @param {Line} line @returns {Cell} */
+function cellOf(line) {
+  return {
+    ns: line.ns,
+    id: line.object,
+    kind: line.kind,
+    state: line.target ?? "",
+    place: placeOf(line.spec),
+    parent: "",
+    gone: false,
+  };
+}
+
+/** @param {any} spec @returns {string} */
+export function placeOf(spec) {
+  return spec?.provider ? [spec.provider, spec.region].filter(Boolean).join("/") : "";
+}

@@ -1,0 +1,193 @@
+// The parts that views are put together from.
+
+import { fill, find, h } from "../core/dom.js";
+import { link, objectLink } from "../core/links.js";
+import { badge, shape, toneOf } from "./states.js";
+import { classOf } from "../core/store.js";
+import { clock } from "../core/time.js";
+
+/** @import {Child} from "../core/dom.js" */
+/** @import {Line} from "../core/types.js" */
+
+/**
+ * @param {string} title
+ * @param {string | Child[]} about
+ * @param {...(Child | Child[])} children
+ */
+export function card(title, about, ...children) {
+  const name = `card-${title.toLowerCase().replace(/[^a-z]+/g, "-")}`;
+  return h(
+    "section",
+    { class: `card ${name}`, "aria-labelledby": name },
+    h("header", null, h("h2", { id: name }, title), h("span", { class: "about" }, about)),
+    h("div", { class: "body" }, ...children),
+  );
+}
+
+/** Where there is nothing: what it would be, and what to do next. @param {string} what @param {...(Child | Child[])} next */
+export function empty(what, ...next) {
+  return h("div", { class: "empty" }, h("p", null, what), next.length ? h("p", { class: "next" }, ...next) : null);
+}
+
+/** @param {string} text */
+export function code(text) {
+  return h("code", null, text);
+}
+
+/** @param {string} title @param {string | Child[]} about @param {...(Child | Child[])} tools */
+export function heading(title, about, ...tools) {
+  return h(
+    "header",
+    { class: "heading" },
+    h("div", null, h("h1", null, title), h("p", { class: "about" }, about)),
+    h("div", { class: "tools" }, ...tools),
+  );
+}
+
+/**
+ * @param {string} name what is listed, for those who do not see it
+ * @param {string[]} columns
+ * @param {(Child | Child[])[][]} rows
+ */
+export function table(name, columns, rows) {
+  const head = h(
+    "tr",
+    null,
+    columns.map((one) => h("th", { scope: "col" }, one || h("span", { class: "unseen" }, "actions"))),
+  );
+  const body = rows.map((row) =>
+    h(
+      "tr",
+      null,
+      row.map((cell, number) => h("td", { "data-column": columns[number] }, cell)),
+    ),
+  );
+  const made = h("table", { "aria-label": name }, h("thead", null, head), h("tbody", null, body));
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, made);
+}
+
+/** @param {number} part @param {number} whole @param {string} name @param {string} [tone] */
+export function meter(part, whole, name, tone = "good") {
+  const share = whole > 0 ? Math.min(1, part / whole) : 0;
+  const bar = h("span", { style: { width: `${share * 100}%` } });
+  return h(
+    "span",
+    {
+      class: `meter tone-${tone}`,
+      role: "meter",
+      "aria-valuenow": part,
+      "aria-valuemin": 0,
+      "aria-valuemax": whole,
+      "aria-label": name,
+    },
+    bar,
+  );
+}
+
+/** The numbers of objects by state as one bar. @param {string} kind @param {Map<string, number>} counts */
+export function rollUp(kind, counts) {
+  const total = [...counts.values()].reduce((sum, one) => sum + one, 0);
+  const words = [...counts].map(([state, count]) => `${state} ${count}`).join(", ");
+  const parts = [...counts].map(([state, count]) =>
+    h("span", {
+      class: `tone-${toneOf(state, classOf(kind, state))}`,
+      style: { "flex-grow": count },
+      title: `${state}: ${count}`,
+    }),
+  );
+  return h("span", { class: "rollup", role: "img", "aria-label": words || "nothing" }, total ? parts : null);
+}
+
+/** @param {string} kind @param {Map<string, number>} counts */
+export function legend(kind, counts) {
+  return h(
+    "ul",
+    { class: "legend" },
+    [...counts].map(([state, count]) =>
+      h("li", null, shape(toneOf(state, classOf(kind, state))), `${state} `, h("b", null, count.toLocaleString())),
+    ),
+  );
+}
+
+/** @param {string} ns @param {string} id @param {string} [name] what it is called, if not by its id */
+export function objectAnchor(ns, id, name = id) {
+  return h("a", { href: objectLink(ns, id), class: "object", title: id }, shortenIds(name));
+}
+
+/** A line of the journal, in a line. @param {Line} line */
+export function lineRow(line) {
+  const rejected = line.event.startsWith("rejected");
+  return h(
+    "li",
+    { class: rejected ? "line rejected" : "line", title: line.reason ?? "" },
+    h("time", { datetime: line.at }, clock(line.at)),
+    objectAnchor(line.ns, line.object),
+    h("span", { class: "event" }, line.event),
+    line.target
+      ? badge(line.target, classOf(line.kind, line.target))
+      : h("span", { class: "quiet" }, line.reason ?? ""),
+    h("span", { class: "quiet who" }, line.who || line.actor),
+  );
+}
+
+/**
+ * Ask before something that cannot be taken back.
+ * @param {string} question
+ * @param {string} yes
+ * @param {Child[]} [more]
+ * @returns {Promise<boolean>}
+ */
+export function confirm(question, yes, more = []) {
+  const dialog = /** @type {HTMLDialogElement} */ (find("#question"));
+  return new Promise((resolve) => {
+    dialog.onclose = () => resolve(dialog.returnValue === "yes");
+    dialog.returnValue = "";
+    fill(
+      dialog,
+      h("h2", null, question),
+      ...more,
+      h(
+        "footer",
+        null,
+        h("button", { onclick: () => dialog.close("no") }, "No"),
+        h("button", { class: "primary", onclick: () => dialog.close("yes") }, yes),
+      ),
+    );
+    dialog.showModal();
+  });
+}
+
+/** @param {string} name @param {HTMLElement} input */
+export function labeled(name, input) {
+  return h("label", { class: "field" }, h("span", null, name), input);
+}
+
+/** @param {[string, string][]} options value and text @param {string} chosen @param {(value: string) => void} onchange @param {string} name */
+export function select(options, chosen, onchange, name) {
+  const choices = options.map(([value, text]) => h("option", { value, selected: value === chosen }, text));
+  return h(
+    "select",
+    { "aria-label": name, onchange: (/** @type {any} */ event) => onchange(event.target.value) },
+    choices,
+  );
+}
+
+/** JSON as people read it. @param {any} value @param {string} name */
+export function json(value, name) {
+  return h("pre", { class: "json", tabindex: "0", role: "region", "aria-label": name }, JSON.stringify(value, null, 2));
+}
+
+/** @param {string} kind */
+export function kindLink(kind) {
+  return h("a", { href: link("objects", [], { kind }) }, kind);
+}
+
+/** The end of an id that was made up: its beginning is the same for all that were made at a time. @param {string} id */
+export function shortId(id) {
+  return id.slice(-6);
+}
+
+/** A sentence of the server with the ids in it made short. @param {string} text */
+export function shortenIds(text) {
+  return text.replace(/[0-9a-f]{32}/g, shortId);
+}

@@ -1,0 +1,179 @@
+// Forms in a dialog: fields with labels and hints, and the server's error beside the field that it names.
+
+import { get, part } from "../core/api.js";
+import { fill, find, h } from "../core/dom.js";
+import { nameOf } from "../core/live-objects.js";
+import { labeled } from "./components.js";
+import { fieldsOf, problemPanel } from "./problems.js";
+
+/** @import {Thing} from "../core/types.js" */
+
+/** @typedef {[string, string][]} Options values and their texts */
+
+/**
+ * @typedef {object} Field
+ * @property {string} name
+ * @property {string} label
+ * @property {"text" | "number" | "choice" | "long" | "flag" | "time"} [type]
+ * @property {Options} [options] what can be chosen; for a text, what is proposed
+ * @property {string} [value] what stands there at first
+ * @property {string} [hint]
+ * @property {boolean} [optional]
+ * @property {number} [least]
+ */
+
+/** @typedef {Record<string, string>} Values what was filled in; a flag is "yes" or empty */
+
+/**
+ * @typedef {object} Repeat a part of the form that can be filled in several times
+ * @property {string} label of the button that adds another one
+ * @property {string} from the name of its first field; it goes on to the end of the form
+ */
+
+/** @param {string} name @param {number} turn @returns {string} the name of a field in one of its turns, the first is 1 */
+export const repeatedName = (name, turn) => (turn === 1 ? name : `${name}-${turn}`);
+
+/** @param {...string} words @returns {Options} words that stand for themselves */
+export function wordOptions(...words) {
+  return words.map((word) => [word, word]);
+}
+
+/** @param {string} ns @param {string} kind @returns {Promise<Options>} the objects of a kind */
+export async function objectOptions(ns, kind) {
+  const found = await get(`/ns/${part(ns)}/objects`, { kind, limit: 1_000 });
+  return found.items.map((/** @type {Thing} */ one) => [
+    one.id,
+    nameOf(one) === one.id ? one.id : `${nameOf(one)} (${one.id})`,
+  ]);
+}
+
+/**
+ * Show a form; the dialog stays open until the server accepts or the user cancels.
+ * @param {string} title
+ * @param {string} about
+ * @param {Field[]} asked
+ * @param {string} yes
+ * @param {(values: Values) => Promise<void>} submit
+ * @param {(first: string) => Promise<Field[]>} [others] the fields for another value of the first, which choices hang on
+ * @param {Repeat} [repeat]
+ */
+export function showForm(title, about, asked, yes, submit, others, repeat) {
+  const dialog = /** @type {HTMLDialogElement} */ (find("#question"));
+  const said = h("div", { "aria-live": "polite" });
+  const go = h("button", { class: "primary", type: "submit" }, yes);
+  /** @type {Field[]} */
+  const fields = [];
+  /** @type {HTMLInputElement[]} */
+  const inputs = [];
+  const rows = h("div", { class: "column" });
+  const add = (/** @type {Field[]} */ more) => {
+    const entered = more.map(inputOf);
+    fields.push(...more);
+    inputs.push(...entered);
+    for (const [number, field] of more.entries()) rows.append(...shown(field, entered[number] ?? h("input")));
+    return entered[0];
+  };
+  const again = () => {
+    const first = asked.findIndex((field) => field.name === repeat?.from);
+    const turn = (fields.length - first) / (asked.length - first) + 1;
+    add(asked.slice(first).map((field) => ({ ...field, name: repeatedName(field.name, turn), value: anew(field) })))?.focus();
+  };
+  add(asked);
+  const sent = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    go.setAttribute("aria-busy", "true");
+    try {
+      await submit(valuesOf(fields, inputs));
+      dialog.close("yes");
+    } catch (error) {
+      fill(said, problemPanel(error));
+      focusOn(String(fieldsOf(error).field ?? ""), fields, inputs);
+    }
+    go.removeAttribute("aria-busy");
+  };
+  inputs[0]?.addEventListener("change", async (event) => {
+    const found = await others?.(/** @type {HTMLInputElement} */ (event.target).value.trim()).catch(() => null);
+    for (const field of found ?? []) offer(inputs[fields.findIndex((one) => one.name === field.name)], field);
+  });
+  dialog.onclose = null;
+  fill(
+    dialog,
+    h("h2", null, title),
+    about ? h("p", { class: "quiet" }, about) : null,
+    h(
+      "form",
+      { class: "column", onsubmit: sent },
+      rows,
+      repeat ? h("button", { type: "button", onclick: again }, repeat.label) : null,
+      said,
+      h("footer", null, h("button", { type: "button", onclick: () => dialog.close("no") }, "Cancel"), go),
+    ),
+  );
+  dialog.showModal();
+}
+
+/** @param {Field} field @returns {string} what stands there at first in another turn: a name is to be another one */
+const anew = ({ type, least = 1 }) => (type === "number" ? String(least) : "");
+
+/** @param {Field} field @param {HTMLElement} input */
+function shown(field, input) {
+  const list =
+    field.options && field.type !== "choice"
+      ? h(
+          "datalist",
+          { id: `list-${field.name}` },
+          field.options.map(([value, text]) => h("option", { value }, text)),
+        )
+      : null;
+  const label = labeled(field.optional ? `${field.label} (or not)` : field.label, input);
+  return list ? [label, list] : [label];
+}
+
+/** @param {Field} field @returns {HTMLInputElement} */
+function inputOf(field) {
+  const common = { name: field.name, required: !field.optional, autocomplete: "off", placeholder: field.hint };
+  const made = () => {
+    switch (field.type) {
+      case "choice":
+        return h("select", { name: field.name, required: !field.optional }, optionsOf(field));
+      case "long":
+        return h("textarea", { ...common, rows: 9, spellcheck: "false", value: field.value ?? "" });
+      case "flag":
+        return h("input", { type: "checkbox", name: field.name, checked: field.value === "yes" });
+      case "number":
+        return h("input", { ...common, type: "number", min: field.least ?? 1, value: field.value ?? "" });
+      case "time":
+        return h("input", { ...common, type: "datetime-local", value: field.value ?? "" });
+      default:
+        return h("input", { ...common, list: field.options ? `list-${field.name}` : null, value: field.value ?? "" });
+    }
+  };
+  return /** @type {HTMLInputElement} */ (made());
+}
+
+/** @param {Field} field */
+function optionsOf({ options = [], value: chosen }) {
+  if (!options.length) return [h("option", { value: "" }, "there is none here yet")];
+  return options.map(([value, text]) => h("option", { value, selected: value === chosen }, text));
+}
+
+/** Offer other choices; what was chosen stays, if it still can be. @param {HTMLInputElement | undefined} input @param {Field} field */
+function offer(input, field) {
+  if (input && field.type === "choice") fill(input, optionsOf({ ...field, value: input.value || field.value }));
+}
+
+/** @param {Field[]} fields @param {HTMLInputElement[]} inputs @returns {Values} */
+function valuesOf(fields, inputs) {
+  const read = (/** @type {HTMLInputElement | undefined} */ input) =>
+    input?.type === "checkbox" ? (input.checked ? "yes" : "") : (input?.value.trim() ?? "");
+  return Object.fromEntries(fields.map((field, number) => [field.name, read(inputs[number])]));
+}
+
+/** The server names a field by its path; its last word is ours. @param {string} named @param {Field[]} fields @param {HTMLInputElement[]} inputs */
+function focusOn(named, fields, inputs) {
+  const word = named
+    .split(/[.[\]]/)
+    .filter(Boolean)
+    .at(-1);
+  inputs[fields.findIndex((field) => field.name === word)]?.focus();
+}

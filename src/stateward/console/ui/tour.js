@@ -1,0 +1,73 @@
+// The first run: a few steps along the views, offered once where a demo fleet lives.
+
+import { fill, find, h } from "../core/dom.js";
+import { domains } from "../core/domains.js";
+import { go, link } from "../core/links.js";
+import { store } from "../core/store.js";
+
+/** @import {Domain} from "../core/types.js" */
+
+const KEPT = "stateward-tour";
+
+/** @returns {[string, string, string][]} the steps: view, title, text */
+function steps() {
+  return [
+    [
+      "overview",
+      "A fleet that lives",
+      "Each cell of the map is an object, its shape and colour are its state. Move over a cell, click it, or walk with the arrows. Below, the lifecycle shows how many objects are where, and every step as it happens.",
+    ],
+    [
+      "objects",
+      "Find and choose",
+      "Press / anywhere to search. Choose some rows, then do something to all of them: each answers for itself, and refusals say why.",
+    ],
+    ...[...domains.values()].flatMap(domainSteps),
+    ["journal", "Nothing is forgotten", "Who did what, when and why, rejected words too. Filter, follow, export."],
+    [
+      "overview",
+      "That is all",
+      "Press ? for the keys. Open an object and try a button: what is not allowed is grey, and says why.",
+    ],
+  ];
+}
+
+/** @param {Domain} domain @returns {[string, string, string][]} */
+function domainSteps({ name, tour }) {
+  return tour ? [[name, ...tour]] : [];
+}
+
+/** Offer the tour, if it was not taken yet and there is a demo to see. */
+export function offerTour() {
+  if (store.me?.demo && localStorage.getItem(KEPT) === null) step(-1);
+}
+
+/** @param {number} number */
+function step(number) {
+  const [view, title, text] = steps()[number] ?? [
+    "",
+    "Welcome to Stateward",
+    "This server keeps a small demo fleet alive on simulated clouds. Shall we walk around for a minute?",
+  ];
+  if (view) go(link(view));
+  const last = number === steps().length - 1;
+  const tour = find("#tour");
+  tour.hidden = false;
+  fill(
+    tour,
+    h("h2", null, title),
+    h("p", null, text),
+    h(
+      "footer",
+      null,
+      number >= 0 ? h("span", { class: "quiet" }, `${number + 1} of ${steps().length}`) : null,
+      h("button", { onclick: end }, last ? "Close" : "Not now"),
+      last ? null : h("button", { class: "primary", onclick: () => step(number + 1) }, number < 0 ? "Show me" : "Next"),
+    ),
+  );
+}
+
+function end() {
+  localStorage.setItem(KEPT, "seen");
+  find("#tour").hidden = true;
+}

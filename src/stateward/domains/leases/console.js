@@ -1,0 +1,397 @@
+// Leases: a calendar with hosts as rows. Click a bar to see its lease.
+
+import { actionButtons } from "/console/ui/object-actions.js";
+import { get, part } from "/console/core/api.js";
+import { fill, h, svg } from "/console/core/dom.js";
+import { hasOwnApi } from "/console/core/domains.js";
+import { liveObjects, nameOf, pick } from "/console/core/live-objects.js";
+import { card, code, empty, heading, select, table } from "/console/ui/components.js";
+import { objectLink } from "/console/core/links.js";
+import { badge, SHAPES, toneOf } from "/console/ui/states.js";
+import { ago, moment, seconds, span } from "/console/core/time.js";
+import { createButtons } from "/console/ui/create-buttons.js";
+
+/** @import {ActionForm, Context, CreateForm, Domain, Possible, Thing} from "/console/core/types.js" */
+/** @typedef {{lease: Thing, start: number, end: number}} Booking */
+/** @typedef {{name: string, host: Thing | null, bookings: Booking[]}} Row */
+
+const HOUR = 3_600;
+const WIDE = 1_200;
+const LEFT = 130;
+const TALL = 34;
+
+const SPANS = /** @type {[string, string][]} */ ([
+  ["", "all that is planned"],
+  ["1", "one hour"],
+  ["6", "six hours"],
+  ["24", "one day"],
+  ["72", "three days"],
+  ["168", "one week"],
+  ["720", "thirty days"],
+]);
+const TO_COME = ["PENDING", "ACTIVE", "STARTING", "CREATING", "UPDATING"];
+
+const chosen = { hours: "", lease: "" };
+
+/** @param {Context} context */
+async function show(context) {
+  const place = h("div", { class: "gantt", tabindex: "0", role: "region", "aria-label": "Calendar of leases" });
+  const detail = h("div", null);
+  const list = h("div", null);
+  /** @type {Thing[]} */
+  let shown = [];
+  let again = () => {};
+  const choose = (/** @type {Thing} */ lease) => {
+    chosen.lease = `${lease.ns}/${lease.id}`;
+    draw();
+    tell(detail, lease, context.signal, () => again());
+  };
+  const draw = () => {
+    const leases = shown.filter((one) => one.kind === "leases.lease");
+    const rows = rowsOf(shown);
+    const held = /** @type {HTMLElement | null} */ (place.querySelector(":focus"))?.dataset.bar;
+    fill(
+      place,
+      rows.length
+        ? calendar(rows, spanOf(leases), choose)
+        : empty(
+            "Nothing is reserved, and there is no host yet.",
+            "Register hosts and make a lease with the buttons above, or over ",
+            code("/blazar/v1"),
+            ".",
+          ),
+    );
+    if (held)
+      [.../** @type {NodeListOf<HTMLElement>} */ (place.querySelectorAll(".bar"))]
+        .find((bar) => bar.dataset.bar === held)
+        ?.focus();
+    fill(
+      list,
+      leases.length
+        ? table(
+            "Leases",
+            ["lease", "state", "begins", "ends", "lasts", "hosts"],
+            leases.map((one) => row(one, rows)),
+          )
+        : h("p", { class: "quiet" }, "There is no lease."),
+    );
+  };
+  const spans = select(SPANS, chosen.hours, (value) => ((chosen.hours = value), draw()), "Span of the calendar");
+  fill(
+    context.main,
+    heading("Leases", "who has which host, and when", ...createButtons("leases", () => again())),
+    card("Calendar", ["hosts are rows; the dashed line is now", h("span", { class: "tools" }, spans)], place, detail),
+    card("All leases", "", list),
+  );
+  again = await liveObjects(context, ["leases.lease", "leases.host"], (things) => {
+    shown = things;
+    draw();
+    const one = things.find((other) => `${other.ns}/${other.id}` === chosen.lease);
+    if (one) tell(detail, one, context.signal, () => again());
+    else fill(detail);
+  });
+  context.every(30, draw);
+}
+
+/** @param {Thing[]} leases @returns {number} how many seconds the calendar shows: what was chosen, or what is planned */
+function spanOf(leases) {
+  const last = Math.max(0, ...leases.filter((one) => TO_COME.includes(one.state)).map((one) => endOf(one) ?? 0));
+  const ahead = (last - Date.now() / 1000) / HOUR;
+  const fits = SPANS.map(([hours]) => Number(hours)).find((hours) => hours && hours * 0.8 >= ahead);
+  return (Number(chosen.hours) || fits || 720) * HOUR;
+}
+
+/** @param {Thing} lease @returns {number | undefined} */
+function endOf(lease) {
+  const end = pick(lease.spec, ["end", "end_date"]);
+  return end === undefined ? undefined : seconds(end);
+}
+
+/** @param {Thing[]} things @returns {Row[]} */
+function rowsOf(things) {
+  const leases = new Map(things.filter((one) => one.kind === "leases.lease").map((one) => [one.id, one]));
+  /** @type {Set<string>} */
+  const placed = new Set();
+  /** @type {Row[]} */
+  const rows = things
+    .filter((one) => one.kind === "leases.host")
+    .sort((one, other) => one.id.localeCompare(other.id, undefined, { numeric: true }))
+    .map((host) => {
+      const bookings = [...(pick(host.seen, ["bookings"]) ?? [])].flatMap(
+        (/** @type {any[]} */ [name, , start, end]) => {
+          const lease = leases.get(name);
+          placed.add(name);
+          return lease ? [{ lease, start: seconds(start), end: seconds(end) }] : [];
+        },
+      );
+      return { name: nameOf(host), host, bookings };
+    });
+  for (const lease of leases.values()) {
+    const start = pick(lease.spec, ["start", "start_date"]);
+    const end = pick(lease.spec, ["end", "end_date"]);
+    if (placed.has(lease.id) || start === undefined || end === undefined) continue;
+    rows.push({
+      name: `(${nameOf(lease)})`,
+      host: null,
+      bookings: [{ lease, start: seconds(start), end: seconds(end) }],
+    });
+  }
+  return rows;
+}
+
+/** @param {Row[]} rows @param {number} length @param {(lease: Thing) => void} onChosen */
+function calendar(rows, length, onChosen) {
+  const now = Date.now() / 1000;
+  const step = length / 12;
+  const from = Math.floor((now - length / 6) / step) * step;
+  const x = (/** @type {number} */ at) => LEFT + ((at - from) / length) * (WIDE - LEFT);
+  const tall = 30 + rows.length * TALL + 6;
+  const ticks = Array.from({ length: 12 }, (_, number) => from + number * step);
+  return svg(
+    "svg",
+    { viewBox: `0 0 ${WIDE} ${tall}` },
+    rows.map((_, number) =>
+      number % 2 ? null : svg("rect", { class: "stripe", x: 0, y: 28 + number * TALL, width: WIDE, height: TALL }),
+    ),
+    ticks.flatMap((at) => [
+      svg("line", { class: "rule", x1: x(at), x2: x(at), y1: 22, y2: tall }),
+      svg("text", { class: "tick", x: x(at) + 3, y: 16 }, tick(at, length)),
+    ]),
+    rows.flatMap((row, number) => [
+      hostName(row, 28 + number * TALL),
+      ...row.bookings.map((one) => bar(one, 28 + number * TALL, x, onChosen)),
+    ]),
+    svg("line", { class: "now", x1: x(now), x2: x(now), y1: 22, y2: tall }),
+  );
+}
+
+/** @param {number} at @param {number} length */
+function tick(at, length) {
+  const date = new Date(at * 1000);
+  const day = `${date.getMonth() + 1}/${date.getDate()}`;
+  const time = `${String(date.getHours()).padStart(2, "0")}:${String(date.getMinutes()).padStart(2, "0")}`;
+  return length > 100 * HOUR ? day : length < 20 * HOUR ? time : `${day} ${time}`;
+}
+
+/** @param {Row} row @param {number} y */
+function hostName(row, y) {
+  const name = svg("text", { x: 20, y: y + 22 }, row.name);
+  if (!row.host) return svg("g", null, name);
+  const tone = toneOf(row.host.state, row.host.state_class);
+  const mark = svg("path", {
+    class: `tone-${tone}`,
+    d: SHAPES[tone],
+    transform: `translate(5 ${y + 13})`,
+    style: { fill: "var(--tone)" },
+  });
+  return svg(
+    "a",
+    { href: objectLink(row.host.ns, row.host.id) },
+    mark,
+    name,
+    svg("title", null, `${row.name}: ${row.host.state}`),
+  );
+}
+
+/** @param {Booking} one @param {number} y @param {(at: number) => number} x @param {(lease: Thing) => void} onChosen */
+function bar(one, y, x, onChosen) {
+  const left = Math.max(LEFT, x(one.start));
+  const right = Math.min(WIDE, x(one.end));
+  if (right <= left) return null;
+  const key = `${one.lease.ns}/${one.lease.id}`;
+  const fits = right - left > nameOf(one.lease).length * 7 + 10;
+  return svg(
+    "g",
+    {
+      class: `bar tone-${toneOf(one.lease.state, one.lease.state_class)}${key === chosen.lease ? " chosen" : ""}`,
+      "data-bar": `${key} ${y}`,
+      role: "button",
+      tabindex: "0",
+      "aria-label": `${nameOf(one.lease)}, ${one.lease.state}, ${moment(one.start)} to ${moment(one.end)}`,
+      onclick: () => onChosen(one.lease),
+      onkeydown: (/** @type {KeyboardEvent} */ event) =>
+        event.key === "Enter" || event.key === " " ? onChosen(one.lease) : null,
+    },
+    svg("rect", { x: left, y: y + 5, width: right - left, height: TALL - 10, rx: 6 }),
+    fits ? svg("text", { x: left + 9, y: y + 22 }, nameOf(one.lease)) : null,
+    svg("title", null, `${nameOf(one.lease)} · ${one.lease.state}\n${moment(one.start)} – ${moment(one.end)}`),
+  );
+}
+
+/** @param {Thing} lease @param {Row[]} rows */
+function row(lease, rows) {
+  const start = pick(lease.spec, ["start", "start_date"]);
+  const end = endOf(lease);
+  const hosts = rows
+    .filter((one) => one.host && one.bookings.some((booking) => booking.lease === lease))
+    .map((one) => one.name);
+  return [
+    leaseAnchor(lease),
+    badge(lease.state, lease.state_class),
+    start === undefined ? "" : moment(start),
+    end === undefined ? "" : `${moment(end)}, ${ago(end)}`,
+    start === undefined || end === undefined ? "" : span(seconds(end) - seconds(start)),
+    hosts.join(", "),
+  ];
+}
+
+/** @param {Thing} lease */
+function leaseAnchor(lease) {
+  return h("a", { href: objectLink(lease.ns, lease.id), class: "object" }, nameOf(lease));
+}
+
+// --- one lease -------------------------------------------------------------------------------------------------------
+
+/** Tell all of a lease: in the domain's own words, if it speaks here. @param {HTMLElement} place @param {Thing} lease @param {AbortSignal} signal @param {() => void} then */
+async function tell(place, lease, signal, then) {
+  const path = `/ns/${part(lease.ns)}`;
+  try {
+    const [own, allowed] = await Promise.all([
+      hasOwnApi(lease.kind) ? get(`${path}/blazar/v1/leases/${part(lease.id)}`, {}, signal) : null,
+      get(`${path}/objects/${part(lease.id)}/allowed`, {}, signal),
+    ]);
+    const plain = allowed.actions.filter((/** @type {Possible} */ way) => way.allowed && !way.needs.length);
+    fill(place, told(lease, own?.lease ?? null), h("div", { class: "actions" }, actionButtons(lease, plain, then)));
+  } catch {
+    fill(place); // it has gone, or the server is away
+  }
+}
+
+/** @param {Thing} lease @param {any} own */
+function told(lease, own) {
+  const reservations = own?.reservations ?? pick(lease.spec, ["reservations"]) ?? [];
+  return h(
+    "div",
+    { class: "lease", role: "status" },
+    h(
+      "p",
+      { class: "row" },
+      leaseAnchor(lease),
+      badge(lease.state, lease.state_class),
+      own?.degraded ? h("span", { class: "error-text" }, "not all that was promised is there") : null,
+      own?.user_id ? h("span", { class: "quiet" }, `for ${own.user_id}`) : null,
+      lease.error ? h("span", { class: "error-text" }, lease.error) : null,
+    ),
+    h("ul", { class: "plain" }, [...reservations].map(reservation)),
+    own ? h("ul", { class: "plain" }, own.events.map(happening)) : null,
+  );
+}
+
+/** @param {any} one */
+function reservation(one) {
+  const details = one.details ?? { min: one.min, max: one.max, amount: one.amount, vcpus: one.vcpus };
+  const wants = Object.entries(details)
+    .filter(([, value]) => value !== undefined && value !== null && value !== "")
+    .map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : value}`);
+  return h(
+    "li",
+    null,
+    h("b", null, one.resource_type ?? ""),
+    h("span", { class: "quiet" }, wants.join(", ")),
+    one.status ? `${one.status}: ${(one.hosts ?? []).join(", ") || "no host"}` : null,
+    one.missing_resources ? h("span", { class: "error-text" }, "hosts are missing") : null,
+    one.error ? h("span", { class: "error-text" }, one.error) : null,
+  );
+}
+
+/** @param {{event_type: string, status: string, time: string}} one */
+function happening(one) {
+  const at = `${one.time}Z`;
+  return h(
+    "li",
+    null,
+    h("span", { class: "quiet" }, one.event_type.replaceAll("_", " ")),
+    moment(at),
+    one.status.toLowerCase(),
+  );
+}
+
+// --- actions --------------------------------------------------------------------------------------------------------
+
+/** @param {Thing} thing */
+const leasePath = (thing) => `/ns/${part(thing.ns)}/blazar/v1/leases/${part(thing.id)}`;
+
+/** @param {number} at @returns {string} for a field of time */
+function localTime(at) {
+  const date = new Date((at || Date.now() / 1000) * 1000);
+  return new Date(date.getTime() - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+}
+
+/** @param {string} local @returns {string} in UTC, as reservations are written */
+function utcMinute(local) {
+  return new Date(local).toISOString().slice(0, 16).replace("T", " ");
+}
+
+/** @type {Record<string, Record<string, ActionForm>>} */
+const ACTIONS = {
+  "leases.lease": {
+    update: {
+      fields: (thing) => [
+        { name: "name", label: "name", value: String(pick(thing.spec, ["name"]) ?? "") },
+        { name: "end_date", label: "ends", type: "time", value: localTime(Number(pick(thing.spec, ["end"]))) },
+      ],
+      call: (thing, _, values) => ["PUT", leasePath(thing), { name: values.name, end_date: utcMinute(values.end_date ?? "") }],
+    },
+    delete: { call: (thing) => ["DELETE", leasePath(thing)] },
+  },
+};
+
+// --- create forms ---------------------------------------------------------------------------------------------------
+
+/** @type {CreateForm[]} */
+const CREATE_FORMS = [
+  {
+    name: "lease",
+    fields: () => [
+      { name: "name", label: "name", hint: "gpu-night" },
+      { name: "start_date", label: "begins (now, if empty)", type: "time", optional: true },
+      { name: "end_date", label: "ends", type: "time", value: localTime(Date.now() / 1000 + 3_600) },
+      { name: "min", label: "hosts at least", type: "number", value: "1" },
+      { name: "max", label: "hosts at most", type: "number", value: "1" },
+      { name: "properties", label: "of these properties", optional: true, hint: '[">=", "$vcpus", "8"]' },
+    ],
+    call: (ns, values) => [
+      "POST",
+      `/ns/${part(ns)}/blazar/v1/leases`,
+      {
+        name: values.name,
+        start_date: values.start_date ? utcMinute(values.start_date) : "now",
+        end_date: utcMinute(values.end_date ?? ""),
+        reservations: [
+          {
+            resource_type: "physical:host",
+            min: Number(values.min),
+            max: Number(values.max),
+            resource_properties: values.properties,
+            hypervisor_properties: "",
+          },
+        ],
+        events: [],
+      },
+    ],
+  },
+  {
+    name: "host",
+    fields: () => [
+      { name: "name", label: "name", hint: "rack-1" },
+      { name: "vcpus", label: "vCPUs", type: "number", value: "8" },
+      { name: "memory_mb", label: "memory, in MB", type: "number", value: "16384" },
+    ],
+    call: (ns, { name, vcpus, memory_mb }) => [
+      "POST",
+      `/ns/${part(ns)}/blazar/v1/os-hosts`,
+      { name, vcpus: Number(vcpus), memory_mb: Number(memory_mb) },
+    ],
+  },
+];
+
+/** @type {Domain} */
+export default {
+  name: "leases",
+  nav: "Leases",
+  hotkey: "l",
+  tour: ["Who has which host when", "The calendar of leases: hosts are rows. Click a bar to see the lease."],
+  view: { title: "Leases", show },
+  actions: ACTIONS,
+  createForms: CREATE_FORMS,
+};

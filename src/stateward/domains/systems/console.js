@@ -1,0 +1,355 @@
+// Systems: the tree of services with their states, and the tree of locks: who holds what, and who waits.
+
+import { actionButtons } from "/console/ui/object-actions.js";
+import { get, part } from "/console/core/api.js";
+import { fill, fillIfChanged, h, throttle } from "/console/core/dom.js";
+import { liveObjects, pick } from "/console/core/live-objects.js";
+import { pollResource } from "/console/core/polled-resource.js";
+import { card, code, empty, heading, objectAnchor, shortId } from "/console/ui/components.js";
+import { badge, shape, toneOf } from "/console/ui/states.js";
+import { ago, seconds, span } from "/console/core/time.js";
+import { createButtons } from "/console/ui/create-buttons.js";
+import { lockTree } from "/console/ui/lock-tree.js";
+import { wordOptions } from "/console/ui/form.js";
+
+/** @import {ActionForm, Context, CreateForm, Domain, Line, Operation, Possible, Thing} from "/console/core/types.js" */
+/** @import {Field, Values} from "/console/ui/form.js" */
+/** @import {Held} from "/console/ui/lock-tree.js" */
+/** @typedef {{name: string, phase: string, ready: boolean, restarts: number, node: string | null, why: string}} Instance */
+
+const KINDS = ["systems.system", "systems.service", "systems.nodepool", "systems.deploy", "systems.teardown"];
+const CHANGES = ["systems.deploy", "systems.teardown"];
+const SHOWN = 12;
+const SOON = 100;
+const MOST = 500;
+
+/** @param {Context} context */
+async function show(context) {
+  const list = h("div", { class: "column" });
+  /** @type {Map<string, {locks: HTMLElement, actions: HTMLElement}>} */
+  const places = new Map();
+  /** @type {Map<string, Promise<Operation>>} */
+  const operations = new Map();
+  /** @type {Map<string, Instance[]>} */
+  const instances = new Map();
+  /** @type {Thing[]} */
+  let shown = [];
+  let again = () => {};
+  const systems = () => shown.filter((one) => one.kind === "systems.system");
+  const draw = () =>
+    fill(
+      list,
+      systems().length
+        ? systems().map((one) => system(one, shown, instances, places))
+        : empty(
+            "There is no system yet.",
+            "Make one with the button above, then deploy to it. Or: ",
+            code("stateward system create billing --file billing.yaml"),
+          ),
+    );
+  fill(
+    context.main,
+    heading("Systems", "trees of services, changed under intention locks", ...createButtons("systems", () => again())),
+    list,
+  );
+  again = await liveObjects(context, KINDS, (things) => {
+    shown = things;
+    draw();
+    for (const one of systems()) showActions(one, places, context.signal, () => again());
+  });
+  pollResource(
+    context,
+    "systems",
+    (ns) => readInstances(ns, systems()),
+    (told) => {
+      instances.clear();
+      for (const some of told.values()) for (const [id, all] of some) instances.set(id, all);
+      draw();
+    },
+  );
+  const readLocks = () => Promise.all(systems().map((one) => showLocks(one, places, operations, context.signal)));
+  const soon = throttle(SOON, () => void readLocks().catch(() => {}));
+  context.on("lines", (/** @type {Line[]} */ lines) => {
+    if (lines.some((line) => CHANGES.includes(line.kind))) soon();
+  });
+  context.every(2, readLocks);
+}
+
+/** @param {string} ns @param {Thing[]} systems @returns {Promise<[string, Instance[]][]>} */
+async function readInstances(ns, systems) {
+  const mine = systems.filter((one) => one.ns === ns);
+  const found = await Promise.all(
+    mine.map((one) => get(`/api/v1/systems/${part(ns)}/${part(one.id)}`, { instances: "true" })),
+  );
+  return found.flatMap((one) =>
+    one.services.map((/** @type {any} */ service) => [`${ns}/${service.id}`, service.instances ?? []]),
+  );
+}
+
+/** @param {Thing} one @param {Thing[]} things @param {Map<string, Instance[]>} instances @param {Map<string, {locks: HTMLElement, actions: HTMLElement}>} places */
+function system(one, things, instances, places) {
+  const key = `${one.ns}/${one.id}`;
+  const place = places.get(key) ?? {
+    locks: h("div", { class: "locks-tree" }, h("p", { class: "quiet" }, "…")),
+    actions: h("div", { class: "actions" }),
+  };
+  places.set(key, place);
+  const mine = things.filter((other) => other.ns === one.ns && belongs(other, one, things));
+  const changes = mine.filter((other) => CHANGES.includes(other.kind));
+  const parts = mine.filter((other) => other !== one && !CHANGES.includes(other.kind));
+  return h(
+    "div",
+    { class: "columns", "data-system": one.id },
+    card(
+      one.id,
+      [
+        badge(one.state, one.state_class),
+        h("span", null, one.ns),
+        h("span", null, `on ${pick(one.spec, ["backend"]) ?? "?"}`),
+      ],
+      parts.length
+        ? h("div", { class: "tree" }, tree(parts, one.id, instances))
+        : h("p", { class: "quiet" }, "Nothing is deployed to it yet."),
+      one.error ? h("p", { class: "error-text" }, one.error) : null,
+      place.actions,
+    ),
+    h(
+      "div",
+      { class: "column" },
+      card(`Locks of ${one.id}`, "who holds what, who waits", place.locks),
+      changes.length
+        ? card(`Changes of ${one.id}`, "newest first", h("ul", { class: "plain" }, newest(changes).map(change)))
+        : null,
+    ),
+  );
+}
+
+/** @param {Thing} other @param {Thing} one @param {Thing[]} things @returns {boolean} whether it is a part of a system, however deep */
+function belongs(other, one, things) {
+  if (other.id === one.id || other.parent === one.id || pick(other.spec, ["system"]) === one.id) return true;
+  const above = things.find((thing) => thing.ns === other.ns && thing.id === other.parent);
+  return above !== undefined && above !== other && belongs(above, one, things);
+}
+
+/** @param {Thing[]} changes */
+function newest(changes) {
+  return [...changes].sort((one, other) => seconds(other.created) - seconds(one.created)).slice(0, SHOWN);
+}
+
+/** @param {Thing} one */
+function change(one) {
+  return h(
+    "li",
+    null,
+    objectAnchor(one.ns, one.id),
+    badge(one.state, one.state_class),
+    h("span", { class: "quiet" }, `${pick(one.spec, ["path"]) ?? ""} ${ago(one.created)}`),
+    one.error ? h("span", { class: "error-text" }, one.error) : null,
+  );
+}
+
+/** @param {Thing} one @param {Map<string, {locks: HTMLElement, actions: HTMLElement}>} places @param {AbortSignal} signal @param {() => void} then */
+async function showActions(one, places, signal, then) {
+  const place = places.get(`${one.ns}/${one.id}`)?.actions;
+  if (!place || place.dataset.state === one.state) return;
+  place.dataset.state = one.state;
+  try {
+    const found = await get(`/ns/${part(one.ns)}/objects/${part(one.id)}/allowed`, {}, signal);
+    const plain = found.actions.filter((/** @type {Possible} */ way) => way.allowed && !way.needs.length);
+    fillIfChanged(place, plain, () => actionButtons(one, plain, then));
+  } catch {
+    delete place.dataset.state; // it has gone, or the server is away
+  }
+}
+
+// --- the tree --------------------------------------------------------------------------------------------------------
+
+/** @typedef {{name: string, thing: Thing | null, below: Map<string, Branch>}} Branch */
+
+/** @param {Thing} one @param {string} system @returns {string[]} its place in the tree: the path of a service, or its name */
+function pathOf(one, system) {
+  const told = pick(one.spec, ["path"]);
+  const name = one.id.startsWith(system) ? one.id.slice(system.length + 1) : one.id;
+  return (typeof told === "string" ? told.split("/") : name.split(".")).filter(Boolean);
+}
+
+/** @param {Thing[]} parts @param {string} system @param {Map<string, Instance[]>} instances */
+function tree(parts, system, instances) {
+  /** @type {Branch} */
+  const root = { name: "", thing: null, below: new Map() };
+  for (const one of parts) {
+    let branch = root;
+    for (const name of pathOf(one, system)) {
+      const next = branch.below.get(name) ?? { name, thing: null, below: new Map() };
+      branch.below.set(name, next);
+      branch = next;
+    }
+    branch.thing = one;
+  }
+  return twigs(root, instances);
+}
+
+/** @param {Branch} branch @param {Map<string, Instance[]>} instances @returns {HTMLElement} */
+function twigs(branch, instances) {
+  const sorted = [...branch.below.values()].sort((one, other) => one.name.localeCompare(other.name));
+  return h(
+    "ul",
+    null,
+    sorted.map((one) =>
+      h("li", null, h("div", null, twig(one, instances)), one.below.size ? twigs(one, instances) : null),
+    ),
+  );
+}
+
+/** @param {Branch} branch @param {Map<string, Instance[]>} instances */
+function twig({ name, thing }, instances) {
+  if (!thing) return h("span", { class: "folder" }, `${name}/`);
+  const some = instances.get(`${thing.ns}/${thing.id}`);
+  return [
+    objectAnchor(thing.ns, thing.id, name),
+    badge(thing.state, thing.state_class),
+    some ? crew(some) : null,
+    h("span", { class: "quiet" }, thing.kind === "systems.service" ? size(thing, some) : "node pool"),
+    thing.error ? h("span", { class: "error-text" }, thing.error) : null,
+  ];
+}
+
+/** Each instance as its shape. @param {Instance[]} some */
+function crew(some) {
+  const words = some.map(
+    (one) => `${one.name}: ${one.phase}${one.ready ? ", ready" : ""}${one.why ? `, ${one.why}` : ""}`,
+  );
+  return h(
+    "span",
+    { class: "crew", role: "img", "aria-label": words.join("; ") || "no instance", title: words.join("\n") },
+    some.slice(0, 24).map((one) => shape(one.ready ? "good" : toneOf(one.phase, "transitional"))),
+  );
+}
+
+/** @param {Thing} one @param {Instance[] | undefined} some */
+function size(one, some) {
+  const want = pick(one.spec, ["service.instances", "instances", "replicas"]) ?? (some ? 1 : undefined);
+  const have = some ? some.filter((instance) => instance.ready).length : pick(one.seen, ["ready", "instances"]);
+  const restarts = (some ?? []).reduce((sum, instance) => sum + instance.restarts, 0);
+  const words = want === undefined ? [] : [`${typeof have === "number" ? have : "?"} of ${want} instances`];
+  if (restarts) words.push(`${restarts} restarts`);
+  return words.join(" · ");
+}
+
+// --- locks -----------------------------------------------------------------------------------------------------------
+
+/** @param {Thing} one @param {Map<string, {locks: HTMLElement, actions: HTMLElement}>} places @param {Map<string, Promise<Operation>>} operations @param {AbortSignal} signal */
+async function showLocks(one, places, operations, signal) {
+  const place = places.get(`${one.ns}/${one.id}`)?.locks;
+  if (!place) return;
+  const found = await get(`/ns/${part(one.ns)}/locks/${part(one.id)}`, {}, signal);
+  /** @type {Held[]} */
+  const held = await Promise.all(
+    found.map(async (/** @type {any} */ lock) => ({
+      ...lock,
+      by: await operation(one.ns, lock.op, operations, signal),
+    })),
+  );
+  fill(
+    place,
+    held.length
+      ? lockTree(held, (lock) => holder(lock, one.ns))
+      : h("p", { class: "quiet" }, "Nothing is locked: any part can be changed."),
+  );
+}
+
+/** @param {string} ns @param {string} op @param {Map<string, Promise<Operation>>} operations @param {AbortSignal} signal */
+function operation(ns, op, operations, signal) {
+  if (operations.size > MOST) operations.clear();
+  const asked = operations.get(op) ?? get(`/ns/${part(ns)}/operations/${part(op)}`, {}, signal);
+  operations.set(op, asked);
+  return asked.catch(() => (operations.delete(op), null));
+}
+
+/** @param {Held} lock @param {string} ns */
+function holder({ by, op }, ns) {
+  if (!by) return h("code", null, shortId(op));
+  const since = span(Date.now() / 1000 - seconds(by.created));
+  return h(
+    "span",
+    { class: "row" },
+    objectAnchor(ns, by.object),
+    h("span", { class: "quiet" }, `${by.action} by ${by.who || by.actor}, ${since}`),
+  );
+}
+
+// --- actions --------------------------------------------------------------------------------------------------------
+
+/** @param {Thing} thing @returns {string} */
+const systemPath = (thing) => `/api/v1/systems/${part(thing.ns)}/${part(thing.id)}`;
+
+/** @type {Field} */
+const LOCK_TIMEOUT = {
+  name: "wait",
+  label: "seconds to wait for locks",
+  type: "number",
+  least: 0,
+  optional: true,
+  hint: "refused at once if others hold them",
+};
+
+/** @param {Values} values @returns {number | null} */
+const lockTimeout = (values) => (values.wait ? Number(values.wait) : null);
+
+/** @type {Record<string, Record<string, ActionForm>>} */
+const ACTIONS = {
+  "systems.system": {
+    deploy: {
+      fields: () => [
+        { name: "path", label: "at the path", value: "/" },
+        {
+          name: "definition",
+          label: "definition (YAML)",
+          type: "long",
+          hint: "services:\n  web:\n    command: run v1",
+        },
+        LOCK_TIMEOUT,
+      ],
+      call: (thing, _, values) => [
+        "POST",
+        `${systemPath(thing)}/deploys`,
+        { path: values.path, definition: values.definition, wait: lockTimeout(values) },
+      ],
+    },
+    "roll back": {
+      fields: () => [{ name: "path", label: "the last deploy of", value: "/" }, LOCK_TIMEOUT],
+      call: (thing, _, values) => ["POST", `${systemPath(thing)}/rollback`, { path: values.path, wait: lockTimeout(values) }],
+    },
+    teardown: {
+      fields: () => [LOCK_TIMEOUT],
+      call: (thing, _, values) => ["POST", `${systemPath(thing)}/teardowns`, { wait: lockTimeout(values) }],
+    },
+    delete: { call: (thing) => ["DELETE", systemPath(thing)] },
+  },
+};
+
+// --- create forms ---------------------------------------------------------------------------------------------------
+
+/** @type {CreateForm[]} */
+const CREATE_FORMS = [
+  {
+    name: "system",
+    fields: () => [
+      { name: "name", label: "name", hint: "billing" },
+      { name: "backend", label: "its services run", value: "local", options: wordOptions("local", "simulated") },
+    ],
+    call: (ns, values) => ["POST", `/api/v1/systems/${part(ns)}`, values],
+  },
+];
+
+/** @type {Domain} */
+export default {
+  name: "systems",
+  nav: "Systems",
+  hotkey: "s",
+  tour: ["Trees and locks", "Services in their tree, and who holds which lock, and who waits for it."],
+  view: { title: "Systems", show },
+  actions: ACTIONS,
+  extraActions: {"systems.system": ["deploy", "roll back", "teardown"]},
+  createForms: CREATE_FORMS,
+};
