@@ -39,7 +39,7 @@ async def work(url: str, lease: float) -> None:
     """Work until the process is told to stop."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    async with Engine(store_at(url), [lamps(tell_the_time)], lease=lease):
+    async with Engine(store_at(url), [lamps(tell_the_time)], lease_s=lease):
         await stop.wait()
 
 

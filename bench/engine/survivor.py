@@ -43,7 +43,7 @@ async def live(url: str, lease: float, asked: int) -> None:
     """Work until told to stop."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    async with Engine(store_at(url), [lamps(flash)], lease=lease) as engine:
+    async with Engine(store_at(url), [lamps(flash)], lease_s=lease) as engine:
         tell(Begun(time(), 0, ALIVE))
         await asyncio.gather(*(engine.act(NS, name_of(number), "flash") for number in range(asked)))
         await stop.wait()

@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 from msgspec import Struct
 
-from stateward.engine.waiters import ENDED
+from stateward.engine.waiters import ENDED_STATUSES
 from stateward.lifecycle import NEW, TRANSITIONAL
 from stateward.store import Reader
 from stateward.store.filters import JournalFilter
@@ -73,7 +73,7 @@ def lost(found: Stored, notes: Iterable[Notes]) -> Iterator[str]:
             if answer.verdict == "denied" and answer.op in found.operations:
                 yield f"{answer.op} was denied and is there"
     for op, (status, _, name) in found.operations.items():
-        if status not in ENDED:
+        if status not in ENDED_STATUSES:
             yield f"{op} on {name} has not ended: {status}"
 
 

@@ -135,7 +135,9 @@ async def opened(options: argparse.Namespace) -> AsyncIterator[Engine]:
         return
     ledger = Ledger(options.ledger, options.name)
     kinds = Hands(ledger, Random(), PACE, punctual=False).kinds()
-    async with Engine(open_store(options.store), kinds, lease=options.lease, slots=20, process=options.name) as engine:
+    async with Engine(
+        open_store(options.store), kinds, lease_s=options.lease, slots=20, process=options.name
+    ) as engine:
         confession = asyncio.create_task(confess(ledger, options.lease))
         yield engine
         confession.cancel()

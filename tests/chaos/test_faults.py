@@ -34,7 +34,7 @@ MEBIBYTE = 2**20
 async def at_work(site: Site, store: Store, lease: float = 1.0, patience: float = 0.3) -> AsyncIterator[Engine]:
     """Run an engine with its own worker, and callers that are told soon."""
     hands = Hands(Ledger(site.ledger_path, "worker"), Random(), 0.02)
-    async with Engine(store, hands.kinds(), lease=lease) as engine:
+    async with Engine(store, hands.kinds(), lease_s=lease) as engine:
         engine._requests._timeout_s = patience
         yield engine
 
@@ -229,7 +229,7 @@ async def test_an_engine_whose_end_is_cut_short_leaves_nothing_open(new_site: Ne
 
     async def live() -> None:
         async with at_work(site, SqliteStore(site.store)) as engine:
-            engine._words.drain = never  # type: ignore[method-assign]
+            engine._external_reports.drain = never  # type: ignore[method-assign]
 
     life = asyncio.create_task(live())
     await ending.wait()

@@ -70,7 +70,7 @@ async def leave_broken(site: UpgradedSite) -> None:
         raise Permanent("it fell over")
 
     kinds = [Kind(crane.CRANE, {"raise": Handler(fall)}), Kind(crane.YARD)]
-    async with Engine(open_store(site.store), kinds, lease=LEASE) as engine:
+    async with Engine(open_store(site.store), kinds, lease_s=LEASE) as engine:
         (op,) = await raise_cranes(engine, [100])
         await engine.wait(crane.NS, op, 60)
 

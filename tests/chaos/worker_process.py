@@ -40,7 +40,7 @@ async def main(options: argparse.Namespace) -> None:
 async def _work(options: argparse.Namespace, ledger: Ledger, stop: asyncio.Event) -> None:
     hands = Hands(ledger, Random(), options.pace, punctual=options.punctual)
     engine = Engine(
-        open_store(options.store), hands.kinds(), slots=options.slots, lease=options.lease, process=options.name
+        open_store(options.store), hands.kinds(), slots=options.slots, lease_s=options.lease, process=options.name
     )
     async with engine:
         confession = asyncio.create_task(confess(ledger, options.lease))

@@ -172,7 +172,7 @@ class FaultyStore:
         begun = way.loop.time()
         await way.there()
         twice = way.chance.random() < way.weather.conflict
-        asked = program.__qualname__.startswith(("accepting", "Worker._accept_with_claims"))
+        asked = program.__qualname__.startswith(("accept_function", "Worker._accept_with_claims"))
         stale = self._former() if asked and way.chance.random() < way.weather.stale else FRESH
 
         async def taped(tx: Tx) -> T:

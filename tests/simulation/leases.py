@@ -101,7 +101,7 @@ class LeaseProcess(Process):
     async def _live(self) -> None:
         while self.engine is None:
             engine = Engine(
-                self.store, self._kinds, works=self.works, slots=max(self.slots, 3), lease=self.lease,
+                self.store, self._kinds, works=self.works, slots=max(self.slots, 3), lease_s=self.lease,
                 process=self.name, new_id=self._new_id, chance=self._chance,
             )  # fmt: skip
             self.plugin.bind_engine(engine)

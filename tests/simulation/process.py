@@ -67,11 +67,11 @@ class Process(Party):
                 self._kinds,
                 works=self.works,
                 slots=self.slots,
-                lease=self.lease,
+                lease_s=self.lease,
                 process=self.name,
                 new_id=self._new_id,
                 chance=self._chance,
-                ahead=self.ahead,
+                prefetch_window_s=self.ahead,
             )
             try:
                 await engine.__aenter__()

@@ -71,7 +71,7 @@ class QuotaGuard:
         quota = self._quota(uow, request)
         if quota is None:
             return
-        ns, tally = request.ns, uow.counts
+        ns, tally = request.ns, uow.admission_counts
         most = quota.objects.get(found.kind) if request.creates is not None else None
         if most is not None:
             if (ns, found.kind) not in tally:
@@ -86,10 +86,10 @@ class QuotaGuard:
 
     def accepted(self, uow: UnitOfWork, request: Request, found: Object, *, begins: bool) -> None:
         """Count what was accepted."""
-        if request.creates is not None and (request.ns, found.kind) in uow.counts:
-            uow.counts[request.ns, found.kind] += 1
-        if (request.ns,) in uow.counts and _adds(found, begins=begins):
-            uow.counts[request.ns,] += 1
+        if request.creates is not None and (request.ns, found.kind) in uow.admission_counts:
+            uow.admission_counts[request.ns, found.kind] += 1
+        if (request.ns,) in uow.admission_counts and _adds(found, begins=begins):
+            uow.admission_counts[request.ns,] += 1
 
     def _quota(self, uow: UnitOfWork, request: Request) -> Quota | None:
         key = self.needs(request)

@@ -10,20 +10,21 @@ import msgspec
 from stateward.aio.closing import close_each
 from stateward.engine import external_reports
 from stateward.engine.accept import groups
-from stateward.engine.accept.accept import Verdict, accepting, plan
+from stateward.engine.accept.accept import Verdict, accept_function, plan
 from stateward.engine.accept.idempotency import RefusedBefore
-from stateward.engine.accept.sequences import Steps, accept_sequences
+from stateward.engine.accept.sequences import RequestSequence, accept_sequences
 from stateward.engine.errors import KeyReused, NoneAllowed, NotFound
-from stateward.engine.external_reports import ExternalReport, Sighting, take_sightings
+from stateward.engine.external_reports import ExternalReport, Sighting, record_sightings
 from stateward.engine.finish import cancel
 from stateward.engine.kinds import Admission, Kind, Kinds
 from stateward.engine.maintenance.state_migration import refuse_unknown_states
 from stateward.engine.queries import Recovered, recovered, state_at, watch
 from stateward.engine.requests import EMPTY, Accepted, Creation, LockRequest, Request
 from stateward.engine.transaction_batcher import TransactionBatcher
-from stateward.engine.waiters import ENDED, OperationWaiters
+from stateward.engine.waiters import ENDED_STATUSES, OperationWaiters
+from stateward.engine.worker.lease import LEASE_S
 from stateward.engine.worker.prefetch import PREFETCH_WINDOW_S
-from stateward.engine.worker.worker import LEASE_S, Worker
+from stateward.engine.worker.worker import Worker
 from stateward.errors import BadInput, StatewardError
 from stateward.lifecycle import NO_FACTS, USER
 from stateward.naming import check_text, new_id
@@ -33,7 +34,7 @@ from stateward.store.filters import JournalFilter, Selector
 from stateward.store.port import Store, StuckWork, Tx
 from stateward.store.records import JournalEntry, Key, Lane, LaneGroup, Object, Operation, Timer, to_json
 
-AT_ONCE = 500
+CANCEL_BATCH = 500
 """How many children are cancelled in one transaction."""
 
 
@@ -47,12 +48,12 @@ class Engine:
         *,
         works: bool = True,
         slots: int = 500,
-        lease: float = LEASE_S,
+        lease_s: float = LEASE_S,
         process: str | None = None,
         new_id: Callable[[], str] = new_id,
         chance: Random | None = None,
         admission: Admission | None = None,
-        ahead: float = PREFETCH_WINDOW_S,
+        prefetch_window_s: float = PREFETCH_WINDOW_S,
     ) -> None:
         self.store = store
         self.kinds = Kinds(kinds, admission)
@@ -61,21 +62,34 @@ class Engine:
         self.worker: Worker | None = None
         if works:
             name = f"{process or new_id()}/1"
-            self.worker = Worker(store, self.kinds, name, new_id, chance, slots=slots, lease=lease, ahead=ahead)
+            self.worker = Worker(
+                store,
+                self.kinds,
+                name,
+                new_id,
+                chance,
+                slots=slots,
+                lease_s=lease_s,
+                prefetch_window_s=prefetch_window_s,
+            )
         self._requests: TransactionBatcher[Request, Accepted] = TransactionBatcher(self._accept, chance)
-        self._sequences: TransactionBatcher[Steps, Accepted] = TransactionBatcher(self._accept_sequences, chance)
-        self._words: TransactionBatcher[ExternalReport, bool] = TransactionBatcher(self._hear, chance)
-        self._waiting = OperationWaiters(store)
+        self._sequences: TransactionBatcher[RequestSequence, Accepted] = TransactionBatcher(
+            self._accept_sequences, chance
+        )
+        self._external_reports: TransactionBatcher[ExternalReport, bool] = TransactionBatcher(
+            self._record_reports, chance
+        )
+        self._waiters = OperationWaiters(store)
 
     async def __aenter__(self) -> "Engine":
         await self.store.open()
         try:
             await refuse_unknown_states(self.store.reader, self.kinds)
-            self._waiting.start()
+            self._waiters.start()
             if self.worker is not None:
                 await self.worker.start()
         except BaseException:  # whoever tries again is not to find us still there
-            await self._waiting.stop()
+            await self._waiters.stop()
             await self.store.close()
             raise
         return self
@@ -85,9 +99,9 @@ class Engine:
         await close_each(
             self._requests.drain,
             self._sequences.drain,
-            self._words.drain,
+            self._external_reports.drain,
             *workers,
-            self._waiting.stop,
+            self._waiters.stop,
             self.store.close,
         )
 
@@ -191,7 +205,7 @@ class Engine:
             if whole is None or whole.key is None:
                 raise
             keyed, refusal = whole, error
-        verdict = await self.store.transact(lambda tx: groups.settle_refusal(tx, self.kinds, keyed, refusal))
+        verdict = await self.store.transact(lambda tx: groups.store_group_refusal(tx, self.kinds, keyed, refusal))
         if isinstance(verdict, StatewardError):
             raise verdict
         return verdict
@@ -206,26 +220,26 @@ class Engine:
         parents = [found.key]
         while parents:
             below = await self.store.reader.children_of(parents.pop())
-            left = [one for one in below if one.status not in ENDED]
-            for batch in (left[first : first + AT_ONCE] for first in range(0, len(left), AT_ONCE)):
-                parents += await self._cancel_children(batch, who)
+            left = [one for one in below if one.status not in ENDED_STATUSES]
+            for batch in (left[first : first + CANCEL_BATCH] for first in range(0, len(left), CANCEL_BATCH)):
+                parents += await self._cancel_batch(batch, who)
         return found
 
-    async def _cancel_children(self, children: Sequence[Operation], who: str) -> list[Key]:
+    async def _cancel_batch(self, children: Sequence[Operation], who: str) -> list[Key]:
         return await self.store.transact(lambda tx: cancel.cancel_children(tx, self.kinds, children, who))
 
     async def report(self, word: ExternalReport) -> bool:
         """Take the report of another party; tells whether it counted."""
-        return await self._words.submit(word)
+        return await self._external_reports.submit(word)
 
     async def observe(self, sightings: Sequence[Sighting]) -> list[bool]:
         """Take over what a provider shows of objects at rest, in one transaction; tells for each whether it counted."""
-        return await self.store.transact(lambda tx: take_sightings(tx, self.kinds, sightings)) if sightings else []
+        return await self.store.transact(lambda tx: record_sightings(tx, self.kinds, sightings)) if sightings else []
 
     async def wait(self, ns: str, op: str, seconds: float | None = None) -> Operation:
         """Wait until an operation has ended; raises TimeoutError when it takes longer than that."""
         async with asyncio.timeout(seconds):
-            return await self._waiting.ended(Key(ns, op))
+            return await self._waiters.wait_for_end(Key(ns, op))
 
     async def wait_or_none(self, ns: str, op: str, seconds: float | None = None) -> Operation | None:
         """Wait until an operation has ended; returns None if it takes longer, or if the engine stops meanwhile."""
@@ -296,14 +310,14 @@ class Engine:
     async def _accept(self, requests: Sequence[Request]) -> Sequence[Accepted | StatewardError]:
         if self.worker is not None:
             return await self.worker.accept(requests)
-        return await self.store.transact(accepting(self.kinds, requests))
+        return await self.store.transact(accept_function(self.kinds, requests))
 
-    async def _accept_sequences(self, batch: Sequence[Steps]) -> Sequence[Accepted | StatewardError]:
+    async def _accept_sequences(self, batch: Sequence[RequestSequence]) -> Sequence[Accepted | StatewardError]:
         return await accept_sequences(self.store, self.kinds, batch)
 
-    async def _hear(self, words: Sequence[ExternalReport]) -> Sequence[bool | StatewardError]:
-        return await self.store.transact(lambda tx: _heard(tx, self.kinds, words))
+    async def _record_reports(self, words: Sequence[ExternalReport]) -> Sequence[bool | StatewardError]:
+        return await self.store.transact(lambda tx: _record_external_reports(tx, self.kinds, words))
 
 
-async def _heard(tx: Tx, kinds: Kinds, words: Sequence[ExternalReport]) -> list[bool]:
+async def _record_external_reports(tx: Tx, kinds: Kinds, words: Sequence[ExternalReport]) -> list[bool]:
     return await external_reports.record_external_reports(tx, kinds, list(words))

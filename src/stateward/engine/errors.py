@@ -64,7 +64,7 @@ class Refused(Denied):
         self.retry = blocker is not None
 
     def __str__(self) -> str:
-        return f"{self.refusal}{_named(self.blocker)}"
+        return f"{self.refusal}{_describe_blocker(self.blocker)}"
 
 
 class Occupied(Denied):
@@ -78,7 +78,7 @@ class Occupied(Denied):
         self.action, self.blocker = action, blocker
 
     def __str__(self) -> str:
-        return f"{self.action!r} is not possible now{_named(self.blocker)}"
+        return f"{self.action!r} is not possible now{_describe_blocker(self.blocker)}"
 
 
 class Locked(Denied):
@@ -92,11 +92,11 @@ class Locked(Denied):
         self.tree, self.wish, self.blockers = tree, wish, blockers
 
     def __str__(self) -> str:
-        held = "; ".join(map(_holding, self.blockers))
+        held = "; ".join(map(_describe_lock, self.blockers))
         return f"{self.wish.mode} on {self.wish.path} of {self.tree} is not to be had: {held}"
 
 
-def _holding(blocker: Blocker) -> str:
+def _describe_lock(blocker: Blocker) -> str:
     """Say which lock somebody has, or wants, and what for."""
     what = f"{blocker.action} " * bool(blocker.action) + blocker.op
     who = f" of {blocker.who}" if blocker.who else ""
@@ -142,7 +142,7 @@ def blocker_of(operation: Operation, work: WorkItem | None = None) -> Blocker:
     )
 
 
-def _named(blocker: Blocker | None) -> str:
+def _describe_blocker(blocker: Blocker | None) -> str:
     if blocker is None:
         return ""
     who = f" of {blocker.who}" if blocker.who else ""

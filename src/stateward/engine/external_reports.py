@@ -37,14 +37,14 @@ async def record_external_reports(tx: Tx, kinds: Kinds, words: list[ExternalRepo
     await uow.load_operations({Key(word.ns, word.op) for word in words})
     trees = {Key(one.ns, one.tree) for one in uow.operations.values() if one.tree is not None}
     await uow.load_locks(trees)
-    counted = [_hear(uow, kinds, word) for word in words]
+    counted = [_record_report(uow, kinds, word) for word in words]
     await run_end_hooks(uow, kinds)
     await promote_waiters(uow)
     await uow.apply()
     return counted
 
 
-def _hear(uow: UnitOfWork, kinds: Kinds, word: ExternalReport) -> bool:
+def _record_report(uow: UnitOfWork, kinds: Kinds, word: ExternalReport) -> bool:
     found = uow.objects.get(Key(word.ns, word.object))
     if found is None:
         return False
@@ -82,16 +82,16 @@ class Sighting(Struct, frozen=True, gc=False):
     reason: str | None = None  # for the journal, and for the object
 
 
-async def take_sightings(tx: Tx, kinds: Kinds, sightings: Sequence[Sighting]) -> list[bool]:
+async def record_sightings(tx: Tx, kinds: Kinds, sightings: Sequence[Sighting]) -> list[bool]:
     """Change objects to what is shown; tells for each sighting whether it counted."""
     uow = UnitOfWork(tx)
     await uow.load({Key(one.ns, one.object) for one in sightings})
-    counted = [_take(uow, kinds, one) for one in sightings]
+    counted = [_record_sighting(uow, kinds, one) for one in sightings]
     await uow.apply()
     return counted
 
 
-def _take(uow: UnitOfWork, kinds: Kinds, one: Sighting) -> bool:
+def _record_sighting(uow: UnitOfWork, kinds: Kinds, one: Sighting) -> bool:
     found = uow.objects.get(Key(one.ns, one.object))
     if found is None or found.removed or not _is_newer(one, found):
         return False

@@ -20,12 +20,12 @@ from stateward.store.errors import StoreError
 from stateward.store.records import JournalEntry, Object, Operation
 
 
-def is_worth_telling(attempt: int) -> bool:
+def is_worth_reporting(attempt: int) -> bool:
     """Tell whether an attempt's trouble is to be told: that of the second, and of each power of two from there on."""
     return attempt > 1 and attempt & (attempt - 1) == 0
 
 
-def note_trouble(uow: UnitOfWork, found: Object, operation: Operation, text: str, parent: Operation | None) -> None:
+def journal_trouble(uow: UnitOfWork, found: Object, operation: Operation, text: str, parent: Operation | None) -> None:
     """Journal a trouble, and keep it with the object whose state the operation holds."""
     journal(uow, found, operation.id, WORKER, operation.who, "has trouble", reason=text)
     if found.op == operation.id:

@@ -30,7 +30,7 @@ class UnitOfWork:
         self.changes = Changes()
         self.objects: dict[Key, Object] = {}
         self.operations: dict[Key, Operation] = {}
-        self.counts: dict[tuple[str, ...], int] = {}
+        self.admission_counts: dict[tuple[str, ...], int] = {}
         """What an admission has counted so far in this transaction."""
         self._peeked: dict[Key, Object | None] = {}
         self._loaded: dict[Key, int] = {}
@@ -40,9 +40,9 @@ class UnitOfWork:
         self._new_work: dict[Key, WorkItem] = {}
         self._work_changed: dict[Key, WorkItem] = {}
         self._work_gone: dict[Key, None] = {}
-        self._vacant = False  # work has left a lane that may have limits
-        self._left: dict[Key, Key] = {}  # operations whose work is gone, with the queue that they have left
-        self._told = 0  # of how many ends the kinds have been told
+        self._frees_limited_lane = False  # work has left a lane that may have limits
+        self._dequeued: dict[Key, Key] = {}  # operations whose work is gone, with the queue that they have left
+        self._hooked_ends = 0  # of how many ends the kinds have been told
         self._locks: dict[Key, list[Lock]] = {}
         self._trees_touched: dict[Key, None] = {}
 
@@ -53,10 +53,10 @@ class UnitOfWork:
         wanted = [key for key in keys if key not in self.objects]
         found = await self.tx.objects(wanted) if wanted else {}
         found.update((one.key, one) for one in selected)
-        self._keep(found)
+        self._remember(found)
         hosts = {Key(one.ns, one.queue) for one in found.values() if one.queue != one.id} - self.objects.keys()
         if hosts:
-            self._keep(await self.tx.objects(hosts))
+            self._remember(await self.tx.objects(hosts))
         # An object that does not exist yet may stand in a queue, or be the host of one, all the same.
         queues = {*wanted, *(Key(one.ns, one.queue) for one in found.values())} - self._queues.keys()
         self._queues.update((queue, []) for queue in queues)
@@ -72,7 +72,7 @@ class UnitOfWork:
             self._peeked.update((key, found.get(key)) for key in wanted)
         return [self.objects.get(key) or self._peeked.get(key) for key in keys]
 
-    def _keep(self, found: dict[Key, Object]) -> None:
+    def _remember(self, found: dict[Key, Object]) -> None:
         self.objects.update(found)
         self._loaded.update((key, one.version) for key, one in found.items())
 
@@ -156,19 +156,19 @@ class UnitOfWork:
     def remove_work(self, work: WorkItem) -> None:
         """Remove a work row with its locks; `bring_forward` sees to whoever waited behind it."""
         key = work.key
-        self._vacant |= bool(work.lane or work.grp)
+        self._frees_limited_lane |= bool(work.lane or work.grp)
         del self._work[key]
         self._work_changed.pop(key, None)
         if self._new_work.pop(key, None) is None:
             self._work_gone[key] = None
-        queue = self._left[key] = Key(work.ns, work.queue)
+        queue = self._dequeued[key] = Key(work.ns, work.queue)
         line = self._queues[queue]
         line[:] = [one for one in line if one.op != work.op]
         self.release_locks(key)
 
     def drain_dequeued(self) -> dict[Key, Key]:
         """Return operations whose work is gone since the last time, with the queues that they have left."""
-        left, self._left = self._left, {}
+        left, self._dequeued = self._dequeued, {}
         return left
 
     # --- locks -------------------------------------------------------------------------------------------------------
@@ -232,8 +232,8 @@ class UnitOfWork:
 
     def drain_ended(self) -> list[Ended]:
         """Return the ends that were recorded since the last time."""
-        ended = self.changes.ended[self._told :]
-        self._told += len(ended)
+        ended = self.changes.ended[self._hooked_ends :]
+        self._hooked_ends += len(ended)
         return ended
 
     async def flush_early(self) -> None:
@@ -256,7 +256,7 @@ class UnitOfWork:
         changes.new_work = list(self._new_work.values())
         changes.work = list(self._work_changed.values())
         changes.work_gone = list(self._work_gone)
-        changes.frees_capacity = self._vacant or not (self._work_gone and self.tx.is_default_lane_unlimited)
+        changes.frees_capacity = self._frees_limited_lane or not (self._work_gone and self.tx.is_default_lane_unlimited)
         await self.tx.apply(changes)
 
 

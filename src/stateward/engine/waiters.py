@@ -15,7 +15,7 @@ from stateward.store.topics import Topic
 WAITER_POLL_S = 1.0
 """How many seconds pass at most between two looks, should a wake-up call be lost."""
 
-ENDED = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
+ENDED_STATUSES = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
 
 
 class OperationWaiters:
@@ -24,14 +24,14 @@ class OperationWaiters:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._futures: dict[Key, list[asyncio.Future[Operation]]] = {}
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._unsubscribe: Callable[[], None] = lambda: None
 
     def start(self) -> None:
         """Begin to look."""
-        self._unsubscribe = self._store.subscribe(self._told)
-        self._task = asyncio.create_task(self._looking())
+        self._unsubscribe = self._store.subscribe(self._on_topics)
+        self._task = asyncio.create_task(self._poll_loop())
 
     async def stop(self) -> None:
         """Look no more; whoever still waits is told."""
@@ -42,11 +42,11 @@ class OperationWaiters:
             for future in futures:
                 future.cancel()
 
-    async def ended(self, key: Key) -> Operation:
+    async def wait_for_end(self, key: Key) -> Operation:
         """Return an operation when it has ended."""
         future: asyncio.Future[Operation] = asyncio.get_running_loop().create_future()
         self._futures.setdefault(key, []).append(future)
-        self._news.set()
+        self._changed.set()
         try:
             return await future
         finally:
@@ -60,25 +60,25 @@ class OperationWaiters:
         else:
             self._futures.pop(key, None)
 
-    def _told(self, topics: Topic) -> None:
+    def _on_topics(self, topics: Topic) -> None:
         if topics & (Topic.JOURNAL | Topic.WORK) and self._futures:
-            self._news.set()
+            self._changed.set()
 
-    async def _looking(self) -> None:
+    async def _poll_loop(self) -> None:
         """Look whenever there is news, and then rest for as long as that took: half of the time is enough for it."""
         clock = asyncio.get_running_loop().time
         while True:
             await self._wait()
             began = clock()
             with suppress(StoreError):
-                await self._look(list(self._futures))
+                await self._poll(list(self._futures))
             await asyncio.sleep(clock() - began)
 
-    async def _look(self, keys: list[Key]) -> None:
+    async def _poll(self, keys: list[Key]) -> None:
         found = await self._store.reader.operations(keys) if keys else {}
         for key in keys:
             operation = found.get(key)
-            if operation is None or operation.status in ENDED:
+            if operation is None or operation.status in ENDED_STATUSES:
                 self._answer(key, operation)
 
     def _answer(self, key: Key, operation: Operation | None) -> None:
@@ -91,5 +91,5 @@ class OperationWaiters:
                 future.set_result(operation)
 
     async def _wait(self) -> None:
-        if await wait_for_event(self._news, WAITER_POLL_S if self._futures else None):
-            self._news.clear()
+        if await wait_for_event(self._changed, WAITER_POLL_S if self._futures else None):
+            self._changed.clear()

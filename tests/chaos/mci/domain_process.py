@@ -155,7 +155,7 @@ async def live(folder: Path, options: argparse.Namespace) -> None:
     engine = Engine(
         open_store(plan.store or str(folder / "stateward.db"), migrate=True),
         plugin.kinds,
-        lease=LEASE if plan.store else 15.0,
+        lease_s=LEASE if plan.store else 15.0,
     )
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=True):

@@ -41,7 +41,7 @@ class EdgeHouse(House):
         self.agents: list[asyncio.Task[None]] = []
         config = Config(data=str(self.folder), rate=100_000)
         self.plugin = EdgePlugin(ProcessContext(self.folder, random=Random(1)))
-        engine = Engine(open_store(config.store_url), [token_kind(), quota_kind(), *self.plugin.kinds], lease=30.0)
+        engine = Engine(open_store(config.store_url), [token_kind(), quota_kind(), *self.plugin.kinds], lease_s=30.0)
         self.plugin.bind_engine(engine)
         async with engine as self.engine, self.plugin.running(engine, works=True):
             self.tokens = Tokens(self.engine)

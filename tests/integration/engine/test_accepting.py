@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from stateward.engine import Accepted, AlreadyExists, NotFound, Permanent, Refused
-from stateward.engine.accept.idempotency import is_former
+from stateward.engine.accept.idempotency import was_created_by
 from stateward.engine.errors import KeyReused, Occupied, VersionMismatch
 from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import FORCE
@@ -197,6 +197,6 @@ async def test_whoever_made_an_object_is_known_though_others_have_worked_on_it_s
     await site.built("p1", who="ann")
     await site.ended(await site.engine.act("ns", "p1", "pump", who="bob"))
     reader, key = site.engine.store.reader, Key("ns", "p1")
-    assert await is_former(reader, key, "ann")
-    assert not await is_former(reader, key, "bob")
-    assert not await is_former(reader, Key("ns", "p2"), "ann")
+    assert await was_created_by(reader, key, "ann")
+    assert not await was_created_by(reader, key, "bob")
+    assert not await was_created_by(reader, Key("ns", "p2"), "ann")

@@ -22,7 +22,7 @@ async def test_a_guard_that_meets_a_conflict_is_asked_again_and_the_request_is_a
 
     pump = plant.pump()
     pump.guard = guard
-    async with Engine(new_store(), [pump, plant.station()], lease=3.0) as engine:
+    async with Engine(new_store(), [pump, plant.station()], lease_s=3.0) as engine:
         accepted = await engine.create("ns", "p1", PUMP.kind, "build")
         assert (await engine.wait("ns", accepted.op.id, 30)).status == "succeeded"
         plant.release()

@@ -100,7 +100,7 @@ def yard() -> Yard:
 @pytest.fixture
 async def works(new_store: Callable[[], Store], yard: Yard) -> AsyncIterator[Site]:
     plant = Plant()
-    async with Engine(new_store(), [plant.pump(), yard.kind()], lease=3.0, slots=5) as engine:
+    async with Engine(new_store(), [plant.pump(), yard.kind()], lease_s=3.0, slots=5) as engine:
         yield Site(engine, plant)
         plant.release()
 
@@ -195,16 +195,16 @@ async def test_a_phase_begins_the_time_of_its_state(works: Site, yard: Yard) -> 
 async def test_whoever_waits_for_children_goes_on_after_a_crash(new_store: Callable[[], Store], yard: Yard) -> None:
     plant = Plant()
     plant.hold()
-    first = Engine(new_store(), [plant.pump(), yard.kind()], lease=0.5)
+    first = Engine(new_store(), [plant.pump(), yard.kind()], lease_s=0.5)
     await first.__aenter__()
     accepted = await first.create("ns", "works", WORKS.kind, "raise")
     site = Site(first, plant)
     await site.until(lambda: plant.begun["build"] == MANY)
     assert first.worker is not None
-    for task in (*first.worker._claim_tasks, *first.worker._lease_tasks, *first.worker._tasks()):
+    for task in (*first.worker._claim_tasks, *first.worker._lease_tasks, *first.worker._operation_tasks()):
         task.cancel()  # as if the process were gone: nothing is given back
     plant.release()
-    async with Engine(new_store(), [plant.pump(), yard.kind()], lease=3.0) as second:
+    async with Engine(new_store(), [plant.pump(), yard.kind()], lease_s=3.0) as second:
         assert (await Site(second, plant).ended(accepted)).status is Status.SUCCEEDED
     await first.store.close()
     assert yard.calls == 2

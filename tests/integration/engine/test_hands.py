@@ -108,7 +108,7 @@ async def test_what_was_taken_is_put_back_at_once_if_the_answer_was_lost(
             raise Unavailable("the answer was lost")
         return answer
 
-    async with Engine(store, [plant.pump()], lease=600.0) as engine:
+    async with Engine(store, [plant.pump()], lease_s=600.0) as engine:
         worker = engine.worker
         assert worker is not None
         monkeypatch.setattr(store, "transact", lose_answer)

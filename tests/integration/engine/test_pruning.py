@@ -9,7 +9,7 @@ import pytest
 from stateward.access.tokens import SYSTEM
 from stateward.engine import Engine, NotFound
 from stateward.engine.errors import NoSuchOperation
-from stateward.engine.maintenance.horizon import HISTORY, PLACE, EntriesPruned, horizon
+from stateward.engine.maintenance.horizon import HISTORY, HISTORY_KEY, EntriesPruned, horizon
 from stateward.engine.maintenance.retention import Pruned, history_kind, prune
 from stateward.engine.queries import PastState, state_at
 from stateward.lifecycle.check import check
@@ -43,7 +43,7 @@ async def scrapped(site: Site, name: str) -> None:
 def test_the_lifecycle_of_the_history_is_sound() -> None:
     assert not check(HISTORY)
     assert history_kind().name == HISTORY.kind
-    assert PLACE.ns == SYSTEM
+    assert HISTORY_KEY.ns == SYSTEM
 
 
 async def test_what_has_ended_goes_and_the_object_stays_as_it_is(site: Site) -> None:
@@ -52,7 +52,7 @@ async def test_what_has_ended_goes_and_the_object_stays_as_it_is(site: Site) -> 
     before = await site.engine.get("ns", "p1")
     await site.built("p2")  # so that the newest line is not about the first
     gone = await pruned(site)
-    assert (gone.operations, gone.objects, gone.answers) == (3, 0, 1)
+    assert (gone.operations, gone.objects, gone.idempotency_records) == (3, 0, 1)
     assert await site.engine.get("ns", "p1") == before
     assert [line.event for line in await site.engine.history("ns", "p1")] == ["succeeded"]
     with pytest.raises(NoSuchOperation):

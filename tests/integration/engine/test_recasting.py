@@ -6,7 +6,7 @@ import pytest
 
 from stateward.engine import Engine, Handler, Job, Kind
 from stateward.engine.kinds import Kinds
-from stateward.engine.maintenance.state_migration import StillAtWork, UnknownStates, migrate_states
+from stateward.engine.maintenance.state_migration import UnknownStates, WorkersRunning, migrate_states
 from stateward.errors import BadInput
 from stateward.lifecycle import BACK, MINUTE, NEW, STABLE, TRANSITIONAL, USER, State, action, declare
 from stateward.store.port import Store
@@ -60,7 +60,7 @@ def now() -> Kind:
 @pytest.fixture
 async def left_behind(new_store: NewStore) -> NewStore:
     """Leave lamps behind as the former version did: one off, one dimmed, one whose glowing was accepted."""
-    async with Engine(new_store(), [before()], lease=3.0) as engine:
+    async with Engine(new_store(), [before()], lease_s=3.0) as engine:
         for name in ("a", "b", "c"):
             await engine.wait("ns", (await engine.create("ns", name, "test.lamp", "make")).op.id, 30)
         await engine.wait("ns", (await engine.act("ns", "b", "dim")).op.id, 30)
@@ -83,7 +83,7 @@ async def test_mapped_objects_go_on_and_so_does_the_operation_that_was_under_way
     done = await migrate_states(store, Kinds([now()]), WHOLE, "ann")
     await store.close()
     assert done == {("test.lamp", state): 1 for state in ("off", "dimmed", "glowing")}
-    async with Engine(left_behind(), [now()], lease=3.0) as engine:
+    async with Engine(left_behind(), [now()], lease_s=3.0) as engine:
         (glow,) = [one for one in await engine.store.reader.operations_of((await engine.get("ns", "c")).key, 9)
                    if one.action == "glow"]  # fmt: skip
         assert (await engine.wait("ns", glow.id, 30)).status is Status.SUCCEEDED
@@ -116,9 +116,9 @@ async def test_a_mapping_that_would_strand_anything_is_refused_and_changes_nothi
 
 
 async def test_nothing_is_mapped_under_a_worker_that_is_still_at_work(new_store: NewStore) -> None:
-    async with Engine(new_store(), [before()], lease=30.0):
+    async with Engine(new_store(), [before()], lease_s=30.0):
         store = new_store()
         await store.open()
-        with pytest.raises(StillAtWork):
+        with pytest.raises(WorkersRunning):
             await migrate_states(store, Kinds([now()]), WHOLE)
         await store.close()

@@ -13,7 +13,7 @@ from tests.integration.engine.plant import Plant
 
 async def test_a_worker_stops_what_it_runs_and_accepts_nothing_when_the_file_is_removed(tmp_path: Path) -> None:
     plant = Plant()
-    async with Engine(SqliteStore(tmp_path / "stateward.db"), [plant.pump()], lease=600.0) as engine:
+    async with Engine(SqliteStore(tmp_path / "stateward.db"), [plant.pump()], lease_s=600.0) as engine:
         site = Site(engine, plant)
         await site.built("p1")
         plant.hold()

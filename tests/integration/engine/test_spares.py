@@ -13,7 +13,7 @@ from stateward.engine.finish.completion import record_claim_reports
 from stateward.engine.recovery import release_worker_claims
 from stateward.engine.requests import Accepted
 from stateward.engine.worker.attempt import RunningOperation
-from stateward.engine.worker.claims import claim, throttle
+from stateward.engine.worker.claims import back_off_lane, claim
 from stateward.engine.worker.lease import reconcile_owned_work
 from stateward.engine.worker.prefetch import PrefetchPlan
 from stateward.lifecycle import FORCE
@@ -180,7 +180,7 @@ async def test_a_lane_is_backed_off_for_longer_each_time_that_it_is_throttled_ag
     await yard.build("p1")
     now = await yard.engine.store.reader.time()
     await yard.engine.set_limits(lanes=[Lane(LANE, GROUP, 1, now - ago, 0.0, before)])
-    assert least <= await yard.engine.store.transact(lambda tx: throttle(tx, LANE, 0.1)) <= most
+    assert least <= await yard.engine.store.transact(lambda tx: back_off_lane(tx, LANE, 0.1)) <= most
     _, loads = await yard.engine.store.reader.lanes()
     assert [one.lane.throttled for one in loads if one.lane.lane == LANE] == [after]
 
@@ -194,7 +194,7 @@ GENEROUS = 60.0
 @pytest.fixture
 async def site(new_store: Callable[[], Store]) -> AsyncIterator[Site]:
     plant = Plant()
-    async with Engine(new_store(), [plant.pump()], lease=30.0, ahead=GENEROUS) as engine:
+    async with Engine(new_store(), [plant.pump()], lease_s=30.0, prefetch_window_s=GENEROUS) as engine:
         await engine.set_limits([LaneGroup(GROUP, 1)], [Lane(LANE, GROUP, 1, 0.0, 0.0, 0)])
         yield Site(engine, plant)
         plant.release()
@@ -314,7 +314,7 @@ async def test_the_limits_hold_however_many_workers_hold_spares(new_store: Calla
     plant, names = Plant(), [f"p{number}" for number in range(120)]
     plant.lanes = {name: Route(GROUP, f"cloud/{'ab'[number % 2]}") for number, name in enumerate(names)}
     plant.pause = 0.01
-    engines = [Engine(new_store(), [plant.pump()], ahead=GENEROUS) for _ in range(3)]
+    engines = [Engine(new_store(), [plant.pump()], prefetch_window_s=GENEROUS) for _ in range(3)]
     async with AsyncExitStack() as stack:
         for engine in engines:
             await stack.enter_async_context(engine)

@@ -558,7 +558,7 @@ async def test_a_worker_that_vanished_is_replaced_and_the_work_looked_at_first(
     site.plant.true.add(accepted.op.id)  # and yet its work has had its effect
     second = Plant()
     second.true = site.plant.true
-    async with Engine(new_store(), [second.pump(), second.station()], lease=3.0) as other:
+    async with Engine(new_store(), [second.pump(), second.station()], lease_s=3.0) as other:
         ended = await other.wait("ns", accepted.op.id, 30)
     assert (ended.status, second.begun["pump"]) == (Status.SUCCEEDED, 0)
     site.plant.release()
@@ -608,7 +608,7 @@ async def test_a_worker_whose_store_is_silent_for_longer_than_its_lease_stops_wo
         await heard.wait()
         return await transact(program)
 
-    async with Engine(store, [plant.pump()], lease=1.0) as engine:
+    async with Engine(store, [plant.pump()], lease_s=1.0) as engine:
         site = Site(engine, plant)
         plant.hold()
         accepted = await engine.create("ns", "p1", PUMP.kind, "build")
@@ -627,18 +627,18 @@ async def test_what_is_claimed_is_not_begun_if_the_answer_comes_after_the_lease(
     new_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant, left = Plant(), list[float]()
-    async with Engine(new_store(), [plant.pump()], lease=1.0) as engine:
+    async with Engine(new_store(), [plant.pump()], lease_s=1.0) as engine:
         site, worker, prompt = Site(engine, plant), engine.worker, engine.store.transact
         assert worker is not None
         await site.built("p1")
 
         async def late(program: TxFunction[T]) -> T:
             answer = await prompt(program)
-            await site.until(lambda: worker._lease_left_s <= 0)
+            await site.until(lambda: worker._lease.left_s <= 0)
             return answer
 
         async def note(_: Job) -> None:
-            left.append(worker._lease_left_s)
+            left.append(worker._lease.left_s)
 
         engine.kinds[PUMP.kind].handles("pump", observe=plant.observe)(note)
         monkeypatch.setattr(engine.store, "transact", late)

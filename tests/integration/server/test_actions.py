@@ -288,7 +288,7 @@ async def test_who_waits_when_the_engine_stops_is_told_that_it_was_accepted(harn
     harness.plant.hold()
     waiting = asyncio.create_task(harness.post(f"{PUMP}?wait=30"))
     await harness.until(lambda: harness.plant.begun["pump"] == 1)
-    await harness.engine._waiting.stop()
+    await harness.engine._waiters.stop()
     answer = await waiting
     assert (answer.status_code, answer.json()["object"]["state"]) == (202, "pumping")
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from stateward.engine.maintenance.horizon import PLACE, horizon
+from stateward.engine.maintenance.horizon import HISTORY_KEY, horizon
 from stateward.engine.maintenance.retention import Pruned, prune
 from stateward.engine.queries import PastState, state_at
 from stateward.store import Changes, JournalFilter, Store
@@ -235,7 +235,7 @@ def test_a_dry_run_says_what_will_go_and_a_second_run_finds_nothing(world: Any, 
         before = await looked(store, len(world[1]))
         said = await prune(store, LIMIT, dry=True, portion=portion)
         assert await looked(store, len(world[1])) == before
-        assert await store.reader.object(PLACE) is None
+        assert await store.reader.object(HISTORY_KEY) is None
         assert await prune(store, LIMIT, portion=portion) == said
         assert await prune(store, LIMIT, portion=portion) == Pruned()
 

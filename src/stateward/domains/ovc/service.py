@@ -26,7 +26,7 @@ from stateward.domains.ovc.model import (
 from stateward.domains.ovc.queries import list_all
 from stateward.domains.ovc.queuer import KINDS, Queuer
 from stateward.engine import Accepted, Engine, NotFound, Refused, Request
-from stateward.engine.accept.idempotency import RefusedBefore, bare_key, is_former, scope_key
+from stateward.engine.accept.idempotency import RefusedBefore, bare_key, scope_key, was_created_by
 from stateward.engine.privacy import Disclosure
 from stateward.engine.queries import Recovered
 from stateward.engine.requests import Creation
@@ -124,7 +124,7 @@ class Service:
         if key is None:
             return f"{short_kind(kind)}-{new_id()[-12:]}"
         mine, before = _id_for_key(ns, kind, key), _id_for_key(ns, kind, bare_key(key))
-        former = before != mine and await is_former(self.engine.store.reader, Key(ns, before), caller.who)
+        former = before != mine and await was_created_by(self.engine.store.reader, Key(ns, before), caller.who)
         return before if former else mine
 
     def _creation_request(

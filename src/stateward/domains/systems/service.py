@@ -13,7 +13,7 @@ from stateward.domains.systems.lifecycle import DEPLOY, SYSTEM, TEARDOWN, Deploy
 from stateward.domains.systems.model import ChangeSeen, ChangeSpec, DesiredTree, SystemSpec, seen_of, spec_of
 from stateward.domains.systems.object_ids import change_id, checked_name, checked_path, from_key
 from stateward.engine import Accepted, Denied, Engine, NotFound
-from stateward.engine.accept.idempotency import bare_key, is_former
+from stateward.engine.accept.idempotency import bare_key, was_created_by
 from stateward.errors import BadInput
 from stateward.lifecycle import USER
 from stateward.locks.paths import ROOT, Path
@@ -87,7 +87,7 @@ class SystemActions:
         if key is None:
             return change_id(system, new_id())
         mine, before = (change_id(system, from_key(one)) for one in (key, bare_key(key)))
-        former = before != mine and await is_former(self._engine.store.reader, Key(self._ns, before), self._who)
+        former = before != mine and await was_created_by(self._engine.store.reader, Key(self._ns, before), self._who)
         return before if former else mine
 
     async def rollback(

@@ -12,9 +12,9 @@ from itertools import count
 import msgspec
 from msgspec.structs import replace
 
-from stateward.engine.accept.begin import begin_operation, permit
+from stateward.engine.accept.begin import begin_operation, check_can_begin
 from stateward.engine.accept.eager_claims import EagerClaims
-from stateward.engine.accept.idempotency import RefusedBefore, bare_key, fingerprint_of, read_refusal, with_refusal
+from stateward.engine.accept.idempotency import RefusedBefore, add_refusal, bare_key, fingerprint_of, read_refusal
 from stateward.engine.errors import AlreadyExists, Blocker, KeyReused, NotFound, Refused, VersionMismatch, blocker_of
 from stateward.engine.finish.completion import advance
 from stateward.engine.kinds import Kind, Kinds, run_end_hooks
@@ -29,11 +29,13 @@ from stateward.store.records import IdempotencyRecord, Key, Object
 
 Verdict = Accepted | StatewardError
 
-STRIDE = 64
+FLUSH_EVERY_REQUESTS = 64
 """After how many requests of a batch the store is offered what was decided so far."""
 
 
-def accepting(kinds: Kinds, requests: Sequence[Request], hands: EagerClaims | None = None) -> TxFunction[list[Verdict]]:
+def accept_function(
+    kinds: Kinds, requests: Sequence[Request], hands: EagerClaims | None = None
+) -> TxFunction[list[Verdict]]:
     """Return a batch of requests as a program; what free hands can take at once is theirs.
 
     Hardly any request was accepted before. So the program looks for that only when it cannot be accepted now: when it
@@ -53,10 +55,10 @@ async def accept(
     """Decide a batch of requests and write what was accepted; the answers are in the order of the requests."""
     uow = UnitOfWork(tx)
     if repeated:
-        await _recall(uow, kinds, requests)
+        await _load_earlier_operations(uow, kinds, requests)
     verdicts = await admit_all(uow, kinds, requests)
     if not repeated and any(isinstance(verdict, StatewardError) for verdict in verdicts):
-        verdicts = await _reconsidered(uow, kinds, requests, verdicts)
+        verdicts = await _reconsider_denials(uow, kinds, requests, verdicts)
     await promote_waiters(uow)
     if hands is not None:
         hands.claim_new_work(uow)
@@ -67,36 +69,39 @@ async def accept(
 async def plan(tx: Tx, kinds: Kinds, requests: Sequence[Request]) -> list[Verdict]:
     """Decide a batch of requests and write nothing: what would happen, and what is in the way."""
     uow = UnitOfWork(tx, dry=True)
-    await _recall(uow, kinds, requests)
+    await _load_earlier_operations(uow, kinds, requests)
     return await admit_all(uow, kinds, requests)
 
 
-async def _recall(uow: UnitOfWork, kinds: Kinds, requests: Sequence[Request]) -> None:
+async def _load_earlier_operations(uow: UnitOfWork, kinds: Kinds, requests: Sequence[Request]) -> None:
     """Load what became of these requests if they were accepted before: their objects first, so that it stays so."""
     await _load(uow, kinds, requests)
     await uow.load_operations({Key(one.ns, one.op) for one in requests})
 
 
-async def _reconsidered(
+async def _reconsider_denials(
     uow: UnitOfWork, kinds: Kinds, requests: Sequence[Request], verdicts: Sequence[Verdict]
 ) -> list[Verdict]:
     """Take back the denial of what was accepted before."""
     answered = list(zip(requests, verdicts, strict=True))
-    await _recall(uow, kinds, [one for one, verdict in answered if isinstance(verdict, StatewardError)])
+    await _load_earlier_operations(
+        uow, kinds, [one for one, verdict in answered if isinstance(verdict, StatewardError)]
+    )
     return [
-        (_before(uow, one) or verdict) if isinstance(verdict, StatewardError) else verdict for one, verdict in answered
+        (_accepted_before(uow, one) or verdict) if isinstance(verdict, StatewardError) else verdict
+        for one, verdict in answered
     ]
 
 
 async def admit_all(uow: UnitOfWork, kinds: Kinds, requests: Sequence[Request]) -> list[Verdict]:
     """Put a batch of requests onto the unit of work."""
     await _load(uow, kinds, requests)
-    keys = {key for one in requests for key in stored_keys(one)}
+    keys = {key for one in requests for key in possible_keys(one)}
     answers = await uow.tx.idempotency_records(keys) if keys else {}
     await uow.load_operations({Key(one.ns, one.op) for one in answers.values() if one.op is not None})
     verdicts: list[Verdict] = []
     for place, request in enumerate(requests, 1):
-        if not place % STRIDE:
+        if not place % FLUSH_EVERY_REQUESTS:
             await uow.flush_early()
         try:
             verdicts.append(await _admit(uow, kinds, request, answers))
@@ -115,7 +120,7 @@ async def _load(uow: UnitOfWork, kinds: Kinds, requests: Sequence[Request]) -> N
     keys = {Key(one.ns, one.object) for one in requests}
     births = {Key(one.ns, one.creates.queue) for one in requests if one.creates is not None and one.creates.queue}
     beside = {Key(one.ns, name) for one in requests for name in one.also_locks}
-    await uow.load(keys | births | beside | needed(kinds, requests))
+    await uow.load(keys | births | beside | admission_keys(kinds, requests))
     if kinds.any_lock_set:  # after their subjects, and all at once: in one order
         company = (kinds.lock_set(one, uow.objects.get(Key(one.ns, one.object))) for one in requests)
         await uow.load({key for keys in company for key in keys})
@@ -127,30 +132,36 @@ async def _load(uow: UnitOfWork, kinds: Kinds, requests: Sequence[Request]) -> N
     await uow.load_operations({Key(lock.ns, lock.op) for tree in asked for lock in uow.locks(tree)})  # here too
 
 
-def needed(kinds: Kinds, requests: Iterable[Request]) -> set[Key]:
+def admission_keys(kinds: Kinds, requests: Iterable[Request]) -> set[Key]:
     """Return the objects that a condition on all kinds is about."""
     admission = kinds.admission
     return set() if admission is None else {key for one in requests if (key := admission.needs(one)) is not None}
 
 
 async def _admit(uow: UnitOfWork, kinds: Kinds, request: Request, answers: dict[Key, IdempotencyRecord]) -> Accepted:
-    before = _answered(uow, request, answers)
+    before = _answer_before(uow, request, answers)
     if before is not None:
         return before
     stored = uow.objects.get(Key(request.ns, request.object))
-    found = _initial_object(uow, kinds, request, stored) if request.creates is not None else _present(request, stored)
+    found = (
+        _initial_object(uow, kinds, request, stored)
+        if request.creates is not None
+        else _require_object(request, stored)
+    )
     kind = kinds[found.kind]
-    move = _decided(uow, kind, request, found)
+    move = _decide_move(uow, kind, request, found)
     # A step from rest into a transitional state begins something too: it must end in time.
     begins = move.begins or (found.op is None and move.target.state_class is TRANSITIONAL)
     if kinds.admission is not None:
         await kinds.admission.check(uow, request, found, begins=begins)
-    locks = permit(uow, request, found, move) if begins else ()
+    locks = check_can_begin(uow, request, found, move) if begins else ()
     asked = request
     if kind.guard is not None:
         request = await kind.guard(uow, request, found) or request
         found = found if request.creates is not None else uow.objects[found.key]  # it may have been changed
-    accepted = begin_operation(uow, kind, request, found, move, locks) if begins else _step(uow, request, found, move)
+    accepted = (
+        begin_operation(uow, kind, request, found, move, locks) if begins else _apply_step(uow, request, found, move)
+    )
     if kinds.admission is not None:
         kinds.admission.accepted(uow, request, found, begins=begins)
     if request.key is not None:
@@ -166,21 +177,21 @@ def _refuse(
 ) -> StatewardError:
     """Return a refusal; under a key it is stored, so that the same request gets the same verdict again."""
     if request.key is not None and not isinstance(error, KeyReused | RefusedBefore):
-        answer = refused_answer(request, error, uow.now)
+        answer = refusal_record(request, error, uow.now)
         answers[Key(request.ns, request.key)] = answer
         uow.changes.idempotency_records.append(answer)
     return error
 
 
-def refused_answer(request: Request, error: StatewardError, now: float) -> IdempotencyRecord:
+def refusal_record(request: Request, error: StatewardError, now: float) -> IdempotencyRecord:
     """Return the refusal of a request as the answer to its key."""
     assert request.key is not None
     return IdempotencyRecord(
-        request.ns, request.key, with_refusal(_fingerprint(request), error), None, request.object, now
+        request.ns, request.key, add_refusal(_fingerprint(request), error), None, request.object, now
     )
 
 
-def stored_keys(request: Request) -> set[Key]:
+def possible_keys(request: Request) -> set[Key]:
     """Return the keys under which the answer to a request may be stored: its caller's, or a bare one of before."""
     return set() if request.key is None else {Key(request.ns, request.key), Key(request.ns, bare_key(request.key))}
 
@@ -200,9 +211,9 @@ def find_answer(request: Request, answers: Mapping[Key, IdempotencyRecord]) -> I
     return answer
 
 
-def _answered(uow: UnitOfWork, request: Request, answers: dict[Key, IdempotencyRecord]) -> Accepted | None:
+def _answer_before(uow: UnitOfWork, request: Request, answers: dict[Key, IdempotencyRecord]) -> Accepted | None:
     """Return the answer that this very request got before: by its idempotency key, or by its operation's id."""
-    before = _before(uow, request)
+    before = _accepted_before(uow, request)
     if before is not None:
         return before
     answer = find_answer(request, answers)
@@ -215,13 +226,13 @@ def _answered(uow: UnitOfWork, request: Request, answers: dict[Key, IdempotencyR
     return Accepted(found, operation, again=True)
 
 
-def _before(uow: UnitOfWork, request: Request) -> Accepted | None:
+def _accepted_before(uow: UnitOfWork, request: Request) -> Accepted | None:
     done = uow.operations.get(Key(request.ns, request.op))
     found = uow.objects.get(Key(request.ns, request.object)) if done is not None else None
     return None if found is None else Accepted(found, done, again=True)
 
 
-def _present(request: Request, found: Object | None) -> Object:
+def _require_object(request: Request, found: Object | None) -> Object:
     if found is None or found.removed:
         raise NotFound(request.ns, request.object)
     if request.version is not None and request.version != found.version:
@@ -252,7 +263,7 @@ def _initial_object(uow: UnitOfWork, kinds: Kinds, request: Request, former: Obj
     )
 
 
-def _decided(uow: UnitOfWork, kind: Kind, request: Request, found: Object) -> Move:
+def _decide_move(uow: UnitOfWork, kind: Kind, request: Request, found: Object) -> Move:
     holder = uow.operations.get(Key(found.ns, found.op)) if found.op is not None else None
     origin = holder.origin if holder is not None else None
     verdict = decide(kind.lifecycle, found.state, request.action, request.actor, request.facts, origin)
@@ -266,7 +277,7 @@ def _holder(uow: UnitOfWork, found: Object) -> Blocker | None:
     return None if holder is None else blocker_of(holder, uow.work(holder.key))
 
 
-def _step(uow: UnitOfWork, request: Request, found: Object, move: Move) -> Accepted:
+def _apply_step(uow: UnitOfWork, request: Request, found: Object, move: Move) -> Accepted:
     """Change a state at once; an operation that held the object goes on with it, or is over."""
     if found.op is not None and (move.meaning is not Meaning.STEP or move.target.state_class is TRANSITIONAL):
         advance(uow, found, uow.operations[Key(found.ns, found.op)], move, request.who, seen=request.seen)

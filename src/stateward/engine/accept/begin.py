@@ -16,10 +16,10 @@ from stateward.locks.paths import parse_path
 from stateward.store.records import Key, Lock, Object, Operation, Status, WorkItem, to_json
 
 
-def permit(uow: UnitOfWork, request: Request, found: Object, move: Move) -> list[Lock]:
+def check_can_begin(uow: UnitOfWork, request: Request, found: Object, move: Move) -> list[Lock]:
     """Refuse what cannot begin now, before anything is changed; returns the locks that it is to have."""
     if move.meaning is Meaning.HIDDEN:
-        _refuse_company(uow, request, uow.queue(Key(found.ns, found.queue)))
+        _require_empty_queue(uow, request, uow.queue(Key(found.ns, found.queue)))
     return _requested_locks(uow, request)
 
 
@@ -34,7 +34,7 @@ def begin_operation(
     if move.preempts:
         fence_operation(uow, found, f"pre-empted by {request.op}")
         line = uow.queue(queue)
-    operation = _operation(uow, request, found, move)
+    operation = _new_operation(uow, request, found, move)
     changed = found
     if not hidden:
         changed = change_state(
@@ -78,7 +78,7 @@ def begin_operation(
     return Accepted(changed, operation)
 
 
-def _refuse_company(uow: UnitOfWork, request: Request, line: list[WorkItem]) -> None:
+def _require_empty_queue(uow: UnitOfWork, request: Request, line: list[WorkItem]) -> None:
     """Hidden work begins on an object that is left alone; what a user asks for meanwhile waits behind it."""
     if line:
         holder = uow.operations.get(line[0].key)
@@ -86,7 +86,7 @@ def _refuse_company(uow: UnitOfWork, request: Request, line: list[WorkItem]) -> 
         raise Occupied(request.action, blocker)
 
 
-def _operation(uow: UnitOfWork, request: Request, found: Object, move: Move) -> Operation:
+def _new_operation(uow: UnitOfWork, request: Request, found: Object, move: Move) -> Operation:
     renewed = request.spec is not None and request.spec != found.spec
     return Operation(
         ns=found.ns,

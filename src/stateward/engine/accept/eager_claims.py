@@ -17,19 +17,19 @@ class EagerClaims:
         self._worker = worker
         self._room = max(room, 0)  # a worker that stops, or had more slots before, has less than none
         self.claims: list[Claim] = []
-        self.left = False  # something new was not taken, and may be claimed in the common way
-        self.at = 0.0
+        self.has_unclaimed = False  # something new was not taken, and may be claimed in the common way
+        self.claimed_at = 0.0
 
     def claim_new_work(self, uow: UnitOfWork) -> None:
         """Take what is new on a unit of work, just before it is written: by then nothing changes it any more.
 
         A worker whose last sign of life was a while ago takes nothing so: it may be taken for dead by now.
         """
-        worker, self.at = self._worker, uow.now
+        worker, self.claimed_at = self._worker, uow.now
         allowed = uow.tx.is_default_lane_unlimited and uow.now - worker.seen <= worker.lease / 3
         wanted = list(_claimable(uow))[: self._room] if allowed else []
         self.claims = [uow.assign_owner(one, worker.id) for one in wanted]
-        self.left = len(self.claims) < len(uow.new_work)
+        self.has_unclaimed = len(self.claims) < len(uow.new_work)
 
 
 def _claimable(uow: UnitOfWork) -> Iterator[WorkItem]:

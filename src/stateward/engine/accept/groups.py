@@ -9,7 +9,15 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.engine.accept.accept import Verdict, admit_all, find_answer, needed, plan, refused_answer, stored_keys
+from stateward.engine.accept.accept import (
+    Verdict,
+    admission_keys,
+    admit_all,
+    find_answer,
+    plan,
+    possible_keys,
+    refusal_record,
+)
 from stateward.engine.errors import NoneAllowed, NotFound
 from stateward.engine.kinds import Kinds
 from stateward.engine.requests import Accepted, Request
@@ -34,12 +42,12 @@ async def accept_group(
 ) -> GroupVerdict:
     """Accept an action on a whole and its members; if the whole denies it, or no member allows it, nothing happens."""
     uow = UnitOfWork(tx)
-    await uow.load(needed(kinds, [each]))
+    await uow.load(admission_keys(kinds, [each]))
     chosen = await tx.select(members)
     await uow.load((), chosen)
     if whole is not None:  # after its members: their reports, too, tell the whole while they hold the member
         await uow.load([Key(whole.ns, whole.object)])
-        before = await _answer_before(uow, whole)
+        before = await _previous_verdict(uow, whole)
         if before is not None:
             return before
     parent = None if whole is None else whole.op
@@ -48,15 +56,15 @@ async def accept_group(
     skipped = {one.id: why for one, why in zip(chosen, verdicts, strict=True) if isinstance(why, StatewardError)}
     if not begun:
         raise NoneAllowed(each.action, skipped)
-    answer = await _whole(uow, kinds, whole, sum(one.operation is not None for one in begun))
+    answer = await _accept_whole(uow, kinds, whole, sum(one.operation is not None for one in begun))
     await promote_waiters(uow)
     await uow.apply()
     return GroupVerdict(answer, begun, skipped)
 
 
-async def _answer_before(uow: UnitOfWork, whole: Request) -> GroupVerdict | None:
+async def _previous_verdict(uow: UnitOfWork, whole: Request) -> GroupVerdict | None:
     """Return the verdict that this very request got before: by its operation's id, or by its key; raises a refusal."""
-    answer = find_answer(whole, await uow.tx.idempotency_records(stored_keys(whole)))
+    answer = find_answer(whole, await uow.tx.idempotency_records(possible_keys(whole)))
     key = Key(whole.ns, whole.op if answer is None or answer.op is None else answer.op)
     operation = (await uow.tx.operations([key])).get(key)
     if answer is None and operation is None:
@@ -67,7 +75,7 @@ async def _answer_before(uow: UnitOfWork, whole: Request) -> GroupVerdict | None
     return GroupVerdict(Accepted(found, operation, again=True), [], {})
 
 
-async def _whole(uow: UnitOfWork, kinds: Kinds, whole: Request | None, children: int) -> Accepted | None:
+async def _accept_whole(uow: UnitOfWork, kinds: Kinds, whole: Request | None, children: int) -> Accepted | None:
     if whole is None:
         return None
     verdict: Verdict = (await admit_all(uow, kinds, [replace(whole, children=children)]))[0]
@@ -76,16 +84,18 @@ async def _whole(uow: UnitOfWork, kinds: Kinds, whole: Request | None, children:
     return verdict
 
 
-async def settle_refusal(tx: Tx, kinds: Kinds, whole: Request, error: StatewardError) -> GroupVerdict | StatewardError:
+async def store_group_refusal(
+    tx: Tx, kinds: Kinds, whole: Request, error: StatewardError
+) -> GroupVerdict | StatewardError:
     """Store the refusal of a group under its key and return it, unless the key was answered meanwhile."""
     uow = UnitOfWork(tx)
     await uow.load([Key(whole.ns, whole.object)])
-    before = await _answer_before(uow, whole)
+    before = await _previous_verdict(uow, whole)
     if before is not None:
         return before
     if isinstance(error, NoneAllowed):
         error = await explain_none_allowed(tx, kinds, whole, error)
-    await tx.apply(Changes(idempotency_records=[refused_answer(whole, error, tx.now)]))
+    await tx.apply(Changes(idempotency_records=[refusal_record(whole, error, tx.now)]))
     return error
 
 

@@ -54,15 +54,15 @@ def bare_key(key: str) -> str:
     return key.rpartition(SEPARATOR)[2]
 
 
-async def is_former(reader: Reader, key: Key, who: str) -> bool:
+async def was_created_by(reader: Reader, key: Key, who: str) -> bool:
     """Tell whether an object was made by somebody: for names that follow from a key, as earlier versions had them."""
     made = await reader.journal(0, 1, JournalFilter(ns=key.ns, object=key.id))
     return bool(made) and made[0].who == who
 
 
-def with_refusal(fingerprint: str, error: StatewardError) -> str:
+def add_refusal(fingerprint: str, error: StatewardError) -> str:
     """Return a fingerprint with the refusal of its request, as it is stored."""
-    return f"{fingerprint}{SEPARATOR}{to_json(_stored(error))}"
+    return f"{fingerprint}{SEPARATOR}{to_json(_to_stored(error))}"
 
 
 def read_refusal(answer: IdempotencyRecord) -> RefusedBefore | None:
@@ -76,7 +76,7 @@ def fingerprint_of(answer: IdempotencyRecord) -> str:
     return answer.fingerprint.partition(SEPARATOR)[0]
 
 
-def _stored(error: StatewardError) -> StoredRefusal:
+def _to_stored(error: StatewardError) -> StoredRefusal:
     name, code = type(error).__name__, getattr(error, "code", "refused")
     if isinstance(error, BadInput):  # the value may be secret
         text = f"{error.field}: it is not {error.allowed}"

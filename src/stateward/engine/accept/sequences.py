@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain, zip_longest
 
-from stateward.engine.accept.accept import admit_all, find_answer, needed, refused_answer, stored_keys
+from stateward.engine.accept.accept import admission_keys, admit_all, find_answer, possible_keys, refusal_record
 from stateward.engine.accept.idempotency import RefusedBefore
 from stateward.engine.errors import KeyReused
 from stateward.engine.kinds import Kinds
@@ -21,18 +21,20 @@ from stateward.store.errors import StoreError
 from stateward.store.port import Store, Tx
 from stateward.store.records import IdempotencyRecord, Key
 
-Steps = Sequence[Request]
+RequestSequence = Sequence[Request]
 """Requests about one object, in order. The last one begins an operation, by which a second run knows the first."""
 
 
-async def accept_sequences(store: Store, kinds: Kinds, batch: Sequence[Steps]) -> list[Accepted | StatewardError]:
+async def accept_sequences(
+    store: Store, kinds: Kinds, batch: Sequence[RequestSequence]
+) -> list[Accepted | StatewardError]:
     """Accept a batch in one transaction; raises if one of several is refused, and they are to be asked for singly."""
     if len(batch) > 1:
         return [*await store.transact(lambda tx: _accept_all(tx, kinds, batch))]
     return [await _accept_or_refuse(store, kinds, batch[0])]
 
 
-async def _accept_or_refuse(store: Store, kinds: Kinds, steps: Steps) -> Accepted | StatewardError:
+async def _accept_or_refuse(store: Store, kinds: Kinds, steps: RequestSequence) -> Accepted | StatewardError:
     while True:
         try:
             return (await store.transact(lambda tx: _accept_all(tx, kinds, [steps])))[0]
@@ -46,15 +48,15 @@ async def _accept_or_refuse(store: Store, kinds: Kinds, steps: Steps) -> Accepte
             return refusal
 
 
-async def _accept_all(tx: Tx, kinds: Kinds, batch: Sequence[Steps]) -> list[Accepted]:
+async def _accept_all(tx: Tx, kinds: Kinds, batch: Sequence[RequestSequence]) -> list[Accepted]:
     """Accept all requests and return the answers to the last ones; the first refusal is raised, and nothing written."""
     uow = UnitOfWork(tx)
     firsts = [steps[0] for steps in batch]
     company = chain.from_iterable(kinds.lock_set(one, None) for one in firsts)
     # All at once, in the common order of locks: whoever locks an object first, and then its parent, is in the way.
-    await uow.load({*(Key(one.ns, one.object) for one in firsts), *company, *needed(kinds, firsts)})
+    await uow.load({*(Key(one.ns, one.object) for one in firsts), *company, *admission_keys(kinds, firsts)})
     await uow.load_operations({Key(steps[-1].ns, steps[-1].op) for steps in batch})
-    answers = {steps[-1].op: _done_before(uow, steps[-1]) for steps in batch}
+    answers = {steps[-1].op: _accepted_before(uow, steps[-1]) for steps in batch}
     new = [steps for steps in batch if answers[steps[-1].op] is None]
     await _find_answers(tx, [one for steps in new for one in steps])
     for step in zip_longest(*new):
@@ -68,24 +70,24 @@ async def _accept_all(tx: Tx, kinds: Kinds, batch: Sequence[Steps]) -> list[Acce
     return [answer for steps in batch if (answer := answers[steps[-1].op]) is not None]
 
 
-def _done_before(uow: UnitOfWork, last: Request) -> Accepted | None:
+def _accepted_before(uow: UnitOfWork, last: Request) -> Accepted | None:
     done = uow.operations.get(Key(last.ns, last.op))
     return None if done is None else Accepted(uow.objects[Key(last.ns, last.object)], done, again=True)
 
 
-async def _store_refusal(tx: Tx, steps: Steps, error: StatewardError) -> bool:
+async def _store_refusal(tx: Tx, steps: RequestSequence, error: StatewardError) -> bool:
     """Store the refusal of a sequence under the keys of its requests, unless the last one was answered meanwhile."""
     answers = await _find_answers(tx, steps)
     if answers.get(Key(steps[-1].ns, steps[-1].key or "")) is not None:
         return False
     new = [one for one in steps if one.key is not None and Key(one.ns, one.key) not in answers]
-    await tx.apply(Changes(idempotency_records=[refused_answer(one, error, tx.now) for one in new]))
+    await tx.apply(Changes(idempotency_records=[refusal_record(one, error, tx.now) for one in new]))
     return True
 
 
 async def _find_answers(tx: Tx, requests: Sequence[Request]) -> Mapping[Key, IdempotencyRecord]:
     """Return what the keys of requests were answered before; raises what was refused before, of any of them."""
-    keys = {key for one in requests for key in stored_keys(one)}
+    keys = {key for one in requests for key in possible_keys(one)}
     answers = await tx.idempotency_records(keys) if keys else {}
     for one in requests:
         find_answer(one, answers)

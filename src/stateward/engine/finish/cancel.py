@@ -19,7 +19,7 @@ from stateward.lifecycle import CANCELLED, USER
 from stateward.store.port import Tx
 from stateward.store.records import Key, Operation, WorkItem
 
-REQUESTED = "cancel requested"
+CANCEL_REQUESTED_EVENT = "cancel requested"
 """The event of a cancellation that takes effect later; its line says who asked for it."""
 
 
@@ -40,8 +40,8 @@ async def cancel(tx: Tx, kinds: Kinds, key: Key, who: str) -> Operation:
     _cancel_work(uow, kinds, operation, work, who)
     marked = uow.work(key)
     if marked is not None and not work.cancelled:  # it ends later, by a worker that does not know who asked for it
-        journal(uow, uow.objects[Key(operation.ns, operation.object)], operation.id, USER, who, REQUESTED)
-    await _write(uow, kinds)
+        journal(uow, uow.objects[Key(operation.ns, operation.object)], operation.id, USER, who, CANCEL_REQUESTED_EVENT)
+    await _apply(uow, kinds)
     return operation
 
 
@@ -61,7 +61,7 @@ async def cancel_children(tx: Tx, kinds: Kinds, children: Sequence[Operation], w
         if work.children:
             parents.append(one.key)
         _cancel_work(uow, kinds, one, work, who)
-    await _write(uow, kinds)
+    await _apply(uow, kinds)
     return parents
 
 
@@ -85,7 +85,7 @@ def _cancel_work(uow: UnitOfWork, kinds: Kinds, operation: Operation, work: Work
         uow.changes.fences_running_work = True
 
 
-async def _write(uow: UnitOfWork, kinds: Kinds) -> None:
+async def _apply(uow: UnitOfWork, kinds: Kinds) -> None:
     await run_end_hooks(uow, kinds)
     await promote_waiters(uow)
     await uow.apply()

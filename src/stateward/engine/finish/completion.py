@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from stateward.engine.finish.claim_reports import ClaimReport, Ending, Interrupted, NotStarted, Phase, Retry
 from stateward.engine.kinds import Kinds, run_end_hooks
 from stateward.engine.transitions import change_state, fence_work, journal
-from stateward.engine.troubles import note_trouble
+from stateward.engine.troubles import journal_trouble
 from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
 from stateward.lifecycle import (
     CANCELLED,
@@ -66,13 +66,13 @@ def _record(uow: UnitOfWork, kinds: Kinds, one: ClaimReport, kept: dict[Key, Ope
         requeue(uow, work, one.outcome)
         if one.outcome.tells_waiter:
             parent = kept.get(key) if (key := _parent_to_tell(one)) is not None else None
-            note_trouble(uow, found, one.operation, one.outcome.error or "it was not done", parent)
+            journal_trouble(uow, found, one.operation, one.outcome.error or "it was not done", parent)
     elif isinstance(one.outcome, Interrupted):
         uow.update_work(replace(work, owner=None, observe=True))
     elif isinstance(one.outcome, NotStarted):
         uow.update_work(replace(work, owner=None, attempts=work.attempts - 1))
     elif isinstance(one.outcome, Phase):
-        return _advance(uow, kinds[found.kind].lifecycle, found, kept[work.key], one)
+        return _enter_phase(uow, kinds[found.kind].lifecycle, found, kept[work.key], one)
     else:
         given_up = replace(work, owner=None)  # whoever says how it ended is no longer at it
         complete(uow, kinds[found.kind].lifecycle, found, one.operation, given_up, one.outcome)
@@ -85,7 +85,7 @@ def _parent_to_tell(one: ClaimReport) -> Key | None:
     return Key(one.operation.ns, one.operation.parent) if told and one.operation.parent is not None else None
 
 
-def _advance(uow: UnitOfWork, lifecycle: Lifecycle, found: Object, operation: Operation, one: ClaimReport) -> bool:
+def _enter_phase(uow: UnitOfWork, lifecycle: Lifecycle, found: Object, operation: Operation, one: ClaimReport) -> bool:
     """Enter the next phase, together with the note that it was entered: a repeated report finds the note."""
     says = one.outcome
     assert isinstance(says, Phase)
@@ -97,11 +97,11 @@ def _advance(uow: UnitOfWork, lifecycle: Lifecycle, found: Object, operation: Op
         return False
     change_state(uow, found, move, operation.who, operation.id)
     uow.changes.steps.append((operation.key, says.steps))
-    _give_time(uow, operation, move)
+    _start_deadline(uow, operation, move)
     return True
 
 
-def _give_time(uow: UnitOfWork, operation: Operation, move: Move) -> None:
+def _start_deadline(uow: UnitOfWork, operation: Operation, move: Move) -> None:
     """Begin the time that the state entered has; that of a spare begins when it does."""
     work = uow.work(operation.key)
     if work is not None and not work.is_prefetched and move.within is not None:
@@ -177,7 +177,7 @@ def advance(
         complete_with(uow, found, operation, work, move, result, error, seen)
         return
     change_state(uow, found, move, who, operation.id, seen=seen)
-    _give_time(uow, operation, move)
+    _start_deadline(uow, operation, move)
     work = uow.work(operation.key)
     if work is not None and (work.owner is not None or work.not_before > uow.now):
         uow.update_work(replace(work, not_before=uow.now))

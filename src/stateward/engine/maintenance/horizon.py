@@ -28,7 +28,7 @@ ROWS = (
 )  # fmt: skip
 
 HISTORY = declare("engine.history", HistoryState, ROWS, CONTROLLER, about="how far back the history reaches")
-PLACE = Key("(system)", "history")
+HISTORY_KEY = Key("(system)", "history")
 """Where it is kept: beside the tokens, in the namespace that only administrators see."""
 
 
@@ -54,7 +54,7 @@ class EntriesPruned(StatewardError):
 
 async def horizon(reader: Reader) -> Horizon:
     """Return how far back the journal is whole."""
-    return horizon_in(await reader.object(PLACE))
+    return horizon_in(await reader.object(HISTORY_KEY))
 
 
 def horizon_in(found: Object | None) -> Horizon:

@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.engine.kinds import Kind
-from stateward.engine.maintenance.horizon import HISTORY, PLACE, HistoryState, Horizon, horizon_in
+from stateward.engine.maintenance.horizon import HISTORY, HISTORY_KEY, HistoryState, Horizon, horizon_in
 from stateward.engine.transitions import time_text
 from stateward.lifecycle import CONTROLLER
 from stateward.store.changes import Changes
@@ -29,7 +29,7 @@ from stateward.store.retention import BEFORE_ALL_KEYS, JournalSpan, PruneCandida
 
 T = TypeVar("T")
 
-PORTION = 1_000
+PORTION_ROWS = 1_000
 """How many lines are looked at, and how many rows are dropped at most in one transaction."""
 
 
@@ -38,13 +38,13 @@ class Pruned(Struct, frozen=True):
 
     operations: int = 0
     objects: int = 0
-    lines: int = 0
-    answers: int = 0
+    entries: int = 0
+    idempotency_records: int = 0
     next: int | None = None
 
     def __str__(self) -> str:
-        parts = (f"{self.operations:,} operations", f"{self.objects:,} removed objects", f"{self.lines:,} lines")
-        return f"{', '.join(parts)} and {self.answers:,} answers"
+        parts = (f"{self.operations:,} operations", f"{self.objects:,} removed objects", f"{self.entries:,} lines")
+        return f"{', '.join(parts)} and {self.idempotency_records:,} answers"
 
 
 def history_kind() -> Kind:
@@ -60,23 +60,23 @@ async def prune(
     who: str = "",
     after: int = 0,
     within: float | None = None,
-    portion: int = PORTION,
+    portion: int = PORTION_ROWS,
 ) -> Pruned:
     """Drop what ended before a time, or only say how much it is; with `within`, for about so many seconds."""
     turn = PruneRun(store, before, dry=dry, portion=portion)
     clock = asyncio.get_running_loop().time
-    begun, last, seq = clock(), await _last_old(store.reader, before), after
+    begun, last, seq = clock(), await _last_seq_before(store.reader, before), after
     if not after:  # before what they tell of: a key that is still known finds its operation
-        await turn.answers()
+        await turn.prune_idempotency_records()
     while (span := await store.retention.journal_span(seq, last, portion)) is not None:
-        async with _half_of_the_time():
-            await turn.journal(span, last)
+        async with _rest_as_long():
+            await turn.prune_span(span, last)
         seq = span.upto
         if within is not None and clock() - begun > within:
             break
     done = turn.done if span is None else replace(turn.done, next=seq)
     if not dry:
-        await store.transact(lambda tx: _note(tx, Horizon(), before, done, who))
+        await store.transact(lambda tx: _raise_horizon(tx, Horizon(), before, done, who))
     return done
 
 
@@ -86,53 +86,53 @@ class PruneRun:
     def __init__(self, store: Store, before: float, *, dry: bool, portion: int) -> None:
         self._store, self._pruning = store, store.retention
         self._before, self._dry, self._portion = before, dry, portion
-        self._named: set[Key] | None = None
+        self._referenced: set[Key] | None = None
         self._counted: set[Key] = set()
         self.done = Pruned()
 
-    async def journal(self, span: JournalSpan, last: int) -> None:
+    async def prune_span(self, span: JournalSpan, last: int) -> None:
         """Prune what some lines tell of: operations and objects first, because a line outlives them."""
         operations = await self._pruning.operations(span, self._before)
-        objects = await self._unnamed(await self._pruning.objects(span, self._before))
+        objects = await self._unreferenced(await self._pruning.objects(span, self._before))
         if self._dry:
             keys = {one.key for one in operations}, {one.key for one in objects}
             lines = await self._pruning.journal_entries(span, self._before, last, *keys)
-            self._count(self._begun(operations), self._begun(objects), len(lines))
+            self._count(self._count_begun(operations), self._count_begun(objects), len(lines))
             self._counted = {one.key for one in (*operations, *objects) if one.is_first_entry}
             return
         gone = 0
         for some in _portions([one.key for one in operations], self._portion):
             gone += await self._pruning.drop_operations(some)
         removed = await self._pruning.drop_objects([one.key for one in objects], self._before) if objects else 0
-        self._count(gone, removed, await self._lines(span, last))
+        self._count(gone, removed, await self._prune_entries(span, last))
 
-    async def answers(self) -> None:
+    async def prune_idempotency_records(self) -> None:
         """Prune answers to idempotency keys."""
         after: Key | None = BEFORE_ALL_KEYS
         while after is not None:
-            async with _half_of_the_time():
+            async with _rest_as_long():
                 found = await self._pruning.idempotency_records(after, self._before, self._portion)
                 gone = len(found.keys)
                 if found.keys and not self._dry:
                     gone = await self._pruning.drop_idempotency_records(found.keys, self._before)
-            self.done = replace(self.done, answers=self.done.answers + gone)
+            self.done = replace(self.done, idempotency_records=self.done.idempotency_records + gone)
             after = found.next
 
-    async def _lines(self, span: JournalSpan, last: int) -> int:
+    async def _prune_entries(self, span: JournalSpan, last: int) -> int:
         """Drop lines; whoever reads the journal meanwhile is told by the horizon, which is raised first."""
         numbers = await self._pruning.journal_entries(span, self._before, last)
         if not numbers:
             return 0
-        await self._store.transact(lambda tx: _note(tx, Horizon(numbers[-1], self._before), self._before))
+        await self._store.transact(lambda tx: _raise_horizon(tx, Horizon(numbers[-1], self._before), self._before))
         return await self._pruning.drop_journal_entries(numbers)
 
-    async def _unnamed(self, objects: Sequence[PruneCandidate]) -> list[PruneCandidate]:
+    async def _unreferenced(self, objects: Sequence[PruneCandidate]) -> list[PruneCandidate]:
         """Leave out what timers and queues refer to; that is read once, and only if it matters."""
-        if objects and self._named is None:
-            self._named = await self._pruning.referenced_objects(self._before)
-        return [one for one in objects if one.key not in (self._named or ())]
+        if objects and self._referenced is None:
+            self._referenced = await self._pruning.referenced_objects(self._before)
+        return [one for one in objects if one.key not in (self._referenced or ())]
 
-    def _begun(self, found: Sequence[PruneCandidate]) -> int:
+    def _count_begun(self, found: Sequence[PruneCandidate]) -> int:
         """Count what began in a span; what lies on the edge of two was counted with the first."""
         return sum(one.is_first_entry and one.key not in self._counted for one in found)
 
@@ -142,17 +142,17 @@ class PruneRun:
             done,
             operations=done.operations + operations,
             objects=done.objects + objects,
-            lines=done.lines + lines,
+            entries=done.entries + lines,
         )
 
 
 async def last_prune_time(reader: Reader) -> float:
     """Return when the history was last pruned; 0: never."""
-    found = await reader.object(PLACE)
+    found = await reader.object(HISTORY_KEY)
     return 0.0 if found is None else found.since
 
 
-async def _last_old(reader: Reader, before: float) -> int:
+async def _last_seq_before(reader: Reader, before: float) -> int:
     """Return the number of the last line that is older than a time: the journal's order is that of time.
 
     The newest line of all stays, so that the journal's end never goes back.
@@ -169,29 +169,33 @@ async def _last_old(reader: Reader, before: float) -> int:
     return min(low, newest - 1)
 
 
-async def _note(tx: Tx, to: Horizon, before: float, done: Pruned | None = None, who: str = "") -> None:
+async def _raise_horizon(tx: Tx, to: Horizon, before: float, done: Pruned | None = None, who: str = "") -> None:
     """Raise the horizon; the end of a turn is noted as well, and in the journal if something has gone."""
-    found = (await tx.objects([PLACE])).get(PLACE)
+    found = (await tx.objects([HISTORY_KEY])).get(HISTORY_KEY)
     former = horizon_in(found)
     raised = Horizon(max(former.seq, to.seq), max(former.before, to.before))
     spec = to_json(raised)
-    known = found or _unknown(tx.now)
+    known = found or _new_history(tx.now)
     changed = replace(known, spec=spec, version=known.version + 1, since=known.since if done is None else tx.now)
-    lines = [] if done is None or done == Pruned(next=done.next) else [_line(changed, known.state, before, done, who)]
+    lines = (
+        []
+        if done is None or done == Pruned(next=done.next)
+        else [_prune_entry(changed, known.state, before, done, who)]
+    )
     await tx.apply(Changes(objects=[replace(changed, state=HistoryState.KEPT.word)], journal=lines))
 
 
-def _unknown(now: float) -> Object:
+def _new_history(now: float) -> Object:
     return Object(
-        ns=PLACE.ns,
-        id=PLACE.id,
+        ns=HISTORY_KEY.ns,
+        id=HISTORY_KEY.id,
         kind=HISTORY.kind,
         state=HISTORY.initial.word,
         since=now,
         version=0,
         generation=0,
         op=None,
-        queue=PLACE.id,
+        queue=HISTORY_KEY.id,
         parent=None,
         spec="{}",
         labels="{}",
@@ -200,7 +204,7 @@ def _unknown(now: float) -> Object:
     )
 
 
-def _line(about: Object, source: str, before: float, done: Pruned, who: str) -> JournalEntry:
+def _prune_entry(about: Object, source: str, before: float, done: Pruned, who: str) -> JournalEntry:
     why = f"{done} from before {time_text(before)}"
     return JournalEntry(
         ns=about.ns,
@@ -222,7 +226,7 @@ def _portions(rows: Sequence[T], size: int) -> list[Sequence[T]]:
 
 
 @asynccontextmanager
-async def _half_of_the_time() -> AsyncIterator[None]:
+async def _rest_as_long() -> AsyncIterator[None]:
     """Rest for as long as something took: whoever serves people goes first."""
     clock = asyncio.get_running_loop().time
     begun = clock()

@@ -19,14 +19,14 @@ from stateward.store.filters import Page, Selector
 from stateward.store.port import Reader, Store, Tx
 from stateward.store.records import JournalEntry, Key, Object, Operation
 
-Mapped = Mapping[str, Mapping[str, str]]
+StateMapping = Mapping[str, Mapping[str, str]]
 """For each kind, what its old states are called now."""
 
 UnknownState = tuple[str, str]
 """A kind and a state that it does not have."""
 
-BATCH = 500
-STATES = ("origin", "via", "desired", "failing")
+MIGRATION_BATCH = 500
+STATE_FIELDS = ("origin", "via", "desired", "failing")
 """What an operation remembers of its lifecycle."""
 
 
@@ -35,9 +35,9 @@ class UnknownStates(StatewardError):
 
     code = "stranded"
 
-    def __init__(self, strays: Mapping[UnknownState, int]) -> None:
-        super().__init__(strays)
-        self.strays = {f"{kind}:{state}": number for (kind, state), number in sorted(strays.items())}
+    def __init__(self, counts: Mapping[UnknownState, int]) -> None:
+        super().__init__(counts)
+        self.strays = {f"{kind}:{state}": number for (kind, state), number in sorted(counts.items())}
 
     def __str__(self) -> str:
         told = ", ".join(f"{number} in {stray}" for stray, number in self.strays.items())
@@ -45,7 +45,7 @@ class UnknownStates(StatewardError):
         return f"states that this version does not have: {told}; say what each of them is now, as in {how}"
 
 
-class StillAtWork(StatewardError):
+class WorkersRunning(StatewardError):
     """Workers, perhaps of the former version, would write the old states again."""
 
     code = "still_at_work"
@@ -60,7 +60,7 @@ class StillAtWork(StatewardError):
 
 async def unknown_states(reader: Reader, kinds: Kinds) -> Counter[UnknownState]:
     """Count the objects whose states are not in their lifecycles; kinds that nobody knows here are left alone."""
-    known = {kind.name: _words(kind.lifecycle) for kind in kinds}
+    known = {kind.name: _state_words(kind.lifecycle) for kind in kinds}
     found = Counter[UnknownState]()
     for ns in await reader.namespaces():
         for (kind, state), number in (await reader.count_states(Selector(ns))).items():
@@ -76,14 +76,14 @@ async def refuse_unknown_states(reader: Reader, kinds: Kinds) -> None:
         raise UnknownStates(found)
 
 
-async def migrate_states(store: Store, kinds: Kinds, mapped: Mapped, who: str = "") -> Counter[UnknownState]:
+async def migrate_states(store: Store, kinds: Kinds, mapped: StateMapping, who: str = "") -> Counter[UnknownState]:
     """Give objects, and the operations under way on them, their new states; returns how many there were of each."""
-    _check_words(kinds, mapped)
+    _check_mapping(kinds, mapped)
     await _refuse_workers(store.reader)
     left = {
         stray: number
         for stray, number in (await unknown_states(store.reader, kinds)).items()
-        if not _is_in(mapped, stray)
+        if not _is_mapped(mapped, stray)
     }
     if left:
         raise UnknownStates(left)
@@ -98,17 +98,17 @@ async def migrate_states(store: Store, kinds: Kinds, mapped: Mapped, who: str = 
 # --- what is allowed -------------------------------------------------------------------------------------------------
 
 
-def _words(lifecycle: Lifecycle) -> frozenset[str]:
+def _state_words(lifecycle: Lifecycle) -> frozenset[str]:
     return frozenset(state.word for state in lifecycle.states)
 
 
-def _is_in(mapped: Mapped, stray: UnknownState) -> bool:
+def _is_mapped(mapped: StateMapping, stray: UnknownState) -> bool:
     return stray[1] in mapped.get(stray[0], {})
 
 
-def _check_words(kinds: Kinds, mapped: Mapped) -> None:
+def _check_mapping(kinds: Kinds, mapped: StateMapping) -> None:
     for kind, words in mapped.items():
-        known = _words(kinds[kind].lifecycle)
+        known = _state_words(kinds[kind].lifecycle)
         for old, new in words.items():
             if old in known:
                 raise BadInput(f"{kind}:{old}", new, "a state that the kind does not have any more")
@@ -120,11 +120,11 @@ async def _refuse_workers(reader: Reader) -> None:
     now = await reader.time()
     alive = [one.id for one in await reader.workers() if one.is_alive(now)]
     if alive:
-        raise StillAtWork(alive)
+        raise WorkersRunning(alive)
 
 
-async def _check(tx: Tx, kinds: Kinds, mapped: Mapped, keys: Sequence[Key]) -> None:
-    objects, operations = await _under_way(tx, keys)
+async def _check(tx: Tx, kinds: Kinds, mapped: StateMapping, keys: Sequence[Key]) -> None:
+    objects, operations = await _load_with_operations(tx, keys)
     for found in objects:
         lifecycle, new = kinds[found.kind].lifecycle, mapped[found.kind].get(found.state)
         if new is None:
@@ -135,9 +135,12 @@ async def _check(tx: Tx, kinds: Kinds, mapped: Mapped, keys: Sequence[Key]) -> N
                 "a transitional state, for it is under way" if works else "a state at rest, for nothing is under way"
             )
             raise BadInput(f"{found.kind}:{found.state}", new, f"{allowed} on {found.id!r}")
-    words = {kind: _words(kinds[kind].lifecycle) for kind in mapped}
+    words = {kind: _state_words(kinds[kind].lifecycle) for kind in mapped}
     left = Counter(
-        (one.kind, word) for one in operations for word in _states(_recast(one, mapped)) if word not in words[one.kind]
+        (one.kind, word)
+        for one in operations
+        for word in _remembered_states(_migrate_operation(one, mapped))
+        if word not in words[one.kind]
     )
     if left:
         raise UnknownStates(left)
@@ -146,17 +149,17 @@ async def _check(tx: Tx, kinds: Kinds, mapped: Mapped, keys: Sequence[Key]) -> N
 # --- what is written -------------------------------------------------------------------------------------------------
 
 
-async def _pages(reader: Reader, mapped: Mapped) -> AsyncIterator[list[Key]]:
+async def _pages(reader: Reader, mapped: StateMapping) -> AsyncIterator[list[Key]]:
     """Yield all objects of the kinds, a batch at a time: whatever state they are in, their operations may remember."""
     for ns in await reader.namespaces():
         for kind in mapped:
             after: str | None = None
-            while found := await reader.list_objects(Selector(ns, kind), Page(after, BATCH)):
+            while found := await reader.list_objects(Selector(ns, kind), Page(after, MIGRATION_BATCH)):
                 yield [one.key for one in found]
                 after = found[-1].id
 
 
-async def _under_way(tx: Tx, keys: Sequence[Key]) -> tuple[list[Object], list[Operation]]:
+async def _load_with_operations(tx: Tx, keys: Sequence[Key]) -> tuple[list[Object], list[Operation]]:
     objects = list((await tx.objects(keys)).values())
     names = {one.key for one in objects}
     work = await tx.queues({Key(one.ns, one.queue) for one in objects})
@@ -164,31 +167,32 @@ async def _under_way(tx: Tx, keys: Sequence[Key]) -> tuple[list[Object], list[Op
     return objects, list((await tx.operations(mine)).values()) if mine else []
 
 
-async def _write(tx: Tx, mapped: Mapped, keys: Sequence[Key], who: str) -> Counter[UnknownState]:
-    objects, operations = await _under_way(tx, keys)
+async def _write(tx: Tx, mapped: StateMapping, keys: Sequence[Key], who: str) -> Counter[UnknownState]:
+    objects, operations = await _load_with_operations(tx, keys)
     strange = [one for one in objects if one.state in mapped[one.kind]]
-    changed = [(one, _recast(one, mapped)) for one in operations]
+    changed = [(one, _migrate_operation(one, mapped)) for one in operations]
     moved = [replace(one, state=mapped[one.kind][one.state], version=one.version + 1) for one in strange]
-    lines = [_line(old, new, tx.now, who) for old, new in zip(strange, moved, strict=True)]
+    lines = [_migration_entry(old, new, tx.now, who) for old, new in zip(strange, moved, strict=True)]
     recasted = [new for old, new in changed if new != old]
     if moved or recasted:
         await tx.apply(Changes(objects=moved, journal=lines, renamed_states=recasted))
     return Counter((one.kind, one.state) for one in strange)
 
 
-def _line(old: Object, new: Object, now: float, who: str) -> JournalEntry:
+def _migration_entry(old: Object, new: Object, now: float, who: str) -> JournalEntry:
     why = "the state has another name in this version"
     return JournalEntry(
         old.ns, old.id, old.kind, old.op, now, CONTROLLER, who, "recast", old.state, new.state, why, None
     )
 
 
-def _states(operation: Operation) -> Iterable[str]:
-    return (getattr(operation, name) for name in STATES)
+def _remembered_states(operation: Operation) -> Iterable[str]:
+    return (getattr(operation, name) for name in STATE_FIELDS)
 
 
-def _recast(operation: Operation, mapped: Mapped) -> Operation:
+def _migrate_operation(operation: Operation, mapped: StateMapping) -> Operation:
     words = mapped[operation.kind]
     return replace(
-        operation, **{name: words.get(word, word) for name, word in zip(STATES, _states(operation), strict=True)}
+        operation,
+        **{name: words.get(word, word) for name, word in zip(STATE_FIELDS, _remembered_states(operation), strict=True)},
     )

@@ -185,10 +185,10 @@ def stop_if_superseded(running: RunningOperation, work: WorkItem | None) -> None
         request_stop(running, "cancelled")
 
 
-def request_stop(running: RunningOperation, why: StopReason) -> None:
+def request_stop(running: RunningOperation, reason: StopReason) -> None:
     """Stop a task, for a reason that weighs more than one it was told before."""
     if running.task is not None and (
-        not running.stop_reason or (running.stop_reason == "cancelled" and why != "cancelled")
+        not running.stop_reason or (running.stop_reason == "cancelled" and reason != "cancelled")
     ):
-        running.stop_reason = why
+        running.stop_reason = reason
         running.task.cancel()

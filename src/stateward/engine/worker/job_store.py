@@ -10,7 +10,7 @@ from stateward.engine.handlers import Fenced, Job, WaitingForChildren
 from stateward.engine.kinds import Kinds
 from stateward.engine.requests import Request
 from stateward.engine.transaction_batcher import TransactionBatcher
-from stateward.engine.troubles import note_trouble
+from stateward.engine.troubles import journal_trouble
 from stateward.engine.unit_of_work import UnitOfWork, sanitize_text
 from stateward.store.changes import Changes
 from stateward.store.port import Store, Tx
@@ -29,7 +29,7 @@ class JobStore:
         reported: GrowingIntervals,
     ) -> None:
         self._store, self._kinds, self._worker, self._reports = store, kinds, worker, reports
-        self._told_before = reported
+        self._parent_intervals = reported
 
     async def progress(self, job: Job, text: str, done: int | None, total: int | None) -> None:
         """Keep a line of progress."""
@@ -42,7 +42,7 @@ class JobStore:
     async def trouble(self, job: Job, text: str) -> None:
         """Journal what keeps a job from getting on."""
         parent = job.claim.operation.parent
-        tells_parent = parent is not None and self._told_before.is_due((job.ns, parent))
+        tells_parent = parent is not None and self._parent_intervals.is_due((job.ns, parent))
         await self._store.transact(lambda tx: record_trouble(tx, self._worker, job, text, tells_parent=tells_parent))
 
     async def checkpoint(self, job: Job, steps: dict[str, Any]) -> None:
@@ -72,7 +72,7 @@ async def record_trouble(tx: Tx, owner: str, job: Job, text: str, *, tells_paren
     await _require_ownership(tx, owner, job)
     parent = Key(job.ns, job.claim.operation.parent or "")
     waiting = (await tx.operations([parent])).get(parent) if tells_parent else None
-    note_trouble(uow, uow.objects[job.claim.object.key], job.claim.operation, text, waiting)
+    journal_trouble(uow, uow.objects[job.claim.object.key], job.claim.operation, text, waiting)
     await uow.apply()
 
 

@@ -1,41 +1,107 @@
-"""What the holder of a claim does with it besides ending it: keep notes, and make sure that it still holds it."""
+"""The worker's lease: heartbeats, expiry, and the claims that the store has for a worker.
 
+A worker that sends no heartbeat for the length of its lease counts as dead, and other workers take over its claims. So
+a worker that cannot reach the store for that long must stop its operations by itself.
+"""
+
+import asyncio
+import logging
+import math
 from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from stateward.engine.recovery import reap_dead_workers
 from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
 from stateward.engine.worker.attempt import RunningOperation
-from stateward.store.port import Tx
+from stateward.store.errors import StoreError
+from stateward.store.port import Store, Tx
 from stateward.store.records import Key, WorkerRecord, WorkItem
+
+log = logging.getLogger("stateward.worker")
+
+LEASE_S = 15.0
+"""How many seconds a worker may send no heartbeat before it counts as dead."""
+
+
+class WorkerLease:
+    """The lease of one worker, by the clock of its own event loop."""
+
+    def __init__(self, store: Store, record: WorkerRecord, lease_s: float) -> None:
+        self.record = record
+        self._store = store
+        self._lease_s = lease_s
+        self._renewed_at = 0.0
+
+    @property
+    def left_s(self) -> float:
+        """How many seconds the lease still holds, as far as this worker knows."""
+        return self._renewed_at + self._lease_s - asyncio.get_running_loop().time()
+
+    async def renew(self) -> None:
+        """Send a heartbeat. The lease counts from the moment it was sent, because the answer may take long."""
+        sent_at = asyncio.get_running_loop().time()
+        self.record = await self._store.transact(lambda tx: heartbeat(tx, self.record))
+        self._renewed_at = sent_at
+
+    def forfeit(self) -> None:
+        """Consider the lease expired for good."""
+        self._renewed_at = -math.inf
+
+    async def run_heartbeats(self, on_renewed: Callable[[], None], on_attempt: Callable[[], None]) -> None:
+        """Renew the lease three times per lease, and reap dead workers each time; after an error, try again soon."""
+        pause_s = self._lease_s / 3
+        while True:
+            await asyncio.sleep(pause_s)
+            try:
+                await self.renew()
+                pause_s = self._lease_s / 3
+                await self._store.transact(lambda tx: reap_dead_workers(tx, self.record.id))
+                on_renewed()
+            except StoreError as error:
+                log.warning("worker %s cannot renew its lease: %s", self.record.id, error)
+                pause_s = min(1.0, self._lease_s / 15)
+            on_attempt()
+
+    async def run_expiry(self, on_expired: Callable[[], None]) -> None:
+        """Call back when the lease has expired, be the store down or silent: by then others may take over."""
+        while True:
+            left_s = self.left_s
+            if left_s <= 0:
+                on_expired()
+            await asyncio.sleep(left_s if left_s > 0 else self._lease_s / 3)
 
 
 async def heartbeat(tx: Tx, worker: WorkerRecord) -> WorkerRecord:
-    """Renew a worker's lease; returns the worker with the time of that."""
+    """Renew a worker's lease; returns the worker's record with the store's time of the heartbeat."""
     await tx.heartbeat(worker)
     return replace(worker, seen=tx.now)
 
 
 async def reconcile_owned_work(
-    tx: Tx, owner: str, is_known: Callable[[Key], bool], begun: Callable[[Key], RunningOperation | None]
+    tx: Tx,
+    owner: str,
+    is_known: Callable[[Key], bool],
+    started_prefetch: Callable[[Key], RunningOperation | None],
 ) -> list[WorkItem]:
-    """Return what a worker owns; what it owns without knowing of it (an answer was lost) is put back.
+    """Return the work that a worker owns, and requeue the work that it does not know because an answer was lost.
 
-    A spare that was begun, and nobody has told so, runs from now on in the place that is freed here. If there is none,
-    that place was taken from the worker before, and it is still a spare.
+    A prefetched operation may have been started without a committed report of it. It gets the slot of one of its
+    predecessors, if that slot is freed here. Otherwise the slot was taken from the worker before, and the operation
+    stays prefetched.
     """
     owned = await tx.owned(owner)
-    strays = [work for work in owned if not is_known(work.key)]
-    if not strays:
+    unknown = [work for work in owned if not is_known(work.key)]
+    if not unknown:
         return owned
     uow = UnitOfWork(tx)
-    await uow.load({Key(work.ns, work.object) for work in strays})
-    freed = {work.key for work in strays if not work.is_prefetched}
-    started = [running for work in owned if work.is_prefetched and (running := begun(work.key)) is not None]
+    await uow.load({Key(work.ns, work.object) for work in unknown})
+    freed = {work.key for work in unknown if not work.is_prefetched}
+    started = [running for work in owned if work.is_prefetched and (running := started_prefetch(work.key)) is not None]
     placed = {running.claim.work.key: running for running in started if not freed.isdisjoint(running.predecessors)}
     for running in placed.values():
         uow.start_prefetched(running.claim)
-    for work in strays:
+    for work in unknown:
         if work.fenced:
             uow.remove_work(work)
         else:

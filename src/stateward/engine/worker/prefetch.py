@@ -1,11 +1,11 @@
-"""Spares: what a worker holds ready for a lane that is full, to begin it the moment that something there has ended.
+"""Prefetching: claims that a worker holds for a full lane, to start one the moment another operation there ends.
 
-A place in a lane is free when the end of what ran there is committed, and would be filled by a claim after that: two
-commits during which it stands empty. So where work is short, the worker that runs it holds some of what comes next.
-A spare does not run, and does not count against the limits. When the worker is done with something in the lane it
-begins a spare in its place at once, and tells so in the report of that end: the one leaves and the other comes in one
-transaction, so never more of them run than before. Whoever finds a spare that was left behind looks first, as with
-everything that was owned.
+A lane's slot is free when the end of its operation is committed, and a claim would fill it after that: the slot stands
+empty for two commits. So where operations are short, the worker that runs them holds some of the next ones. A
+prefetched operation does not run, and does not count against the limits. When the worker finishes an operation of the
+lane, it starts a prefetched one in its slot at once, and says so in the report of that end. One transaction then frees
+and fills the slot, so that never more operations run than the lane allows. A prefetched claim that a crash leaves
+behind is observed first, as every claim that had an owner.
 """
 
 from collections import Counter, deque
@@ -16,59 +16,59 @@ from msgspec import Struct
 from stateward.store.records import Claim, Key, WorkItem
 
 PREFETCH_WINDOW_S = 0.2
-"""For how many seconds a worker holds spares: with longer work, a claim's time is nothing, and others may be sooner."""
+"""A worker prefetches what it expects to start within so many seconds; with longer work, a claim's time is nothing."""
 
-PREFETCH_STALE_S = 5.0
-"""After how many times that long a spare is given back: what is known about it may have become old."""
+PREFETCH_STALE_WINDOWS = 5.0
+"""After so many windows a prefetched claim is returned, because its records may be out of date."""
 
 LANE_TIME_SLICE_S = 5.0
-"""How many seconds a lane may stay active while others of its group wait for a place."""
+"""How many seconds a lane may stay active while other lanes of its group wait for a slot."""
 
-SHORTEST_TURN, TURNS = 0.25, 5.0
-"""How many seconds, and how many times the length of its work, a lane is active at least before others have a turn."""
+LANE_TIME_SLICE_MIN_S, TIME_SLICE_FACTOR = 0.25, 5.0
+"""The shortest time slice of a lane in seconds, and how many operations long a slice is."""
 
-MOST_LANES = 10_000
-"""Of how many lanes it is remembered how long their work takes."""
+REMEMBERED_LANES = 10_000
+"""For how many lanes the duration of operations is remembered."""
 
 
 class PrefetchPlan(Struct, frozen=True):
-    """How many more spares a worker wants of each lane, and how many seconds a turn of each of its lanes lasts."""
+    """How many more claims to prefetch in each lane, and how many seconds the time slice of each lane lasts."""
 
-    wanted: Mapping[str, int]
-    turns: Mapping[str, float]
+    counts: Mapping[str, int]
+    time_slices_s: Mapping[str, float]
 
 
 NO_PREFETCH = PrefetchPlan({}, {})
-"""That of a worker which has seen no work yet."""
+"""The plan of a worker that has finished no operation yet."""
 
 
 class PrefetchedClaim(Struct, frozen=True):
-    """A spare, the store's time when it was claimed, and when that was by our own clock."""
+    """A prefetched claim, with the store's time and the worker's own time at which it was claimed."""
 
     claim: Claim
-    at: float
-    since: float
+    store_time: float
+    claimed_at: float
 
 
 class PrefetchBuffer:
-    """The spares of a worker, and how long work takes in each lane where it works."""
+    """The prefetched claims of a worker, and how long operations take in each of its lanes."""
 
-    def __init__(self, ahead: float = PREFETCH_WINDOW_S) -> None:
-        self._ahead = ahead
+    def __init__(self, window_s: float = PREFETCH_WINDOW_S) -> None:
+        self._window_s = window_s
         self._held: dict[str, deque[PrefetchedClaim]] = {}
-        self._known: dict[Key, int] = {}  # with their epochs; those that are being given back are still known
+        self._epochs: dict[Key, int] = {}  # of all known claims, those that are being returned included
         self._running: Counter[str] = Counter()
-        self._seconds: dict[str, float] = {}
+        self._durations_s: dict[str, float] = {}
 
-    # --- how long work takes -----------------------------------------------------------------------------------------
+    # --- durations ---------------------------------------------------------------------------------------------------
 
-    def began(self, work: WorkItem) -> None:
-        """Note that something runs."""
+    def note_started(self, work: WorkItem) -> None:
+        """Count an operation that runs."""
         if work.lane or work.grp:
             self._running[work.lane] += 1
 
-    def ended(self, work: WorkItem, seconds: float | None) -> None:
-        """Note that something has left its place, and how long it was there, if it tells how long work takes."""
+    def note_ended(self, work: WorkItem, seconds: float | None) -> None:
+        """Count an operation that has left its slot; `seconds` is its duration, if it says how long operations take."""
         lane = work.lane
         if not (lane or work.grp):
             return
@@ -76,66 +76,72 @@ class PrefetchBuffer:
         if not self._running[lane]:
             del self._running[lane]
         if seconds is not None:
-            if len(self._seconds) >= MOST_LANES:
-                self._seconds.clear()
-            self._seconds[lane] = (self._seconds.get(lane, seconds) + seconds) / 2
+            if len(self._durations_s) >= REMEMBERED_LANES:
+                self._durations_s.clear()
+            self._durations_s[lane] = (self._durations_s.get(lane, seconds) + seconds) / 2
 
     def plan(self) -> PrefetchPlan:
-        """Return what is wanted now: at most one spare for each place that is ours."""
-        known = {lane: self._seconds[lane] for lane in self._running if lane in self._seconds}
-        wanted = {lane: self._soon(lane, seconds) - len(self._held.get(lane, ())) for lane, seconds in known.items()}
-        turns = {lane: min(LANE_TIME_SLICE_S, max(SHORTEST_TURN, TURNS * seconds)) for lane, seconds in known.items()}
-        return PrefetchPlan({lane: most for lane, most in wanted.items() if most > 0}, turns)
+        """Return what to claim now: at most one prefetched operation for each slot of this worker."""
+        counts: dict[str, int] = {}
+        time_slices_s: dict[str, float] = {}
+        for lane in self._running:
+            if lane in self._durations_s:
+                seconds = self._durations_s[lane]
+                missing = self._expected_ends(lane, seconds) - len(self._held.get(lane, ()))
+                if missing > 0:
+                    counts[lane] = missing
+                time_slices_s[lane] = min(LANE_TIME_SLICE_S, max(LANE_TIME_SLICE_MIN_S, TIME_SLICE_FACTOR * seconds))
+        return PrefetchPlan(counts, time_slices_s)
 
-    def _soon(self, lane: str, seconds: float) -> int:
-        """Return how many of a lane's places are likely to change within the time ahead."""
-        return int(self._running[lane] * min(1.0, self._ahead / max(seconds, 1e-6)))
+    def _expected_ends(self, lane: str, seconds: float) -> int:
+        """Return how many operations of a lane are likely to end within the window."""
+        return int(self._running[lane] * min(1.0, self._window_s / max(seconds, 1e-6)))
 
-    # --- the spares themselves ---------------------------------------------------------------------------------------
+    # --- claims ------------------------------------------------------------------------------------------------------
 
     def __contains__(self, key: Key) -> bool:
-        return key in self._known
+        return key in self._epochs
 
     def __iter__(self) -> Iterator[Claim]:
-        return (one.claim for held in self._held.values() for one in held)
+        return (prefetched.claim for held in self._held.values() for prefetched in held)
 
-    def idle(self, lane: str) -> bool:
-        """Tell whether there are spares for a lane where nothing runs that they could follow."""
+    def is_idle(self, lane: str) -> bool:
+        """Tell whether there are claims for a lane where no operation runs that they could follow."""
         return lane in self._held and lane not in self._running
 
-    def hold(self, claims: Iterable[Claim], at: float, since: float) -> None:
-        """Hold what was claimed."""
+    def add(self, claims: Iterable[Claim], store_time: float, claimed_at: float) -> None:
+        """Hold claims."""
         for claim in claims:
-            self._held.setdefault(claim.work.lane, deque()).append(PrefetchedClaim(claim, at, since))
-            self._known[claim.work.key] = claim.work.epoch
+            self._held.setdefault(claim.work.lane, deque()).append(PrefetchedClaim(claim, store_time, claimed_at))
+            self._epochs[claim.work.key] = claim.work.epoch
 
     def take_next(self, lane: str, now: float) -> PrefetchedClaim | None:
-        """Return the spare to be begun in a lane, no longer a spare from now on."""
+        """Remove and return the claim to start next in a lane, unless it is stale."""
         held = self._held.get(lane)
-        if not held or now - held[0].since > PREFETCH_STALE_S * self._ahead:
+        if not held or now - held[0].claimed_at > PREFETCH_STALE_WINDOWS * self._window_s:
             return None
-        one = held.popleft()
+        prefetched = held.popleft()
         if not held:
             del self._held[lane]
-        self.forget([one.claim])
-        return one
+        self.forget([prefetched.claim])
+        return prefetched
 
-    def unneeded(self, now: float) -> list[Claim]:
-        """Return spares to be given back: those of lanes where nothing of ours runs any more, and old ones."""
-        oldest = now - PREFETCH_STALE_S * self._ahead
-        lanes = [lane for lane, held in self._held.items() if lane not in self._running or held[0].since < oldest]
+    def take_unneeded(self, now: float) -> list[Claim]:
+        """Return the claims to give back: stale ones, and those of lanes where this worker runs nothing any more."""
+        oldest = now - PREFETCH_STALE_WINDOWS * self._window_s
+        lanes = [lane for lane, held in self._held.items() if lane not in self._running or held[0].claimed_at < oldest]
         return [claim for lane in lanes for claim in self.release_lane(lane)]
 
     def release_lane(self, lane: str) -> list[Claim]:
-        """Hold the spares of a lane no longer; they are to be given back, and known until that is done."""
-        return [one.claim for one in self._held.pop(lane, ())]
+        """Return the claims of a lane, to be given back; they stay known until `forget`."""
+        return [prefetched.claim for prefetched in self._held.pop(lane, ())]
 
     def release_all(self) -> list[Claim]:
-        """Hold nothing any longer."""
+        """Return the claims of all lanes, to be given back."""
         return [claim for lane in list(self._held) for claim in self.release_lane(lane)]
 
-    def forget(self, spares: Iterable[Claim]) -> None:
-        """Know of these no more, unless they were claimed again meanwhile."""
-        for one in spares:
-            if self._known.get(one.work.key) == one.work.epoch:
-                del self._known[one.work.key]
+    def forget(self, claims: Iterable[Claim]) -> None:
+        """Forget claims, unless they were claimed again meanwhile."""
+        for claim in claims:
+            if self._epochs.get(claim.work.key) == claim.work.epoch:
+                del self._epochs[claim.work.key]

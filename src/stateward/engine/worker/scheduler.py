@@ -48,22 +48,22 @@ class DueScheduler:
         kinds: Kinds,
         new_id: Callable[[], str],
         worker: str,
-        patiently: StoreRunner,
-        tell: Callable[[], None],
+        run_tx: StoreRunner,
+        on_due: Callable[[], None],
     ) -> None:
         self.due_changed = asyncio.Event()  # something may fall due earlier than was known
         self._store, self._kinds, self._new_id = store, kinds, new_id
-        self._worker, self._patiently, self._tell = worker, patiently, tell
+        self._worker, self._run_tx, self._on_due = worker, run_tx, on_due
 
     async def run(self) -> None:
         """Keep time for ever."""
         while True:
-            pause = await self._until_due()
-            if pause <= 0 and not await self._do_what_is_due():
+            pause = await self._seconds_until_due()
+            if pause <= 0 and not await self._run_due():
                 pause = DUE_RETRY_S  # it waits for somebody: for room in its lane, or for a free worker
-            await self._nap(pause)
+            await self._wait(pause)
 
-    async def _until_due(self) -> float:
+    async def _seconds_until_due(self) -> float:
         """Return in how many seconds something falls due; news that come later are heard."""
         self.due_changed.clear()
         try:
@@ -72,18 +72,18 @@ class DueScheduler:
         except StoreError:
             return DUE_RETRY_S
 
-    async def _do_what_is_due(self) -> int:
-        fired = await self._patiently(lambda tx: fire_due_timers(tx, self._kinds, self._new_id, 500))
-        late = await self._patiently(lambda tx: expedite_overdue(tx, self._kinds, self._worker, 100))
-        self._tell()
+    async def _run_due(self) -> int:
+        fired = await self._run_tx(lambda tx: fire_due_timers(tx, self._kinds, self._new_id, 500))
+        late = await self._run_tx(lambda tx: expedite_overdue(tx, self._kinds, self._worker, 100))
+        self._on_due()
         return fired + late
 
-    async def _nap(self, pause: float) -> None:
+    async def _wait(self, pause: float) -> None:
         """Sleep, but not on when somebody may have added what falls due earlier; several such news are one."""
         if await wait_for_event(self.due_changed, min(max(pause, 0.001), DUE_POLL_MAX_S)):
             await asyncio.sleep(DUE_DEBOUNCE_S)
         else:
-            self._tell()
+            self._on_due()
 
 
 TIMER_RETRY_S = 1.0

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 from stateward.aio.polling import wait_for_event
-from stateward.engine.waiters import ENDED
+from stateward.engine.waiters import ENDED_STATUSES
 from stateward.store.errors import StoreError
 from stateward.store.port import Store
 from stateward.store.records import Key, Operation, Progress
@@ -119,7 +119,7 @@ class OperationFollowers:
                 await asyncio.sleep(1.0)
                 continue
             one.lines += lines
-            if found is not None and found.status in ENDED:
+            if found is not None and found.status in ENDED_STATUSES:
                 one.end = found
             if lines or one.end is not None:
                 one.wake_readers()

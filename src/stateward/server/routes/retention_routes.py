@@ -47,7 +47,7 @@ async def prune_history(request: ApiRequest, data: JSONBody[Prune]) -> PrunedVie
     store = request.service.engine.store
     before = await store.reader.time() - data.older
     done = await prune(store, before, dry=data.dry_run, who=request.grant.name, after=data.after, within=WITHIN)
-    return PrunedView(when(before), done.operations, done.objects, done.lines, done.answers, done.next)
+    return PrunedView(when(before), done.operations, done.objects, done.entries, done.idempotency_records, done.next)
 
 
 @asynccontextmanager

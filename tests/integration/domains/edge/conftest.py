@@ -193,7 +193,7 @@ async def open_house(store: Store, folder: Path, *, works: bool = True, **times:
         ProcessContext(folder, random=Random(1)),
         **{"retry_s": 0.5, "policy_interval_s": 3600.0, "lease_s": 30.0, **times},
     )
-    engine = Engine(store, [token_kind(), quota_kind(), *plugin.kinds], works=works, lease=30.0)
+    engine = Engine(store, [token_kind(), quota_kind(), *plugin.kinds], works=works, lease_s=30.0)
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=works):
         house = House(engine, plugin)

@@ -122,7 +122,7 @@ class Opened:
 
     def __init__(self, store: Store, folder: Path, settings: Settings, things: Things, *, works: bool) -> None:
         self._plugin = LeasesPlugin(ProcessContext(folder), settings, [things])
-        self._engine = Engine(CheckedStore(store), self._plugin.kinds, works=works, lease=3.0)
+        self._engine = Engine(CheckedStore(store), self._plugin.kinds, works=works, lease_s=3.0)
         self._plugin.bind_engine(self._engine)
         self._things = things
 

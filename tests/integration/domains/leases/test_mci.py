@@ -47,7 +47,7 @@ async def both(new_store: Callable[[], Store], tmp_path: Path, simulated: Simula
     site = ProcessContext(tmp_path, random=Random(1))
     clouds = MciPlugin(site, cloud=simulated, tick=0.01, every=3600.0)
     leases = LeasesPlugin(site)
-    engine = Engine(new_store(), [*clouds.kinds, *leases.kinds], lease=3.0)
+    engine = Engine(new_store(), [*clouds.kinds, *leases.kinds], lease_s=3.0)
     for plugin in (clouds, leases):
         plugin.bind_engine(engine)
     async with engine, clouds.running(engine, works=True):

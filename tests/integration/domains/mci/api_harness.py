@@ -143,7 +143,7 @@ async def open_api(
     )
     plugin = MciPlugin(site, cloud=SimulatedCloud(profile=CALM, chance=Random(1)), tick=0.01, every=3600.0)
     kinds = [*plugin.kinds, token_kind(), quota_kind()]
-    engine = Engine(store or open_store(":memory:"), kinds, lease=lease)
+    engine = Engine(store or open_store(":memory:"), kinds, lease_s=lease)
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=True):
         tokens = Tokens(engine)

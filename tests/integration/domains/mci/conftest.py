@@ -95,7 +95,7 @@ async def open_harness(
     """Open the domain on a store."""
     site = site or ProcessContext(folder, random=Random(1))
     plugin = MciPlugin(site, cloud=cloud or SimulatedCloud(profile=QUICK, chance=Random(1)), tick=0.01, every=3600.0)
-    engine = Engine(store, plugin.kinds, works=works, lease=lease)
+    engine = Engine(store, plugin.kinds, works=works, lease_s=lease)
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=works):
         yield MciHarness(engine, plugin)

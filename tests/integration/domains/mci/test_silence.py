@@ -14,7 +14,7 @@ from stateward.domains.mci.lifecycle import MciState
 from stateward.domains.mci.provider.provider_client import SILENT_AFTER_S
 from stateward.drivers import ProviderRegion
 from stateward.drivers.simulated.faults import FaultProfile
-from stateward.engine.troubles import is_worth_telling
+from stateward.engine.troubles import is_worth_reporting
 from stateward.store.records import JournalEntry, Status
 from tests.integration.domains.mci.conftest import ANN, NS, group, mci
 from tests.integration.domains.mci.test_evidence import LONGEST, made, states
@@ -149,4 +149,4 @@ def test_a_preparation_that_waits_for_a_dead_region_says_so() -> None:
 
 @pytest.mark.parametrize("attempt", [1, 2, 3, 4, 5, 8, 12, 16])
 def test_the_second_attempt_is_told_and_then_each_power_of_two(attempt: int) -> None:
-    assert is_worth_telling(attempt) == (attempt in (2, 4, 8, 16))
+    assert is_worth_reporting(attempt) == (attempt in (2, 4, 8, 16))

@@ -96,7 +96,7 @@ class Process(Party):
         self.plugin = MciPlugin(site, cloud=world.cloud, tick=0.25, every=30.0)
         store: Any = SharedStore(world.store, world.killer)
         self.engine = Engine(
-            store, self.plugin.kinds, lease=LEASE, process=name, new_id=world.new_id, chance=world.chance
+            store, self.plugin.kinds, lease_s=LEASE, process=name, new_id=world.new_id, chance=world.chance
         )
         self.plugin.bind_engine(self.engine)
         self.harness = MciHarness(self.engine, self.plugin)

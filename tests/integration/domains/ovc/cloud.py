@@ -228,7 +228,7 @@ async def open_cloud(
     simulated = simulated or SimulatedCloud(profile=CALM, chance=Random(1))
     plugin = OvcPlugin(ProcessContext(folder, random=Random(1)), settings, cloud=simulated)
     doors = furnish_with_doors(plugin.nodes)
-    engine = Engine(store, plugin.kinds, works=works, lease=lease)
+    engine = Engine(store, plugin.kinds, works=works, lease_s=lease)
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=works):
         opened = Cloud(engine, plugin, doors)

@@ -121,7 +121,7 @@ def quick_to_heed(monkeypatch: pytest.MonkeyPatch) -> None:
 async def stand(new_store: Callable[[], Store]) -> AsyncIterator[Stand]:
     backend, plant = SimulatedBackend(), Plant()
     plugin = SystemsPlugin({"simulated": backend})
-    engine = Engine(new_store(), [*plugin.kinds, plant.pump()], lease=3.0)
+    engine = Engine(new_store(), [*plugin.kinds, plant.pump()], lease_s=3.0)
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=True):
         opened = Stand(engine, plugin, backend, plant)

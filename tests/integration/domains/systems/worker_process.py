@@ -34,7 +34,7 @@ class Ledgered(SimulatedBackend):
 async def main(store: str, ledger: str, name: str) -> None:
     """Work until killed."""
     plugin = SystemsPlugin({"simulated": Ledgered(Path(ledger))})
-    engine = Engine(open_store(store), plugin.kinds, lease=LEASE, process=name)
+    engine = Engine(open_store(store), plugin.kinds, lease_s=LEASE, process=name)
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=True):
         sys.stdout.write(READY + "\n")

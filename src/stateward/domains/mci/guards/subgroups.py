@@ -111,13 +111,13 @@ async def _count_others(uow: UnitOfWork, vm: Object, group: str) -> int:
     a batch may be removed on the uow already, and are taken off when it is their turn.
     """
     counted = ("VMs of", vm.ns, vm.parent or "")
-    if counted not in uow.counts:
-        uow.counts[counted] = 1
+    if counted not in uow.admission_counts:
+        uow.admission_counts[counted] = 1
         for one in await uow.tx.select(Selector(vm.ns, VM.kind, vm.parent)):
             key = (*counted, vm_of(one).group)
-            uow.counts[key] = uow.counts.get(key, 0) + 1
-    uow.counts[*counted, group] -= 1
-    return uow.counts[*counted, group]
+            uow.admission_counts[key] = uow.admission_counts.get(key, 0) + 1
+    uow.admission_counts[*counted, group] -= 1
+    return uow.admission_counts[*counted, group]
 
 
 def _is_growing(uow: UnitOfWork, mci: Object, group: str) -> bool:
