@@ -34,8 +34,9 @@ NAME = rf"^{NOT_OURS}[A-Za-z0-9][A-Za-z0-9._:@+~-]{{0,199}}{END}"
 NAME_MEANS = "letters, digits and . _ : @ + ~ -, at most 200 of them"
 """A name that is given to a new object, and the name of a namespace."""
 
+IDEMPOTENCY_HEADER = "Idempotency-Key"
 IDEMPOTENCY_KEY = rf"^[\x21-\x7e]{{1,200}}{END}"
-"""The value of the header `Idempotency-Key`."""
+"""The header with the idempotency key of a request, and the pattern of its value."""
 
 PATH_PART = rf"^[^\x00-\x1f\x7f/]{{1,250}}{END}"
 """A name by which an existing object is looked up: also one that could not be given any more."""

@@ -4,12 +4,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
-from uuid import uuid4
 
 from msgspec import Struct
 
 from stateward.client.arguments import ObjectSelector
-from stateward.client.http import KEY, HttpConnection, Params
+from stateward.client.http import HttpConnection, Params, idempotency_headers
 from stateward.lifecycle.describe import LifecycleInfo
 from stateward.schemas.accepted import AcceptedView, GroupView, Prospect
 from stateward.schemas.deployment import HealedView, PrunedView, StuckView, WorkerView
@@ -99,12 +98,14 @@ class ApiClient:
 
     def create(self, ns: str, body: Body) -> AcceptedView:
         """Make an object."""
-        return self.http.call(AcceptedView, "POST", f"/ns/{_part(ns)}/objects", body=body, headers=_key())
+        return self.http.call(
+            AcceptedView, "POST", f"/ns/{_part(ns)}/objects", body=body, headers=idempotency_headers()
+        )
 
     def act(self, ns: str, id_: str, action: str, body: Body) -> AcceptedView:
         """Ask for an action on an object."""
         path = f"{_object(ns, id_)}/actions/{_part(action)}"
-        return self.http.call(AcceptedView, "POST", path, body=body, headers=_key())
+        return self.http.call(AcceptedView, "POST", path, body=body, headers=idempotency_headers())
 
     def group(self, ns: str, action: str, body: Body) -> GroupView:
         """Ask for an action on all objects that a selector chooses."""
@@ -219,7 +220,3 @@ def _object(ns: str, id_: str) -> str:
 
 def _operation(ns: str, op: str) -> str:
     return f"/ns/{_part(ns)}/operations/{_part(op)}"
-
-
-def _key() -> dict[str, str]:
-    return {KEY: uuid4().hex}

@@ -10,17 +10,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import httpx
 import msgspec
 
 from stateward.client.errors import TOO_MANY, CallFailed, NotOurs, Unreachable, api_error_of
 from stateward.client.target import Secret
+from stateward.naming import IDEMPOTENCY_HEADER
 
 T = TypeVar("T")
 
 BASE = "/api/v1"
-KEY = "Idempotency-Key"
 REPEATABLE = frozenset({"GET", "PUT", "DELETE"})
 PAUSES = (0.1, 0.4)
 """Seconds between the tries of a request whose connection broke."""
@@ -33,6 +34,11 @@ BROKEN = (httpx.NetworkError, httpx.RemoteProtocolError, httpx.ConnectTimeout)
 
 Params = Mapping[str, str | int | list[str] | None]
 NOTHING: Mapping[str, Any] = {}
+
+
+def idempotency_headers() -> dict[str, str]:
+    """Return the headers of a request with a new idempotency key: it may be sent again if its connection breaks."""
+    return {IDEMPOTENCY_HEADER: uuid4().hex}
 
 
 class HttpConnection:
@@ -109,7 +115,7 @@ class HttpConnection:
         return response
 
     def _repeatedly(self, request: httpx.Request) -> httpx.Response:
-        pauses = PAUSES if request.method in REPEATABLE or KEY in request.headers else ()
+        pauses = PAUSES if request.method in REPEATABLE or IDEMPOTENCY_HEADER in request.headers else ()
         for pause in (*pauses, None):
             try:
                 return self._http.send(request)

@@ -156,7 +156,7 @@ def test_what_belongs_to_nobody_is_told_with_the_healing_and_with_its_node(house
     house.ask(house.engine.store.transact(lambda tx: record_orphans(tx, Key("default", id_), [stray], complete=True)))
     for told in (house.done("healing"), house.done("show", "node/n1")):
         assert "vm-of-nobody-12345678" in told
-    assert "1 strangers" in house.done("list", "nodes")
+    assert "1 orphans" in house.done("list", "nodes")
     house.ask(house.engine.store.transact(lambda tx: record_orphans(tx, Key("default", id_), [], complete=True)))
     assert house.json("ovc", "healing", "--hours", "1")["strangers"] == []
 

@@ -11,11 +11,12 @@ from stateward.cli.commands.heal import _list
 from stateward.cli.commands.why import MOST, _tree
 from stateward.client.api import ApiClient
 from stateward.client.arguments import ObjectRef, ObjectSelector
-from stateward.client.http import KEY, HttpConnection
+from stateward.client.http import HttpConnection
 from stateward.client.session import Session
 from stateward.client.target import Secret
 from stateward.domains.mci.cli.calls import Orphan, Orphans
 from stateward.domains.mci.cli.commands import _terminate_orphans
+from stateward.naming import IDEMPOTENCY_HEADER
 from stateward.schemas.lanes import LaneView, LockView
 from stateward.schemas.objects import ObjectPage
 from stateward.schemas.operations import OperationView
@@ -138,7 +139,7 @@ def test_names_are_quoted_in_paths_and_actions_carry_a_key() -> None:
         "/api/v1/lanes/aws/eu%20west",
         "/api/v1/ns/ns/objects/x%23y",
     ]
-    assert [KEY in one.headers for one in sent] == [True, False, False]
+    assert [IDEMPOTENCY_HEADER in one.headers for one in sent] == [True, False, False]
 
 
 def test_pages_are_followed_to_the_end_or_to_the_limit() -> None:

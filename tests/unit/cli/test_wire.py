@@ -4,8 +4,9 @@ import httpx
 import pytest
 
 from stateward.client.errors import ApiError, NotOurs, Unreachable
-from stateward.client.http import KEY, PATIENCE, PAUSES, HttpConnection
+from stateward.client.http import PATIENCE, PAUSES, HttpConnection
 from stateward.client.target import Secret
+from stateward.naming import IDEMPOTENCY_HEADER
 
 Answer = Callable[[httpx.Request], httpx.Response]
 
@@ -55,8 +56,8 @@ def test_a_request_that_might_have_taken_effect_is_not_repeated() -> None:
 
 def test_a_request_with_a_key_is_repeated_with_the_same_key() -> None:
     line = Line(BROKEN, FINE)
-    line.wire.call(dict[str, int], "POST", "/ns/a/objects", body={"id": "x"}, headers={KEY: "k1"})
-    assert [(one.headers[KEY], one.content) for one in line.sent] == [("k1", b'{"id":"x"}')] * 2
+    line.wire.call(dict[str, int], "POST", "/ns/a/objects", body={"id": "x"}, headers={IDEMPOTENCY_HEADER: "k1"})
+    assert [(one.headers[IDEMPOTENCY_HEADER], one.content) for one in line.sent] == [("k1", b'{"id":"x"}')] * 2
 
 
 def test_a_server_that_never_answers_is_given_up() -> None:

@@ -9,13 +9,14 @@ from typing import Annotated, Any
 
 from litestar import Request, Router, delete, get, post
 from litestar.di import NamedDependency, Provide
-from litestar.params import HeaderParameter, JSONBody, PathParameter, QueryParameter
+from litestar.params import JSONBody, PathParameter, QueryParameter
 from litestar.types import ControllerRouterHandler
 from msgspec import Meta, Struct
 
 from stateward import naming
 from stateward.access import Right
 from stateward.domains.plugin import actor_of, disclosure_of, engine_of, grant_of, needs
+from stateward.domains.request_params import IdempotencyKey, Ns
 from stateward.domains.systems.backends.port import LogExcerpt, ServiceRef, SystemRef
 from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.definition import read
@@ -49,15 +50,8 @@ TAGS = ["systems"]
 PATH = r"^/[a-z0-9/-]{0,500}$(?!\n)"
 MAX_DEFINITION_CHARS = 1_000_000
 
-Ns = Annotated[str, PathParameter(pattern=naming.NAME, description="the namespace")]
 Name = Annotated[str, PathParameter(pattern=NAME, description="the system")]
 ChangeName = Annotated[str, PathParameter(pattern=naming.NAME, description="the deploy")]
-IdempotencyKey = Annotated[
-    str | None,
-    HeaderParameter(
-        name="Idempotency-Key", pattern=naming.IDEMPOTENCY_KEY, description="same key, same answer: done only once"
-    ),
-]
 Where = Annotated[str, Meta(pattern=PATH, description="a path in the system, such as /store/api")]
 LockWaitSeconds = Annotated[
     float, Meta(ge=0, le=86_400, description="seconds to wait for the lock; refused at once if null")

@@ -11,7 +11,7 @@ from litestar.openapi.spec import OpenAPIType, Schema
 from litestar.params import HeaderParameter, PathParameter, QueryParameter
 from msgspec import Meta
 
-from stateward.naming import END, IDEMPOTENCY_KEY, NAME, PATH_PART
+from stateward.naming import END, PATH_PART
 from stateward.schemas.params import LABEL, TEXT
 
 TAGS = rf"^[\x20-\x7e]{{1,1000}}{END}"
@@ -27,7 +27,6 @@ MOST = 10**15
 
 # --- in paths --------------------------------------------------------------------------------------------------------
 
-Ns = Annotated[str, PathParameter(pattern=NAME, description="the namespace")]
 Id = Annotated[str, PathParameter(pattern=PATH_PART, description="the object's id")]
 Op = Annotated[str, PathParameter(pattern=PATH_PART, description="the operation's id")]
 Action = Annotated[str, PathParameter(pattern=PATH_PART, description="an action or event of the object's lifecycle")]
@@ -68,12 +67,6 @@ WhenOrNone = Annotated[datetime | None, QueryParameter(description="a time, such
 
 # --- in headers ------------------------------------------------------------------------------------------------------
 
-IdempotencyKey = Annotated[
-    str | None,
-    HeaderParameter(
-        name="Idempotency-Key", pattern=IDEMPOTENCY_KEY, description="same key, same answer: done only once"
-    ),
-]
 IfMatch = Annotated[
     str | None, HeaderParameter(name="If-Match", pattern=TAGS, description="the ETag that the object must still have")
 ]

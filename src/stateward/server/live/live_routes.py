@@ -17,10 +17,11 @@ from litestar.params import HeaderParameter
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 
 from stateward.access import Grant, Right
+from stateward.domains.request_params import Ns
 from stateward.schemas.operations import ProgressView
 from stateward.server.auth.guards import HTTP_STATUSES, authenticate_connection, needs, open_to_all, require
 from stateward.server.errors import Forbidden, NotAuthenticated, NotReady, TooMany
-from stateward.server.http.route_params import MOST, Ns, Op
+from stateward.server.http.route_params import MOST, Op
 from stateward.server.live.feeds import live_feeds_of
 from stateward.server.live.operation_followers import ProgressEvent
 from stateward.server.live.stream_server import CloseCode, StreamClosed, Subscription

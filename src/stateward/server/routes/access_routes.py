@@ -5,10 +5,11 @@ from litestar.params import JSONBody
 
 from stateward.access import Right, TokenInfo
 from stateward.access.quotas import Quota
+from stateward.domains.request_params import Ns
 from stateward.schemas.access import IssuedView, QuotaView, TokenView
 from stateward.schemas.requests import NewQuota, NewToken
 from stateward.server.auth.guards import needs
-from stateward.server.http.route_params import Ns, TokenId
+from stateward.server.http.route_params import TokenId
 from stateward.server.openapi.problem_responses import problems
 from stateward.server.service import ApiRequest
 from stateward.server.views import when, when_or_none

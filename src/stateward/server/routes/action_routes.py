@@ -6,6 +6,7 @@ from litestar.params import JSONBody
 
 from stateward.access import Right
 from stateward.access.roles import ACTORS
+from stateward.domains.request_params import IdempotencyKey, Ns
 from stateward.engine import Accepted, LockRequest, Request
 from stateward.engine.accept.accept import Verdict
 from stateward.errors import BadInput, StatewardError
@@ -16,7 +17,7 @@ from stateward.server.auth.guards import needs, require_priority
 from stateward.server.http.fast_path import REPLAYED, JsonReply
 from stateward.server.http.preconditions import required_version
 from stateward.server.http.problem_details import clean, problem_of
-from stateward.server.http.route_params import Action, Id, IdempotencyKey, IfMatch, Ns, Wait
+from stateward.server.http.route_params import Action, Id, IfMatch, Wait
 from stateward.server.openapi.problem_responses import problems
 from stateward.server.routes.object_routes import ETAG
 from stateward.server.service import ApiRequest

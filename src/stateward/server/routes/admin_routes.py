@@ -4,11 +4,12 @@ from litestar import get, put
 from litestar.params import JSONBody
 
 from stateward.access import Right
+from stateward.domains.request_params import Ns
 from stateward.schemas.deployment import TimerView, WorkerView
 from stateward.schemas.lanes import LaneGroupView, LanesView, LaneView, LockView
 from stateward.schemas.requests import GroupLimit, LaneLimit
 from stateward.server.auth.guards import needs, needs_all
-from stateward.server.http.route_params import Grp, LanePath, Limit, Ns, Tree
+from stateward.server.http.route_params import Grp, LanePath, Limit, Tree
 from stateward.server.openapi.problem_responses import problems
 from stateward.server.service import ApiRequest, Service
 from stateward.server.views import lane_view, lanes_view, lock_view, timer_view, worker_view

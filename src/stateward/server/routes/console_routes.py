@@ -27,9 +27,9 @@ from stateward import __version__
 from stateward.access import Right, Role
 from stateward.access.roles import RIGHTS
 from stateward.domains.registry import DOMAINS
+from stateward.domains.request_params import Ns
 from stateward.lifecycle.render.svg_markup import STYLE
 from stateward.server.auth.guards import needs, open_to_all
-from stateward.server.http.route_params import Ns
 from stateward.server.http.security_headers import PAGE_CONTENT_POLICY
 from stateward.server.openapi.problem_responses import problems
 from stateward.server.service import ApiRequest, Service

@@ -6,6 +6,7 @@ from litestar import get
 
 from stateward.access import Right
 from stateward.access.roles import ACTORS
+from stateward.domains.request_params import Ns
 from stateward.engine import NotFound
 from stateward.engine.queries import state_at
 from stateward.lifecycle import Lifecycle, Move, decide
@@ -13,7 +14,7 @@ from stateward.lifecycle.moves import AllowedEvent
 from stateward.schemas.journal import LinePage
 from stateward.schemas.objects import AllowedView, Possible, StateView
 from stateward.server.auth.guards import needs
-from stateward.server.http.route_params import AfterNumber, Id, Limit, Ns, When, aware, end
+from stateward.server.http.route_params import AfterNumber, Id, Limit, When, aware, end
 from stateward.server.openapi.problem_responses import problems
 from stateward.server.routes.journal_routes import pruned_after
 from stateward.server.service import ApiRequest, Service

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from stateward.access import Right
 from stateward.access.roles import ACTORS
 from stateward.access.tokens import ANY, SYSTEM
+from stateward.domains.request_params import IdempotencyKey, Ns
 from stateward.engine import Engine, NotFound
 from stateward.engine.errors import VersionMismatch
 from stateward.engine.kinds import Kinds
@@ -22,18 +23,7 @@ from stateward.server.auth.guards import needs, require_priority
 from stateward.server.errors import Forbidden
 from stateward.server.http.fast_path import JsonReply
 from stateward.server.http.preconditions import is_unchanged, required_version
-from stateward.server.http.route_params import (
-    AfterText,
-    Id,
-    IdempotencyKey,
-    IfMatch,
-    IfNoneMatch,
-    LabelWishes,
-    Limit,
-    Ns,
-    Only,
-    StatesWish,
-)
+from stateward.server.http.route_params import AfterText, Id, IfMatch, IfNoneMatch, LabelWishes, Limit, Only, StatesWish
 from stateward.server.openapi.problem_responses import problems
 from stateward.server.routes.kind_routes import public_kind
 from stateward.server.service import ApiRequest, Service

@@ -6,10 +6,11 @@ from litestar import get, post
 from litestar.params import QueryParameter
 
 from stateward.access import Right
+from stateward.domains.request_params import Ns
 from stateward.naming import PATH_PART
 from stateward.schemas.operations import OperationPage, OperationView
 from stateward.server.auth.guards import needs
-from stateward.server.http.route_params import Limit, Ns, Op
+from stateward.server.http.route_params import Limit, Op
 from stateward.server.openapi.problem_responses import problems
 from stateward.server.presenter import list_shown
 from stateward.server.service import ApiRequest

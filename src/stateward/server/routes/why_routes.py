@@ -8,11 +8,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.access import Right
+from stateward.domains.request_params import Ns
 from stateward.engine.privacy import Disclosure
 from stateward.schemas.operations import OperationView
 from stateward.schemas.waiting import ParentView, QueuedView, QueueView, WaitReason, WhyView
 from stateward.server.auth.guards import needs
-from stateward.server.http.route_params import Id, Ns
+from stateward.server.http.route_params import Id
 from stateward.server.openapi.problem_responses import problems
 from stateward.server.routes.wait_reasons import Around, Lanes, Reporting, describe_lost, why_waiting
 from stateward.server.service import ApiRequest, Service

@@ -4,9 +4,8 @@ from typing import Annotated, Any
 
 from litestar import Request
 from litestar.di import NamedDependency
-from litestar.params import HeaderParameter, PathParameter, QueryParameter
+from litestar.params import PathParameter, QueryParameter
 
-from stateward import naming
 from stateward.access import Right
 from stateward.domains.edge.agents.agent_hub import AgentHub
 from stateward.domains.edge.api.schemas import OVERRIDES, Ignore
@@ -25,7 +24,6 @@ ServiceDependency = NamedDependency[Service]
 HubDependency = NamedDependency[AgentHub]
 PolicyDependency = NamedDependency[PolicyController]
 
-Ns = Annotated[str, PathParameter(pattern=naming.NAME, description="the namespace")]
 Cloudlet = Annotated[str, PathParameter(pattern=NAME, description="the cloudlet's name")]
 Cluster = Annotated[str, PathParameter(pattern=NAME, description="the cluster's name")]
 App = Annotated[str, PathParameter(pattern=NAME, description="the app's name")]
@@ -34,14 +32,6 @@ OnCloudlet = Annotated[str | None, QueryParameter(pattern=NAME, description="onl
 Ignores = Annotated[
     list[Ignore] | None,
     QueryParameter(name="ignore", description="what an administrator wants ignored: the agent, its errors, the state"),
-]
-IdempotencyKey = Annotated[
-    str | None,
-    HeaderParameter(
-        name="Idempotency-Key",
-        pattern=naming.IDEMPOTENCY_KEY,
-        description="same key, same answer: done only once",
-    ),
 ]
 
 

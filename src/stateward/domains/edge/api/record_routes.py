@@ -5,20 +5,11 @@ from typing import Any
 from litestar import delete, get, put
 from litestar.params import JSONBody
 
-from stateward.domains.edge.api.context import (
-    ACT,
-    NS_PATH,
-    READ,
-    TAGS,
-    Call,
-    Ns,
-    RecordName,
-    ServiceDependency,
-    caller_of,
-)
+from stateward.domains.edge.api.context import ACT, NS_PATH, READ, TAGS, Call, RecordName, ServiceDependency, caller_of
 from stateward.domains.edge.api.schemas import View, view
 from stateward.domains.edge.lifecycle import APP, AUTOPROV, AUTOSCALE, FLAVOR
 from stateward.domains.edge.model import AppSpec, AutoprovSpec, AutoscaleSpec, FlavorSpec
+from stateward.domains.request_params import Ns
 
 # Bodies are read strictly; the same records are read leniently from the store, which another version may have written.
 

@@ -24,9 +24,7 @@ from stateward.domains.edge.api.context import (
     Cloudlet,
     Cluster,
     HubDependency,
-    IdempotencyKey,
     Ignores,
-    Ns,
     OnCloudlet,
     PolicyDependency,
     ServiceDependency,
@@ -63,6 +61,7 @@ from stateward.domains.edge.policy.demand import ClusterLoad
 from stateward.domains.edge.policy.policy_controller import PolicyController
 from stateward.domains.edge.service import Service
 from stateward.domains.plugin import grant_of, needs
+from stateward.domains.request_params import IdempotencyKey, Ns
 from stateward.store.errors import StoreError
 
 log = logging.getLogger("stateward.edge")

@@ -4,13 +4,12 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 from urllib.parse import quote
-from uuid import uuid4
 
 import typer
 from rich.text import Text
 
 from stateward.client.action_requests import RequestOutcome, print_outcomes, wait_for_outcomes, warn_of_waiting
-from stateward.client.http import KEY
+from stateward.client.http import idempotency_headers
 from stateward.client.output import clean, err, print_json, results
 from stateward.client.progress import follow_progress
 from stateward.client.session import Session
@@ -76,7 +75,7 @@ def ask(
 ) -> None:
     """Ask for something, wait for its end if that is wanted, and print what became of it."""
     params = {"ignore": [one.value for one in ignore]} if ignore else {}
-    headers = {KEY: uuid4().hex}
+    headers = idempotency_headers()
     answer = session.client.http.call(AcceptedView, method, where, params=params, body=body, headers=headers)
     if method == "DELETE" and answer.object.conditions.orphans:
         left = clean(", ".join(answer.object.conditions.orphans))

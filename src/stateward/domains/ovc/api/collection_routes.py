@@ -9,20 +9,12 @@ from litestar.params import QueryParameter
 from msgspec import Struct
 
 from stateward.access import Right
-from stateward.domains.ovc.api.schemas import (
-    ActionName,
-    Call,
-    ExpectedStatus,
-    IdempotencyKey,
-    ItemId,
-    Ns,
-    Permanently,
-    caller_of,
-)
+from stateward.domains.ovc.api.schemas import ActionName, Call, ExpectedStatus, ItemId, Permanently, caller_of
 from stateward.domains.ovc.api.views import ItemView, OvcAcceptedView, accepted_view, item_view
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, NODE, VM
 from stateward.domains.ovc.service import Service
 from stateward.domains.plugin import disclosure_of, engine_of, needs
+from stateward.domains.request_params import IdempotencyKey, Ns
 from stateward.errors import UnknownName
 from stateward.lifecycle import Lifecycle
 from stateward.store.filters import Page, Selector

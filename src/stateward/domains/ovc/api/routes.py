@@ -11,7 +11,6 @@ from stateward.domains.ovc.api.collection_routes import COLLECTIONS, routes_of, 
 from stateward.domains.ovc.api.schemas import (
     AddedDisk,
     Call,
-    IdempotencyKey,
     ItemId,
     MaintenanceRequest,
     MigrationRequest,
@@ -23,7 +22,6 @@ from stateward.domains.ovc.api.schemas import (
     NewImage,
     NewMachine,
     NewNode,
-    Ns,
     caller_of,
 )
 from stateward.domains.ovc.api.views import (
@@ -49,6 +47,7 @@ from stateward.domains.ovc.model import (
     read_spec,
 )
 from stateward.domains.plugin import actor_of, disclosure_of, grant_of, needs
+from stateward.domains.request_params import IdempotencyKey, Ns
 from stateward.engine import Accepted
 from stateward.lifecycle import ADMIN
 

@@ -3,30 +3,23 @@
 from typing import Annotated, Any
 
 from litestar import Request
-from litestar.params import HeaderParameter, PathParameter, QueryParameter
+from litestar.params import PathParameter, QueryParameter
 from msgspec import Meta, Struct
 
 from stateward.domains.ovc.model import BUILT_IN_IMAGE, RETENTION_S, DriverName, Gib, Name, VmAction
 from stateward.domains.ovc.service import OvcCaller
 from stateward.domains.plugin import actor_of, grant_of
-from stateward.naming import IDEMPOTENCY_KEY, NAME
+from stateward.naming import NAME
 
 Id = Annotated[str, Meta(pattern=NAME)]
 Call = Request[Any, Any, Any]
 
-Ns = Annotated[str, PathParameter(pattern=NAME, description="the namespace")]
 ItemId = Annotated[str, PathParameter(pattern=NAME, description="the object's id")]
 ActionName = Annotated[str, PathParameter(pattern=r"^[a-z]{1,20}$(?!\n)", description="what is to be done")]
 Permanently = Annotated[bool, QueryParameter(description="destroy it for good, rather than move it to the recycle bin")]
 ExpectedStatus = Annotated[
     str | None,
     QueryParameter(name="status", pattern=r"^[A-Z_]{1,40}$(?!\n)", description="refuse it if it is in another state"),
-]
-IdempotencyKey = Annotated[
-    str | None,
-    HeaderParameter(
-        name="Idempotency-Key", pattern=IDEMPOTENCY_KEY, description="same key, same answer: done only once"
-    ),
 ]
 
 

@@ -5,27 +5,17 @@ An object is named by its id, or as KIND/NAME: `machine/db`, `node/n1`.
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
-from uuid import uuid4
 
 import typer
 
 from stateward.client.action_requests import RequestOutcome, print_outcomes, wait_for_outcomes, warn_of_waiting
 from stateward.client.arguments import ObjectSelector, parse_pairs
-from stateward.client.http import NOTHING, Params
+from stateward.client.http import NOTHING, Params, idempotency_headers
 from stateward.client.options import Timeout, Wait
 from stateward.client.output import print_json, results
 from stateward.client.session import Session, on_server
-from stateward.domains.ovc.cli.views import (
-    Asked,
-    Healing,
-    Item,
-    Queue,
-    healing_table,
-    item_table,
-    queue_table,
-    report_table,
-    stranger_table,
-)
+from stateward.domains.ovc.api.views import HealingView, ItemView, ObjectQueueView, OvcAcceptedView
+from stateward.domains.ovc.cli.views import healing_table, item_table, orphan_table, queue_table, report_table
 from stateward.errors import BadInput
 
 if TYPE_CHECKING:
@@ -95,10 +85,10 @@ def list_(session: Session, kinds: Kinds, state: States = None) -> None:
     """List the objects of a kind."""
     if kinds not in PATHS.values():
         raise BadInput("KINDS", kinds, f"one of {', '.join(dict.fromkeys(PATHS.values()))}")
-    found: list[Item] = []
+    found: list[ItemView] = []
     while True:
         params: dict[str, Any] = {"state": state, "limit": 1000, "after": found[-1].id if found else None}
-        page = session.client.http.call(list[Item], "GET", _at(session, f"/{kinds}"), params=params)
+        page = session.client.http.call(list[ItemView], "GET", _at(session, f"/{kinds}"), params=params)
         found += page
         if len(page) < 1000:
             break
@@ -112,15 +102,15 @@ def list_(session: Session, kinds: Kinds, state: States = None) -> None:
 @on_server
 def show(session: Session, object: Thing) -> None:  # noqa: A002 - the glossary's word
     """Show an object; a node with what became of its machines, and what is there and belongs to nobody."""
-    found = session.client.http.call(Item, "GET", _at(session, _path(session, object)))
+    found = session.client.http.call(ItemView, "GET", _at(session, _path(session, object)))
     if session.json:
         print_json(found)
         return
     results().print(item_table(session, [found]))
     if found.report is not None:
         results().print(report_table(found.report))
-    if found.strangers:
-        results().print(stranger_table(found.strangers))
+    if found.orphans:
+        results().print(orphan_table(found.orphans))
 
 
 @app.command()
@@ -128,7 +118,7 @@ def show(session: Session, object: Thing) -> None:  # noqa: A002 - the glossary'
 def queue(session: Session, object: Thing, stop: Stop = False) -> None:  # noqa: A002
     """Show what stands in an object's queue; or stop the queue."""
     path = _at(session, f"/queues/{_id(session, object)}")
-    found = session.client.http.call(Queue, "DELETE" if stop else "GET", path)
+    found = session.client.http.call(ObjectQueueView, "DELETE" if stop else "GET", path)
     if session.json:
         print_json(found)
     else:
@@ -140,14 +130,14 @@ def queue(session: Session, object: Thing, stop: Stop = False) -> None:  # noqa:
 def healing(session: Session, hours: Hours = 24.0) -> None:
     """Show what is stuck, what was settled lately, what nodes have shown unasked, and what belongs to nobody."""
     params: dict[str, Any] = {"seconds": str(hours * 3600)}
-    found = session.client.http.call(Healing, "GET", _at(session, "/healing"), params=params)
+    found = session.client.http.call(HealingView, "GET", _at(session, "/healing"), params=params)
     if session.json:
         print_json(found)
         return
     quiet = "Nothing is stuck, and nothing had to be healed."
     results().print(healing_table(found) if found.stuck or found.healed else quiet)
-    if found.strangers:
-        results().print(stranger_table(found.strangers))
+    if found.orphans:
+        results().print(orphan_table(found.orphans))
 
 
 # --- making ----------------------------------------------------------------------------------------------------------
@@ -335,9 +325,9 @@ def _at(session: Session, path: str) -> str:
     return f"/ovc/{session.ns}{path}"
 
 
-def _ask(session: Session, method: str, path: str, body: object = None, params: Params = NOTHING) -> Asked:
-    headers = {"Idempotency-Key": uuid4().hex}
-    return session.client.http.call(Asked, method, _at(session, path), body=body, headers=headers, params=params)
+def _ask(session: Session, method: str, path: str, body: object = None, params: Params = NOTHING) -> OvcAcceptedView:
+    headers, where = idempotency_headers(), _at(session, path)
+    return session.client.http.call(OvcAcceptedView, method, where, body=body, headers=headers, params=params)
 
 
 def _make(session: Session, things: str, body: object, wait: bool, timeout: float | None) -> None:
@@ -358,7 +348,7 @@ def _do(
     _finish(session, _ask(session, "POST", path, body, {"status": status}), wait, timeout)
 
 
-def _finish(session: Session, asked: Asked, wait: bool, timeout: float | None) -> None:
+def _finish(session: Session, asked: OvcAcceptedView, wait: bool, timeout: float | None) -> None:
     found: ObjectView = session.client.object(session.ns, asked.object.id)
     operation = None if asked.operation is None else session.client.operation(session.ns, asked.operation)
     outcomes = [RequestOutcome(found.id, found, operation)]

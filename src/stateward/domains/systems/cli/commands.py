@@ -2,16 +2,17 @@
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from uuid import uuid4
 
 import typer
 
 from stateward.client.action_requests import RequestOutcome, print_outcomes, wait_for_outcomes, warn_of_waiting
+from stateward.client.http import idempotency_headers
 from stateward.client.options import Timeout, Wait
 from stateward.client.output import clean, out, print_json, results
 from stateward.client.session import Session, on_server
-from stateward.domains.systems.cli.views import Asked, Change, Held, Written, change_table, lock_table, system_tree
-from stateward.domains.systems.cli.views import System as SystemInfo
+from stateward.domains.systems.backends.port import LogExcerpt
+from stateward.domains.systems.cli.views import SystemTree, change_table, lock_table, system_tree
+from stateward.domains.systems.views import AskedView, ChangeView, LockView
 from stateward.errors import BadInput
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def deploy(
     _finish(session, _deploy(session, system, file, path, queue), wait, timeout)
 
 
-def _deploy(session: Session, system: str, file: Path, path: str, queue: float | None) -> Asked:
+def _deploy(session: Session, system: str, file: Path, path: str, queue: float | None) -> AskedView:
     try:
         text = file.read_text("utf-8")
     except OSError as error:
@@ -139,7 +140,7 @@ def delete(session: Session, system: System, force: Force = False, wait: Wait = 
 def status(session: Session, system: System, path: At = "/", instances: Instances = True) -> None:
     """Show a system with its services and their instances."""
     params = {"path": path, "instances": str(instances).lower()}
-    found = session.client.http.call(SystemInfo, "GET", _at(session, f"/{system}"), params=params)
+    found = session.client.http.call(SystemTree, "GET", _at(session, f"/{system}"), params=params)
     if session.json:
         print_json(found)
     else:
@@ -150,7 +151,7 @@ def status(session: Session, system: System, path: At = "/", instances: Instance
 @on_server
 def deploys(session: Session, system: System) -> None:
     """List the deploys of a system, newest first."""
-    found = session.client.http.call(list[Change], "GET", _at(session, f"/{system}/deploys"))
+    found = session.client.http.call(list[ChangeView], "GET", _at(session, f"/{system}/deploys"))
     if session.json:
         print_json(found)
     else:
@@ -161,7 +162,7 @@ def deploys(session: Session, system: System) -> None:
 @on_server
 def locks(session: Session, system: System) -> None:
     """List the locks of a system: who holds what, and who waits for what."""
-    found = session.client.http.call(list[Held], "GET", _at(session, f"/{system}/locks"))
+    found = session.client.http.call(list[LockView], "GET", _at(session, f"/{system}/locks"))
     if session.json:
         print_json(found)
     else:
@@ -190,7 +191,7 @@ def logs(
             places[one.instance] = _followed(session, system, path, one, places.get(one.instance, 0))
 
 
-def _followed(session: Session, system: str, path: str, one: Written, place: int) -> int:
+def _followed(session: Session, system: str, path: str, one: LogExcerpt, place: int) -> int:
     """Show what an instance has written behind a place; returns the next place."""
     if one.next <= place:
         return one.next
@@ -200,26 +201,26 @@ def _followed(session: Session, system: str, path: str, one: Written, place: int
     return place
 
 
-def _written(session: Session, system: str, params: dict[str, Any]) -> list[Written]:
-    return session.client.http.call(list[Written], "GET", _at(session, f"/{system}/logs"), params=params)
+def _written(session: Session, system: str, params: dict[str, Any]) -> list[LogExcerpt]:
+    return session.client.http.call(list[LogExcerpt], "GET", _at(session, f"/{system}/logs"), params=params)
 
 
-def _shown(one: Written) -> int:
+def _shown(one: LogExcerpt) -> int:
     for line in one.text.splitlines():
         out().print(f"{clean(one.instance)}  {clean(line)}", markup=False, highlight=False, soft_wrap=True)
     return one.next
 
 
-def _ask(session: Session, method: str, path: str, body: object = None) -> Asked:
-    headers = {"Idempotency-Key": uuid4().hex}
-    return session.client.http.call(Asked, method, _at(session, path), body=body, headers=headers)
+def _ask(session: Session, method: str, path: str, body: object = None) -> AskedView:
+    headers = idempotency_headers()
+    return session.client.http.call(AskedView, method, _at(session, path), body=body, headers=headers)
 
 
 def _at(session: Session, path: str) -> str:
     return f"/systems/{session.ns}{path}"
 
 
-def _finish(session: Session, asked: Asked, wait: bool, timeout: float | None) -> None:
+def _finish(session: Session, asked: AskedView, wait: bool, timeout: float | None) -> None:
     outcomes = [_outcome(session, asked)]
     warn_of_waiting(session, outcomes)
     code = print_outcomes(session, wait_for_outcomes(session, outcomes, timeout) if wait else outcomes)
@@ -227,7 +228,7 @@ def _finish(session: Session, asked: Asked, wait: bool, timeout: float | None) -
         raise typer.Exit(code)
 
 
-def _outcome(session: Session, asked: Asked) -> RequestOutcome:
+def _outcome(session: Session, asked: AskedView) -> RequestOutcome:
     found: ObjectView = session.client.object(session.ns, asked.id)
     operation = None if asked.operation is None else session.client.operation(session.ns, asked.operation)
     return RequestOutcome(asked.id, found, operation)

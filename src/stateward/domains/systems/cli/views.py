@@ -11,6 +11,7 @@ from rich.tree import Tree
 
 from stateward.client.output import clean
 from stateward.client.tables import age_text, error_text, filled_table, state_text
+from stateward.domains.systems.views import ChangeView, InstanceView, LockView
 
 if TYPE_CHECKING:
     from stateward.client.session import Session
@@ -18,31 +19,7 @@ if TYPE_CHECKING:
 SERVICE, POOL, SYSTEM, DEPLOY = "systems.service", "systems.nodepool", "systems.system", "systems.deploy"
 
 
-class Asked(Struct, frozen=True):
-    """What was accepted."""
-
-    id: str
-    state: str
-    operation: str | None = None
-    waiting: bool = False
-
-
-class Instance(Struct, frozen=True, kw_only=True):
-    """An instance of a service."""
-
-    name: str
-    revision: str
-    phase: str
-    ready: bool
-    restarts: int = 0
-    since: datetime
-    pid: int | None = None
-    port: int | None = None
-    node: str | None = None
-    why: str = ""
-
-
-class Service(Struct, frozen=True, kw_only=True):
+class ServiceNode(Struct, frozen=True, kw_only=True):
     """A service."""
 
     id: str
@@ -52,10 +29,10 @@ class Service(Struct, frozen=True, kw_only=True):
     error: str | None = None
     definition: dict[str, Any] | None = None
     revision: str | None = None
-    instances: list[Instance] | None = None
+    instances: list[InstanceView] | None = None
 
 
-class Pool(Struct, frozen=True, kw_only=True):
+class NodePoolNode(Struct, frozen=True, kw_only=True):
     """A node pool."""
 
     id: str
@@ -65,7 +42,7 @@ class Pool(Struct, frozen=True, kw_only=True):
     definition: dict[str, Any] | None = None
 
 
-class System(Struct, frozen=True, kw_only=True):
+class SystemTree(Struct, frozen=True, kw_only=True):
     """A system with what it is made of."""
 
     ns: str
@@ -74,46 +51,11 @@ class System(Struct, frozen=True, kw_only=True):
     since: datetime
     error: str | None = None
     backend: str
-    services: list[Service] | None = None
-    node_pools: list[Pool] | None = None
+    services: list[ServiceNode] | None = None
+    node_pools: list[NodePoolNode] | None = None
 
 
-class Change(Struct, frozen=True, kw_only=True):
-    """A deploy."""
-
-    id: str
-    state: str
-    operation: str | None = None
-    path: str
-    services: int
-    undoes: str | None = None
-    cancelled: str | None = None
-    error: str | None = None
-    created: datetime
-
-
-class Held(Struct, frozen=True, kw_only=True):
-    """A lock, held or waited for."""
-
-    path: str
-    mode: str
-    waiting: bool
-    op: str
-    object: str
-    action: str
-    who: str
-    since: datetime
-
-
-class Written(Struct, frozen=True):
-    """Part of what an instance has written."""
-
-    instance: str
-    text: str
-    next: int
-
-
-def system_tree(session: "Session", found: System) -> Tree:
+def system_tree(session: "Session", found: SystemTree) -> Tree:
     """Return a system as a tree: its services by path, and their instances."""
     label = Text.assemble((clean(found.id), "bold"), " is ")
     label.append_text(state_text(session.state_class, SYSTEM, found.state)).append(
@@ -130,7 +72,7 @@ def system_tree(session: "Session", found: System) -> Tree:
     return tree
 
 
-def _service(session: "Session", service: Service) -> Text:
+def _service(session: "Session", service: ServiceNode) -> Text:
     line = Text.assemble((clean(service.path), "bold"), " is ")
     line.append_text(state_text(session.state_class, SERVICE, service.state))
     wanted = (service.definition or {}).get("instances", 1)
@@ -142,7 +84,7 @@ def _service(session: "Session", service: Service) -> Text:
     return line.append_text(_why(service.error))
 
 
-def _instance(one: Instance) -> Text:
+def _instance(one: InstanceView) -> Text:
     facts = [
         f"process {one.pid}" if one.pid else "",
         f"port {one.port}" if one.port else "",
@@ -158,7 +100,7 @@ def _why(error: str | None) -> Text:
     return error_text(f": {error}") if error else Text("")
 
 
-def change_table(session: "Session", found: Sequence[Change]) -> Table:
+def change_table(session: "Session", found: Sequence[ChangeView]) -> Table:
     """Return deploys as a table."""
     rows = (
         (
@@ -175,7 +117,7 @@ def change_table(session: "Session", found: Sequence[Change]) -> Table:
     return filled_table(("deploy", "path", "state", "age", "services", "rolls back", "why"), rows)
 
 
-def lock_table(found: Sequence[Held]) -> Table:
+def lock_table(found: Sequence[LockView]) -> Table:
     """Return locks as a table."""
     rows = (
         (one.path, one.mode, "waiting" if one.waiting else "held", one.object, one.action, one.who, age_text(one.since))

@@ -1,0 +1,18 @@
+"""Parameters that the routes of all domains and of the server share: the namespace and the idempotency key.
+
+One declaration: a second one with another pattern would accept a name or a key that the rest of the API refuses.
+"""
+
+from typing import Annotated
+
+from litestar.params import HeaderParameter, PathParameter
+
+from stateward.naming import IDEMPOTENCY_HEADER, IDEMPOTENCY_KEY, NAME
+
+Ns = Annotated[str, PathParameter(pattern=NAME, description="the namespace")]
+IdempotencyKey = Annotated[
+    str | None,
+    HeaderParameter(
+        name=IDEMPOTENCY_HEADER, pattern=IDEMPOTENCY_KEY, description="same key, same answer: done only once"
+    ),
+]
