@@ -96,11 +96,11 @@ class NewTeardown(Struct, frozen=True, forbid_unknown_fields=True):
 
 @post("/{ns:str}", opt=needs(Right.ACT), status_code=202, tags=TAGS, summary="Make a system")
 async def create_system(
-    request: Call, premises: ContextDependency, ns: Ns, data: JSONBody[NewSystem], key: IdempotencyKey = None
+    request: Call, context: ContextDependency, ns: Ns, data: JSONBody[NewSystem], key: IdempotencyKey = None
 ) -> AskedView:
     """Make a system; it has no services until something is deployed to it."""
-    if data.backend not in premises.backends:
-        raise BadInput("backend", data.backend, f"one of {', '.join(premises.backends)}")
+    if data.backend not in context.backends:
+        raise BadInput("backend", data.backend, f"one of {', '.join(context.backends)}")
     return asked_view(await _actions(request, ns).create(data.name, data.backend, _own(request, key)))
 
 
@@ -176,7 +176,7 @@ async def list_systems(request: Call, ns: Ns) -> list[SystemView]:
 @get("/{ns:str}/{system:str}", opt=needs(Right.READ), tags=TAGS, summary="Get a system")
 async def get_system(
     request: Call,
-    premises: ContextDependency,
+    context: ContextDependency,
     ns: Ns,
     system: Name,
     path: Annotated[str, QueryParameter(pattern=PATH, description="only what is there and below")] = "/",
@@ -184,19 +184,19 @@ async def get_system(
 ) -> SystemView:
     """Return a system with its services and node pools."""
     found = await _actions(request, ns).system(system)
-    home, top = SystemRef(ns, system), checked_path(path)
+    system_ref, top = SystemRef(ns, system), checked_path(path)
     disclosure = disclosure_of(request)
-    stored = [disclosure.object(one) for one in await premises.services(home, top)]
-    services = [await _service(premises, found, one, instances) for one in stored]
-    pools = [pool_view(one) for one in await premises.pools(home)] if top == ROOT else []
+    stored = [disclosure.object(one) for one in await context.services(system_ref, top)]
+    services = [await _service(context, found, one, instances) for one in stored]
+    pools = [pool_view(one) for one in await context.pools(system_ref)] if top == ROOT else []
     shown = system_view(found)
     return SystemView(shown.ns, shown.id, shown.state, shown.since, shown.error, shown.backend, services, pools)
 
 
-async def _service(premises: SystemContext, system: Object, found: Object, instances: bool) -> ServiceView:
+async def _service(context: SystemContext, system: Object, found: Object, instances: bool) -> ServiceView:
     seen: list[InstanceView] | None = None
     if instances:
-        backend = premises.backend_named((spec_of(system, SystemSpec) or SystemSpec()).backend)
+        backend = context.backend_named((spec_of(system, SystemSpec) or SystemSpec()).backend)
         ref = ServiceRef(SystemRef(found.ns, system.id), str(path_of(found.id)))
         seen = [instance_view(one) for one in await backend.instances(ref)]
     return service_view(found, seen)
@@ -222,7 +222,7 @@ async def list_locks(request: Call, ns: Ns, system: Name) -> list[LockView]:
 @get("/{ns:str}/{system:str}/logs", opt=needs(Right.READ), tags=TAGS, summary="Read logs")
 async def read_logs(
     request: Call,
-    premises: ContextDependency,
+    context: ContextDependency,
     ns: Ns,
     system: Name,
     path: Annotated[str, QueryParameter(pattern=PATH, description="the service")],
@@ -235,9 +235,9 @@ async def read_logs(
     """Return the last of what the instances of a service have written, or what follows a place."""
     found = await _actions(request, ns).system(system)
     top = checked_path(path)
-    if top == ROOT or await premises.object(ns, service_id(system, top)) is None:
+    if top == ROOT or await context.object(ns, service_id(system, top)) is None:
         raise NotFound(ns, service_id(system, top))
-    backend = premises.backend_named((spec_of(found, SystemSpec) or SystemSpec()).backend)
+    backend = context.backend_named((spec_of(found, SystemSpec) or SystemSpec()).backend)
     return list(await backend.logs(ServiceRef(SystemRef(ns, system), str(top)), instance, after, most))
 
 
@@ -274,7 +274,7 @@ ROUTES = (
 )
 
 
-def routes(premises: SystemContext) -> list[ControllerRouterHandler]:
+def routes(context: SystemContext) -> list[ControllerRouterHandler]:
     """Return the routes of the domain."""
-    provided = {"premises": Provide(lambda: premises, sync_to_thread=False)}
+    provided = {"context": Provide(lambda: context, sync_to_thread=False)}
     return [Router(BASE, route_handlers=ROUTES, dependencies=provided)]

@@ -73,16 +73,16 @@ class SystemContext:
         if self._reads.get(key) is look:
             del self._reads[key]
 
-    async def backend(self, home: SystemRef) -> Backend:
+    async def backend(self, system_ref: SystemRef) -> Backend:
         """Return the backend of a system; work for a system that lives on another machine is left to others."""
-        found = await self.recent_object(home.ns, home.system)
+        found = await self.recent_object(system_ref.ns, system_ref.system)
         if found is None:
-            raise NotFound(home.ns, home.system)
+            raise NotFound(system_ref.ns, system_ref.system)
         backend = self.backend_named((spec_of(found, SystemSpec) or SystemSpec()).backend)
         lives = seen_of(found, SystemLocation)
-        here = SystemLocation(**await backend.prepare(home))
+        here = SystemLocation(**await backend.prepare(system_ref))
         if lives not in (SystemLocation(), here):
-            raise Temporary(str(OnOtherHost(home, f"{lives.host} ({lives.folder})")), after=OTHER_HOST_RETRY_S)
+            raise Temporary(str(OnOtherHost(system_ref, f"{lives.host} ({lives.folder})")), after=OTHER_HOST_RETRY_S)
         return backend
 
     async def is_local(self, system: Object, name: str) -> bool:
@@ -106,24 +106,24 @@ class SystemContext:
         namespaces = await self.engine.store.reader.namespaces()
         return [one for ns in namespaces for one in await self._list_by_prefix(Selector(ns, SYSTEM.kind), "")]
 
-    async def services(self, home: SystemRef, top: Path = ROOT) -> list[Object]:
+    async def services(self, system_ref: SystemRef, top: Path = ROOT) -> list[Object]:
         """Return the services at a path and below it, by id."""
         if top == ROOT:
-            return await self._list_by_prefix(Selector(home.ns, SERVICE.kind, home.system), "")
-        own = await self.object(home.ns, service_id(home.system, top))
-        below = f"{service_id(home.system, top)}."
+            return await self._list_by_prefix(Selector(system_ref.ns, SERVICE.kind, system_ref.system), "")
+        own = await self.object(system_ref.ns, service_id(system_ref.system, top))
+        below = f"{service_id(system_ref.system, top)}."
         return [
             *([own] if own else []),
-            *await self._list_by_prefix(Selector(home.ns, SERVICE.kind, home.system), below),
+            *await self._list_by_prefix(Selector(system_ref.ns, SERVICE.kind, system_ref.system), below),
         ]
 
-    async def pools(self, home: SystemRef) -> list[Object]:
+    async def pools(self, system_ref: SystemRef) -> list[Object]:
         """Return the node pools of a system, by id."""
-        return await self._list_by_prefix(Selector(home.ns, NODEPOOL.kind, home.system), "")
+        return await self._list_by_prefix(Selector(system_ref.ns, NODEPOOL.kind, system_ref.system), "")
 
-    async def changes(self, home: SystemRef, kind: str) -> list[Object]:
+    async def changes(self, system_ref: SystemRef, kind: str) -> list[Object]:
         """Return the deploys, or the teardowns, of a system, by id."""
-        return await self._list_by_prefix(Selector(home.ns, kind, home.system), "")
+        return await self._list_by_prefix(Selector(system_ref.ns, kind, system_ref.system), "")
 
     async def _list_by_prefix(self, chosen: Selector, prefix: str) -> list[Object]:
         """Return the chosen objects whose ids begin alike: they stand together in the order of ids."""

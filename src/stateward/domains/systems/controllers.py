@@ -39,40 +39,42 @@ POOL_STATES = {one.word: one for one in NodePoolState}
 class SystemRollUp:
     """Keeps systems in step with their services and node pools."""
 
-    def __init__(self, premises: SystemContext) -> None:
-        self._premises = premises
+    def __init__(self, context: SystemContext) -> None:
+        self._context = context
         self._faults = FaultIsolation(log)
 
-    async def refresh(self, home: SystemRef) -> None:
+    async def refresh(self, system_ref: SystemRef) -> None:
         """Move a system to what its parts add up to; whoever is faster has done it."""
-        engine = self._premises.engine
+        engine = self._context.engine
         for _ in range(MAX_TRIES):
-            found = await self._premises.object(home.ns, home.system)
+            found = await self._context.object(system_ref.ns, system_ref.system)
             if found is None or found.kind != SYSTEM.kind or found.state in OWN_STATES:
                 return
-            target = await self._target(home, SYSTEM_STATES[found.state])
+            target = await self._target(system_ref, SYSTEM_STATES[found.state])
             if target == found.state:
                 return
             with suppress(Denied):
-                await engine.act(home.ns, home.system, target.word, actor=CONTROLLER, who=WHO, version=found.version)
+                await engine.act(
+                    system_ref.ns, system_ref.system, target.word, actor=CONTROLLER, who=WHO, version=found.version
+                )
 
-    async def _target(self, home: SystemRef, state: SystemState) -> SystemState:
-        reader = self._premises.engine.store.reader
-        counts = await reader.count_states(Selector(home.ns, parent=home.system))
+    async def _target(self, system_ref: SystemRef, state: SystemState) -> SystemState:
+        reader = self._context.engine.store.reader
+        counts = await reader.count_states(Selector(system_ref.ns, parent=system_ref.system))
         services = [SERVICE_STATES[word] for kind, word in counts if kind == SERVICE.kind]
         return system_state(state, services, [POOL_STATES[word] for kind, word in counts if kind == NODEPOOL.kind])
 
     async def run(self) -> None:
         """Follow the journal, for ever; several news of one system are one."""
-        engine = self._premises.engine
+        engine = self._context.engine
         after = await engine.store.reader.last_journal_seq()
         # All systems at first: something may have changed while nobody followed.
-        dirty = {SystemRef(one.ns, one.id): None for one in await self._premises.systems()}
+        dirty = {SystemRef(one.ns, one.id): None for one in await self._context.systems()}
         news, loop = asyncio.Event(), asyncio.get_running_loop()
         news.set()
 
-        def mark_dirty(home: SystemRef) -> None:
-            dirty[home] = None
+        def mark_dirty(system_ref: SystemRef) -> None:
+            dirty[system_ref] = None
             news.set()
 
         async with asyncio.TaskGroup() as group:
@@ -81,22 +83,22 @@ class SystemRollUp:
                 await news.wait()
                 news.clear()
                 began = loop.time()
-                for home in list(dirty):
-                    del dirty[home]
-                    if not await self._refresh_safely(home):
-                        loop.call_later(RETRY_S, mark_dirty, home)
+                for system_ref in list(dirty):
+                    del dirty[system_ref]
+                    if not await self._refresh_safely(system_ref):
+                        loop.call_later(RETRY_S, mark_dirty, system_ref)
                 await asyncio.sleep(loop.time() - began)  # half of the time is enough for it, however much there is
 
     async def _follow_journal(self, after: int, mark_dirty: Callable[[SystemRef], None]) -> None:
-        async for line in self._premises.engine.watch(after, JournalFilter()):
+        async for line in self._context.engine.watch(after, JournalFilter()):
             if line.kind in (SERVICE.kind, NODEPOOL.kind) and line.source != line.target:
                 mark_dirty(SystemRef(line.ns, system_of(line.object)))
 
-    async def _refresh_safely(self, home: SystemRef) -> bool:
+    async def _refresh_safely(self, system_ref: SystemRef) -> bool:
         """Move a system, and tell whether that was done; an error with it is not the others'."""
         done = False
-        with self._faults.isolate(f"following of system {home.system} in {home.ns}"):
-            await self.refresh(home)
+        with self._faults.isolate(f"following of system {system_ref.system} in {system_ref.ns}"):
+            await self.refresh(system_ref)
             done = True
         return done  # noqa: RET504 - an error ends the block above early
 
@@ -104,14 +106,14 @@ class SystemRollUp:
 class InstanceController:
     """Keeps services in step with their instances, at one backend."""
 
-    def __init__(self, premises: SystemContext, name: str, backend: Backend) -> None:
-        self._premises, self._name, self._backend = premises, name, backend
+    def __init__(self, context: SystemContext, name: str, backend: Backend) -> None:
+        self._context, self._name, self._backend = context, name, backend
         self._retry: dict[ServiceRef, None] = {}
         self._faults = FaultIsolation(log)
 
     async def run(self) -> None:
         """Follow the backend, and the node pools, for ever."""
-        after = await self._premises.engine.store.reader.last_journal_seq()
+        after = await self._context.engine.store.reader.last_journal_seq()
         await self._reconcile_all()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow_backend())
@@ -120,28 +122,28 @@ class InstanceController:
 
     async def _reconcile_all(self) -> None:
         """Look at all services once: what is lost since somebody looked last has nobody to tell of it."""
-        for one in await self._premises.systems():
+        for one in await self._context.systems():
             with self._faults.isolate(f"look at system {one.id} in {one.ns}"):
-                if await self._premises.is_local(one, self._name):
-                    for service in await self._premises.services(SystemRef(one.ns, one.id)):
+                if await self._context.is_local(one, self._name):
+                    for service in await self._context.services(SystemRef(one.ns, one.id)):
                         await self._reconcile_safely(ServiceRef(SystemRef(one.ns, one.id), str(path_of(service.id))))
 
     async def _follow_pools(self, after: int) -> None:
         """Look at the services of node pools that change; a little later, because most changes are over by then."""
-        async for line in self._premises.engine.watch(after, JournalFilter(kind=NODEPOOL.kind)):
+        async for line in self._context.engine.watch(after, JournalFilter(kind=NODEPOOL.kind)):
             if line.source != line.target:
                 with self._faults.isolate(f"news of node pool {line.object} in {line.ns}"):
                     await self._reconcile_pool(
                         SystemRef(line.ns, system_of(line.object)), line.object.partition("~")[2]
                     )
 
-    async def _reconcile_pool(self, home: SystemRef, pool: str) -> None:
-        system = await self._premises.object(home.ns, home.system)
-        if system is not None and await self._premises.is_local(system, self._name):
-            for one in await self._premises.services(home):
+    async def _reconcile_pool(self, system_ref: SystemRef, pool: str) -> None:
+        system = await self._context.object(system_ref.ns, system_ref.system)
+        if system is not None and await self._context.is_local(system, self._name):
+            for one in await self._context.services(system_ref):
                 wanted = spec_of(one, DesiredService)
                 if wanted is not None and wanted.service.node_pool == pool:
-                    self._retry[ServiceRef(home, str(path_of(one.id)))] = None
+                    self._retry[ServiceRef(system_ref, str(path_of(one.id)))] = None
 
     async def _follow_backend(self) -> None:
         async for ref in self._backend.news():
@@ -165,7 +167,7 @@ class InstanceController:
     async def _reconcile(self, ref: ServiceRef) -> None:
         """Move a service to where its instances say it is, unless somebody is changing it; then look again later."""
         self._retry.pop(ref, None)
-        found = await self._premises.object(ref.system.ns, service_id(ref.system.system, parse_path(ref.path)))
+        found = await self._context.object(ref.system.ns, service_id(ref.system.system, parse_path(ref.path)))
         wanted = None if found is None else spec_of(found, DesiredService)
         if found is None or wanted is None:
             return
@@ -173,12 +175,12 @@ class InstanceController:
             self._retry[ref] = None
             return
         seen = await self._backend.instances(ref)
-        provided = not await node_pool_problem(self._premises, ref, wanted.service)
+        provided = not await node_pool_problem(self._context, ref, wanted.service)
         provided = provided and await self._backend.is_addressed(ref, wanted.service.address)
         state = service_state(facts_at_rest(wanted.service.instances, wanted.revision, seen, provided=provided))
         if state == found.state or (found.state == ServiceState.FAILED and state != ServiceState.STABLE):
             return
-        engine = self._premises.engine
+        engine = self._context.engine
         try:
             told = {"revision": wanted.revision, "ready": sum(one.ready for one in seen)}
             ill = {one.name: one.why for one in seen if one.why}

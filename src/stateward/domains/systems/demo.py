@@ -40,11 +40,11 @@ class SystemsDemo:
             await self._act(self._chance.choice(PATHS))
 
     async def _act(self, path: str) -> None:
-        deed = self._chance.choice(("deploy", "deploy", "scale", "crash"))
-        if deed == "crash":
+        choice = self._chance.choice(("deploy", "deploy", "scale", "crash"))
+        if choice == "crash":
             await self._crash(path)
             return
-        if deed == "deploy":
+        if choice == "deploy":
             self._versions[path] += 1
         else:
             self._sizes[path] = self._chance.randint(1, 4)

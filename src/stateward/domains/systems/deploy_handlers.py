@@ -36,12 +36,12 @@ RETRY_S = 0.5
 class DeployHandlers:
     """Does the work of deploys and teardowns."""
 
-    def __init__(self, premises: SystemContext, roll_ups: SystemRollUp) -> None:
-        self._premises, self._roll_ups = premises, roll_ups
+    def __init__(self, context: SystemContext, roll_ups: SystemRollUp) -> None:
+        self._context, self._roll_ups = context, roll_ups
 
     def kinds(self) -> list[Kind]:
         """Return the kinds of deploys and teardowns."""
-        guard = partial(guard_change, self._premises.settings)
+        guard = partial(guard_change, self._context.settings)
         return [
             # Whoever cancels their operations, and not them, would release the lock before things are back.
             Kind(
@@ -68,10 +68,10 @@ class DeployHandlers:
         change = spec_of(job.claim.object, ChangeSpec)
         if change is None:
             raise Permanent("nothing is known of what is to be deployed")
-        work = DeployRun(self._premises, job, change)
+        work = DeployRun(self._context, job, change)
         await self._begin(job)
         trouble = await work.run()
-        await self._roll_ups.refresh(work.home)
+        await self._roll_ups.refresh(work.system_ref)
         cancelled = seen_of(job.claim.object, ChangeSeen).cancelled
         seen = to_json(ChangeSeen(work.before, cancelled))
         if cancelled:
@@ -80,44 +80,44 @@ class DeployHandlers:
 
     async def _begin(self, job: Job) -> None:
         if job.state == DeployState.PENDING:
-            await self._premises.engine.unset_timer(job.ns, lock_timer_id(job.object))
+            await self._context.engine.unset_timer(job.ns, lock_timer_id(job.object))
             await job.phase("accepted", CONTROLLER)
         if job.state in (DeployState.PENDING, DeployState.ACCEPTED):
             await job.phase("started", WORKER)
 
     async def teardown(self, job: Job) -> Ending:
         """End all services of a system, and remove its node pools."""
-        home = SystemRef(job.ns, system_of(job.object))
+        system_ref = SystemRef(job.ns, system_of(job.object))
         if job.state == TeardownState.PENDING:
-            await self._premises.engine.unset_timer(job.ns, lock_timer_id(job.object))
+            await self._context.engine.unset_timer(job.ns, lock_timer_id(job.object))
             await job.phase("started", WORKER)
-        trouble = await tear_down(self._premises, job, home)
-        await self._roll_ups.refresh(home)
+        trouble = await tear_down(self._context, job, system_ref)
+        await self._roll_ups.refresh(system_ref)
         return Ending("failed", WORKER, error=trouble) if trouble else Ending()
 
 
-async def tear_down(premises: SystemContext, job: Job, home: SystemRef) -> str:
+async def tear_down(context: SystemContext, job: Job, system_ref: SystemRef) -> str:
     """End all services of a system, then its node pools; returns what went wrong."""
-    asker = ChangePlanner(job.ns, home.system, job.object, job.claim.operation.who)
-    steps = ChildSteps(premises, job)
-    denied = await steps.run_step("services", lambda: _surplus(premises, asker, home))
-    denied |= await steps.run_step("pools", lambda: _surplus_pools(premises, asker, home))
+    planner = ChangePlanner(job.ns, system_ref.system, job.object, job.claim.operation.who)
+    steps = ChildSteps(context, job)
+    denied = await steps.run_step("services", lambda: _surplus(context, planner, system_ref))
+    denied |= await steps.run_step("pools", lambda: _surplus_pools(context, planner, system_ref))
     return _failure_text(denied, await steps.failed())
 
 
-async def _surplus(premises: SystemContext, asker: ChangePlanner, home: SystemRef) -> Iterable[Request]:
-    return asker.surplus({}, await premises.services(home))
+async def _surplus(context: SystemContext, planner: ChangePlanner, system_ref: SystemRef) -> Iterable[Request]:
+    return planner.surplus({}, await context.services(system_ref))
 
 
-async def _surplus_pools(premises: SystemContext, asker: ChangePlanner, home: SystemRef) -> Iterable[Request]:
-    return asker.surplus_pools({}, await premises.pools(home))
+async def _surplus_pools(context: SystemContext, planner: ChangePlanner, system_ref: SystemRef) -> Iterable[Request]:
+    return planner.surplus_pools({}, await context.pools(system_ref))
 
 
 class ChildSteps:
     """The steps of a job that children do."""
 
-    def __init__(self, premises: SystemContext, job: Job) -> None:
-        self._premises, self._job = premises, job
+    def __init__(self, context: SystemContext, job: Job) -> None:
+        self._context, self._job = context, job
         self.taken: dict[str, Any] = msgspec.json.decode(job.claim.operation.steps)
 
     async def run_step(self, step: str, asked: Callable[[], Awaitable[Iterable[Request]]]) -> dict[str, str]:
@@ -143,7 +143,7 @@ class ChildSteps:
         """Return the children that have failed, but for those that bring things back; none before a step is taken."""
         if step and step not in self.taken:
             return []
-        reader = self._premises.engine.store.reader
+        reader = self._context.engine.store.reader
         children = await reader.children_of(self._job.key)
         bad = (Status.FAILED, Status.CANCELLED)
         return [one for one in children if one.status in bad and UNDO not in msgspec.json.decode(one.args)]
@@ -157,13 +157,13 @@ def _failure_text(denied: dict[str, str], failed: Iterable[Operation]) -> str:
 class DeployRun:
     """One deploy at work."""
 
-    def __init__(self, premises: SystemContext, job: Job, change: ChangeSpec) -> None:
-        self._premises, self._job = premises, job
-        self.home = SystemRef(job.ns, system_of(job.object))
+    def __init__(self, context: SystemContext, job: Job, change: ChangeSpec) -> None:
+        self._context, self._job = context, job
+        self.system_ref = SystemRef(job.ns, system_of(job.object))
         self._path, self._wanted = parse_path(change.path), change.picture
         self.before = DesiredTree()
-        self._steps = ChildSteps(premises, job)
-        self._asker = ChangePlanner(job.ns, self.home.system, job.object, job.claim.operation.who)
+        self._steps = ChildSteps(context, job)
+        self._planner = ChangePlanner(job.ns, self.system_ref.system, job.object, job.claim.operation.who)
 
     async def run(self) -> str:
         """Bring the definition about, or bring back what was; returns what went wrong."""
@@ -181,14 +181,14 @@ class DeployRun:
     async def _snapshot(self) -> Any:  # noqa: ANN401 - JSON
         """Return what is there, unless what is wanted cannot be."""
         await self._check()
-        pools = None if self._wanted.pools is None else await self._premises.pools(self.home)
-        return msgspec.to_builtins(current_tree(await self._premises.services(self.home, self._path), pools))
+        pools = None if self._wanted.pools is None else await self._context.pools(self.system_ref)
+        return msgspec.to_builtins(current_tree(await self._context.services(self.system_ref, self._path), pools))
 
     async def _check(self) -> None:
         """Refuse what cannot be, before anything was done."""
         for level in range(1, len(self._path)):
             above = Path(self._path[:level])
-            if await self._premises.object(self.home.ns, service_id(self.home.system, above)) is not None:
+            if await self._context.object(self.system_ref.ns, service_id(self.system_ref.system, above)) is not None:
                 raise Permanent(f"there is a service at {above}, and nothing can be below a service")
         needed = {service.node_pool: path for path, service in self._wanted.services.items() if service.node_pool}
         for pool, path in needed.items():
@@ -199,7 +199,7 @@ class DeployRun:
         """Tell whether there is such a node pool, or will be."""
         if self._wanted.pools is not None:
             return pool in self._wanted.pools
-        return await self._premises.object(self.home.ns, pool_id(self.home.system, pool)) is not None
+        return await self._context.object(self.system_ref.ns, pool_id(self.system_ref.system, pool)) is not None
 
     async def _apply(self) -> str:
         for step, asked in (
@@ -219,45 +219,45 @@ class DeployRun:
     async def _pools(self) -> Iterable[Request]:
         if self._wanted.pools is None:
             return ()
-        return self._asker.pools(self._wanted.pools, await self._premises.pools(self.home))
+        return self._planner.pools(self._wanted.pools, await self._context.pools(self.system_ref))
 
     async def _services(self) -> Iterable[Request]:
-        now = await self._premises.services(self.home, self._path)
-        asked = list(self._asker.services(self._wanted.services, now))
+        now = await self._context.services(self.system_ref, self._path)
+        asked = list(self._planner.services(self._wanted.services, now))
         await self._job.progress(f"{len(asked)} of {len(self._wanted.services)} services are to change")
         return asked
 
     async def _surplus(self) -> Iterable[Request]:
-        now = await self._premises.services(self.home, self._path)
-        return self._asker.surplus(self._wanted.services, now)
+        now = await self._context.services(self.system_ref, self._path)
+        return self._planner.surplus(self._wanted.services, now)
 
     async def _surplus_pools(self) -> Iterable[Request]:
         if self._wanted.pools is None:
             return ()
-        return self._asker.surplus_pools(self._wanted.pools, await self._premises.pools(self.home))
+        return self._planner.surplus_pools(self._wanted.pools, await self._context.pools(self.system_ref))
 
     # --- the way back ------------------------------------------------------------------------------------------------
 
     async def _roll_back(self) -> None:
-        asker = ChangePlanner(
-            self.home.ns, self.home.system, self._job.object, self._job.claim.operation.who, {UNDO: True}
+        planner = ChangePlanner(
+            self.system_ref.ns, self.system_ref.system, self._job.object, self._job.claim.operation.who, {UNDO: True}
         )
         for step, asked in (
             ("undo pools", self._lost_pools),
             ("undo", self._changed),
             ("undo new pools", self._surplus_new_pools),
         ):
-            await self._steps.run_step(step, lambda asked=asked: asked(asker))  # type: ignore[misc]
+            await self._steps.run_step(step, lambda asked=asked: asked(planner))  # type: ignore[misc]
 
-    async def _lost_pools(self, asker: ChangePlanner) -> Iterable[Request]:
+    async def _lost_pools(self, planner: ChangePlanner) -> Iterable[Request]:
         if self.before.pools is None:
             return ()
-        return asker.pools(self.before.pools, await self._premises.pools(self.home))
+        return planner.pools(self.before.pools, await self._context.pools(self.system_ref))
 
-    async def _changed(self, asker: ChangePlanner) -> Iterable[Request]:
+    async def _changed(self, planner: ChangePlanner) -> Iterable[Request]:
         await self._job.progress("going back to the definition before")
-        now = await self._premises.services(self.home, self._path)
-        changed = [*asker.services(self.before.services, now), *asker.surplus(self.before.services, now)]
+        now = await self._context.services(self.system_ref, self._path)
+        changed = [*planner.services(self.before.services, now), *planner.surplus(self.before.services, now)]
         return [one for one in changed if one.action != "updating" or self._touched(one.object)]
 
     def _touched(self, object_id: str) -> bool:
@@ -267,9 +267,9 @@ class DeployRun:
     @property
     def _untouched(self) -> set[str]:
         same = (path for path, one in self.before.services.items() if self._wanted.services.get(path) == one)
-        return {service_id(self.home.system, parse_path(path)) for path in same}
+        return {service_id(self.system_ref.system, parse_path(path)) for path in same}
 
-    async def _surplus_new_pools(self, asker: ChangePlanner) -> Iterable[Request]:
+    async def _surplus_new_pools(self, planner: ChangePlanner) -> Iterable[Request]:
         if self.before.pools is None:
             return ()
-        return asker.surplus_pools(self.before.pools, await self._premises.pools(self.home))
+        return planner.surplus_pools(self.before.pools, await self._context.pools(self.system_ref))

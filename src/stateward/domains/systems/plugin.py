@@ -29,19 +29,19 @@ class SystemsPlugin(DomainPlugin):
     """The systems domain in a process."""
 
     def __init__(self, backends: Mapping[str, Backend], settings: Settings | None = None) -> None:
-        self.premises = SystemContext(backends, settings or Settings())
-        self.roll_ups = SystemRollUp(self.premises)
-        self.records = ChangeRetention(self.premises)
+        self.context = SystemContext(backends, settings or Settings())
+        self.roll_ups = SystemRollUp(self.context)
+        self.records = ChangeRetention(self.context)
         kinds = [
-            SystemHandlers(self.premises, self.records).kind(),
-            *ServiceHandlers(self.premises).kinds(),
-            *DeployHandlers(self.premises, self.roll_ups).kinds(),
+            SystemHandlers(self.context, self.records).kind(),
+            *ServiceHandlers(self.context).kinds(),
+            *DeployHandlers(self.context, self.roll_ups).kinds(),
         ]
-        super().__init__(kinds, routes(self.premises))
+        super().__init__(kinds, routes(self.context))
 
     def bind_engine(self, engine: Engine) -> None:
         """Give the engine to the domain's context."""
-        self.premises.engine = engine
+        self.context.engine = engine
 
     @asynccontextmanager
     async def running(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:  # noqa: ARG002 - bound before
@@ -50,9 +50,9 @@ class SystemsPlugin(DomainPlugin):
             yield
             return
         async with AsyncExitStack() as stack:
-            for name, backend in self.premises.backends.items():
+            for name, backend in self.context.backends.items():
                 await stack.enter_async_context(backend.live())
-                watch = InstanceController(self.premises, name, backend)
+                watch = InstanceController(self.context, name, backend)
                 await stack.enter_async_context(background(_supervised(f"watch of the {name} backend", watch.run)))
             loops = (("roll-up of systems", self.roll_ups.run), ("retention of system records", self.records.run))
             await stack.enter_async_context(background(*(_supervised(*loop) for loop in loops)))
@@ -60,7 +60,7 @@ class SystemsPlugin(DomainPlugin):
 
     async def demo(self, engine: Engine) -> None:
         """Keep a system of simulated services in motion."""
-        backend = self.premises.backends.get(SIMULATED)
+        backend = self.context.backends.get(SIMULATED)
         if isinstance(backend, SimulatedBackend):
             await _supervised("demo of systems", SystemsDemo(engine, backend).run)
 

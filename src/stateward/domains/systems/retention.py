@@ -33,34 +33,34 @@ ENDED = frozenset(one.word for table in (DeployState, TeardownState) for one in 
 class ChangeRetention:
     """Keeps the records of systems short."""
 
-    def __init__(self, premises: SystemContext) -> None:
-        self._premises = premises
+    def __init__(self, context: SystemContext) -> None:
+        self._context = context
         self._faults = FaultIsolation(log)
 
     async def run(self) -> None:
         """Look again and again, for ever."""
         while True:
-            for one in await self._premises.systems():
+            for one in await self._context.systems():
                 with self._faults.isolate(f"pruning of the records of system {one.id} in {one.ns}"):
                     await self.prune(SystemRef(one.ns, one.id))
             await asyncio.sleep(PRUNE_INTERVAL_S)
 
-    async def prune(self, home: SystemRef, kept: int = KEPT_PER_SYSTEM) -> None:
+    async def prune(self, system_ref: SystemRef, kept: int = KEPT_PER_SYSTEM) -> None:
         """Forget the records of a system that are too many."""
         for kind in (DEPLOY.kind, TEARDOWN.kind):
-            for one in list(surplus(await self._premises.changes(home, kind), kept)):
+            for one in list(surplus(await self._context.changes(system_ref, kind), kept)):
                 await self._forget(one)
 
-    async def clear(self, home: SystemRef) -> None:
+    async def clear(self, system_ref: SystemRef) -> None:
         """Forget all records of a system that goes."""
         for kind in (DEPLOY.kind, TEARDOWN.kind):
-            for one in await self._premises.changes(home, kind):
+            for one in await self._context.changes(system_ref, kind):
                 if one.state in ENDED:
                     await self._forget(one)
 
     async def _forget(self, one: Object) -> None:
         with suppress(Denied):  # another was faster
-            await self._premises.engine.act(
+            await self._context.engine.act(
                 one.ns, one.id, "forget", actor=CONTROLLER, who=WHO, version=one.version, spec={}, seen={}
             )
 

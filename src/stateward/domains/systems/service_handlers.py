@@ -59,8 +59,8 @@ async def refuse_second_spec(uow: UnitOfWork, request: Request, found: Object) -
 class ServiceHandlers:
     """Does the work on services and node pools."""
 
-    def __init__(self, premises: SystemContext) -> None:
-        self._premises = premises
+    def __init__(self, context: SystemContext) -> None:
+        self._context = context
 
     def kinds(self) -> list[Kind]:
         """Return the kinds of services and node pools."""
@@ -84,12 +84,12 @@ class ServiceHandlers:
         if wanted is None:
             raise Permanent("nothing is known of what is wanted")
         ref = ref_of(job)
-        backend = await self._premises.backend(ref.system)
-        if backend is self._premises.backends.get(LOCAL) and not self._premises.settings.may_use_host(job.ns):
+        backend = await self._context.backend(ref.system)
+        if backend is self._context.backends.get(LOCAL) and not self._context.settings.may_use_host(job.ns):
             raise Permanent(str(LocalBackendNotGranted(job.ns)))  # it was revoked since the deploy was accepted
         if job.state == ServiceState.PENDING:
             await job.phase("updating", CONTROLLER)
-        change = ServiceRollout(self._premises, backend, ref, wanted)
+        change = ServiceRollout(self._context, backend, ref, wanted)
         if await change.run(None if job.args.get(UNDO) else wanted.deploy):
             return Ending("stable", CONTROLLER, seen=_summary(wanted, change.seen))
         error = f"no progress within {wanted.service.deadline:g} s: {change.why}"
@@ -98,7 +98,7 @@ class ServiceHandlers:
     async def end(self, job: Job) -> None:
         """End all instances of a service."""
         ref = ref_of(job)
-        backend = await self._premises.backend(ref.system)
+        backend = await self._context.backend(ref.system)
         while seen := await backend.instances(ref):
             for one in seen:
                 await backend.stop(ref, one.name)
@@ -108,7 +108,7 @@ class ServiceHandlers:
     async def observe_end(self, job: Job) -> ObservedOutcome:
         """Say whether the end of a service that was cancelled had begun: an instance that was told to stop, stops."""
         ref, wanted = ref_of(job), spec_of(job.claim.object, DesiredService)
-        present = [one.is_wanted for one in await (await self._premises.backend(ref.system)).instances(ref)]
+        present = [one.is_wanted for one in await (await self._context.backend(ref.system)).instances(ref)]
         is_whole = wanted is not None and all(present) and len(present) >= wanted.service.instances
         return ObservedOutcome.NOT_DONE if is_whole else ObservedOutcome.UNKNOWN
 
@@ -119,17 +119,17 @@ class ServiceHandlers:
         pool = spec_of(job.claim.object, NodePool)
         if pool is None:
             raise Permanent("nothing is known of what is wanted")
-        home, name = SystemRef(job.ns, system_of(job.object)), job.object.partition("~")[2]
+        system_ref, name = SystemRef(job.ns, system_of(job.object)), job.object.partition("~")[2]
         try:
-            await (await self._premises.backend(home)).ensure_pool(home, name, pool)
+            await (await self._context.backend(system_ref)).ensure_pool(system_ref, name, pool)
         except NodePoolFull as error:
             return Ending("failed", CONTROLLER, error=str(error))
         return Ending("stable", CONTROLLER)
 
     async def drop(self, job: Job) -> None:
         """Remove a node pool."""
-        home = SystemRef(job.ns, system_of(job.object))
-        await (await self._premises.backend(home)).remove_pool(home, job.object.partition("~")[2])
+        system_ref = SystemRef(job.ns, system_of(job.object))
+        await (await self._context.backend(system_ref)).remove_pool(system_ref, job.object.partition("~")[2])
 
 
 def ref_of(job: Job) -> ServiceRef:
@@ -142,12 +142,12 @@ def _summary(wanted: DesiredService, seen: list[ServiceInstance]) -> str:
     return to_json({"revision": wanted.revision, "ready": ready})
 
 
-async def node_pool_problem(premises: SystemContext, ref: ServiceRef, service: Service) -> str:
+async def node_pool_problem(context: SystemContext, ref: ServiceRef, service: Service) -> str:
     """Return what is wrong with the node pool of a service; nothing, if it is stable, or if none is needed."""
     pool = service.node_pool
     if pool is None:
         return ""
-    found = await premises.recent_object(ref.system.ns, pool_id(ref.system.system, pool))
+    found = await context.recent_object(ref.system.ns, pool_id(ref.system.system, pool))
     if found is not None and found.state == NodePoolState.STABLE:
         return ""
     return f"node pool {pool} is {'missing' if found is None else found.state}"
@@ -156,8 +156,8 @@ async def node_pool_problem(premises: SystemContext, ref: ServiceRef, service: S
 class ServiceRollout:
     """The way of one service from what is there to what is wanted."""
 
-    def __init__(self, premises: SystemContext, backend: Backend, ref: ServiceRef, wanted: DesiredService) -> None:
-        self._premises, self._backend, self._ref, self._wanted = premises, backend, ref, wanted
+    def __init__(self, context: SystemContext, backend: Backend, ref: ServiceRef, wanted: DesiredService) -> None:
+        self._context, self._backend, self._ref, self._wanted = context, backend, ref, wanted
         self.seen: list[ServiceInstance] = []
         self._missing_dependency = ""
         self._has_acted = False
@@ -188,7 +188,7 @@ class ServiceRollout:
         service, revision = self._wanted.service, self._wanted.revision
         self._has_acted = False
         self.seen = list(await self._backend.instances(self._ref))
-        self._missing_dependency = await node_pool_problem(self._premises, self._ref, service)
+        self._missing_dependency = await node_pool_problem(self._context, self._ref, service)
         if self._missing_dependency:
             return False
         addressed = await self._backend.address(self._ref, service.address) is not None or service.address is None
@@ -197,18 +197,18 @@ class ServiceRollout:
         await self._act(next_step(service.instances, revision, service.rollout, self.seen))
         return False
 
-    async def _act(self, deeds: RolloutStep) -> None:
-        for name in deeds.stop:
+    async def _act(self, step: RolloutStep) -> None:
+        for name in step.stop:
             await self._backend.stop(self._ref, name)
             self._has_acted = True
         try:
-            for name in deeds.start:
+            for name in step.start:
                 await self._backend.start(self._ref, InstanceSpec(name, self._wanted.revision, self._wanted.service))
                 self._has_acted = True
         except NodePoolFull as error:
             self._missing_dependency = str(error)
 
     async def _check_deploy(self, deploy: str) -> None:
-        found = await self._premises.recent_object(self._ref.system.ns, deploy, CANCEL_CHECK_S)
+        found = await self._context.recent_object(self._ref.system.ns, deploy, CANCEL_CHECK_S)
         if found is None or found.state != DeployState.IN_PROGRESS or seen_of(found, ChangeSeen).cancelled:
             raise Permanent("its deploy is over")

@@ -20,19 +20,19 @@ CREATE_ATTEMPTS = 5
 class SystemHandlers:
     """Does the work on systems."""
 
-    def __init__(self, premises: SystemContext, records: ChangeRetention) -> None:
-        self._premises, self._records = premises, records
+    def __init__(self, context: SystemContext, records: ChangeRetention) -> None:
+        self._context, self._records = context, records
 
     def kind(self) -> Kind:
         """Return the kind of systems."""
         make = Handler(self.make, attempts=CREATE_ATTEMPTS)
         handlers = {"create": make, "retry": make, "delete": Handler(self.remove, cancelled=self.observe_removal)}
-        return Kind(SYSTEM, handlers, guard=partial(guard_system, self._premises.settings), general=True)
+        return Kind(SYSTEM, handlers, guard=partial(guard_system, self._context.settings), general=True)
 
     async def make(self, job: Job) -> Ending:
         """Make a system ready at its backend."""
         try:
-            backend = self._premises.backend_named((spec_of(job.claim.object, SystemSpec) or SystemSpec()).backend)
+            backend = self._context.backend_named((spec_of(job.claim.object, SystemSpec) or SystemSpec()).backend)
         except UnknownName as error:
             raise Permanent(str(error)) from error
         try:
@@ -43,15 +43,15 @@ class SystemHandlers:
 
     async def remove(self, job: Job) -> None:
         """End all services and remove all that a system has, the records of its deploys included."""
-        home = SystemRef(job.ns, job.object)
-        trouble = await tear_down(self._premises, job, home)
+        system_ref = SystemRef(job.ns, job.object)
+        trouble = await tear_down(self._context, job, system_ref)
         if trouble:
             raise Permanent(trouble)
-        await job.call((await self._premises.backend(home)).remove(home))
-        await self._records.clear(home)
+        await job.call((await self._context.backend(system_ref)).remove(system_ref))
+        await self._records.clear(system_ref)
 
     async def observe_removal(self, job: Job) -> ObservedOutcome:
         """Say whether anything was removed of a system whose removal was cancelled: its services go first."""
-        children = await self._premises.engine.store.reader.children_of(job.key)
+        children = await self._context.engine.store.reader.children_of(job.key)
         undone = all(one.status is Status.CANCELLED for one in children) if children else job.is_untried
         return ObservedOutcome.NOT_DONE if undone else ObservedOutcome.UNKNOWN

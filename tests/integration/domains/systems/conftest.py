@@ -77,12 +77,12 @@ class Stand:
 
     async def states(self) -> dict[str, str]:
         """Return the states of all service_handlers."""
-        return {one.id.partition(":")[2]: one.state for one in await self.plugin.premises.services(HOME)}
+        return {one.id.partition(":")[2]: one.state for one in await self.plugin.context.services(HOME)}
 
     async def commands(self) -> dict[str, str]:
         """Return what each service is to run."""
         found = {}
-        for one in await self.plugin.premises.services(HOME):
+        for one in await self.plugin.context.services(HOME):
             instances = await self.backend.instances(ref("/" + one.id.partition(":")[2].replace(".", "/")))
             assert all(instance.ready for instance in instances)
             found[one.id.partition(":")[2]] = " ".join(_command(one.spec))

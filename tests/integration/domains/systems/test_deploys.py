@@ -275,7 +275,7 @@ async def test_a_teardown_ends_all_services_and_the_system_stays(stand: Stand) -
     assert (await stand.ended(await stand.actions.teardown("shop"))).status is Status.SUCCEEDED
     assert await stand.states() == {}
     await stand.becomes("shop", "stable")
-    assert await stand.plugin.premises.pools(HOME) == []
+    assert await stand.plugin.context.pools(HOME) == []
     assert await stand.backend.instances(ref("/web")) == []
 
 
@@ -389,7 +389,7 @@ async def test_old_records_are_forgotten_but_what_can_be_rolled_back_is_kept(sta
     await stand.plugin.records.prune(HOME, kept=2)
     left = [spec.path for one in await stand.actions.deploys("shop") if (spec := spec_of(one, ChangeSpec))]
     assert left == ["/b", "/b", "/a"]
-    assert [await stand.state(one.id) for one in await stand.plugin.premises.changes(HOME, TEARDOWN.kind)] == [
+    assert [await stand.state(one.id) for one in await stand.plugin.context.changes(HOME, TEARDOWN.kind)] == [
         "succeeded"
     ]
     await stand.ended(await stand.actions.rollback("shop", "/a", None))
@@ -401,7 +401,7 @@ async def test_the_records_of_a_system_go_with_it(stand: Stand) -> None:
     await stand.ended(await stand.actions.teardown("shop"))
     await stand.ended(await stand.actions.delete("shop"))
     kinds = (DEPLOY.kind, TEARDOWN.kind)
-    assert [await stand.plugin.premises.changes(HOME, kind) for kind in kinds] == [[], []]
+    assert [await stand.plugin.context.changes(HOME, kind) for kind in kinds] == [[], []]
 
 
 async def test_many_deploys_at_once_end_well_and_the_system_with_them(stand: Stand) -> None:

@@ -96,18 +96,18 @@ class OnOtherHost(StatewardError):
 
     retry = True
 
-    def __init__(self, home: SystemRef, host: str) -> None:
-        super().__init__(home, host)
-        self.home, self.host = home, host
+    def __init__(self, system_ref: SystemRef, host: str) -> None:
+        super().__init__(system_ref, host)
+        self.system_ref, self.host = system_ref, host
 
     def __str__(self) -> str:
-        return f"system {self.home.system} lives on {self.host}, and this is another machine"
+        return f"system {self.system_ref.system} lives on {self.host}, and this is another machine"
 
 
 class Backend(Protocol):
     """Runs instances."""
 
-    async def prepare(self, home: SystemRef) -> Mapping[str, str]:
+    async def prepare(self, system_ref: SystemRef) -> Mapping[str, str]:
         """Make ready for a system; returns where it lives, to be kept with it."""
 
     async def instances(self, ref: ServiceRef) -> Sequence[ServiceInstance]:
@@ -128,13 +128,13 @@ class Backend(Protocol):
     async def forget(self, ref: ServiceRef) -> None:
         """Remove what there is of a service whose instances have ended."""
 
-    async def ensure_pool(self, home: SystemRef, name: str, pool: NodePool) -> None:
+    async def ensure_pool(self, system_ref: SystemRef, name: str, pool: NodePool) -> None:
         """Make, grow or shrink a node pool; raises `NoRoom` where what runs there would not fit any more."""
 
-    async def remove_pool(self, home: SystemRef, name: str) -> None:
+    async def remove_pool(self, system_ref: SystemRef, name: str) -> None:
         """Remove a node pool."""
 
-    async def remove(self, home: SystemRef) -> None:
+    async def remove(self, system_ref: SystemRef) -> None:
         """Remove what there is of a system whose services have ended."""
 
     async def logs(self, ref: ServiceRef, instance: str | None, after: int | None, most: int) -> Sequence[LogExcerpt]:

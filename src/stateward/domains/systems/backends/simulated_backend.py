@@ -76,9 +76,9 @@ class SimulatedBackend:
 
     # --- the port ----------------------------------------------------------------------------------------------------
 
-    async def prepare(self, home: SystemRef) -> Mapping[str, str]:
+    async def prepare(self, system_ref: SystemRef) -> Mapping[str, str]:
         """Make ready for a system."""
-        return {"host": home.system}
+        return {"host": system_ref.system}
 
     async def instances(self, ref: ServiceRef) -> Sequence[ServiceInstance]:
         """Return the instances of a service."""
@@ -104,8 +104,8 @@ class SimulatedBackend:
             return None
         return choose_node(pool, self._pools[ref.system, pool], self._used(ref.system))
 
-    def _used(self, home: SystemRef) -> Counter[str]:
-        here = (one for ref, all_ in self._instances.items() if ref.system == home for one in all_.values())
+    def _used(self, system_ref: SystemRef) -> Counter[str]:
+        here = (one for ref, all_ in self._instances.items() if ref.system == system_ref for one in all_.values())
         return Counter(one.node for one in here if one.node is not None)
 
     async def stop(self, ref: ServiceRef, name: str) -> None:
@@ -129,19 +129,19 @@ class SimulatedBackend:
         """Forget a service."""
         self._instances.pop(ref, None)
 
-    async def ensure_pool(self, home: SystemRef, name: str, pool: NodePool) -> None:
+    async def ensure_pool(self, system_ref: SystemRef, name: str, pool: NodePool) -> None:
         """Note how large a node pool is."""
-        used = {node: count for node, count in self._used(home).items() if node.rpartition("-")[0] == name}
+        used = {node: count for node, count in self._used(system_ref).items() if node.rpartition("-")[0] == name}
         check_fits(name, pool, used)
-        self._pools[home, name] = pool
+        self._pools[system_ref, name] = pool
 
-    async def remove_pool(self, home: SystemRef, name: str) -> None:
+    async def remove_pool(self, system_ref: SystemRef, name: str) -> None:
         """Forget a node pool."""
-        self._pools.pop((home, name), None)
+        self._pools.pop((system_ref, name), None)
 
-    async def remove(self, home: SystemRef) -> None:
+    async def remove(self, system_ref: SystemRef) -> None:
         """Forget a system."""
-        for ref in [ref for ref in self._instances if ref.system == home]:
+        for ref in [ref for ref in self._instances if ref.system == system_ref]:
             del self._instances[ref]
 
     async def logs(self, ref: ServiceRef, instance: str | None, after: int | None, most: int) -> Sequence[LogExcerpt]:  # noqa: ARG002

@@ -43,54 +43,56 @@ class LocalBackend:
         self._dir = BackendDir(root.absolute())
         self._supervisor = BackendSupervisor(self._dir, (confinement or Confinement()).hiding(root.absolute()))
 
-    async def prepare(self, home: SystemRef) -> Mapping[str, str]:
+    async def prepare(self, system_ref: SystemRef) -> Mapping[str, str]:
         """Make the folder of a system."""
-        self._dir.system_path(home).mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._dir.system_path(system_ref).mkdir(mode=0o700, parents=True, exist_ok=True)
         return {"host": socket.gethostname(), "folder": str(self._dir.root)}
 
     async def instances(self, ref: ServiceRef) -> Sequence[ServiceInstance]:
         """Return the instances of a service."""
-        found = ((lodge, lodge.order()) for lodge in self._dir.instance_dirs(ref))
-        return [_instance(order, lodge.state() or InstanceRecord()) for lodge, order in found if order is not None]
+        found = ((directory, directory.order()) for directory in self._dir.instance_dirs(ref))
+        return [
+            _instance(order, directory.state() or InstanceRecord()) for directory, order in found if order is not None
+        ]
 
     async def start(self, ref: ServiceRef, want: InstanceSpec) -> None:
         """Order an instance."""
-        lodge = self._dir.instance_dir(ref, want.name)
-        if lodge.order() is None:
+        directory = self._dir.instance_dir(ref, want.name)
+        if directory.order() is None:
             node = self._placed(ref.system, want.service.node_pool)
-            lodge.put_order(InstanceOrder(want.name, want.revision, want.service, node))
+            directory.put_order(InstanceOrder(want.name, want.revision, want.service, node))
             self._supervisor.wake()
 
     async def stop(self, ref: ServiceRef, name: str) -> None:
         """Order the end of an instance."""
         self._stop(self._dir.instance_dir(ref, name))
 
-    def _stop(self, lodge: InstanceDir) -> None:
-        order = lodge.order()
+    def _stop(self, directory: InstanceDir) -> None:
+        order = directory.order()
         if order is not None and not order.stop:
-            lodge.put_order(replace(order, stop=True))
+            directory.put_order(replace(order, stop=True))
             self._supervisor.wake()
 
     # --- addresses ---------------------------------------------------------------------------------------------------
 
     async def address(self, ref: ServiceRef, port: int | None) -> int | None:
         """Order a gate, or the end of one that stands elsewhere."""
-        lodge = self._dir.instance_dir(ref, PROXY)
-        order = lodge.order()
+        directory = self._dir.instance_dir(ref, PROXY)
+        order = directory.order()
         if port is None or (order is not None and port not in (0, order.port)):
-            self._stop(lodge)
+            self._stop(directory)
             return None
         if order is None:
-            lodge.put_order(self._gate(ref, port or free_port()))
+            directory.put_order(self._gate(ref, port or free_port()))
             self._supervisor.wake()
             return None
-        return order.port if _stands(lodge, order) else None
+        return order.port if _stands(directory, order) else None
 
     async def is_addressed(self, ref: ServiceRef, port: int | None) -> bool:
         """Tell whether the gate stands that is to."""
-        lodge = self._dir.instance_dir(ref, PROXY)
-        order = lodge.order()
-        return port is None or (order is not None and port in (0, order.port) and _stands(lodge, order))
+        directory = self._dir.instance_dir(ref, PROXY)
+        order = directory.order()
+        return port is None or (order is not None and port in (0, order.port) and _stands(directory, order))
 
     def _gate(self, ref: ServiceRef, port: int) -> InstanceOrder:
         ready = str(self._dir.service_path(ref) / "ready.json")
@@ -102,34 +104,36 @@ class LocalBackend:
 
     async def forget(self, ref: ServiceRef) -> None:
         """Remove the folder of a service, with its logs."""
-        while (gate := self._dir.instance_dir(ref, PROXY)).order() is not None:
-            self._stop(gate)
+        while (proxy := self._dir.instance_dir(ref, PROXY)).order() is not None:
+            self._stop(proxy)
             await asyncio.sleep(POLL_INTERVAL_S)
         await asyncio.to_thread(remove_tree, self._dir.service_path(ref))
 
-    async def remove(self, home: SystemRef) -> None:
+    async def remove(self, system_ref: SystemRef) -> None:
         """Remove the folder of a system."""
-        await asyncio.to_thread(remove_tree, self._dir.system_path(home))
+        await asyncio.to_thread(remove_tree, self._dir.system_path(system_ref))
 
     # --- node pools --------------------------------------------------------------------------------------------------
 
-    async def ensure_pool(self, home: SystemRef, name: str, pool: NodePool) -> None:
+    async def ensure_pool(self, system_ref: SystemRef, name: str, pool: NodePool) -> None:
         """Note how large a node pool is; its nodes are all this machine."""
-        used = {node: count for node, count in self._used(home).items() if node.rpartition("-")[0] == name}
+        used = {node: count for node, count in self._used(system_ref).items() if node.rpartition("-")[0] == name}
         check_fits(name, pool, used)
-        self._dir.put_pools(home, {**self._dir.pools(home), name: pool})
+        self._dir.put_pools(system_ref, {**self._dir.pools(system_ref), name: pool})
 
-    async def remove_pool(self, home: SystemRef, name: str) -> None:
+    async def remove_pool(self, system_ref: SystemRef, name: str) -> None:
         """Forget a node pool."""
-        self._dir.put_pools(home, {key: pool for key, pool in self._dir.pools(home).items() if key != name})
+        self._dir.put_pools(system_ref, {key: pool for key, pool in self._dir.pools(system_ref).items() if key != name})
 
-    def _placed(self, home: SystemRef, pool: str | None) -> str | None:
-        known = self._dir.pools(home)
-        return None if pool is None or pool not in known else choose_node(pool, known[pool], self._used(home))
+    def _placed(self, system_ref: SystemRef, pool: str | None) -> str | None:
+        known = self._dir.pools(system_ref)
+        return None if pool is None or pool not in known else choose_node(pool, known[pool], self._used(system_ref))
 
-    def _used(self, home: SystemRef) -> Counter[str]:
-        lodges = (lodge for ref in self._dir.services(home) for lodge in self._dir.instance_dirs(ref))
-        orders = (lodge.order() for lodge in lodges)
+    def _used(self, system_ref: SystemRef) -> Counter[str]:
+        directories = (
+            directory for ref in self._dir.services(system_ref) for directory in self._dir.instance_dirs(ref)
+        )
+        orders = (directory.order() for directory in directories)
         return Counter(order.node for order in orders if order is not None and order.node is not None)
 
     # --- looking -----------------------------------------------------------------------------------------------------
@@ -155,8 +159,8 @@ class LocalBackend:
         return self._supervisor.live()
 
 
-def _stands(gate: InstanceDir, order: InstanceOrder) -> bool:
-    return (gate.state() or InstanceRecord()).ready and not order.stop
+def _stands(proxy: InstanceDir, order: InstanceOrder) -> bool:
+    return (proxy.state() or InstanceRecord()).ready and not order.stop
 
 
 def _instance(order: InstanceOrder, state: InstanceRecord) -> ServiceInstance:

@@ -35,7 +35,7 @@ class BackendSupervisor:
     """Looks after instances while it holds the lock."""
 
     def __init__(self, files: BackendDir, confinement: Confinement) -> None:
-        self._files, self._confinement = files, confinement
+        self._dir, self._confinement = files, confinement
         self._instances: dict[str, InstanceSupervisor] = {}
         self._ready: dict[ServiceRef, list[int]] = {}
         self._wakeup = asyncio.Event()
@@ -53,14 +53,14 @@ class BackendSupervisor:
             async with background(self._run()):
                 yield
         finally:
-            for ward in self._instances.values():
-                ward.close()
+            for instance in self._instances.values():
+                instance.close()
 
     async def _run(self) -> None:
         handle = await self._wait_for_lock()
         try:
-            for home in self._files.systems():
-                for ref in self._files.services(home):
+            for system_ref in self._dir.systems():
+                for ref in self._dir.services(system_ref):
                     self.news.put_nowait(ref)
             while True:
                 self._wakeup.clear()
@@ -73,9 +73,9 @@ class BackendSupervisor:
             os.close(handle)
 
     async def _wait_for_lock(self) -> int:
-        self._files.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._dir.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         while True:
-            handle = os.open(self._files.root / "keeper.lock", os.O_RDWR | os.O_CREAT, 0o600)
+            handle = os.open(self._dir.root / "keeper.lock", os.O_RDWR | os.O_CREAT, 0o600)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -90,11 +90,11 @@ class BackendSupervisor:
     def _run_round(self) -> None:
         now = time.time()
         seen: set[str] = set()
-        refs = [ref for home in self._files.systems() for ref in self._files.services(home)]
+        refs = [ref for system_ref in self._dir.systems() for ref in self._dir.services(system_ref)]
         for ref in refs:
-            gate = self._files.instance_dir(ref, PROXY)
+            proxy = self._dir.instance_dir(ref, PROXY)
             try:
-                self._tick_service(ref, [*self._files.instance_dirs(ref), gate], seen, now)
+                self._tick_service(ref, [*self._dir.instance_dirs(ref), proxy], seen, now)
             except Exception as error:
                 self._ready.pop(ref, None)  # its gate may not know of its instances yet
                 self._log_failure(ref, "its gate", error)
@@ -103,48 +103,48 @@ class BackendSupervisor:
         for forgotten in self._ready.keys() - set(refs):
             del self._ready[forgotten]
 
-    def _tick_service(self, ref: ServiceRef, lodges: list[InstanceDir], seen: set[str], now: float) -> None:
+    def _tick_service(self, ref: ServiceRef, directories: list[InstanceDir], seen: set[str], now: float) -> None:
         changed = False
-        for lodge in lodges:
-            ward = self._instance(lodge)
-            if ward is None:
+        for directory in directories:
+            instance = self._instance(directory)
+            if instance is None:
                 continue
-            seen.add(str(lodge.folder))
-            changed |= self._tick(ref, ward, now)
-            if ward.is_gone:
-                del self._instances[str(lodge.folder)]
+            seen.add(str(directory.folder))
+            changed |= self._tick(ref, instance, now)
+            if instance.is_gone:
+                del self._instances[str(directory.folder)]
         if changed or ref not in self._ready:
             self._write_ready_ports(ref)
             self.news.put_nowait(ref)
 
-    def _tick(self, ref: ServiceRef, ward: InstanceSupervisor, now: float) -> bool:
+    def _tick(self, ref: ServiceRef, instance: InstanceSupervisor, now: float) -> bool:
         """Let an instance do its next step; an error becomes the instance's own state."""
         try:
-            ward.reload_order()
-            return ward.tick(now)
+            instance.reload_order()
+            return instance.tick(now)
         except Exception as error:
-            self._log_failure(ref, ward.order.name, error)
-            ward.fail(now, error)
+            self._log_failure(ref, instance.order.name, error)
+            instance.fail(now, error)
             return True
 
     def _log_failure(self, ref: ServiceRef, name: str, error: Exception) -> None:
         if self._log_distances.is_due((ref, name)):
             log.error("%s of %s in %s has failed, and is tried again", name, ref, ref.system.ns, exc_info=error)
 
-    def _instance(self, lodge: InstanceDir) -> InstanceSupervisor | None:
-        known = self._instances.get(str(lodge.folder))
+    def _instance(self, directory: InstanceDir) -> InstanceSupervisor | None:
+        known = self._instances.get(str(directory.folder))
         if known is not None:
             return known
-        order = lodge.order()
+        order = directory.order()
         if order is None:
             return None
-        ward = self._instances[str(lodge.folder)] = InstanceSupervisor(lodge, order, self._confinement)
-        return ward
+        instance = self._instances[str(directory.folder)] = InstanceSupervisor(directory, order, self._confinement)
+        return instance
 
     def _write_ready_ports(self, ref: ServiceRef) -> None:
         """Tell the gate which instances take new connections."""
-        wards = (self._instances.get(str(lodge.folder)) for lodge in self._files.instance_dirs(ref))
+        wards = (self._instances.get(str(directory.folder)) for directory in self._dir.instance_dirs(ref))
         ports = [one.state.port for one in wards if one is not None and one.state.ready and one.state.port is not None]
         if self._ready.get(ref) != ports:
-            write_record(self._files.service_path(ref) / "ready.json", ports)
+            write_record(self._dir.service_path(ref) / "ready.json", ports)
             self._ready[ref] = ports

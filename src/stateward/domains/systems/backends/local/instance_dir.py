@@ -102,9 +102,9 @@ class BackendDir:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def system_path(self, home: SystemRef) -> Path:
+    def system_path(self, system_ref: SystemRef) -> Path:
         """Return the folder of a system."""
-        return self.root / home.ns / home.system
+        return self.root / system_ref.ns / system_ref.system
 
     def service_path(self, ref: ServiceRef) -> Path:
         """Return the folder of a service."""
@@ -126,17 +126,20 @@ class BackendDir:
             for system in _names(self.root / ns):
                 yield SystemRef(ns, system)
 
-    def services(self, home: SystemRef) -> list[ServiceRef]:
+    def services(self, system_ref: SystemRef) -> list[ServiceRef]:
         """Return the services of a system."""
-        return [ServiceRef(home, "/" + name.replace(".", "/")) for name in _names(self.system_path(home) / "services")]
+        return [
+            ServiceRef(system_ref, "/" + name.replace(".", "/"))
+            for name in _names(self.system_path(system_ref) / "services")
+        ]
 
-    def pools(self, home: SystemRef) -> dict[str, NodePool]:
+    def pools(self, system_ref: SystemRef) -> dict[str, NodePool]:
         """Return the node pools of a system."""
-        return read_record(self.system_path(home) / "pools.json", dict[str, NodePool]) or {}
+        return read_record(self.system_path(system_ref) / "pools.json", dict[str, NodePool]) or {}
 
-    def put_pools(self, home: SystemRef, pools: dict[str, NodePool]) -> None:
+    def put_pools(self, system_ref: SystemRef, pools: dict[str, NodePool]) -> None:
         """Note the node pools of a system."""
-        write_record(self.system_path(home) / "pools.json", pools)
+        write_record(self.system_path(system_ref) / "pools.json", pools)
 
 
 def read_record(file: Path, wanted: type[T]) -> T | None:

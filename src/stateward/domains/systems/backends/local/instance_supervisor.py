@@ -49,12 +49,12 @@ def back_off(crashes: int) -> float:
 class InstanceSupervisor:
     """An instance in our care."""
 
-    def __init__(self, lodge: InstanceDir, order: InstanceOrder, confinement: Confinement) -> None:
-        self.dir = lodge
+    def __init__(self, directory: InstanceDir, order: InstanceOrder, confinement: Confinement) -> None:
+        self.dir = directory
         self._confinement = confinement
         self.order = order
-        self.stamp = lodge.stamp()
-        self.state = self._written = lodge.state() or InstanceRecord()
+        self.stamp = directory.stamp()
+        self.state = self._written = directory.state() or InstanceRecord()
         self.is_gone = False  # nothing is left of it
         self._stop_since = 0.0  # when it was told to end; 0: not yet
         self._was_terminated = False
@@ -133,11 +133,11 @@ class InstanceSupervisor:
         phase = InstancePhase.STARTING if not self.state.restarts else self.state.phase
         self._failures, self._checked_at = 0, 0.0
         try:
-            box = sandbox_of(self.dir, self.order, self._confinement)
+            sandbox = sandbox_of(self.dir, self.order, self._confinement)
             # Noted before the start: whoever comes next must know that there may be a process, and whose it is.
-            self.state = replace(self.state, boot=boot, port=port, launching=True, phase=phase, uid=box.uid)
+            self.state = replace(self.state, boot=boot, port=port, launching=True, phase=phase, uid=sandbox.uid)
             self._write()
-            pid = launch(self.dir, self.order, boot, port, box, self._confinement)
+            pid = launch(self.dir, self.order, boot, port, sandbox, self._confinement)
         except (OSError, ValueError) as error:  # a ValueError: no process can have such an argument
             self.state = replace(self.state, launching=False)
             self._crashed(now, str(error))
@@ -165,10 +165,10 @@ class InstanceSupervisor:
     async def _looking(self) -> str:
         check, port = self.order.service.health, self.state.port or 0
         assert check is not None
-        box = Sandbox(self.dir.folder, uid=self.state.uid)
-        environment = environment_of(self.dir, self.order, self.state.boot, port, box)
-        begin = partial(self._confinement.run, box)
-        return await health_check.check_health(check, port, environment, start_dir(self.order, box), begin)
+        sandbox = Sandbox(self.dir.folder, uid=self.state.uid)
+        environment = environment_of(self.dir, self.order, self.state.boot, port, sandbox)
+        begin = partial(self._confinement.run, sandbox)
+        return await health_check.check_health(check, port, environment, start_dir(self.order, sandbox), begin)
 
     def _judge(self, now: float, look: "asyncio.Task[str]", most: int) -> None:
         self._check = None

@@ -27,38 +27,40 @@ exec "$@"
 """A process is started where we are; this brings it to its folder and gives way to the command."""
 
 
-def mark_of(lodge: InstanceDir, boot: int) -> str:
+def mark_of(directory: InstanceDir, boot: int) -> str:
     """Return what the processes of one boot of an instance have in their environment."""
-    return f"{lodge.folder}#{boot}"
+    return f"{directory.folder}#{boot}"
 
 
-def environment_of(lodge: InstanceDir, order: InstanceOrder, boot: int, port: int, box: Sandbox) -> Mapping[str, str]:
+def environment_of(
+    directory: InstanceDir, order: InstanceOrder, boot: int, port: int, sandbox: Sandbox
+) -> Mapping[str, str]:
     """Return the environment of an instance: its own, and no secret of ours."""
     own = {
         "PORT": str(port),
-        "STATEWARD_SYSTEM": lodge.ref.system.system,
-        "STATEWARD_SERVICE": lodge.ref.path,
+        "STATEWARD_SYSTEM": directory.ref.system.system,
+        "STATEWARD_SERVICE": directory.ref.path,
         "STATEWARD_NAME": order.name,
         "STATEWARD_REVISION": order.revision,
-        "STATEWARD_WORK": str(box.home / box.work_dir),
-        MARK_VARIABLE: mark_of(lodge, boot),
+        "STATEWARD_WORK": str(sandbox.home / sandbox.work_dir),
+        MARK_VARIABLE: mark_of(directory, boot),
     }
     node = {} if order.node is None else {"STATEWARD_NODE": order.node}
-    return {**box.environment(), **order.service.env, **own, **node}
+    return {**sandbox.environment(), **order.service.env, **own, **node}
 
 
 def launch(
-    lodge: InstanceDir, order: InstanceOrder, boot: int, port: int, box: Sandbox, confinement: Confinement
+    directory: InstanceDir, order: InstanceOrder, boot: int, port: int, sandbox: Sandbox, confinement: Confinement
 ) -> int:
     """Start an instance's process, and return its number; a gate is ours, and needs no confinement."""
-    prepare_log(lodge.log)
+    prepare_log(directory.log)
     words = _proxy_command(order) if order.name == PROXY else order.service.command
-    command = ["/bin/sh", "-c", INTO_FOLDER, "instance", start_dir(order, box), *words]
-    environment = environment_of(lodge, order, boot, port, box)
+    command = ["/bin/sh", "-c", INTO_FOLDER, "instance", start_dir(order, sandbox), *words]
+    environment = environment_of(directory, order, boot, port, sandbox)
     with Path(os.devnull).open("rb") as nothing:
         if order.name == PROXY:
-            return spawn(command, environment, nothing.fileno(), lodge.log)
-        return spawn(command, environment, nothing.fileno(), lodge.log, partial(confinement.run, box))
+            return spawn(command, environment, nothing.fileno(), directory.log)
+        return spawn(command, environment, nothing.fileno(), directory.log, partial(confinement.run, sandbox))
 
 
 def _proxy_command(order: InstanceOrder) -> tuple[str, ...]:
@@ -67,17 +69,17 @@ def _proxy_command(order: InstanceOrder) -> tuple[str, ...]:
     return (interpreter, *flags, PROXY_PROGRAM, ready_file, port)
 
 
-def sandbox_of(lodge: InstanceDir, order: InstanceOrder, confinement: Confinement) -> Sandbox:
+def sandbox_of(directory: InstanceDir, order: InstanceOrder, confinement: Confinement) -> Sandbox:
     """Lay out the folder of an instance, and return to what it is confined."""
     if order.name == PROXY:
-        (lodge.folder / "work").mkdir(mode=0o700, exist_ok=True)
-        return Sandbox(lodge.folder)
-    return confinement.create_sandbox(lodge.folder)
+        (directory.folder / "work").mkdir(mode=0o700, exist_ok=True)
+        return Sandbox(directory.folder)
+    return confinement.create_sandbox(directory.folder)
 
 
-def start_dir(order: InstanceOrder, box: Sandbox) -> str:
+def start_dir(order: InstanceOrder, sandbox: Sandbox) -> str:
     """Return where an instance begins."""
-    return order.service.folder or str(box.home / box.work_dir)
+    return order.service.folder or str(sandbox.home / sandbox.work_dir)
 
 
 def is_alive(process: ProcessId) -> bool:
@@ -85,9 +87,9 @@ def is_alive(process: ProcessId) -> bool:
     return process.host == this_pid_namespace() and is_same_process(process, stat_of(process.pid))
 
 
-def find_unrecorded(lodge: InstanceDir, boot: int) -> ProcessId | None:
+def find_unrecorded(directory: InstanceDir, boot: int) -> ProcessId | None:
     """Return the process of a boot that was begun and never noted, if it is there."""
-    for pid in _marked(mark_of(lodge, boot)):
+    for pid in _marked(mark_of(directory, boot)):
         stat = stat_of(pid)
         if stat is not None and stat.session == pid:
             return process_of(pid)
@@ -99,11 +101,11 @@ def terminate_group(process: ProcessId) -> None:
     _signal_group(process, signal.SIGTERM)
 
 
-def kill_all(lodge: InstanceDir, boot: int, process: ProcessId | None) -> bool:
+def kill_all(directory: InstanceDir, boot: int, process: ProcessId | None) -> bool:
     """Kill what there is of a boot, wherever it has gone to; tells whether nothing is left."""
     if process is not None:
         _signal_group(process, signal.SIGKILL)
-    left = _marked(mark_of(lodge, boot))
+    left = _marked(mark_of(directory, boot))
     for pid in left:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
