@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from stateward.engine.finish.completion import advance
 from stateward.engine.kinds import Kinds, run_end_hooks
-from stateward.engine.transitions import change_state, journal
+from stateward.engine.transitions import change_state, journal_rejection
 from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
 from stateward.errors import UnknownName
 from stateward.lifecycle import NO_FACTS, PROVIDER, Move, decide
@@ -67,7 +67,7 @@ def _record_report(uow: UnitOfWork, kinds: Kinds, word: ExternalReport) -> bool:
 
 
 def _reject(uow: UnitOfWork, found: Object, word: ExternalReport, why: str) -> bool:
-    journal(uow, found, word.op, word.actor, word.who, f"rejected: {word.event}", reason=why)
+    journal_rejection(uow, found, word.op, word.actor, word.who, word.event, why)
     return False
 
 

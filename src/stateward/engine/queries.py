@@ -15,8 +15,6 @@ from stateward.store.port import Reader, Store
 from stateward.store.records import JournalEntry, Key, Operation
 from stateward.store.topics import Topic
 
-REQUEUED_EVENT = "put back"
-
 
 class Recovered(Struct, frozen=True):
     """Something that the healer, or the clock, has settled: what, since when it was under way, how it was settled."""

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from stateward.engine.finish.completion import time_out
 from stateward.engine.kinds import Kinds
-from stateward.engine.transitions import journal
+from stateward.engine.transitions import REQUEUED_EVENT, journal
 from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
 from stateward.lifecycle import HEALER
 from stateward.store.port import Tx
@@ -45,7 +45,7 @@ def _requeue(uow: UnitOfWork, work: WorkItem) -> None:
         uow.remove_work(work)
         return
     found = uow.objects[Key(work.ns, work.object)]
-    journal(uow, found, work.op, HEALER, "", "put back", reason=f"worker {work.owner} is gone")
+    journal(uow, found, work.op, HEALER, "", REQUEUED_EVENT, reason=f"worker {work.owner} is gone")
     uow.update_work(replace(work, owner=None, observe=True))
 
 

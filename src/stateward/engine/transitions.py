@@ -1,4 +1,7 @@
-"""Changing an object's state, and voiding the work that held it: what every program is made of."""
+"""Transitions: the only place where an object's state changes, with its journal entry.
+
+An operation that holds an object's state is fenced before another one takes hold of it.
+"""
 
 from datetime import UTC, datetime
 
@@ -25,18 +28,17 @@ def change_state(
 ) -> Object:
     """Move an object to the state that a decision led to, and journal it.
 
-    An object that comes to rest lets go of the operation that held its state; `holds` says that the operation named
-    takes hold of it.
+    In a transitional state, an operation holds the object: the one it has, or, with `holds`, the given one. In any
+    other state no operation does.
     """
-    rests = move.target.state_class is not TRANSITIONAL
-    kept = found.op if not rests else None
+    holder = found.op if move.target.state_class is TRANSITIONAL else None
     key = found.key
     changed = replace(
         found,
         state=move.target.word,
         since=uow.now,
         version=uow.next_version(key),
-        op=op if holds else kept,
+        op=op if holds else holder,
         spec=found.spec if spec is None else spec,
         generation=found.generation if generation is None else generation,
         error=sanitize_text(error),
@@ -44,8 +46,8 @@ def change_state(
         seen=found.seen if seen is None else seen,
     )
     uow.save_object(key, changed)
-    renewed = spec if spec is not None and spec != found.spec else None
-    journal(uow, found, op, move.actor, who, move.event, found.state, changed.state, reason or error, renewed)
+    new_spec = spec if spec is not None and spec != found.spec else None
+    journal(uow, found, op, move.actor, who, move.event, found.state, changed.state, reason or error, new_spec)
     return changed
 
 
@@ -61,7 +63,7 @@ def journal(
     reason: str | None = None,
     spec: str | None = None,
 ) -> None:
-    """Write a line about an object; without a source and a target it tells of something that changed no state."""
+    """Append an entry about an object; without source and target, it is about something that changed no state."""
     uow.append_journal(
         JournalEntry(
             about.ns, about.id, about.kind, op, uow.now, actor, who, event, source, target, sanitize_text(reason), spec
@@ -69,23 +71,37 @@ def journal(
     )
 
 
-def fence_operation(uow: UnitOfWork, found: Object, why: str) -> None:
-    """Void the operation that holds an object's state: whatever it still reports no longer counts.
+REJECTED = "rejected: "
+"""The prefix of the journal event of a report, a timer or a message that did not count."""
 
-    While a worker may still be at it, its work row stays in the queue as a ghost, so that the next operation does not
-    start before the worker has confirmed that it stopped, or is dead.
+REQUEUED_EVENT = "put back"
+"""The journal event of work that was taken from a dead worker."""
+
+
+def journal_rejection(
+    uow: UnitOfWork, about: Object, op: str | None, actor: str, who: str, event: str, reason: str
+) -> None:
+    """Journal that an event about an object did not count, and why."""
+    journal(uow, about, op, actor, who, f"{REJECTED}{event}", reason=reason)
+
+
+def fence_operation(uow: UnitOfWork, found: Object, reason: str) -> None:
+    """End the operation that holds an object's state; its later reports no longer count.
+
+    While a worker may still run it, its work item stays in the queue, fenced. So the next operation does not start
+    before the worker has confirmed that it stopped, or is dead.
     """
     if found.op is None:
         return
     operation = uow.operations[Key(found.ns, found.op)]
     work = uow.work(operation.key)
-    uow.record_end(operation, Status.CANCELLED, work, None, why)
+    uow.record_end(operation, Status.CANCELLED, work, None, reason)
     if work is not None:
         fence_work(uow, work)
 
 
 def fence_work(uow: UnitOfWork, work: WorkItem) -> None:
-    """Take work away whose operation has ended; a worker that may still be at it leaves a ghost behind."""
+    """Remove the work of an ended operation; if a worker may still run it, fence it instead."""
     if work.owner is None:
         uow.remove_work(work)
     else:
@@ -94,5 +110,5 @@ def fence_work(uow: UnitOfWork, work: WorkItem) -> None:
 
 
 def time_text(at: float) -> str:
-    """Return a time in UTC, to the second, in the one form in which texts and commands tell times."""
+    """Return a time in UTC, to the second, in the form that all texts and commands use."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -1,4 +1,4 @@
-"""Outcomes: what the holder of a claim can say about it."""
+"""Reports of a claim's owner: how an attempt ended, or that it did not."""
 
 from msgspec import Struct
 
@@ -7,29 +7,29 @@ from stateward.store.records import Claim, Operation, Status
 
 
 class Ending(Struct, frozen=True, gc=False):
-    """How a piece of work ended: the event for the lifecycle, by whom, with what result or error."""
+    """The end of an operation: the event for the lifecycle, its actor, and the result or the error."""
 
     event: str = SUCCEEDED
     actor: str = WORKER
     facts: frozenset[str] = NO_FACTS
     result: str | None = None
     error: str | None = None
-    seen: str | None = None  # what was seen of the object
-    status: Status | None = None  # of the operation, where the event does not tell it
+    seen: str | None = None  # the observed state of the object, as JSON
+    status: Status | None = None  # of the operation, if it does not follow from the event
 
 
 class Retry(Struct, frozen=True, gc=False):
-    """The work is to be done again, not before some seconds have passed; None: when somebody moves the object on."""
+    """Another attempt is needed, after so many seconds; None: when another party moves the object on."""
 
     after: float | None
     error: str | None
     observe: bool = False
-    tells_waiter: bool = False  # whoever waits is to be told of the error
-    tells_parent: bool = False  # and so is whoever waits for the whole
+    tells_waiter: bool = False  # the error is journaled, for those who wait
+    tells_parent: bool = False  # and at the parent operation as well
 
 
 class Phase(Struct, frozen=True, gc=False):
-    """A phase of the work has ended; `steps` are those done so far, this one included, by which a repeat is known."""
+    """The end of a phase; `steps` are all finished steps, this one included, by which a repeated report is known."""
 
     event: str
     actor: str
@@ -38,15 +38,15 @@ class Phase(Struct, frozen=True, gc=False):
 
 
 class Interrupted(Struct, frozen=True, gc=False):
-    """The worker has stopped working on it without a result: it was fenced, or the worker is shutting down."""
+    """The attempt was stopped without a result: the operation was fenced, or the worker shuts down."""
 
 
 class NotStarted(Struct, frozen=True, gc=False):
-    """The worker gives a spare back that it has not begun."""
+    """The worker returns a prefetched claim that it has not started."""
 
 
 class ClaimReport(Struct, frozen=True, gc=False):
-    """What the holder of a claim says about it, and which spare it has begun in its place."""
+    """A report about a claim, and the prefetched claim that was started in its slot."""
 
     operation: Operation
     owner: str

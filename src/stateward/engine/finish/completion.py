@@ -1,7 +1,8 @@
-"""Ending: what a worker, an agent or the healer reports about an operation, checked against its fencing token.
+"""Completion: reports about operations are checked against the fencing token, and applied.
 
-A report counts only from the owner and the epoch that the operation has now. Any other changes nothing and is journaled
-as rejected. Whatever counts changes the operation, the object, the queue, the locks and the journal together.
+A report counts only if its owner and epoch are those of the work item now. Any other report changes nothing, and is
+journaled as rejected. A report that counts changes the operation, the object, the queue, the locks and the journal in
+one transaction.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 
 from stateward.engine.finish.claim_reports import ClaimReport, Ending, Interrupted, NotStarted, Phase, Retry
 from stateward.engine.kinds import Kinds, run_end_hooks
-from stateward.engine.transitions import change_state, fence_work, journal
+from stateward.engine.transitions import change_state, fence_work, journal, journal_rejection
 from stateward.engine.troubles import journal_trouble
 from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
 from stateward.lifecycle import (
@@ -32,7 +33,7 @@ from stateward.store.records import Key, Object, Operation, Status, WorkItem
 
 
 async def record_claim_reports(tx: Tx, kinds: Kinds, reports: Sequence[ClaimReport]) -> list[bool]:
-    """Take a batch of reports; tells for each whether it counted."""
+    """Apply a batch of reports; returns for each whether it counted."""
     uow = UnitOfWork(tx)
     uow.operations.update((one.operation.key, one.operation) for one in reports)
     await uow.load({Key(one.operation.ns, one.operation.object) for one in reports})
@@ -55,7 +56,7 @@ def _record(uow: UnitOfWork, kinds: Kinds, one: ClaimReport, kept: dict[Key, Ope
     if work is None or work.owner != one.owner or work.epoch != one.epoch:
         _reject(uow, found, one, "another worker has taken over" if work is not None else "the operation has ended")
         return False
-    if one.successor is not None and not work.is_prefetched:  # who was never counted leaves no place
+    if one.successor is not None and not work.is_prefetched:  # a prefetched item has no slot to free
         uow.start_prefetched(one.successor)
     if work.fenced:
         if not isinstance(one.outcome, Interrupted | NotStarted):
@@ -74,56 +75,56 @@ def _record(uow: UnitOfWork, kinds: Kinds, one: ClaimReport, kept: dict[Key, Ope
     elif isinstance(one.outcome, Phase):
         return _enter_phase(uow, kinds[found.kind].lifecycle, found, kept[work.key], one)
     else:
-        given_up = replace(work, owner=None)  # whoever says how it ended is no longer at it
+        given_up = replace(work, owner=None)  # its owner has reported the end, and works on it no more
         complete(uow, kinds[found.kind].lifecycle, found, one.operation, given_up, one.outcome)
     return True
 
 
 def _parent_to_tell(one: ClaimReport) -> Key | None:
-    """Return the operation that waits for a child's, where it is to be told what keeps the child."""
-    told = isinstance(one.outcome, Retry) and one.outcome.tells_parent
-    return Key(one.operation.ns, one.operation.parent) if told and one.operation.parent is not None else None
+    """Return the parent operation in whose journal a child's error is to stand."""
+    tells_parent = isinstance(one.outcome, Retry) and one.outcome.tells_parent
+    return Key(one.operation.ns, one.operation.parent) if tells_parent and one.operation.parent is not None else None
 
 
 def _enter_phase(uow: UnitOfWork, lifecycle: Lifecycle, found: Object, operation: Operation, one: ClaimReport) -> bool:
-    """Enter the next phase, together with the note that it was entered: a repeated report finds the note."""
-    says = one.outcome
-    assert isinstance(says, Phase)
-    if operation.steps == says.steps:
+    """Enter the next phase and store its step in one transaction, so that a repeated report finds the step."""
+    phase = one.outcome
+    assert isinstance(phase, Phase)
+    if operation.steps == phase.steps:
         return True
-    move = _known_move(lifecycle, found.state, operation, says)
+    move = _known_move(lifecycle, found.state, operation, phase)
     if move is None or move.target.state_class is not TRANSITIONAL:
         _reject(uow, found, one, f"{found.state} has no phase that ends with it")
         return False
     change_state(uow, found, move, operation.who, operation.id)
-    uow.changes.steps.append((operation.key, says.steps))
+    uow.changes.steps.append((operation.key, phase.steps))
     _start_deadline(uow, operation, move)
     return True
 
 
 def _start_deadline(uow: UnitOfWork, operation: Operation, move: Move) -> None:
-    """Begin the time that the state entered has; that of a spare begins when it does."""
+    """Start the deadline of the state that was entered; that of a prefetched operation starts with the operation."""
     work = uow.work(operation.key)
     if work is not None and not work.is_prefetched and move.within is not None:
         uow.update_work(replace(work, deadline=uow.now + move.within))
 
 
 def requeue(uow: UnitOfWork, work: WorkItem, retry: Retry) -> None:
-    """Return work to its lane, to be claimed again later; what was cancelled meanwhile, at once."""
-    later = _until_moved_on(work) if retry.after is None else uow.now + retry.after
-    later = 0.0 if work.cancelled else later
-    uow.update_work(replace(work, owner=None, not_before=later, observe=retry.observe or work.observe))
+    """Return work to its lane, to be claimed again later; if it was cancelled meanwhile, at once."""
+    not_before = _until_moved_on(work) if retry.after is None else uow.now + retry.after
+    not_before = 0.0 if work.cancelled else not_before
+    uow.update_work(replace(work, owner=None, not_before=not_before, observe=retry.observe or work.observe))
 
 
 def _until_moved_on(work: WorkItem) -> float:
-    """Wait for a move until the deadline; one that came before the worker let go has left its time, and counts once."""
+    """Return until when work waits for a move: its deadline, or now if a move came before the worker let go of it."""
     return 0.0 if work.not_before > 0 or work.deadline is None else work.deadline
 
 
 def complete(
     uow: UnitOfWork, lifecycle: Lifecycle, found: Object, operation: Operation, work: WorkItem | None, ending: Ending
 ) -> None:
-    """End an operation, or a phase of it: the object goes where the table says."""
+    """End an operation, or a phase of it; the lifecycle's table says which state the object enters."""
     if not operation.hidden:
         move = ending_move(lifecycle, found.state, operation, ending)
         status = ending.status or (Status.CANCELLED if ending.event == CANCELLED else None)
@@ -146,15 +147,15 @@ def complete_with(
     seen: str | None = None,
     status: Status | None = None,
 ) -> None:
-    """End an operation with a move; where its work came to nothing, the spec is what it was before.
+    """End an operation with a move; unless it succeeded, the object gets its previous spec back.
 
-    The operation's status follows from the move, unless it is given: a table may have no row for what was cancelled.
+    The operation's status follows from the move, unless it is given: a table may have no row for a cancellation.
     """
-    good = move.meaning in (Meaning.SUCCESS, Meaning.STEP)
-    spec = None if good and status is not Status.CANCELLED else operation.previous_spec
-    kept = None if good else error
-    change_state(uow, found, move, operation.who, operation.id, spec=spec, seen=seen, error=kept, reason=error)
-    if move.target.state_class is not TRANSITIONAL:  # otherwise only a phase has ended
+    is_success = move.meaning in (Meaning.SUCCESS, Meaning.STEP)
+    spec = None if is_success and status is not Status.CANCELLED else operation.previous_spec
+    object_error = None if is_success else error
+    change_state(uow, found, move, operation.who, operation.id, spec=spec, seen=seen, error=object_error, reason=error)
+    if move.target.state_class is not TRANSITIONAL:  # in a transitional state, only a phase has ended
         _finish(uow, operation, work, status or STATUSES[move.meaning], result, error)
 
 
@@ -168,7 +169,7 @@ def advance(
     error: str | None = None,
     seen: str | None = None,
 ) -> None:
-    """Let another party's move end an operation, or bring it further: a sign of life renews the deadline.
+    """Let another party's move end an operation, or enter its next phase, which starts a new deadline.
 
     Work that waits for such a move can be claimed again from now on.
     """
@@ -215,7 +216,7 @@ FALLBACKS = {
 
 
 def ending_move(lifecycle: Lifecycle, state: str, operation: Operation, ending: Ending) -> Move:
-    """Return the move that an ending makes; one that the table does not know counts as what it means."""
+    """Return the move of an ending; if the table has no row for the event, the closest meaning decides."""
     move = _known_move(lifecycle, state, operation, ending)
     if move is not None:
         return move
@@ -227,11 +228,11 @@ def ending_move(lifecycle: Lifecycle, state: str, operation: Operation, ending: 
     raise LookupError(f"{lifecycle.kind} has no way out of {state} for {ending.event!r}")
 
 
-def _known_move(lifecycle: Lifecycle, state: str, operation: Operation, says: Ending | Phase) -> Move | None:
-    """Return the move that the table has for an event; a worker's own events are not in every table."""
-    if (state, says.event, says.actor) not in lifecycle.moves:
+def _known_move(lifecycle: Lifecycle, state: str, operation: Operation, report: Ending | Phase) -> Move | None:
+    """Return the move that the table has for an event, or None: not every table has the worker's own events."""
+    if (state, report.event, report.actor) not in lifecycle.moves:
         return None
-    verdict = decide(lifecycle, state, says.event, says.actor, says.facts, operation.origin)
+    verdict = decide(lifecycle, state, report.event, report.actor, report.facts, operation.origin)
     return verdict if isinstance(verdict, Move) else None
 
 
@@ -243,13 +244,17 @@ def _exits(lifecycle: Lifecycle, state: str, meaning: Meaning, operation: Operat
     ]
 
 
-def _reject(uow: UnitOfWork, found: Object, one: ClaimReport, why: str) -> None:
-    said = one.outcome.event if isinstance(one.outcome, Ending | Phase) else type(one.outcome).__name__.lower()
-    journal(uow, found, one.operation.id, WORKER, one.owner, f"rejected: {said}", reason=why)
+EVENT_WORDS = {Retry: "retry", Interrupted: "stopped", NotStarted: "untouched"}
+"""How the journal names rejected outcomes that are no events of a lifecycle."""
+
+
+def _reject(uow: UnitOfWork, found: Object, one: ClaimReport, reason: str) -> None:
+    event = one.outcome.event if isinstance(one.outcome, Ending | Phase) else EVENT_WORDS[type(one.outcome)]
+    journal_rejection(uow, found, one.operation.id, WORKER, one.owner, event, reason)
 
 
 async def time_out(uow: UnitOfWork, kinds: Kinds, overdue: Iterable[WorkItem]) -> int:
-    """End work of other parties whose deadline has passed; returns how much there was."""
+    """End operations of other parties whose deadline has passed; returns how many there were."""
     rows = list(overdue)
     await uow.load({Key(work.ns, work.object) for work in rows})
     await uow.load_operations(work.key for work in rows)

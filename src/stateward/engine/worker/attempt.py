@@ -1,4 +1,8 @@
-"""Conducting a job: run its handler to an outcome, and read its errors as policies."""
+"""One attempt at an operation: run its handler to an outcome, and read its errors as policies.
+
+An error says what to do next: retry later, observe first, fail, or back off the lane. A task that is cancelled says why
+(`StopReason`), because a fenced, a cancelled and a lost operation end differently.
+"""
 
 import asyncio
 from random import Random
@@ -28,27 +32,27 @@ from stateward.store.records import Claim, Key, WorkItem, to_json
 Outcome = Ending | Retry
 
 UNCLEAR_ERRORS = (OSError, EOFError, asyncio.TimeoutError)
-"""What a handler lets through that talked to somebody: nobody knows how far it got."""
+"""Errors of a broken connection: the call may or may not have been carried out."""
 
 
 OBSERVE_TIMEOUT_S = 30.0
-"""How many seconds a look may take before it counts as not having seen anything."""
+"""How many seconds an observation may take before its result counts as unknown."""
 
 OBSERVE_AGAIN_MAX_S = 15.0
-"""How many seconds pass at most between two looks: a look does no harm, and there may be many until one sees."""
+"""How many seconds pass at most between two observations; they are shorter than retries, because they do no harm."""
 
 
 class Attempt:
-    """One attempt at a job."""
+    """One attempt at an operation."""
 
     def __init__(self, handler: Handler, chance: Random) -> None:
         self._handler = handler
         self._chance = chance
-        self.throttled: float | None = None  # how long the provider asks to pause
+        self.throttled: float | None = None  # seconds for which the lane is to be backed off
 
     async def run(self, job: Job, remaining: float) -> Outcome:
-        """Do the work before its deadline; a job whose last worker vanished is looked at first."""
-        told = _cancel_requests()
+        """Run the handler within the remaining seconds; observe first if the operation had an owner before."""
+        cancelled_before = _cancel_requests()
         try:
             async with asyncio.timeout(remaining) as limit:
                 return await self._attempt(job)
@@ -59,9 +63,9 @@ class Attempt:
         except Parked as waiting:
             return Retry(None, str(waiting))
         except (Fenced, WaitingForChildren, StoreError, KeyboardInterrupt, SystemExit, GeneratorExit):
-            raise  # it says nothing about the work, only about who may go on with it
+            raise  # these say who may continue the operation, not how it ended
         except asyncio.CancelledError:
-            if _cancel_requests() > told:
+            if _cancel_requests() > cancelled_before:
                 raise
             return self._classify_error(job, Unknown("something that its handler waited for was cancelled"), remaining)
         except BaseException as error:
@@ -97,25 +101,25 @@ class Attempt:
         return Retry(after, given_up.error, observe=unclear)
 
     async def observe(self, job: Job, observe: Observe | None) -> ObservedOutcome | Ending:
-        """Look at what is true; whoever cannot look, or fails to, does not know."""
+        """Observe the outcome; without an observer, or after an error, it is unknown."""
         if observe is None:
             return ObservedOutcome.UNKNOWN
         job.is_ending = True
-        told = _cancel_requests()
+        cancelled_before = _cancel_requests()
         try:
             async with asyncio.timeout(OBSERVE_TIMEOUT_S):
                 return await observe(job)
         except (Fenced, StoreError):
             raise
         except asyncio.CancelledError:
-            if _cancel_requests() > told:
+            if _cancel_requests() > cancelled_before:
                 raise
             return ObservedOutcome.UNKNOWN
         except Exception:
             return ObservedOutcome.UNKNOWN
 
     async def resolve_overdue(self, job: Job) -> Ending:
-        """Say how an operation that outlived its deadline has ended, from what is true now."""
+        """Return how an operation that has passed its deadline ended, by an observation."""
         seen = await self.observe(job, self._handler.observe)
         if isinstance(seen, Ending):
             return replace(seen, actor=HEALER) if seen.event == SUCCEEDED else seen
@@ -126,9 +130,9 @@ class Attempt:
         return Ending(TIMED_OUT, CLOCK, error="overdue, and nobody can say whether it was done")
 
     async def resolve_cancelled(self, job: Job) -> Ending:
-        """Say how an operation that was cancelled while it ran has ended: done after all, or back to where it was.
+        """Return how an operation that was cancelled while it ran has ended: done after all, or back in its old state.
 
-        Only a proof that nothing was done brings it back. A handler that cannot look leaves nothing behind.
+        Only a proof that nothing was done brings it back. A handler without an observer counts as having no effects.
         """
         observe = self._handler.cancelled or self._handler.observe
         seen = await self.observe(job, observe)
@@ -142,13 +146,13 @@ class Attempt:
 
 
 def _cancel_requests() -> int:
-    """Return how often this task was cancelled; by that it is known whether it was, or something it waited for."""
+    """Return how often this task was cancelled: if not more often than before, something it awaited was cancelled."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
 
 
 def _describe_error(error: BaseException) -> str:
-    """Return an error in words; one that cannot be put into words is told by its name."""
+    """Return an error as text; an error whose own text fails is named by its class."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:
@@ -159,9 +163,11 @@ StopReason = Literal["", "fenced", "cancelled", "lost"]
 
 
 class RunningOperation:
-    """An operation in work: its claim, its task, why the task was told to stop, if it was, and whether it was lost.
+    """A running operation: its claim, its task, and why the task was cancelled, if it was.
 
-    A spare knows those `before` it in its place, until one of them has told so; who is `over` has left its place.
+    predecessors   operations whose slot this prefetched one has taken over, until one of their reports is committed
+    slot_released  it no longer counts against the lane
+    orphaned       no report was committed: the claim has to be reconciled with the store
     """
 
     __slots__ = ("claim", "orphaned", "predecessors", "slot_released", "stop_reason", "task")
@@ -176,7 +182,7 @@ class RunningOperation:
 
 
 def stop_if_superseded(running: RunningOperation, work: WorkItem | None) -> None:
-    """Stop what is no longer to be done, now that it is known who owns what."""
+    """Stop an operation that the store gave to another worker, fenced or cancelled; `work` is its row, or None."""
     if work is None or work.epoch != running.claim.work.epoch:
         request_stop(running, "lost")
     elif work.fenced:
@@ -186,7 +192,7 @@ def stop_if_superseded(running: RunningOperation, work: WorkItem | None) -> None
 
 
 def request_stop(running: RunningOperation, reason: StopReason) -> None:
-    """Stop a task, for a reason that weighs more than one it was told before."""
+    """Cancel an operation's task; being fenced or lost replaces the reason `cancelled`, and nothing else does."""
     if running.task is not None and (
         not running.stop_reason or (running.stop_reason == "cancelled" and reason != "cancelled")
     ):

@@ -1,4 +1,7 @@
-"""Notes: what a job has its worker write down before it ends. None of it counts once the job is another's."""
+"""The store of a job: progress, steps, phases and children that a handler records while it runs.
+
+Each write checks the fencing token of the claim: a worker that has lost an operation cannot write for it any more.
+"""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -18,7 +21,7 @@ from stateward.store.records import Key, Progress, to_json
 
 
 class JobStore:
-    """What jobs ask of their worker."""
+    """Writes for the jobs of one worker."""
 
     def __init__(
         self,
@@ -26,13 +29,13 @@ class JobStore:
         kinds: Kinds,
         worker: str,
         reports: TransactionBatcher[ClaimReport, bool],
-        reported: GrowingIntervals,
+        parent_intervals: GrowingIntervals,
     ) -> None:
         self._store, self._kinds, self._worker, self._reports = store, kinds, worker, reports
-        self._parent_intervals = reported
+        self._parent_intervals = parent_intervals
 
     async def progress(self, job: Job, text: str, done: int | None, total: int | None) -> None:
-        """Keep a line of progress."""
+        """Store a line of progress."""
         await self._store.transact(
             lambda tx: save_job_state(
                 tx, self._worker, job, [Progress(job.ns, job.key.id, tx.now, sanitize_text(text), done, total)]
@@ -40,13 +43,13 @@ class JobStore:
         )
 
     async def trouble(self, job: Job, text: str) -> None:
-        """Journal what keeps a job from getting on."""
+        """Journal an error that keeps a job from making progress."""
         parent = job.claim.operation.parent
         tells_parent = parent is not None and self._parent_intervals.is_due((job.ns, parent))
         await self._store.transact(lambda tx: record_trouble(tx, self._worker, job, text, tells_parent=tells_parent))
 
     async def checkpoint(self, job: Job, steps: dict[str, Any]) -> None:
-        """Keep a job's steps."""
+        """Store the finished steps of a job."""
         encoded = to_json(steps)
         await self._store.transact(lambda tx: save_job_state(tx, self._worker, job, steps=encoded))
 
@@ -56,7 +59,7 @@ class JobStore:
             raise Fenced(job.key.id)
 
     async def spawn(self, job: Job, step: str, requests: Sequence[Request]) -> dict[str, Any]:
-        """Hand a step of a job on to children; raises if there is something to wait for."""
+        """Start the children of a step; raises `WaitingForChildren` if there are any."""
         begun, steps = await self._store.transact(
             lambda tx: spawn(tx, self._kinds, self._worker, job.claim, job.epoch, step, requests)
         )
@@ -66,7 +69,7 @@ class JobStore:
 
 
 async def record_trouble(tx: Tx, owner: str, job: Job, text: str, *, tells_parent: bool) -> None:
-    """Journal what keeps a job from getting on, if it still belongs to this worker."""
+    """Journal an error that keeps a job from making progress, if the worker still owns it."""
     uow = UnitOfWork(tx)
     await uow.load([job.claim.object.key])
     await _require_ownership(tx, owner, job)
@@ -85,6 +88,6 @@ async def _require_ownership(tx: Tx, owner: str, job: Job) -> None:
 async def save_job_state(
     tx: Tx, owner: str, job: Job, progress: Collection[Progress] = (), steps: str | None = None
 ) -> None:
-    """Keep progress lines or steps of a job, if it still belongs to this worker."""
+    """Store progress lines or steps of a job, if the worker still owns it."""
     await _require_ownership(tx, owner, job)
     await tx.apply(Changes(progress=list(progress), steps=[] if steps is None else [(job.key, steps)]))

@@ -1,4 +1,8 @@
-"""Keeping time: timers are fired, and what is overdue is seen to, when it is time; nobody looks at clocks meanwhile."""
+"""The scheduler of due times: it fires timers and expedites overdue work when they are due.
+
+Every worker runs one. It sleeps until the next due time that the store knows, so that nothing polls meanwhile. A timer
+is fired and removed in one transaction, so that it fires exactly once, whatever crashes when.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -13,7 +17,7 @@ from stateward.engine.errors import NotFound, Refused
 from stateward.engine.kinds import Kinds
 from stateward.engine.recovery import expedite_overdue
 from stateward.engine.requests import Request
-from stateward.engine.transitions import journal
+from stateward.engine.transitions import journal_rejection
 from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
 from stateward.errors import StatewardError
 from stateward.lifecycle import CLOCK, TRANSITIONAL
@@ -24,23 +28,23 @@ from stateward.store.records import Key, Timer
 T = TypeVar("T")
 
 DUE_POLL_MAX_S = 5.0
-"""How many seconds pass at most between two looks around, should every wake-up call be lost."""
+"""How many seconds pass at most between two checks, should every notification be lost."""
 
 DUE_RETRY_S = 0.1
-"""How many seconds pass before what is due, and could not be done, is tried again."""
+"""How many seconds pass before due work that could not be done is tried again."""
 
 DUE_DEBOUNCE_S = 0.05
-"""How many seconds pass before the time of the next thing due is asked for again, after something has changed."""
+"""How many seconds the scheduler waits for further changes before it asks for the next due time again."""
 
 
 class StoreRunner(Protocol):
-    """Runs a program, waiting for as long as the store is out of reach."""
+    """Runs a transaction function, and again until the store can be reached."""
 
     async def __call__(self, program: TxFunction[T]) -> T: ...
 
 
 class DueScheduler:
-    """The part of a worker that knows when something falls due; what then can be claimed is told to the others."""
+    """Fires timers and expedites overdue work; calls `on_due` when there may be new work to claim."""
 
     def __init__(
         self,
@@ -51,20 +55,20 @@ class DueScheduler:
         run_tx: StoreRunner,
         on_due: Callable[[], None],
     ) -> None:
-        self.due_changed = asyncio.Event()  # something may fall due earlier than was known
+        self.due_changed = asyncio.Event()  # something may be due earlier than known
         self._store, self._kinds, self._new_id = store, kinds, new_id
         self._worker, self._run_tx, self._on_due = worker, run_tx, on_due
 
     async def run(self) -> None:
-        """Keep time for ever."""
+        """Run for ever."""
         while True:
             pause = await self._seconds_until_due()
             if pause <= 0 and not await self._run_due():
-                pause = DUE_RETRY_S  # it waits for somebody: for room in its lane, or for a free worker
+                pause = DUE_RETRY_S  # it waits for a slot in its lane, or for a free worker
             await self._wait(pause)
 
     async def _seconds_until_due(self) -> float:
-        """Return in how many seconds something falls due; news that come later are heard."""
+        """Return in how many seconds something is due; a change after the call sets `due_changed` again."""
         self.due_changed.clear()
         try:
             wake = await self._store.reader.next_due_time()
@@ -79,7 +83,7 @@ class DueScheduler:
         return fired + late
 
     async def _wait(self, pause: float) -> None:
-        """Sleep, but not on when somebody may have added what falls due earlier; several such news are one."""
+        """Sleep until something is due, or may be due earlier; several changes in a row wake it once."""
         if await wait_for_event(self.due_changed, min(max(pause, 0.001), DUE_POLL_MAX_S)):
             await asyncio.sleep(DUE_DEBOUNCE_S)
         else:
@@ -87,11 +91,11 @@ class DueScheduler:
 
 
 TIMER_RETRY_S = 1.0
-"""How many seconds a timer waits that found its object in transition, unless the denial says it (`after`)."""
+"""How many seconds a timer waits whose object is in transition, unless the denial says how long (`after`)."""
 
 
 async def fire_due_timers(tx: Tx, kinds: Kinds, new_id: Callable[[], str], most: int) -> int:
-    """Do what is due: each timer is an event by the clock; one whose object is in transition waits."""
+    """Fire due timers; each is an event by the clock. A timer whose object is in transition is set again."""
     timers = await tx.due_timers(most)
     if not timers:
         return 0
@@ -104,7 +108,7 @@ async def fire_due_timers(tx: Tx, kinds: Kinds, new_id: Callable[[], str], most:
         uow.changes.timers_gone.append(timer.key)
         found = uow.objects.get(Key(timer.ns, timer.object))
         if isinstance(verdict, StatewardError) and found is not None:
-            journal(uow, found, None, CLOCK, timer.id, f"rejected: {timer.event}", reason=str(verdict))
+            journal_rejection(uow, found, None, CLOCK, timer.id, timer.event, str(verdict))
     await promote_waiters(uow)
     await uow.apply()
     return len(timers)

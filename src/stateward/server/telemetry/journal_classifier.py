@@ -9,12 +9,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from stateward.engine import Kind
+from stateward.engine.transitions import REJECTED, REQUEUED_EVENT
 from stateward.lifecycle import TRANSITIONAL, UNKNOWN, Lifecycle, Meaning
 from stateward.lifecycle.rows import ENDINGS
 from stateward.store.records import JournalEntry
 
-REJECTED = "rejected: "
-PUT_BACK = "put back"
 OTHER = "(other)"
 """What every word is counted as that no table has: a label must not grow with what people and agents write."""
 
@@ -65,7 +64,7 @@ class JournalClassifier:
         lifecycle = self._lifecycles.get(line.kind)
         if line.event.startswith(REJECTED):
             return ActionResult(line.kind, line.event.removeprefix(REJECTED), "rejected")
-        if line.event == PUT_BACK and line.source is None:
+        if line.event == REQUEUED_EVENT and line.source is None:
             return ActionResult(line.kind, self._action(line, lifecycle), "handed_over")
         meaning = _meaning(lifecycle, line)
         if meaning is None:

@@ -14,7 +14,7 @@ from stateward.domains.edge.records.agent_upgrade import CloudletEvent, SlotsUpd
 from stateward.domains.edge.records.instance_record import ERROR_STATES, InstanceRecord
 from stateward.domains.edge.records.reconcile import ReconcileStep
 from stateward.engine.finish.completion import STATUSES
-from stateward.engine.transitions import change_state, fence_work, journal
+from stateward.engine.transitions import REJECTED, change_state, fence_work, journal
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import TRANSITIONAL, Lifecycle, Meaning, Move, decide
 from stateward.store.records import Object, Operation, to_json
@@ -120,4 +120,4 @@ def decide_cloudlet_event(
 
 def journal_rejection(uow: UnitOfWork, found: Object, actor: str, who: str, event: str, why: object) -> None:
     """Journal a word that does not count."""
-    journal(uow, found, found.op, actor, who, f"rejected: {event}", reason=str(why))
+    journal(uow, found, found.op, actor, who, f"{REJECTED}{event}", reason=str(why))
