@@ -124,7 +124,7 @@ async def engine_of(config: Config, traces: Traces, plugins: Sequence[DomainPlug
         traces,
         works=config.worker,
         slots=config.slots,
-        lease=config.lease,
+        lease_s=config.lease,
         admission=QuotaGuard(),
     )
     for plugin in plugins:
