@@ -30,7 +30,7 @@ from stateward.store.errors import StoreError
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Object
 from stateward.store.sqlite import SqliteStore
-from tests.integration.domains.leases.checking import Forbidden, check
+from tests.integration.domains.leases.checked_store import Forbidden, check
 from tests.simulation import faulty
 from tests.simulation.faulty import Tape, Weather
 from tests.simulation.loop import Party, Stuck, VirtualLoop

@@ -9,9 +9,9 @@ from stateward.domains.ovc.guards.node_guard import _node_weight
 from stateward.domains.ovc.model import (
     AccountSpec,
     BinEntry,
-    MachineRef,
     OvcVmSeen,
     OvcVmSpec,
+    PlacedMachine,
     added_disk_id,
     boot_disk_id,
     machine_key,
@@ -30,7 +30,7 @@ SEENS = st.builds(
     to=IDS,
     disks=st.dictionaries(IDS, st.integers(0, 24), max_size=25),
     clones=st.lists(IDS, max_size=3).map(tuple),
-    stale_machines=st.lists(st.builds(MachineRef, node=IDS, machine=IDS), max_size=3).map(tuple),
+    stale_machines=st.lists(st.builds(PlacedMachine, node=IDS, machine=IDS), max_size=3).map(tuple),
 )
 
 

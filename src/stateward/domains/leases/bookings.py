@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from stateward.domains.leases.errors import HostHeld, HostsTaken
 from stateward.domains.leases.lifecycle import HostState
-from stateward.domains.leases.model import Booking, Holding, HostSeen, HostSpec, LeaseHost, Share, Window
+from stateward.domains.leases.model import Booking, Holding, HostSeen, HostSpec, LeaseHost, LeaseWindow, Share
 from stateward.domains.leases.wire_values import format_minute
 
 
@@ -25,7 +25,7 @@ class Demand(Struct, frozen=True):
     anti_affinity: bool = False
     affinity: bool = False
 
-    def booking(self, lease: str, reservation: str, window: Window, count: int) -> Booking:
+    def booking(self, lease: str, reservation: str, window: LeaseWindow, count: int) -> Booking:
         """Return what a host is asked to promise."""
         share = None if self.share is None else self.share.times(count)
         return Booking(lease, reservation, window.start, window.end, share)

@@ -13,7 +13,7 @@ from stateward.domains.leases import property_expressions
 from stateward.domains.leases.bookings import Demand, booking_fits, occupied_spans
 from stateward.domains.leases.calendar import Calendar
 from stateward.domains.leases.lifecycle import HostState
-from stateward.domains.leases.model import Allocation, Booking, LeaseHost, Window
+from stateward.domains.leases.model import Allocation, Booking, LeaseHost, LeaseWindow
 
 MAX_PROBES = 8
 """How many hosts that carry something already are looked at one by one, before empty ones are taken."""
@@ -167,7 +167,7 @@ class HostPool:
     def _free_shares(self, host: LeaseHost, demand: Demand, booking: Booking, most: int) -> int:
         """Return how many shares a host has room for, up to so many."""
         bookings = self._bookings(host)
-        window = Window(booking.start, booking.end)
+        window = LeaseWindow(booking.start, booking.end)
 
         def fit(number: int) -> bool:
             wanted = demand.booking(booking.lease, booking.reservation, window, number)

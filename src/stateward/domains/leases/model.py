@@ -31,7 +31,7 @@ class EventType(StrEnum):
 ACTIONS = {EventType.START: "start", EventType.BEFORE_END: "before end", EventType.END: "end"}
 
 
-class Window(Struct, frozen=True):
+class LeaseWindow(Struct, frozen=True):
     """A span of time: the end is not in it."""
 
     start: float
@@ -58,9 +58,9 @@ class LeaseSpec(Struct, frozen=True):
     project: str = ""
 
     @property
-    def window(self) -> Window:
+    def window(self) -> LeaseWindow:
         """The time that the lease is for."""
-        return Window(self.start, self.end)
+        return LeaseWindow(self.start, self.end)
 
     def time_of(self, event: EventType) -> float | None:
         """Return when an event is to happen."""

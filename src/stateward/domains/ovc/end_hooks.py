@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from stateward.domains.ovc.lifecycle import CLOUDSPACE, DISK, IMAGE, NODE, VM, DiskState, OvcVmState
 from stateward.domains.ovc.model import (
     DiskSpec,
-    MachineRef,
     NodeFacts,
     OvcVmSeen,
     OvcVmSpec,
+    PlacedMachine,
     added_disk_id,
     cloudspace_seen,
     disk_seen,
@@ -128,7 +128,7 @@ def _seen_after_power(operation: Operation, seen: OvcVmSeen, *, good: bool) -> O
         gone = operation.action != "stop"
         return replace(seen, machine="", node="" if gone else seen.node)
     if not good and operation.action in POWERED and seen.machine:
-        left = MachineRef(seen.node, seen.machine)
+        left = PlacedMachine(seen.node, seen.machine)
         return replace(seen, machine="", stale_machines=(*seen.stale_machines, left))
     return seen
 
@@ -137,7 +137,7 @@ def _seen_after_migration(uow: UnitOfWork, operation: Operation, ended: Ended) -
     """Return what is known of a VM after a migration, which shows nowhere else."""
     found = uow.objects[Key(operation.ns, operation.object)]
     seen = vm_seen(found)
-    there, cold = MachineRef(seen.to, machine_key(found.id, operation.id)), operation.origin == OvcVmState.HALTED
+    there, cold = PlacedMachine(seen.to, machine_key(found.id, operation.id)), operation.origin == OvcVmState.HALTED
     if ended.status is not Status.SUCCEEDED:
         left = () if cold or ended.result == CLEAN_RESULT else (there,)
         return replace(seen, to="", stale_machines=(*seen.stale_machines, *left))
@@ -167,7 +167,7 @@ async def _on_cloudspace_end(uow: UnitOfWork, operation: Operation, ended: Ended
     found, good = uow.objects[Key(operation.ns, operation.object)], ended.status is Status.SUCCEEDED
     seen, ours = cloudspace_seen(found), machine_key(operation.object, operation.id)
     if operation.hidden:
-        there = MachineRef(seen.to, ours)
+        there = PlacedMachine(seen.to, ours)
         if good:
             seen = replace(seen, node=seen.to, machine=ours if seen.to else "", stale_machines=())
         elif seen.to:
@@ -178,7 +178,7 @@ async def _on_cloudspace_end(uow: UnitOfWork, operation: Operation, ended: Ended
     elif good and operation.action in ("deploy", "restore", "resume", "reset"):
         seen = replace(seen, stale_machines=())
     elif not good and seen.machine == ours:
-        seen = replace(seen, node="", machine="", stale_machines=(*seen.stale_machines, MachineRef(seen.node, ours)))
+        seen = replace(seen, node="", machine="", stale_machines=(*seen.stale_machines, PlacedMachine(seen.node, ours)))
     update_seen(uow, found, seen)
 
 

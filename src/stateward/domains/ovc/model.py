@@ -113,7 +113,7 @@ class FileBackedSeen(Seen, frozen=True, omit_defaults=True):
     scoped: bool = False
 
 
-class MachineRef(Struct, frozen=True):
+class PlacedMachine(Struct, frozen=True):
     """A machine on a node, by its key there."""
 
     node: str
@@ -129,7 +129,7 @@ class PlacementSeen(Seen, frozen=True, omit_defaults=True):
     node: str = ""
     machine: str = ""
     to: str = ""
-    stale_machines: tuple[MachineRef, ...] = field(default=(), name="leftovers")
+    stale_machines: tuple[PlacedMachine, ...] = field(default=(), name="leftovers")
 
 
 class OvcVmSeen(PlacementSeen, frozen=True, omit_defaults=True):
@@ -179,7 +179,7 @@ class OrphanId(Struct, frozen=True, order=True):
     name: str
 
 
-class Orphan(Struct, frozen=True):
+class OvcOrphan(Struct, frozen=True):
     """Something that nobody owns, and since when that is known."""
 
     id: OrphanId = field(name="who")
@@ -196,7 +196,7 @@ class NodeSeen(FileBackedSeen, frozen=True, omit_defaults=True):
     report: NodeReport | None = None
     looked: float = 0.0
     trouble: str = ""
-    orphans: tuple[Orphan, ...] = field(default=(), name="strangers")
+    orphans: tuple[OvcOrphan, ...] = field(default=(), name="strangers")
 
 
 class NodeFacts(Struct, frozen=True):

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from stateward.domains.ovc.lifecycle import CLOUDSPACE, DISK, IMAGE, VM, DiskState, ImageState
 from stateward.domains.ovc.model import (
-    MachineRef,
-    Orphan,
     OrphanId,
+    OvcOrphan,
+    PlacedMachine,
     PlacementSeen,
     cloudspace_seen,
     file_name,
@@ -71,9 +71,9 @@ class OrphanScanner:
         if found is None or found.removed or found.kind not in (VM.kind, CLOUDSPACE.kind):
             return False
         seen = _placement_of(found)
-        here = MachineRef(node.id, machine)
+        here = PlacedMachine(node.id, machine)
         is_moving = found.op is not None or bool(seen.to)  # only when that has ended is it known what is left of it
-        return is_moving or here == MachineRef(seen.node, seen.machine) or here in seen.stale_machines
+        return is_moving or here == PlacedMachine(seen.node, seen.machine) or here in seen.stale_machines
 
     # --- files -------------------------------------------------------------------------------------------------------
 
@@ -124,6 +124,6 @@ async def record_orphans(tx: Tx, node: Key, found: Collection[OrphanId], *, comp
         return
     for one in (who for who in now if who not in before):
         journal(uow, host, None, PROVIDER, node.id, "stranger", reason=f"{one.what} {one.name} belongs to nobody")
-    orphans = tuple(before.get(one) or Orphan(one, uow.now) for one in now)
+    orphans = tuple(before.get(one) or OvcOrphan(one, uow.now) for one in now)
     update_seen(uow, host, replace(node_seen(host), orphans=orphans))
     await uow.apply()

@@ -18,7 +18,7 @@ from stateward.domains.ovc.model import (
     DiskSpec,
     ImageSpec,
     NodeSpec,
-    Orphan,
+    OvcOrphan,
     OvcVmSpec,
     node_seen,
     short_kind,
@@ -62,7 +62,7 @@ class HealingReport(Struct, frozen=True):
 
     stuck: list[StuckWork]
     healed: list[Recovered]
-    orphans: list[tuple[str, Orphan]]
+    orphans: list[tuple[str, OvcOrphan]]
 
 
 class Service:
@@ -231,7 +231,7 @@ class Service:
         shown = [one for one in stuck if not disclosure.hides_action(one.kind, one.action)]
         return HealingReport(shown, settled, await self._orphans(ns))
 
-    async def _orphans(self, ns: str) -> list[tuple[str, Orphan]]:
+    async def _orphans(self, ns: str) -> list[tuple[str, OvcOrphan]]:
         """Return what the nodes of a namespace show that belongs to nobody."""
         nodes = list_all(self.engine.store.reader, Selector(ns, NODE.kind))
         return [

@@ -15,8 +15,8 @@ from stateward.domains.leases.settings import Settings
 from stateward.domains.plugin import ProcessContext
 from stateward.engine import Engine, NotFound
 from stateward.store.port import Store
-from tests.integration.domains.leases.checking import CheckedStore
-from tests.integration.domains.leases.things import Things
+from tests.integration.domains.leases.checked_store import CheckedStore
+from tests.integration.domains.leases.scripted_resource import ScriptedResource
 from tests.stores import fresh_store
 
 NS = "ns"
@@ -24,10 +24,10 @@ ME = LeaseCaller(who="me", ns=NS)
 LIMIT = 60.0
 
 
-class Leasing:
+class LeaseHarness:
     """An engine with leases at work, and ways to say what a test wants and waits for."""
 
-    def __init__(self, engine: Engine, plugin: LeasesPlugin, things: Things) -> None:
+    def __init__(self, engine: Engine, plugin: LeasesPlugin, things: ScriptedResource) -> None:
         self.engine, self.plugin, self.things = engine, plugin, things
 
     async def hosts(self, *names: str, **properties: Any) -> None:
@@ -120,15 +120,17 @@ Opening = Callable[..., "Opened"]
 class Opened:
     """An engine with leases that is opened as a context; every commit of it is checked."""
 
-    def __init__(self, store: Store, folder: Path, settings: Settings, things: Things, *, works: bool) -> None:
+    def __init__(
+        self, store: Store, folder: Path, settings: Settings, things: ScriptedResource, *, works: bool
+    ) -> None:
         self._plugin = LeasesPlugin(ProcessContext(folder), settings, [things])
         self._engine = Engine(CheckedStore(store), self._plugin.kinds, works=works, lease_s=3.0)
         self._plugin.bind_engine(self._engine)
         self._things = things
 
-    async def __aenter__(self) -> Leasing:
+    async def __aenter__(self) -> LeaseHarness:
         await self._engine.__aenter__()
-        return Leasing(self._engine, self._plugin, self._things)
+        return LeaseHarness(self._engine, self._plugin, self._things)
 
     async def __aexit__(self, *_: object) -> None:
         self._things.release.set()
@@ -139,13 +141,15 @@ class Opened:
 def opening(new_store: Callable[[], Store], tmp_path: Path) -> Opening:
     """Return how to open a site, as often as wanted."""
 
-    def opened(settings: Settings | None = None, things: Things | None = None, *, works: bool = True) -> Opened:
-        return Opened(new_store(), tmp_path, settings or Settings(), things or Things(), works=works)
+    def opened(
+        settings: Settings | None = None, things: ScriptedResource | None = None, *, works: bool = True
+    ) -> Opened:
+        return Opened(new_store(), tmp_path, settings or Settings(), things or ScriptedResource(), works=works)
 
     return opened
 
 
 @pytest.fixture
-async def site(opening: Opening) -> AsyncIterator[Leasing]:
+async def site(opening: Opening) -> AsyncIterator[LeaseHarness]:
     async with opening() as leasing:
         yield leasing

@@ -10,10 +10,10 @@ from stateward.engine.handlers import Fenced
 from stateward.errors import StatewardError
 from stateward.store.port import Tx
 from stateward.store.records import Key, WorkItem
-from tests.integration.domains.leases.conftest import ME, NS, Leasing, hosts, thing
+from tests.integration.domains.leases.conftest import ME, NS, LeaseHarness, hosts, thing
 
 
-async def hung(site: Leasing) -> Lease:
+async def hung(site: LeaseHarness) -> Lease:
     """Return a lease that has a host, and whose start hangs: a worker is at it."""
     await site.hosts("h1", "h2")
     site.things.hang.add("lamp")
@@ -23,15 +23,15 @@ async def hung(site: Leasing) -> Lease:
     return await site.now(lease)
 
 
-async def _is_hanging(site: Leasing) -> bool:
+async def _is_hanging(site: LeaseHarness) -> bool:
     return bool(site.things.hanging)
 
 
-async def _holds(site: Leasing, lease: Lease) -> bool:
+async def _holds(site: LeaseHarness, lease: Lease) -> bool:
     return [one.lease for one in (await site.host("h1")).seen.held] == [lease.object.id]
 
 
-async def claimed(site: Leasing, lease: Lease) -> WorkItem:
+async def claimed(site: LeaseHarness, lease: Lease) -> WorkItem:
     """Return the claim on a lease, as its worker has it."""
 
     async def program(tx: Tx) -> list[WorkItem]:
@@ -53,12 +53,12 @@ def entry(lease: Lease, work: WorkItem) -> FencedChange:
     return FencedChange(lease.object.key, work.key, work.epoch, (*taken, *left))
 
 
-async def said(site: Leasing, one: FencedChange) -> StatewardError | None:
+async def said(site: LeaseHarness, one: FencedChange) -> StatewardError | None:
     (answer,) = await site.engine.store.transact(lambda tx: write_fenced_changes(tx, [one]))
     return answer
 
 
-async def test_the_worker_whose_claim_it_is_may_write(site: Leasing) -> None:
+async def test_the_worker_whose_claim_it_is_may_write(site: LeaseHarness) -> None:
     lease = await hung(site)
     assert await said(site, entry(lease, await claimed(site, lease))) is None
     assert len((await site.host("h2")).seen.bookings) == 1
@@ -66,7 +66,7 @@ async def test_the_worker_whose_claim_it_is_may_write(site: Leasing) -> None:
 
 
 @pytest.mark.parametrize("epochs", [-1, 1])
-async def test_another_epoch_than_the_claims_own_changes_nothing(site: Leasing, epochs: int) -> None:
+async def test_another_epoch_than_the_claims_own_changes_nothing(site: LeaseHarness, epochs: int) -> None:
     lease = await hung(site)
     work = await claimed(site, lease)
     before = [await site.host(name) for name in ("h1", "h2")]
@@ -75,7 +75,7 @@ async def test_another_epoch_than_the_claims_own_changes_nothing(site: Leasing, 
     assert [await site.host(name) for name in ("h1", "h2")] == before
 
 
-async def test_a_worker_whose_lease_was_deleted_under_it_changes_nothing_any_more(site: Leasing) -> None:
+async def test_a_worker_whose_lease_was_deleted_under_it_changes_nothing_any_more(site: LeaseHarness) -> None:
     lease = await hung(site)
     stale = entry(lease, await claimed(site, lease))
     await site.plugin.leases.delete(ME, lease.object.id)
@@ -85,7 +85,7 @@ async def test_a_worker_whose_lease_was_deleted_under_it_changes_nothing_any_mor
     assert [(await site.host(name)).seen.bookings for name in ("h1", "h2")] == [(), ()]
 
 
-async def test_one_that_was_fenced_does_not_keep_the_others_of_its_batch_from_writing(site: Leasing) -> None:
+async def test_one_that_was_fenced_does_not_keep_the_others_of_its_batch_from_writing(site: LeaseHarness) -> None:
     lease = await hung(site)
     good = entry(lease, await claimed(site, lease))
     stale = replace(good, op=Key(NS, "long ago"))

@@ -8,7 +8,7 @@ from stateward.domains.leases.model import HostSeen, Lease, ReservationSeen, hos
 from stateward.engine import AlreadyExists, NotFound
 from stateward.errors import BadInput
 from stateward.lifecycle import USER
-from tests.integration.domains.leases.conftest import ME, NS, Leasing, hosts
+from tests.integration.domains.leases.conftest import ME, NS, LeaseHarness, hosts
 
 
 def only(lease: Lease) -> ReservationSeen:
@@ -16,7 +16,7 @@ def only(lease: Lease) -> ReservationSeen:
     return found
 
 
-async def healed(site: Leasing, lease: Lease, *on: str) -> Lease:
+async def healed(site: LeaseHarness, lease: Lease, *on: str) -> Lease:
     """Wait until a lease is at rest, with these hosts."""
 
     async def there() -> bool:
@@ -27,7 +27,7 @@ async def healed(site: Leasing, lease: Lease, *on: str) -> Lease:
     return await site.now(lease)
 
 
-async def test_a_host_that_fails_under_a_lease_is_replaced_for_the_rest_of_its_time(site: Leasing) -> None:
+async def test_a_host_that_fails_under_a_lease_is_replaced_for_the_rest_of_its_time(site: LeaseHarness) -> None:
     await site.hosts("h1", "h2")
     lease = await site.lease("robust")
     await site.until(lease, "ACTIVE")
@@ -38,7 +38,7 @@ async def test_a_host_that_fails_under_a_lease_is_replaced_for_the_rest_of_its_t
     assert [one.lease for one in (await site.host("h2")).seen.held] == [lease.object.id]
 
 
-async def test_all_flags_are_reset_when_the_failed_host_is_well_again(site: Leasing) -> None:
+async def test_all_flags_are_reset_when_the_failed_host_is_well_again(site: LeaseHarness) -> None:
     await site.hosts("h1", "h2")
     lease = await site.lease("robust")
     await site.until(lease, "ACTIVE")
@@ -49,12 +49,12 @@ async def test_all_flags_are_reset_when_the_failed_host_is_well_again(site: Leas
     assert set(only(await site.now(lease)).hosts) == {"h2"}
 
 
-async def _whole(site: Leasing, lease: Lease) -> bool:
+async def _whole(site: LeaseHarness, lease: Lease) -> bool:
     found = await site.now(lease)
     return found.object.state == "ACTIVE" and not found.seen.degraded
 
 
-async def test_where_no_other_is_free_the_lease_goes_on_without_and_says_so(site: Leasing) -> None:
+async def test_where_no_other_is_free_the_lease_goes_on_without_and_says_so(site: LeaseHarness) -> None:
     await site.hosts("h1")
     lease = await site.lease("alone")
     await site.until(lease, "ACTIVE")
@@ -67,7 +67,7 @@ async def test_where_no_other_is_free_the_lease_goes_on_without_and_says_so(site
     assert [one.lease for one in (await site.host("h1")).seen.held] == [lease.object.id]
 
 
-async def test_a_lease_that_lacks_hosts_can_be_ended_all_the_same(site: Leasing) -> None:
+async def test_a_lease_that_lacks_hosts_can_be_ended_all_the_same(site: LeaseHarness) -> None:
     await site.hosts("h1")
     lease = await site.lease("alone")
     await site.until(lease, "ACTIVE")
@@ -77,21 +77,21 @@ async def test_a_lease_that_lacks_hosts_can_be_ended_all_the_same(site: Leasing)
     await site.until(lease, "TERMINATED")
 
 
-async def test_a_lease_that_has_not_begun_just_gets_another_host(site: Leasing) -> None:
+async def test_a_lease_that_has_not_begun_just_gets_another_host(site: LeaseHarness) -> None:
     await site.hosts("h1", "h2")
     lease = await site.lease("later", start=3600, end=7200)
     await site.plugin.hosts.fail(ME, "h1")
     assert not (await healed(site, lease, "h2")).seen.degraded
 
 
-async def test_a_failed_host_is_not_chosen(site: Leasing) -> None:
+async def test_a_failed_host_is_not_chosen(site: LeaseHarness) -> None:
     await site.hosts("h1")
     await site.plugin.hosts.fail(ME, "h1")
     with pytest.raises(NotEnoughHosts):
         await site.lease("unlucky")
 
 
-async def test_a_host_that_is_promised_cannot_be_removed_and_then_can(site: Leasing) -> None:
+async def test_a_host_that_is_promised_cannot_be_removed_and_then_can(site: LeaseHarness) -> None:
     await site.hosts("h1")
     lease = await site.lease("tenant", start=3600, end=7200)
     with pytest.raises(HostStillBooked) as caught:
@@ -104,7 +104,7 @@ async def test_a_host_that_is_promised_cannot_be_removed_and_then_can(site: Leas
         await site.host("h1")
 
 
-async def test_a_removed_host_can_be_registered_again(site: Leasing) -> None:
+async def test_a_removed_host_can_be_registered_again(site: LeaseHarness) -> None:
     await site.hosts("h1")
     with pytest.raises(AlreadyExists):
         await site.hosts("h1")
@@ -113,7 +113,7 @@ async def test_a_removed_host_can_be_registered_again(site: Leasing) -> None:
     assert (await site.lease("again", start=60)).seen.booked == {"h1"}
 
 
-async def test_hosts_are_chosen_by_their_properties(site: Leasing) -> None:
+async def test_hosts_are_chosen_by_their_properties(site: LeaseHarness) -> None:
     await site.hosts("plain")
     await site.hosts("fast", gpu="a100", vcpus=64)
     wish = hosts(resource_properties='["and", ["=", "$gpu", "a100"], [">=", "$vcpus", "32"]]')
@@ -124,7 +124,7 @@ async def test_hosts_are_chosen_by_their_properties(site: Leasing) -> None:
         await site.lease("muddled", hosts(hypervisor_properties="vcpus > 64"), start=60)
 
 
-async def test_a_property_that_changes_is_heeded_by_the_next_search(site: Leasing) -> None:
+async def test_a_property_that_changes_is_heeded_by_the_next_search(site: LeaseHarness) -> None:
     await site.hosts("h1")
     wish = hosts(resource_properties='["=", "$rack", "7"]')
     with pytest.raises(NotEnoughHosts):
@@ -146,7 +146,7 @@ def instances(amount: int, vcpus: int = 2, **more: object) -> dict[str, object]:
     }
 
 
-async def test_instances_of_several_leases_share_a_host_up_to_its_size(site: Leasing) -> None:
+async def test_instances_of_several_leases_share_a_host_up_to_its_size(site: LeaseHarness) -> None:
     await site.hosts("h1", "h2")
     first = await site.lease("first", instances(3), start=60)
     second = await site.lease("second", instances(2), start=60)
@@ -157,14 +157,14 @@ async def test_instances_of_several_leases_share_a_host_up_to_its_size(site: Lea
     assert only(await site.lease("fourth", instances(3), start=60)).hosts == {"h2": 3}
 
 
-async def test_instances_and_whole_hosts_keep_out_of_each_others_way(site: Leasing) -> None:
+async def test_instances_and_whole_hosts_keep_out_of_each_others_way(site: LeaseHarness) -> None:
     await site.hosts("h1")
     await site.lease("guests", instances(1), start=60)
     with pytest.raises(NotEnoughHosts):
         await site.lease("owner", start=60)
 
 
-async def test_instances_can_be_kept_apart_or_together(site: Leasing) -> None:
+async def test_instances_can_be_kept_apart_or_together(site: LeaseHarness) -> None:
     await site.hosts("h1", "h2")
     apart = await site.lease("apart", instances(2, affinity=False), start=60)
     assert only(apart).hosts == {"h1": 1, "h2": 1}
@@ -173,7 +173,7 @@ async def test_instances_can_be_kept_apart_or_together(site: Leasing) -> None:
     assert len(only(await site.lease("pair", instances(2, affinity=True), start=60)).hosts) == 1
 
 
-async def test_instances_start_and_end_side_by_side(site: Leasing) -> None:
+async def test_instances_start_and_end_side_by_side(site: LeaseHarness) -> None:
     await site.hosts("h1")
     first = await site.lease("first", instances(1))
     second = await site.lease("second", instances(1), end=1.0)
@@ -183,7 +183,7 @@ async def test_instances_start_and_end_side_by_side(site: Leasing) -> None:
     assert [one.lease for one in (await site.host("h1")).seen.held] == [first.object.id]
 
 
-async def test_a_failed_host_of_instances_is_replaced_too(site: Leasing) -> None:
+async def test_a_failed_host_of_instances_is_replaced_too(site: LeaseHarness) -> None:
     await site.hosts("h1", "h2")
     lease = await site.lease("guests", instances(2))
     await site.until(lease, "ACTIVE")
@@ -191,7 +191,7 @@ async def test_a_failed_host_of_instances_is_replaced_too(site: Leasing) -> None
     assert only(await healed(site, lease, "h2")).hosts == {"h2": 2}
 
 
-async def test_a_host_cannot_shrink_below_what_it_has_promised(site: Leasing) -> None:
+async def test_a_host_cannot_shrink_below_what_it_has_promised(site: LeaseHarness) -> None:
     await site.hosts("h1")
     await site.lease("guests", instances(4), start=60)
     with pytest.raises(HostStillBooked):
@@ -211,7 +211,7 @@ async def test_a_host_cannot_shrink_below_what_it_has_promised(site: Leasing) ->
     ],
 )
 async def test_a_host_is_checked_whichever_way_it_is_described(
-    site: Leasing, wrong: dict[str, object], field: str
+    site: LeaseHarness, wrong: dict[str, object], field: str
 ) -> None:
     await site.hosts("h1")
     key = host_key(NS, "h1")
@@ -224,7 +224,7 @@ async def test_a_host_is_checked_whichever_way_it_is_described(
     assert await site.host("h1") == before
 
 
-async def test_a_negative_cleaning_time_does_not_book_a_host_twice(site: Leasing) -> None:
+async def test_a_negative_cleaning_time_does_not_book_a_host_twice(site: LeaseHarness) -> None:
     with pytest.raises(BadInput):
         await site.hosts("h1", cleaning_time=-600)
     await site.hosts("h1")
@@ -235,7 +235,7 @@ async def test_a_negative_cleaning_time_does_not_book_a_host_twice(site: Leasing
         await site.lease("second", start=3600, end=7200)
 
 
-async def test_a_host_is_booked_once_after_2089_too(site: Leasing) -> None:
+async def test_a_host_is_booked_once_after_2089_too(site: LeaseHarness) -> None:
     await site.hosts("h1")
     far = {"start_date": "2120-01-01 00:00", "end_date": "2120-01-02 00:00", "reservations": [hosts()]}
     await site.plugin.leases.create(ME, {"name": "far", **far})

@@ -20,9 +20,9 @@ from stateward.errors import BadInput
 from stateward.store import open_store
 from stateward.store.changes import Changes
 from stateward.store.port import Tx, TxFunction
-from tests.integration.domains.leases.checking import CheckedStore, Forbidden, check
-from tests.integration.domains.leases.conftest import ME, NS, Leasing, hosts, thing
-from tests.integration.domains.leases.things import Things
+from tests.integration.domains.leases.checked_store import CheckedStore, Forbidden, check
+from tests.integration.domains.leases.conftest import ME, NS, LeaseHarness, hosts, thing
+from tests.integration.domains.leases.scripted_resource import ScriptedResource
 
 STEPS = ("start", "end", "rename", "grow", "fail host", "mend host", "recover", "delete", "pause", "restart")
 OUTCOMES = st.lists(st.sampled_from(("well", "later", "never")), max_size=4)
@@ -61,10 +61,10 @@ class _WitnessedTx:
 class Life:
     """One lease, from when it is made to when nothing of it is left."""
 
-    def __init__(self, folder: Path, things: Things) -> None:
+    def __init__(self, folder: Path, things: ScriptedResource) -> None:
         self._folder, self._things = folder, things
         self.forbidden: list[str] = []
-        self._site: Leasing
+        self._site: LeaseHarness
         self._engine: Engine
         self._asked: list[asyncio.Task[None]] = []
 
@@ -74,7 +74,7 @@ class Life:
         self._engine = Engine(Witness(self._folder / "store.db", self.forbidden), plugin.kinds, lease_s=3.0)  # type: ignore[arg-type]
         plugin.bind_engine(self._engine)
         await self._engine.__aenter__()
-        self._site = Leasing(self._engine, plugin, self._things)
+        self._site = LeaseHarness(self._engine, plugin, self._things)
 
     async def close(self) -> None:
         """Close the site; who has asked for something is told, or is not."""
@@ -147,7 +147,7 @@ def test_no_order_of_deeds_and_failures_writes_what_is_forbidden(
     steps: list[str], starts: list[str], ends: list[str]
 ) -> None:
     async def lived() -> list[str]:
-        things = Things()
+        things = ScriptedResource()
         things.fail = {"lamp": behaving(starts), "end of lamp": behaving(ends)}
         with TemporaryDirectory() as folder:
             life = Life(Path(folder), things)

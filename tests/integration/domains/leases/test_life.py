@@ -15,8 +15,8 @@ from stateward.engine.errors import NotCancelled
 from stateward.store.changes import Changes
 from stateward.store.port import Tx
 from stateward.store.records import to_json
-from tests.integration.domains.leases.conftest import ME, NS, Leasing, Opening, at, hosts, thing
-from tests.integration.domains.leases.things import later, never
+from tests.integration.domains.leases.conftest import ME, NS, LeaseHarness, Opening, at, hosts, thing
+from tests.integration.domains.leases.scripted_resource import later, never
 
 LIFE = [
     ("create", "CREATING"),
@@ -29,7 +29,7 @@ LIFE = [
 ]
 
 
-async def test_a_lease_has_its_host_from_its_start_to_its_end(site: Leasing) -> None:
+async def test_a_lease_has_its_host_from_its_start_to_its_end(site: LeaseHarness) -> None:
     await site.hosts("h1")
     lease = await site.lease("night")
     active = await site.until(lease, "ACTIVE")
@@ -43,7 +43,7 @@ async def test_a_lease_has_its_host_from_its_start_to_its_end(site: Leasing) -> 
     assert set(ended.seen.events.values()) == {EventState.DONE}
 
 
-async def test_a_lease_starts_warns_and_ends_at_its_times(site: Leasing) -> None:
+async def test_a_lease_starts_warns_and_ends_at_its_times(site: LeaseHarness) -> None:
     await site.hosts("h1")
     lease = await site.lease("short", start=0.2, end=0.6)
     ended = await site.until(lease, "TERMINATED")
@@ -53,14 +53,14 @@ async def test_a_lease_starts_warns_and_ends_at_its_times(site: Leasing) -> None
     assert times["end"] >= ended.spec.end
 
 
-async def test_a_lease_whose_end_is_its_start_still_does_everything_once(site: Leasing) -> None:
+async def test_a_lease_whose_end_is_its_start_still_does_everything_once(site: LeaseHarness) -> None:
     await site.hosts("h1")
     lease = await site.lease("blink", start=0.3, end=0.3)
     await site.until(lease, "TERMINATED")
     assert await site.moves(lease) == LIFE
 
 
-async def test_back_to_back_leases_on_one_host_hand_it_on(site: Leasing) -> None:
+async def test_back_to_back_leases_on_one_host_hand_it_on(site: LeaseHarness) -> None:
     await site.hosts("h1")
     early = await site.lease("early", start=0.2, end=61.0)
     late = await site.lease("late", start=61.0, end=200.0)
@@ -73,7 +73,9 @@ async def test_back_to_back_leases_on_one_host_hand_it_on(site: Leasing) -> None
     assert [one.lease for one in (await site.host("h1")).seen.held] == [late.object.id]
 
 
-async def test_what_is_free_before_and_after_a_lease_can_be_reserved_but_not_what_overlaps_it(site: Leasing) -> None:
+async def test_what_is_free_before_and_after_a_lease_can_be_reserved_but_not_what_overlaps_it(
+    site: LeaseHarness,
+) -> None:
     await site.hosts("h1")
     await site.lease("middle", start=3600, end=7200)
     await site.lease("before", start=60, end=3600 - 300)
@@ -82,14 +84,14 @@ async def test_what_is_free_before_and_after_a_lease_can_be_reserved_but_not_wha
         await site.lease("across", start=3000, end=8000)
 
 
-async def test_a_lease_in_one_hour_leaves_the_rest_of_that_hour_to_others(site: Leasing) -> None:
+async def test_a_lease_in_one_hour_leaves_the_rest_of_that_hour_to_others(site: LeaseHarness) -> None:
     await site.hosts("h1")
     for number in range(10):
         await site.lease(f"slot {number}", start=7200 + number * 300, end=7200 + number * 300 + 290)
     assert len((await site.host("h1")).seen.bookings) == 10
 
 
-async def test_cleaning_time_lies_between_two_leases(site: Leasing) -> None:
+async def test_cleaning_time_lies_between_two_leases(site: LeaseHarness) -> None:
     await site.hosts("h1", cleaning_time="10")
     await site.lease("first", start=3600, end=7200)
     with pytest.raises(NotEnoughHosts):
@@ -107,14 +109,14 @@ async def test_without_a_warning_before_the_end_there_is_none(opening: Opening) 
         assert ("before end", "ACTIVE") not in await site.moves(lease)
 
 
-async def test_a_failed_start_is_tried_again_and_succeeds(site: Leasing) -> None:
+async def test_a_failed_start_is_tried_again_and_succeeds(site: LeaseHarness) -> None:
     site.things.fail["lamp"] = later(3)
     lease = await site.lease("patient", thing("lamp"))
     await site.until(lease, "ACTIVE")
     assert site.things.out["lamp"] == 1
 
 
-async def test_if_one_of_three_reservations_fails_the_others_go_on(site: Leasing) -> None:
+async def test_if_one_of_three_reservations_fails_the_others_go_on(site: LeaseHarness) -> None:
     await site.hosts("h1")
     site.things.fail["lamp"] = never()
     lease = await site.lease("three", thing("lamp"), thing("uow"), hosts())
@@ -132,11 +134,11 @@ async def test_if_one_of_three_reservations_fails_the_others_go_on(site: Leasing
     assert site.things.back == {"lamp": 1, "uow": 1}
 
 
-async def _ended(site: Leasing, id_: str) -> bool:
+async def _ended(site: LeaseHarness, id_: str) -> bool:
     return (await site.plugin.leases.get(NS, id_)).seen.events[EventType.END] is EventState.DONE
 
 
-async def test_an_error_whose_parts_speak_for_no_status_is_not_left(site: Leasing) -> None:
+async def test_an_error_whose_parts_speak_for_no_status_is_not_left(site: LeaseHarness) -> None:
     site.things.fail["end of lamp"] = never()
     lease = await site.lease("stubborn", thing("lamp"), end=0.3)
     failed = await site.until(lease, "ERROR")
@@ -147,7 +149,7 @@ async def test_an_error_whose_parts_speak_for_no_status_is_not_left(site: Leasin
         await site.engine.act(NS, lease.object.id, "recover", facts=["derived=PENDING"])
 
 
-async def test_a_start_that_ran_out_of_time_is_recovered_and_done_again(site: Leasing) -> None:
+async def test_a_start_that_ran_out_of_time_is_recovered_and_done_again(site: LeaseHarness) -> None:
     await site.hosts("h1")
     lease = await site.lease("late", start=3600, end=7200)
     await site.plugin.leases.update(ME, lease.object.id, {"start_date": "now"})
@@ -158,7 +160,7 @@ async def test_a_start_that_ran_out_of_time_is_recovered_and_done_again(site: Le
     await site.until(lease, "ACTIVE")
 
 
-async def _left_behind(site: Leasing, lease: Lease) -> None:
+async def _left_behind(site: LeaseHarness, lease: Lease) -> None:
     """Leave a lease as the healer does whose start has outlived its deadline."""
     seen = lease_parts.fire_event(
         lease_parts.new_parts(
@@ -174,7 +176,7 @@ async def _left_behind(site: Leasing, lease: Lease) -> None:
     await site.engine.store.transact(program)
 
 
-async def test_delete_wins_over_a_start_that_hangs(site: Leasing) -> None:
+async def test_delete_wins_over_a_start_that_hangs(site: LeaseHarness) -> None:
     site.things.hang.add("lamp")
     lease = await site.lease("hung", thing("lamp"))
     await site.eventually(lambda: _true("lamp" in site.things.hanging))
@@ -189,7 +191,7 @@ async def _true(value: bool) -> bool:
     return value
 
 
-async def test_a_delete_that_fails_half_way_can_be_repeated_and_finishes(site: Leasing) -> None:
+async def test_a_delete_that_fails_half_way_can_be_repeated_and_finishes(site: LeaseHarness) -> None:
     await site.hosts("h1")
     site.things.fail["end of lamp"] = never()
     lease = await site.lease("half", thing("lamp"), hosts(), thing("uow"))
@@ -204,7 +206,7 @@ async def test_a_delete_that_fails_half_way_can_be_repeated_and_finishes(site: L
     assert site.things.back == {"uow": 1, "lamp": 1}
 
 
-async def test_a_delete_during_a_delete_joins_it(site: Leasing) -> None:
+async def test_a_delete_during_a_delete_joins_it(site: LeaseHarness) -> None:
     site.things.hang.add("end of lamp")
     lease = await site.lease("twice", thing("lamp"))
     await site.until(lease, "ACTIVE")
@@ -219,7 +221,7 @@ async def test_a_delete_during_a_delete_joins_it(site: Leasing) -> None:
     assert [event for event, _ in await site.moves(lease)].count("delete") == 1
 
 
-async def test_deletes_at_the_same_time_are_one(site: Leasing) -> None:
+async def test_deletes_at_the_same_time_are_one(site: LeaseHarness) -> None:
     site.things.hang.add("end of lamp")
     lease = await site.lease("all at once", thing("lamp"), start=3600)
     begun = await asyncio.gather(*(site.plugin.leases.delete(ME, lease.object.id) for _ in range(15)))
@@ -229,14 +231,14 @@ async def test_deletes_at_the_same_time_are_one(site: Leasing) -> None:
     assert site.things.back["lamp"] == 1
 
 
-async def test_a_delete_that_fails_is_told_to_who_waits_for_it(site: Leasing) -> None:
+async def test_a_delete_that_fails_is_told_to_who_waits_for_it(site: LeaseHarness) -> None:
     site.things.fail["end of lamp"] = never()
     lease = await site.lease("stuck", thing("lamp"), start=3600)
     with pytest.raises(LeaseActionFailed, match="broken"):
         await site.plugin.leases.await_delete(await site.plugin.leases.delete(ME, lease.object.id))
 
 
-async def test_a_lease_that_is_ending_refuses_an_update_whatever_is_asked(site: Leasing) -> None:
+async def test_a_lease_that_is_ending_refuses_an_update_whatever_is_asked(site: LeaseHarness) -> None:
     site.things.hang.add("end of lamp")
     lease = await site.lease("ending", thing("lamp"), end=0.5)
     await site.until(lease, "TERMINATING")
@@ -248,7 +250,7 @@ async def test_a_lease_that_is_ending_refuses_an_update_whatever_is_asked(site: 
         assert caught.value.blocker.action == "end"
 
 
-async def test_work_on_a_lease_is_not_cancelled(site: Leasing) -> None:
+async def test_work_on_a_lease_is_not_cancelled(site: LeaseHarness) -> None:
     site.things.hang.add("lamp")
     lease = await site.lease("firm", thing("lamp"))
     starting = await site.until(lease, "STARTING")
@@ -256,7 +258,7 @@ async def test_work_on_a_lease_is_not_cancelled(site: Leasing) -> None:
         await site.engine.cancel(NS, str(starting.object.op))
 
 
-async def test_a_deleted_lease_is_not_found(site: Leasing) -> None:
+async def test_a_deleted_lease_is_not_found(site: LeaseHarness) -> None:
     lease = await site.lease("short", thing("lamp"), start=3600)
     await site.plugin.leases.delete(ME, lease.object.id)
     await site.gone(lease)
@@ -264,7 +266,7 @@ async def test_a_deleted_lease_is_not_found(site: Leasing) -> None:
         await site.plugin.leases.delete(ME, lease.object.id)
 
 
-async def test_a_lease_in_transition_refuses_an_update_and_names_what_is_in_the_way(site: Leasing) -> None:
+async def test_a_lease_in_transition_refuses_an_update_and_names_what_is_in_the_way(site: LeaseHarness) -> None:
     site.things.hang.add("lamp")
     lease = await site.lease("busy", thing("lamp"))
     await site.until(lease, "STARTING")
@@ -274,7 +276,7 @@ async def test_a_lease_in_transition_refuses_an_update_and_names_what_is_in_the_
     assert caught.value.blocker.action == "start"
 
 
-async def test_a_lease_without_reservations_lives_all_the_same(site: Leasing) -> None:
+async def test_a_lease_without_reservations_lives_all_the_same(site: LeaseHarness) -> None:
     given = {"name": "empty", "end_date": at(3600), "reservations": []}
     lease = await site.plugin.leases.create(ME, given)
     await site.until(lease, "ACTIVE")

@@ -26,8 +26,8 @@ from stateward.store.changes import Changes
 from stateward.store.filters import Page, Selector
 from stateward.store.port import Store
 from stateward.store.records import Key
-from tests.integration.domains.leases.conftest import ME, NS, Leasing, Opening, thing
-from tests.integration.domains.leases.things import Things
+from tests.integration.domains.leases.conftest import ME, NS, LeaseHarness, Opening, thing
+from tests.integration.domains.leases.scripted_resource import ScriptedResource
 from tests.integration.domains.mci.conftest import mci
 
 SEOUL = ProviderRegion("aws", "ap-northeast-2")
@@ -42,7 +42,9 @@ def simulated() -> SimulatedCloud:
 
 
 @pytest.fixture
-async def both(new_store: Callable[[], Store], tmp_path: Path, simulated: SimulatedCloud) -> AsyncIterator[Leasing]:
+async def both(
+    new_store: Callable[[], Store], tmp_path: Path, simulated: SimulatedCloud
+) -> AsyncIterator[LeaseHarness]:
     """Both domains beside one engine; neither knows the other."""
     site = ProcessContext(tmp_path, random=Random(1))
     clouds = MciPlugin(site, cloud=simulated, tick=0.01, every=3600.0)
@@ -51,14 +53,14 @@ async def both(new_store: Callable[[], Store], tmp_path: Path, simulated: Simula
     for plugin in (clouds, leases):
         plugin.bind_engine(engine)
     async with engine, clouds.running(engine, works=True):
-        yield Leasing(engine, leases, Things())
+        yield LeaseHarness(engine, leases, ScriptedResource())
 
 
 def wish(name: str, **more: Any) -> dict[str, Any]:
     return {"resource_type": "mci", "mci": name, "template": {**msgspec.to_builtins(mci(name)), **more}}
 
 
-async def test_an_mci_lives_as_long_as_its_lease(both: Leasing) -> None:
+async def test_an_mci_lives_as_long_as_its_lease(both: LeaseHarness) -> None:
     lease = await both.lease("fleet", wish("m1"))
     await both.until(lease, "ACTIVE")
     assert (await both.engine.get(NS, "m1")).state == "Running"
@@ -68,7 +70,7 @@ async def test_an_mci_lives_as_long_as_its_lease(both: Leasing) -> None:
     assert {one.status for one in ended.seen.reservations.values()} == {ReservationState.DELETED}
 
 
-async def test_a_lease_that_is_deleted_takes_its_mci_with_it(both: Leasing) -> None:
+async def test_a_lease_that_is_deleted_takes_its_mci_with_it(both: LeaseHarness) -> None:
     lease = await both.lease("fleet", wish("m2"))
     await both.until(lease, "ACTIVE")
     await both.plugin.leases.delete(ME, lease.object.id)
@@ -76,7 +78,7 @@ async def test_a_lease_that_is_deleted_takes_its_mci_with_it(both: Leasing) -> N
     await _gone(both, "m2")
 
 
-async def test_delete_of_a_lease_whose_mci_is_still_being_made_leaves_nothing_behind(both: Leasing) -> None:
+async def test_delete_of_a_lease_whose_mci_is_still_being_made_leaves_nothing_behind(both: LeaseHarness) -> None:
     lease = await both.lease("fleet", wish("m4", hold=True))
     await both.eventually(lambda: _is(both, "m4", "Prepared"))
     await both.plugin.leases.delete(ME, lease.object.id)
@@ -85,7 +87,7 @@ async def test_delete_of_a_lease_whose_mci_is_still_being_made_leaves_nothing_be
 
 
 async def test_a_lease_that_is_deleted_while_it_starts_leaves_room_for_the_next_of_its_template(
-    both: Leasing, simulated: SimulatedCloud
+    both: LeaseHarness, simulated: SimulatedCloud
 ) -> None:
     simulated.set_profile(SEOUL, SLOW)
     for delay in (0.0, 0.02, 0.05, 0.1, 0.2, 0.4):
@@ -100,7 +102,7 @@ async def test_a_lease_that_is_deleted_while_it_starts_leaves_room_for_the_next_
 
 
 async def test_a_lease_whose_start_has_failed_half_way_takes_its_mci_with_it(
-    both: Leasing, simulated: SimulatedCloud
+    both: LeaseHarness, simulated: SimulatedCloud
 ) -> None:
     simulated.set_profile(SEOUL, replace(SLOW, fails=0.5))
     many = {**FLEET, "policy": "continue", "groups": [{**GROUP, "size": 8}]}
@@ -115,7 +117,7 @@ async def test_a_lease_whose_start_has_failed_half_way_takes_its_mci_with_it(
 
 
 @pytest.mark.parametrize("action", ["terminate", "suspend"])
-async def test_an_mci_that_somebody_has_changed_meanwhile_goes_with_its_lease(both: Leasing, action: str) -> None:
+async def test_an_mci_that_somebody_has_changed_meanwhile_goes_with_its_lease(both: LeaseHarness, action: str) -> None:
     lease = await both.lease("changed", {"resource_type": "mci", "template": FLEET})
     await both.until(lease, "ACTIVE")
     await both.engine.act(NS, "globe", action, actor=USER, who="ann")
@@ -124,12 +126,12 @@ async def test_an_mci_that_somebody_has_changed_meanwhile_goes_with_its_lease(bo
     await _gone(both, "globe")
 
 
-async def _is(site: Leasing, name: str, state: str) -> bool:
+async def _is(site: LeaseHarness, name: str, state: str) -> bool:
     found = await site.engine.store.reader.object(Key(NS, name))
     return found is not None and found.state == state
 
 
-async def _gone(site: Leasing, name: str) -> None:
+async def _gone(site: LeaseHarness, name: str) -> None:
     found = await site.engine.store.reader.object(Key(NS, name))
     assert found is not None
     assert found.removed, found.state
@@ -148,7 +150,7 @@ FLEET = {
 
 
 @pytest.mark.parametrize("as_text", [False, True])
-async def test_a_fleet_as_its_file_has_it_is_a_template(both: Leasing, as_text: bool) -> None:
+async def test_a_fleet_as_its_file_has_it_is_a_template(both: LeaseHarness, as_text: bool) -> None:
     template = msgspec.json.encode(FLEET).decode() if as_text else FLEET
     lease = await both.lease("fleet", {"resource_type": "mci", "template": template})
     await both.until(lease, "ACTIVE")
@@ -165,7 +167,7 @@ async def test_a_fleet_as_its_file_has_it_is_a_template(both: Leasing, as_text: 
     await _gone(both, "globe")
 
 
-async def test_two_leases_of_one_template_have_an_mci_each(both: Leasing) -> None:
+async def test_two_leases_of_one_template_have_an_mci_each(both: LeaseHarness) -> None:
     leases = [await both.lease(name, {"resource_type": "mci", "mci": name, "template": FLEET}) for name in ("a1", "a2")]
     for lease in leases:
         await both.until(lease, "ACTIVE")
@@ -205,7 +207,7 @@ GROUP = FLEET["groups"][0]  # type: ignore[index]
     ],
 )
 async def test_a_template_of_which_no_mci_could_be_made_is_refused_at_once(
-    both: Leasing, template: object, field: str
+    both: LeaseHarness, template: object, field: str
 ) -> None:
     with pytest.raises(BadInput) as caught:
         await both.lease("nonsense", {"resource_type": "mci", "template": template})
@@ -213,14 +215,14 @@ async def test_a_template_of_which_no_mci_could_be_made_is_refused_at_once(
     assert await both.plugin.leases.list(NS) == []
 
 
-async def test_the_range_of_a_size_in_a_template_begins_with_one(both: Leasing) -> None:
+async def test_the_range_of_a_size_in_a_template_begins_with_one(both: LeaseHarness) -> None:
     template = {**FLEET, "groups": [{**GROUP, "size": 0}]}
     with pytest.raises(BadInput, match=r"a whole number from 1 to 10000") as caught:
         await both.lease("none", {"resource_type": "mci", "template": template})
     assert (caught.value.field, caught.value.value) == ("template.groups[0].size", 0)
 
 
-async def test_an_mci_of_somebody_else_is_neither_used_nor_terminated(both: Leasing) -> None:
+async def test_an_mci_of_somebody_else_is_neither_used_nor_terminated(both: LeaseHarness) -> None:
     theirs = await both.lease("theirs", {"resource_type": "mci", "template": FLEET})
     await both.until(theirs, "ACTIVE")
     mine = await both.lease("mine", {"resource_type": "mci", "template": FLEET})
@@ -230,7 +232,7 @@ async def test_an_mci_of_somebody_else_is_neither_used_nor_terminated(both: Leas
     assert (await both.engine.get(NS, "globe")).state == "Running"
 
 
-async def test_what_keeps_an_mci_from_being_made_is_told_with_the_lease(both: Leasing) -> None:
+async def test_what_keeps_an_mci_from_being_made_is_told_with_the_lease(both: LeaseHarness) -> None:
     lease = await both.lease("late", {"resource_type": "mci", "template": FLEET}, start=3600, end=7200)
     spec = msgspec.json.decode(lease.object.spec)
     spec["reservations"][0]["details"]["template"]["groups"] = [{**GROUP, "name": "no/name"}]
@@ -240,7 +242,7 @@ async def test_what_keeps_an_mci_from_being_made_is_told_with_the_lease(both: Le
     assert "name" in str(failed.object.error)
 
 
-async def test_two_reservations_do_not_share_an_mci(both: Leasing) -> None:
+async def test_two_reservations_do_not_share_an_mci(both: LeaseHarness) -> None:
     same = {"resource_type": "mci", "template": FLEET}
     lease = await both.lease("twins", same, same)
     failed = await both.until(lease, "ERROR")
@@ -249,7 +251,7 @@ async def test_two_reservations_do_not_share_an_mci(both: Leasing) -> None:
     assert "was not made for this reservation" in str(second.error)
 
 
-class Askers(Things):
+class Askers(ScriptedResource):
     """Things that ask an object for something that it will not do."""
 
     async def start_requests(self, task: ReservationTask) -> Sequence[Request]:
@@ -267,14 +269,14 @@ async def test_what_was_denied_to_another_object_is_the_cause_that_is_told(openi
         assert mine.error == "it is not there: there is no object 'nobody' in namespace 'ns'"
 
 
-async def _rewrite(site: Leasing, lease: Lease, spec: dict[str, Any]) -> None:
+async def _rewrite(site: LeaseHarness, lease: Lease, spec: dict[str, Any]) -> None:
     """Change what is stored of a lease, as an earlier version could have stored it."""
     found = await site.engine.get(NS, lease.object.id)
     changed = replace(found, spec=msgspec.json.encode(spec).decode(), version=found.version + 1)
     await site.engine.store.transact(lambda tx: tx.apply(Changes(objects=[changed])))
 
 
-async def test_an_mci_that_cannot_be_made_is_an_error_of_its_reservation_only(both: Leasing) -> None:
+async def test_an_mci_that_cannot_be_made_is_an_error_of_its_reservation_only(both: LeaseHarness) -> None:
     await both.hosts("h1")
     theirs = await both.lease("theirs", wish("m3"))
     await both.until(theirs, "ACTIVE")

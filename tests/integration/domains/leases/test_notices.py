@@ -13,24 +13,24 @@ from stateward.domains.leases.notices import notice_key, pause_after
 from stateward.domains.leases.settings import Settings
 from stateward.engine import NotFound
 from stateward.store.filters import Page, Selector
-from tests.integration.domains.leases.conftest import ME, NS, Leasing, Opening, hosts, thing
-from tests.integration.domains.leases.judge import judging, told
+from tests.integration.domains.leases.conftest import ME, NS, LeaseHarness, Opening, hosts, thing
+from tests.integration.domains.leases.policy_service import running_policy_service, told
 from tests.integration.server.server_processes import PATIENT, Served
 
 
-async def notices_of(site: Leasing) -> dict[str, str]:
+async def notices_of(site: LeaseHarness) -> dict[str, str]:
     """Return the notices that are still there, with their states."""
     found = await site.engine.store.reader.list_objects(Selector(NS, kind=NOTICE.kind), Page())
     return {one.id: one.state for one in found}
 
 
-async def _no_notices(site: Leasing) -> bool:
+async def _no_notices(site: LeaseHarness) -> bool:
     return await notices_of(site) == {}
 
 
 @pytest.mark.parametrize("start", [0.0, 3600.0])
 async def test_the_service_is_told_of_a_delete_once(opening: Opening, start: float) -> None:
-    async with judging() as (judge, url), opening(Settings(check_url=url)) as site:
+    async with running_policy_service() as (judge, url), opening(Settings(check_url=url)) as site:
         lease = await site.lease("short", thing("lamp"), start=start, end=7200)
         if not start:
             await site.until(lease, "ACTIVE")
@@ -41,7 +41,7 @@ async def test_the_service_is_told_of_a_delete_once(opening: Opening, start: flo
 
 
 async def test_a_delete_after_the_end_is_not_told_again(opening: Opening) -> None:
-    async with judging() as (judge, url), opening(Settings(check_url=url)) as site:
+    async with running_policy_service() as (judge, url), opening(Settings(check_url=url)) as site:
         lease = await site.lease("ended", thing("lamp"), end=0.3)
         await site.until(lease, "TERMINATED")
         await site.eventually(lambda: _no_notices(site))
@@ -51,7 +51,7 @@ async def test_a_delete_after_the_end_is_not_told_again(opening: Opening) -> Non
 
 
 async def test_an_end_that_is_tried_again_is_told_once(opening: Opening) -> None:
-    async with judging() as (judge, url), opening(Settings(check_url=url)) as site:
+    async with running_policy_service() as (judge, url), opening(Settings(check_url=url)) as site:
         site.things.fail["end of lamp"] = [RuntimeError("broken")]
         lease = await site.lease("twice", thing("lamp"), end=0.3)
         await site.until(lease, "ERROR")
@@ -60,14 +60,14 @@ async def test_an_end_that_is_tried_again_is_told_once(opening: Opening) -> None
         assert await told(judge, 1)
 
 
-async def test_without_a_service_nothing_is_queued(site: Leasing) -> None:
+async def test_without_a_service_nothing_is_queued(site: LeaseHarness) -> None:
     lease = await site.lease("quiet", thing("lamp"), start=3600, end=7200)
     await site.plugin.leases.await_delete(await site.plugin.leases.delete(ME, lease.object.id))
     assert await _no_notices(site)
 
 
 async def test_what_the_service_does_not_take_is_delivered_again(opening: Opening) -> None:
-    async with judging() as (judge, url), opening(Settings(check_url=url)) as site:
+    async with running_policy_service() as (judge, url), opening(Settings(check_url=url)) as site:
         judge.broken = 2
         lease = await site.lease("again", thing("lamp"), start=3600, end=7200)
         await site.plugin.leases.await_delete(await site.plugin.leases.delete(ME, lease.object.id))
@@ -78,7 +78,7 @@ async def test_what_the_service_does_not_take_is_delivered_again(opening: Openin
 
 
 async def test_what_was_not_delivered_outlives_the_process(opening: Opening) -> None:
-    async with judging() as (judge, url):
+    async with running_policy_service() as (judge, url):
         judge.broken = 10_000
         async with opening(Settings(check_url=url)) as site:
             lease = await site.lease("durable", thing("lamp"), start=3600, end=7200)
@@ -102,7 +102,7 @@ async def test_a_notice_that_is_given_up_stays_and_can_be_delivered_later(
 ) -> None:
     monkeypatch.setattr(notices, "FIRST_PAUSE_S", 90_000.0)
     monkeypatch.setattr(notices, "LONGEST_PAUSE_S", 90_000.0)  # the next attempt would be after the bound of a day
-    async with judging() as (judge, url), opening(Settings(check_url=url)) as site:
+    async with running_policy_service() as (judge, url), opening(Settings(check_url=url)) as site:
         judge.broken = 1
         lease = await site.lease("stubborn", thing("lamp"), start=3600, end=7200)
         await site.plugin.leases.await_delete(await site.plugin.leases.delete(ME, lease.object.id))
@@ -115,13 +115,13 @@ async def test_a_notice_that_is_given_up_stays_and_can_be_delivered_later(
             await site.engine.get(*key)
 
 
-async def _is(site: Leasing, name: str, state: str) -> bool:
+async def _is(site: LeaseHarness, name: str, state: str) -> bool:
     return (await notices_of(site)).get(name) == state
 
 
 async def test_what_is_asked_and_told_has_the_form_of_blazar(opening: Opening) -> None:
     async with (
-        judging() as (judge, url),
+        running_policy_service() as (judge, url),
         opening(Settings(before_end=0.0, check_url=f"{url}/v1/", check_token="of the service")) as site,
     ):
         await site.hosts("h1", "h2", gpu="a100")
@@ -168,7 +168,7 @@ def allocated(lease: dict[str, Any]) -> list[str]:
 
 
 async def test_what_the_service_denies_leaves_no_host_marked(opening: Opening) -> None:
-    async with judging() as (judge, url), opening(Settings(check_url=url)) as site:
+    async with running_policy_service() as (judge, url), opening(Settings(check_url=url)) as site:
         await site.hosts("h1")
         judge.silent = False
         judge.says = b"HTTP/1.1 403 No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
@@ -180,7 +180,7 @@ async def test_what_the_service_denies_leaves_no_host_marked(opening: Opening) -
 
 
 async def test_a_notice_survives_a_kill(tmp_path: Path) -> None:
-    async with judging() as (judge, url):
+    async with running_policy_service() as (judge, url):
         judge.broken = 10_000
         flags = ("--set", f"leases_check_url={url}", "--lease", "2")
         server = await asyncio.to_thread(Served, tmp_path / "data", *flags)

@@ -20,14 +20,14 @@ from stateward.domains.leases.model import (
 )
 from stateward.engine.requests import Creation
 from stateward.store.filters import JournalFilter, Page, Selector
-from tests.integration.domains.leases.conftest import ME, NS, Leasing, Opening, hosts
-from tests.integration.domains.leases.things import Things
+from tests.integration.domains.leases.conftest import ME, NS, LeaseHarness, Opening, hosts
+from tests.integration.domains.leases.scripted_resource import ScriptedResource
 
 SHARED = pytest.mark.parametrize("store_name", ["postgres"])
 """For tests with several processes: the embedded store is one process's own."""
 
 
-async def test_of_many_who_want_the_last_hosts_as_many_win_as_there_are(site: Leasing) -> None:
+async def test_of_many_who_want_the_last_hosts_as_many_win_as_there_are(site: LeaseHarness) -> None:
     await site.hosts("h1", "h2", "h3")
     wishes = (site.lease(f"rival {number}", start=60) for number in range(20))
     answers = await asyncio.gather(*wishes, return_exceptions=True)
@@ -61,7 +61,7 @@ async def test_processes_that_book_many_hosts_at_once_never_book_one_twice(openi
 async def test_a_thousand_leases_due_in_one_second_each_start_once_and_one_that_hangs_delays_none(
     opening: Opening,
 ) -> None:
-    things = Things()
+    things = ScriptedResource()
     things.hang.add("stuck")
     async with opening(things=things) as site:
         due = time.time() + 600
@@ -74,12 +74,12 @@ async def test_a_thousand_leases_due_in_one_second_each_start_once_and_one_that_
         assert counts[LEASE.kind, "STARTING"] >= 1
 
 
-async def _made(site: Leasing, name: str, due: float) -> None:
+async def _made(site: LeaseHarness, name: str, due: float) -> None:
     spec = LeaseSpec(name, due, due + 3600, None, (ReservationSpec("r", "test:thing", {"thing": name}),))
     await _submitted(site, name, spec, {})
 
 
-async def _submitted(site: Leasing, id_: str, spec: LeaseSpec, on: dict[str, int]) -> None:
+async def _submitted(site: LeaseHarness, id_: str, spec: LeaseSpec, on: dict[str, int]) -> None:
     """Make a lease as it was made long ago."""
     seen = lease_parts.new_parts(
         {one.id: ReservationSeen(hosts=on if "min" in one.details else {}) for one in spec.reservations}
@@ -88,7 +88,7 @@ async def _submitted(site: Leasing, id_: str, spec: LeaseSpec, on: dict[str, int
     await site.engine.submit(request)
 
 
-async def _due_now(site: Leasing) -> None:
+async def _due_now(site: LeaseHarness) -> None:
     """Let all leases be due at once: their timers ring, and their start has come."""
     reader = site.engine.store.reader
     await site.eventually(lambda: _none_creating(site))
@@ -102,12 +102,12 @@ async def _due_now(site: Leasing) -> None:
     )
 
 
-async def _none_creating(site: Leasing) -> bool:
+async def _none_creating(site: LeaseHarness) -> bool:
     counts = await site.engine.store.reader.count_states(Selector(NS, kind=LEASE.kind))
     return (LEASE.kind, "CREATING") not in counts
 
 
-async def _all_out(things: Things) -> bool:
+async def _all_out(things: ScriptedResource) -> bool:
     return len(things.out) == 999
 
 
@@ -139,7 +139,7 @@ async def test_after_an_hours_downtime_all_is_done_in_the_right_order(opening: O
 
 
 async def test_a_lease_waits_for_whoever_is_before_it_on_its_host_however_long_that_hangs(opening: Opening) -> None:
-    now, things = time.time(), Things()
+    now, things = time.time(), ScriptedResource()
     things.hang.add("end of lamp")
     wish = {"min": 1, "max": 1}
     async with opening(things=things) as site:
@@ -158,5 +158,5 @@ async def test_a_lease_waits_for_whoever_is_before_it_on_its_host_however_long_t
         assert (await site.plugin.leases.get(NS, "first")).object.state == "TERMINATED"
 
 
-async def _hanging(things: Things) -> bool:
+async def _hanging(things: ScriptedResource) -> bool:
     return "end of lamp" in things.hanging

@@ -7,15 +7,15 @@ from stateward.domains.leases.lifecycle import EventState
 from stateward.domains.leases.model import EventType, Lease
 from stateward.engine import Refused
 from stateward.errors import BadInput
-from tests.integration.domains.leases.conftest import ME, NS, Leasing, at, hosts, thing
-from tests.integration.domains.leases.things import never
+from tests.integration.domains.leases.conftest import ME, NS, LeaseHarness, at, hosts, thing
+from tests.integration.domains.leases.scripted_resource import never
 
 
-async def changed(site: Leasing, lease: Lease, **given: object) -> Lease:
+async def changed(site: LeaseHarness, lease: Lease, **given: object) -> Lease:
     return await site.plugin.leases.update(ME, lease.object.id, given)
 
 
-async def test_a_pending_lease_can_be_moved_and_renamed(site: Leasing) -> None:
+async def test_a_pending_lease_can_be_moved_and_renamed(site: LeaseHarness) -> None:
     await site.hosts("h1")
     lease = await site.lease("tomorrow", start=3600, end=7200)
     moved = await changed(site, lease, name="the day after", start_date=at(7200), end_date=at(9000))
@@ -24,7 +24,7 @@ async def test_a_pending_lease_can_be_moved_and_renamed(site: Leasing) -> None:
     assert (booking.start, booking.end) == (moved.spec.start, moved.spec.end)
 
 
-async def test_a_pending_lease_gets_other_hosts_if_its_own_are_taken_then(site: Leasing) -> None:
+async def test_a_pending_lease_gets_other_hosts_if_its_own_are_taken_then(site: LeaseHarness) -> None:
     await site.hosts("h1", "h2")
     first = await site.lease("first", start=3600, end=7200)
     other = await site.lease("other", start=7300, end=9000)
@@ -34,7 +34,7 @@ async def test_a_pending_lease_gets_other_hosts_if_its_own_are_taken_then(site: 
     assert [one.lease for one in (await site.host("h1")).seen.bookings] == [other.object.id]
 
 
-async def test_hosts_in_use_are_not_exchanged_for_others(site: Leasing) -> None:
+async def test_hosts_in_use_are_not_exchanged_for_others(site: LeaseHarness) -> None:
     await site.hosts("h1", "h2")
     running = await site.lease("running", end=3600)
     await site.until(running, "ACTIVE")
@@ -46,7 +46,7 @@ async def test_hosts_in_use_are_not_exchanged_for_others(site: Leasing) -> None:
     assert (await site.now(running)).spec == running.spec
 
 
-async def test_an_active_lease_can_be_extended_and_is_warned_again(site: Leasing) -> None:
+async def test_an_active_lease_can_be_extended_and_is_warned_again(site: LeaseHarness) -> None:
     await site.hosts("h1")
     lease = await site.lease("long", end=1800)  # less than an hour: the warning comes at the start
     await site.until(lease, "ACTIVE")
@@ -58,18 +58,18 @@ async def test_an_active_lease_can_be_extended_and_is_warned_again(site: Leasing
     assert booking.end == extended.spec.end
 
 
-async def _warned(site: Leasing, lease: Lease) -> bool:
+async def _warned(site: LeaseHarness, lease: Lease) -> bool:
     return (await site.now(lease)).seen.events[EventType.BEFORE_END] is EventState.DONE
 
 
-async def test_an_extended_lease_does_not_end_at_its_former_end(site: Leasing) -> None:
+async def test_an_extended_lease_does_not_end_at_its_former_end(site: LeaseHarness) -> None:
     lease = await _extended(site)
     ended = await site.until(lease, "TERMINATED")
     (line,) = [one for one in await site.engine.history(NS, lease.object.id) if one.event == "end"]
     assert line.at >= ended.spec.end > lease.spec.end
 
 
-async def _extended(site: Leasing) -> Lease:
+async def _extended(site: LeaseHarness) -> Lease:
     """Return a lease as it was before it was extended, in time: how long that takes depends on the machine."""
     for span in (0.4, 4.0, 40.0):
         lease = await site.lease("stretch", thing("lamp"), end=span)
@@ -82,7 +82,7 @@ async def _extended(site: Leasing) -> Lease:
     pytest.fail("no lease could be extended in time")
 
 
-async def test_an_active_lease_can_grow_but_not_shrink(site: Leasing) -> None:
+async def test_an_active_lease_can_grow_but_not_shrink(site: LeaseHarness) -> None:
     await site.hosts("h1", "h2", "h3")
     lease = await site.lease("elastic", hosts(1))
     await site.until(lease, "ACTIVE")
@@ -98,7 +98,7 @@ async def test_an_active_lease_can_grow_but_not_shrink(site: Leasing) -> None:
     assert kept.seen.booked == {"h1", "h2", "h3"}
 
 
-async def test_a_pending_lease_can_shrink(site: Leasing) -> None:
+async def test_a_pending_lease_can_shrink(site: LeaseHarness) -> None:
     await site.hosts("h1", "h2")
     lease = await site.lease("elastic", hosts(2), start=3600, end=7200)
     (id_,) = lease.seen.reservations
@@ -107,7 +107,7 @@ async def test_a_pending_lease_can_shrink(site: Leasing) -> None:
     assert (await site.host("h2")).seen.bookings == ()
 
 
-async def test_of_active_instances_only_the_amount_can_change_and_only_grow(site: Leasing) -> None:
+async def test_of_active_instances_only_the_amount_can_change_and_only_grow(site: LeaseHarness) -> None:
     await site.hosts("h1", "h2", rack="7")
     room = {"vcpus": 2, "memory_mb": 512, "disk_gb": 1, "amount": 2}
     lease = await site.lease("room", {"resource_type": "virtual:instance", **room})
@@ -129,7 +129,7 @@ async def test_of_active_instances_only_the_amount_can_change_and_only_grow(site
     assert sum(grown.seen.reservations[id_].hosts.values()) == 3
 
 
-async def test_a_reservation_that_has_failed_cannot_be_changed(site: Leasing) -> None:
+async def test_a_reservation_that_has_failed_cannot_be_changed(site: LeaseHarness) -> None:
     await site.hosts("h1")
     site.things.fail["lamp"] = never()
     lease = await site.lease("broken", thing("lamp"), hosts())
@@ -139,7 +139,7 @@ async def test_a_reservation_that_has_failed_cannot_be_changed(site: Leasing) ->
         await changed(site, lease, reservations=[{"id": failed, "thing": "uow"}])
 
 
-async def test_end_date_now_ends_a_lease_at_once(site: Leasing) -> None:
+async def test_end_date_now_ends_a_lease_at_once(site: LeaseHarness) -> None:
     await site.hosts("h1")
     lease = await site.lease("enough")
     await site.until(lease, "ACTIVE")
@@ -148,7 +148,7 @@ async def test_end_date_now_ends_a_lease_at_once(site: Leasing) -> None:
     assert (await site.host("h1")).seen.bookings == ()
 
 
-async def test_start_cannot_change_after_the_start(site: Leasing) -> None:
+async def test_start_cannot_change_after_the_start(site: LeaseHarness) -> None:
     lease = await site.lease("begun", thing("lamp"))
     await site.until(lease, "ACTIVE")
     with pytest.raises(BadInput) as caught:
@@ -156,7 +156,7 @@ async def test_start_cannot_change_after_the_start(site: Leasing) -> None:
     assert caught.value.field == "start_date"
 
 
-async def test_after_the_end_only_the_name_can_change(site: Leasing) -> None:
+async def test_after_the_end_only_the_name_can_change(site: LeaseHarness) -> None:
     lease = await site.lease("over", thing("lamp"), end=0.2)
     await site.until(lease, "TERMINATED")
     with pytest.raises(BadInput):
@@ -176,7 +176,9 @@ async def test_after_the_end_only_the_name_can_change(site: Leasing) -> None:
         ({"colour": "red"}, "colour"),
     ],
 )
-async def test_wrong_input_leaves_everything_as_it_was(site: Leasing, given: dict[str, object], field: str) -> None:
+async def test_wrong_input_leaves_everything_as_it_was(
+    site: LeaseHarness, given: dict[str, object], field: str
+) -> None:
     await site.hosts("h1")
     lease = await site.lease("steady", start=3600, end=7200)
     host, before = await site.host("h1"), await site.now(lease)
@@ -186,7 +188,7 @@ async def test_wrong_input_leaves_everything_as_it_was(site: Leasing, given: dic
     assert (await site.now(lease), await site.host("h1")) == (before, host)
 
 
-async def test_an_update_that_finds_too_few_hosts_leaves_everything_as_it_was(site: Leasing) -> None:
+async def test_an_update_that_finds_too_few_hosts_leaves_everything_as_it_was(site: LeaseHarness) -> None:
     await site.hosts("h1", "h2")
     lease = await site.lease("modest", start=3600, end=7200)
     (id_,) = lease.seen.reservations
@@ -196,12 +198,12 @@ async def test_an_update_that_finds_too_few_hosts_leaves_everything_as_it_was(si
     assert (await site.now(lease), await site.host("h1")) == (before, host)
 
 
-async def test_an_update_that_changes_nothing_does_nothing(site: Leasing) -> None:
+async def test_an_update_that_changes_nothing_does_nothing(site: LeaseHarness) -> None:
     lease = await site.lease("same", thing("lamp"), start=3600, end=7200)
     assert (await changed(site, lease, name="same")).object.version == lease.object.version
 
 
-async def test_a_lease_cannot_be_made_or_changed_by_a_bare_request(site: Leasing) -> None:
+async def test_a_lease_cannot_be_made_or_changed_by_a_bare_request(site: LeaseHarness) -> None:
     lease = await site.lease("planned", thing("lamp"), start=3600, end=7200)
     with pytest.raises(NotPlanned):
         await site.engine.create(NS, "bare", "leases.lease", spec={"name": "bare"})

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from stateward.store import open_store
 from stateward.store.port import Store
-from tests.integration.domains.ovc.cloud import Cloud, open_cloud
+from tests.integration.domains.ovc.ovc_harness import Cloud, open_cloud
 from tests.servers import PostgresServer
 from tests.stores import fresh_store
 

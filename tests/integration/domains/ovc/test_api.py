@@ -31,8 +31,8 @@ from stateward.store import open_store
 from stateward.store.changes import Changes
 from stateward.store.port import Tx
 from stateward.store.records import Key
-from tests.integration.domains.ovc.cloud import PAPER, PATIENT
-from tests.integration.domains.ovc.doors import Doors, furnish_with_doors
+from tests.integration.domains.ovc.gated_nodes import NodeGates, gate_nodes
+from tests.integration.domains.ovc.ovc_harness import PAPER, PATIENT
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 class Api:
     """The application, and its callers."""
 
-    def __init__(self, engine: Engine, doors: Doors, clients: dict[str, httpx.AsyncClient]) -> None:
+    def __init__(self, engine: Engine, doors: NodeGates, clients: dict[str, httpx.AsyncClient]) -> None:
         self.engine, self.doors, self.clients = engine, doors, clients
         self.ids: dict[str, str] = {}
 
@@ -82,7 +82,7 @@ async def opened(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Api]
     """An application with two nodes, an account, a cloudspace and an image."""
     folder: Path = tmp_path_factory.mktemp("api")
     plugin = OvcPlugin(ProcessContext(folder), PAPER, cloud=SimulatedCloud(profile=CALM))
-    doors = furnish_with_doors(plugin.nodes)
+    doors = gate_nodes(plugin.nodes)
     kinds = [*plugin.kinds, token_kind(), quota_kind()]
     engine = Engine(open_store(":memory:"), kinds, admission=QuotaGuard())
     plugin.bind_engine(engine)

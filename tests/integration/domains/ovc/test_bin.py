@@ -10,7 +10,7 @@ from stateward.domains.ovc.errors import HasRunning, ParentInBin, ParentNotReady
 from stateward.domains.ovc.model import AccountSpec, CloudspaceSpec, ImageSpec
 from stateward.store.filters import Selector
 from stateward.store.port import Store
-from tests.integration.domains.ovc.cloud import ADA, ANN, Cloud, open_cloud
+from tests.integration.domains.ovc.ovc_harness import ADA, ANN, Cloud, open_cloud
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

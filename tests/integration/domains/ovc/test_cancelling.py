@@ -12,8 +12,8 @@ from stateward.domains.ovc.model import cloudspace_seen
 from stateward.domains.ovc.nodes.port import Power
 from stateward.engine.errors import AlreadyEnded
 from stateward.store import open_store
-from tests.integration.domains.ovc.cloud import ADA, PAPER, Cloud, open_cloud
-from tests.integration.domains.ovc.processes import nodes_in
+from tests.integration.domains.ovc.machine_processes import nodes_in
+from tests.integration.domains.ovc.ovc_harness import ADA, PAPER, Cloud, open_cloud
 from tests.integration.drivers.local.host import kill_all_in
 
 POWERS = {"RUNNING": Power.ON, "PAUSED": Power.FROZEN, "HALTED": Power.OFF, "DELETED": Power.OFF}

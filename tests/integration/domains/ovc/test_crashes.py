@@ -21,8 +21,8 @@ from stateward.store import open_store
 from stateward.store.filters import Selector
 from stateward.store.port import Tx
 from stateward.store.records import Key
-from tests.integration.domains.ovc.cloud import ADA, FILES, Cloud, open_cloud
-from tests.integration.domains.ovc.processes import nodes_in, vms_in
+from tests.integration.domains.ovc.machine_processes import nodes_in, vms_in
+from tests.integration.domains.ovc.ovc_harness import ADA, FILES, Cloud, open_cloud
 from tests.integration.drivers.local.host import kill_all_in, left_of, needs_qemu
 from tests.servers import PostgresServer
 
@@ -38,7 +38,15 @@ needs_disks = pytest.mark.skipif(
 @contextmanager
 def hanging(database: str, folder: Path, *what: str, lease: float = 1.0) -> Iterator[dict[str, str]]:
     """Start a process, wait until it hangs in the middle, and kill it."""
-    command = [sys.executable, "-m", "tests.integration.domains.ovc.child", database, str(folder), *what, str(lease)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.integration.domains.ovc.crash_child",
+        database,
+        str(folder),
+        *what,
+        str(lease),
+    ]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

@@ -8,7 +8,7 @@ import pytest
 from stateward.domains.ovc.demo import DISKS, MACHINES, NODES, NS, OvcDemo
 from stateward.domains.ovc.lifecycle import DISK, NODE, VM
 from stateward.store.filters import Selector
-from tests.integration.domains.ovc.cloud import Cloud
+from tests.integration.domains.ovc.ovc_harness import Cloud
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

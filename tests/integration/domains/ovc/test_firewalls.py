@@ -8,7 +8,7 @@ from stateward.domains.ovc.drift_detector import DriftDetector
 from stateward.domains.ovc.errors import NoNode, NotNow
 from stateward.domains.ovc.model import CloudspaceSeen, CloudspaceSpec, cloudspace_seen, node_seen
 from stateward.domains.ovc.nodes.port import Power
-from tests.integration.domains.ovc.cloud import ADA, ANN, Cloud
+from tests.integration.domains.ovc.ovc_harness import ADA, ANN, Cloud
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -11,7 +11,7 @@ from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import HEALER
 from stateward.store.filters import JournalFilter
 from stateward.store.port import Store
-from tests.integration.domains.ovc.cloud import ADA, Cloud, open_cloud
+from tests.integration.domains.ovc.ovc_harness import ADA, Cloud, open_cloud
 
 
 @pytest.fixture

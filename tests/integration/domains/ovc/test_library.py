@@ -9,7 +9,7 @@ from stateward.domains.ovc.model import ImageSpec
 from stateward.errors import BadInput
 from stateward.store import open_store
 from stateward.store.filters import Page, Selector
-from tests.integration.domains.ovc.cloud import ANN, FILES, Cloud, open_cloud
+from tests.integration.domains.ovc.ovc_harness import ANN, FILES, Cloud, open_cloud
 
 
 async def _names(cloud: Cloud) -> list[str]:

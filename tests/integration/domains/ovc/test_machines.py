@@ -31,7 +31,7 @@ from stateward.engine import Accepted, Denied, Refused
 from stateward.engine.errors import AlreadyEnded
 from stateward.errors import BadInput
 from stateward.store.records import Key
-from tests.integration.domains.ovc.cloud import ADA, ANN, Cloud
+from tests.integration.domains.ovc.ovc_harness import ADA, ANN, Cloud
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

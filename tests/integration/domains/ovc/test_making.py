@@ -13,7 +13,7 @@ from stateward.engine.errors import KeyReused
 from stateward.engine.requests import Creation
 from stateward.store.filters import JournalFilter, Selector
 from stateward.store.records import JournalEntry, to_json
-from tests.integration.domains.ovc.cloud import ADA, ANN, Cloud
+from tests.integration.domains.ovc.ovc_harness import ADA, ANN, Cloud
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

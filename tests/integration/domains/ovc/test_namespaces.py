@@ -14,7 +14,7 @@ from stateward.store import open_store
 from stateward.store.changes import Changes
 from stateward.store.port import Tx
 from stateward.store.records import Key, to_json
-from tests.integration.domains.ovc.cloud import ADA, FILES, Cloud, open_cloud
+from tests.integration.domains.ovc.ovc_harness import ADA, FILES, Cloud, open_cloud
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 needs_tool = pytest.mark.skipif(which("qemu-img") is None, reason="qemu-img is not installed")

@@ -13,7 +13,7 @@ from stateward.domains.plugin import ProcessContext
 from stateward.drivers.confinement import Confinement
 from stateward.engine import Refused
 from stateward.errors import BadInput
-from tests.integration.domains.ovc.cloud import ADA, PAPER, Cloud
+from tests.integration.domains.ovc.ovc_harness import ADA, PAPER, Cloud
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

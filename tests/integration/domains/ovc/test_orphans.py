@@ -13,8 +13,8 @@ from stateward.domains.ovc.nodes.port import Hypervisor, NodeInventory, NodeMach
 from stateward.domains.ovc.settings import Settings
 from stateward.lifecycle import PROVIDER
 from stateward.store import open_store
-from tests.integration.domains.ovc.cloud import ADA, FILES, Cloud, open_cloud
-from tests.integration.domains.ovc.processes import nodes_in
+from tests.integration.domains.ovc.machine_processes import nodes_in
+from tests.integration.domains.ovc.ovc_harness import ADA, FILES, Cloud, open_cloud
 from tests.integration.drivers.local.host import kill_all_in
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -23,8 +23,8 @@ from stateward.server.live.feeds import LiveFeeds, encode_entry
 from stateward.store import open_store
 from stateward.store.filters import JournalFilter
 from stateward.store.records import Key
-from tests.integration.domains.ovc.cloud import ADA, PAPER, Cloud
-from tests.integration.domains.ovc.doors import furnish_with_doors
+from tests.integration.domains.ovc.gated_nodes import gate_nodes
+from tests.integration.domains.ovc.ovc_harness import ADA, PAPER, Cloud
 from tests.ways import open_to_readers, ways_out
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -59,7 +59,7 @@ async def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     if request.param == "postgres":
         dsn = request.getfixturevalue("postgres_server").new_database()
     plugin = OvcPlugin(ProcessContext(folder), PAPER, cloud=SimulatedCloud(profile=CALM))
-    doors = furnish_with_doors(plugin.nodes)
+    doors = gate_nodes(plugin.nodes)
     async with open_to_readers(open_store(dsn, migrate=True), plugin, NS) as served:
         scene = Scene(await Cloud(served.engine, plugin, doors, NS).furnish(), served.app, served.clients)
         await _live_through(scene)

@@ -23,8 +23,8 @@ from stateward.drivers.qemu.migration import LiveMigration
 from stateward.engine import Accepted
 from stateward.engine.errors import AlreadyEnded
 from stateward.store import open_store
-from tests.integration.domains.ovc.cloud import ADA, FILES, Cloud, open_cloud
-from tests.integration.domains.ovc.processes import nodes_in, vms_in, vms_of
+from tests.integration.domains.ovc.machine_processes import nodes_in, vms_in, vms_of
+from tests.integration.domains.ovc.ovc_harness import ADA, FILES, Cloud, open_cloud
 from tests.integration.drivers.local.host import ARCHITECTURES, kill_all_in
 
 pytestmark = pytest.mark.skipif(

@@ -8,7 +8,7 @@ import pytest
 
 from stateward.domains.ovc.errors import QueueStopping
 from stateward.store.port import Store
-from tests.integration.domains.ovc.cloud import ADA, Cloud, open_cloud
+from tests.integration.domains.ovc.ovc_harness import ADA, Cloud, open_cloud
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -25,8 +25,8 @@ from stateward.store.filters import Selector
 from stateward.store.port import Store
 from stateward.store.records import Object
 from stateward.store.sqlite.store import SqliteStore
-from tests.integration.domains.ovc.cloud import ADA, ANN, Cloud, open_cloud
-from tests.integration.domains.ovc.reference import RUNS, TABLE, Model, No, Thing
+from tests.integration.domains.ovc.ovc_harness import ADA, ANN, Cloud, open_cloud
+from tests.integration.domains.ovc.reference_model import RUNS, TABLE, Model, No, Thing
 
 WHO = {"user": ANN, "admin": ADA}
 CHECKED = settings(

@@ -15,7 +15,7 @@ from stateward.store import open_store
 from stateward.store.changes import Changes
 from stateward.store.port import Tx
 from stateward.store.records import Key
-from tests.integration.domains.ovc.cloud import ADA, ANN, NUMBERS, Cloud, open_cloud
+from tests.integration.domains.ovc.ovc_harness import ADA, ANN, NUMBERS, Cloud, open_cloud
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from stateward.domains.ovc.lifecycle import CLOUDSPACE, DISK, IMAGE, NODE, VM
 from stateward.domains.ovc.model import (
     NodeReport,
-    Orphan,
+    OvcOrphan,
     Seen,
     cloudspace_seen,
     disk_seen,
@@ -184,7 +184,7 @@ def _node_fields(found: Object) -> dict[str, Any]:
     }
 
 
-def _orphan_view(node: str, one: Orphan) -> OrphanView:
+def _orphan_view(node: str, one: OvcOrphan) -> OrphanView:
     return OrphanView(node, one.id.what, one.id.name, to_datetime(one.since))
 
 

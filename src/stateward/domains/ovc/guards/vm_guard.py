@@ -37,9 +37,9 @@ from stateward.domains.ovc.model import (
     MAX_DISKS,
     BinEntry,
     DiskSpec,
-    MachineRef,
     OvcVmSeen,
     OvcVmSpec,
+    PlacedMachine,
     added_disk_id,
     boot_disk_id,
     disk_seen,
@@ -309,7 +309,7 @@ async def _apply_observed(uow: UnitOfWork, request: Request, found: Object) -> R
         raise NotAtRest(kind=short_kind(found.kind), id=found.id)
     seen = vm_seen(found)
     if request.action == "shows off" and seen.machine:
-        lost = MachineRef(seen.node, seen.machine)
+        lost = PlacedMachine(seen.node, seen.machine)
         update_seen(uow, found, replace(seen, machine="", stale_machines=(*seen.stale_machines, lost)))
     return None
 

@@ -11,7 +11,7 @@ from stateward.domains.leases.resources import ReservationTask
 from stateward.engine import Permanent, Request, Temporary
 
 
-class Things:
+class ScriptedResource:
     """Things that have a name, and are handed over and taken back."""
 
     name = "test:thing"

@@ -1,6 +1,6 @@
 """A process that is killed in the middle: it makes a VM, begins something, says where it is, and hangs there.
 
-python -m tests.integration.domains.ovc.child DATABASE FOLDER DRIVER ACTION STEP LEASE
+python -m tests.integration.domains.ovc.crash_child DATABASE FOLDER DRIVER ACTION STEP LEASE
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from stateward.domains.ovc.lifecycle import VM
 from stateward.domains.ovc.settings import Settings
 from stateward.engine import Handler, Job
 from stateward.store import open_store
-from tests.integration.domains.ovc.cloud import ADA, FILES, Cloud, open_cloud
+from tests.integration.domains.ovc.ovc_harness import ADA, FILES, Cloud, open_cloud
 
 FOR_EVER = 3600.0
 

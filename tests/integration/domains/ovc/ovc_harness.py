@@ -13,9 +13,9 @@ from stateward.domains.ovc.model import (
     CloudspaceSpec,
     DiskSpec,
     ImageSpec,
-    MachineRef,
     NodeSpec,
     OvcVmSpec,
+    PlacedMachine,
     boot_disk_id,
     file_name,
     vm_seen,
@@ -30,7 +30,7 @@ from stateward.drivers.simulated.faults import CALM
 from stateward.engine import Accepted, Engine
 from stateward.store.port import Store
 from stateward.store.records import Key, Object, Operation
-from tests.integration.domains.ovc.doors import Doors, furnish_with_doors
+from tests.integration.domains.ovc.gated_nodes import NodeGates
 
 ANN = OvcCaller("user", "ann")
 ADA = OvcCaller("admin", "ada")
@@ -48,7 +48,7 @@ class Cloud:
     nodes: list[str]
     simulated: SimulatedCloud
 
-    def __init__(self, engine: Engine, plugin: OvcPlugin, doors: Doors, ns: str = "default") -> None:
+    def __init__(self, engine: Engine, plugin: OvcPlugin, doors: NodeGates, ns: str = "default") -> None:
         self.engine, self.plugin, self.doors, self.ns = engine, plugin, doors, ns
         self._numbers = NUMBERS
 
@@ -162,7 +162,7 @@ class Cloud:
         """Return the key of a VM's machine."""
         return vm_seen(await self.get(vm)).machine
 
-    async def cancel_migration(self, vm: str) -> MachineRef:
+    async def cancel_migration(self, vm: str) -> PlacedMachine:
         """Cancel a migration half way; returns the machine that it may have left on its target."""
         self.doors.close("move")
         migrating = await self.ask(vm, "migrate", ADA)
@@ -172,12 +172,12 @@ class Cloud:
         self.doors.open("move")
         return vm_seen(await self.get(vm)).stale_machines[-1]
 
-    async def start_late(self, *spots: MachineRef) -> None:
+    async def start_late(self, *spots: PlacedMachine) -> None:
         """Let machines come up behind the domain's back, as if their start had been slow and not failed."""
         for spot in spots:
             await (await self.plugin.nodes.get(self.ns, spot.node)).start(NodeMachine(spot.machine, "late", "tiny"))
 
-    async def powers(self, *spots: MachineRef) -> list[Power]:
+    async def powers(self, *spots: PlacedMachine) -> list[Power]:
         """Return what the nodes say of machines."""
         return [await (await self.plugin.nodes.get(self.ns, spot.node)).get_power(spot.machine) for spot in spots]
 

@@ -2,15 +2,15 @@
 
 from stateward.domains.leases.model import EventType, Lease, event_id
 from stateward.store.records import JournalEntry
-from tests.integration.domains.leases.conftest import ME, NS, Leasing, thing
-from tests.integration.domains.leases.things import never
+from tests.integration.domains.leases.conftest import ME, NS, LeaseHarness, thing
+from tests.integration.domains.leases.scripted_resource import never
 
 
-async def told(site: Leasing, part: str) -> list[tuple[str, str, str | None]]:
+async def told(site: LeaseHarness, part: str) -> list[tuple[str, str, str | None]]:
     return [(line.event, line.actor, line.reason) for line in await lines(site, part)]
 
 
-async def lines(site: Leasing, part: str) -> list[JournalEntry]:
+async def lines(site: LeaseHarness, part: str) -> list[JournalEntry]:
     return await site.engine.history(NS, part)
 
 
@@ -19,7 +19,7 @@ def only(lease: Lease) -> str:
     return found
 
 
-async def test_a_reservation_tells_of_its_whole_life_and_who_was_behind_it(site: Leasing) -> None:
+async def test_a_reservation_tells_of_its_whole_life_and_who_was_behind_it(site: LeaseHarness) -> None:
     await site.hosts("h1")
     lease = await site.lease("night")
     await site.until(lease, "ACTIVE")
@@ -34,7 +34,7 @@ async def test_a_reservation_tells_of_its_whole_life_and_who_was_behind_it(site:
     assert (first.kind, first.who, first.op is not None) == ("leases.reservation", "me", True)
 
 
-async def test_an_event_tells_when_it_was_fired_and_what_became_of_it(site: Leasing) -> None:
+async def test_an_event_tells_when_it_was_fired_and_what_became_of_it(site: LeaseHarness) -> None:
     site.things.fail["end of lamp"] = never()
     lease = await site.lease("night", thing("lamp"), end=0.3)
     await site.until(lease, "ERROR")
@@ -47,21 +47,21 @@ async def test_an_event_tells_when_it_was_fired_and_what_became_of_it(site: Leas
     assert {one: await told(site, event_id(lease.object.id, one)) for one in EventType} == expected
 
 
-async def test_a_reservation_that_fails_tells_why(site: Leasing) -> None:
+async def test_a_reservation_that_fails_tells_why(site: LeaseHarness) -> None:
     site.things.fail["lamp"] = never()
     lease = await site.lease("dark", thing("lamp"))
     await site.until(lease, "ERROR")
     assert ("fail", "controller", "from pending to error: broken") in await told(site, only(lease))
 
 
-async def test_a_lease_that_is_deleted_leaves_the_history_of_its_reservations(site: Leasing) -> None:
+async def test_a_lease_that_is_deleted_leaves_the_history_of_its_reservations(site: LeaseHarness) -> None:
     lease = await site.lease("short", thing("lamp"), start=3600, end=7200)
     await site.plugin.leases.delete(ME, lease.object.id)
     await site.gone(lease)
     assert (await told(site, only(lease)))[-1] == ("release", "controller", "from pending to deleted")
 
 
-async def test_a_host_that_is_replaced_is_told_of_with_the_flags(site: Leasing) -> None:
+async def test_a_host_that_is_replaced_is_told_of_with_the_flags(site: LeaseHarness) -> None:
     await site.hosts("h1", "h2")
     lease = await site.lease("robust")
     await site.until(lease, "ACTIVE")
@@ -72,17 +72,17 @@ async def test_a_host_that_is_replaced_is_told_of_with_the_flags(site: Leasing) 
     await site.eventually(lambda: _has(site, lease, ("heal", "controller", "resources_changed reset")))
 
 
-async def _has(site: Leasing, lease: Lease, line: tuple[str, str, str]) -> bool:
+async def _has(site: LeaseHarness, lease: Lease, line: tuple[str, str, str]) -> bool:
     return line in await told(site, only(lease))
 
 
-async def test_what_was_told_is_not_kept_with_the_lease(site: Leasing) -> None:
+async def test_what_was_told_is_not_kept_with_the_lease(site: LeaseHarness) -> None:
     lease = await site.lease("tidy", thing("lamp"))
     assert (await site.until(lease, "ACTIVE")).seen.moves == ()
     assert '"moves"' not in (await site.engine.get(NS, lease.object.id)).seen
 
 
-async def test_a_warning_that_had_to_wait_comes_before_the_end_however_near_that_is(site: Leasing) -> None:
+async def test_a_warning_that_had_to_wait_comes_before_the_end_however_near_that_is(site: LeaseHarness) -> None:
     site.things.hang.add("lamp")
     lease = await site.lease("slow", thing("lamp"), end=0.3)
     await site.eventually(lambda: _overdue(site, lease))
@@ -93,7 +93,7 @@ async def test_a_warning_that_had_to_wait_comes_before_the_end_however_near_that
     assert events.index("before end") < events.index("end")
 
 
-async def _overdue(site: Leasing, lease: Lease) -> bool:
+async def _overdue(site: LeaseHarness, lease: Lease) -> bool:
     """Tell whether start hangs, and the end has been due and put off."""
     timers = {one.event: one.due for one in await site.engine.store.reader.timers(NS, 10)}
     return bool(site.things.hanging) and timers.get("end", 0.0) > lease.spec.end

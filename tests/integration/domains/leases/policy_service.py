@@ -10,7 +10,7 @@ YES = b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n"
 BROKEN = b"HTTP/1.1 500 Oh No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
-class Judge:
+class FakePolicyService:
     """A real service that is asked about leases, on a socket of its own."""
 
     def __init__(self) -> None:
@@ -39,13 +39,13 @@ class Judge:
 
 
 @asynccontextmanager
-async def judging() -> AsyncIterator[tuple[Judge, str]]:
-    judge = Judge()
+async def running_policy_service() -> AsyncIterator[tuple[FakePolicyService, str]]:
+    judge = FakePolicyService()
     server = await asyncio.start_server(judge.answer, "127.0.0.1", 0)
     async with server:
         yield judge, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
-async def told(judge: Judge, times: int) -> bool:
+async def told(judge: FakePolicyService, times: int) -> bool:
     """Tell whether the service was told of ends so often."""
     return sum(path == "/on-end" for path, _ in judge.asked) == times

@@ -10,7 +10,7 @@ from stateward.domains.ovc.nodes.port import AttachedDisk, Hypervisor, NodeMachi
 from stateward.engine import Permanent
 
 
-class Doors:
+class NodeGates:
     """What is held up at which step, and what fails there."""
 
     def __init__(self) -> None:
@@ -62,10 +62,10 @@ class Doors:
                 raise Permanent(self._broken[name])
 
 
-class Doored(DriverNode):
+class GatedNode(DriverNode):
     """A simulated node behind doors."""
 
-    doors: Doors
+    doors: NodeGates
 
     async def start(self, machine: NodeMachine) -> None:
         await self.doors.pass_("start", machine.key)
@@ -90,14 +90,14 @@ class Doored(DriverNode):
         await super().move(key, to, machine, told)
 
 
-def furnish_with_doors(nodes: NodeRegistry) -> Doors:
+def gate_nodes(nodes: NodeRegistry) -> NodeGates:
     """Put doors in front of all simulated nodes."""
-    doors, plain = Doors(), nodes.factories["simulated"]
+    doors, plain = NodeGates(), nodes.factories["simulated"]
 
     def make(node: str, spec: NodeSpec) -> Hypervisor:
         made = plain(node, spec)
         assert isinstance(made, DriverNode)
-        behind = Doored(made._driver, made._image, made._size)
+        behind = GatedNode(made._driver, made._image, made._size)
         behind.doors = doors
         return behind
 
