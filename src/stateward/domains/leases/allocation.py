@@ -66,7 +66,9 @@ class HostAllocator:
             raise ReservationNotChangeable(
                 after.id, seen.status, f"it has {has} already, and can only grow, not shrink to {wanted.max_count}"
             )
-        if was.share is not None and replace(was, least=0, most=0) != replace(wanted, least=0, most=0):
+        if was.share is not None and replace(was, min_count=0, max_count=0) != replace(
+            wanted, min_count=0, max_count=0
+        ):
             raise ReservationNotChangeable(
                 after.id, seen.status, "of its instances only the amount can change, and it can only grow"
             )
@@ -98,7 +100,10 @@ class HostAllocator:
         if lacking <= 0:
             return kept
         wanted = replace(
-            demand, least=max(0, min(demand.min_count, goal) - sum(kept.values())), most=lacking, together=False
+            demand,
+            min_count=max(0, min(demand.min_count, goal) - sum(kept.values())),
+            max_count=lacking,
+            affinity=False,
         )
         booking = demand.booking(self._lease, spec.id, self._spec.window, 1)
         found = self._pool.search(wanted, booking, avoid=kept)

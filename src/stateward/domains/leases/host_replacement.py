@@ -119,7 +119,7 @@ def _find_replacement(degraded: DegradedReservation, lacking: int) -> Allocation
     if mine and degraded.demand.share is None:
         return dict.fromkeys(mine[:lacking], 1)
     booking = degraded.demand.booking(degraded.lease.object.id, degraded.spec.id, degraded.lease.spec.window, 1)
-    wanted = replace(degraded.demand, least=1, most=lacking, together=False)
+    wanted = replace(degraded.demand, min_count=1, max_count=lacking, affinity=False)
     return degraded.pool.search(wanted, booking, avoid=degraded.seen.hosts) or {}
 
 

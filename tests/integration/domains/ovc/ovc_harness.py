@@ -30,7 +30,7 @@ from stateward.drivers.simulated.faults import CALM
 from stateward.engine import Accepted, Engine
 from stateward.store.port import Store
 from stateward.store.records import Key, Object, Operation
-from tests.integration.domains.ovc.gated_nodes import NodeGates
+from tests.integration.domains.ovc.gated_nodes import NodeGates, gate_nodes
 
 ANN = OvcCaller("user", "ann")
 ADA = OvcCaller("admin", "ada")
@@ -227,7 +227,7 @@ async def open_cloud(
     """Open the domain on a store."""
     simulated = simulated or SimulatedCloud(profile=CALM, chance=Random(1))
     plugin = OvcPlugin(ProcessContext(folder, random=Random(1)), settings, cloud=simulated)
-    doors = furnish_with_doors(plugin.nodes)
+    doors = gate_nodes(plugin.nodes)
     engine = Engine(store, plugin.kinds, works=works, lease_s=lease)
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=works):
