@@ -9,7 +9,7 @@ from typing import Any
 import uvicorn
 
 from stateward.config import Config
-from stateward.server.run import on_the_best_loop, settings_of
+from stateward.server.run import run_on_best_loop, uvicorn_config
 
 
 async def echo(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - as ASGI has it
@@ -29,11 +29,11 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - a
 async def serve() -> None:
     listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
     print(json.dumps({"port": listener.getsockname()[1]}), flush=True)
-    server = uvicorn.Server(settings_of(Config(), echo))
+    server = uvicorn.Server(uvicorn_config(Config(), echo))
     loop = asyncio.get_running_loop()
     loop.run_in_executor(None, sys.stdin.read).add_done_callback(lambda _: setattr(server, "should_exit", True))
     await server.serve(sockets=[listener])
 
 
 if __name__ == "__main__":
-    on_the_best_loop(serve())
+    run_on_best_loop(serve())

@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 
 from uvloop import new_event_loop
 
-from stateward.server.runtime_tuning import settle_collector
+from stateward.server.runtime_tuning import tune_garbage_collector
 
 T = TypeVar("T")
 
 
 def run(program: Coroutine[Any, Any, T]) -> T:
     """Run a program to its end."""
-    settle_collector()
+    tune_garbage_collector()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(program)

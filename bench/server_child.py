@@ -34,7 +34,7 @@ from stateward.server.app import create_app
 from stateward.server.live.feeds import LiveFeeds
 from stateward.server.live.live_routes import ROUTES
 from stateward.server.presenter import Presenter
-from stateward.server.runtime_tuning import settle_collector
+from stateward.server.runtime_tuning import tune_garbage_collector
 from stateward.server.telemetry.observed_engine import ObservedEngine
 from stateward.server.telemetry.traces import NoTraces
 from stateward.server.views import state_classes
@@ -57,7 +57,7 @@ async def listening(app: ASGIApp, config: Config) -> AsyncIterator[str]:
     async def nothing() -> None:
         return
 
-    server = run.Server(run.settings_of(config, app), started.set, nothing)
+    server = run.Server(run.uvicorn_config(config, app), started.set, nothing)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     await started.wait()
     yield f"127.0.0.1:{listener.getsockname()[1]}"
@@ -76,7 +76,7 @@ async def ours(url: str) -> None:
         app = create_app(engine, tokens, config, api_routes=ROUTES)
         async with LiveFeeds(engine) as live_feeds:
             app.state.live_feeds, engine.metrics = live_feeds, live_feeds.metrics
-            async with listening(run.observed_app(app, traces, live_feeds.metrics), config) as address:
+            async with listening(run.with_telemetry(app, traces, live_feeds.metrics), config) as address:
                 ready(address=address, token=token)
                 async for word in words():
                     await make_lamps(engine, int(word["a_second"]), float(word["seconds"]))
@@ -140,7 +140,7 @@ async def flash(engine: Engine, numbers: Iterator[int]) -> None:
 
 def ready(**what: object) -> None:
     """Say that all is there."""
-    settle_collector()
+    tune_garbage_collector()
     tell(**what)
 
 

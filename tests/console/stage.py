@@ -21,11 +21,11 @@ from stateward.config import Config
 from stateward.domains.registry import lifecycles
 from stateward.engine import Denied, Engine, Kind, LockRequest
 from stateward.server.app import create_app
-from stateward.server.data_dir import DataFolder
+from stateward.server.data_dir import DataDir
 from stateward.server.live import live_routes
 from stateward.server.live.feeds import LiveFeeds
 from stateward.server.routes import console_routes
-from stateward.server.run import Server, listener_of, settings_of
+from stateward.server.run import Server, listener_of, uvicorn_config
 from stateward.server.telemetry import prometheus_metrics
 from stateward.store import open_store
 from stateward.store.changes import Changes
@@ -107,12 +107,12 @@ async def open_stage(
     config: Config, *, cells: int = 0, empty: bool = False, locks: bool = True
 ) -> AsyncIterator[tuple[Litestar, Stage]]:
     """Run the application on a folder; what is not there yet is made. Where locks are held, closing takes its time."""
-    folder = DataFolder(config)
-    folder.make()
+    folder = DataDir(config)
+    folder.create()
     fresh = not folder.token_file.exists()
     async with Engine(open_store(config.store_url), kinds(), slots=2_000, admission=QuotaGuard()) as engine:
         tokens, stage = Tokens(engine), Stage(engine, Random(7))
-        await folder.keep_token(tokens)
+        await folder.ensure_admin_token(tokens)
         if fresh and not empty:
             await stage.set_up(cells)
             await stage.hold_locks() if locks else None
@@ -130,16 +130,16 @@ async def open_stage(
 
 async def play(config: Config, cells: int, rate: float, *, empty: bool) -> None:
     """Serve until told to stop."""
-    folder, listener = DataFolder(config), listener_of(config)
+    folder, listener = DataDir(config), listener_of(config)
     url = f"http://{config.host}:{listener.getsockname()[1]}"
     async with open_stage(config, cells=cells, empty=empty) as (app, stage):
         live_feeds: LiveFeeds = app.state.live_feeds
         mover = asyncio.create_task(stage.move(rate))
-        server = Server(settings_of(config, app), lambda: folder.leave_address(url), live_feeds.close)
+        server = Server(uvicorn_config(config, app), lambda: folder.write_address(url), live_feeds.close)
         await server.serve(sockets=[listener])
         mover.cancel()
         await asyncio.gather(mover, return_exceptions=True)
-    folder.take_address_back()
+    folder.remove_address()
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import httpx
 
 from stateward.config import Config
-from stateward.server.run import opened
+from stateward.server.run import open_application
 from tools.reference.markdown import code, joined, table
 
 Doc: TypeAlias = dict[str, Any]
@@ -26,7 +26,7 @@ def description() -> Doc:
 
 async def _asked() -> Doc:
     with TemporaryDirectory() as folder:
-        async with opened(Config(data=folder, worker=False)) as parts:
+        async with open_application(Config(data=folder, worker=False)) as parts:
             transport = httpx.ASGITransport(parts.app)  # type: ignore[arg-type]
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
                 answer = await client.get("/docs/openapi.json")

@@ -15,7 +15,7 @@ import httpx
 from litestar import Litestar
 
 from stateward.config import Config
-from stateward.server.run import opened
+from stateward.server.run import open_application
 
 
 @contextmanager
@@ -62,7 +62,7 @@ class Local:
         return asyncio.run_coroutine_threadsafe(_answer(app, request), self._loop).result()
 
     async def _serve(self) -> None:
-        async with opened(Config(data=str(self._folder), worker=False)) as parts, parts.app.lifespan():
+        async with open_application(Config(data=str(self._folder), worker=False)) as parts, parts.app.lifespan():
             self._app.set_result(parts.app)
             await self._over.wait()
 

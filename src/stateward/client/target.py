@@ -78,9 +78,10 @@ class Nowhere(StatewardError):
 
 
 class ServerFile(Struct, frozen=True):
-    """What a running server leaves in its data folder."""
+    """The address that a running server leaves in its data folder, and the server's process."""
 
     url: str
+    pid: int = 0
 
 
 def choose_target(given: TargetOptions, environ: Mapping[str, str]) -> Target:

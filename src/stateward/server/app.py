@@ -25,7 +25,7 @@ from stateward.server.auth.client_address import ClientAddresses, read_networks
 from stateward.server.auth.middleware import AuthorizationMiddleware, bind_guards
 from stateward.server.http.body_decoding import StrictJson
 from stateward.server.http.fast_path import bind_fast_routes
-from stateward.server.http.problem_details import answer
+from stateward.server.http.problem_details import respond_with_problem
 from stateward.server.http.security_headers import default_headers
 from stateward.server.openapi.openapi_config import openapi_config
 from stateward.server.routes import (
@@ -88,7 +88,7 @@ def create_app(
         request_class=ApiRequest,
         dto=StrictJson,
         return_dto=None,
-        exception_handlers={Exception: answer},
+        exception_handlers={Exception: respond_with_problem},
         middleware=[middleware],
         on_shutdown=[service.audit.flush],
         request_max_body_size=config.body_limit,

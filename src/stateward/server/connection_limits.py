@@ -12,25 +12,25 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-HEAD_LIMIT = 32 * 1024
+MAX_HEAD_BYTES = 32 * 1024
 """How many bytes the head of a request may have."""
 
 BODY_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
 
-HEAD_WITHIN = 30.0
+HEAD_TIMEOUT_S = 30.0
 """How many seconds a client may take to send the head of its first request."""
 
-CUT_AFTER = 5.0
+ABORT_AFTER_S = 5.0
 """How many seconds a client has to read what is left when its WebSocket was closed."""
 
-LINGER = 2.0
+LINGER_S = 2.0
 """For how many seconds the bytes of a refused client are still read and dropped: a connection that is closed with bytes
 unread is reset, and the reset may overtake the answer."""
 
 TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
-BODY_RATE = 16 * 1024
+BODY_BYTES_PER_S = 16 * 1024
 """For how many bytes that have arrived a body gets one more second."""
 
 TOO_LATE_BODY = (
@@ -47,7 +47,7 @@ class HeadTooLarge(Exception):
     """The head of a request is larger than the limit."""
 
 
-class Http(HttpToolsProtocol):
+class LimitedHttpProtocol(HttpToolsProtocol):
     """HTTP with limits on the head, and on the time that a body takes."""
 
     body_time = 30.0
@@ -63,7 +63,7 @@ class Http(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first request."""
         super().connection_made(transport)
-        self._late = self.loop.call_later(HEAD_WITHIN, transport.close)
+        self._late = self.loop.call_later(HEAD_TIMEOUT_S, transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the limit."""
@@ -77,7 +77,7 @@ class Http(HttpToolsProtocol):
         super().data_received(data)
         if self._in_head and not self.transport.is_closing():
             self._head += len(data)
-            if self._head > HEAD_LIMIT:
+            if self._head > MAX_HEAD_BYTES:
                 self.send_400_response("")
 
     def on_message_begin(self) -> None:
@@ -90,7 +90,7 @@ class Http(HttpToolsProtocol):
         self._in_head = False
         self._on_time()
         self._head = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-        if self._head > HEAD_LIMIT:
+        if self._head > MAX_HEAD_BYTES:
             raise HeadTooLarge
         super().on_headers_complete()
         if any(name in BODY_HEADERS for name, _ in self.headers):
@@ -114,7 +114,7 @@ class Http(HttpToolsProtocol):
 
     def _check_body(self) -> None:
         """Give a body the time that it has earned by what has arrived; one that is too slow is refused."""
-        deadline = self._body_began + self.body_time + min(self._body, self.body_limit) / BODY_RATE
+        deadline = self._body_began + self.body_time + min(self._body, self.body_limit) / BODY_BYTES_PER_S
         if self.loop.time() < deadline or self.flow.read_paused:  # what we do not read is not late
             self._late = self.loop.call_at(max(deadline, self.loop.time() + 1.0), self._check_body)
             return
@@ -125,7 +125,7 @@ class Http(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what cannot be read, or is too large."""
-        if self._head > HEAD_LIMIT:
+        if self._head > MAX_HEAD_BYTES:
             self._refuse(TOO_LARGE)
         else:
             super().send_400_response(msg)
@@ -137,7 +137,7 @@ class Http(HttpToolsProtocol):
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self._on_time()
-        self._late = self.loop.call_later(LINGER, self.transport.close)
+        self._late = self.loop.call_later(LINGER_S, self.transport.close)
 
     def _on_time(self) -> None:
         if self._late is not None:
@@ -145,30 +145,30 @@ class Http(HttpToolsProtocol):
             self._late = None
 
 
-def http_protocol(body_time: float, body_limit: int) -> type[Http]:
+def limited_http_protocol(body_time: float, body_limit: int) -> type[LimitedHttpProtocol]:
     """Return the protocol with the limits of a configuration."""
-    return type("LimitedHttp", (Http,), {"body_time": body_time, "body_limit": body_limit})
+    return type("LimitedHttp", (LimitedHttpProtocol,), {"body_time": body_time, "body_limit": body_limit})
 
 
-class WebSockets(WebSocketsSansIOProtocol):
+class LimitedWebSocketProtocol(WebSocketsSansIOProtocol):
     """WebSockets that end when they are closed, whatever the client does."""
 
     async def send(self, message: Any) -> None:  # noqa: ANN401 - as ASGI has it
         """Send; what closes the connection does not wait for the client to read."""
         if message["type"] == "websocket.close":
             self.writable.set()
-            self.loop.call_later(CUT_AFTER, self._cut)
+            self.loop.call_later(ABORT_AFTER_S, self._cut)
         await super().send(message)
 
     def keepalive_timeout(self) -> None:
         """Give up a client that does not answer."""
         super().keepalive_timeout()
-        self.loop.call_later(CUT_AFTER, self._cut)
+        self.loop.call_later(ABORT_AFTER_S, self._cut)
 
     def shutdown(self) -> None:
         """Close because the server stops."""
         super().shutdown()
-        self.loop.call_later(CUT_AFTER, self._cut)
+        self.loop.call_later(ABORT_AFTER_S, self._cut)
 
     def _cut(self) -> None:
         if not self.disconnected:

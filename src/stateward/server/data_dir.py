@@ -7,28 +7,19 @@ from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
 
 from stateward.access import Role, Tokens
 from stateward.access.lifecycle import TokenState
 from stateward.access.tokens import ANY, TokenInfo
+from stateward.client.target import SERVER_FILE, TOKEN_FILE, ServerFile
 from stateward.config import Config
 from stateward.errors import BadInput, StatewardError
 
-TOKEN_FILE = "admin-token"  # noqa: S105 - the name of a file
-SERVER_FILE = "server.json"
 WORKER_LOCK = "worker.lock"
-PAGE = 500
+PAGE_TOKENS = 500
 
 
-class ServerFile(Struct, frozen=True):
-    """Where the server of a data folder can be reached from this machine, and which process it is."""
-
-    url: str
-    pid: int
-
-
-class FolderInUse(StatewardError):
+class DataDirInUse(StatewardError):
     """Another process works on the data folder."""
 
     path: str
@@ -39,7 +30,7 @@ class FolderInUse(StatewardError):
     )
 
 
-class DataFolder:
+class DataDir:
     """The files of a server; nobody but its owner can read them."""
 
     def __init__(self, config: Config) -> None:
@@ -51,7 +42,7 @@ class DataFolder:
         """Where the administrator's token is kept."""
         return self.path / TOKEN_FILE
 
-    def make(self) -> None:
+    def create(self) -> None:
         """Make the folder, if there is none."""
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -59,7 +50,7 @@ class DataFolder:
             raise BadInput("data", str(self.path), f"a folder that can be used ({error.strerror})") from error
 
     @contextmanager
-    def for_one_worker(self) -> Iterator[None]:
+    def worker_lock(self) -> Iterator[None]:
         """Keep a second process with a worker out of the folder of an embedded database.
 
         The simulated clouds and the hosts of that folder belong to the process that works with them. A second one would
@@ -69,19 +60,19 @@ class DataFolder:
         try:
             flock(lock, LOCK_EX | LOCK_NB)
         except BlockingIOError:
-            raise FolderInUse(str(self.path), os.pread(lock, 20, 0).decode().strip()) from None
+            raise DataDirInUse(str(self.path), os.pread(lock, 20, 0).decode().strip()) from None
         else:
             os.pwrite(lock, f"{os.getpid()}\n".ljust(20).encode(), 0)
             yield
         finally:
             os.close(lock)
 
-    async def keep_token(self, tokens: Tokens) -> str | None:
+    async def ensure_admin_token(self, tokens: Tokens) -> str | None:
         """See to it that there is an administrator's token; returns what is wrong with the one that is kept here."""
         if self.token_file.exists():
             return await self._check_token(tokens)
         if self._embedded or not await _has_administrator(tokens):
-            await self._make_token(tokens)
+            await self._issue_admin_token(tokens)
         return None
 
     async def _check_token(self, tokens: Tokens) -> str | None:
@@ -91,14 +82,14 @@ class DataFolder:
         if await _has_administrator(tokens):
             return f"the token in {self.token_file} is not valid any more; it is left as it is"
         self.token_file.unlink()
-        await self._make_token(tokens)
+        await self._issue_admin_token(tokens)
         return None
 
-    async def _make_token(self, tokens: Tokens) -> None:
+    async def _issue_admin_token(self, tokens: Tokens) -> None:
         text, _ = await tokens.issue("admin", Role.ADMIN, [ANY], who="first start")
         write_private(self.token_file, text + "\n")
 
-    def leave_address(self, url: str) -> None:
+    def write_address(self, url: str) -> None:
         """Say where the server can be reached; the address of a server that has the folder's worker stays."""
         if self._has_address_of_worker():
             return
@@ -116,7 +107,7 @@ class DataFolder:
                 return address.pid == worker != os.getpid()
         return False
 
-    def take_address_back(self) -> None:
+    def remove_address(self) -> None:
         """Say that the server is gone, unless another one has come since."""
         file = self.path / SERVER_FILE
         with suppress(OSError, msgspec.MsgspecError):
@@ -135,7 +126,7 @@ def write_private(path: Path, text: str) -> None:
     new.replace(path)
 
 
-def make_private(path: Path) -> None:
+def create_private(path: Path) -> None:
     """Make a file that nobody else can read, if there is none; if that cannot be, whoever opens it says why."""
     with suppress(OSError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -143,7 +134,7 @@ def make_private(path: Path) -> None:
 
 async def _has_administrator(tokens: Tokens) -> bool:
     after: str | None = None
-    while page := await tokens.list(after, PAGE):
+    while page := await tokens.list(after, PAGE_TOKENS):
         if any(_opens_everything(one) for one in page):
             return True
         after = f"token-{page[-1].id}"

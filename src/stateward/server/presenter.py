@@ -65,16 +65,16 @@ class Presenter(Struct, frozen=True):
 
     def lines(self, lines: Iterable[JournalEntry]) -> list[LineView]:
         """Return those lines of the journal that are shown."""
-        return [shown for one in lines if (shown := present_line(self.disclosure, one)) is not None]
+        return [shown for one in lines if (shown := entry_view_for(self.disclosure, one)) is not None]
 
 
-def present_line(disclosure: Disclosure, line: JournalEntry) -> LineView | None:
+def entry_view_for(disclosure: Disclosure, line: JournalEntry) -> LineView | None:
     """Return a line as it is shown; None if it is not. What is kept of tokens is never shown."""
     shown = disclosure.line(line)
     return None if shown is None else line_view(shown, bare=line.ns == SYSTEM)
 
 
-async def list_shown(
+async def list_visible(
     read: Callable[[int], Awaitable[Sequence[T]]], show: Callable[[T], V | None], limit: int, most: int
 ) -> list[V]:
     """Return the first records that are shown; hidden ones take no place among them, unless there are very many."""

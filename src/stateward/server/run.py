@@ -34,31 +34,31 @@ from stateward.engine import Kind
 from stateward.engine.maintenance.retention import history_kind
 from stateward.errors import BadInput, StatewardError
 from stateward.server.app import create_app
-from stateward.server.connection_limits import HEAD_LIMIT, WebSockets, http_protocol
-from stateward.server.data_dir import DataFolder, make_private
+from stateward.server.connection_limits import MAX_HEAD_BYTES, LimitedWebSocketProtocol, limited_http_protocol
+from stateward.server.data_dir import DataDir, create_private
 from stateward.server.live import live_routes
 from stateward.server.live.feeds import LiveFeeds
 from stateward.server.routes import console_routes
 from stateward.server.routes.composite_actions import CompositeActions
-from stateward.server.routes.retention_routes import pruning
-from stateward.server.runtime_tuning import settle_collector
+from stateward.server.routes.retention_routes import prune_hourly
+from stateward.server.runtime_tuning import tune_garbage_collector
 from stateward.server.telemetry import prometheus_metrics
 from stateward.server.telemetry.observed_engine import ObservedEngine
-from stateward.server.telemetry.prometheus_metrics import CountingCalls, Metrics, ProviderCalls
-from stateward.server.telemetry.traces import NoTraces, Traces, TracingCalls, start_traces
+from stateward.server.telemetry.prometheus_metrics import Metrics, ProviderCalls, RequestCounter
+from stateward.server.telemetry.traces import NoTraces, RequestTracer, Traces, start_traces
 from stateward.store import open_store
 from stateward.store.port import Store
 
 log = logging.getLogger("stateward.server")
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-ANSWER_WITHIN = 15
+SHUTDOWN_TIMEOUT_S = 15
 """How many seconds calls have to be answered when the server stops."""
 
-GOODBYES_WITHIN = 2.0
+STREAM_CLOSE_TIMEOUT_S = 2.0
 """How many seconds the readers of streams have to take their leave."""
 
-FIRST_WORD_LIMIT = 64 * 1024
+MAX_FIRST_MESSAGE_BYTES = 64 * 1024
 
 
 class CannotListen(StatewardError):
@@ -70,7 +70,7 @@ class CannotListen(StatewardError):
     text = "cannot listen on {host}:{port}: {why}"
 
 
-class Opened(Struct, frozen=True):
+class ServerApplication(Struct, frozen=True):
     """An application with all that it needs, at work."""
 
     app: Litestar
@@ -80,7 +80,7 @@ class Opened(Struct, frozen=True):
     live_feeds: LiveFeeds
 
 
-class Started(Struct, frozen=True):
+class ServerInfo(Struct, frozen=True):
     """A server that answers: where, and where its administrator's token is, if that is known here."""
 
     url: str
@@ -93,7 +93,7 @@ class Started(Struct, frozen=True):
 def store_of(config: Config) -> Store:
     """Return the store that a configuration names; an embedded one that is not there yet is for its owner alone."""
     if not config.database:
-        make_private(Path(config.store_url))
+        create_private(Path(config.store_url))
     try:
         return open_store(config.store_url, pooled=config.pooler, direct=config.direct_url or None)
     except BadInput as error:
@@ -104,7 +104,9 @@ def plugins_of(config: Config, calls: ProviderCalls) -> list[DomainPlugin]:
     """Furnish the domains; the programs that they start are told of a folder that does not depend on where we are."""
     folder = Path(config.data).resolve()
     chance = Random()  # noqa: S311 - not for secrets
-    site = ProcessContext(folder, config.demo, config.local, chance, calls.called, calls.saved, settings=config.domains)
+    site = ProcessContext(
+        folder, config.demo, config.local, chance, calls.count_call, calls.count_saved, settings=config.domains
+    )
     return load_plugins(replace(site, confinement=confinement_of(config)))
 
 
@@ -131,18 +133,18 @@ async def engine_of(config: Config, traces: Traces, plugins: Sequence[DomainPlug
         plugin.bind_engine(engine)
     async with AsyncExitStack() as stack:
         if config.worker and not config.database.startswith("postgres"):
-            stack.enter_context(DataFolder(config).for_one_worker())
+            stack.enter_context(DataDir(config).worker_lock())
         await stack.enter_async_context(engine)
         for plugin in plugins:
             await stack.enter_async_context(plugin.running(engine, works=config.worker))
-        await stack.enter_async_context(pruning(engine.store, config.history if config.worker else 0))
+        await stack.enter_async_context(prune_hourly(engine.store, config.history if config.worker else 0))
         yield engine
 
 
 @asynccontextmanager
-async def opened(config: Config, traces: Traces | None = None) -> AsyncIterator[Opened]:
+async def open_application(config: Config, traces: Traces | None = None) -> AsyncIterator[ServerApplication]:
     """Run the whole application on a configuration, but listen nowhere."""
-    DataFolder(config).make()
+    DataDir(config).create()
     traces = traces or NoTraces()
     calls = ProviderCalls(traces.provider_call)
     plugins = plugins_of(config, calls)
@@ -160,24 +162,24 @@ async def opened(config: Config, traces: Traces | None = None) -> AsyncIterator[
         async with LiveFeeds(engine) as live_feeds:
             app.state.live_feeds, app.state.metrics = live_feeds, live_feeds.metrics
             engine.metrics = live_feeds.metrics
-            calls.tell(live_feeds.metrics)
-            yield Opened(app, engine, plugins, tokens, live_feeds)
+            calls.bind_metrics(live_feeds.metrics)
+            yield ServerApplication(app, engine, plugins, tokens, live_feeds)
 
 
 @asynccontextmanager
-async def _living(parts: Opened, config: Config) -> AsyncIterator[None]:
+async def _demo_running(parts: ServerApplication, config: Config) -> AsyncIterator[None]:
     """Keep the demo's users at it, if the configuration says so."""
     shows = [plugin.demo(parts.engine) for plugin in parts.plugins] if config.demo else []
     users = [asyncio.create_task(show) for show in shows]
     for user in users:
-        user.add_done_callback(_mourn)
+        user.add_done_callback(_log_demo_failure)
     try:
         yield
     finally:
         await cancel_tasks(users)
 
 
-def _mourn(user: "asyncio.Task[None]") -> None:
+def _log_demo_failure(user: "asyncio.Task[None]") -> None:
     """Tell of a part of the demo that has ended by an error: nobody waits for it."""
     error = None if user.cancelled() else user.exception()
     if error is not None:
@@ -187,48 +189,48 @@ def _mourn(user: "asyncio.Task[None]") -> None:
 # --- serving ---------------------------------------------------------------------------------------------------------
 
 
-async def serve(config: Config, started: Callable[[Started], None]) -> None:
+async def serve(config: Config, started: Callable[[ServerInfo], None]) -> None:
     """Serve until told to stop; `started` is called when calls are answered."""
     traces = start_traces(os.environ)
-    folder = DataFolder(config)
-    folder.make()
+    folder = DataDir(config)
+    folder.create()
     listener = listener_of(config)
     try:
-        async with opened(config, traces) as parts:
-            complaint = await folder.keep_token(parts.tokens)
+        async with open_application(config, traces) as parts:
+            complaint = await folder.ensure_admin_token(parts.tokens)
             if complaint is not None:
                 log.warning(complaint)
-            async with _living(parts, config):
+            async with _demo_running(parts, config):
                 await _listen(config, parts, traces, listener, folder, started)
     finally:
         listener.close()
-        folder.take_address_back()
+        folder.remove_address()
         traces.stop()
 
 
 async def _listen(
     config: Config,
-    parts: Opened,
+    parts: ServerApplication,
     traces: Traces,
     listener: socket.socket,
-    folder: DataFolder,
-    started: Callable[[Started], None],
+    folder: DataDir,
+    started: Callable[[ServerInfo], None],
 ) -> None:
     def tell() -> None:
-        settle_collector()
-        folder.leave_address(_url(config, listener, local=True))
+        tune_garbage_collector()
+        folder.write_address(_url(config, listener, local=True))
         token = str(folder.token_file) if folder.token_file.exists() else None
-        started(Started(_url(config, listener), token))
+        started(ServerInfo(_url(config, listener), token))
 
     async def let_go() -> None:
         await parts.live_feeds.close()
-        await _within(GOODBYES_WITHIN, lambda: not parts.live_feeds.feed.readers)
+        await _wait_until(STREAM_CLOSE_TIMEOUT_S, lambda: not parts.live_feeds.feed.readers)
 
-    app = observed_app(parts.app, traces, parts.live_feeds.metrics)
-    await Server(_loaded(settings_of(config, app), config), tell, let_go).serve(sockets=[listener])
+    app = with_telemetry(parts.app, traces, parts.live_feeds.metrics)
+    await Server(_load_certificate(uvicorn_config(config, app), config), tell, let_go).serve(sockets=[listener])
 
 
-def _loaded(settings: uvicorn.Config, config: Config) -> uvicorn.Config:
+def _load_certificate(settings: uvicorn.Config, config: Config) -> uvicorn.Config:
     """Read what the settings name, which is a certificate if anything."""
     try:
         settings.load()
@@ -238,32 +240,32 @@ def _loaded(settings: uvicorn.Config, config: Config) -> uvicorn.Config:
     return settings
 
 
-def observed_app(app: Any, traces: Traces, metrics: Metrics) -> Any:  # noqa: ANN401 - an ASGI application
+def with_telemetry(app: Any, traces: Traces, metrics: Metrics) -> Any:  # noqa: ANN401 - an ASGI application
     """Return an application whose calls are counted, and traced if anything is."""
-    return CountingCalls(app if isinstance(traces, NoTraces) else TracingCalls(app, traces), metrics)
+    return RequestCounter(app if isinstance(traces, NoTraces) else RequestTracer(app, traces), metrics)
 
 
-def settings_of(config: Config, app: Any) -> uvicorn.Config:  # noqa: ANN401 - an ASGI application
+def uvicorn_config(config: Config, app: Any) -> uvicorn.Config:  # noqa: ANN401 - an ASGI application
     """Return how an application is served."""
     return uvicorn.Config(
         app,
         log_config=None,
         access_log=config.log_level == "debug",
-        http=http_protocol(config.body_time, config.body_limit),
-        ws=WebSockets,
-        ws_max_size=FIRST_WORD_LIMIT,
+        http=limited_http_protocol(config.body_time, config.body_limit),
+        ws=LimitedWebSocketProtocol,
+        ws_max_size=MAX_FIRST_MESSAGE_BYTES,
         ws_per_message_deflate=False,  # it costs each connection more memory than all else together
-        h11_max_incomplete_event_size=HEAD_LIMIT,
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         server_header=False,
         proxy_headers=False,
-        timeout_graceful_shutdown=ANSWER_WITHIN,
+        timeout_graceful_shutdown=SHUTDOWN_TIMEOUT_S,
         ssl_certfile=config.tls_cert or None,
         ssl_keyfile=config.tls_key or None,
         lifespan="on",
     )
 
 
-SAME_WISH = 1.0
+SAME_SIGNAL_S = 1.0
 """Within how many seconds two signals are one wish: a whole group of processes is told, and some pass it on."""
 
 
@@ -278,13 +280,13 @@ class Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Stop on a signal: gracefully on the first, at once on a second one that comes later."""
-        with _signals(self._told):
+        with _on_signals(self._told):
             yield
 
     def _told(self) -> None:
         if not self.should_exit:
             self.should_exit, self._told_at = True, monotonic()
-        elif monotonic() - self._told_at > SAME_WISH:
+        elif monotonic() - self._told_at > SAME_SIGNAL_S:
             self.force_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -327,9 +329,9 @@ async def work(config: Config, started: Callable[[str], None]) -> None:
     """Work until told to stop; `started` is called with the worker's name when it is at work."""
     traces, stop = start_traces(os.environ), asyncio.Event()
     try:
-        with _signals(stop.set):
+        with _on_signals(stop.set):
             async with engine_of(config, traces, plugins_of(config, ProviderCalls(traces.provider_call))) as engine:
-                settle_collector()
+                tune_garbage_collector()
                 started(engine.worker.name if engine.worker is not None else "")
                 await stop.wait()
     finally:
@@ -337,7 +339,7 @@ async def work(config: Config, started: Callable[[str], None]) -> None:
 
 
 @contextmanager
-def _signals(told: Callable[[], None]) -> Iterator[None]:
+def _on_signals(told: Callable[[], None]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     for one in SIGNALS:
         loop.add_signal_handler(one, told)
@@ -348,7 +350,7 @@ def _signals(told: Callable[[], None]) -> Iterator[None]:
             loop.remove_signal_handler(one)
 
 
-async def _within(seconds: float, condition: Callable[[], bool]) -> None:
+async def _wait_until(seconds: float, condition: Callable[[], bool]) -> None:
     try:
         async with asyncio.timeout(seconds):
             while not condition():
@@ -357,7 +359,7 @@ async def _within(seconds: float, condition: Callable[[], bool]) -> None:
         return
 
 
-def on_the_best_loop(program: Awaitable[None]) -> None:
+def run_on_best_loop(program: Awaitable[None]) -> None:
     """Run a program on uvloop where there is one."""
 
     async def run() -> None:

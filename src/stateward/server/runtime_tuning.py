@@ -6,12 +6,12 @@ nobody is answered meanwhile. Neither are the parts of calls that are under way 
 
 import gc
 
-NEW = 10_000
+GC_THRESHOLD = 10_000
 """How many objects must have come, and not gone, before the collector looks at them."""
 
 
-def settle_collector() -> None:
+def tune_garbage_collector() -> None:
     """Leave alone what is there now, and look at what comes less often."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(NEW)
+    gc.set_threshold(GC_THRESHOLD)

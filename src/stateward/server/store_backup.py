@@ -17,13 +17,13 @@ from msgspec import Struct
 
 from stateward.config import masked
 from stateward.errors import StatewardError
-from stateward.server.data_dir import make_private
+from stateward.server.data_dir import create_private
 from stateward.store.errors import NotADatabase, WrongSchema
 from stateward.store.migrations import newest
 from stateward.store.sqlite.connections import APPLICATION, SqliteSettings
 
 
-class Copied(Struct, frozen=True):
+class BackupInfo(Struct, frozen=True):
     """What was copied: how large it is, how many objects it holds, and the last line of its journal."""
 
     file: str
@@ -32,7 +32,7 @@ class Copied(Struct, frozen=True):
     seq: int
 
 
-class CannotCopy(StatewardError):
+class BackupError(StatewardError):
     """A backup cannot be made or restored, and why."""
 
     file: str
@@ -40,74 +40,74 @@ class CannotCopy(StatewardError):
     text = "{file}: {why}"
 
 
-def embedded(store_url: str) -> Path:
+def embedded_file(store_url: str) -> Path:
     """Return the file of an embedded database; one on PostgreSQL has tools of its own."""
     path = store_url.removeprefix("sqlite:///")
     if "://" in path:
-        raise CannotCopy(masked(store_url), "this is for embedded databases; PostgreSQL has pg_dump and pg_basebackup")
+        raise BackupError(masked(store_url), "this is for embedded databases; PostgreSQL has pg_dump and pg_basebackup")
     return Path(path)
 
 
-def back_up(database: Path, file: Path) -> Copied:
+def back_up(database: Path, file: Path) -> BackupInfo:
     """Copy a database into a file, whoever uses it meanwhile."""
     if not database.exists():
-        raise CannotCopy(str(database), "there is no database")
+        raise BackupError(str(database), "there is no database")
     if file.exists():
-        raise CannotCopy(str(file), "it exists already, and is left alone")
+        raise BackupError(str(file), "it exists already, and is left alone")
     new = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         with closing(_connected(database, "ro")) as source, closing(_created(new)) as target:
             _check_ours(source, database)
             source.backup(target)
             target.execute("PRAGMA journal_mode = DELETE").fetchone()  # one file, without a log beside it
-            found = _checked(target, file)
-        _made_durable(new)
+            found = _check_content(target, file)
+        _sync_to_disk(new)
         new.replace(file)
     except sqlite3.Error as error:
-        raise CannotCopy(str(file), str(error)) from error
+        raise BackupError(str(file), str(error)) from error
     except OSError as error:
-        raise CannotCopy(str(file), error.strerror or str(error)) from error
+        raise BackupError(str(file), error.strerror or str(error)) from error
     finally:
         with suppress(OSError):
             new.unlink(missing_ok=True)
     return found
 
 
-def restore(file: Path, database: Path, *, replace: bool) -> Copied:
+def restore(file: Path, database: Path, *, replace: bool) -> BackupInfo:
     """Put a copy in the place of a database that no server uses."""
     if not file.is_file():
-        raise CannotCopy(str(file), "there is no such file")
+        raise BackupError(str(file), "there is no such file")
     if database.exists() and not replace:
-        raise CannotCopy(str(database), "there is a database already; say --replace to give it up")
+        raise BackupError(str(database), "there is a database already; say --replace to give it up")
     if database.exists() and file.samefile(database):
-        raise CannotCopy(str(file), "it is the database itself; a copy is another file")
+        raise BackupError(str(file), "it is the database itself; a copy is another file")
     try:
         with closing(_connected(file, "ro")) as source:
             _check_ours(source, file)
-            _checked(source, file)
-            with _alone(database):
-                return _put_back(source, database)
+            _check_content(source, file)
+            with _exclusive_lock(database):
+                return _overwrite(source, database)
     except sqlite3.Error as error:
-        raise CannotCopy(str(database), str(error)) from error
+        raise BackupError(str(database), str(error)) from error
     except OSError as error:
-        raise CannotCopy(str(database), error.strerror or str(error)) from error
+        raise BackupError(str(database), error.strerror or str(error)) from error
 
 
-def _put_back(source: sqlite3.Connection, database: Path) -> Copied:
-    make_private(database)
+def _overwrite(source: sqlite3.Connection, database: Path) -> BackupInfo:
+    create_private(database)
     with closing(_connected(database, "rwc")) as target:
         source.backup(target)
-        return _checked(target, database)
+        return _check_content(target, database)
 
 
 @contextmanager
-def _alone(database: Path) -> Iterator[None]:
+def _exclusive_lock(database: Path) -> Iterator[None]:
     """Keep servers away: each holds the lock file for as long as it runs."""
     lock = os.open(SqliteSettings(str(database)).lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         flock(lock, LOCK_EX | LOCK_NB)
     except BlockingIOError:
-        raise CannotCopy(str(database), "a server or a worker is using it; stop it first") from None
+        raise BackupError(str(database), "a server or a worker is using it; stop it first") from None
     else:
         yield
     finally:
@@ -129,7 +129,7 @@ def _check_ours(connection: sqlite3.Connection, file: Path) -> None:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
     except sqlite3.OperationalError as error:  # it may well be one of ours
-        raise CannotCopy(str(file), str(error)) from error
+        raise BackupError(str(file), str(error)) from error
     except sqlite3.DatabaseError as error:
         raise NotADatabase(f"{file}: {error}") from error
     if application != APPLICATION:
@@ -138,7 +138,7 @@ def _check_ours(connection: sqlite3.Connection, file: Path) -> None:
         raise WrongSchema(f"{file} is version {version}, and this program knows versions up to {newest('sqlite')}")
 
 
-def _checked(connection: sqlite3.Connection, file: Path) -> Copied:
+def _check_content(connection: sqlite3.Connection, file: Path) -> BackupInfo:
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
         raise NotADatabase(f"{file} is damaged: {verdict}")
@@ -146,10 +146,10 @@ def _checked(connection: sqlite3.Connection, file: Path) -> Copied:
     (seq,) = connection.execute("SELECT coalesce(max(seq), 0) FROM journal").fetchone()
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     (size,) = connection.execute("PRAGMA page_size").fetchone()
-    return Copied(str(file), pages * size, objects, seq)
+    return BackupInfo(str(file), pages * size, objects, seq)
 
 
-def _made_durable(file: Path) -> None:
+def _sync_to_disk(file: Path) -> None:
     for path in (file, file.absolute().parent):
         handle = os.open(path, os.O_RDONLY)
         try:

@@ -35,7 +35,7 @@ FIRST, LAST = (one.replace(tzinfo=UTC) for one in (datetime.min, datetime.max))
 """The times that can be told: one in another zone may be just outside, where it is told as the nearest."""
 
 
-def when(seconds: float) -> datetime:
+def to_datetime(seconds: float) -> datetime:
     """Return a time of the store as one that people can read."""
     try:
         return datetime.fromtimestamp(seconds, UTC)
@@ -43,12 +43,12 @@ def when(seconds: float) -> datetime:
         return LAST if seconds > 0 else FIRST
 
 
-def when_or_none(seconds: float | None) -> datetime | None:
+def to_datetime_or_none(seconds: float | None) -> datetime | None:
     """Return a time that may not have come yet."""
-    return None if seconds is None else when(seconds)
+    return None if seconds is None else to_datetime(seconds)
 
 
-def json(text: str | None) -> Raw | None:
+def raw_json(text: str | None) -> Raw | None:
     """Return JSON text as a value that is passed on as it is."""
     return None if text is None else Raw(text)
 
@@ -69,7 +69,7 @@ def object_view(found: Object, classes: StateClasses) -> ObjectView:
         kind=found.kind,
         state=found.state,
         state_class=classes.get((found.kind, found.state)),
-        since=when(found.since),
+        since=to_datetime(found.since),
         version=found.version,
         generation=found.generation,
         op=found.op,
@@ -79,7 +79,7 @@ def object_view(found: Object, classes: StateClasses) -> ObjectView:
         seen=Raw(found.seen),
         labels=_labels(found.labels),
         error=found.error,
-        created=when(found.created),
+        created=to_datetime(found.created),
     )
 
 
@@ -107,11 +107,11 @@ def operation_view(found: Operation) -> OperationView:
         tree=found.tree,
         attempts=found.attempts,
         steps=Raw(found.steps),
-        result=json(found.result),
+        result=raw_json(found.result),
         error=found.error,
-        created=when(found.created),
-        started=when_or_none(found.started),
-        ended=when_or_none(found.ended),
+        created=to_datetime(found.created),
+        started=to_datetime_or_none(found.started),
+        ended=to_datetime_or_none(found.ended),
     )
 
 
@@ -123,14 +123,14 @@ def line_view(line: JournalEntry, *, bare: bool = False) -> LineView:
         object=line.object,
         kind=line.kind,
         op=line.op,
-        at=when(line.at),
+        at=to_datetime(line.at),
         actor=line.actor,
         who=line.who,
         event=line.event,
         source=line.source,
         target=line.target,
         reason=line.reason,
-        spec=None if bare else json(line.spec),
+        spec=None if bare else raw_json(line.spec),
     )
 
 
@@ -141,7 +141,7 @@ def blocker_view(blocker: Blocker) -> BlockerView:
         blocker.action,
         str(blocker.actor),
         blocker.who,
-        when(blocker.since),
+        to_datetime(blocker.since),
         blocker.path,
         blocker.mode,
         blocker.waiting,
@@ -151,7 +151,7 @@ def blocker_view(blocker: Blocker) -> BlockerView:
 def lane_view(load: LaneLoad) -> LaneView:
     """Return a lane as it is shown."""
     lane = load.lane
-    back_off = when(lane.back_off) if lane.back_off else None
+    back_off = to_datetime(lane.back_off) if lane.back_off else None
     return LaneView(lane.lane, lane.grp, lane.capacity, load.running, load.waiting, back_off, lane.throttled)
 
 
@@ -162,13 +162,13 @@ def lanes_view(groups: list[LaneGroup], loads: list[LaneLoad]) -> LanesView:
 
 def worker_view(worker: WorkerRecord, now: float) -> WorkerView:
     """Return a worker as it is shown."""
-    return WorkerView(worker.id, worker.host, worker.pid, worker.lease, when(worker.seen), worker.is_alive(now))
+    return WorkerView(worker.id, worker.host, worker.pid, worker.lease, to_datetime(worker.seen), worker.is_alive(now))
 
 
 def timer_view(timer: Timer) -> TimerView:
     """Return a timer as it is shown."""
     facts, args = _names(timer.facts), Raw(timer.args)
-    return TimerView(timer.ns, timer.id, when(timer.due), timer.rank, timer.object, timer.event, facts, args)
+    return TimerView(timer.ns, timer.id, to_datetime(timer.due), timer.rank, timer.object, timer.event, facts, args)
 
 
 def lock_view(lock: Lock) -> LockView:

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from stateward.config import Config
-from stateward.server.run import opened
+from stateward.server.run import open_application
 from stateward.store import open_store
 from tests.integration.engine.plant import Plant
 from tests.integration.server.server_harness import Clock, ServerHarness, keys
@@ -18,7 +18,9 @@ async def open_full_server(folder: Path, database: str = "") -> AsyncIterator[Se
         store = open_store(database, migrate=True)
         await store.open()
         await store.close()
-    async with opened(Config(data=str(folder), database=database, rate=1_000_000, wrong_tokens=1_000_000)) as parts:
+    async with open_application(
+        Config(data=str(folder), database=database, rate=1_000_000, wrong_tokens=1_000_000)
+    ) as parts:
         harness = ServerHarness(parts.engine, parts.app, Plant(), Clock(), await keys(parts.tokens))
         yield harness
         for client in harness.callers.values():

@@ -19,9 +19,9 @@ from stateward.engine import Engine
 from stateward.server.app import create_app
 from stateward.server.live import live_routes
 from stateward.server.live.feeds import LiveFeeds
-from stateward.server.run import Server, settings_of
+from stateward.server.run import Server, uvicorn_config
 from stateward.server.telemetry import prometheus_metrics
-from stateward.server.telemetry.prometheus_metrics import CountingCalls
+from stateward.server.telemetry.prometheus_metrics import RequestCounter
 from stateward.store import open_store
 from tests.simulated_clouds import SimulatedClouds, Temper, all_kinds
 
@@ -112,8 +112,8 @@ async def open_live_server(folder: Path, temper: Temper = AT_ONCE, **settings: A
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
             live_server = LiveServer(engine, tokens, live_feeds, url, admin)
             started = asyncio.Event()
-            counting = CountingCalls(app, live_feeds.metrics)
-            live_server.server = Server(settings_of(config, counting), started.set, live_feeds.close)
+            counting = RequestCounter(app, live_feeds.metrics)
+            live_server.server = Server(uvicorn_config(config, counting), started.set, live_feeds.close)
             serving = asyncio.create_task(live_server.server.serve(sockets=[listener]))
             await started.wait()
             try:

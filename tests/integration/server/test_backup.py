@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stateward.engine import Engine
-from stateward.server.store_backup import CannotCopy, back_up, embedded, restore
+from stateward.server.store_backup import BackupError, back_up, embedded_file, restore
 from stateward.store import open_store
 from stateward.store.errors import NotADatabase, WrongSchema
 from stateward.store.filters import JournalFilter, Page, Selector
@@ -79,7 +79,7 @@ async def test_a_database_in_use_is_not_restored_into_and_loses_nothing(
 ) -> None:
     back_up(database, tmp_path / "empty.db")
     await define(engine, "vm")
-    with pytest.raises(CannotCopy, match="is using it"):
+    with pytest.raises(BackupError, match="is using it"):
         restore(tmp_path / "empty.db", database, replace=True)
     assert (await engine.get("a", "vm")).state == "VIRTUAL"
 
@@ -89,7 +89,7 @@ async def test_a_database_that_is_there_is_replaced_only_if_asked_to(database: P
         await define(engine, "old")
         back_up(database, tmp_path / "copy.db")
         await define(engine, "new")
-    with pytest.raises(CannotCopy, match="--replace"):
+    with pytest.raises(BackupError, match="--replace"):
         restore(tmp_path / "copy.db", database, replace=False)
     restore(tmp_path / "copy.db", database, replace=True)
     assert content(database) == content(tmp_path / "copy.db")
@@ -97,7 +97,7 @@ async def test_a_database_that_is_there_is_replaced_only_if_asked_to(database: P
 
 async def test_a_copy_overwrites_nothing(engine: Engine, database: Path, tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("do not touch")
-    with pytest.raises(CannotCopy, match="exists already"):
+    with pytest.raises(BackupError, match="exists already"):
         back_up(database, tmp_path / "precious")
     assert (tmp_path / "precious").read_text() == "do not touch"
 
@@ -134,9 +134,9 @@ async def test_files_that_are_not_ours_are_refused_and_change_nothing(database: 
     foreign(tmp_path / "foreign")
     await damaged(tmp_path / "damaged", tmp_path)
     for name in ("text", "foreign", "damaged"):
-        with pytest.raises((NotADatabase, CannotCopy)):
+        with pytest.raises((NotADatabase, BackupError)):
             restore(tmp_path / name, database, replace=True)
-    with pytest.raises(CannotCopy, match="no such file"):
+    with pytest.raises(BackupError, match="no such file"):
         restore(tmp_path / "nowhere", database, replace=True)
     assert content(database) == before
 
@@ -155,7 +155,7 @@ async def test_a_database_is_not_a_copy_of_itself(database: Path) -> None:
     async with Engine(open_store(str(database)), all_kinds(), works=False) as engine:
         await define(engine, "one")
     before = content(database)
-    with pytest.raises(CannotCopy, match="the database itself"):
+    with pytest.raises(BackupError, match="the database itself"):
         restore(database, database, replace=True)
     assert content(database) == before
 
@@ -165,10 +165,10 @@ async def test_a_place_where_no_file_can_be_is_refused_with_the_reason(
 ) -> None:
     await define(engine, "one")
     for name in ("nowhere/copy.db", "x" * 255):
-        with pytest.raises(CannotCopy, match=r"No such file|too long"):
+        with pytest.raises(BackupError, match=r"No such file|too long"):
             back_up(database, tmp_path / name)
     back_up(database, tmp_path / "copy.db")
-    with pytest.raises(CannotCopy, match="No such file"):
+    with pytest.raises(BackupError, match="No such file"):
         restore(tmp_path / "copy.db", tmp_path / "nowhere" / "stateward.db", replace=False)
 
 
@@ -180,7 +180,7 @@ async def test_what_is_restored_is_for_its_owner_alone(engine: Engine, database:
 
 
 def test_nothing_is_copied_from_where_there_is_no_database(tmp_path: Path) -> None:
-    with pytest.raises(CannotCopy, match="there is no database"):
+    with pytest.raises(BackupError, match="there is no database"):
         back_up(tmp_path / "nowhere.db", tmp_path / "copy.db")
     assert list(tmp_path.iterdir()) == []
 
@@ -189,12 +189,12 @@ def test_nothing_is_copied_from_where_there_is_no_database(tmp_path: Path) -> No
     ("url", "file"), [("x/stateward.db", "x/stateward.db"), ("sqlite:///x.db", "x.db"), ("sqlite:////x.db", "/x.db")]
 )
 def test_embedded_databases_are_known_by_their_file(url: str, file: str) -> None:
-    assert embedded(url) == Path(file)
+    assert embedded_file(url) == Path(file)
 
 
 def test_a_database_on_postgresql_has_tools_of_its_own_and_its_password_stays_hidden() -> None:
-    with pytest.raises(CannotCopy, match="pg_dump") as refused:
-        embedded("postgresql://me:hunter2@host/db")
+    with pytest.raises(BackupError, match="pg_dump") as refused:
+        embedded_file("postgresql://me:hunter2@host/db")
     assert "hunter2" not in str(refused.value) + str(refused.value.facts())
 
 

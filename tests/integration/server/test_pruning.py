@@ -12,8 +12,8 @@ import pytest
 from stateward.config import Config
 from stateward.engine.maintenance.horizon import horizon
 from stateward.engine.maintenance.retention import prune
-from stateward.server.routes.retention_routes import pruning
-from stateward.server.run import opened
+from stateward.server.routes.retention_routes import prune_hourly
+from stateward.server.run import open_application
 from stateward.store.port import Store
 from stateward.store.records import Key
 from stateward.store.sqlite import SqliteStore
@@ -180,7 +180,7 @@ async def until_gone(store: Store) -> None:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the first turn begin at once."""
-    monkeypatch.setattr("stateward.server.routes.retention_routes.SPREAD", 0.0)
+    monkeypatch.setattr("stateward.server.routes.retention_routes.START_SPREAD_S", 0.0)
 
 
 @pytest.fixture
@@ -193,13 +193,13 @@ async def store() -> AsyncIterator[Store]:
 
 async def test_with_a_limit_a_process_prunes_by_itself(store: Store) -> None:
     await filled(store)
-    async with pruning(store, 30):
+    async with prune_hourly(store, 30):
         await until_gone(store)
 
 
 async def test_without_a_limit_nothing_is_ever_pruned(store: Store) -> None:
     await filled(store)
-    async with pruning(store, 0):
+    async with prune_hourly(store, 0):
         await asyncio.sleep(0.05)
     assert await store.reader.operation(Key("acme", "x")) is not None
 
@@ -207,7 +207,7 @@ async def test_without_a_limit_nothing_is_ever_pruned(store: Store) -> None:
 async def test_of_several_processes_one_prunes_each_hour(store: Store) -> None:
     await prune(store, 1.0)
     await filled(store)
-    async with pruning(store, 30):
+    async with prune_hourly(store, 30):
         await asyncio.sleep(0.05)
     assert await store.reader.operation(Key("acme", "x")) is not None
 
@@ -217,5 +217,5 @@ async def test_a_server_with_a_limit_prunes_when_it_has_started(tmp_path: Path) 
     await store.open()
     await filled(store)
     await store.close()
-    async with opened(Config(data=str(tmp_path), history=30)) as parts:
+    async with open_application(Config(data=str(tmp_path), history=30)) as parts:
         await until_gone(parts.engine.store)

@@ -242,7 +242,7 @@ async def test_a_slow_reader_holds_nobody_up_and_is_dropped(live_server: LiveSer
 async def test_a_slow_reader_is_told_why_behind_what_it_had_not_read(
     live_server: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection_limits, "CUT_AFTER", PATIENT)
+    monkeypatch.setattr(connection_limits, "ABORT_AFTER_S", PATIENT)
     live_server.live_feeds.stream.send_timeout_s = 0.2
     slow = await raw_reader(live_server)
     await flooded(live_server)

@@ -14,7 +14,7 @@ from stateward.engine import Handler, Job, Kind
 from stateward.server.app import create_app
 from stateward.server.telemetry.observed_engine import ObservedEngine, with_telemetry
 from stateward.server.telemetry.prometheus_metrics import ProviderCalls
-from stateward.server.telemetry.traces import NoTraces, OpenTelemetry, TracingCalls, start_traces
+from stateward.server.telemetry.traces import NoTraces, OpenTelemetry, RequestTracer, start_traces
 from stateward.store import open_store
 from stateward.store.filters import Selector
 from tests.integration.server.live_server import AT_ONCE, PATIENT
@@ -58,7 +58,7 @@ async def traced() -> AsyncIterator[Traced]:
     async with engine:
         tokens = Tokens(engine)
         text, _ = await tokens.issue("admin", Role.ADMIN, [ANY])
-        app = TracingCalls(create_app(engine, tokens, Config()), traces)
+        app = RequestTracer(create_app(engine, tokens, Config()), traces)
         headers = {"Authorization": f"Bearer {text}"}
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://test", headers=headers) as client:
@@ -91,7 +91,7 @@ async def test_a_call_to_a_provider_is_part_of_the_work_that_makes_it(traced: Tr
     calls, works = ProviderCalls(traced.traces.provider_call), asyncio.Event()
 
     async def work(_: Job) -> None:
-        calls.called("aws", "run_instances")
+        calls.count_call("aws", "run_instances")
         works.set()
 
     handler = with_telemetry(Kind(VM, {"create": Handler(work)}), traced.traces).handlers["create"]
@@ -101,7 +101,7 @@ async def test_a_call_to_a_provider_is_part_of_the_work_that_makes_it(traced: Tr
     spans = traced.spans()
     called, handled = spans["run_instances at aws"], spans["create mci.vm"]
     assert ids(called)[::2] == (TRACE, ids(handled)[1])
-    calls.called("aws", "describe")  # for nobody's work: it is counted, and not traced
+    calls.count_call("aws", "describe")  # for nobody's work: it is counted, and not traced
     assert "describe at aws" not in traced.spans()
 
 

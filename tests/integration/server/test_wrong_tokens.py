@@ -142,7 +142,7 @@ async def test_a_thousand_refused_attempts_are_a_few_lines_and_a_count(
 async def test_the_counts_of_addresses_do_not_grow_without_an_end(
     harness: ServerHarness, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stateward.server.auth.audit.MOST_PEERS", 5)
+    monkeypatch.setattr("stateward.server.auth.audit.MAX_ADDRESSES", 5)
     for number in range(50):
         await tried(harness, wrong(number), f"198.51.100.{number}")
     assert len(harness.app.state.service.audit._attempts) == 6

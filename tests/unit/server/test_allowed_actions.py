@@ -2,7 +2,7 @@ import pytest
 
 from stateward.domains.registry import lifecycles
 from stateward.lifecycle import Lifecycle, Move, decide
-from stateward.server.routes.object_details import possible
+from stateward.server.routes.object_details import allowed_actions
 from tests.integration.engine.plant import PUMP
 
 
@@ -10,7 +10,7 @@ from tests.integration.engine.plant import PUMP
 @pytest.mark.parametrize("lifecycle", lifecycles(), ids=lambda one: one.kind)
 def test_what_is_called_allowed_is_what_would_be_decided(lifecycle: Lifecycle, actor: str) -> None:
     for state in lifecycle.states:
-        for one in possible(lifecycle, state, actor, None):
+        for one in allowed_actions(lifecycle, state, actor, None):
             if actor not in lifecycle.actors:
                 assert (one.allowed, bool(one.why_not)) == (False, True)
                 continue
@@ -25,15 +25,15 @@ def test_what_is_called_allowed_is_what_would_be_decided(lifecycle: Lifecycle, a
 
 def test_every_action_of_the_table_is_told_of_in_every_state() -> None:
     for state in PUMP.states:
-        assert {one.event for one in possible(PUMP, state, "user", None)} >= set(PUMP.actions)
+        assert {one.event for one in allowed_actions(PUMP, state, "user", None)} >= set(PUMP.actions)
 
 
 def test_an_action_that_can_be_forced_is_told_of_with_and_without() -> None:
-    told = [(one.needs, one.allowed) for one in possible(PUMP, "idle", "user", None) if one.event == "scrap"]
+    told = [(one.needs, one.allowed) for one in allowed_actions(PUMP, "idle", "user", None) if one.event == "scrap"]
     assert told == [([], True), (["force"], False)]
 
 
 def test_somebody_who_has_no_part_in_a_lifecycle_may_do_nothing() -> None:
-    told = possible(PUMP, "idle", "auditor", None)
+    told = allowed_actions(PUMP, "idle", "auditor", None)
     assert told
     assert {(one.allowed, one.why_not) for one in told} == {(False, "test.pump knows no auditor")}

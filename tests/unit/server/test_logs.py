@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.server.telemetry.logs import JsonForm, TextForm, redacted, start_logging, working_on
+from stateward.server.telemetry.logs import JsonFormatter, TextFormatter, log_operation, redacted, start_logging
 from stateward.store.errors import DatabaseReplaced
 
 TOKEN = "sw_0123456789ab_Zm9v-YmFy_c2VjcmV0c2VjcmV0c2VjcmV0"
@@ -23,7 +23,7 @@ def record(message: str, *args: object, **extra: Any) -> logging.LogRecord:
 
 
 def as_json(message: str, *args: object, **extra: Any) -> dict[str, Any]:
-    line: dict[str, Any] = json.loads(JsonForm().format(record(message, *args, **extra)))
+    line: dict[str, Any] = json.loads(JsonFormatter().format(record(message, *args, **extra)))
     return line
 
 
@@ -53,9 +53,9 @@ def test_what_was_added_to_a_line_becomes_a_field() -> None:
 
 
 def test_a_line_written_while_an_operation_is_worked_on_carries_its_id() -> None:
-    with working_on(OP):
+    with log_operation(OP):
         assert as_json("half way")["op"] == OP
-        assert TextForm().format(record("half way")).endswith(f"half way [{OP}]")
+        assert TextFormatter().format(record("half way")).endswith(f"half way [{OP}]")
     assert "op" not in as_json("half way")
 
 
@@ -64,7 +64,7 @@ def test_an_operation_that_a_line_names_becomes_a_field() -> None:
 
 
 def test_the_text_does_not_name_an_operation_twice() -> None:
-    assert TextForm().format(record("operation %s is put back", OP)).count(OP) == 1
+    assert TextFormatter().format(record("operation %s is put back", OP)).count(OP) == 1
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,8 @@ def test_secrets_in_added_fields_and_tracebacks_are_masked() -> None:
     except ValueError as error:
         made = record("bad", header={"authorization": [f"Bearer {TOKEN}"]}, why=error)
         made.exc_info = (type(error), error, error.__traceback__)
-    assert SECRET not in JsonForm().format(made)
-    assert SECRET not in TextForm().format(made)
+    assert SECRET not in JsonFormatter().format(made)
+    assert SECRET not in TextFormatter().format(made)
 
 
 def test_a_masked_line_is_still_json() -> None:
@@ -116,12 +116,12 @@ PIECES = st.text(st.characters(categories=["L", "N", "P", "S", "Zs"]), max_size=
 def test_no_token_survives_whatever_stands_around_it(before: str, after: str) -> None:
     text = f"{before}{TOKEN}{after}"
     assert SECRET not in redacted(text)
-    assert SECRET not in JsonForm().format(record("%s", text, field=text))
+    assert SECRET not in JsonFormatter().format(record("%s", text, field=text))
 
 
 @given(st.dictionaries(st.text(min_size=1), st.integers() | st.text() | st.none() | st.lists(st.text())))
 def test_whatever_is_added_the_line_is_one_line_of_json(extra: dict[str, Any]) -> None:
-    text = JsonForm().format(record("x", field=extra))
+    text = JsonFormatter().format(record("x", field=extra))
     assert "\n" not in text
     json.loads(text)
 

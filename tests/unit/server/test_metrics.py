@@ -27,7 +27,7 @@ def at(registry: CollectorRegistry, name: str, **labels: str) -> float | None:
 
 def test_what_the_journal_tells_is_counted() -> None:
     metrics = Metrics(KINDS, survey)
-    metrics.hear(
+    metrics.count_entries(
         [
             line("suspend", USER, "Running", "Suspending", 7),
             line("put back", HEALER, None, None, 8),
@@ -44,19 +44,19 @@ def test_what_the_journal_tells_is_counted() -> None:
 
 def test_calls_to_providers_and_calls_that_were_spared_are_counted() -> None:
     metrics, calls = Metrics([], survey), ProviderCalls()
-    calls.called("aws", "describe")  # nobody counts yet
-    calls.tell(metrics)
-    calls.called("aws", "describe")
-    calls.called("aws", "describe")
-    calls.saved("aws", 9)
+    calls.count_call("aws", "describe")  # nobody counts yet
+    calls.bind_metrics(metrics)
+    calls.count_call("aws", "describe")
+    calls.count_call("aws", "describe")
+    calls.count_saved("aws", 9)
     assert at(metrics.registry, "provider_calls_total", provider="aws", call="describe") == 2
     assert at(metrics.registry, "provider_calls_saved_total", provider="aws") == 9
 
 
 def test_how_long_acceptance_takes_is_told_by_its_verdict() -> None:
     metrics = Metrics([], survey)
-    metrics.accepted(0.003, "accepted")
-    metrics.accepted(0.2, "denied")
+    metrics.observe_acceptance(0.003, "accepted")
+    metrics.observe_acceptance(0.2, "denied")
     assert at(metrics.registry, "acceptance_seconds_count", verdict="accepted") == 1
     assert at(metrics.registry, "acceptance_seconds_bucket", verdict="accepted", le="0.005") == 1
     assert at(metrics.registry, "acceptance_seconds_bucket", verdict="denied", le="0.1") == 0

@@ -23,7 +23,7 @@ from stateward.errors import BadInput, StatewardError, UnknownName
 from stateward.lifecycle import Refusal, decide
 from stateward.server.errors import Forbidden, NotAuthenticated, NotReady, TooMany
 from stateward.server.http.body_decoding import BadBody, bad_body
-from stateward.server.http.problem_details import clean, encoded, problem, problem_of
+from stateward.server.http.problem_details import encoded, mask_secrets, problem, problem_of
 from stateward.store.errors import DatabaseReplaced, ReadOnly, StoreBusy, UnstorableValue
 from stateward.store.records import Status
 from tests.integration.engine.plant import PUMP
@@ -93,12 +93,12 @@ def test_a_token_in_a_problem_is_masked_wherever_it_is() -> None:
     text = "sw_0123456789ab_" + "s3cr3t" * 5
     found = problem(409, "refused", text, known=[text], skipped={text: problem(404, "not_found", text)})
     assert "s3cr3t" not in encoded(found).decode()
-    assert clean(found).detail.startswith("sw_0123456789ab_")
+    assert mask_secrets(found).detail.startswith("sw_0123456789ab_")
 
 
 @given(st.text(), st.text())
 def test_masking_leaves_a_problem_readable(detail: str, state: str) -> None:
-    found = clean(problem(409, "refused", detail, state=state))
+    found = mask_secrets(problem(409, "refused", detail, state=state))
     assert msgspec.json.decode(encoded(found))["status"] == 409
 
 

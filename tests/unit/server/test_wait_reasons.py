@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.schemas.waiting import WaitReason as Reason
-from stateward.server.routes.wait_reasons import Around, Lanes, Reporting, why_waiting
+from stateward.server.routes.wait_reasons import ExternalParty, LaneLoads, WaitContext, wait_reason
 from stateward.store.port import LaneLoad
 from stateward.store.records import Lane, Lock, WorkerRecord, WorkItem
 
@@ -31,20 +31,20 @@ WORK = WorkItem(
 )
 AHEAD = replace(WORK, op="o0", seq=1)
 LANE = Lane("aws/eu", "aws", 2, 0.0, 0.0, 0)
-NONE = Lanes({}, {})
+NONE = LaneLoads({}, {})
 PARKED = replace(WORK, deadline=200.0, not_before=200.0)
-AGENT = Reporting("the agent", since=10.0)
+AGENT = ExternalParty("the agent", since=10.0)
 LOST = {"w/1": WorkerRecord("w/1", 15.0, 50.0, "host", 1)}
 SILENT = "w/1 has been silent since 1970-01-01 00:00:50Z (lease 15 s)"
 
 
-def around(**how: Any) -> Around:
-    return Around(**{"now": 100.0, "line": [WORK], "locks": (), "lanes": NONE, "workers": 1, **how})
+def around(**how: Any) -> WaitContext:
+    return WaitContext(**{"now": 100.0, "line": [WORK], "locks": (), "lanes": NONE, "workers": 1, **how})
 
 
-def lanes(running: int, lane: Lane = LANE, groups: dict[str, int] | None = None, others: int = 0) -> Lanes:
+def lanes(running: int, lane: Lane = LANE, groups: dict[str, int] | None = None, others: int = 0) -> LaneLoads:
     loads = {f"aws/{n}": LaneLoad(replace(LANE, lane=f"aws/{n}"), 1, False) for n in range(others)}
-    return Lanes({**loads, lane.lane: LaneLoad(lane, running, True)}, groups or {})
+    return LaneLoads({**loads, lane.lane: LaneLoad(lane, running, True)}, groups or {})
 
 
 def lock(op: str, *, waiting: bool) -> Lock:
@@ -90,7 +90,7 @@ def lock(op: str, *, waiting: bool) -> Lock:
         (replace(WORK, children=3), around(line=[AHEAD, WORK]), Reason.QUEUE, "behind"),
     ],
 )
-def test_what_a_piece_of_work_waits_for(work: WorkItem, surroundings: Around, reason: Reason, says: str) -> None:
-    code, text = why_waiting(work, surroundings)
+def test_what_a_piece_of_work_waits_for(work: WorkItem, surroundings: WaitContext, reason: Reason, says: str) -> None:
+    code, text = wait_reason(work, surroundings)
     assert code is reason
     assert says in text

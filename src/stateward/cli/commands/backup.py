@@ -10,7 +10,7 @@ from stateward.client.output import Json, out, print_json
 from stateward.config import masked
 
 if TYPE_CHECKING:
-    from stateward.server.store_backup import Copied
+    from stateward.server.store_backup import BackupInfo
 
 Target = Annotated[Path, typer.Argument(metavar="FILE", help="The file that the copy goes into; it must not exist.")]
 Source = Annotated[Path, typer.Argument(metavar="FILE", help="A copy that `stateward backup` has made.")]
@@ -19,10 +19,10 @@ Replace = Annotated[bool, typer.Option("--replace", help="Give up the database t
 
 def backup(file: Target, config: File = None, data: Data = None, database: Database = None, json: Json = False) -> None:
     """Copy the embedded database into a file; servers may go on using it meanwhile."""
-    from stateward.server.store_backup import back_up, embedded
+    from stateward.server.store_backup import back_up, embedded_file
 
     where = in_force(config, {"data": data, "database": database}).config.store_url
-    _tell(back_up(embedded(where), file), f"{masked(where)} is copied into {file}", json)
+    _tell(back_up(embedded_file(where), file), f"{masked(where)} is copied into {file}", json)
 
 
 def restore(
@@ -34,18 +34,18 @@ def restore(
     json: Json = False,
 ) -> None:
     """Put a copy in the place of the embedded database; no server may be using it."""
-    from stateward.server.data_dir import DataFolder
-    from stateward.server.store_backup import embedded
+    from stateward.server.data_dir import DataDir
+    from stateward.server.store_backup import embedded_file
     from stateward.server.store_backup import restore as put_back
 
     settings = in_force(config, {"data": data, "database": database}).config
     if not settings.database:
-        DataFolder(settings).make()
-    copied = put_back(file, embedded(settings.store_url), replace=replace)
+        DataDir(settings).create()
+    copied = put_back(file, embedded_file(settings.store_url), replace=replace)
     _tell(copied, f"{file} is restored into {settings.store_url}", json)
 
 
-def _tell(copied: "Copied", text: str, json: bool) -> None:
+def _tell(copied: "BackupInfo", text: str, json: bool) -> None:
     if json:
         print_json(copied)
     else:

@@ -19,7 +19,7 @@ from stateward.drivers.confinement import seal_process
 from stateward.errors import BadInput
 
 if TYPE_CHECKING:
-    from stateward.server.run import Started
+    from stateward.server.run import ServerInfo
 
 CONFIG_FILE = f"{PREFIX}CONFIG"
 
@@ -90,7 +90,7 @@ def serve(
 
     seal_process()
     start_logging(found.config.log_format, found.config.log_level)
-    run.on_the_best_loop(run.serve(found.config, lambda started: _announce(started, found.config)))
+    run.run_on_best_loop(run.serve(found.config, lambda started: _announce(started, found.config)))
 
 
 def worker(
@@ -111,15 +111,15 @@ def worker(
     """Work, and nothing else: any number of these share the work of a deployment on PostgreSQL."""
     settings = in_force(config, {**_flags(locals()), "worker": True}).config
     from stateward.server import run
-    from stateward.server.data_dir import DataFolder
+    from stateward.server.data_dir import DataDir
     from stateward.server.telemetry.logs import start_logging
 
     seal_process()
     start_logging(settings.log_format, settings.log_level)
     if not settings.database:
-        DataFolder(settings).make()
+        DataDir(settings).create()
     where = masked(settings.store_url)
-    run.on_the_best_loop(run.work(settings, lambda name: _say(f"Worker {name} is at work on {where}")))
+    run.run_on_best_loop(run.work(settings, lambda name: _say(f"Worker {name} is at work on {where}")))
 
 
 def config(file: File = None, json: Json = False) -> None:
@@ -171,7 +171,7 @@ def _shown(value: Any) -> Any:  # noqa: ANN401 - a setting
     return masked(value) if isinstance(value, str) else value
 
 
-def _announce(started: "Started", settings: Config) -> None:
+def _announce(started: "ServerInfo", settings: Config) -> None:
     folder = "" if settings.data == Config().data else f" --data {settings.data}"
     _say(f"Stateward {__version__} answers on {started.url}")
     _say(f"  database  {masked(settings.store_url)}")

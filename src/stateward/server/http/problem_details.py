@@ -50,7 +50,7 @@ log = logging.getLogger("stateward.server")
 MEDIA_TYPE = "application/problem+json"
 FORBIDDEN = "forbidden"
 """The code of what a domain forbids its callers, whatever the state of things."""
-PATIENCE = 1
+RETRY_AFTER_S = 1
 """How many seconds to wait before a store that is out of reach is asked for again."""
 
 
@@ -141,13 +141,15 @@ def _(error: TooMany) -> Problem:
 
 @problem_of.register
 def _(error: NotReady) -> Problem:
-    return problem(503, "not_ready", error, retry=True, retry_after=PATIENCE)
+    return problem(503, "not_ready", error, retry=True, retry_after=RETRY_AFTER_S)
 
 
 @problem_of.register
 def _(error: StoreError) -> Problem:
     log.warning("the store fails a request: %s", error)
-    return problem(503, "unavailable", error.what, retry=error.retry, retry_after=PATIENCE if error.retry else None)
+    return problem(
+        503, "unavailable", error.what, retry=error.retry, retry_after=RETRY_AFTER_S if error.retry else None
+    )
 
 
 @problem_of.register
@@ -252,7 +254,7 @@ def _(_: MethodNotAllowedException) -> Problem:
     return problem(405, "no_such_method", "the path does not have this method")
 
 
-def answer(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+def respond_with_problem(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     """Answer a request with the problem that an error is."""
     if isinstance(error, ValidationException) and isinstance(error.extra, list):
         error.extra = [{**said, "key": _called(request, str(said.get("key", "")))} for said in error.extra]
@@ -267,7 +269,7 @@ def answer(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]
         headers["WWW-Authenticate"] = 'Bearer realm="stateward"'
     handlers = _handlers(request)
     if any(one.opt.get(MESSAGES) for one in handlers):
-        body = msgspec.json.encode(worded_as_message(clean(found)))
+        body = msgspec.json.encode(worded_as_message(mask_secrets(found)))
         return Response(body, status_code=found.status, media_type="application/json", headers=headers)
     plain = Response(encoded(found), status_code=found.status, media_type=MEDIA_TYPE, headers=headers)
     form = next((one.opt[PLAIN_PROBLEMS] for one in handlers if PLAIN_PROBLEMS in one.opt), None)
@@ -312,10 +314,10 @@ def _called(request: Request[Any, Any, Any], name: str) -> str:
 
 def encoded(found: Problem) -> bytes:
     """Return a problem as JSON, without secrets."""
-    return msgspec.json.encode(clean(found))
+    return msgspec.json.encode(mask_secrets(found))
 
 
-def clean(found: Problem) -> Problem:
+def mask_secrets(found: Problem) -> Problem:
     """Mask what looks like a secret in whatever a problem repeats of the request."""
     plain = msgspec.to_builtins(found)
     return msgspec.convert(_masked(plain), Problem)
@@ -333,4 +335,12 @@ def _masked(value: Any) -> Any:  # noqa: ANN401 - plain JSON
             return value
 
 
-__all__ = ["MEDIA_TYPE", "answer", "clean", "encoded", "problem", "problem_of", "worded_as_message"]
+__all__ = [
+    "MEDIA_TYPE",
+    "encoded",
+    "mask_secrets",
+    "problem",
+    "problem_of",
+    "respond_with_problem",
+    "worded_as_message",
+]

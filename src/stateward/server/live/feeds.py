@@ -15,7 +15,7 @@ from stateward.server.errors import NotReady
 from stateward.server.live.journal_feed import JournalFeed
 from stateward.server.live.operation_followers import OperationFollowers
 from stateward.server.live.stream_server import JournalStream
-from stateward.server.presenter import present_line
+from stateward.server.presenter import entry_view_for
 from stateward.server.service import AnyConnection
 from stateward.server.telemetry.prometheus_metrics import Metrics
 from stateward.server.telemetry.snapshot import SnapshotReader
@@ -31,7 +31,7 @@ class LiveFeeds:
         self.stream = JournalStream(self.feed, surveyor.count_states)
         self.operation_followers = OperationFollowers(engine.store)
         self.metrics = Metrics(list(engine.kinds), surveyor.take)
-        self.feed.listen(self.metrics.hear)
+        self.feed.listen(self.metrics.count_entries)
         self.feed.listen(self._hear)
         self.metrics.readers.set_function(lambda: self.feed.readers)
 
@@ -55,7 +55,7 @@ class LiveFeeds:
 
 def encode_entry(kinds: Kinds, line: JournalEntry, internal: bool) -> str | None:
     """Return a line as JSON, as administrators (`internal`) or all others see it; None if they do not."""
-    shown = present_line(kinds.disclosure(internal=internal), line)
+    shown = entry_view_for(kinds.disclosure(internal=internal), line)
     return None if shown is None else msgspec.json.encode(shown).decode()
 
 

@@ -21,19 +21,21 @@ from stateward.domains.request_params import Ns
 from stateward.schemas.operations import ProgressView
 from stateward.server.auth.guards import HTTP_STATUSES, authenticate_connection, needs, open_to_all, require
 from stateward.server.errors import Forbidden, NotAuthenticated, NotReady, TooMany
-from stateward.server.http.route_params import MOST, Op
+from stateward.server.http.parameters import MAX_NUMBER, Op
 from stateward.server.live.feeds import live_feeds_of
 from stateward.server.live.operation_followers import ProgressEvent
 from stateward.server.live.stream_server import CloseCode, StreamClosed, Subscription
-from stateward.server.openapi.problem_responses import problems
+from stateward.server.openapi.problem_responses import problem_responses
 from stateward.server.presenter import Presenter
 from stateward.server.service import ApiRequest, service_of
-from stateward.server.views import when
+from stateward.server.views import to_datetime
 from stateward.store.records import Key, Operation, Progress
 
 LastSeen = Annotated[
     int,
-    HeaderParameter(name="Last-Event-ID", ge=0, le=MOST, description="the last event that was seen: go on behind it"),
+    HeaderParameter(
+        name="Last-Event-ID", ge=0, le=MAX_NUMBER, description="the last event that was seen: go on behind it"
+    ),
 ]
 
 
@@ -60,9 +62,9 @@ EVENTS = ResponseSpec(
     tags=["operations"],
     summary="Follow an operation",
     media_type="text/event-stream",
-    responses={**problems(404), 200: EVENTS},
+    responses={**problem_responses(404), 200: EVENTS},
 )
-async def follow_operation(request: ApiRequest, ns: Ns, op: Op, last_seen: LastSeen = 0) -> ServerSentEvent:
+async def follow(request: ApiRequest, ns: Ns, op: Op, last_seen: LastSeen = 0) -> ServerSentEvent:
     """Send every line of progress, those so far first, and in the end the operation; whoever reconnects goes on.
 
     It ends before that when the token is taken back, or expires.
@@ -88,7 +90,9 @@ async def _messages(
 
 
 def _progress_view(line: Progress) -> ProgressView:
-    return ProgressView(line.seq, when(line.at).isoformat().replace("+00:00", "Z"), line.text, line.done, line.total)
+    return ProgressView(
+        line.seq, to_datetime(line.at).isoformat().replace("+00:00", "Z"), line.text, line.done, line.total
+    )
 
 
 def _encoded(value: object) -> str:
@@ -126,4 +130,4 @@ async def authorize_subscription(socket: WebSocket[Any, Any, Any], word: Subscri
     return grant
 
 
-ROUTES = (follow_operation, stream)
+ROUTES = (follow, stream)

@@ -42,6 +42,7 @@ OWN_PACKAGES = frozenset({"server", "schemas"})
 
 PUBLISHED_NAMES = {
     "ConnectionDetails": "ConnectionOut",
+    "HealthStatus": "Health",
     "OperationReply": "Begun",
     "ResourceView": "PartView",
     "StuckReason": "Why",
@@ -49,7 +50,7 @@ PUBLISHED_NAMES = {
 }
 """Names of records in the document that differ from those in the code: generated clients have types of these names."""
 
-SHOWN = EXAMPLES | load_examples()
+ALL_EXAMPLES = EXAMPLES | load_examples()
 MESSAGE = "ProblemMessage"
 """The name of a problem as clients read it that look for a field `message`."""
 
@@ -57,11 +58,11 @@ DOMAIN_PROBLEMS = (400, 401, 403, 404, 409, 413, 429, 503)
 WITHOUT_BODY = frozenset({"get", "delete", "head"})
 
 
-def completed(drawn: Doc, routes: Iterable[BaseRoute]) -> Doc:
+def complete_document(drawn: Doc, routes: Iterable[BaseRoute]) -> Doc:
     """Return the whole description of an application with these routes."""
     doc = deepcopy(drawn)
     handlers = dict(_handlers(routes))
-    records = Records(handlers.values())
+    records = RecordSchemas(handlers.values())
     doc["components"]["schemas"] = records.schemas
     for path, item in doc["paths"].items():
         for method, operation in item.items():
@@ -82,7 +83,7 @@ def _handlers(routes: Iterable[BaseRoute]) -> Iterator[tuple[Place, HTTPRouteHan
 # --- records ---------------------------------------------------------------------------------------------------------
 
 
-class Records:
+class RecordSchemas:
     """What bodies and answers look like."""
 
     def __init__(self, handlers: Collection[HTTPRouteHandler]) -> None:
@@ -96,8 +97,8 @@ class Records:
         for name, schema in self.schemas.items():
             if "title" in schema:
                 schema["title"] = PUBLISHED_NAMES.get(schema["title"], schema["title"])
-            if name in SHOWN:
-                schema["examples"] = [SHOWN[name]]
+            if name in ALL_EXAMPLES:
+                schema["examples"] = [ALL_EXAMPLES[name]]
 
     def of(self, kind: Any) -> Doc | None:  # noqa: ANN401 - any annotation
         """Return the schema of a type that a handler declares, unless it is nothing that can be described."""
@@ -171,7 +172,7 @@ def _shortened(schema: Any) -> Any:  # noqa: ANN401 - JSON
 # --- operations ------------------------------------------------------------------------------------------------------
 
 
-def _complete(operation: Doc, handler: HTTPRouteHandler, records: Records, method: str) -> None:
+def _complete(operation: Doc, handler: HTTPRouteHandler, records: RecordSchemas, method: str) -> None:
     if isinstance(guard_of(handler), OpenRoute):
         operation["security"] = []
     for parameter in operation.get("parameters", ()):
@@ -186,7 +187,7 @@ def _complete(operation: Doc, handler: HTTPRouteHandler, records: Records, metho
         operation["responses"]["200"]["content"] |= also
 
 
-def _describe_body(operation: Doc, handler: HTTPRouteHandler, records: Records, method: str) -> None:
+def _describe_body(operation: Doc, handler: HTTPRouteHandler, records: RecordSchemas, method: str) -> None:
     if handler.parsed_data_field is not None:
         operation["requestBody"]["required"] = not handler.parsed_data_field.has_default
         schema = records.of(handler.parsed_data_field.annotation)
@@ -199,7 +200,7 @@ def _describe_body(operation: Doc, handler: HTTPRouteHandler, records: Records, 
         operation["requestBody"] = {"required": True, "content": {JSON: content}}
 
 
-def _describe_answer(answer: Doc, handler: HTTPRouteHandler, records: Records, status: str) -> None:
+def _describe_answer(answer: Doc, handler: HTTPRouteHandler, records: RecordSchemas, status: str) -> None:
     for header in answer.get("headers", {}).values():
         header.setdefault("schema", {"type": "string"})
     if status in ("429", "503"):

@@ -18,7 +18,7 @@ from litestar.openapi.spec import Components, SecurityScheme, Tag
 from stateward import __version__
 from stateward.server.auth.guards import open_to_all
 from stateward.server.http.security_headers import PAGE_CONTENT_POLICY
-from stateward.server.openapi.description import completed
+from stateward.server.openapi.description import complete_document
 
 EVERYBODY = open_to_all("the description of the API holds no secrets")
 
@@ -60,7 +60,7 @@ class Description(OpenAPIRenderPlugin):
     def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
         """Return the completed description."""
         if self._encoded is None:
-            self._encoded = msgspec.json.encode(completed(openapi_schema, request.app.routes))
+            self._encoded = msgspec.json.encode(complete_document(openapi_schema, request.app.routes))
         return self._encoded
 
 

@@ -39,12 +39,12 @@ MORE: dict[int, dict[str, Any]] = {
 }
 
 
-def problems(*statuses: int) -> dict[int, ResponseSpec]:
+def problem_responses(*statuses: int) -> dict[int, ResponseSpec]:
     """Describe the problems that a route can answer with: the usual ones and these."""
-    return {status: described(status) for status in sorted({*USUAL, *statuses})}
+    return {status: problem_response(status) for status in sorted({*USUAL, *statuses})}
 
 
-def described(status: int) -> ResponseSpec:
+def problem_response(status: int) -> ResponseSpec:
     """Describe one problem."""
     code, text, _ = TEXTS[status]
     return ResponseSpec(

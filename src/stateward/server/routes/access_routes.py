@@ -9,21 +9,21 @@ from stateward.domains.request_params import Ns
 from stateward.schemas.access import IssuedView, QuotaView, TokenView
 from stateward.schemas.requests import NewQuota, NewToken
 from stateward.server.auth.guards import needs
-from stateward.server.http.route_params import TokenId
-from stateward.server.openapi.problem_responses import problems
+from stateward.server.http.parameters import TokenId
+from stateward.server.openapi.problem_responses import problem_responses
 from stateward.server.service import ApiRequest
-from stateward.server.views import when, when_or_none
+from stateward.server.views import to_datetime, to_datetime_or_none
 
 TAGS = ["access"]
 
 
 def token_view(info: TokenInfo) -> TokenView:
     """Return a token as it is shown."""
-    created, expires = when(info.created), when_or_none(info.expires)
+    created, expires = to_datetime(info.created), to_datetime_or_none(info.expires)
     return TokenView(info.id, info.name, info.role, info.namespaces, info.state, created, expires)
 
 
-@post("/tokens", guards=[needs(Right.GOVERN)], tags=TAGS, summary="Make a token", responses=problems(413))
+@post("/tokens", guards=[needs(Right.GOVERN)], tags=TAGS, summary="Make a token", responses=problem_responses(413))
 async def issue_token(request: ApiRequest, data: JSONBody[NewToken]) -> IssuedView:
     """Make a token; keep its text, for it is not shown again."""
     expires = None if data.expires is None else data.expires.timestamp()
@@ -31,7 +31,7 @@ async def issue_token(request: ApiRequest, data: JSONBody[NewToken]) -> IssuedVi
     return IssuedView(text, token_view(info))
 
 
-@get("/tokens", guards=[needs(Right.GOVERN)], tags=TAGS, summary="List the tokens", responses=problems())
+@get("/tokens", guards=[needs(Right.GOVERN)], tags=TAGS, summary="List the tokens", responses=problem_responses())
 async def list_tokens(request: ApiRequest) -> list[TokenView]:
     """Return all tokens, in every state."""
     tokens, page, after = request.service.tokens, request.service.config.page_limit, None
@@ -50,7 +50,7 @@ async def list_tokens(request: ApiRequest) -> list[TokenView]:
     tags=TAGS,
     summary="Take a token back",
     status_code=200,
-    responses=problems(404, 409),
+    responses=problem_responses(404, 409),
 )
 async def revoke_token(request: ApiRequest, id: TokenId) -> TokenView:  # noqa: A002
     """Take a token back: it opens nothing from now on, here at once and elsewhere within two seconds."""
@@ -59,7 +59,7 @@ async def revoke_token(request: ApiRequest, id: TokenId) -> TokenView:  # noqa: 
     return token_view(info)
 
 
-@get("/quotas", guards=[needs(Right.GOVERN)], tags=TAGS, summary="List the quotas", responses=problems())
+@get("/quotas", guards=[needs(Right.GOVERN)], tags=TAGS, summary="List the quotas", responses=problem_responses())
 async def list_quotas(request: ApiRequest) -> list[QuotaView]:
     """Return the quotas that are in force."""
     quotas, page, after = request.service.quotas, request.service.config.page_limit, None
@@ -72,7 +72,9 @@ async def list_quotas(request: ApiRequest) -> list[QuotaView]:
         after = more[-1].ns
 
 
-@put("/quotas/{ns:str}", guards=[needs(Right.GOVERN)], tags=TAGS, summary="Set a quota", responses=problems(413))
+@put(
+    "/quotas/{ns:str}", guards=[needs(Right.GOVERN)], tags=TAGS, summary="Set a quota", responses=problem_responses(413)
+)
 async def set_quota(request: ApiRequest, ns: Ns, data: JSONBody[NewQuota]) -> QuotaView:
     """Set a namespace's quota; it holds for whatever is accepted from now on, and takes nothing away."""
     quota = await request.service.quotas.set(Quota(ns, data.objects, data.operations), request.grant.name)

@@ -15,17 +15,17 @@ from stateward.schemas.accepted import AcceptedView, GroupView, Prospect
 from stateward.schemas.requests import Ask, GroupAsk, Plan
 from stateward.server.auth.guards import needs, require_priority
 from stateward.server.http.fast_path import REPLAYED, JsonReply
+from stateward.server.http.parameters import Action, Id, IfMatch, Wait
 from stateward.server.http.preconditions import required_version
-from stateward.server.http.problem_details import clean, problem_of
-from stateward.server.http.route_params import Action, Id, IfMatch, Wait
-from stateward.server.openapi.problem_responses import problems
+from stateward.server.http.problem_details import mask_secrets, problem_of
+from stateward.server.openapi.problem_responses import problem_responses
 from stateward.server.routes.object_routes import ETAG
 from stateward.server.service import ApiRequest
 from stateward.store.filters import Selector
 from stateward.store.records import Key
 
 TAGS = ["actions"]
-NOTHING = Ask()
+EMPTY_BODY = Ask()
 
 
 @post(
@@ -34,7 +34,7 @@ NOTHING = Ask()
     tags=TAGS,
     summary="Do something to an object",
     status_code=202,
-    responses=problems(404, 409, 412, 413) | {200: ResponseSpec(AcceptedView, False, "It has ended.")},
+    responses=problem_responses(404, 409, 412, 413) | {200: ResponseSpec(AcceptedView, False, "It has ended.")},
     response_headers=[ETAG],
 )
 async def act(
@@ -42,7 +42,7 @@ async def act(
     ns: Ns,
     id: Id,  # noqa: A002 - the path's word
     action: Action,
-    data: JSONBody[Ask] = NOTHING,
+    data: JSONBody[Ask] = EMPTY_BODY,
     wait: Wait = None,
     key: IdempotencyKey = None,
     if_match: IfMatch = None,
@@ -54,15 +54,15 @@ async def act(
     """
     service = request.service
     version = None if if_match is None else await required_version(service, Key(ns, id), if_match)
-    wanted = asked(request, ns, id, action, data, version=version, key=request.grant.own_key(key))
+    wanted = engine_request(request, ns, id, action, data, version=version, key=request.grant.own_key(key))
     accepted = await service.composite_actions.submit(service.engine, wanted)
-    ended = None if wait is None else await _ended(request, accepted, wait)
+    ended = None if wait is None else await _wait_for_end(request, accepted, wait)
     shown, again = ended or accepted, (REPLAYED,) if accepted.again else ()
     status = 202 if ended is None else 200
     return JsonReply(request.presenter.accepted(shown), shown.object.version, *again, status=status)
 
 
-async def _ended(request: ApiRequest, accepted: Accepted, seconds: float) -> Accepted | None:
+async def _wait_for_end(request: ApiRequest, accepted: Accepted, seconds: float) -> Accepted | None:
     """Return what was accepted as it is when it has ended, or None if that takes longer."""
     engine = request.service.engine
     operation = accepted.operation
@@ -75,7 +75,7 @@ async def _ended(request: ApiRequest, accepted: Accepted, seconds: float) -> Acc
     return Accepted(found or accepted.object, over, accepted.again)
 
 
-def asked(
+def engine_request(
     request: ApiRequest,
     ns: str,
     object_: str,
@@ -115,21 +115,21 @@ def asked(
     tags=TAGS,
     summary="See what would happen",
     status_code=200,
-    responses=problems(413),
+    responses=problem_responses(413),
 )
 async def plan(request: ApiRequest, ns: Ns, data: JSONBody[Plan]) -> list[Prospect]:
     """Say for each request what would become of it, if they came one after the other now. Nothing is done."""
     requests = [
-        asked(request, ns, one.object, one.action, one, field=f"requests[{number}].priority")
+        engine_request(request, ns, one.object, one.action, one, field=f"requests[{number}].priority")
         for number, one in enumerate(data.requests)
     ]
-    return [prospect(verdict) for verdict in await request.service.engine.plan(requests)]
+    return [prospect_view(verdict) for verdict in await request.service.engine.plan(requests)]
 
 
-def prospect(verdict: Verdict) -> Prospect:
+def prospect_view(verdict: Verdict) -> Prospect:
     """Return a verdict as it is shown."""
     if isinstance(verdict, StatewardError):
-        problem = clean(problem_of(verdict))
+        problem = mask_secrets(problem_of(verdict))
         return Prospect("deny", problem.state, problem)
     return Prospect("accept", verdict.object.state)
 
@@ -140,7 +140,7 @@ def prospect(verdict: Verdict) -> Prospect:
     tags=TAGS,
     summary="Do something to many objects",
     status_code=202,
-    responses=problems(404, 409, 413),
+    responses=problem_responses(404, 409, 413),
 )
 async def act_on_group(request: ApiRequest, ns: Ns, action: Action, data: JSONBody[GroupAsk]) -> GroupView:
     """Ask for an action on all objects that are chosen, in one transaction; those that do not allow it are skipped.
@@ -149,8 +149,8 @@ async def act_on_group(request: ApiRequest, ns: Ns, action: Action, data: JSONBo
     member allows it, nothing happens.
     """
     service, ask = request.service, Ask(args=data.args, facts=data.facts, priority=data.priority)
-    each = asked(request, ns, "", action, ask)
-    whole = None if data.whole is None else asked(request, ns, data.whole.object, data.whole.action, ask)
+    each = engine_request(request, ns, "", action, ask)
+    whole = None if data.whole is None else engine_request(request, ns, data.whole.object, data.whole.action, ask)
     wanted = data.selector
     labels = tuple((wanted.labels or {}).items())
     states = None if wanted.states is None else tuple(wanted.states)
@@ -162,7 +162,7 @@ async def act_on_group(request: ApiRequest, ns: Ns, action: Action, data: JSONBo
     return GroupView(
         None if verdict.whole is None else presenter.accepted(verdict.whole),
         [presenter.accepted(one) for one in verdict.begun],
-        {name: clean(problem_of(why)) for name, why in verdict.skipped.items()},
+        {name: mask_secrets(problem_of(why)) for name, why in verdict.skipped.items()},
     )
 
 

@@ -31,12 +31,12 @@ from stateward.domains.request_params import Ns
 from stateward.lifecycle.render.svg_markup import STYLE
 from stateward.server.auth.guards import needs, open_to_all
 from stateward.server.http.security_headers import PAGE_CONTENT_POLICY
-from stateward.server.openapi.problem_responses import problems
+from stateward.server.openapi.problem_responses import problem_responses
 from stateward.server.service import ApiRequest, Service
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Object
 
-FIRST = "index.html"
+FIRST_PAGE = "index.html"
 DOMAINS_MARK = b"<!-- domains -->"
 """The place in the page where the modules of the domains are named."""
 
@@ -46,19 +46,19 @@ MEDIA_TYPES = {
     "css": "text/css",
     "svg": "image/svg+xml",
 }
-ASKED_AGAIN = "no-cache"
+REVALIDATE = "no-cache"
 """A browser may keep a file, and asks each time whether it is still the same."""
 
 EVERYBODY = open_to_all("it is the same page for everybody; whatever it shows needs a token")
 NDJSON = "application/x-ndjson"
 FilePath = Annotated[str, PathParameter(description="the path of a file of the page")]
-CHUNK = 1_000
+CHUNK_OBJECTS = 1_000
 """How many objects of a map are read, and sent, at once."""
 
 # --- the page --------------------------------------------------------------------------------------------------------
 
 
-class File(Struct, frozen=True):
+class PageFile(Struct, frozen=True):
     """A file of the page."""
 
     body: bytes
@@ -68,7 +68,7 @@ class File(Struct, frozen=True):
 
 
 @cache
-def page_files() -> dict[str, File]:
+def page_files() -> dict[str, PageFile]:
     """Return all files of the page by their paths: the console's own, the modules of the domains, and two made here.
 
     The page itself names the domains' modules; the style of lifecycle diagrams is a Python constant.
@@ -76,19 +76,19 @@ def page_files() -> dict[str, File]:
     found = dict(_walk(files("stateward") / "console", ""))
     modules = _domain_modules()
     links = "\n".join(f'<link rel="modulepreload" data-domain href="/console/{path}">' for path in modules)
-    page = found[FIRST].body.replace(DOMAINS_MARK, links.encode())
-    made = {FIRST: _file(page, "text/html"), "lifecycle.css": _file(STYLE.encode(), "text/css")}
+    page = found[FIRST_PAGE].body.replace(DOMAINS_MARK, links.encode())
+    made = {FIRST_PAGE: _file(page, "text/html"), "lifecycle.css": _file(STYLE.encode(), "text/css")}
     return {**found, **modules, **made}
 
 
-def _domain_modules() -> dict[str, File]:
+def _domain_modules() -> dict[str, PageFile]:
     """Return the console module of each domain that has one, in the order of the registry."""
     paths = {f"domains/{domain.__name__.rpartition('.')[2]}.js": files(domain) / "console.js" for domain in DOMAINS}
     return {path: _file(one.read_bytes(), MEDIA_TYPES["js"]) for path, one in paths.items() if one.is_file()}
 
 
-def _walk(folder: Traversable, path: str) -> list[tuple[str, File]]:
-    found: list[tuple[str, File]] = []
+def _walk(folder: Traversable, path: str) -> list[tuple[str, PageFile]]:
+    found: list[tuple[str, PageFile]] = []
     for one in folder.iterdir():
         name = f"{path}{one.name}"
         if one.is_dir():
@@ -98,15 +98,15 @@ def _walk(folder: Traversable, path: str) -> list[tuple[str, File]]:
     return found
 
 
-def _file(body: bytes, media_type: str) -> File:
+def _file(body: bytes, media_type: str) -> PageFile:
     tag = blake2b(body, digest_size=12).hexdigest()
-    return File(body, gzip.compress(body, mtime=0), f'"{tag}"', media_type)
+    return PageFile(body, gzip.compress(body, mtime=0), f'"{tag}"', media_type)
 
 
 @get("/", guards=[EVERYBODY], include_in_schema=False)
 async def first_page(request: ApiRequest) -> Response[bytes]:
     """Return the page."""
-    return _sent(request, FIRST)
+    return _sent(request, FIRST_PAGE)
 
 
 @get("/console/{name:path}", guards=[EVERYBODY], include_in_schema=False)
@@ -121,7 +121,7 @@ def _sent(request: ApiRequest, name: str) -> Response[bytes]:
         raise NotFoundException
     headers = {
         "ETag": file.tag,
-        "Cache-Control": ASKED_AGAIN,
+        "Cache-Control": REVALIDATE,
         "Content-Security-Policy": PAGE_CONTENT_POLICY,
         "Cross-Origin-Opener-Policy": "same-origin",
         "Vary": "Accept-Encoding",
@@ -151,7 +151,7 @@ class MeView(Struct, frozen=True):
     domains: list[str]
 
 
-@get("/me", guards=[needs(Right.READ)], tags=["access"], summary="Who am I?", responses=problems(404))
+@get("/me", guards=[needs(Right.READ)], tags=["access"], summary="Who am I?", responses=problem_responses(404))
 async def get_me(request: ApiRequest) -> MeView:
     """Return whose token it is, what it may do, and in which namespaces."""
     grant, demo = request.grant, request.service.config.demo
@@ -170,14 +170,14 @@ def domains_of(app: Litestar) -> list[str]:
 # --- the map ---------------------------------------------------------------------------------------------------------
 
 
-class Place(Struct, frozen=True):
+class ObjectPlace(Struct, frozen=True):
     """Where an object is, if its spec says so."""
 
     provider: str = ""
     region: str = ""
 
 
-class Chunk(Struct, frozen=True):
+class MapChunk(Struct, frozen=True):
     """A part of a map: for each object its id, then the numbers of four words: kind, state, place, parent."""
 
     words: list[str]
@@ -200,7 +200,7 @@ MAP = ResponseSpec(
     summary="Map all objects",
     media_type=NDJSON,
     response_headers=[ResponseHeader(name="Cache-Control", value="no-store")],
-    responses={**problems(404), 200: MAP},
+    responses={**problem_responses(404), 200: MAP},
 )
 async def get_map(request: ApiRequest, ns: Ns) -> Stream:
     """Return every object of a namespace in the fewest bytes: where it is, what it is, and the state that it is in."""
@@ -209,21 +209,21 @@ async def get_map(request: ApiRequest, ns: Ns) -> Stream:
 
 async def _chunks(service: Service, ns: str) -> AsyncIterator[bytes]:
     after: str | None = None
-    while found := await service.reader.list_objects(Selector(ns), Page(after, CHUNK)):
+    while found := await service.reader.list_objects(Selector(ns), Page(after, CHUNK_OBJECTS)):
         yield msgspec.json.encode(chunk_of(found)) + b"\n"
         after = found[-1].id
-        if len(found) < CHUNK:
+        if len(found) < CHUNK_OBJECTS:
             return
 
 
-def chunk_of(found: list[Object]) -> Chunk:
+def chunk_of(found: list[Object]) -> MapChunk:
     """Return some objects in the fewest bytes."""
     words: dict[str, int] = {}
     cells: list[str | int] = []
     for one in found:
         cells.append(one.id)
         cells += [words.setdefault(word, len(words)) for word in (one.kind, one.state, place_of(one), one.parent or "")]
-    return Chunk(list(words), cells)
+    return MapChunk(list(words), cells)
 
 
 def place_of(found: Object) -> str:
@@ -231,7 +231,7 @@ def place_of(found: Object) -> str:
     if found.spec == "{}":
         return ""
     try:
-        place = msgspec.json.decode(found.spec, type=Place)
+        place = msgspec.json.decode(found.spec, type=ObjectPlace)
     except msgspec.MsgspecError:
         return ""
     return f"{place.provider}/{place.region}".strip("/")

@@ -8,15 +8,15 @@ from msgspec import Struct
 from stateward.engine import Engine
 from stateward.server.auth.guards import open_to_all
 from stateward.server.errors import NotReady
-from stateward.server.openapi.problem_responses import described
+from stateward.server.openapi.problem_responses import problem_response
 from stateward.server.service import ApiRequest
 from stateward.store.errors import DatabaseReplaced, StoreError
 
-PATIENCE = 2.0
+STORE_TIMEOUT_S = 2.0
 """How many seconds the store may take to answer."""
 
 
-class Health(Struct, frozen=True):
+class HealthStatus(Struct, frozen=True):
     """The process lives."""
 
     status: str = "ok"
@@ -33,17 +33,17 @@ EVERYBODY = open_to_all("it tells nothing but whether the process is well")
 
 
 @get("/healthz", guards=[EVERYBODY], tags=["health"], summary="Is the process alive?")
-async def alive() -> Health:
+async def alive() -> HealthStatus:
     """Answer, as long as the process can."""
-    return Health()
+    return HealthStatus()
 
 
-@get("/readyz", guards=[EVERYBODY], tags=["health"], summary="Can it work?", responses={503: described(503)})
+@get("/readyz", guards=[EVERYBODY], tags=["health"], summary="Can it work?", responses={503: problem_response(503)})
 async def ready(request: ApiRequest) -> Readiness:
     """Look whether the store answers with a schema that fits, and whether the worker renews its lease."""
     engine = request.service.engine
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(STORE_TIMEOUT_S):
             return Readiness(worker=await _worker(engine))
     except DatabaseReplaced as error:
         raise NotReady(error.what) from error

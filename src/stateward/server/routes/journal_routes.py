@@ -17,9 +17,9 @@ from stateward.engine.maintenance.horizon import horizon
 from stateward.schemas.journal import LinePage
 from stateward.schemas.params import TEXT
 from stateward.server.auth.guards import needs, require
-from stateward.server.http.route_params import AfterNumber, Limit, Only, WhenOrNone, beginning
+from stateward.server.http.parameters import AfterNumber, Limit, TextFilter, TimeOrNone, first_moment
 from stateward.server.openapi.description import CONTENTS
-from stateward.server.openapi.problem_responses import problems
+from stateward.server.openapi.problem_responses import problem_responses
 from stateward.server.presenter import Presenter
 from stateward.server.service import ApiRequest
 from stateward.store.filters import JournalFilter
@@ -33,14 +33,14 @@ PRUNED = ResponseHeader(
     description="of an export: the horizon, where it begins before it; of the lines up to this number some are gone",
     documentation_only=True,
 )
-CHUNK = 1_000
+CHUNK_ENTRIES = 1_000
 """How many lines an export reads at once."""
 
 About = Annotated[str | None, QueryParameter(name="object", pattern=TEXT, description="only lines about this object")]
 Accept = Annotated[str | None, HeaderParameter(name="Accept", include_in_schema=False)]
 
 
-class Lines:
+class JournalQuery:
     """The lines of the journal that fit a filter and that a grant opens."""
 
     def __init__(self, reader: Reader, grant: Grant, only: JournalFilter) -> None:
@@ -61,7 +61,7 @@ class Lines:
         """Yield every line that follows a number."""
         more: int | None = after
         while more is not None:
-            lines, more = await self.page(more, CHUNK)
+            lines, more = await self.page(more, CHUNK_ENTRIES)
             for line in lines:
                 yield line
 
@@ -83,24 +83,24 @@ def _filters(grant: Grant, only: JournalFilter) -> list[JournalFilter]:
     summary="Read the journal",
     opt={CONTENTS: [NDJSON]},
     response_headers=[PRUNED],
-    responses=problems(),
+    responses=problem_responses(),
 )
 async def read_journal(
     request: ApiRequest,
-    ns: Only = None,
+    ns: TextFilter = None,
     about: About = None,
-    kind: Only = None,
-    op: Only = None,
-    actor: Only = None,
-    since: WhenOrNone = None,
-    until: WhenOrNone = None,
+    kind: TextFilter = None,
+    op: TextFilter = None,
+    actor: TextFilter = None,
+    since: TimeOrNone = None,
+    until: TimeOrNone = None,
     after: AfterNumber = 0,
     limit: Limit = 100,
     accept: Accept = None,
 ) -> Response[LinePage]:
     """Return a page of the journal; with `Accept: application/x-ndjson` all lines that fit, one JSON object each."""
-    only = JournalFilter(ns, about, kind, op, actor, beginning(since), beginning(until))
-    lines, presenter = Lines(request.service.reader, request.grant, only), request.presenter
+    only = JournalFilter(ns, about, kind, op, actor, first_moment(since), first_moment(until))
+    lines, presenter = JournalQuery(request.service.reader, request.grant, only), request.presenter
     if accept is not None and NDJSON in accept:
         pruned = await pruned_after(request.service.reader, after)
         headers = {} if pruned is None else {PRUNED.name: str(pruned)}
@@ -116,7 +116,7 @@ async def pruned_after(reader: Reader, after: int) -> int | None:
     return kept.seq if after < kept.seq else None
 
 
-async def _ndjson(lines: Lines, presenter: Presenter, after: int) -> AsyncIterator[bytes]:
+async def _ndjson(lines: JournalQuery, presenter: Presenter, after: int) -> AsyncIterator[bytes]:
     async for line in lines.all(after):
         for shown in presenter.lines([line]):
             yield msgspec.json.encode(shown) + b"\n"

@@ -19,9 +19,9 @@ from stateward.lifecycle.describe import LifecycleInfo, describe
 from stateward.lifecycle.render import markdown, mermaid, svg
 from stateward.lifecycle.render.svg_markup import STYLE
 from stateward.server.auth.guards import needs
-from stateward.server.http.route_params import KindName
+from stateward.server.http.parameters import KindName
 from stateward.server.openapi.description import CONTENTS
-from stateward.server.openapi.problem_responses import problems
+from stateward.server.openapi.problem_responses import problem_responses
 from stateward.server.service import ApiRequest
 
 FORMS: dict[str, tuple[str, Callable[[Lifecycle], str]]] = {
@@ -66,13 +66,19 @@ def public_kind(engine: Engine, name: str) -> Kind:
     return found[name]
 
 
-@get("/kinds", guards=[needs(Right.READ)], tags=["kinds"], summary="List the kinds", responses=problems())
+@get("/kinds", guards=[needs(Right.READ)], tags=["kinds"], summary="List the kinds", responses=problem_responses())
 async def list_kinds(request: ApiRequest) -> list[LifecycleInfo]:
     """Return every kind with its lifecycle: states, rows, actors, actions."""
     return [describe(kind.lifecycle) for kind in public_kinds(request.service.engine)]
 
 
-@get("/kinds/{kind:str}", guards=[needs(Right.READ)], tags=["kinds"], summary="Get a kind", responses=problems(404))
+@get(
+    "/kinds/{kind:str}",
+    guards=[needs(Right.READ)],
+    tags=["kinds"],
+    summary="Get a kind",
+    responses=problem_responses(404),
+)
 async def get_kind(request: ApiRequest, kind: KindName) -> LifecycleInfo:
     """Return one kind with its lifecycle."""
     return describe(public_kind(request.service.engine, kind).lifecycle)
@@ -85,7 +91,7 @@ async def get_kind(request: ApiRequest, kind: KindName) -> LifecycleInfo:
     summary="Draw a lifecycle",
     media_type="image/svg+xml",
     opt={CONTENTS: [media_type for media_type, _ in FORMS.values()]},
-    responses=problems(404),
+    responses=problem_responses(404),
 )
 async def draw_kind(request: ApiRequest, kind: KindName, form: Form = "svg") -> Response[str]:
     """Return a lifecycle as a picture (SVG), as Mermaid or as Markdown tables."""

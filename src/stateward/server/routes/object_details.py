@@ -14,8 +14,8 @@ from stateward.lifecycle.moves import AllowedEvent
 from stateward.schemas.journal import LinePage
 from stateward.schemas.objects import AllowedView, Possible, StateView
 from stateward.server.auth.guards import needs
-from stateward.server.http.route_params import AfterNumber, Id, Limit, When, aware, end
-from stateward.server.openapi.problem_responses import problems
+from stateward.server.http.parameters import AfterNumber, Id, Limit, Time, last_moment, with_timezone
+from stateward.server.openapi.problem_responses import problem_responses
 from stateward.server.routes.journal_routes import pruned_after
 from stateward.server.service import ApiRequest, Service
 from stateward.store.filters import JournalFilter
@@ -24,19 +24,19 @@ from stateward.store.records import Key, Object
 TAGS = ["objects"]
 
 
-def possible(lifecycle: Lifecycle, state: str, actor: str, origin: str | None) -> list[Possible]:
+def allowed_actions(lifecycle: Lifecycle, state: str, actor: str, origin: str | None) -> list[Possible]:
     """Return what an actor can ask for, in the order of the table; `origin` is where the work under way began."""
     if actor not in lifecycle.actors:
         why = f"{lifecycle.kind} knows no {actor}"
         return [Possible(event, False, why, [], None, None, None) for event in lifecycle.actions]
     mine = (move.event for move in lifecycle.every_move() if move.actor == actor)
     events = dict.fromkeys((*lifecycle.actions, *mine))
-    return [one for event in events for one in _ways(lifecycle, state, event, actor, origin)]
+    return [one for event in events for one in _ways_of_event(lifecycle, state, event, actor, origin)]
 
 
-def _ways(lifecycle: Lifecycle, state: str, event: str, actor: str, origin: str | None) -> Iterator[Possible]:
+def _ways_of_event(lifecycle: Lifecycle, state: str, event: str, actor: str, origin: str | None) -> Iterator[Possible]:
     lines = [one for one in lifecycle.allowed[state] if one.event == event and actor in one.actors]
-    fits = [one for one in lines if _leads(lifecycle, state, one, actor, origin)]
+    fits = [one for one in lines if _is_effective(lifecycle, state, one, actor, origin)]
     for line in fits:
         why = f"it needs {', '.join(line.needs)}" if line.needs else None
         desired = None if line.desired is None else line.desired.word
@@ -46,7 +46,7 @@ def _ways(lifecycle: Lifecycle, state: str, event: str, actor: str, origin: str 
         yield Possible(event, False, why, [], None, None, None)
 
 
-def _leads(lifecycle: Lifecycle, state: str, line: AllowedEvent, actor: str, origin: str | None) -> bool:
+def _is_effective(lifecycle: Lifecycle, state: str, line: AllowedEvent, actor: str, origin: str | None) -> bool:
     """Tell whether a line of the table is the one that counts when its needs are met."""
     verdict = decide(lifecycle, state, line.event, actor, frozenset(line.needs), origin)
     return isinstance(verdict, Move) and (verdict.target, verdict.needs) == (line.target, frozenset(line.needs))
@@ -57,7 +57,7 @@ def _leads(lifecycle: Lifecycle, state: str, line: AllowedEvent, actor: str, ori
     guards=[needs(Right.READ)],
     tags=TAGS,
     summary="What may be done to an object?",
-    responses=problems(404),
+    responses=problem_responses(404),
 )
 async def get_allowed(request: ApiRequest, ns: Ns, id: Id) -> AllowedView:  # noqa: A002
     """Return everything that can be asked for: whether the caller may now, where it leads, and if not, why not."""
@@ -66,7 +66,7 @@ async def get_allowed(request: ApiRequest, ns: Ns, id: Id) -> AllowedView:  # no
     holder = None if found.op is None else await service.reader.operation(Key(ns, found.op))
     lifecycle = service.engine.kinds[found.kind].lifecycle
     origin = None if holder is None else holder.origin
-    actions = possible(lifecycle, found.state, ACTORS[request.grant.role], origin)
+    actions = allowed_actions(lifecycle, found.state, ACTORS[request.grant.role], origin)
     return AllowedView(found.state, service.state_classes.get((found.kind, found.state)), actions)
 
 
@@ -75,14 +75,14 @@ async def get_allowed(request: ApiRequest, ns: Ns, id: Id) -> AllowedView:  # no
     guards=[needs(Right.READ)],
     tags=TAGS,
     summary="Read an object's history",
-    responses=problems(404),
+    responses=problem_responses(404),
 )
 async def get_history(request: ApiRequest, ns: Ns, id: Id, after: AfterNumber = 0, limit: Limit = 100) -> LinePage:  # noqa: A002
     """Return a page of the journal's lines about an object, removed ones included, oldest first."""
     service, most = request.service, request.service.page_size(limit)
     lines = await service.reader.journal(after, most, JournalFilter(ns=ns, object=id))
     if not lines:
-        await _known(service, Key(ns, id))
+        await _existing_or_removed(service, Key(ns, id))
     pruned = await pruned_after(service.reader, after)
     return LinePage(request.presenter.lines(lines), str(lines[-1].seq) if len(lines) == most else None, pruned)
 
@@ -92,18 +92,18 @@ async def get_history(request: ApiRequest, ns: Ns, id: Id, after: AfterNumber = 
     guards=[needs(Right.READ)],
     tags=TAGS,
     summary="In which state was an object?",
-    responses=problems(404),
+    responses=problem_responses(404),
 )
-async def get_state_at(request: ApiRequest, ns: Ns, id: Id, time: When) -> StateView:  # noqa: A002
+async def get_state_at(request: ApiRequest, ns: Ns, id: Id, time: Time) -> StateView:  # noqa: A002
     """Return the state that an object was in at a time; what was pruned is not known any more."""
     service = request.service
-    found = await _known(service, Key(ns, id))
-    past = await state_at(service.reader, found.key, end(time))
+    found = await _existing_or_removed(service, Key(ns, id))
+    past = await state_at(service.reader, found.key, last_moment(time))
     state_class = None if past.state is None else service.state_classes.get((found.kind, past.state))
-    return StateView(aware(time), past.state, state_class, past.known)
+    return StateView(with_timezone(time), past.state, state_class, past.known)
 
 
-async def _known(service: Service, key: Key) -> Object:
+async def _existing_or_removed(service: Service, key: Key) -> Object:
     """Return an object, even one that was removed, or raise."""
     found = await service.reader.object(key)
     if found is None:

@@ -22,9 +22,18 @@ from stateward.schemas.requests import NewLabels, NewObject
 from stateward.server.auth.guards import needs, require_priority
 from stateward.server.errors import Forbidden
 from stateward.server.http.fast_path import JsonReply
+from stateward.server.http.parameters import (
+    AfterText,
+    Id,
+    IfMatch,
+    IfNoneMatch,
+    LabelFilter,
+    Limit,
+    StateFilter,
+    TextFilter,
+)
 from stateward.server.http.preconditions import is_unchanged, required_version
-from stateward.server.http.route_params import AfterText, Id, IfMatch, IfNoneMatch, LabelWishes, Limit, Only, StatesWish
-from stateward.server.openapi.problem_responses import problems
+from stateward.server.openapi.problem_responses import problem_responses
 from stateward.server.routes.kind_routes import public_kind
 from stateward.server.service import ApiRequest, Service
 from stateward.store.changes import Changes
@@ -36,36 +45,38 @@ TAGS = ["objects"]
 ETAG = ResponseHeader(name="ETag", description="the object's version", documentation_only=True)
 
 
-@get("/namespaces", guards=[needs(Right.READ)], tags=TAGS, summary="List the namespaces", responses=problems())
+@get("/namespaces", guards=[needs(Right.READ)], tags=TAGS, summary="List the namespaces", responses=problem_responses())
 async def list_namespaces(request: ApiRequest) -> list[NamespaceView]:
     """Return the namespaces that the token opens and that have objects, with counts by kind and state."""
-    found = [await _counted(request.service, ns) for ns in await opened(request)]
+    found = [await _count_objects(request.service, ns) for ns in await readable_namespaces(request)]
     return [one for one in found if one.counts]
 
 
-async def opened(request: ApiRequest) -> list[str]:
+async def readable_namespaces(request: ApiRequest) -> list[str]:
     """Return the namespaces that the caller's token opens."""
     if ANY not in request.grant.namespaces:
         return sorted(request.grant.namespaces)
     return [ns for ns in await request.service.reader.namespaces() if ns != SYSTEM]
 
 
-async def _counted(service: Service, ns: str) -> NamespaceView:
+async def _count_objects(service: Service, ns: str) -> NamespaceView:
     counts: dict[str, dict[str, int]] = {}
     for (kind, state), count in sorted((await service.reader.count_states(Selector(ns))).items()):
         counts.setdefault(kind, {})[state] = count
     return NamespaceView(ns, counts)
 
 
-@get("/ns/{ns:str}/objects", guards=[needs(Right.READ)], tags=TAGS, summary="List objects", responses=problems())
+@get(
+    "/ns/{ns:str}/objects", guards=[needs(Right.READ)], tags=TAGS, summary="List objects", responses=problem_responses()
+)
 async def list_objects(
     request: ApiRequest,
     ns: Ns,
-    kind: Only = None,
-    states: StatesWish = None,
-    parent: Only = None,
-    labels: LabelWishes = None,
-    q: Only = None,
+    kind: TextFilter = None,
+    states: StateFilter = None,
+    parent: TextFilter = None,
+    labels: LabelFilter = None,
+    q: TextFilter = None,
     after: AfterText = None,
     limit: Limit = 100,
 ) -> ObjectPage:
@@ -90,7 +101,8 @@ async def list_objects(
     guards=[needs(Right.READ)],
     tags=TAGS,
     summary="Get an object",
-    responses=problems(404) | {304: ResponseSpec(None, description="The caller has seen this version already.")},
+    responses=problem_responses(404)
+    | {304: ResponseSpec(None, description="The caller has seen this version already.")},
     response_headers=[ETAG],
 )
 async def get_object(request: ApiRequest, ns: Ns, id: Id, if_none_match: IfNoneMatch = None) -> Response[ObjectView]:  # noqa: A002
@@ -108,7 +120,7 @@ async def get_object(request: ApiRequest, ns: Ns, id: Id, if_none_match: IfNoneM
     tags=TAGS,
     summary="Make an object",
     status_code=202,
-    responses=problems(404, 409, 413),
+    responses=problem_responses(404, 409, 413),
     response_headers=[ETAG],
 )
 async def create_object(
@@ -117,12 +129,12 @@ async def create_object(
     """Make an object, by the action that its lifecycle begins with: `create`, or the only one there is."""
     require_priority(request.grant, data.priority)
     engine = request.service.engine
-    lifecycle = _lifecycle(engine, data.kind)
+    lifecycle = _creatable_lifecycle(engine, data.kind)
     accepted = await engine.create(
         ns,
         data.id,
         data.kind,
-        first_action(lifecycle, data.action),
+        creating_action(lifecycle, data.action),
         spec=data.spec,
         labels=data.labels,
         parent=data.parent,
@@ -138,7 +150,7 @@ async def create_object(
     return JsonReply(request.presenter.accepted(accepted), accepted.object.version, status=202)
 
 
-def _lifecycle(engine: Engine, kind: str) -> Lifecycle:
+def _creatable_lifecycle(engine: Engine, kind: str) -> Lifecycle:
     """Return the lifecycle of a kind whose objects may be made here; a kind that does not declare it is denied."""
     try:
         found = public_kind(engine, kind)
@@ -154,7 +166,7 @@ def _made_elsewhere(kind: str) -> str:
     return f"objects of kind {kind} are made by their domain ({routes}), not over the general API"
 
 
-def first_action(lifecycle: Lifecycle, wanted: str | None) -> str:
+def creating_action(lifecycle: Lifecycle, wanted: str | None) -> str:
     """Return how an object of a kind is made: as wanted, by `create`, or by the only way there is."""
     ways = dict.fromkeys(one.event for one in lifecycle.allowed[lifecycle.initial])
     if wanted is not None and wanted not in lifecycle.events:
@@ -171,7 +183,7 @@ def first_action(lifecycle: Lifecycle, wanted: str | None) -> str:
     guards=[needs(Right.ACT)],
     tags=TAGS,
     summary="Set an object's labels",
-    responses=problems(404, 412, 413),
+    responses=problem_responses(404, 412, 413),
     response_headers=[ETAG],
 )
 async def set_labels(
@@ -185,7 +197,7 @@ async def set_labels(
     version = await required_version(request.service, Key(ns, id), if_match)
     engine, actor, who = request.service.engine, ACTORS[request.grant.role], request.grant.name
     found = await engine.store.transact(
-        lambda tx: relabel(tx, engine.kinds, Key(ns, id), data.labels, version, actor, who)
+        lambda tx: replace_labels(tx, engine.kinds, Key(ns, id), data.labels, version, actor, who)
     )
     return JsonReply(request.presenter.object(found), found.version)
 
@@ -193,7 +205,7 @@ async def set_labels(
 ROUTES = (list_namespaces, list_objects, get_object, create_object, set_labels)
 
 
-async def relabel(
+async def replace_labels(
     tx: Tx, kinds: Kinds, key: Key, labels: dict[str, str], version: int | None, actor: str, who: str
 ) -> Object:
     """Replace an object's labels, if it still has the version that the caller has seen; labels as they are stay."""
@@ -202,7 +214,7 @@ async def relabel(
         raise NotFound(*key)
     if version is not None and version != found.version:
         raise VersionMismatch(found.id, version, found.version)
-    _keep(kinds, found, labels)
+    _check_reserved_labels(kinds, found, labels)
     text = msgspec.json.encode(labels, order="sorted").decode()
     if text == found.labels:
         return found
@@ -212,7 +224,7 @@ async def relabel(
     return changed
 
 
-def _keep(kinds: Kinds, found: Object, labels: dict[str, str]) -> None:
+def _check_reserved_labels(kinds: Kinds, found: Object, labels: dict[str, str]) -> None:
     """Refuse to take away, or to change, a label by which the object's domain finds it."""
     former: dict[str, str] = msgspec.json.decode(found.labels)
     for name in sorted(kinds[found.kind].reserved_labels & former.keys()):

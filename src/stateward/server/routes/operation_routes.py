@@ -10,9 +10,9 @@ from stateward.domains.request_params import Ns
 from stateward.naming import PATH_PART
 from stateward.schemas.operations import OperationPage, OperationView
 from stateward.server.auth.guards import needs
-from stateward.server.http.route_params import Limit, Op
-from stateward.server.openapi.problem_responses import problems
-from stateward.server.presenter import list_shown
+from stateward.server.http.parameters import Limit, Op
+from stateward.server.openapi.problem_responses import problem_responses
+from stateward.server.presenter import list_visible
 from stateward.server.service import ApiRequest
 from stateward.store.records import Key, Operation
 
@@ -25,7 +25,13 @@ async def show_operation(request: ApiRequest, key: Key) -> OperationView:
     return request.presenter.required(key, await request.service.reader.operation(key))
 
 
-@get("/ns/{ns:str}/operations", guards=[needs(Right.READ)], tags=TAGS, summary="List operations", responses=problems())
+@get(
+    "/ns/{ns:str}/operations",
+    guards=[needs(Right.READ)],
+    tags=TAGS,
+    summary="List operations",
+    responses=problem_responses(),
+)
 async def list_operations(request: ApiRequest, ns: Ns, of: Of, limit: Limit = 100) -> OperationPage:
     """Return an object's operations, newest first."""
     service, key = request.service, Key(ns, of)
@@ -34,7 +40,7 @@ async def list_operations(request: ApiRequest, ns: Ns, of: Of, limit: Limit = 10
         return await service.reader.operations_of(key, most)
 
     most = service.config.page_limit
-    return OperationPage(await list_shown(read, request.presenter.operation, service.page_size(limit), most))
+    return OperationPage(await list_visible(read, request.presenter.operation, service.page_size(limit), most))
 
 
 @get(
@@ -42,7 +48,7 @@ async def list_operations(request: ApiRequest, ns: Ns, of: Of, limit: Limit = 10
     guards=[needs(Right.READ)],
     tags=TAGS,
     summary="Get an operation",
-    responses=problems(404),
+    responses=problem_responses(404),
 )
 async def get_operation(request: ApiRequest, ns: Ns, op: Op) -> OperationView:
     """Return an operation; one that is being worked on is shown as running."""
@@ -54,7 +60,7 @@ async def get_operation(request: ApiRequest, ns: Ns, op: Op) -> OperationView:
     guards=[needs(Right.READ)],
     tags=TAGS,
     summary="List an operation's children",
-    responses=problems(404),
+    responses=problem_responses(404),
 )
 async def list_children(request: ApiRequest, ns: Ns, op: Op) -> OperationPage:
     """Return the operations that an operation waits for, or waited for."""
@@ -69,7 +75,7 @@ async def list_children(request: ApiRequest, ns: Ns, op: Op) -> OperationPage:
     tags=TAGS,
     summary="Cancel an operation",
     status_code=202,
-    responses=problems(404, 409),
+    responses=problem_responses(404, 409),
 )
 async def cancel_operation(request: ApiRequest, ns: Ns, op: Op) -> OperationView:
     """Cancel an operation: what waits ends at once, what runs is told to stop and then says what has become of it."""

@@ -14,19 +14,19 @@ from stateward.engine.maintenance.retention import last_prune_time, prune
 from stateward.schemas.deployment import PrunedView
 from stateward.schemas.requests import Prune
 from stateward.server.auth.guards import needs
-from stateward.server.openapi.problem_responses import problems
+from stateward.server.openapi.problem_responses import problem_responses
 from stateward.server.service import ApiRequest
-from stateward.server.views import when
+from stateward.server.views import to_datetime
 from stateward.store.errors import StoreError
 from stateward.store.port import Store
 
 log = logging.getLogger("stateward.pruning")
 
-HOUR, DAY = 3_600.0, 86_400.0
-SPREAD = 60.0
+HOUR_S, DAY_S = 3_600.0, 86_400.0
+START_SPREAD_S = 60.0
 """Within how many seconds the workers of a deployment begin: the first one does it, and the others see that."""
 
-WITHIN = 10.0
+CALL_MAX_S = 10.0
 """For about how many seconds one call prunes."""
 
 
@@ -36,7 +36,7 @@ WITHIN = 10.0
     tags=["deployment"],
     summary="Prune the history",
     status_code=200,
-    responses=problems(413),
+    responses=problem_responses(413),
 )
 async def prune_history(request: ApiRequest, data: JSONBody[Prune]) -> PrunedView:
     """Drop ended operations, removed objects, lines of the journal and answers that are older than so many seconds.
@@ -46,37 +46,39 @@ async def prune_history(request: ApiRequest, data: JSONBody[Prune]) -> PrunedVie
     """
     store = request.service.engine.store
     before = await store.reader.time() - data.older
-    done = await prune(store, before, dry=data.dry_run, who=request.grant.name, after=data.after, within=WITHIN)
-    return PrunedView(when(before), done.operations, done.objects, done.entries, done.idempotency_records, done.next)
+    done = await prune(store, before, dry=data.dry_run, who=request.grant.name, after=data.after, within=CALL_MAX_S)
+    return PrunedView(
+        to_datetime(before), done.operations, done.objects, done.entries, done.idempotency_records, done.next
+    )
 
 
 @asynccontextmanager
-async def pruning(store: Store, days: int) -> AsyncIterator[None]:
+async def prune_hourly(store: Store, days: int) -> AsyncIterator[None]:
     """Prune what is older than so many days, once an hour; with 0 days, nothing ever."""
     rest = 0.0
 
     def interval_s() -> float:
-        return rest + uniform(0.0, SPREAD)  # noqa: S311 - only spreads attempts
+        return rest + uniform(0.0, START_SPREAD_S)  # noqa: S311 - only spreads attempts
 
     async def run_once() -> None:
         nonlocal rest
-        rest = HOUR  # should it fail
-        rest = await _turn(store, days * DAY)
+        rest = HOUR_S  # should it fail
+        rest = await _prune_if_due(store, days * DAY_S)
 
     loops = [repeat("retention of the history", run_once, interval_s, log, transient=StoreError)] if days else []
     async with background(*loops):
         yield
 
 
-async def _turn(store: Store, older: float) -> float:
+async def _prune_if_due(store: Store, older: float) -> float:
     """Prune if nobody has done so for an hour; returns in how many seconds it is due again."""
     now = await store.reader.time()
     since = now - await last_prune_time(store.reader)
-    if since < HOUR:
-        return HOUR - since
+    if since < HOUR_S:
+        return HOUR_S - since
     done = await prune(store, now - older)
     log.info("pruned %s", done)
-    return HOUR
+    return HOUR_S
 
 
 ROUTES = (prune_history,)

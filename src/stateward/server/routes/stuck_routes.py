@@ -10,19 +10,19 @@ from stateward.access import Right
 from stateward.engine.recovery import expedite_overdue, reap_dead_workers
 from stateward.schemas.deployment import HealedView, StuckReason, StuckView
 from stateward.server.auth.guards import needs
-from stateward.server.http.route_params import Limit
-from stateward.server.openapi.problem_responses import problems
-from stateward.server.presenter import list_shown
+from stateward.server.http.parameters import Limit
+from stateward.server.openapi.problem_responses import problem_responses
+from stateward.server.presenter import list_visible
 from stateward.server.service import ApiRequest
-from stateward.server.views import when_or_none
+from stateward.server.views import to_datetime_or_none
 from stateward.store.port import StuckWork
 
 TAGS = ["deployment"]
-MOST = 1_000
+MAX_EXPEDITED = 1_000
 """How much the healer settles in one go."""
 
 
-@get("/stuck", guards=[needs(Right.READ)], tags=TAGS, summary="List what is stuck", responses=problems())
+@get("/stuck", guards=[needs(Right.READ)], tags=TAGS, summary="List what is stuck", responses=problem_responses())
 async def list_stuck(request: ApiRequest, limit: Limit = 100) -> list[StuckView]:
     """Return what is in transition for longer than its deadline or without a live worker, of what the token opens."""
     grant, service = request.grant, request.service
@@ -34,7 +34,7 @@ async def list_stuck(request: ApiRequest, limit: Limit = 100) -> list[StuckView]
     def show(work: StuckWork) -> StuckView | None:
         return None if hides(work.kind, work.action) or not grant.opens(work.ns) else _shown(work)
 
-    return await list_shown(read, show, service.page_size(limit), service.config.page_limit)
+    return await list_visible(read, show, service.page_size(limit), service.config.page_limit)
 
 
 def _shown(work: StuckWork) -> StuckView:
@@ -45,19 +45,21 @@ def _shown(work: StuckWork) -> StuckView:
         action=work.action,
         state=work.state,
         why=StuckReason.ORPHANED if work.orphaned else StuckReason.OVERDUE,
-        deadline=when_or_none(work.deadline),
+        deadline=to_datetime_or_none(work.deadline),
         owner=work.owner,
         attempts=work.attempts,
     )
 
 
-@post("/heal", guards=[needs(Right.GOVERN)], tags=TAGS, summary="Heal now", status_code=200, responses=problems())
+@post(
+    "/heal", guards=[needs(Right.GOVERN)], tags=TAGS, summary="Heal now", status_code=200, responses=problem_responses()
+)
 async def heal(request: ApiRequest) -> HealedView:
     """Put back what dead workers held and settle what is overdue, now."""
     engine = request.service.engine
     me = "" if engine.worker is None else engine.worker.name
     freed = await engine.store.transact(lambda tx: reap_dead_workers(tx, me))
-    settled = await engine.store.transact(lambda tx: expedite_overdue(tx, engine.kinds, me, MOST))
+    settled = await engine.store.transact(lambda tx: expedite_overdue(tx, engine.kinds, me, MAX_EXPEDITED))
     return HealedView(freed, settled)
 
 

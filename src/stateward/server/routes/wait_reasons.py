@@ -10,7 +10,7 @@ from stateward.store.port import LaneLoad
 from stateward.store.records import Lock, Object, Progress, WorkerRecord, WorkItem, default_group, default_lane
 
 
-class Lanes(Struct, frozen=True):
+class LaneLoads(Struct, frozen=True):
     """The lanes and groups as they are now."""
 
     loads: dict[str, LaneLoad]
@@ -20,16 +20,16 @@ class Lanes(Struct, frozen=True):
         """Return the lane that a piece of work is in."""
         return self.loads.get(work.lane) or LaneLoad(default_lane(work.lane, work.grp), 0, True)
 
-    def active(self, grp: str) -> int:
+    def active_lanes(self, grp: str) -> int:
         """Return how many lanes of a group have something running."""
         return sum(load.running > 0 for load in self.loads.values() if load.lane.grp == grp)
 
-    def limit(self, grp: str) -> int:
+    def max_active_lanes(self, grp: str) -> int:
         """Return how many lanes of a group may be active."""
         return self.groups.get(grp, default_group(grp).lanes)
 
 
-class Reporting(Struct, frozen=True):
+class ExternalParty(Struct, frozen=True):
     """What is known of the other party that works on something, and of what it has reported."""
 
     name: str = "another party that reports"
@@ -38,50 +38,50 @@ class Reporting(Struct, frozen=True):
     absent: Object | None = None  # the object that stands for it, in a state in which it cannot report
 
 
-class Around(Struct, frozen=True):
+class WaitContext(Struct, frozen=True):
     """What is known about the surroundings of a piece of work."""
 
     now: float
-    line: list[WorkItem]  # its queue, in order
+    queue: list[WorkItem]  # its queue, in order
     locks: Collection[Lock]  # of its tree
-    lanes: Lanes
-    workers: int  # that are alive
-    lost: Mapping[str, WorkerRecord] = {}  # the workers whose leases have passed, by id
-    reporting: Reporting | None = None  # the other party; None if the kind names none
+    lanes: LaneLoads
+    live_workers: int  # that are alive
+    dead_workers: Mapping[str, WorkerRecord] = {}  # the workers whose leases have passed, by id
+    external_party: ExternalParty | None = None  # the other party; None if the kind names none
 
 
-def describe_lost(worker: WorkerRecord) -> str:
+def describe_dead_worker(worker: WorkerRecord) -> str:
     """Return since when a worker that is taken for dead has been silent."""
     return f"has been silent since {time_text(worker.seen)} (lease {worker.lease:g} s)"
 
 
-def why_waiting(work: WorkItem, around: Around) -> tuple[WaitReason, str]:
+def wait_reason(work: WorkItem, around: WaitContext) -> tuple[WaitReason, str]:
     """Return what a piece of work waits for, as a code and as a sentence."""
-    lost = around.lost.get(work.owner or "")
+    lost = around.dead_workers.get(work.owner or "")
     if work.fenced:
-        outlived = "has yet to confirm that it stopped" if lost is None else describe_lost(lost)
+        outlived = "has yet to confirm that it stopped" if lost is None else describe_dead_worker(lost)
         return WaitReason.GHOST, f"its result no longer counts; its worker {work.owner} {outlived}"
     if lost is not None:
-        successor = "a living worker will take it over" if around.workers else "no worker is alive to take it over"
-        return WaitReason.ORPHANED, f"its worker {lost.id} {describe_lost(lost)}; {successor}"
+        successor = "a living worker will take it over" if around.live_workers else "no worker is alive to take it over"
+        return WaitReason.ORPHANED, f"its worker {lost.id} {describe_dead_worker(lost)}; {successor}"
     if work.is_prefetched:
         text = f"worker {work.owner} holds it ready, for the next place that it leaves in lane {work.lane}"
         return WaitReason.LANE, text
     if work.owner is not None:
         return WaitReason.RUNNING, f"worker {work.owner} works on it"
-    ahead = [one.op for one in around.line if one.seq < work.seq]
+    ahead = [one.op for one in around.queue if one.seq < work.seq]
     if ahead:
         return WaitReason.QUEUE, f"it stands behind operation {ahead[-1]} ({len(ahead)} ahead of it)"
-    return _at_the_head(work, around) or _in_its_lane(work, around)
+    return _reason_before_lane(work, around) or _lane_reason(work, around)
 
 
-def _at_the_head(work: WorkItem, around: Around) -> tuple[WaitReason, str] | None:
+def _reason_before_lane(work: WorkItem, around: WaitContext) -> tuple[WaitReason, str] | None:
     if any(lock.op == work.op and lock.waiting for lock in around.locks):
         holders = sorted({lock.op for lock in around.locks if lock.op != work.op and not lock.waiting})
         return WaitReason.LOCKS, f"locks are held by {', '.join(holders) or 'those who asked before'}"
     parked = work.is_parked and work.not_before > around.now
-    if work.remote or (parked and around.reporting is not None):
-        return WaitReason.REMOTE, _describe_party(work, around.reporting or Reporting())
+    if work.remote or (parked and around.external_party is not None):
+        return WaitReason.REMOTE, _describe_party(work, around.external_party or ExternalParty())
     if work.children:
         return WaitReason.CHILDREN, f"{work.children} of its children have not ended"
     if parked:
@@ -91,7 +91,7 @@ def _at_the_head(work: WorkItem, around: Around) -> tuple[WaitReason, str] | Non
     return None
 
 
-def _describe_party(work: WorkItem, party: Reporting) -> str:
+def _describe_party(work: WorkItem, party: ExternalParty) -> str:
     """Return whom a piece of work is left to, since when, what was last heard of it, and how long it may take."""
     since = "" if party.since is None else f", which has it since {time_text(party.since)}"
     report, absent = party.last, party.absent
@@ -104,15 +104,15 @@ def _until(work: WorkItem) -> str:
     return "" if work.deadline is None else f"; it may take until {time_text(work.deadline)}"
 
 
-def _in_its_lane(work: WorkItem, around: Around) -> tuple[WaitReason, str]:
+def _lane_reason(work: WorkItem, around: WaitContext) -> tuple[WaitReason, str]:
     load, name = around.lanes.load(work), work.lane or "(default)"
     if load.lane.back_off > around.now:
         return WaitReason.BACK_OFF, f"lane {name} is backed off until {time_text(load.lane.back_off)}"
     if load.running >= load.lane.capacity:
         return WaitReason.LANE, f"lane {name} runs {load.running} of {load.lane.capacity} operations"
-    active, limit = around.lanes.active(work.grp), around.lanes.limit(work.grp)
+    active, limit = around.lanes.active_lanes(work.grp), around.lanes.max_active_lanes(work.grp)
     if load.running == 0 and active >= limit:
         return WaitReason.GROUP, f"group {work.grp or '(default)'} has {active} of {limit} lanes active"
-    if not around.workers:
+    if not around.live_workers:
         return WaitReason.NO_WORKER, "no worker is alive"
     return WaitReason.SOON, "it is next: a worker with a free slot will take it"

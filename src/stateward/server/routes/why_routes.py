@@ -13,18 +13,24 @@ from stateward.engine.privacy import Disclosure
 from stateward.schemas.operations import OperationView
 from stateward.schemas.waiting import ParentView, QueuedView, QueueView, WaitReason, WhyView
 from stateward.server.auth.guards import needs
-from stateward.server.http.route_params import Id
-from stateward.server.openapi.problem_responses import problems
-from stateward.server.routes.wait_reasons import Around, Lanes, Reporting, describe_lost, why_waiting
+from stateward.server.http.parameters import Id
+from stateward.server.openapi.problem_responses import problem_responses
+from stateward.server.routes.wait_reasons import (
+    ExternalParty,
+    LaneLoads,
+    WaitContext,
+    describe_dead_worker,
+    wait_reason,
+)
 from stateward.server.service import ApiRequest, Service
-from stateward.server.views import lane_view, lock_view, when_or_none
+from stateward.server.views import lane_view, lock_view, to_datetime_or_none
 from stateward.store.records import Key, Lock, Object, Operation, Status, WorkerRecord, WorkItem
 
 TAGS = ["objects"]
-MOST_PARENTS = 20
-MOST_CHILDREN = 100
-MOST_STUCK = 1_000
-UNDER_WAY = (Status.WAITING, Status.RUNNING)
+MAX_PARENTS = 20
+MAX_CHILDREN = 100
+MAX_STUCK = 1_000
+OPEN_STATUSES = (Status.WAITING, Status.RUNNING)
 
 
 @get(
@@ -32,12 +38,12 @@ UNDER_WAY = (Status.WAITING, Status.RUNNING)
     guards=[needs(Right.READ)],
     tags=TAGS,
     summary="Look at an object's queue",
-    responses=problems(404),
+    responses=problem_responses(404),
 )
 async def get_queue(request: ApiRequest, ns: Ns, id: Id) -> QueueView:  # noqa: A002
     """Return the work that stands in the object's queue, each with what it waits for."""
     found = await request.service.engine.get(ns, id)
-    return QueueView(found.queue, await (await _look(request, found)).queued())
+    return QueueView(found.queue, await (await _inspect_queue(request, found)).queued())
 
 
 @get(
@@ -45,13 +51,13 @@ async def get_queue(request: ApiRequest, ns: Ns, id: Id) -> QueueView:  # noqa: 
     guards=[needs(Right.READ)],
     tags=TAGS,
     summary="What does an object wait for?",
-    responses=problems(404),
+    responses=problem_responses(404),
 )
 async def get_why(request: ApiRequest, ns: Ns, id: Id) -> WhyView:  # noqa: A002
     """Return what the object waits for: its operation, queue, lane, locks and children, and its parents' operations."""
     service = request.service
     found = await service.engine.get(ns, id)
-    look, presenter = await _look(request, found), request.presenter
+    look, presenter = await _inspect_queue(request, found), request.presenter
     queued = await look.queued()
     work = next((one for one in look.shown if one.object == found.id and not one.fenced), None)
     mine = next((one for one in queued if work is not None and one.op == work.op), None)
@@ -75,22 +81,22 @@ async def get_why(request: ApiRequest, ns: Ns, id: Id) -> WhyView:  # noqa: A002
     )
 
 
-class Look(Struct, frozen=True):
+class QueueInspection(Struct, frozen=True):
     """One look at an object's queue and at all that may hold it up, for one group of readers."""
 
     service: Service
     disclosure: Disclosure
-    line: list[WorkItem]
+    work_items: list[WorkItem]
     operations: dict[Key, Operation]
     now: float
-    lanes: Lanes
-    workers: int
-    lost: Mapping[str, WorkerRecord]
+    lanes: LaneLoads
+    live_workers: int
+    dead_workers: Mapping[str, WorkerRecord]
 
     @property
     def shown(self) -> list[WorkItem]:
         """The work in the queue whose operations the readers see."""
-        return [one for one in self.line if not self._hides(one)]
+        return [one for one in self.work_items if not self._hides(one)]
 
     def _hides(self, work: WorkItem) -> bool:
         operation = self.operations.get(work.key)
@@ -104,12 +110,14 @@ class Look(Struct, frozen=True):
     async def _queued(self, number: int, work: WorkItem) -> QueuedView:
         operation = self.operations.get(work.key)
         locks, reporting = await self.locks(operation), await self._reporting(work, operation)
-        around = Around(self.now, self.line, locks, self.lanes, self.workers, self.lost, reporting)
-        reason, text = why_waiting(work, around)
+        around = WaitContext(
+            self.now, self.work_items, locks, self.lanes, self.live_workers, self.dead_workers, reporting
+        )
+        reason, text = wait_reason(work, around)
         hidden = operation is not None and self.disclosure.hides_places(operation.kind)
         if hidden:
             text = text.replace(f"lane {work.lane}", "its lane")
-        if reason is WaitReason.QUEUE and any(self._hides(one) for one in self.line if one.seq < work.seq):
+        if reason is WaitReason.QUEUE and any(self._hides(one) for one in self.work_items if one.seq < work.seq):
             text = "other work on its object has to end first"
         return QueuedView(
             position=number,
@@ -122,13 +130,13 @@ class Look(Struct, frozen=True):
             priority=work.priority,
             attempts=work.attempts,
             owner=work.owner,
-            not_before=when_or_none(work.not_before or None),
-            deadline=when_or_none(work.deadline),
+            not_before=to_datetime_or_none(work.not_before or None),
+            deadline=to_datetime_or_none(work.deadline),
             reason=reason,
             text=text,
         )
 
-    async def _reporting(self, work: WorkItem, operation: Operation | None) -> Reporting | None:
+    async def _reporting(self, work: WorkItem, operation: Operation | None) -> ExternalParty | None:
         """Return what is known of the other party that works on something, if one does."""
         if operation is None or not (work.remote or work.is_parked):
             return None
@@ -137,7 +145,7 @@ class Look(Struct, frozen=True):
         if not work.remote and (find_party is None or found is None):
             return None
         last = (await reader.progress_of(work.key, 0))[-1:]
-        known = Reporting(since=operation.created, last=last[0] if last else None)
+        known = ExternalParty(since=operation.created, last=last[0] if last else None)
         if find_party is None or found is None:
             return known
         party = find_party(found)
@@ -152,16 +160,18 @@ class Look(Struct, frozen=True):
         return await self.service.reader.locks_of(Key(operation.ns, operation.tree))
 
 
-async def _look(request: ApiRequest, found: Object) -> Look:
+async def _inspect_queue(request: ApiRequest, found: Object) -> QueueInspection:
     service, reader = request.service, request.service.reader
     line = await reader.queue_of(Key(found.ns, found.queue))
     operations = await reader.operations([one.key for one in line])
     now = await reader.time()
     groups, loads = await reader.lanes()
-    lanes = Lanes({load.lane.lane: load for load in loads}, {one.grp: one.lanes for one in groups})
+    lanes = LaneLoads({load.lane.lane: load for load in loads}, {one.grp: one.lanes for one in groups})
     workers = await reader.workers()
     lost = {one.id: one for one in workers if not one.is_alive(now)}
-    return Look(service, request.presenter.disclosure, line, operations, now, lanes, len(workers) - len(lost), lost)
+    return QueueInspection(
+        service, request.presenter.disclosure, line, operations, now, lanes, len(workers) - len(lost), lost
+    )
 
 
 async def _children(request: ApiRequest, work: WorkItem | None) -> list[OperationView]:
@@ -169,7 +179,7 @@ async def _children(request: ApiRequest, work: WorkItem | None) -> list[Operatio
     if work is None or not work.children:
         return []
     children = await request.service.reader.children_of(work.key)
-    return request.presenter.operations([one for one in children if one.status in UNDER_WAY][:MOST_CHILDREN])
+    return request.presenter.operations([one for one in children if one.status in OPEN_STATUSES][:MAX_CHILDREN])
 
 
 async def _trouble(request: ApiRequest, found: Object, children: Sequence[OperationView]) -> str:
@@ -184,21 +194,23 @@ async def _trouble(request: ApiRequest, found: Object, children: Sequence[Operat
     return ""
 
 
-async def _lost_children(look: Look, ns: str, children: Sequence[OperationView]) -> str:
+async def _lost_children(look: QueueInspection, ns: str, children: Sequence[OperationView]) -> str:
     """Return which workers are taken for dead that hold some of the children."""
-    if not children or not look.lost:
+    if not children or not look.dead_workers:
         return ""
     ids = {one.id for one in children}
-    stuck = await look.service.reader.stuck(MOST_STUCK, [ns])
+    stuck = await look.service.reader.stuck(MAX_STUCK, [ns])
     held = Counter(one.owner or "" for one in stuck if one.orphaned and one.op in ids)
-    lost = ((look.lost[owner], number) for owner, number in held.items() if owner in look.lost)
-    return "".join(f"; worker {one.id}, which holds {number} of them, {describe_lost(one)}" for one, number in lost)
+    lost = ((look.dead_workers[owner], number) for owner, number in held.items() if owner in look.dead_workers)
+    return "".join(
+        f"; worker {one.id}, which holds {number} of them, {describe_dead_worker(one)}" for one, number in lost
+    )
 
 
 async def _parents(request: ApiRequest, found: Object) -> list[ParentView]:
     parents: list[ParentView] = []
     name, seen = found.parent, {found.id}
-    while name is not None and name not in seen and len(parents) < MOST_PARENTS:
+    while name is not None and name not in seen and len(parents) < MAX_PARENTS:
         seen.add(name)
         above = await request.service.reader.object(Key(found.ns, name))
         if above is None or above.removed:

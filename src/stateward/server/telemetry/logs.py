@@ -36,7 +36,7 @@ def redacted(text: str) -> str:
 
 
 @contextmanager
-def working_on(op: str) -> Iterator[None]:
+def log_operation(op: str) -> Iterator[None]:
     """Let every line that is written meanwhile carry an operation's id."""
     before = OPERATION.set(op)
     try:
@@ -45,7 +45,7 @@ def working_on(op: str) -> Iterator[None]:
         OPERATION.reset(before)
 
 
-class JsonForm(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """A line as one JSON object."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -65,7 +65,7 @@ class JsonForm(logging.Formatter):
         return msgspec.json.encode(_cleaned(line), enc_hook=str).decode()
 
 
-class TextForm(logging.Formatter):
+class TextFormatter(logging.Formatter):
     """A line for a person: the time of the day, the level, what happened."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -79,7 +79,7 @@ class TextForm(logging.Formatter):
         return redacted(text)
 
 
-def is_new(record: logging.LogRecord) -> bool:
+def is_not_repeated(record: logging.LogRecord) -> bool:
     """Tell whether a record says something new.
 
     The store logs once that its file was replaced. Every request and every loop meets that error from then on.
@@ -95,14 +95,14 @@ def _is_about_replaced(cause: object) -> bool:
     return isinstance(cause, DatabaseReplaced)
 
 
-FORMS = {"json": JsonForm, "text": TextForm}
+FORMS = {"json": JsonFormatter, "text": TextFormatter}
 
 
 def start_logging(form: Literal["text", "json"], level: str, stream: IO[str] | None = None) -> None:
     """Send everybody's lines one way: ours, the server's, the libraries'."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(FORMS[form]())
-    handler.addFilter(is_new)
+    handler.addFilter(is_not_repeated)
     root = logging.getLogger()
     for former in root.handlers[:]:
         root.removeHandler(former)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from stateward.engine import Accepted, Denied, Engine, Job, Kind, Request
 from stateward.engine.accept.groups import GroupVerdict
 from stateward.engine.handlers import Run
-from stateward.server.telemetry.logs import working_on
+from stateward.server.telemetry.logs import log_operation
 from stateward.server.telemetry.prometheus_metrics import Metrics
 from stateward.server.telemetry.traces import Traces
 from stateward.store.filters import Selector
@@ -47,7 +47,7 @@ class AcceptanceTimer:
         """Count the verdict."""
         if self._metrics is not None:
             refused = "denied" if error is not None and issubclass(error, Denied) else "failed"
-            self._metrics.accepted(perf_counter() - self._begun, refused if error is not None else "accepted")
+            self._metrics.observe_acceptance(perf_counter() - self._begun, refused if error is not None else "accepted")
 
 
 def with_telemetry(kind: Kind, traces: Traces) -> Kind:
@@ -58,7 +58,7 @@ def with_telemetry(kind: Kind, traces: Traces) -> Kind:
 
 def _observed(run: Run, traces: Traces) -> Run:
     async def observing(job: Job) -> Any:  # noqa: ANN401 - what the handler returns
-        with working_on(job.key.id), traces.handling(job):
+        with log_operation(job.key.id), traces.handling(job):
             return await run(job)
 
     return observing

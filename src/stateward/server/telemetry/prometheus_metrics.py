@@ -36,7 +36,7 @@ from stateward.engine.kinds import Kinds
 from stateward.engine.privacy import Disclosure
 from stateward.server.auth.guards import needs
 from stateward.server.errors import NotReady
-from stateward.server.openapi.problem_responses import problems
+from stateward.server.openapi.problem_responses import problem_responses
 from stateward.server.presenter import sees_internal
 from stateward.server.service import ApiRequest
 from stateward.server.telemetry.journal_classifier import ActionResult, JournalClassifier
@@ -46,14 +46,14 @@ from stateward.store.records import JournalEntry
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # when a counter began is of no use here
 
-FRESH = 1.0
+SNAPSHOT_MAX_AGE_S = 1.0
 """How many seconds a survey is good for."""
 
-MOST_TEXTS = 1_000
+MAX_CACHED_TEXTS = 1_000
 """For how many sets of namespaces the latest answer is kept."""
 
-ACCEPTANCE = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
-ANSWERS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+ACCEPTANCE_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+REQUEST_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 NO_ROUTE = "(none)"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
@@ -69,7 +69,7 @@ class Metrics:
         self._verdicts: dict[str, Histogram] = {}
         self._answers: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._survey = survey
-        self._surveyed = -FRESH
+        self._surveyed = -SNAPSHOT_MAX_AGE_S
         self._texts: dict[tuple[frozenset[str], Disclosure], tuple[float, str]] = {}
         self._lock = asyncio.Lock()
         self._count_happenings()
@@ -91,21 +91,21 @@ class Metrics:
             "how long it takes to accept or to deny a request, durably",
             ("verdict",),
             registry=self.registry,
-            buckets=ACCEPTANCE,
+            buckets=ACCEPTANCE_BUCKETS_S,
         )
         self.answers = Histogram(
             "stateward_http_request_seconds",
             "how long it takes to answer a call",
             ("method", "route"),
             registry=self.registry,
-            buckets=ANSWERS,
+            buckets=REQUEST_BUCKETS_S,
         )
         self.provider_calls = self._counter("provider_calls", "calls to providers", "provider", "call")
         self.provider_saved = self._counter("provider_calls_saved", "calls to providers that were spared", "provider")
         self.calls = self._counter("http_requests", "calls by route and status", "method", "route", "status")
 
     def _show_the_present(self) -> None:
-        self._present = Present(self.registry)
+        self._present = StateGauges(self.registry)
         self.capacity = self._gauge("lane_capacity", "operations that may run in a lane at once", "lane")
         self.backed_off = self._gauge("lane_backed_off", "whether a lane is backed off (throttled)", "lane")
         self.workers = self._gauge("workers", "workers, by whether they are alive", "alive")
@@ -120,7 +120,7 @@ class Metrics:
 
     # --- counting ----------------------------------------------------------------------------------------------------
 
-    def hear(self, lines: Sequence[JournalEntry]) -> None:
+    def count_entries(self, lines: Sequence[JournalEntry]) -> None:
         """Count what lines of the journal tell."""
         for line in lines:
             told = self._tally.classify(line)
@@ -135,14 +135,14 @@ class Metrics:
         if lines:
             self.journal.set(lines[-1].seq)
 
-    def accepted(self, seconds: float, verdict: str) -> None:
+    def observe_acceptance(self, seconds: float, verdict: str) -> None:
         """Count a request that was accepted or denied, and how long that took."""
         times = self._verdicts.get(verdict)
         if times is None:
             times = self._verdicts[verdict] = self.acceptance.labels(verdict)
         times.observe(seconds)
 
-    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+    def observe_request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a call."""
         known = self._answers.get((method, route, status))
         if known is None:
@@ -162,22 +162,22 @@ class Metrics:
         async with self._lock:
             if namespaces is not None:
                 return await self._text_of(namespaces, disclosure)
-            if self._surveyed + FRESH <= monotonic():
+            if self._surveyed + SNAPSHOT_MAX_AGE_S <= monotonic():
                 await self._look()
         return metrics_text(self.registry, disclosure)
 
     async def _text_of(self, namespaces: frozenset[str], disclosure: Disclosure) -> str:
         """Return what is now in some namespaces; asked at most once a second for the same ones."""
         known = self._texts.get((namespaces, disclosure))
-        if known is not None and known[0] + FRESH > monotonic():
+        if known is not None and known[0] + SNAPSHOT_MAX_AGE_S > monotonic():
             return known[1]
         registry = CollectorRegistry()
-        present = Present(registry)
+        present = StateGauges(registry)
         try:
             present.show(await self._survey(namespaces))
         except StoreError:
             present.store.set(0)
-        if len(self._texts) >= MOST_TEXTS:
+        if len(self._texts) >= MAX_CACHED_TEXTS:
             self._texts.clear()
         text = metrics_text(registry, disclosure)
         self._texts[namespaces, disclosure] = monotonic(), text
@@ -205,7 +205,7 @@ class Metrics:
         self.timers.set(survey.timer_late)
 
 
-class Present:
+class StateGauges:
     """The gauges of what is now: objects, and what is under way. They can be of some namespaces alone."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -249,23 +249,23 @@ class ProviderCalls:
         self._metrics: Metrics | None = None
         self._noted = noted
 
-    def tell(self, metrics: Metrics) -> None:
+    def bind_metrics(self, metrics: Metrics) -> None:
         """Begin to count."""
         self._metrics = metrics
 
-    def called(self, provider: str, call: str) -> None:
+    def count_call(self, provider: str, call: str) -> None:
         """Count a call to a provider."""
         self._noted(provider, call)
         if self._metrics is not None:
             self._metrics.provider_calls.labels(provider, call).inc()
 
-    def saved(self, provider: str, calls: int) -> None:
+    def count_saved(self, provider: str, calls: int) -> None:
         """Count calls that were not needed, because one listing or what was known already told."""
         if self._metrics is not None:
             self._metrics.provider_saved.labels(provider).inc(calls)
 
 
-class CountingCalls:
+class RequestCounter:
     """An application around another one, which counts its calls by route: a name never becomes a label."""
 
     def __init__(self, app: Any, metrics: Metrics) -> None:  # noqa: ANN401 - an ASGI application
@@ -282,7 +282,7 @@ class CountingCalls:
         async def counted(message: Any) -> None:  # noqa: ANN401
             if message["type"] == "http.response.start":
                 route = scope.get("path_template") or NO_ROUTE
-                self._metrics.answered(method, route, message["status"], perf_counter() - begun)
+                self._metrics.observe_request(method, route, message["status"], perf_counter() - begun)
             await send(message)
 
         await self._app(scope, receive, counted)
@@ -303,7 +303,7 @@ METRICS = ResponseSpec(
     tags=["deployment"],
     summary="Metrics",
     media_type="text/plain",
-    responses={**problems(), 200: METRICS},
+    responses={**problem_responses(), 200: METRICS},
 )
 async def show_metrics(request: ApiRequest) -> Response[str]:
     """Return the metrics of this process and of the store; a token for some namespaces gets what is now in those."""
@@ -319,7 +319,7 @@ async def show_metrics(request: ApiRequest) -> Response[str]:
 ROUTES = (show_metrics,)
 
 
-LARGEST = frozenset({"stateward_operation_oldest_seconds", "stateward_lane_backed_off"})
+MAX_OF_LANES = frozenset({"stateward_operation_oldest_seconds", "stateward_lane_backed_off"})
 """Of several lanes that are shown as one, the largest of these counts; of all others the sum."""
 
 
@@ -346,7 +346,7 @@ class DisclosedRegistry(CollectorRegistry):
                 labels = {**labels, "lane": self._disclosure.lane(labels["lane"])}
             key = one.name, str(sorted(labels.items()))
             before = shown[key].value if key in shown else 0.0
-            value = max(before, one.value) if one.name in LARGEST else before + one.value
+            value = max(before, one.value) if one.name in MAX_OF_LANES else before + one.value
             shown[key] = one._replace(labels=labels, value=value)
         return shown.values()
 

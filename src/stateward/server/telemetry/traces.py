@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("stateward.traces")
 
-WANTED = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-CARRIES = re.compile(r"[0-9a-f]{48}")
+ENDPOINT_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+TRACED_ID = re.compile(r"[0-9a-f]{48}")
 
 NOTHING = nullcontext()
 
-PLANNED: ContextVar[int | None] = ContextVar("planned span", default=None)
+NEXT_SPAN_ID: ContextVar[int | None] = ContextVar("planned span", default=None)
 """The number that the next span is to have."""
 
 
@@ -83,7 +83,7 @@ class NoTraces:
 
 def start_traces(environ: Mapping[str, str]) -> Traces:
     """Return what traces, if an exporter is named and the packages are there."""
-    if not any(environ.get(name) for name in WANTED):
+    if not any(environ.get(name) for name in ENDPOINT_VARIABLES):
         return NoTraces()
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -135,12 +135,12 @@ class OpenTelemetry:
     @contextmanager
     def accepting(self, request: Request) -> Iterator[None]:
         """Trace an acceptance, with the span that the operation's id names."""
-        planned = PLANNED.set(int(request.op[32:], 16) if CARRIES.fullmatch(request.op) else None)
+        planned = NEXT_SPAN_ID.set(int(request.op[32:], 16) if TRACED_ID.fullmatch(request.op) else None)
         try:
-            with self._tracer.start_as_current_span(f"accept {request.action}", attributes=_about(request)):
+            with self._tracer.start_as_current_span(f"accept {request.action}", attributes=_attributes(request)):
                 yield
         finally:
-            PLANNED.reset(planned)
+            NEXT_SPAN_ID.reset(planned)
 
     @contextmanager
     def handling(self, job: Job) -> Iterator[None]:
@@ -156,7 +156,7 @@ class OpenTelemetry:
             "stateward.lane": job.claim.work.lane,
             "stateward.attempt": job.attempt,
         }
-        carried = _carried(operation.id) or _carried(operation.parent or "")
+        carried = _context_of_operation(operation.id) or _context_of_operation(operation.parent or "")
         with self._tracer.start_as_current_span(f"{job.action} {operation.kind}", carried, SpanKind.CONSUMER, facts):
             yield
 
@@ -173,7 +173,7 @@ class OpenTelemetry:
         self._provider.shutdown()
 
 
-def _about(request: Request) -> dict[str, str]:
+def _attributes(request: Request) -> dict[str, str]:
     return {
         "stateward.ns": request.ns,
         "stateward.object": request.object,
@@ -182,11 +182,11 @@ def _about(request: Request) -> dict[str, str]:
     }
 
 
-def _carried(op: str) -> "Context | None":
+def _context_of_operation(op: str) -> "Context | None":
     """Return the trace that an operation's id carries."""
     from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
-    if not CARRIES.fullmatch(op):
+    if not TRACED_ID.fullmatch(op):
         return None
     sampled = TraceFlags(TraceFlags.SAMPLED)
     context = SpanContext(int(op[:32], 16), int(op[32:], 16), is_remote=True, trace_flags=sampled)
@@ -201,14 +201,14 @@ def _ids() -> Any:  # noqa: ANN401 - the class exists only where the package doe
         """Gives the planned number, once."""
 
         def generate_span_id(self) -> int:
-            planned = PLANNED.get()
-            PLANNED.set(None)
+            planned = NEXT_SPAN_ID.get()
+            NEXT_SPAN_ID.set(None)
             return planned or super().generate_span_id()
 
     return PlannedIds()
 
 
-class TracingCalls:
+class RequestTracer:
     """An application around another one, which traces its calls."""
 
     def __init__(self, app: Any, traces: Traces) -> None:  # noqa: ANN401 - an ASGI application

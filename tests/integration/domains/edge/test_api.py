@@ -11,7 +11,7 @@ import pytest
 from stateward.access import Role
 from stateward.config import Config
 from stateward.server.auth.rate_limit import RateLimiter
-from stateward.server.run import Opened, opened
+from stateward.server.run import ServerApplication, open_application
 
 BASE = "/api/v1/edge/ns/lab"
 
@@ -19,7 +19,7 @@ BASE = "/api/v1/edge/ns/lab"
 class Api:
     """The whole application in this process, with a client for every role."""
 
-    def __init__(self, parts: Opened) -> None:
+    def __init__(self, parts: ServerApplication) -> None:
         self.parts = parts
         self.clients: dict[Role, httpx.AsyncClient] = {}
 
@@ -46,7 +46,7 @@ class Api:
 
 @pytest.fixture
 async def api(tmp_path: Path) -> AsyncIterator[Api]:
-    async with opened(Config(data=str(tmp_path / "data"))) as parts:
+    async with open_application(Config(data=str(tmp_path / "data"))) as parts:
         found = Api(parts)
         await found.open()
         yield found

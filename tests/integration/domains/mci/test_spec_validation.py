@@ -18,7 +18,7 @@ from stateward.domains.mci.model import (
     vm_of,
 )
 from stateward.errors import BadInput
-from stateward.server.routes.object_routes import relabel
+from stateward.server.routes.object_routes import replace_labels
 from stateward.store.records import Key, Object, Status
 from tests.integration.domains.mci.conftest import ANN, NS, MciHarness, mci
 
@@ -113,7 +113,9 @@ async def test_a_vm_keeps_the_labels_that_it_has_from_its_mci(harness: MciHarnes
 
     async def relabelled(labels: dict[str, str]) -> Object:
         kinds, key = harness.engine.kinds, first.key
-        return await harness.engine.store.transact(lambda tx: relabel(tx, kinds, key, labels, None, "user", "ann"))
+        return await harness.engine.store.transact(
+            lambda tx: replace_labels(tx, kinds, key, labels, None, "user", "ann")
+        )
 
     with pytest.raises(BadInput, match="connection"):
         await relabelled({**named, "connection": "elsewhere"})

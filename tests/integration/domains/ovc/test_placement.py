@@ -193,7 +193,7 @@ async def test_what_stands_behind_a_migration_waits_for_other_work(scene: Scene)
 
 async def test_metrics_name_no_node_and_no_internal_operation_to_others(scene: Scene) -> None:
     live_feeds: LiveFeeds = scene.app.state["live_feeds"]
-    live_feeds.metrics.hear(await scene.cloud.engine.store.reader.journal(0, 10_000, JournalFilter(ns=NS)))
+    live_feeds.metrics.count_entries(await scene.cloud.engine.store.reader.journal(0, 10_000, JournalFilter(ns=NS)))
     for namespaces in (None, frozenset({NS})):
         public = await live_feeds.metrics.text(namespaces, internal=False)
         whole = await live_feeds.metrics.text(namespaces)

@@ -14,12 +14,12 @@ from msgspec import Meta
 from stateward.naming import END, PATH_PART
 from stateward.schemas.params import LABEL, TEXT
 
-TAGS = rf"^[\x20-\x7e]{{1,1000}}{END}"
+ENTITY_TAGS = rf"^[\x20-\x7e]{{1,1000}}{END}"
 
-HALF = 0.000_000_5
+HALF_MICROSECOND_S = 0.000_000_5
 """Half of the smallest time that is shown."""
 
-MOST = 10**15
+MAX_NUMBER = 10**15
 """The largest number that a row of the journal is asked for by."""
 
 # --- in bodies -------------------------------------------------------------------------------------------------------
@@ -41,16 +41,18 @@ LanePath = Annotated[str, PathParameter(pattern=TEXT, description="the lane, suc
 NOT_NEGATIVE = {"minimum": 0}
 """The framework leaves a limit of 0 out of its description."""
 
-Limit = Annotated[int, QueryParameter(ge=1, le=MOST, description="most rows wanted; never more than the page limit")]
+Limit = Annotated[
+    int, QueryParameter(ge=1, le=MAX_NUMBER, description="most rows wanted; never more than the page limit")
+]
 AfterText = Annotated[str | None, QueryParameter(pattern=TEXT, description="`next` of the page before")]
 AfterNumber = Annotated[
-    int, QueryParameter(ge=0, le=MOST, description="`next` of the page before", schema_extra=NOT_NEGATIVE)
+    int, QueryParameter(ge=0, le=MAX_NUMBER, description="`next` of the page before", schema_extra=NOT_NEGATIVE)
 ]
-Only = Annotated[str | None, QueryParameter(pattern=TEXT)]
-StatesWish = Annotated[
+TextFilter = Annotated[str | None, QueryParameter(pattern=TEXT)]
+StateFilter = Annotated[
     str | None, QueryParameter(name="state", pattern=TEXT, description="one state, or several with commas between them")
 ]
-LabelWishes = Annotated[
+LabelFilter = Annotated[
     list[Annotated[str, Meta(pattern=LABEL)]] | None,
     QueryParameter(
         name="label",
@@ -62,29 +64,31 @@ LabelWishes = Annotated[
 Wait = Annotated[
     float | None, QueryParameter(ge=0, le=300, description="seconds to wait for the end", schema_extra=NOT_NEGATIVE)
 ]
-When = Annotated[datetime, QueryParameter(description="a time, such as 2026-11-15T02:57:12Z")]
-WhenOrNone = Annotated[datetime | None, QueryParameter(description="a time, such as 2026-11-15T02:57:12Z")]
+Time = Annotated[datetime, QueryParameter(description="a time, such as 2026-11-15T02:57:12Z")]
+TimeOrNone = Annotated[datetime | None, QueryParameter(description="a time, such as 2026-11-15T02:57:12Z")]
 
 # --- in headers ------------------------------------------------------------------------------------------------------
 
 IfMatch = Annotated[
-    str | None, HeaderParameter(name="If-Match", pattern=TAGS, description="the ETag that the object must still have")
+    str | None,
+    HeaderParameter(name="If-Match", pattern=ENTITY_TAGS, description="the ETag that the object must still have"),
 ]
 IfNoneMatch = Annotated[
-    str | None, HeaderParameter(name="If-None-Match", pattern=TAGS, description="the ETag that the caller has seen")
+    str | None,
+    HeaderParameter(name="If-None-Match", pattern=ENTITY_TAGS, description="the ETag that the caller has seen"),
 ]
 
 
-def aware(time: datetime) -> datetime:
+def with_timezone(time: datetime) -> datetime:
     """Return a time with its zone; one without is meant as UTC."""
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
-def beginning(time: datetime | None) -> float | None:
+def first_moment(time: datetime | None) -> float | None:
     """Return the first moment that is shown as this time, as the store has it: times are shown in microseconds."""
-    return None if time is None else aware(time).timestamp() - HALF
+    return None if time is None else with_timezone(time).timestamp() - HALF_MICROSECOND_S
 
 
-def end(time: datetime) -> float:
+def last_moment(time: datetime) -> float:
     """Return the last moment that is shown as this time, as the store has it."""
-    return aware(time).timestamp() + HALF
+    return with_timezone(time).timestamp() + HALF_MICROSECOND_S
