@@ -23,7 +23,7 @@ from stateward.drivers import (
     AlreadyDone,
     CallAccepted,
     MachineAction,
-    MachineRef,
+    MachineHandle,
     MachineSpec,
     MachineState,
     Observation,
@@ -124,7 +124,7 @@ class ProcessSite:
     async def _run(self, key: str, mark: str, command: str) -> None:
         try:
             await self._driver.run(
-                MachineRef(key), with_label(self._label(key, mark), f"set -e\n{command}"), "", SETUP_TIMEOUT_S
+                MachineHandle(key), with_label(self._label(key, mark), f"set -e\n{command}"), "", SETUP_TIMEOUT_S
             )
         except (OSError, TimeoutError) as error:
             raise SiteError(f"node {key} could not be set up: {_error_text(error)}") from error
@@ -137,7 +137,7 @@ class ProcessSite:
         if not keys:
             return
         report_progress(f"ending {len(keys)} nodes", 0, len(keys))
-        await self._driver.act(MachineAction.TERMINATE, [MachineRef(key) for key in keys])
+        await self._driver.act(MachineAction.TERMINATE, [MachineHandle(key) for key in keys])
 
         def gone(found: Mapping[str, Observation]) -> bool:
             return not any(_is_there(found.get(key)) for key in keys)
@@ -181,7 +181,7 @@ class ProcessSite:
         program = f"echo {quote(_first_line(mark))}\n{command}\n:"
         line = with_label(self._label(key, mark), background_shell(program, mark, log))
         try:
-            return int(await self._driver.run(MachineRef(key), line, "", WAIT_TIMEOUT_S))
+            return int(await self._driver.run(MachineHandle(key), line, "", WAIT_TIMEOUT_S))
         except (OSError, TimeoutError, ValueError) as error:
             raise SiteError(f"{mark} could not be started: {_error_text(error)}") from error
 
@@ -209,7 +209,7 @@ class ProcessSite:
         """
         try:
             text = await self._driver.run(
-                MachineRef(key), f"tail -c {MAX_LOG_BYTES} {quote(_log_of(name))}", "", LOG_READ_TIMEOUT_S
+                MachineHandle(key), f"tail -c {MAX_LOG_BYTES} {quote(_log_of(name))}", "", LOG_READ_TIMEOUT_S
             )
         except (OSError, TimeoutError):
             return ""

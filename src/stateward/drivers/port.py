@@ -107,7 +107,7 @@ class MachineSpec(Struct, frozen=True):
     tags: Mapping[str, str] = {}
 
 
-class MachineRef(Struct, frozen=True):
+class MachineHandle(Struct, frozen=True):
     """A machine that may be there: by its key, and by the provider's own id if that is known.
 
     `token` is one and the same however often one deed is repeated, and another one for the next deed.
@@ -278,10 +278,10 @@ class Driver(Protocol):
         It has no side effect.
         """
 
-    async def ensure(self, part: CloudResource) -> Outcome:
+    async def ensure(self, resource: CloudResource) -> Outcome:
         """Find a part by its key, or make it."""
 
-    async def remove(self, part: CloudResource) -> Outcome:
+    async def remove(self, resource: CloudResource) -> Outcome:
         """Remove a part; one that is not there is `Already` gone."""
 
     async def list_resources(self) -> ResourceListing:
@@ -290,13 +290,13 @@ class Driver(Protocol):
     async def create(self, machine_specs: Sequence[MachineSpec]) -> Sequence[Outcome]:
         """Make machines; one outcome for each, in order. A key that is known makes nothing new."""
 
-    async def act(self, action: MachineAction, refs: Sequence[MachineRef]) -> Sequence[Outcome]:
+    async def act(self, action: MachineAction, handles: Sequence[MachineHandle]) -> Sequence[Outcome]:
         """Do something to machines; one outcome for each, in order."""
 
     async def observe(self, keys: Collection[str] | None = None) -> MachineListing:
         """List all machines of ours here, or those with these keys. Trouble makes it incomplete; it never raises."""
 
-    async def run(self, ref: MachineRef, command: str, user: str, seconds: float) -> str:
+    async def run(self, handle: MachineHandle, command: str, user: str, seconds: float) -> str:
         """Run a command on a machine and return what it wrote; raises `OSError` or `TimeoutError`.
 
         A command that ends with another status than 0 has failed: that is a `CommandFailed`.

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 
-from stateward.drivers import CallUnanswered, MachineAction, MachineRef, MachineState
+from stateward.drivers import CallUnanswered, MachineAction, MachineHandle, MachineState
 from tests.contract.drivers.case import Case, accepted, agreed, find, look, running, undone, until, until_gone
 
 
@@ -89,7 +89,7 @@ class Breaking:
         driver = case.driver()
         ref = await running(driver, case)
         await case.kill(ref.key)
-        (outcome,) = await driver.act(MachineAction.TERMINATE, [MachineRef(ref.key)])
+        (outcome,) = await driver.act(MachineAction.TERMINATE, [MachineHandle(ref.key)])
         assert agreed(outcome) or undone(outcome), outcome
         await until_gone(driver, case, ref.key)
 

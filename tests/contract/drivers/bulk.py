@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from stateward.drivers import MachineAction, MachineRef, MachineState, RefusalReason, Suspension
+from stateward.drivers import MachineAction, MachineHandle, MachineState, RefusalReason, Suspension
 from tests.contract.drivers.case import Case, agreed, look, refused, until, until_gone
 
 
@@ -31,7 +31,7 @@ class Bulk:
         await driver.create(wants)
         for want in wants:
             await until(driver, case, want.key, MachineState.RUNNING)
-        refs = [MachineRef(wants[0].key), MachineRef("no-such-key"), MachineRef(wants[1].key)]
+        refs = [MachineHandle(wants[0].key), MachineHandle("no-such-key"), MachineHandle(wants[1].key)]
         outcomes = await driver.act(MachineAction.TERMINATE, refs)
         assert [outcome.key for outcome in outcomes] == [ref.key for ref in refs]
         assert refused(outcomes[1], RefusalReason.NOT_FOUND)
@@ -46,9 +46,9 @@ class Bulk:
         await driver.create(wants)
         for want in wants:
             await until(driver, case, want.key, MachineState.RUNNING)
-        await driver.act(MachineAction.SUSPEND, [MachineRef(wants[0].key)])
+        await driver.act(MachineAction.SUSPEND, [MachineHandle(wants[0].key)])
         await until(driver, case, wants[0].key, MachineState.SUSPENDED)
-        outcomes = await driver.act(MachineAction.SUSPEND, [MachineRef(want.key) for want in wants])
+        outcomes = await driver.act(MachineAction.SUSPEND, [MachineHandle(want.key) for want in wants])
         assert all(agreed(outcome) for outcome in outcomes)
         for want in wants:
             await until(driver, case, want.key, MachineState.SUSPENDED)

@@ -26,8 +26,8 @@ from stateward.drivers import (
     CallRefused,
     CallThrottled,
     Driver,
+    MachineHandle,
     MachineListing,
-    MachineRef,
     MachineSpec,
     MachineState,
     Observation,
@@ -125,12 +125,12 @@ async def until_gone(driver: Driver, case: Case, key: str) -> None:
     raise AssertionError(f"{key} never went: last seen as {seen}")
 
 
-async def running(driver: Driver, case: Case) -> MachineRef:
+async def running(driver: Driver, case: Case) -> MachineHandle:
     """Make a machine and wait until it runs."""
     want = case.want()
     native_id = accepted(await driver.create([want]))
     await until(driver, case, want.key, MachineState.RUNNING)
-    return MachineRef(want.key, native_id)
+    return MachineHandle(want.key, native_id)
 
 
 def accepted(outcomes: Collection[Outcome]) -> str:

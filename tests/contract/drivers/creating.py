@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from stateward.drivers import AlreadyDone, CallAccepted, MachineAction, MachineRef, MachineState, RefusalReason
+from stateward.drivers import AlreadyDone, CallAccepted, MachineAction, MachineHandle, MachineState, RefusalReason
 from tests.contract.drivers.case import Case, accepted, agreed, find, look, refused, until, until_gone
 
 
@@ -74,7 +74,7 @@ class Creating:
         driver, want = case.driver(), case.want()
         native_id = accepted(await driver.create([want]))
         await until(driver, case, want.key, MachineState.RUNNING)
-        await driver.act(MachineAction.TERMINATE, [MachineRef(want.key, native_id)])
+        await driver.act(MachineAction.TERMINATE, [MachineHandle(want.key, native_id)])
         await until_gone(driver, case, want.key)
         await driver.create([want])
         seen = await find(driver, case, want.key)

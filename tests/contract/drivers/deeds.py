@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from stateward.drivers import CallAccepted, MachineAction, MachineRef, MachineState, RefusalReason, Suspension
+from stateward.drivers import CallAccepted, MachineAction, MachineHandle, MachineState, RefusalReason, Suspension
 from tests.contract.drivers.case import Case, agreed, find, refused, running, until, until_gone
 
 STAYS = 10
@@ -30,7 +30,7 @@ class Deeds:
     async def test_a_machine_can_be_named_by_its_key_alone(self, case: Case) -> None:
         driver = case.driver()
         ref = await running(driver, case)
-        (outcome,) = await driver.act(MachineAction.TERMINATE, [MachineRef(ref.key)])
+        (outcome,) = await driver.act(MachineAction.TERMINATE, [MachineHandle(ref.key)])
         assert isinstance(outcome, CallAccepted)
         await until_gone(driver, case, ref.key)
 
@@ -50,7 +50,7 @@ class Deeds:
     async def test_reboot_ends_in_running(self, case: Case) -> None:
         driver = case.driver()
         ref = await running(driver, case)
-        (outcome,) = await driver.act(MachineAction.REBOOT, [MachineRef(ref.key, ref.native_id, "one")])
+        (outcome,) = await driver.act(MachineAction.REBOOT, [MachineHandle(ref.key, ref.native_id, "one")])
         if not driver.caps.can_reboot:
             assert refused(outcome, RefusalReason.UNABLE)
             return
@@ -63,7 +63,9 @@ class Deeds:
             return
         ref = await running(driver, case)
         for number in (1, 2):
-            (outcome,) = await driver.act(MachineAction.REBOOT, [MachineRef(ref.key, ref.native_id, f"token-{number}")])
+            (outcome,) = await driver.act(
+                MachineAction.REBOOT, [MachineHandle(ref.key, ref.native_id, f"token-{number}")]
+            )
             assert isinstance(outcome, CallAccepted)
             seen = await until(driver, case, ref.key, MachineState.RUNNING)
         assert case.reboots(seen) in (2, None)
@@ -74,7 +76,7 @@ class Deeds:
             return
         ref = await running(driver, case)
         for _ in range(3):
-            (outcome,) = await driver.act(MachineAction.REBOOT, [MachineRef(ref.key, ref.native_id, "token")])
+            (outcome,) = await driver.act(MachineAction.REBOOT, [MachineHandle(ref.key, ref.native_id, "token")])
             assert agreed(outcome)
             seen = await until(driver, case, ref.key, MachineState.RUNNING)
         assert case.reboots(seen) in (1, None)
@@ -85,7 +87,7 @@ class Deeds:
             return
         ref = await running(driver, case)
         before = await find(driver, case, ref.key)
-        await driver.act(MachineAction.REBOOT, [MachineRef(ref.key, ref.native_id, "token")])
+        await driver.act(MachineAction.REBOOT, [MachineHandle(ref.key, ref.native_id, "token")])
         after = await until(driver, case, ref.key, MachineState.RUNNING)
         assert before is not None
         assert ("token" in before.reboot_tokens, "token" in after.reboot_tokens, after.unconfirmed_reboot) == (
@@ -123,7 +125,7 @@ class Deeds:
         driver, want = case.driver(), case.want()
         await driver.create([want])
         for _ in range(STAYS):  # some providers want it to be up first, and say so
-            (outcome,) = await driver.act(MachineAction.TERMINATE, [MachineRef(want.key)])
+            (outcome,) = await driver.act(MachineAction.TERMINATE, [MachineHandle(want.key)])
             if agreed(outcome):
                 break
             assert refused(outcome, RefusalReason.CONFLICT), outcome
@@ -162,7 +164,7 @@ class Deeds:
     ) -> None:
         driver, want = case.driver(), case.want()
         await driver.create([want])
-        (outcome,) = await driver.act(deed, [MachineRef(want.key, None, "token")])
+        (outcome,) = await driver.act(deed, [MachineHandle(want.key, None, "token")])
         assert agreed(outcome) or refused(outcome, RefusalReason.CONFLICT, RefusalReason.UNABLE), outcome
 
     async def test_rebooting_what_is_suspended_is_refused(self, case: Case) -> None:
@@ -178,14 +180,16 @@ class Deeds:
 
     @pytest.mark.parametrize("deed", list(MachineAction))
     async def test_deeds_on_unknown_machines_find_nothing(self, case: Case, deed: MachineAction) -> None:
-        (outcome,) = await case.driver().act(deed, [MachineRef("no-such-key", None, "token")])
+        (outcome,) = await case.driver().act(deed, [MachineHandle("no-such-key", None, "token")])
         assert refused(outcome, RefusalReason.NOT_FOUND, RefusalReason.UNABLE), outcome
 
     async def test_concurrent_deeds_of_every_sort_leave_a_machine_in_order(self, case: Case) -> None:
         driver = case.driver()
         ref = await running(driver, case)
         hasty = [MachineAction.SUSPEND, MachineAction.REBOOT, MachineAction.RESUME, MachineAction.SUSPEND]
-        await asyncio.gather(*(driver.act(deed, [MachineRef(ref.key, ref.native_id, f"t-{deed}")]) for deed in hasty))
+        await asyncio.gather(
+            *(driver.act(deed, [MachineHandle(ref.key, ref.native_id, f"t-{deed}")]) for deed in hasty)
+        )
         seen = await until(driver, case, ref.key, MachineState.RUNNING, MachineState.SUSPENDED)
         assert seen.native_id == ref.native_id
         (outcome,) = await driver.act(MachineAction.TERMINATE, [ref])

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from stateward.drivers import CommandFailed, MachineAction, MachineRef, MachineState
+from stateward.drivers import CommandFailed, MachineAction, MachineHandle, MachineState
 from tests.contract.drivers.case import Case, accepted, find, running, until, until_gone
 
 
@@ -25,7 +25,7 @@ class HandingOver:
         ref = await running(first, case)
         await first.close()
         second = case.driver()
-        accepted(await second.act(MachineAction.TERMINATE, [MachineRef(ref.key)]))
+        accepted(await second.act(MachineAction.TERMINATE, [MachineHandle(ref.key)]))
         await until_gone(second, case, ref.key)
 
     async def test_a_key_that_another_driver_used_makes_no_second_machine(self, case: Case) -> None:
@@ -48,7 +48,7 @@ class HandingOver:
         counts.append(case.calls.total())
         await driver.observe()
         counts.append(case.calls.total())
-        await driver.act(MachineAction.TERMINATE, [MachineRef(want.key)])
+        await driver.act(MachineAction.TERMINATE, [MachineHandle(want.key)])
         counts.append(case.calls.total())
         assert counts == sorted(set(counts)), case.calls
 
@@ -72,7 +72,7 @@ class HandingOver:
 
     async def test_a_command_does_not_run_on_a_machine_that_is_not_there(self, case: Case) -> None:
         with pytest.raises((OSError, TimeoutError)):
-            await case.driver().run(MachineRef("no-such-key"), "echo hello", "root", 1.0)
+            await case.driver().run(MachineHandle("no-such-key"), "echo hello", "root", 1.0)
 
     async def test_changes_are_hinted_at_where_there_are_events(self, case: Case) -> None:
         driver = case.driver()

@@ -1,6 +1,6 @@
 """Looking: what a listing shows, and when absence means something."""
 
-from stateward.drivers import MachineAction, MachineRef, MachineState
+from stateward.drivers import MachineAction, MachineHandle, MachineState
 from tests.contract.drivers.case import Case, look, running, until, until_gone
 
 
@@ -44,6 +44,6 @@ class Looking:
     async def test_a_terminated_machine_is_shown_as_such_or_no_longer_at_all(self, case: Case) -> None:
         driver = case.driver()
         ref = await running(driver, case)
-        await driver.act(MachineAction.TERMINATE, [MachineRef(ref.key)])
+        await driver.act(MachineAction.TERMINATE, [MachineHandle(ref.key)])
         await until_gone(driver, case, ref.key)
         assert all(one.state is MachineState.TERMINATED for one in (await look(driver, case)).machines)

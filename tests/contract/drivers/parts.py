@@ -11,7 +11,7 @@ from stateward.drivers import (
     CloudResource,
     Driver,
     MachineAction,
-    MachineRef,
+    MachineHandle,
     MachineState,
     RefusalReason,
     ResourceKind,
@@ -148,7 +148,7 @@ class Parts:
         await until(driver, case, want.key, MachineState.RUNNING)
         for part in parts[:3]:
             assert refused(await driver.remove(part), RefusalReason.IN_USE), part.kind
-        await driver.act(MachineAction.TERMINATE, [MachineRef(want.key)])
+        await driver.act(MachineAction.TERMINATE, [MachineHandle(want.key)])
         await until_gone(driver, case, want.key)
         for part in reversed(parts):
             assert isinstance(await driver.remove(part), CallAccepted), part.kind

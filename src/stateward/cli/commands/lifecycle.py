@@ -15,7 +15,7 @@ from stateward.lifecycle.decide import actions_between
 from stateward.lifecycle.describe import describe, describe_allowed, describe_fault
 from stateward.lifecycle.render import markdown, mermaid, svg, text
 from stateward.lifecycle.render.phrases import format_duration, named_actors
-from stateward.lifecycle.render.tables import colour_state
+from stateward.lifecycle.render.row_tables import colour_state
 
 app = typer.Typer(no_args_is_help=True, help="Show, check and explain the declared lifecycles.")
 

@@ -28,8 +28,8 @@ from stateward.domains.systems.views import (
     AskedView,
     ChangeView,
     InstanceView,
-    LockView,
     ServiceView,
+    SystemLockView,
     SystemView,
     asked_view,
     change_view,
@@ -211,7 +211,7 @@ async def list_deploys(request: Call, ns: Ns, system: Name) -> list[ChangeView]:
 
 
 @get("/{ns:str}/{system:str}/locks", opt=needs(Right.READ), tags=TAGS, summary="List locks")
-async def list_locks(request: Call, ns: Ns, system: Name) -> list[LockView]:
+async def list_locks(request: Call, ns: Ns, system: Name) -> list[SystemLockView]:
     """Return the locks of a system, held and waited for, in the order of asking."""
     await _actions(request, ns).system(system)
     reader = engine_of(request).store.reader

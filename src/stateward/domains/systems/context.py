@@ -12,7 +12,7 @@ from stateward.domains.systems.backends.port import Backend, OnOtherHost, System
 from stateward.domains.systems.lifecycle import NODEPOOL, SERVICE, SYSTEM
 from stateward.domains.systems.model import SystemLocation, SystemSpec, seen_of, spec_of
 from stateward.domains.systems.object_ids import service_id
-from stateward.domains.systems.settings import Settings
+from stateward.domains.systems.settings import SystemsSettings
 from stateward.engine import Engine, NotFound, Temporary
 from stateward.errors import UnknownName
 from stateward.locks.paths import ROOT, Path
@@ -44,7 +44,7 @@ class SystemContext:
 
     engine: Engine
 
-    def __init__(self, backends: Mapping[str, Backend], settings: Settings) -> None:
+    def __init__(self, backends: Mapping[str, Backend], settings: SystemsSettings) -> None:
         self.backends, self.settings = backends, settings
         self._reads: dict[Key, PendingRead] = {}
 

@@ -12,7 +12,7 @@ import msgspec
 from stateward.domains.systems.lifecycle import LIVING, SYSTEM, SystemState
 from stateward.domains.systems.model import LOCAL, ChangeSpec, SystemSpec
 from stateward.domains.systems.object_ids import system_of
-from stateward.domains.systems.settings import Settings
+from stateward.domains.systems.settings import SystemsSettings
 from stateward.engine import Denied, LockRequest, NotFound, Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.locks.modes import Mode
@@ -69,7 +69,7 @@ class LocalBackendNotGranted(Denied):
         )
 
 
-def check_host(settings: Settings, ns: str, system: Object | None, spec: str | None = None) -> None:
+def check_host(settings: SystemsSettings, ns: str, system: Object | None, spec: str | None = None) -> None:
     """Refuse what a namespace may not do on this host; `spec` is that of a system that is to be."""
     text = spec if spec is not None else "{}" if system is None else system.spec
     wanted = msgspec.json.decode(text or "{}", type=SystemSpec)
@@ -87,7 +87,7 @@ def lock_system(request: Request, found: Object | None) -> Iterable[Key]:  # noq
     return [Key(request.ns, system_of(request.object))]
 
 
-async def guard_change(settings: Settings, uow: UnitOfWork, request: Request, found: Object) -> None:
+async def guard_change(settings: SystemsSettings, uow: UnitOfWork, request: Request, found: Object) -> None:
     """Accept a deploy or a teardown only with its lock, and only of a system that lives."""
     if request.action not in CHANGES:
         return
@@ -121,7 +121,7 @@ def _check_living(uow: UnitOfWork, key: Key) -> None:
         raise NotLiving(key.id, system.state)
 
 
-async def guard_system(settings: Settings, uow: UnitOfWork, request: Request, found: Object) -> None:  # noqa: ARG001
+async def guard_system(settings: SystemsSettings, uow: UnitOfWork, request: Request, found: Object) -> None:  # noqa: ARG001
     """Accept a deletion only with the lock on the whole system, and a system on this host only with a grant."""
     if request.creates is not None:
         check_host(settings, found.ns, None, request.spec)

@@ -17,7 +17,7 @@ from stateward.domains.systems.deploy_handlers import DeployHandlers
 from stateward.domains.systems.model import LOCAL, SIMULATED
 from stateward.domains.systems.retention import ChangeRetention
 from stateward.domains.systems.service_handlers import ServiceHandlers
-from stateward.domains.systems.settings import Settings
+from stateward.domains.systems.settings import SystemsSettings
 from stateward.domains.systems.system_handlers import SystemHandlers
 from stateward.engine import Engine
 from stateward.store.errors import StoreError
@@ -28,8 +28,8 @@ SIMULATED_DELAY = 1.0
 class SystemsPlugin(DomainPlugin):
     """The systems domain in a process."""
 
-    def __init__(self, backends: Mapping[str, Backend], settings: Settings | None = None) -> None:
-        self.context = SystemContext(backends, settings or Settings())
+    def __init__(self, backends: Mapping[str, Backend], settings: SystemsSettings | None = None) -> None:
+        self.context = SystemContext(backends, settings or SystemsSettings())
         self.roll_ups = SystemRollUp(self.context)
         self.records = ChangeRetention(self.context)
         kinds = [
@@ -73,5 +73,6 @@ def create_plugin(context: ProcessContext) -> SystemsPlugin:
     """Create the plug-in."""
     local = LocalBackend(context.data_dir / "systems", context.confinement)
     return SystemsPlugin(
-        {LOCAL: local, SIMULATED: SimulatedBackend(SIMULATED_DELAY)}, context.settings.get("systems") or Settings()
+        {LOCAL: local, SIMULATED: SimulatedBackend(SIMULATED_DELAY)},
+        context.settings.get("systems") or SystemsSettings(),
     )

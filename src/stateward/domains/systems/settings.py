@@ -7,7 +7,7 @@ from msgspec import Struct
 from stateward.config import about
 
 
-class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+class SystemsSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """What can be set; one line each, with what it means."""
 
     local_namespaces: Annotated[

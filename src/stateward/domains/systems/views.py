@@ -86,7 +86,7 @@ class AskedView(Struct, frozen=True):
     waiting: bool
 
 
-class LockView(Struct, frozen=True):
+class SystemLockView(Struct, frozen=True):
     """A lock on a path, held or waited for, and for what."""
 
     path: str
@@ -159,11 +159,11 @@ def asked_view(accepted: Accepted, *, waiting: bool = False) -> AskedView:
     return AskedView(found.id, found.state, None if operation is None else operation.id, waiting)
 
 
-def lock_view(lock: Lock, holder: Operation | None) -> LockView:
+def lock_view(lock: Lock, holder: Operation | None) -> SystemLockView:
     """Return a lock as it is shown."""
     if holder is None:
-        return LockView(lock.path, lock.mode, lock.waiting, lock.op, "", "", "", when(0))
-    return LockView(
+        return SystemLockView(lock.path, lock.mode, lock.waiting, lock.op, "", "", "", when(0))
+    return SystemLockView(
         lock.path,
         lock.mode,
         lock.waiting,

@@ -8,12 +8,12 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
 from errno import ENOTSUP
 
-from stateward.drivers.aws.describe import PAGE_SIZE, describe_instances
 from stateward.drivers.aws.ec2_client import Ec2Client
 from stateward.drivers.aws.ec2_resources import Ec2Resources
-from stateward.drivers.aws.errors import CallFailed
+from stateward.drivers.aws.errors import Ec2CallFailed
 from stateward.drivers.aws.images import Ec2Image, ImageLookup, check_spec
 from stateward.drivers.aws.instance_actions import MAX_BULK, InstanceActions
+from stateward.drivers.aws.instance_listing import PAGE_SIZE, describe_instances
 from stateward.drivers.aws.machines import GONE, launch_parameters
 from stateward.drivers.port import (
     AlreadyDone,
@@ -24,8 +24,8 @@ from stateward.drivers.port import (
     Idempotency,
     Inconclusive,
     MachineAction,
+    MachineHandle,
     MachineListing,
-    MachineRef,
     MachineSpec,
     Meter,
     Observation,
@@ -66,13 +66,13 @@ class AwsDriver:
         """Say why a machine of this size from this image cannot be made here, or that EC2 does not say."""
         return await check_spec(self._calls, self._images, spec, image)
 
-    async def ensure(self, part: CloudResource) -> Outcome:
+    async def ensure(self, resource: CloudResource) -> Outcome:
         """Find a part by its key, or make it; a private key whose answer was lost needs a new part."""
-        return await self._parts.ensure(part)
+        return await self._parts.ensure(resource)
 
-    async def remove(self, part: CloudResource) -> Outcome:
+    async def remove(self, resource: CloudResource) -> Outcome:
         """Remove what carries a part's key."""
-        return await self._parts.remove(part)
+        return await self._parts.remove(resource)
 
     async def list_resources(self) -> ResourceListing:
         """List all parts of ours here."""
@@ -92,17 +92,17 @@ class AwsDriver:
         }
         return [outcomes[machine_spec.key] for machine_spec in machine_specs]
 
-    async def act(self, action: MachineAction, refs: Sequence[MachineRef]) -> Sequence[Outcome]:
+    async def act(self, action: MachineAction, handles: Sequence[MachineHandle]) -> Sequence[Outcome]:
         """Do something to machines; one outcome for each, in order."""
-        return await self._acting.act(action, refs)
+        return await self._acting.act(action, handles)
 
     async def observe(self, keys: Collection[str] | None = None) -> MachineListing:
         """List all machines of ours here, or those with these keys."""
         return (await describe_instances(self._calls, keys)).listing()
 
-    async def run(self, ref: MachineRef, command: str, user: str, seconds: float) -> str:  # noqa: ARG002
+    async def run(self, handle: MachineHandle, command: str, user: str, seconds: float) -> str:  # noqa: ARG002
         """Refuse: the way into a machine is its own SSH, not EC2."""
-        raise OSError(ENOTSUP, "EC2 itself runs no commands", ref.key)
+        raise OSError(ENOTSUP, "EC2 itself runs no commands", handle.key)
 
     async def watch(self) -> AsyncIterator[str]:
         """Yield nothing: there are no events."""
@@ -119,7 +119,7 @@ class AwsDriver:
             image = await self._image(machine_spec)
             asked = launch_parameters(machine_spec, image.native_id, image.root_device, self._place.zone)
             made = await self._calls.call("run_instances", **asked)
-        except CallFailed as failed:
+        except Ec2CallFailed as failed:
             return failed.outcome_for(machine_spec.key)
         return CallAccepted(machine_spec.key, made["Instances"][0]["InstanceId"])
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace
 
 from stateward.drivers.aws.credential_refs import Credential, read_credential
-from stateward.drivers.aws.errors import STALE_CREDENTIAL, CallFailed, classify_error, not_connected
+from stateward.drivers.aws.errors import STALE_CREDENTIAL, Ec2CallFailed, classify_error, not_connected
 from stateward.drivers.aws.sdk import SDK_ERRORS, connect
 from stateward.drivers.port import Meter, ProviderRegion, TransientFailure
 from stateward.errors import StatewardError
@@ -63,7 +63,7 @@ class Ec2Client:
                 if self._client is None:
                     self._client = await self._in_pool(name, self._connect)
             except (*SDK_ERRORS, StatewardError, ValueError) as error:
-                failed = error if isinstance(error, CallFailed) else not_connected(name, error)
+                failed = error if isinstance(error, Ec2CallFailed) else not_connected(name, error)
             else:
                 return self._client
         raise self._without_secrets(failed)
@@ -73,7 +73,7 @@ class Ec2Client:
         return connect(self._place, self._credential, THREADS)
 
     async def _in_pool(self, name: str, work: Callable[[], Any]) -> Any:  # noqa: ANN401
-        closed = CallFailed(name, "Closed", TransientFailure("", "the driver is closed"))
+        closed = Ec2CallFailed(name, "Closed", TransientFailure("", "the driver is closed"))
         if self._closed:
             raise closed
         sent = self._pool.submit(work)
@@ -85,6 +85,6 @@ class Ec2Client:
                 raise
             raise closed from None  # it was still waiting for a thread when the driver was closed
 
-    def _without_secrets(self, failed: CallFailed) -> CallFailed:
+    def _without_secrets(self, failed: Ec2CallFailed) -> Ec2CallFailed:
         trouble = replace(failed.outcome, message=self._credential.hide(failed.outcome.message))
-        return CallFailed(failed.call, failed.code, trouble)
+        return Ec2CallFailed(failed.call, failed.code, trouble)

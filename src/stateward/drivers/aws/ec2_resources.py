@@ -12,9 +12,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from stateward.drivers.aws.describe import OWN_FILTER, PAGE_SIZE, key_filter
 from stateward.drivers.aws.ec2_client import Ec2Client
-from stateward.drivers.aws.errors import CallFailed
+from stateward.drivers.aws.errors import Ec2CallFailed
+from stateward.drivers.aws.instance_listing import OWN_FILTER, PAGE_SIZE, key_filter
 from stateward.drivers.aws.machines import client_token, key_of, tag_specifications
 from stateward.drivers.aws.security_groups import SecurityGroupRules
 from stateward.drivers.port import (
@@ -70,30 +70,34 @@ class Ec2Resources:
         self._walls = SecurityGroupRules(calls)
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    async def ensure(self, part: CloudResource) -> Outcome:
+    async def ensure(self, resource: CloudResource) -> Outcome:
         """Find a part by its key, or make it."""
-        async with self._locks[part.key]:
+        async with self._locks[resource.key]:
             try:
-                return await self._ensure(part)
-            except CallFailed as failed:
-                return failed.outcome_for(part.key)
+                return await self._ensure(resource)
+            except Ec2CallFailed as failed:
+                return failed.outcome_for(resource.key)
 
-    async def remove(self, part: CloudResource) -> Outcome:
+    async def remove(self, resource: CloudResource) -> Outcome:
         """Remove what carries a part's key."""
-        async with self._locks[part.key]:
+        async with self._locks[resource.key]:
             try:
-                gone = [await self._delete(part, one) for one in await self._find(part)]
-            except CallFailed as failed:
-                return failed.outcome_for(part.key)
-        return CallAccepted(part.key, part.native_id) if any(gone) else AlreadyDone(part.key, part.native_id)
+                gone = [await self._delete(resource, one) for one in await self._find(resource)]
+            except Ec2CallFailed as failed:
+                return failed.outcome_for(resource.key)
+        return (
+            CallAccepted(resource.key, resource.native_id)
+            if any(gone)
+            else AlreadyDone(resource.key, resource.native_id)
+        )
 
     async def listing(self) -> ResourceListing:
         """List what carries a key of ours, one call for each kind."""
         try:
             each = [await self._list_kind(kind) for kind in RESOURCE_CALLS]
-        except CallFailed as failed:
+        except Ec2CallFailed as failed:
             return ResourceListing((), complete=False, problem=str(failed))
-        return ResourceListing([part for parts in each for part in parts], complete=True)
+        return ResourceListing([resource for resources in each for resource in resources], complete=True)
 
     async def _list_kind(self, kind: ResourceKind) -> list[CloudResource]:
         sort, asked = (
@@ -109,69 +113,69 @@ class Ec2Resources:
                 return found
             asked["NextToken"] = page["NextToken"]
 
-    async def _ensure(self, part: CloudResource) -> Outcome:
-        if part.kind is ResourceKind.SECURITY_GROUP:
-            self._walls.check(part)
-        found = await self._find(part)
+    async def _ensure(self, resource: CloudResource) -> Outcome:
+        if resource.kind is ResourceKind.SECURITY_GROUP:
+            self._walls.check(resource)
+        found = await self._find(resource)
         if found:
-            return await self._complete_existing(part, found[0])
+            return await self._complete_existing(resource, found[0])
         try:
-            made = await self._make(part)
-        except CallFailed as failed:
-            found = await self._find(part) if failed.code.endswith(".Duplicate") else []
+            made = await self._make(resource)
+        except Ec2CallFailed as failed:
+            found = await self._find(resource) if failed.code.endswith(".Duplicate") else []
             if not found:
                 raise
-            return await self._complete_existing(part, found[0])
-        return await self._check_duplicate(part, made)
+            return await self._complete_existing(resource, found[0])
+        return await self._check_duplicate(resource, made)
 
-    async def _complete_existing(self, part: CloudResource, found: Mapping[str, Any]) -> Outcome:
-        native = str(found[RESOURCE_CALLS[part.kind].id])
-        if part.kind is ResourceKind.SECURITY_GROUP and await self._walls.add_missing(part, found):
-            return CallAccepted(part.key, native)
-        return AlreadyDone(part.key, native)
+    async def _complete_existing(self, resource: CloudResource, found: Mapping[str, Any]) -> Outcome:
+        native = str(found[RESOURCE_CALLS[resource.kind].id])
+        if resource.kind is ResourceKind.SECURITY_GROUP and await self._walls.add_missing(resource, found):
+            return CallAccepted(resource.key, native)
+        return AlreadyDone(resource.key, native)
 
-    async def _check_duplicate(self, part: CloudResource, made: Mapping[str, Any]) -> Outcome:
+    async def _check_duplicate(self, resource: CloudResource, made: Mapping[str, Any]) -> Outcome:
         """See whether somebody else has made the same one meanwhile."""
-        native = str(made[RESOURCE_CALLS[part.kind].id])
-        if part.kind is ResourceKind.NETWORK and await self._has_duplicates(part, native):
-            await self._delete(part, made)
-            return TransientFailure(part.key, "somebody else was just making it too")
-        if part.kind is ResourceKind.SECURITY_GROUP:
-            await self._add_rules(part, made)
-        return CallAccepted(part.key, native, made.get("KeyMaterial", ""))
+        native = str(made[RESOURCE_CALLS[resource.kind].id])
+        if resource.kind is ResourceKind.NETWORK and await self._has_duplicates(resource, native):
+            await self._delete(resource, made)
+            return TransientFailure(resource.key, "somebody else was just making it too")
+        if resource.kind is ResourceKind.SECURITY_GROUP:
+            await self._add_rules(resource, made)
+        return CallAccepted(resource.key, native, made.get("KeyMaterial", ""))
 
-    async def _has_duplicates(self, part: CloudResource, native: str) -> bool:
+    async def _has_duplicates(self, resource: CloudResource, native: str) -> bool:
         try:
-            return any(one[RESOURCE_CALLS[part.kind].id] != native for one in await self._find(part))
-        except CallFailed:
+            return any(one[RESOURCE_CALLS[resource.kind].id] != native for one in await self._find(resource))
+        except Ec2CallFailed:
             return False  # it is made, whatever else there may be
 
-    async def _add_rules(self, part: CloudResource, made: Mapping[str, Any]) -> None:
+    async def _add_rules(self, resource: CloudResource, made: Mapping[str, Any]) -> None:
         """Give a new group its rules; one whose rules are refused is not left behind."""
         try:
-            fresh = await self._find(part)
-            await self._walls.add_missing(part, fresh[0] if fresh else made)
-        except CallFailed as failed:
+            fresh = await self._find(resource)
+            await self._walls.add_missing(resource, fresh[0] if fresh else made)
+        except Ec2CallFailed as failed:
             if failed.why is not None:
-                await self._delete(part, made)
+                await self._delete(resource, made)
             raise
 
-    async def _find(self, part: CloudResource) -> list[Mapping[str, Any]]:
-        sort = RESOURCE_CALLS[part.kind]
-        shown = (await self._calls.call(sort.describe, Filters=[key_filter([part.key])])).get(sort.shown, ())
-        return sorted((one for one in shown if key_of(one) == part.key), key=lambda one: str(one[sort.id]))
+    async def _find(self, resource: CloudResource) -> list[Mapping[str, Any]]:
+        sort = RESOURCE_CALLS[resource.kind]
+        shown = (await self._calls.call(sort.describe, Filters=[key_filter([resource.key])])).get(sort.shown, ())
+        return sorted((one for one in shown if key_of(one) == resource.key), key=lambda one: str(one[sort.id]))
 
-    async def _make(self, part: CloudResource) -> Mapping[str, Any]:
-        call, asked = create_call(part, self._place.zone)
+    async def _make(self, resource: CloudResource) -> Mapping[str, Any]:
+        call, asked = create_call(resource, self._place.zone)
         made = await self._calls.call(call, **asked)
         inner: Mapping[str, Any] = made.get("Vpc") or made.get("Subnet") or made
         return inner
 
-    async def _delete(self, part: CloudResource, found: Mapping[str, Any]) -> bool:
-        sort = RESOURCE_CALLS[part.kind]
+    async def _delete(self, resource: CloudResource, found: Mapping[str, Any]) -> bool:
+        sort = RESOURCE_CALLS[resource.kind]
         try:
             await self._calls.call(sort.delete, **{sort.id: found[sort.id]})
-        except CallFailed as failed:
+        except Ec2CallFailed as failed:
             if failed.why is RefusalReason.NOT_FOUND:
                 return False
             raise
@@ -184,29 +188,29 @@ def _listed_resource(kind: ResourceKind, shown: Mapping[str, Any], native: str) 
     return CloudResource(kind, key_of(shown), "", within, native_id=native)
 
 
-def create_call(part: CloudResource, zone: str) -> tuple[str, dict[str, object]]:
+def create_call(resource: CloudResource, zone: str) -> tuple[str, dict[str, object]]:
     """Return the call that makes a part, and its parameters."""
-    sort = RESOURCE_CALLS[part.kind]
-    asked: dict[str, object] = {"TagSpecifications": tag_specifications(sort.tags, part.key, part.name)}
-    match part.kind:
+    sort = RESOURCE_CALLS[resource.kind]
+    asked: dict[str, object] = {"TagSpecifications": tag_specifications(sort.tags, resource.key, resource.name)}
+    match resource.kind:
         case ResourceKind.NETWORK:
-            asked |= {"CidrBlock": part.facts.get("cidr", "10.0.0.0/16")}
+            asked |= {"CidrBlock": resource.facts.get("cidr", "10.0.0.0/16")}
         case ResourceKind.SUBNET:
-            asked |= {"VpcId": part.within, "CidrBlock": part.facts.get("cidr", "10.0.0.0/24")}
+            asked |= {"VpcId": resource.within, "CidrBlock": resource.facts.get("cidr", "10.0.0.0/24")}
             asked |= {"AvailabilityZone": zone} if zone else {}
         case ResourceKind.SECURITY_GROUP:
-            asked |= {"VpcId": part.within, "GroupName": unique_name(part), "Description": "made by Stateward"}
-        case ResourceKind.SSH_KEY if part.facts.get("public_key"):
-            asked |= {"KeyName": unique_name(part), "PublicKeyMaterial": part.facts["public_key"].encode()}
+            asked |= {"VpcId": resource.within, "GroupName": unique_name(resource), "Description": "made by Stateward"}
+        case ResourceKind.SSH_KEY if resource.facts.get("public_key"):
+            asked |= {"KeyName": unique_name(resource), "PublicKeyMaterial": resource.facts["public_key"].encode()}
             return "import_key_pair", asked
         case ResourceKind.SSH_KEY:
-            asked |= {"KeyName": unique_name(part), "KeyType": part.facts.get("type", "ed25519")}
+            asked |= {"KeyName": unique_name(resource), "KeyType": resource.facts.get("type", "ed25519")}
     return sort.create, asked
 
 
-def unique_name(part: CloudResource) -> str:
+def unique_name(resource: CloudResource) -> str:
     """Return a name that no other part has, and that the same part always gets."""
     plain = "".join(
-        letter if letter.isascii() and (letter.isalnum() or letter in "-_.") else "-" for letter in part.name
+        letter if letter.isascii() and (letter.isalnum() or letter in "-_.") else "-" for letter in resource.name
     )
-    return f"stateward-{plain[:100]}-{client_token(part.key)[:16]}"
+    return f"stateward-{plain[:100]}-{client_token(resource.key)[:16]}"

@@ -82,7 +82,7 @@ REASON_SUFFIXES = (
 )
 
 
-class CallFailed(StatewardError):
+class Ec2CallFailed(StatewardError):
     """A call that did not end well: the provider's code, and what it means."""
 
     def __init__(self, call: str, code: str, trouble: FailedOutcome) -> None:
@@ -109,7 +109,7 @@ def is_read_only(call: str) -> bool:
     return call.startswith("describe_")
 
 
-def classify_error(call: str, error: Exception) -> CallFailed:
+def classify_error(call: str, error: Exception) -> Ec2CallFailed:
     """Say what an error of the SDK means for the one who called."""
     if isinstance(error, ClientError):
         return _from_response(call, error.response)
@@ -117,14 +117,14 @@ def classify_error(call: str, error: Exception) -> CallFailed:
         return not_connected(call, error)
     name, message = type(error).__name__, _first_line(f"{type(error).__name__}: {error}")
     if is_read_only(call) or isinstance(error, NEVER_SENT):
-        return CallFailed(call, name, TransientFailure("", message))
-    return CallFailed(call, name, CallUnanswered("", message))
+        return Ec2CallFailed(call, name, TransientFailure("", message))
+    return Ec2CallFailed(call, name, CallUnanswered("", message))
 
 
-def not_connected(call: str, error: Exception) -> CallFailed:
+def not_connected(call: str, error: Exception) -> Ec2CallFailed:
     """Say what it means that a call could not even be prepared: it will not be better the next time."""
     why = RefusalReason.AUTH if isinstance(error, (CredentialMissing, *CREDENTIAL_ERRORS)) else RefusalReason.INVALID
-    return CallFailed(call, type(error).__name__, CallRefused("", why, f"{type(error).__name__}: {error}"))
+    return Ec2CallFailed(call, type(error).__name__, CallRefused("", why, f"{type(error).__name__}: {error}"))
 
 
 def classify_code(
@@ -140,13 +140,13 @@ def classify_code(
     return CallRefused("", why or RefusalReason.INVALID, text)
 
 
-def _from_response(call: str, response: dict[str, dict[str, str]]) -> CallFailed:
+def _from_response(call: str, response: dict[str, dict[str, str]]) -> Ec2CallFailed:
     said, around = response.get("Error", {}), response.get("ResponseMetadata", {})
     code, status = str(said.get("Code", "")), int(around.get("HTTPStatusCode", 0))
     trouble = classify_code(
         call, code, status, str(said.get("Message", "")), _retry_after(around.get("HTTPHeaders", {}))
     )
-    return CallFailed(call, code, trouble)
+    return Ec2CallFailed(call, code, trouble)
 
 
 def _reason(code: str) -> RefusalReason | None:

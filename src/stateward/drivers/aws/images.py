@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from stateward.drivers.aws.ec2_client import Ec2Client
-from stateward.drivers.aws.errors import CallFailed
+from stateward.drivers.aws.errors import Ec2CallFailed
 from stateward.drivers.port import CallRefused, Inconclusive, RefusalReason
 
 
@@ -38,7 +38,7 @@ class ImageLookup:
         images = (await self._calls.call("describe_images", **by)).get("Images", ())
         if not images:
             none = CallRefused(image, RefusalReason.NOT_FOUND, f"there is no image {image!r} here")
-            raise CallFailed("describe_images", "NotFound", none)
+            raise Ec2CallFailed("describe_images", "NotFound", none)
         newest = max(images, key=lambda one: (one.get("CreationDate", ""), one["ImageId"]))
         return Ec2Image(newest["ImageId"], newest.get("RootDeviceName") or "/dev/sda1", newest.get("Architecture", ""))
 
@@ -50,7 +50,7 @@ async def check_spec(calls: Ec2Client, images: ImageLookup, spec: str, image: st
         if not sizes:
             return CallRefused(spec, RefusalReason.NOT_FOUND, f"there is no size {spec!r} here")
         return _mismatch(sizes[0], await images.find(image))
-    except CallFailed as failed:
+    except Ec2CallFailed as failed:
         return failed.outcome_for(image if failed.call == "describe_images" else spec)
 
 

@@ -8,16 +8,16 @@ import asyncio
 import re
 from collections.abc import Sequence
 
-from stateward.drivers.aws.describe import describe_instances
 from stateward.drivers.aws.ec2_client import Ec2Client
-from stateward.drivers.aws.errors import CallFailed
+from stateward.drivers.aws.errors import Ec2CallFailed
+from stateward.drivers.aws.instance_listing import describe_instances
 from stateward.drivers.aws.machines import ACTION_CALLS, GONE, already_done_ids
 from stateward.drivers.port import (
     AlreadyDone,
     CallAccepted,
     CallRefused,
     MachineAction,
-    MachineRef,
+    MachineHandle,
     Outcome,
     RefusalReason,
 )
@@ -33,36 +33,36 @@ class InstanceActions:
         self._calls = calls
         self._rebooted: dict[str, str] = {}
 
-    async def act(self, action: MachineAction, refs: Sequence[MachineRef]) -> Sequence[Outcome]:
+    async def act(self, action: MachineAction, handles: Sequence[MachineHandle]) -> Sequence[Outcome]:
         """Do something to machines; one outcome for each, in order."""
-        found = await self._resolve([ref.key for ref in refs if not ref.native_id])
-        known = {ref: ref.native_id or found.get(ref.key) for ref in refs}
+        found = await self._resolve([handle.key for handle in handles if not handle.native_id])
+        known = {handle: handle.native_id or found.get(handle.key) for handle in handles}
         todo = [
             native
-            for ref, native in known.items()
-            if isinstance(native, str) and not self._is_repeated_reboot(action, ref, native)
+            for handle, native in known.items()
+            if isinstance(native, str) and not self._is_repeated_reboot(action, handle, native)
         ]
         ids = list(dict.fromkeys(todo))
         portions = [ids[start : start + MAX_BULK] for start in range(0, len(ids), MAX_BULK)]
         done = await asyncio.gather(*(self._portion(action, portion) for portion in portions))
         ends = {native: end for each in done for native, end in each.items()}
-        return [self._outcome(action, ref, known[ref], ends) for ref in refs]
+        return [self._outcome(action, handle, known[handle], ends) for handle in handles]
 
-    async def _resolve(self, keys: Sequence[str]) -> dict[str, str | CallFailed]:
+    async def _resolve(self, keys: Sequence[str]) -> dict[str, str | Ec2CallFailed]:
         """Find machines by their keys; one that lives goes before one that does not."""
         seen = await describe_instances(self._calls, keys)
-        found: dict[str, str | CallFailed] = {} if seen.failed is None else dict.fromkeys(keys, seen.failed)
+        found: dict[str, str | Ec2CallFailed] = {} if seen.failed is None else dict.fromkeys(keys, seen.failed)
         for one in sorted(seen.machines, key=lambda one: one.state not in GONE):
             found[one.key] = one.native_id
         return found
 
-    async def _portion(self, action: MachineAction, ids: Sequence[str]) -> dict[str, bool | CallFailed]:
+    async def _portion(self, action: MachineAction, ids: Sequence[str]) -> dict[str, bool | Ec2CallFailed]:
         """Do something to some machines: whether it was so already, or what went wrong, for each."""
         if not ids:
             return {}
         try:
             answer = await self._calls.call(ACTION_CALLS[action], InstanceIds=list(ids))
-        except CallFailed as failed:
+        except Ec2CallFailed as failed:
             if len(ids) == 1 or failed.why in (None, RefusalReason.AUTH):
                 return dict.fromkeys(ids, failed)
             bad = ids_in_text(failed.outcome.message, ids)
@@ -78,26 +78,26 @@ class InstanceActions:
     def _outcome(
         self,
         action: MachineAction,
-        ref: MachineRef,
-        native: str | CallFailed | None,
-        ends: dict[str, bool | CallFailed],
+        handle: MachineHandle,
+        native: str | Ec2CallFailed | None,
+        ends: dict[str, bool | Ec2CallFailed],
     ) -> Outcome:
         if native is None:
-            return CallRefused(ref.key, RefusalReason.NOT_FOUND, f"no machine carries the key {ref.key!r}")
-        end = native if isinstance(native, CallFailed) else ends.get(native, True)
-        if isinstance(end, CallFailed):
-            return end.outcome_for(ref.key)
+            return CallRefused(handle.key, RefusalReason.NOT_FOUND, f"no machine carries the key {handle.key!r}")
+        end = native if isinstance(native, Ec2CallFailed) else ends.get(native, True)
+        if isinstance(end, Ec2CallFailed):
+            return end.outcome_for(handle.key)
         assert isinstance(native, str)
         if action is MachineAction.REBOOT:
-            self._remember(ref, native)
-        return AlreadyDone(ref.key, native) if end else CallAccepted(ref.key, native)
+            self._remember(handle, native)
+        return AlreadyDone(handle.key, native) if end else CallAccepted(handle.key, native)
 
-    def _is_repeated_reboot(self, action: MachineAction, ref: MachineRef, native: str) -> bool:
-        return action is MachineAction.REBOOT and bool(ref.token) and self._rebooted.get(native) == ref.token
+    def _is_repeated_reboot(self, action: MachineAction, handle: MachineHandle, native: str) -> bool:
+        return action is MachineAction.REBOOT and bool(handle.token) and self._rebooted.get(native) == handle.token
 
-    def _remember(self, ref: MachineRef, native: str) -> None:
+    def _remember(self, handle: MachineHandle, native: str) -> None:
         self._rebooted.pop(native, None)
-        self._rebooted[native] = ref.token
+        self._rebooted[native] = handle.token
         if len(self._rebooted) > MAX_REMEMBERED_REBOOTS:
             del self._rebooted[next(iter(self._rebooted))]
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from stateward.drivers.aws.ec2_client import Ec2Client
-from stateward.drivers.aws.errors import CallFailed
+from stateward.drivers.aws.errors import Ec2CallFailed
 from stateward.drivers.port import CallRefused, CloudResource, RefusalReason
 from stateward.errors import BadInput
 
@@ -116,16 +116,18 @@ class SecurityGroupRules:
     def __init__(self, calls: Ec2Client) -> None:
         self._calls = calls
 
-    def check(self, part: CloudResource) -> set[SecurityRule]:
+    def check(self, resource: CloudResource) -> set[SecurityRule]:
         """Read the rules that a group is to have; raises `CallFailed` before anything is made."""
         try:
-            return wanted_rules(part.facts.get("rules", ""))
+            return wanted_rules(resource.facts.get("rules", ""))
         except BadInput as error:
-            raise CallFailed("rules", "BadInput", CallRefused(part.key, RefusalReason.INVALID, str(error))) from None
+            raise Ec2CallFailed(
+                "rules", "BadInput", CallRefused(resource.key, RefusalReason.INVALID, str(error))
+            ) from None
 
-    async def add_missing(self, part: CloudResource, group: Mapping[str, Any]) -> bool:
+    async def add_missing(self, resource: CloudResource, group: Mapping[str, Any]) -> bool:
         """Add the rules that a group lacks; whether there were any."""
-        wanted, present = self.check(part), present_rules(group)
+        wanted, present = self.check(resource), present_rules(group)
         native, missing = str(group["GroupId"]), wanted - present
         await self._add("authorize_security_group_ingress", native, {rule for rule in missing if rule.inbound})
         await self._add("authorize_security_group_egress", native, {rule for rule in missing if not rule.inbound})
@@ -142,7 +144,7 @@ class SecurityGroupRules:
             return
         try:
             await self._calls.call(call, GroupId=native, IpPermissions=permissions_of(rules))
-        except CallFailed as failed:
+        except Ec2CallFailed as failed:
             if failed.code != "InvalidPermission.Duplicate":
                 raise
             for rule in rules if len(rules) > 1 else ():  # one of them is there by now: the others may not be

@@ -16,7 +16,7 @@ from stateward.drivers.port import (
     CallAccepted,
     CallRefused,
     CallUnanswered,
-    MachineRef,
+    MachineHandle,
     MachineSpec,
     Meter,
     Outcome,
@@ -70,10 +70,10 @@ class MachineCommands:
         )
 
     async def act(
-        self, refs: Sequence[MachineRef], action: Callable[[MachineRef, MachineRecord], Awaitable[Outcome]]
+        self, handles: Sequence[MachineHandle], action: Callable[[MachineHandle, MachineRecord], Awaitable[Outcome]]
     ) -> Sequence[Outcome]:
         """Do something to machines that are known."""
-        return await asyncio.gather(*(self._run_to_end(self._act(ref, action)) for ref in refs))
+        return await asyncio.gather(*(self._run_to_end(self._act(handle, action)) for handle in handles))
 
     def _run_to_end(self, work: Coroutine[None, None, Outcome]) -> asyncio.Future[Outcome]:
         task = asyncio.create_task(work)
@@ -121,44 +121,46 @@ class MachineCommands:
             )
         return CallAccepted(record.key, record.native_id)
 
-    async def _act(self, ref: MachineRef, action: Callable[[MachineRef, MachineRecord], Awaitable[Outcome]]) -> Outcome:
+    async def _act(
+        self, handle: MachineHandle, action: Callable[[MachineHandle, MachineRecord], Awaitable[Outcome]]
+    ) -> Outcome:
         try:
-            if await self.in_thread(self.supervisor.machine_dir.read, ref.key) is None:
-                return CallRefused(ref.key, RefusalReason.NOT_FOUND, "there is no such machine here")
-            async with self.supervisor.machine_dir.lock(ref.key):
-                return await self._act_on(ref, action)
+            if await self.in_thread(self.supervisor.machine_dir.read, handle.key) is None:
+                return CallRefused(handle.key, RefusalReason.NOT_FOUND, "there is no such machine here")
+            async with self.supervisor.machine_dir.lock(handle.key):
+                return await self._act_on(handle, action)
         except ProcessStillRunning as error:
-            return CallUnanswered(ref.key, str(error))
+            return CallUnanswered(handle.key, str(error))
         except (OSError, MachineLocked, BadMachineRecord) as error:
-            return TransientFailure(ref.key, str(error))
+            return TransientFailure(handle.key, str(error))
 
     async def _act_on(
-        self, ref: MachineRef, action: Callable[[MachineRef, MachineRecord], Awaitable[Outcome]]
+        self, handle: MachineHandle, action: Callable[[MachineHandle, MachineRecord], Awaitable[Outcome]]
     ) -> Outcome:
-        record = await self.in_thread(self.supervisor.machine_dir.read, ref.key)
+        record = await self.in_thread(self.supervisor.machine_dir.read, handle.key)
         if record is None:
-            return CallRefused(ref.key, RefusalReason.NOT_FOUND, "there is no such machine here any more")
-        return await action(ref, record)
+            return CallRefused(handle.key, RefusalReason.NOT_FOUND, "there is no such machine here any more")
+        return await action(handle, record)
 
     async def forget_ended_machines(self) -> None:
         """Forget the machines that ended long ago."""
         self._swept = time.monotonic()
-        look = await self.in_thread(self.supervisor.scan)
-        for sight in look.machines:
-            if sight.process_status is ProcessStatus.GONE:
+        scan = await self.in_thread(self.supervisor.scan)
+        for status in scan.machines:
+            if status.process_status is ProcessStatus.GONE:
                 await self._run_to_end(
                     self._act(
-                        MachineRef(sight.record.key), lambda _, record: self.in_thread(self._forget_if_old, record)
+                        MachineHandle(status.record.key), lambda _, record: self.in_thread(self._forget_if_old, record)
                     )
                 )
 
     def _forget_if_old(self, record: MachineRecord) -> Outcome:
         """Forget a machine; one that was found dead is first noted as ended, and forgotten when that is long ago."""
-        sight = self.supervisor.inspect(record)
-        if sight.process_status is ProcessStatus.GONE and record.phase is not MachinePhase.ENDING:
+        status = self.supervisor.inspect(record)
+        if status.process_status is ProcessStatus.GONE and record.phase is not MachinePhase.ENDING:
             self.supervisor.terminate(record)
         elif (
-            sight.process_status is ProcessStatus.GONE
+            status.process_status is ProcessStatus.GONE
             and self.supervisor.machine_dir.record_age_s(record.key) > self._keep
         ):
             self.supervisor.machine_dir.remove(record.key)

@@ -23,8 +23,8 @@ from stateward.drivers.port import (
     CloudResource,
     Idempotency,
     MachineAction,
+    MachineHandle,
     MachineListing,
-    MachineRef,
     MachineSpec,
     MachineState,
     Meter,
@@ -93,13 +93,13 @@ class ProcessDriver:
             return CallRefused(key, RefusalReason.NOT_FOUND, f"there is no image {image!r} here")
         return None
 
-    async def ensure(self, part: CloudResource) -> Outcome:
+    async def ensure(self, resource: CloudResource) -> Outcome:
         """Refuse: processes of one host share its network and need no keys."""
-        return _no_resources(part)
+        return _no_resources(resource)
 
-    async def remove(self, part: CloudResource) -> Outcome:
+    async def remove(self, resource: CloudResource) -> Outcome:
         """Refuse: there are no parts here."""
-        return _no_resources(part)
+        return _no_resources(resource)
 
     async def list_resources(self) -> ResourceListing:
         """List nothing: there are no parts here."""
@@ -109,32 +109,32 @@ class ProcessDriver:
         """Make machines."""
         return await self._commands.create(machine_specs, self._check)
 
-    async def act(self, action: MachineAction, refs: Sequence[MachineRef]) -> Sequence[Outcome]:
+    async def act(self, action: MachineAction, handles: Sequence[MachineHandle]) -> Sequence[Outcome]:
         """Do something to machines."""
         return await self._commands.act(
-            refs, lambda ref, record: self._commands.in_thread(self._do, action, ref, record)
+            handles, lambda handle, record: self._commands.in_thread(self._do, action, handle, record)
         )
 
-    def _do(self, action: MachineAction, ref: MachineRef, record: MachineRecord) -> Outcome:
-        sight = self._supervisor.inspect(record)
+    def _do(self, action: MachineAction, handle: MachineHandle, record: MachineRecord) -> Outcome:
+        status = self._supervisor.inspect(record)
         match action:
             case MachineAction.SUSPEND:
-                return self._signal(sight, signal.SIGSTOP, ProcessStatus.STOPPED)
+                return self._signal(status, signal.SIGSTOP, ProcessStatus.STOPPED)
             case MachineAction.RESUME:
-                return self._signal(sight, signal.SIGCONT, ProcessStatus.RUNNING)
+                return self._signal(status, signal.SIGCONT, ProcessStatus.RUNNING)
             case MachineAction.REBOOT:
-                return self._reboot(sight, ref.token)
+                return self._reboot(status, handle.token)
             case MachineAction.TERMINATE:
-                return self._terminate(sight)
+                return self._terminate(status)
 
-    def _signal(self, sight: MachineStatus, number: signal.Signals, wanted: ProcessStatus) -> Outcome:
-        record = sight.record
-        if sight.process is None or record.phase is MachinePhase.ENDING:
-            return _conflict(sight)
-        if sight.process_status is wanted:
+    def _signal(self, status: MachineStatus, number: signal.Signals, wanted: ProcessStatus) -> Outcome:
+        record = status.record
+        if status.process is None or record.phase is MachinePhase.ENDING:
+            return _conflict(status)
+        if status.process_status is wanted:
             return AlreadyDone(record.key, record.native_id)
         self._commands.meter("kill")
-        if not signal_group(sight.process, number):
+        if not signal_group(status.process, number):
             return CallRefused(record.key, RefusalReason.CONFLICT, "it has just ended")
         self._wait_for_status(record, wanted)
         return CallAccepted(record.key, record.native_id)
@@ -145,27 +145,27 @@ class ProcessDriver:
         while self._supervisor.inspect(record).process_status is not wanted and time.monotonic() < deadline:
             time.sleep(POLL_INTERVAL_S)
 
-    def _reboot(self, sight: MachineStatus, token: str) -> Outcome:
+    def _reboot(self, status: MachineStatus, token: str) -> Outcome:
         """Begin a new boot; one that was begun with this token is brought to its end."""
-        record = sight.record
+        record = status.record
         begun = record.boot > 1 and token != "" and record.token == token
-        if begun and record.phase is MachinePhase.UP and sight.process is not None:
+        if begun and record.phase is MachinePhase.UP and status.process is not None:
             return AlreadyDone(record.key, record.native_id)
-        if not begun and (sight.process_status is not ProcessStatus.RUNNING or record.phase is MachinePhase.ENDING):
-            return _conflict(sight)
+        if not begun and (status.process_status is not ProcessStatus.RUNNING or record.phase is MachinePhase.ENDING):
+            return _conflict(status)
         if begun and record.phase is not MachinePhase.STARTING:
-            return _conflict(sight)
+            return _conflict(status)
         self._commands.meter("spawn")
         if begun:
             self._supervisor.finish_start(record)
         else:
-            known = replace(record, process=sight.process)
+            known = replace(record, process=status.process)
             self._supervisor.start(replace(known, boot=record.boot + 1, phase=MachinePhase.STARTING, token=token))
         return CallAccepted(record.key, record.native_id)
 
-    def _terminate(self, sight: MachineStatus) -> Outcome:
-        record = sight.record
-        if record.phase is MachinePhase.ENDING and sight.process_status is ProcessStatus.GONE:
+    def _terminate(self, status: MachineStatus) -> Outcome:
+        record = status.record
+        if record.phase is MachinePhase.ENDING and status.process_status is ProcessStatus.GONE:
             return AlreadyDone(record.key, record.native_id)
         self._commands.meter("kill")
         self._supervisor.terminate(record)
@@ -174,24 +174,24 @@ class ProcessDriver:
     async def observe(self, keys: Collection[str] | None = None) -> MachineListing:
         """List machines."""
         self._commands.meter("list")
-        look = await self._commands.in_thread(self._supervisor.scan, keys)
-        return MachineListing([_observation(one) for one in look.machines], not look.problems, "; ".join(look.problems))
+        scan = await self._commands.in_thread(self._supervisor.scan, keys)
+        return MachineListing([_observation(one) for one in scan.machines], not scan.problems, "; ".join(scan.problems))
 
-    async def run(self, ref: MachineRef, command: str, user: str, seconds: float) -> str:
+    async def run(self, handle: MachineHandle, command: str, user: str, seconds: float) -> str:
         """Run a command on a machine, as one of its own processes; `user` is a name in the environment and no more."""
-        look = await self._commands.in_thread(self._supervisor.scan, [ref.key])
-        record, process = next(((one.record, one.process) for one in look.machines), (None, None))
+        scan = await self._commands.in_thread(self._supervisor.scan, [handle.key])
+        record, process = next(((one.record, one.process) for one in scan.machines), (None, None))
         if record is None or process is None:
-            raise ProcessLookupError(f"{ref.key} is not there to run anything {'; '.join(look.problems)}")
+            raise ProcessLookupError(f"{handle.key} is not there to run anything {'; '.join(scan.problems)}")
         self._commands.meter("run")
-        machine = self._supervisor.machine_dir.path_of(ref.key)
+        machine = self._supervisor.machine_dir.path_of(handle.key)
         async with asyncio.timeout(seconds):
             home = Path(record.home or machine)
-            return await run_job(machine, home, process, command, user, lambda: self._is_up(ref.key, process))
+            return await run_job(machine, home, process, command, user, lambda: self._is_up(handle.key, process))
 
     async def _is_up(self, key: str, process: ProcessId) -> bool:
-        look = await self._commands.in_thread(self._supervisor.scan, [key])
-        return any(one.process == process for one in look.machines)
+        scan = await self._commands.in_thread(self._supervisor.scan, [key])
+        return any(one.process == process for one in scan.machines)
 
     async def watch(self) -> AsyncIterator[str]:
         """Yield nothing: a listing is cheap here."""
@@ -208,23 +208,23 @@ def _names(provider_region: ProviderRegion, option: str) -> set[str]:
     return {name.strip() for name in provider_region.options.get(option, "").split(",")} - {""}
 
 
-def _no_resources(part: CloudResource) -> CallRefused:
-    return CallRefused(part.key, RefusalReason.UNABLE, f"a {part.kind} is nothing on this host")
+def _no_resources(resource: CloudResource) -> CallRefused:
+    return CallRefused(resource.key, RefusalReason.UNABLE, f"a {resource.kind} is nothing on this host")
 
 
-def _conflict(sight: MachineStatus) -> CallRefused:
-    return CallRefused(sight.record.key, RefusalReason.CONFLICT, str(sight))
+def _conflict(status: MachineStatus) -> CallRefused:
+    return CallRefused(status.record.key, RefusalReason.CONFLICT, str(status))
 
 
-def _observation(sight: MachineStatus) -> Observation:
-    record, native = sight.record, _native_state(sight)
+def _observation(status: MachineStatus) -> Observation:
+    record, native = status.record, _native_state(status)
     details = {"boots": str(record.boot), "spec": record.spec, "image": record.image}
-    if sight.process is not None:
-        details["pid"] = str(sight.process.pid)
+    if status.process is not None:
+        details["pid"] = str(status.process.pid)
     return Observation(
         record.key,
         record.native_id,
-        _state(sight),
+        _state(status),
         native,
         record.name,
         private_ip="127.0.0.1",
@@ -234,20 +234,20 @@ def _observation(sight: MachineStatus) -> Observation:
     )
 
 
-def _state(sight: MachineStatus) -> MachineState:
-    record = sight.record
-    if sight.process_status is ProcessStatus.GONE:
+def _state(status: MachineStatus) -> MachineState:
+    record = status.record
+    if status.process_status is ProcessStatus.GONE:
         return MachineState.TERMINATED
-    if record.phase is MachinePhase.ENDING or sight.process_status is ProcessStatus.EXITING:
+    if record.phase is MachinePhase.ENDING or status.process_status is ProcessStatus.EXITING:
         return MachineState.TERMINATING
-    if sight.process_status is ProcessStatus.NOT_YET:
+    if status.process_status is ProcessStatus.NOT_YET:
         return MachineState.PENDING if record.boot == 1 else MachineState.REBOOTING
-    return MachineState.SUSPENDED if sight.process_status is ProcessStatus.STOPPED else MachineState.RUNNING
+    return MachineState.SUSPENDED if status.process_status is ProcessStatus.STOPPED else MachineState.RUNNING
 
 
-def _native_state(sight: MachineStatus) -> str:
-    if sight.stat is not None:
-        return NATIVE_STATES.get(sight.stat.state, sight.stat.state)
-    if sight.process_status is ProcessStatus.GONE:
-        return "ended" if sight.record.phase is MachinePhase.ENDING else "killed"
-    return str(sight.process_status)
+def _native_state(status: MachineStatus) -> str:
+    if status.stat is not None:
+        return NATIVE_STATES.get(status.stat.state, status.stat.state)
+    if status.process_status is ProcessStatus.GONE:
+        return "ended" if status.record.phase is MachinePhase.ENDING else "killed"
+    return str(status.process_status)

@@ -103,17 +103,19 @@ class ProcessSupervisor:
             records, troubles = self.machine_dir.read_all() if keys is None else self._records(keys)
         except OSError as error:
             return MachineScan((), (str(error),))
-        sights: list[MachineStatus] = []
+        statuses: list[MachineStatus] = []
         for record in records:
             try:
-                sights.append(self.inspect(record))
+                statuses.append(self.inspect(record))
             except (OSError, BadMachineRecord) as error:  # the others can be seen all the same
                 troubles.append(f"{record.key}: {error}")
         hidden = [
-            f"{one.record.key} is {one.process_status}" for one in sights if one.process_status is ProcessStatus.HIDDEN
+            f"{one.record.key} is {one.process_status}"
+            for one in statuses
+            if one.process_status is ProcessStatus.HIDDEN
         ]
         return MachineScan(
-            [one for one in sights if one.process_status is not ProcessStatus.HIDDEN], [*troubles, *hidden]
+            [one for one in statuses if one.process_status is not ProcessStatus.HIDDEN], [*troubles, *hidden]
         )
 
     def _records(self, keys: Collection[str]) -> tuple[list[MachineRecord], list[str]]:
@@ -168,9 +170,9 @@ class ProcessSupervisor:
 
     def finish_start(self, record: MachineRecord) -> MachineRecord:
         """Bring a start to its end that was recorded, by whomever: take over what runs, and start what does not."""
-        sight = self.inspect(record)
-        if sight.process is not None:
-            return self._record_up(record, sight.process)
+        status = self.inspect(record)
+        if status.process is not None:
+            return self._record_up(record, status.process)
         self.kill(record)
         box = self._kind.prepare(self.machine_dir.path_of(record.key))
         home = "" if box.home == box.folder else str(box.home)
@@ -204,8 +206,8 @@ class ProcessSupervisor:
 
     def record_end(self, record: MachineRecord) -> MachineRecord:
         """Say that a machine is to end, before anything is done about it."""
-        sight = self.inspect(record)
-        known = replace(record, phase=MachinePhase.ENDING, process=sight.process or record.process)
+        status = self.inspect(record)
+        known = replace(record, phase=MachinePhase.ENDING, process=status.process or record.process)
         self.machine_dir.write_durably(known)
         self._milestone("ending")
         return known

@@ -23,8 +23,8 @@ from stateward.drivers.port import (
     CloudResource,
     Idempotency,
     MachineAction,
+    MachineHandle,
     MachineListing,
-    MachineRef,
     MachineSpec,
     MachineState,
     Meter,
@@ -134,13 +134,13 @@ class QemuDriver:
             )
         return None
 
-    async def ensure(self, part: CloudResource) -> Outcome:
+    async def ensure(self, resource: CloudResource) -> Outcome:
         """Refuse: these machines have no network and no way in."""
-        return _no_resources(part)
+        return _no_resources(resource)
 
-    async def remove(self, part: CloudResource) -> Outcome:
+    async def remove(self, resource: CloudResource) -> Outcome:
         """Refuse: there are no parts here."""
-        return _no_resources(part)
+        return _no_resources(resource)
 
     async def list_resources(self) -> ResourceListing:
         """List nothing: there are no parts here."""
@@ -156,24 +156,24 @@ class QemuDriver:
 
     # --- doing -------------------------------------------------------------------------------------------------------
 
-    async def act(self, action: MachineAction, refs: Sequence[MachineRef]) -> Sequence[Outcome]:
+    async def act(self, action: MachineAction, handles: Sequence[MachineHandle]) -> Sequence[Outcome]:
         """Do something to machines."""
-        return await self._commands.act(refs, lambda ref, record: self._do(action, ref, record))
+        return await self._commands.act(handles, lambda handle, record: self._do(action, handle, record))
 
-    async def _do(self, action: MachineAction, ref: MachineRef, record: MachineRecord) -> Outcome:
-        sight = await self._commands.in_thread(self._supervisor.inspect, record)
+    async def _do(self, action: MachineAction, handle: MachineHandle, record: MachineRecord) -> Outcome:
+        status = await self._commands.in_thread(self._supervisor.inspect, record)
         if action is MachineAction.TERMINATE:
-            return await self._terminate(sight)
-        if sight.process is None or record.phase is MachinePhase.ENDING:
-            return CallRefused(record.key, RefusalReason.CONFLICT, str(sight))
+            return await self._terminate(status)
+        if status.process is None or record.phase is MachinePhase.ENDING:
+            return CallRefused(record.key, RefusalReason.CONFLICT, str(status))
         if record.phase is MachinePhase.STARTING:
             record = await self._commands.in_thread(self._supervisor.finish_start, record)
-        return await self._send_command(action, ref, record)
+        return await self._send_command(action, handle, record)
 
-    async def _send_command(self, action: MachineAction, ref: MachineRef, record: MachineRecord) -> Outcome:
+    async def _send_command(self, action: MachineAction, handle: MachineHandle, record: MachineRecord) -> Outcome:
         try:
             async with self._monitor_slots, open_monitor(self._machine(record.key), self._commands.meter) as monitor:
-                return await self._apply(action, ref, record, monitor)
+                return await self._apply(action, handle, record, monitor)
         except MonitorNotReached as error:
             young = record.process is not None and process_age_s(record.process) < STARTUP_TIMEOUT_S
             return (
@@ -186,16 +186,18 @@ class QemuDriver:
         except CommandRejected as error:
             return CallRefused(record.key, RefusalReason.CONFLICT, str(error))
 
-    async def _apply(self, action: MachineAction, ref: MachineRef, record: MachineRecord, monitor: Monitor) -> Outcome:
+    async def _apply(
+        self, action: MachineAction, handle: MachineHandle, record: MachineRecord, monitor: Monitor
+    ) -> Outcome:
         state = state_of(await monitor.status())
         wish = MONITOR_COMMANDS[action]
-        repeated = action is MachineAction.REBOOT and ref.token != "" and record.token == ref.token
+        repeated = action is MachineAction.REBOOT and handle.token != "" and record.token == handle.token
         if repeated or state is wish.done:
             return AlreadyDone(record.key, record.native_id)
         if state is not wish.of:
             return CallRefused(record.key, RefusalReason.CONFLICT, f"it is {state}")
         if action is MachineAction.REBOOT:
-            await self._reset(monitor, record, ref.token)
+            await self._reset(monitor, record, handle.token)
         else:
             await monitor.execute(wish.command)
         return CallAccepted(record.key, record.native_id)
@@ -212,14 +214,14 @@ class QemuDriver:
         more = {name: value for name, value in record.more.items() if name != RESET_STARTED}
         await in_thread(write, replace(record, boot=record.boot + 1, token=token, more=more))
 
-    async def _terminate(self, sight: MachineStatus) -> Outcome:
+    async def _terminate(self, status: MachineStatus) -> Outcome:
         """End a machine: by a word to its monitor, so that it leaves its disks in order, or else by force."""
-        record = sight.record
-        if record.phase is MachinePhase.ENDING and sight.process_status is ProcessStatus.GONE:
+        record = status.record
+        if record.phase is MachinePhase.ENDING and status.process_status is ProcessStatus.GONE:
             return AlreadyDone(record.key, record.native_id)
         self._commands.meter("end")
         known = await self._commands.in_thread(self._supervisor.record_end, record)
-        if sight.process_status is not ProcessStatus.RUNNING or not await self._quits(record.key):
+        if status.process_status is not ProcessStatus.RUNNING or not await self._quits(record.key):
             await self._commands.in_thread(self._supervisor.kill, known)
         return CallAccepted(record.key, record.native_id)
 
@@ -239,59 +241,59 @@ class QemuDriver:
     async def observe(self, keys: Collection[str] | None = None) -> MachineListing:
         """List machines: their processes in one go, and then each one's monitor."""
         self._commands.meter("list")
-        look = await self._scan(keys)
-        seen = await asyncio.gather(*(self._observe(sight) for sight in look.machines))
-        troubles = [*look.problems, *(one for one in seen if isinstance(one, str))]
+        scan = await self._scan(keys)
+        seen = await asyncio.gather(*(self._observe(status) for status in scan.machines))
+        troubles = [*scan.problems, *(one for one in seen if isinstance(one, str))]
         return MachineListing([one for one in seen if isinstance(one, Observation)], not troubles, "; ".join(troubles))
 
     async def _scan(self, keys: Collection[str] | None = None) -> MachineScan:
         return await self._commands.in_thread(self._supervisor.scan, keys)
 
-    async def _observe(self, sight: MachineStatus) -> Observation | str:
+    async def _observe(self, status: MachineStatus) -> Observation | str:
         """Say what a machine is, or why that is not known."""
-        if told := self._by_process(sight):
+        if told := self._by_process(status):
             return told
         try:
             async with (
                 self._monitor_slots,
-                open_monitor(self._machine(sight.record.key), self._commands.meter) as monitor,
+                open_monitor(self._machine(status.record.key), self._commands.meter) as monitor,
             ):
                 word = await monitor.status()
         except MonitorError as error:
-            now = await self._commands.in_thread(self._supervisor.inspect, sight.record)
+            now = await self._commands.in_thread(self._supervisor.inspect, status.record)
             return self._by_process(now) or _without_monitor(now, error)
-        return _observation(sight, state_of(word), word)
+        return _observation(status, state_of(word), word)
 
-    def _by_process(self, sight: MachineStatus) -> Observation | str | None:
+    def _by_process(self, status: MachineStatus) -> Observation | str | None:
         """Say what a machine is where its process tells enough."""
-        if sight.process_status is ProcessStatus.HIDDEN:
-            return f"{sight.record.key} is {sight.process_status}"
-        if sight.process is None:
-            return self._without_process(sight)
-        if sight.record.phase is MachinePhase.ENDING:
-            return _observation(sight, MachineState.TERMINATING, "quitting")
-        if sight.process_status is ProcessStatus.STOPPED:
-            return f"{sight.record.key}: its process is stopped, and its monitor cannot answer"
+        if status.process_status is ProcessStatus.HIDDEN:
+            return f"{status.record.key} is {status.process_status}"
+        if status.process is None:
+            return self._without_process(status)
+        if status.record.phase is MachinePhase.ENDING:
+            return _observation(status, MachineState.TERMINATING, "quitting")
+        if status.process_status is ProcessStatus.STOPPED:
+            return f"{status.record.key}: its process is stopped, and its monitor cannot answer"
         return None
 
-    def _without_process(self, sight: MachineStatus) -> Observation:
-        if sight.process_status is ProcessStatus.NOT_YET:
-            return _observation(sight, MachineState.PENDING, str(sight.process_status))
-        if sight.process_status is ProcessStatus.EXITING:
-            return _observation(sight, MachineState.TERMINATING, str(sight.process_status))
-        if sight.record.phase is MachinePhase.ENDING:
-            return _observation(sight, MachineState.TERMINATED, "quit")
-        if complaint := self._complaint(sight.record.key):
-            return _observation(sight, MachineState.FAILED, "never came up", complaint)
-        return _observation(sight, MachineState.TERMINATED, "gone")
+    def _without_process(self, status: MachineStatus) -> Observation:
+        if status.process_status is ProcessStatus.NOT_YET:
+            return _observation(status, MachineState.PENDING, str(status.process_status))
+        if status.process_status is ProcessStatus.EXITING:
+            return _observation(status, MachineState.TERMINATING, str(status.process_status))
+        if status.record.phase is MachinePhase.ENDING:
+            return _observation(status, MachineState.TERMINATED, "quit")
+        if complaint := self._complaint(status.record.key):
+            return _observation(status, MachineState.FAILED, "never came up", complaint)
+        return _observation(status, MachineState.TERMINATED, "gone")
 
     def _complaint(self, key: str) -> str:
         """Return what QEMU said, if it ended before its guest said anything."""
         return "" if _text(self._machine(key) / CONSOLE) else _text(self._machine(key) / "log")
 
-    async def run(self, ref: MachineRef, command: str, user: str, seconds: float) -> str:  # noqa: ARG002 - there is no way in
+    async def run(self, handle: MachineHandle, command: str, user: str, seconds: float) -> str:  # noqa: ARG002 - there is no way in
         """Refuse: the guest has no shell."""
-        raise OSError(errno.ENOTSUP, "the guest of a QEMU machine runs no commands", ref.key)
+        raise OSError(errno.ENOTSUP, "the guest of a QEMU machine runs no commands", handle.key)
 
     def watch(self) -> AsyncGenerator[str, None]:
         """Yield the keys of machines whose monitor tells of an event, or that come and go."""
@@ -303,22 +305,22 @@ class QemuDriver:
         await self._commands.close()
 
 
-def _without_monitor(sight: MachineStatus, error: MonitorError) -> Observation | str:
+def _without_monitor(status: MachineStatus, error: MonitorError) -> Observation | str:
     """Say what a machine is whose process is there, and whose monitor is not: it may just be coming up."""
     if (
         isinstance(error, MonitorNotReached)
-        and sight.process is not None
-        and process_age_s(sight.process) < STARTUP_TIMEOUT_S
+        and status.process is not None
+        and process_age_s(status.process) < STARTUP_TIMEOUT_S
     ):
-        return _observation(sight, MachineState.PENDING, "coming up")
-    return f"{sight.record.key}: {error}"
+        return _observation(status, MachineState.PENDING, "coming up")
+    return f"{status.record.key}: {error}"
 
 
-def _observation(sight: MachineStatus, state: MachineState, word: str, complaint: str = "") -> Observation:
-    record = sight.record
+def _observation(status: MachineStatus, state: MachineState, word: str, complaint: str = "") -> Observation:
+    record = status.record
     details = {"boots": str(record.boot), "spec": record.spec, "image": record.image}
-    if sight.process is not None:
-        details["pid"] = str(sight.process.pid)
+    if status.process is not None:
+        details["pid"] = str(status.process.pid)
     if complaint:
         details["complaint"] = complaint
     return Observation(
@@ -341,8 +343,10 @@ def _text(file: Path) -> str:
         return ""
 
 
-def _no_resources(part: CloudResource) -> CallRefused:
-    return CallRefused(part.key, RefusalReason.UNABLE, f"a {part.kind} is nothing for machines without a network")
+def _no_resources(resource: CloudResource) -> CallRefused:
+    return CallRefused(
+        resource.key, RefusalReason.UNABLE, f"a {resource.kind} is nothing for machines without a network"
+    )
 
 
 def _host_mib() -> int:

@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from stateward.drivers.port import CallAccepted, MachineRef, MachineSpec, Meter, Outcome, ProviderRegion
+from stateward.drivers.port import CallAccepted, MachineHandle, MachineSpec, Meter, Outcome, ProviderRegion
 from stateward.drivers.process.machine_dir import MachineRecord
 from stateward.drivers.process.shell_machine import MachineSize
 from stateward.drivers.process.supervisor import Milestone, ignore_milestone
@@ -80,13 +80,13 @@ class QemuHost(QemuDriver):
     async def press_power_button(self, key: str) -> None:
         """Press a machine's power button. The record says so first: the guest may obey after the caller has gone."""
 
-        async def press(_: MachineRef, record: MachineRecord) -> Outcome:
+        async def press(_: MachineHandle, record: MachineRecord) -> Outcome:
             noted = replace(record, more={**record.more, POWER_BUTTON: str(time.time())})
             await self._commands.in_thread(self._supervisor.machine_dir.write, noted)
             await self.converse(key, lambda monitor: monitor.execute("system_powerdown"))
             return CallAccepted(key)
 
-        await self._commands.act([MachineRef(key)], press)
+        await self._commands.act([MachineHandle(key)], press)
 
     async def may_still_power_off(self, key: str) -> bool:
         """Tell whether a machine's power button was pressed so recently that its guest may still obey."""
@@ -95,8 +95,8 @@ class QemuHost(QemuDriver):
 
     async def running_machines(self) -> tuple[frozenset[str], bool]:
         """Return the machines that have a process here, and whether all could be looked at; no monitor is asked."""
-        look = await self._scan()
-        return frozenset(one.record.key for one in look.machines if one.is_alive), not look.problems
+        scan = await self._scan()
+        return frozenset(one.record.key for one in scan.machines if one.is_alive), not scan.problems
 
     def folder_of(self, key: str) -> Path:
         """Return where a machine's files are."""

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 from msgspec import Struct, field
 
-from stateward.drivers.port import CallRefused, MachineAction, MachineRef, MachineSpec, MachineState
+from stateward.drivers.port import CallRefused, MachineAction, MachineHandle, MachineSpec, MachineState
 from stateward.drivers.qemu.disks import QemuDisk
 from stateward.drivers.qemu.host import QemuHost
 from stateward.drivers.qemu.monitor import Monitor, MonitorError, MonitorNotReached
@@ -137,7 +137,7 @@ class LiveMigration:
         await self._end(self._source, self._key)
 
     async def _end(self, host: QemuHost, key: str) -> None:
-        await host.act(MachineAction.TERMINATE, [MachineRef(key)])
+        await host.act(MachineAction.TERMINATE, [MachineHandle(key)])
 
     # --- looking -----------------------------------------------------------------------------------------------------
 

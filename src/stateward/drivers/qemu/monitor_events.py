@@ -18,9 +18,9 @@ class MonitorEvents:
     """Listens to the machines of a place, for everybody who watches."""
 
     def __init__(
-        self, look: Callable[[], Awaitable[MachineScan]], machine: Callable[[str], Path], meter: Meter
+        self, scan: Callable[[], Awaitable[MachineScan]], machine: Callable[[str], Path], meter: Meter
     ) -> None:
-        self._look = look
+        self._look = scan
         self._machine = machine
         self._meter = meter
         self._watchers: set[asyncio.Queue[str]] = set()

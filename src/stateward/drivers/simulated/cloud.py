@@ -162,12 +162,12 @@ class SimulatedCloud:
         self._load_regions()
 
     def _load_regions(self) -> None:
-        machines, parts, graves = (_by_region(self._storage.load(sort)) for sort in (MACHINE, RESOURCE, USED_KEY))
-        for name in {*machines, *parts, *graves}:
+        machines, resources, graves = (_by_region(self._storage.load(sort)) for sort in (MACHINE, RESOURCE, USED_KEY))
+        for name in {*machines, *resources, *graves}:
             self._region(name).restore(
                 [msgpack.decode(body, type=SimulatedMachine) for _, body in machines[name]],
                 {key: msgpack.decode(body, type=int) for key, body in graves[name]},
-                [msgpack.decode(body, type=CloudResource) for _, body in parts[name]],
+                [msgpack.decode(body, type=CloudResource) for _, body in resources[name]],
             )
         for _, _, body in self._storage.load(NUMBER):
             self._number = msgpack.decode(body, type=int)

@@ -15,8 +15,8 @@ from stateward.drivers.port import (
     Idempotency,
     Inconclusive,
     MachineAction,
+    MachineHandle,
     MachineListing,
-    MachineRef,
     MachineSpec,
     MachineState,
     Meter,
@@ -102,14 +102,14 @@ class SimulatedDriver:
         wrong = self._cloud.spec_problem(self._provider, spec, image)
         return CallRefused("", RefusalReason.INVALID, wrong) if wrong else None
 
-    async def ensure(self, part: CloudResource) -> Outcome:
+    async def ensure(self, resource: CloudResource) -> Outcome:
         """Find a part by its key, or make it."""
-        (outcome,) = await self._call("ensure", [part], lambda one, _: self._region.ensure(one))
+        (outcome,) = await self._call("ensure", [resource], lambda one, _: self._region.ensure(one))
         return outcome
 
-    async def remove(self, part: CloudResource) -> Outcome:
+    async def remove(self, resource: CloudResource) -> Outcome:
         """Remove a part that nothing stands on."""
-        (outcome,) = await self._call("remove", [part], self._region.remove)
+        (outcome,) = await self._call("remove", [resource], self._region.remove)
         return outcome
 
     async def list_resources(self) -> ResourceListing:
@@ -125,9 +125,9 @@ class SimulatedDriver:
         """Make machines, in portions."""
         return await self._in_portions("create", machine_specs, self._region.create)
 
-    async def act(self, action: MachineAction, refs: Sequence[MachineRef]) -> Sequence[Outcome]:
+    async def act(self, action: MachineAction, handles: Sequence[MachineHandle]) -> Sequence[Outcome]:
         """Do something to machines, in portions."""
-        return await self._in_portions(action.value, refs, lambda ref, now: self._region.act(action, ref, now))
+        return await self._in_portions(action.value, handles, lambda handle, now: self._region.act(action, handle, now))
 
     async def observe(self, keys: Collection[str] | None = None) -> MachineListing:
         """List machines as they were a while ago, where the truth is late."""
@@ -140,17 +140,17 @@ class SimulatedDriver:
             return MachineListing([], complete=False, problem=str(error))
         return await self._fetch_pages(found)
 
-    async def run(self, ref: MachineRef, command: str, user: str, seconds: float) -> str:
+    async def run(self, handle: MachineHandle, command: str, user: str, seconds: float) -> str:
         """Pretend to run a command: what comes back is the command itself; `exit 3` and `false` fail as they would."""
         self._meter("run")
         took = draw_seconds(self._region.profile.latency, self._cloud.chance)
         late = took > seconds or self._region.profile.dead
         await self._cloud.sleep(seconds if late else took)
         if late:
-            raise TimeoutError(f"{user}@{ref.key} did not answer within {seconds:g} s")
+            raise TimeoutError(f"{user}@{handle.key} did not answer within {seconds:g} s")
         now = self._deliver_duplicates()
-        if not any(state_at(one, now) is MachineState.RUNNING for one in self._region.find([ref.key], now)):
-            raise ConnectionRefusedError(f"nobody listens at {ref.key}")
+        if not any(state_at(one, now) is MachineState.RUNNING for one in self._region.find([handle.key], now)):
+            raise ConnectionRefusedError(f"nobody listens at {handle.key}")
         status = _exit_status(command)
         if status:
             raise CommandFailed(status, "")

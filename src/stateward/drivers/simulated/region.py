@@ -18,7 +18,7 @@ from stateward.drivers.port import (
     CallRefused,
     CloudResource,
     MachineAction,
-    MachineRef,
+    MachineHandle,
     MachineSpec,
     MachineState,
     Outcome,
@@ -113,23 +113,25 @@ class Region:
         self._note_change(machine)
         return CallAccepted(machine_spec.key, machine.native_id)
 
-    def act(self, action: MachineAction, ref: MachineRef, now: float) -> Outcome:
+    def act(self, action: MachineAction, handle: MachineHandle, now: float) -> Outcome:
         """Do something to a machine, if its state allows it."""
-        machine = self.machines.get(ref.key)
-        if machine is None or ref.native_id not in (None, "", machine.native_id):
-            return CallRefused(ref.key, RefusalReason.NOT_FOUND, f"there is no machine {ref.native_id or ref.key}")
-        if ref.token and ref.token in machine.tokens and self.profile.knows_tokens:
-            return AlreadyDone(ref.key, machine.native_id)
+        machine = self.machines.get(handle.key)
+        if machine is None or handle.native_id not in (None, "", machine.native_id):
+            return CallRefused(
+                handle.key, RefusalReason.NOT_FOUND, f"there is no machine {handle.native_id or handle.key}"
+            )
+        if handle.token and handle.token in machine.tokens and self.profile.knows_tokens:
+            return AlreadyDone(handle.key, machine.native_id)
         state = state_at(machine, now) or MachineState.PENDING
         verdict = judge_action(action, state)
         if verdict is Verdict.CONFLICT:
             return CallRefused(
-                ref.key, RefusalReason.CONFLICT, f"cannot {action} {machine.native_id}, which is {state}"
+                handle.key, RefusalReason.CONFLICT, f"cannot {action} {machine.native_id}, which is {state}"
             )
         if verdict is Verdict.ALREADY:
-            return AlreadyDone(ref.key, machine.native_id)
-        self._do(machine, action, ref.token, state, now)
-        return CallAccepted(ref.key, machine.native_id)
+            return AlreadyDone(handle.key, machine.native_id)
+        self._do(machine, action, handle.token, state, now)
+        return CallAccepted(handle.key, machine.native_id)
 
     def _do(
         self, machine: SimulatedMachine, action: MachineAction, token: str, state: MachineState, now: float
@@ -169,17 +171,17 @@ class Region:
 
     # --- parts ---
 
-    def ensure(self, part: CloudResource) -> Outcome:
+    def ensure(self, resource: CloudResource) -> Outcome:
         """Find a part by its key, or make it."""
-        outcome = self.resources.ensure(part, self._next_number())
-        self._changed[RESOURCE, f"{part.kind}/{part.key}"] = part
+        outcome = self.resources.ensure(resource, self._next_number())
+        self._changed[RESOURCE, f"{resource.kind}/{resource.key}"] = resource
         return outcome
 
-    def remove(self, part: CloudResource, now: float) -> Outcome:
+    def remove(self, resource: CloudResource, now: float) -> Outcome:
         """Remove a part that nothing stands on."""
-        there = self.resources.get(part.kind, part.key)
-        outcome = self.resources.remove(part, there is not None and self._is_in_use(there.native_id, now))
-        self._changed[RESOURCE, f"{part.kind}/{part.key}"] = part
+        there = self.resources.get(resource.kind, resource.key)
+        outcome = self.resources.remove(resource, there is not None and self._is_in_use(there.native_id, now))
+        self._changed[RESOURCE, f"{resource.kind}/{resource.key}"] = resource
         return outcome
 
     def drop_resource(self, kind: ResourceKind, key: str) -> None:
@@ -203,15 +205,15 @@ class Region:
 
     def changes(self) -> Iterator[CloudRow]:
         """Yield what has changed since `settled`, as it is to be written."""
-        for (sort, key), part in self._changed.items():
-            yield sort, self.name, key, self._body(sort, key, part)
+        for (sort, key), resource in self._changed.items():
+            yield sort, self.name, key, self._body(sort, key, resource)
 
     def mark_saved(self) -> None:
         """Take note that the changes are written."""
         self._changed.clear()
 
     def restore(
-        self, machines: Sequence[SimulatedMachine], graves: dict[str, int], parts: Sequence[CloudResource]
+        self, machines: Sequence[SimulatedMachine], graves: dict[str, int], resources: Sequence[CloudResource]
     ) -> None:
         """Be as it was when all this was written."""
         for machine in machines:
@@ -221,12 +223,12 @@ class Region:
             self.machines[machine.key] = machine
             self._schedule_forget(machine)
         self.used_keys.update(graves)
-        self.resources = ResourceTable(parts)
+        self.resources = ResourceTable(resources)
 
-    def _body(self, sort: str, key: str, part: CloudResource | None) -> bytes | None:
+    def _body(self, sort: str, key: str, resource: CloudResource | None) -> bytes | None:
         if sort == USED_KEY:
             return msgpack.encode(self.used_keys[key])
-        found = self.machines.get(key) if part is None else self.resources.get(part.kind, part.key)
+        found = self.machines.get(key) if resource is None else self.resources.get(resource.kind, resource.key)
         return None if found is None else msgpack.encode(found)
 
     def _share(self, build: MachineTemplate) -> MachineTemplate:

@@ -27,9 +27,9 @@ PRIVATE_KEY_TEXT = "-----BEGIN SIMULATED PRIVATE KEY-----\n{}\n-----END SIMULATE
 class ResourceTable:
     """All parts of a region, by kind and key."""
 
-    def __init__(self, parts: Sequence[CloudResource] = ()) -> None:
-        self._resources = {(part.kind, part.key): part for part in parts}
-        self._ids = {part.native_id for part in parts}
+    def __init__(self, resources: Sequence[CloudResource] = ()) -> None:
+        self._resources = {(resource.kind, resource.key): resource for resource in resources}
+        self._ids = {resource.native_id for resource in resources}
 
     def get(self, kind: ResourceKind, key: str) -> CloudResource | None:
         """Return a part that is there."""
@@ -43,17 +43,17 @@ class ResourceTable:
         """Return those of some ids that no part has."""
         return [one for one in ids if one not in self._ids]
 
-    def ensure(self, part: CloudResource, number: int) -> Outcome:
+    def ensure(self, resource: CloudResource, number: int) -> Outcome:
         """Find a part by its key, or make it with this number."""
-        there = self.get(part.kind, part.key)
+        there = self.get(resource.kind, resource.key)
         if there is not None:
-            return AlreadyDone(part.key, there.native_id)
-        if _needs_network(part) and self.missing([part.within]):
-            return CallRefused(part.key, RefusalReason.NOT_FOUND, f"there is no network {part.within!r}")
-        made = replace(part, native_id=f"{PREFIXES[part.kind]}-{number:08x}")
-        self._resources[part.kind, part.key] = made
+            return AlreadyDone(resource.key, there.native_id)
+        if _needs_network(resource) and self.missing([resource.within]):
+            return CallRefused(resource.key, RefusalReason.NOT_FOUND, f"there is no network {resource.within!r}")
+        made = replace(resource, native_id=f"{PREFIXES[resource.kind]}-{number:08x}")
+        self._resources[resource.kind, resource.key] = made
         self._ids.add(made.native_id)
-        return CallAccepted(part.key, made.native_id, _secret(made))
+        return CallAccepted(resource.key, made.native_id, _secret(made))
 
     def drop(self, kind: ResourceKind, key: str) -> CloudResource:
         """Take a part away, whatever is in it or stands on it."""
@@ -61,29 +61,29 @@ class ResourceTable:
         self._ids.discard(gone.native_id)
         return gone
 
-    def remove(self, part: CloudResource, stood_on: bool) -> Outcome:
+    def remove(self, resource: CloudResource, in_use: bool) -> Outcome:
         """Remove a part, unless other parts are inside it or machines stand on it."""
-        there = self.get(part.kind, part.key)
+        there = self.get(resource.kind, resource.key)
         if there is None:
-            return AlreadyDone(part.key, part.native_id)
+            return AlreadyDone(resource.key, resource.native_id)
         inside = [one.key for one in self._resources.values() if one.within == there.native_id]
-        if inside or stood_on:
+        if inside or in_use:
             who = f"{inside[0]!r} is in it" if inside else "machines stand on it"
             return CallRefused(
-                part.key, RefusalReason.IN_USE, f"{part.kind} {there.native_id} cannot be removed: {who}"
+                resource.key, RefusalReason.IN_USE, f"{resource.kind} {there.native_id} cannot be removed: {who}"
             )
-        del self._resources[part.kind, part.key]
+        del self._resources[resource.kind, resource.key]
         self._ids.discard(there.native_id)
-        return CallAccepted(part.key, there.native_id)
+        return CallAccepted(resource.key, there.native_id)
 
 
-def _needs_network(part: CloudResource) -> bool:
+def _needs_network(resource: CloudResource) -> bool:
     """Tell whether a part is inside a network: a subnet always is, others where they say so."""
-    return part.kind is ResourceKind.SUBNET or bool(part.within)
+    return resource.kind is ResourceKind.SUBNET or bool(resource.within)
 
 
-def _secret(part: CloudResource) -> str:
+def _secret(resource: CloudResource) -> str:
     """Return the secret of a new key pair; who brought a public key has it already."""
-    if part.kind is not ResourceKind.SSH_KEY or part.facts.get("public_key"):
+    if resource.kind is not ResourceKind.SSH_KEY or resource.facts.get("public_key"):
         return ""
-    return PRIVATE_KEY_TEXT.format(part.native_id)
+    return PRIVATE_KEY_TEXT.format(resource.native_id)

@@ -1,7 +1,7 @@
 """Drawings of lifecycles, all derived from the declared table: Mermaid, Markdown, terminal and SVG."""
 
 from stateward.lifecycle.render.mermaid import mermaid
+from stateward.lifecycle.render.row_tables import markdown, text
 from stateward.lifecycle.render.svg import svg
-from stateward.lifecycle.render.tables import markdown, text
 
 __all__ = ["markdown", "mermaid", "svg", "text"]

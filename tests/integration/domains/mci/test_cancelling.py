@@ -15,7 +15,7 @@ from stateward.domains.mci.model import SubGroup, vm_of
 from stateward.drivers import (
     CallUnanswered,
     MachineAction,
-    MachineRef,
+    MachineHandle,
     MachineState,
     Observation,
     Outcome,
@@ -76,7 +76,7 @@ async def test_a_suspend_that_is_cancelled_while_its_call_is_in_its_thread_is_wa
 ) -> None:
     inside, go_on, do = threading.Event(), threading.Event(), ProcessDriver._do
 
-    def slowly(self: ProcessDriver, deed: MachineAction, ref: MachineRef, record: MachineRecord) -> Outcome:
+    def slowly(self: ProcessDriver, deed: MachineAction, ref: MachineHandle, record: MachineRecord) -> Outcome:
         if deed is MachineAction.SUSPEND:
             inside.set()
             assert go_on.wait(60)

@@ -25,7 +25,7 @@ from stateward.domains.ovc.lifecycle import VM
 from stateward.domains.ovc.model import MAX_DISKS, DiskSpec, ImageSpec, vm_seen
 from stateward.domains.ovc.nodes.driver_node import DriverNode
 from stateward.domains.ovc.nodes.port import Power
-from stateward.drivers import MachineAction, MachineRef, Outcome
+from stateward.drivers import MachineAction, MachineHandle, Outcome
 from stateward.drivers.simulated.faults import CALM
 from stateward.engine import Accepted, Denied, Refused
 from stateward.engine.errors import AlreadyEnded
@@ -507,8 +507,8 @@ async def test_what_a_node_shows_too_late_does_not_prove_that_a_cancelled_action
     region = node._driver._region  # type: ignore[attr-defined]
     called, cancelled, act = asyncio.Event(), asyncio.Event(), node._driver.act
 
-    async def acts(action: MachineAction, refs: Sequence[MachineRef]) -> Sequence[Outcome]:
-        outcomes = await act(action, refs)
+    async def acts(action: MachineAction, handles: Sequence[MachineHandle]) -> Sequence[Outcome]:
+        outcomes = await act(action, handles)
         called.set()
         await cancelled.wait()
         return outcomes

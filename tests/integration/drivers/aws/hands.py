@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
-from stateward.drivers import CallAccepted, MachineRef, MachineSpec, MachineState, Observation
+from stateward.drivers import CallAccepted, MachineHandle, MachineSpec, MachineState, Observation
 from stateward.drivers.aws import AwsDriver
 from tests.integration.drivers.aws.cloud import SPEC
 from tests.integration.drivers.aws.images import IMAGE
@@ -19,12 +19,12 @@ def wants(number: int) -> list[MachineSpec]:
     return [MachineSpec(f"key-{one}", f"machine-{one}", SPEC, IMAGE) for one in (next(_numbers) for _ in range(number))]
 
 
-async def made(driver: AwsDriver, number: int) -> list[MachineRef]:
+async def made(driver: AwsDriver, number: int) -> list[MachineHandle]:
     """Make machines that run."""
     wanted = wants(number)
     outcomes = await driver.create(wanted)
     assert all(isinstance(outcome, CallAccepted) for outcome in outcomes), outcomes
-    return [MachineRef(one.key, one.native_id) for one in await until(driver, [want.key for want in wanted])]
+    return [MachineHandle(one.key, one.native_id) for one in await until(driver, [want.key for want in wanted])]
 
 
 async def until(

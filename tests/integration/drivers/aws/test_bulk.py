@@ -10,7 +10,7 @@ from stateward.drivers import (
     CallRefused,
     CallThrottled,
     MachineAction,
-    MachineRef,
+    MachineHandle,
     MachineState,
     RefusalReason,
 )
@@ -31,7 +31,7 @@ async def test_120_machines_are_made_listed_over_pages_and_terminated_in_two_cal
     cloud.calls.clear()
     listing = await driver.observe()
     assert (listing.complete, len(listing.machines), cloud.calls["DescribeInstances"]) == (True, 120, 3)
-    refs = [MachineRef(one.key, one.native_id) for one in await until(driver, [want.key for want in wanted])]
+    refs = [MachineHandle(one.key, one.native_id) for one in await until(driver, [want.key for want in wanted])]
     assert all(isinstance(one, CallAccepted) for one in await driver.act(MachineAction.TERMINATE, refs))
     assert cloud.calls["TerminateInstances"] == 2
     await until(driver, [ref.key for ref in refs], MachineState.TERMINATED)
@@ -48,7 +48,7 @@ async def test_many_keys_are_looked_for_in_portions(driver: AwsDriver, cloud: Cl
 
 async def test_a_machine_that_is_gone_does_not_spoil_the_deed_for_the_others(driver: AwsDriver, cloud: Cloud) -> None:
     refs = await made(driver, 4)
-    asked = [*refs[:2], MachineRef("gone", NOWHERE), *refs[2:]]
+    asked = [*refs[:2], MachineHandle("gone", NOWHERE), *refs[2:]]
     cloud.calls.clear()
     outcomes = await driver.act(MachineAction.SUSPEND, asked)
     assert [one.key for one in outcomes] == [ref.key for ref in asked]
@@ -86,7 +86,7 @@ async def test_what_holds_for_all_is_asked_only_once(driver: AwsDriver, cloud: C
 
 async def test_a_machine_named_twice_gets_the_same_answer_twice(driver: AwsDriver) -> None:
     (ref,) = await made(driver, 1)
-    first, second = await driver.act(MachineAction.SUSPEND, [ref, MachineRef(ref.key)])
+    first, second = await driver.act(MachineAction.SUSPEND, [ref, MachineHandle(ref.key)])
     assert first == second == CallAccepted(ref.key, ref.native_id or "")
 
 

@@ -15,7 +15,7 @@ from stateward.drivers import (
     CallThrottled,
     CallUnanswered,
     MachineAction,
-    MachineRef,
+    MachineHandle,
     RefusalReason,
     TransientFailure,
 )
@@ -120,7 +120,7 @@ async def test_an_endpoint_that_nobody_listens_at_was_never_reached(make: MakeDr
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
     driver = make(endpoint_url=f"http://127.0.0.1:{port}")
-    (outcome,) = await driver.act(MachineAction.TERMINATE, [MachineRef("key", "i-1234567890abcdef0")])
+    (outcome,) = await driver.act(MachineAction.TERMINATE, [MachineHandle("key", "i-1234567890abcdef0")])
     assert isinstance(outcome, TransientFailure)
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stateward.drivers import CallAccepted, CloudResource, MachineAction, MachineRef, MachineState, ResourceKind
+from stateward.drivers import CallAccepted, CloudResource, MachineAction, MachineHandle, MachineState, ResourceKind
 from stateward.drivers.aws import AwsDriver
-from stateward.drivers.aws.describe import key_filter
+from stateward.drivers.aws.instance_listing import key_filter
 from tests.integration.drivers.aws.conftest import MakeDriver
 from tests.integration.drivers.aws.hands import described, made, until, wants
 from tests.integration.drivers.aws.images import NAME, NEWER
@@ -48,7 +48,7 @@ async def test_a_machine_lives_from_its_network_to_its_end_as_boto3_sees_it(driv
     ]
     assert disk["Size"] == 20
 
-    ref = MachineRef(want.key, outcome.native_id)
+    ref = MachineHandle(want.key, outcome.native_id)
     (seen,) = await until(driver, [want.key])
     assert seen.private_ip == there["PrivateIpAddress"]
     assert seen.details["spec"] == want.spec

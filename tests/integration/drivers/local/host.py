@@ -13,7 +13,7 @@ from shutil import which
 import pytest
 from msgspec import json
 
-from stateward.drivers import Driver, MachineRef, MachineSpec, MachineState, Observation, ProviderRegion
+from stateward.drivers import Driver, MachineHandle, MachineSpec, MachineState, Observation, ProviderRegion
 from stateward.drivers.process.machine_dir import MachineRecord
 from stateward.drivers.process.procfs import find_marked, parse_stat
 from stateward.drivers.process.spawn import reap_children
@@ -104,9 +104,9 @@ def wants(number: int, spec: str, image: str) -> list[MachineSpec]:
     return [MachineSpec(f"key-{one}", f"machine-{one}", spec, image) for one in range(number)]
 
 
-def refs(number: int, token: str = "") -> list[MachineRef]:
+def refs(number: int, token: str = "") -> list[MachineHandle]:
     """Name what was made."""
-    return [MachineRef(f"key-{one}", None, token) for one in range(number)]
+    return [MachineHandle(f"key-{one}", None, token) for one in range(number)]
 
 
 async def all_are(driver: Driver, state: MachineState, number: int) -> None:

@@ -19,7 +19,7 @@ from stateward.drivers import (
     CallAccepted,
     CallRefused,
     MachineAction,
-    MachineRef,
+    MachineHandle,
     MachineSpec,
     MachineState,
     ProviderRegion,
@@ -49,7 +49,7 @@ async def driver(tmp_path: Path) -> AsyncIterator[ProcessDriver]:
 
 async def ran(driver: ProcessDriver, command: str, key: str = "k1") -> str:
     await until(driver, key, MachineState.RUNNING)
-    return await driver.run(MachineRef(key), command, "", 20.0)
+    return await driver.run(MachineHandle(key), command, "", 20.0)
 
 
 # --- what a machine has ----------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ async def test_what_a_machine_has_put_into_a_session_of_its_own_ends_with_it(dri
         return found
 
     assert processes() >= 2
-    await driver.act(MachineAction.TERMINATE, [MachineRef("k1")])
+    await driver.act(MachineAction.TERMINATE, [MachineHandle("k1")])
 
     async def none() -> bool:
         return processes() == 0

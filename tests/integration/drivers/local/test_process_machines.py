@@ -12,7 +12,7 @@ from stateward.drivers import (
     CallAccepted,
     CallRefused,
     MachineAction,
-    MachineRef,
+    MachineHandle,
     MachineState,
     ProviderRegion,
 )
@@ -55,7 +55,7 @@ async def counts_on(file: Path) -> None:
 
 
 async def start_counting(driver: ProcessDriver, folder: Path) -> Path:
-    await driver.run(MachineRef("key-0"), f"({COUNTING}) >/dev/null 2>&1 &\necho 0 >>count", "", 30.0)
+    await driver.run(MachineHandle("key-0"), f"({COUNTING}) >/dev/null 2>&1 &\necho 0 >>count", "", 30.0)
     await counts_on(count_file(folder))
     return count_file(folder)
 
@@ -138,20 +138,20 @@ async def test_a_machine_stopped_behind_our_back_is_suspended(folder: Path) -> N
 async def test_a_reboot_is_another_process_in_the_same_machine(folder: Path) -> None:
     driver = await one_machine(folder)
     first = await seen(driver, "key-0")
-    await driver.run(MachineRef("key-0"), "echo kept >file", "", 30.0)
+    await driver.run(MachineHandle("key-0"), "echo kept >file", "", 30.0)
     await driver.act(MachineAction.REBOOT, refs(1, "token"))
     second = await until(driver, "key-0", MachineState.RUNNING)
     assert first is not None
     assert (first.native_id, first.details["boots"]) == (second.native_id, "1")
     assert second.details["boots"] == "2"
     assert first.details["pid"] != second.details["pid"]
-    assert await driver.run(MachineRef("key-0"), "cat file", "", 30.0) == "kept\n"
+    assert await driver.run(MachineHandle("key-0"), "cat file", "", 30.0) == "kept\n"
     await driver.close()
 
 
 async def test_of_a_command_that_writes_without_end_the_last_is_read(folder: Path) -> None:
     driver = await one_machine(folder)
-    told = await driver.run(MachineRef("key-0"), "head -c 3000000 /dev/zero | tr '\\0' a; echo last", "", 30.0)
+    told = await driver.run(MachineHandle("key-0"), "head -c 3000000 /dev/zero | tr '\\0' a; echo last", "", 30.0)
     assert (len(told), told.endswith("a" * 100 + "last\n")) == (MAX_OUTPUT_BYTES, True)
     await driver.close()
 
@@ -159,7 +159,7 @@ async def test_of_a_command_that_writes_without_end_the_last_is_read(folder: Pat
 async def test_a_command_sees_its_machine_and_no_secret_of_ours(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_PASSWORD", "do-not-tell")
     driver = await one_machine(folder)
-    told = await driver.run(MachineRef("key-0"), "env; pwd; echo wrong >&2", "alice", 30.0)
+    told = await driver.run(MachineHandle("key-0"), "env; pwd; echo wrong >&2", "alice", 30.0)
     assert "STATEWARD_KEY=key-0\n" in told
     assert "USER=alice\n" in told
     assert "wrong\n" in told
@@ -179,7 +179,7 @@ async def test_a_machine_inherits_none_of_our_files(folder: Path) -> None:
 
 async def test_commands_run_side_by_side(folder: Path) -> None:
     driver = await one_machine(folder)
-    told = await asyncio.gather(*(driver.run(MachineRef("key-0"), f"echo {one}", "", 30.0) for one in range(10)))
+    told = await asyncio.gather(*(driver.run(MachineHandle("key-0"), f"echo {one}", "", 30.0) for one in range(10)))
     assert told == [f"{one}\n" for one in range(10)]
     await driver.close()
 
@@ -187,7 +187,7 @@ async def test_commands_run_side_by_side(folder: Path) -> None:
 async def test_a_command_that_takes_too_long_is_ended_with_all_it_started(folder: Path) -> None:
     driver = await one_machine(folder)
     with pytest.raises(TimeoutError):
-        await driver.run(MachineRef("key-0"), "echo 0 >>count; sleep 1000", "", 0.5)
+        await driver.run(MachineHandle("key-0"), "echo 0 >>count; sleep 1000", "", 0.5)
     leader = await pid_of(driver)
 
     async def alone() -> bool:
@@ -202,16 +202,16 @@ async def test_a_command_for_a_suspended_machine_is_given_up_and_does_not_run_la
     await driver.act(MachineAction.SUSPEND, refs(1))
     await until(driver, "key-0", MachineState.SUSPENDED)
     with pytest.raises(TimeoutError):
-        await driver.run(MachineRef("key-0"), "echo late >>count", "", 0.2)
+        await driver.run(MachineHandle("key-0"), "echo late >>count", "", 0.2)
     await driver.act(MachineAction.RESUME, refs(1))
-    assert await driver.run(MachineRef("key-0"), "echo next", "", 30.0) == "next\n"
+    assert await driver.run(MachineHandle("key-0"), "echo next", "", 30.0) == "next\n"
     assert not count_file(folder).exists()
     await driver.close()
 
 
 async def test_a_command_ends_when_its_machine_does(folder: Path) -> None:
     driver = await one_machine(folder)
-    running = asyncio.create_task(driver.run(MachineRef("key-0"), "echo 0 >>count; sleep 1000", "", 30.0))
+    running = asyncio.create_task(driver.run(MachineHandle("key-0"), "echo 0 >>count; sleep 1000", "", 30.0))
 
     async def begun() -> bool:
         return count_file(folder).exists()

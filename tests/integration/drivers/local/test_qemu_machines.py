@@ -14,7 +14,7 @@ from stateward.drivers import (
     CallRefused,
     CallUnanswered,
     MachineAction,
-    MachineRef,
+    MachineHandle,
     MachineState,
     ProviderRegion,
     RefusalReason,
@@ -237,7 +237,7 @@ async def test_the_monitor_can_be_asked_anything_and_says_no_with_a_reason(folde
         assert await monitor.status() == "running"
         with pytest.raises(monitors.CommandRejected, match="no-such-command"):
             await monitor.execute("no-such-command")
-    await driver.act(MachineAction.TERMINATE, [MachineRef("key-0")])
+    await driver.act(MachineAction.TERMINATE, [MachineHandle("key-0")])
     with pytest.raises(monitors.MonitorNotReached):
         async with monitors.open_monitor(machine):
             pass

@@ -11,7 +11,7 @@ from stateward.drivers import (
     CallThrottled,
     CallUnanswered,
     MachineAction,
-    MachineRef,
+    MachineHandle,
     MachineState,
     ProviderRegion,
     RefusalReason,
@@ -195,7 +195,7 @@ async def test_a_command_at_a_dead_region_times_out(world: World) -> None:
     await world.create("a")
     world.behave(dead=True)
     with pytest.raises(TimeoutError):
-        await world.driver.run(MachineRef("a"), "true", "root", 5.0)
+        await world.driver.run(MachineHandle("a"), "true", "root", 5.0)
     assert asyncio.get_running_loop().time() == 5.0
 
 
@@ -203,7 +203,7 @@ async def test_a_command_on_a_suspended_machine_is_refused(world: World) -> None
     await world.create("a")
     await world.act(MachineAction.SUSPEND, "a")
     with pytest.raises(ConnectionRefusedError):
-        await world.driver.run(MachineRef("a"), "true", "root", 5.0)
+        await world.driver.run(MachineHandle("a"), "true", "root", 5.0)
 
 
 @pytest.mark.parametrize("seed", range(20))

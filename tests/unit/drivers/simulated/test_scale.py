@@ -2,7 +2,7 @@
 
 import tracemalloc
 
-from stateward.drivers import CallAccepted, MachineAction, MachineRef, MachineSpec, MachineState
+from stateward.drivers import CallAccepted, MachineAction, MachineHandle, MachineSpec, MachineState
 from tests.unit.drivers.simulated.world import World, states
 
 MANY = 100_000
@@ -16,7 +16,7 @@ async def test_a_hundred_thousand_machines_are_created_listed_and_suspended(worl
     wants = some_wants(MANY)
     assert all(isinstance(outcome, CallAccepted) for outcome in await world.driver.create(wants))
     assert len((await world.driver.observe()).machines) == MANY
-    await world.driver.act(MachineAction.SUSPEND, [MachineRef(want.key) for want in wants])
+    await world.driver.act(MachineAction.SUSPEND, [MachineHandle(want.key) for want in wants])
     assert set(states(await world.driver.observe()).values()) == {MachineState.SUSPENDED}
     assert world.calls == {"create": MANY // 100, "suspend": MANY // 100, "list": 2 * MANY // 1000}
 

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from stateward.drivers import (
     MachineAction,
+    MachineHandle,
     MachineListing,
-    MachineRef,
     MachineSpec,
     MachineState,
     Outcome,
@@ -51,7 +51,7 @@ class World:
         return outcome
 
     async def act(self, deed: MachineAction, key: str, token: str = "") -> Outcome:
-        (outcome,) = await self.driver.act(deed, [MachineRef(key, None, token)])
+        (outcome,) = await self.driver.act(deed, [MachineHandle(key, None, token)])
         return outcome
 
     async def state(self, key: str) -> MachineState | None:

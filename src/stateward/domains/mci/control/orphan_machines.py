@@ -24,8 +24,8 @@ from stateward.drivers import (
     AlreadyDone,
     CallAccepted,
     MachineAction,
+    MachineHandle,
     MachineListing,
-    MachineRef,
     MachineState,
     Observation,
 )
@@ -133,7 +133,7 @@ async def terminate_orphan(
     if orphan is None:
         raise NotFound(connection.name, key)
     client = await clients.for_connection(connection)
-    outcome = await client.act(MachineAction.TERMINATE, MachineRef(key, orphan.native_id or None, new_id()))
+    outcome = await client.act(MachineAction.TERMINATE, MachineHandle(key, orphan.native_id or None, new_id()))
     if not isinstance(outcome, CallAccepted | AlreadyDone):
         raise NotDone(f"terminate of {key} at {connection.name}", getattr(outcome, "message", "") or "no answer")
     log.warning("orphan %s (%s) at connection %s: terminated for %s", key, orphan.native_id, connection.name, who)

@@ -32,7 +32,7 @@ from stateward.drivers import (
     CallRefused,
     CallThrottled,
     MachineAction,
-    MachineRef,
+    MachineHandle,
     MachineSpec,
     MachineState,
     RefusalReason,
@@ -271,8 +271,8 @@ def _work_started_at(job: Job) -> float:
     return job.claim.object.since if deadline is None else deadline - job.claim.operation.within
 
 
-def _ref(job: Job, vm: VmTarget) -> MachineRef:
-    return MachineRef(vm.uid, vm_seen(job.claim.object).native_id or None, job.key.id)
+def _ref(job: Job, vm: VmTarget) -> MachineHandle:
+    return MachineHandle(vm.uid, vm_seen(job.claim.object).native_id or None, job.key.id)
 
 
 def _is_refused(job: Job) -> bool:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.handlers.cloud_vm_handlers import GrantedClientOf
 from stateward.domains.mci.model import CommandRun, CommandRuns, PostCommand, vm_of, vm_seen
-from stateward.drivers import CommandFailed, MachineRef
+from stateward.drivers import CommandFailed, MachineHandle
 from stateward.engine import Permanent
 from stateward.store.records import Object
 
@@ -70,7 +70,7 @@ async def _run(granted_client_of: GrantedClientOf, command: PostCommand, found: 
         return [], str(error)
     if not driver.caps.runs_commands:
         return [CommandRun(NO_SHELL_OUTPUT)], ""
-    ref = MachineRef(vm.uid, vm_seen(found).native_id or None)
+    ref = MachineHandle(vm.uid, vm_seen(found).native_id or None)
     runs: list[CommandRun] = []
     for line in command.commands:
         try:

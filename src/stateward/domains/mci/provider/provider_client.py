@@ -18,8 +18,8 @@ from stateward.drivers import (
     CallUnanswered,
     Driver,
     MachineAction,
+    MachineHandle,
     MachineListing,
-    MachineRef,
     MachineSpec,
     Outcome,
     ResourceListing,
@@ -69,14 +69,14 @@ class ProviderClient:
         self._latest: MachineListing | None = None
         self._alone_until = 0.0  # the provider has asked to be left alone
 
-    def _gather(self, deed: MachineAction, bulk: int) -> CallCoalescer[MachineRef, Outcome]:
+    def _gather(self, deed: MachineAction, bulk: int) -> CallCoalescer[MachineHandle, Outcome]:
         return CallCoalescer(lambda refs: self.driver.act(deed, refs), bulk)
 
     async def create(self, want: MachineSpec, witness: CallWitness | None = None) -> Outcome:
         """Make a machine."""
         return await self._answered(want.key, self._creates.ask(want, witness))
 
-    async def act(self, deed: MachineAction, ref: MachineRef, witness: CallWitness | None = None) -> Outcome:
+    async def act(self, deed: MachineAction, ref: MachineHandle, witness: CallWitness | None = None) -> Outcome:
         """Do something to a machine."""
         return await self._answered(ref.key, self._deeds[deed].ask(ref, witness))
 

@@ -22,7 +22,7 @@ from stateward.drivers import (
     CallRefused,
     Driver,
     MachineAction,
-    MachineRef,
+    MachineHandle,
     MachineSpec,
     MachineState,
     Outcome,
@@ -89,7 +89,7 @@ class DriverNode:
         await self._act(key, MachineAction.REBOOT, token, Power.ON)
 
     async def _act(self, key: str, deed: MachineAction, token: str, wanted: Power) -> None:
-        (outcome,) = await finish_call(self._driver.act(deed, [MachineRef(key, None, token)]))
+        (outcome,) = await finish_call(self._driver.act(deed, [MachineHandle(key, None, token)]))
         gone = isinstance(outcome, CallRefused) and outcome.why is RefusalReason.NOT_FOUND and wanted is Power.OFF
         if not gone:
             await self._raise_unless_reached(key, outcome, wanted)

@@ -12,7 +12,7 @@ from stateward.client.output import clean, out, print_json, results
 from stateward.client.session import Session, on_server
 from stateward.domains.systems.backends.port import LogExcerpt
 from stateward.domains.systems.cli.views import SystemTree, change_table, lock_table, system_tree
-from stateward.domains.systems.views import AskedView, ChangeView, LockView
+from stateward.domains.systems.views import AskedView, ChangeView, SystemLockView
 from stateward.errors import BadInput
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def deploys(session: Session, system: System) -> None:
 @on_server
 def locks(session: Session, system: System) -> None:
     """List the locks of a system: who holds what, and who waits for what."""
-    found = session.client.http.call(list[LockView], "GET", _at(session, f"/{system}/locks"))
+    found = session.client.http.call(list[SystemLockView], "GET", _at(session, f"/{system}/locks"))
     if session.json:
         print_json(found)
     else:

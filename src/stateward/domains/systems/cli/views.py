@@ -11,7 +11,7 @@ from rich.tree import Tree
 
 from stateward.client.output import clean
 from stateward.client.tables import age_text, error_text, filled_table, state_text
-from stateward.domains.systems.views import ChangeView, InstanceView, LockView
+from stateward.domains.systems.views import ChangeView, InstanceView, SystemLockView
 
 if TYPE_CHECKING:
     from stateward.client.session import Session
@@ -117,7 +117,7 @@ def change_table(session: "Session", found: Sequence[ChangeView]) -> Table:
     return filled_table(("deploy", "path", "state", "age", "services", "rolls back", "why"), rows)
 
 
-def lock_table(found: Sequence[LockView]) -> Table:
+def lock_table(found: Sequence[SystemLockView]) -> Table:
     """Return locks as a table."""
     rows = (
         (one.path, one.mode, "waiting" if one.waiting else "held", one.object, one.action, one.who, age_text(one.since))

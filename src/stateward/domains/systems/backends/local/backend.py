@@ -16,7 +16,7 @@ from stateward.domains.systems.backends.local.instance_dir import (
     BackendDir,
     InstanceDir,
     InstanceOrder,
-    InstanceRecord,
+    LocalInstanceState,
 )
 from stateward.domains.systems.backends.local.launch import PROXY_PROGRAM, free_port
 from stateward.domains.systems.backends.port import (
@@ -52,7 +52,9 @@ class LocalBackend:
         """Return the instances of a service."""
         found = ((directory, directory.order()) for directory in self._dir.instance_dirs(ref))
         return [
-            _instance(order, directory.state() or InstanceRecord()) for directory, order in found if order is not None
+            _instance(order, directory.state() or LocalInstanceState())
+            for directory, order in found
+            if order is not None
         ]
 
     async def start(self, ref: ServiceRef, want: InstanceSpec) -> None:
@@ -160,10 +162,10 @@ class LocalBackend:
 
 
 def _stands(proxy: InstanceDir, order: InstanceOrder) -> bool:
-    return (proxy.state() or InstanceRecord()).ready and not order.stop
+    return (proxy.state() or LocalInstanceState()).ready and not order.stop
 
 
-def _instance(order: InstanceOrder, state: InstanceRecord) -> ServiceInstance:
+def _instance(order: InstanceOrder, state: LocalInstanceState) -> ServiceInstance:
     return ServiceInstance(
         name=order.name,
         revision=order.revision,

@@ -41,7 +41,7 @@ class InstanceOrder(Struct, frozen=True, omit_defaults=True):
     stop: bool = False
 
 
-class InstanceRecord(Struct, frozen=True, omit_defaults=True):
+class LocalInstanceState(Struct, frozen=True, omit_defaults=True):
     """What is of an instance. Times are seconds since the epoch."""
 
     phase: InstancePhase = InstancePhase.STARTING
@@ -74,11 +74,11 @@ class InstanceDir(Struct, frozen=True):
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_record(self.folder / "order.json", order)
 
-    def state(self) -> InstanceRecord | None:
+    def state(self) -> LocalInstanceState | None:
         """Return what is."""
-        return read_record(self.folder / "state.json", InstanceRecord)
+        return read_record(self.folder / "state.json", LocalInstanceState)
 
-    def put_state(self, state: InstanceRecord) -> None:
+    def put_state(self, state: LocalInstanceState) -> None:
         """Note what is."""
         write_record(self.folder / "state.json", state)
 

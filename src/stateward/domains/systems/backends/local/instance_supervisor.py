@@ -11,7 +11,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from stateward.domains.systems.backends.local import health_check
-from stateward.domains.systems.backends.local.instance_dir import InstanceDir, InstanceOrder, InstanceRecord
+from stateward.domains.systems.backends.local.instance_dir import InstanceDir, InstanceOrder, LocalInstanceState
 from stateward.domains.systems.backends.local.launch import (
     environment_of,
     exit_text,
@@ -54,7 +54,7 @@ class InstanceSupervisor:
         self._confinement = confinement
         self.order = order
         self.stamp = directory.stamp()
-        self.state = self._written = directory.state() or InstanceRecord()
+        self.state = self._written = directory.state() or LocalInstanceState()
         self.is_gone = False  # nothing is left of it
         self._stop_since = 0.0  # when it was told to end; 0: not yet
         self._was_terminated = False

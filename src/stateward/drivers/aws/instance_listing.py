@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from stateward.drivers.aws.ec2_client import Ec2Client
-from stateward.drivers.aws.errors import CallFailed
+from stateward.drivers.aws.errors import Ec2CallFailed
 from stateward.drivers.aws.machines import KEY_TAG, key_of, observation
 from stateward.drivers.port import CallThrottled, MachineListing, Observation
 
@@ -23,7 +23,7 @@ class DescribeResult(Struct, frozen=True):
     """What was seen, and what kept us from seeing more."""
 
     machines: Sequence[Observation]
-    failed: CallFailed | None = None
+    failed: Ec2CallFailed | None = None
 
     def listing(self) -> MachineListing:
         """Return it as the port has it."""
@@ -56,7 +56,7 @@ async def _pages(calls: Ec2Client, filtered: Mapping[str, object]) -> DescribeRe
     while True:
         try:
             page = await calls.call("describe_instances", **asked)
-        except CallFailed as failed:
+        except Ec2CallFailed as failed:
             return DescribeResult(list(seen.values()), failed)
         machines = [one for reservation in page.get("Reservations", ()) for one in reservation["Instances"]]
         seen |= {one["InstanceId"]: observation(one) for one in machines if key_of(one)}
