@@ -20,6 +20,7 @@ PATIENT = 240.0
 NEEDED = (
     "stateward/py.typed",
     "stateward/console/index.html",
+    "stateward/domains/mci/console.js",
     "stateward/store/sql/sqlite/001_initial.sql",
     "stateward/store/sql/postgres/001_initial.sql",
 )

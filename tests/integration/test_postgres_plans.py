@@ -27,7 +27,7 @@ READ = {
 WRITTEN = {
     clause.name: compose_statement((clause,), journaled=False, notified=False)
     for clause in vars(apply).values()
-    if isinstance(clause, Clause) and clause is not apply.JOURNALED
+    if isinstance(clause, Clause) and clause is not apply.JOURNAL_ENTRIES
 }
 GROWING = {"objects", "operations", "work", "journal", "progress", "locks", "timers", "answers", "trees"}
 WHOLE = {"work_claimable", "work_owned"}

@@ -88,11 +88,11 @@ class Retention(Protocol):
         """
 
     async def objects(self, span: JournalSpan, before: float) -> list[PruneCandidate]:
-        """Return the removed objects that may go, of those that the old lines of a span are about.
+        """Return the deletable objects that entries of a span before the time are about.
 
-        They were removed before the time, and no work, no lock and no younger operation is about them, and no object
-        that is still there (or was removed later) has them as its parent. What names an object without an index, its
-        timers and whoever stands in its queue, is told by `referenced_objects`.
+        They were removed before the time; no work item, lock or younger operation refers to them, and no existing (or
+        later removed) object has them as its parent. `referenced_objects` finds the references without an index, from
+        timers and from queues.
         """
 
     async def referenced_objects(self, before: float) -> set[Key]:

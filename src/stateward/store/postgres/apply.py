@@ -40,13 +40,13 @@ def _clause(name: str, table: str, sql: str, *, exact: bool = False, number: str
     return Clause(name, table, render_sql(sql).replace("r.seq", number), exact)
 
 
-BORN = _clause(
+CREATED_OBJECTS = _clause(
     "born",
     "objects",
     "INSERT INTO objects SELECT {Object:r} FROM unnest({rows}::objects_row[]) r ON CONFLICT DO NOTHING RETURNING 1",
     exact=True,
 )
-MOVED = _clause(
+TRANSITIONED_OBJECTS = _clause(
     "moved",
     "objects",
     """
@@ -58,7 +58,7 @@ MOVED = _clause(
     """,
     exact=True,
 )
-REPLACED = _clause(
+REPLACED_OBJECTS = _clause(
     "replaced",
     "objects",
     """
@@ -69,12 +69,12 @@ REPLACED = _clause(
     """,
     exact=True,
 )
-ACCEPTED = _clause(
+NEW_OPERATIONS = _clause(
     "accepted",
     "operations",
     "INSERT INTO operations SELECT {Operation:r} FROM unnest({rows}::operations_row[]) r RETURNING 1",
 )
-STEPPED = _clause(
+OPERATION_STEPS = _clause(
     "stepped",
     "operations",
     """
@@ -84,7 +84,7 @@ STEPPED = _clause(
     """,
     exact=True,
 )
-RECAST = _clause(
+RENAMED_STATES = _clause(
     "recast",
     "operations",
     """
@@ -94,7 +94,7 @@ RECAST = _clause(
     """,
     exact=True,
 )
-ENDED = _clause(
+ENDED_OPERATIONS = _clause(
     "ended",
     "operations",
     """
@@ -106,13 +106,13 @@ ENDED = _clause(
     """,
     exact=True,
 )
-ENQUEUED = _clause(
+NEW_WORK = _clause(
     "enqueued",
     "work",
     "INSERT INTO work SELECT {WorkItem:r}, r.delayed FROM unnest({rows}::work_row[]) r RETURNING 1",
     number="coalesce(nullif(r.seq, 0), nextval('work_seq'))",
 )
-REQUEUED = _clause(
+CHANGED_WORK = _clause(
     "requeued",
     "work",
     """
@@ -123,7 +123,7 @@ REQUEUED = _clause(
     exact=True,
     number="coalesce(nullif(r.seq, 0), w.seq)",
 )
-BEGUN = _clause(
+STARTED_PREFETCHED = _clause(
     "begun",
     "work",
     """
@@ -133,13 +133,13 @@ BEGUN = _clause(
     RETURNING 1
     """,
 )
-DEQUEUED = _clause(
+REMOVED_WORK = _clause(
     "dequeued",
     "work",
     "DELETE FROM work w USING unnest({rows}::row_key[]) r WHERE {w.ns==r.ns} AND w.op = r.id RETURNING 1",
 )
 # Parents are locked in a fixed order, because their children may end in several processes at once.
-RELIEVED = _clause(
+ENDED_CHILDREN = _clause(
     "relieved",
     "work",
     """
@@ -154,19 +154,19 @@ RELIEVED = _clause(
     RETURNING 1
     """,
 )
-PROGRESSED = _clause(
+PROGRESS_ENTRIES = _clause(
     "progressed",
     "progress",
     "INSERT INTO progress SELECT {Progress:r} FROM unnest({rows}::progress_row[]) r RETURNING 1",
     number="nextval('progress_seq')",
 )
-LOCKED = _clause(
+NEW_LOCKS = _clause(
     "locked",
     "locks",
     "INSERT INTO locks SELECT {Lock:r} FROM unnest({rows}::locks_row[]) r RETURNING 1",
     number="coalesce(nullif(r.seq, 0), nextval('lock_seq'))",
 )
-GRANTED = _clause(
+GRANTED_LOCKS = _clause(
     "granted",
     "locks",
     """
@@ -177,17 +177,17 @@ GRANTED = _clause(
     """,
     exact=True,
 )
-UNLOCKED = _clause(
+RELEASED_LOCKS = _clause(
     "unlocked",
     "locks",
     "DELETE FROM locks l USING unnest({rows}::row_key[]) r WHERE {l.ns || ''==r.ns} AND l.op = r.id RETURNING 1",
 )
-STOPPED = _clause(
+REMOVED_TIMERS = _clause(
     "stopped",
     "timers",
     "DELETE FROM timers t USING unnest({rows}::row_key[]) r WHERE {t.ns==r.ns} AND t.id = r.id RETURNING 1",
 )
-TIMED = _clause(
+TIMERS = _clause(
     "timed",
     "timers",
     """
@@ -196,14 +196,14 @@ TIMED = _clause(
     RETURNING 1
     """,
 )
-ANSWERED = _clause(
+IDEMPOTENCY_RECORDS = _clause(
     "answered",
     "answers",
     """INSERT INTO answers SELECT {IdempotencyRecord:r} FROM unnest({rows}::answers_row[]) r
     ON CONFLICT DO NOTHING RETURNING 1""",
     exact=True,
 )
-LANED = _clause(
+LANES = _clause(
     "laned",
     "lanes",
     """
@@ -212,7 +212,7 @@ LANED = _clause(
     RETURNING 1
     """,
 )
-GROUPED = _clause(
+LANE_GROUPS = _clause(
     "grouped",
     "lane_groups",
     """
@@ -222,7 +222,7 @@ GROUPED = _clause(
     """,
 )
 # Entries get their numbers under the journal lock, in the given order.
-JOURNALED = _clause(
+JOURNAL_ENTRIES = _clause(
     "journaled",
     "journal",
     render_sql(
@@ -253,7 +253,7 @@ class ClauseRows(NamedTuple):
 
     def keys(self) -> set[tuple[Any, ...]]:
         """Return the keys of the touched rows."""
-        if self.clause is LOCKED or self.clause is GRANTED:
+        if self.clause is NEW_LOCKS or self.clause is GRANTED_LOCKS:
             return {(row[0], row[4]) for row in self.rows}
         return set(map(_first_two, self.rows))
 
@@ -265,38 +265,38 @@ def clause_rows_of(changes: Changes, known: KnownObjects, now: float) -> list[Cl
 
 def _all_rows(changes: Changes, known: KnownObjects, now: float) -> Iterator[tuple[Clause, Rows]]:
     yield from _objects(changes.objects, known)
-    yield ACCEPTED, _tuples(changes.operations)
-    yield ENDED, _tuples(changes.ended)
-    yield STEPPED, [(key.ns, key.id, steps) for key, steps in changes.steps]
-    yield RECAST, _tuples(changes.renamed_states)
-    yield DEQUEUED, changes.work_gone
-    yield ENQUEUED, _work(changes.new_work, now)
-    yield REQUEUED, _work(changes.work, now)
-    yield BEGUN, _work(changes.prefetch_started, now)
-    yield RELIEVED, changes.children_ended
-    yield UNLOCKED, changes.locks_gone
-    yield LOCKED, _tuples(changes.locks)
-    yield GRANTED, _tuples(changes.locks_granted)
-    yield STOPPED, changes.timers_gone
-    yield TIMED, _tuples({one.key: one for one in changes.timers}.values())
-    yield ANSWERED, sorted(_tuples(changes.idempotency_records), key=_first_two)
-    yield LANED, sorted(_tuples({one.lane: one for one in changes.lanes}.values()))
-    yield GROUPED, sorted(_tuples({one.grp: one for one in changes.groups}.values()))
-    yield PROGRESSED, _tuples(changes.progress)
+    yield NEW_OPERATIONS, _tuples(changes.operations)
+    yield ENDED_OPERATIONS, _tuples(changes.ended)
+    yield OPERATION_STEPS, [(key.ns, key.id, steps) for key, steps in changes.steps]
+    yield RENAMED_STATES, _tuples(changes.renamed_states)
+    yield REMOVED_WORK, changes.work_gone
+    yield NEW_WORK, _work(changes.new_work, now)
+    yield CHANGED_WORK, _work(changes.work, now)
+    yield STARTED_PREFETCHED, _work(changes.prefetch_started, now)
+    yield ENDED_CHILDREN, changes.children_ended
+    yield RELEASED_LOCKS, changes.locks_gone
+    yield NEW_LOCKS, _tuples(changes.locks)
+    yield GRANTED_LOCKS, _tuples(changes.locks_granted)
+    yield REMOVED_TIMERS, changes.timers_gone
+    yield TIMERS, _tuples({one.key: one for one in changes.timers}.values())
+    yield IDEMPOTENCY_RECORDS, sorted(_tuples(changes.idempotency_records), key=_first_two)
+    yield LANES, sorted(_tuples({one.lane: one for one in changes.lanes}.values()))
+    yield LANE_GROUPS, sorted(_tuples({one.grp: one for one in changes.groups}.values()))
+    yield PROGRESS_ENTRIES, _tuples(changes.progress)
 
 
 def _objects(objects: Iterable[Object], known: KnownObjects) -> Iterator[tuple[Clause, Rows]]:
-    born, moved, replaced = [], [], []
+    created, transitioned, replaced = [], [], []
     for one in objects:
         if one.version == 1:
-            born.append(astuple(one))
+            created.append(astuple(one))
         elif _is_plain_transition(known.get(one.key), one):
-            moved.append((one.ns, one.id, one.state, one.since, one.version, one.generation, one.op, one.error))
+            transitioned.append((one.ns, one.id, one.state, one.since, one.version, one.generation, one.op, one.error))
         else:
             replaced.append(astuple(one))
-    yield BORN, born
-    yield MOVED, moved
-    yield REPLACED, replaced
+    yield CREATED_OBJECTS, created
+    yield TRANSITIONED_OBJECTS, transitioned
+    yield REPLACED_OBJECTS, replaced
 
 
 def _is_plain_transition(old: Object | None, new: Object) -> bool:
@@ -350,7 +350,7 @@ def compose_statement(written: tuple[Clause, ...], *, journaled: bool, notified:
     if journaled:
         right = [f" AND {one.name} = cardinality({place})" for one, place in places.items() if one.exact]
         named["turn"] = f"SELECT pg_advisory_xact_lock(${last + 2}) FROM tally WHERE true{''.join(right)}"
-        named["journaled"] = JOURNALED.sql.replace("{rows}", f"${last + 1}")
+        named["journaled"] = JOURNAL_ENTRIES.sql.replace("{rows}", f"${last + 1}")
         gate, last = "turn", last + 2
     if notified:
         named["told"] = f"SELECT pg_notify(${last + 1}, ${last + 2}) FROM {gate}"

@@ -30,7 +30,7 @@ BY_STATE: dict[str, type[StoreError]] = {
     "42703": WrongSchema,  # undefined_column
     "42704": WrongSchema,  # undefined_object
     "42P01": WrongSchema,  # undefined_table
-    "42P07": NotADatabase,  # duplicate_table: somebody else's tables are in our place
+    "42P07": NotADatabase,  # duplicate_table: the schema has tables of another program
     "53100": StoreFull,  # disk_full
     "55P03": StoreBusy,  # lock_not_available
     "57014": StoreTimeout,  # query_canceled: by statement_timeout, or by an administrator

@@ -1,6 +1,6 @@
-"""Pruning on PostgreSQL, on a connection of its own: each statement is a short transaction, and none waits for workers.
+"""Retention on PostgreSQL, on its own connection: each statement is a short transaction, and none waits for workers.
 
-The statements are planned like those of the writers: by key, whatever the planner believes of the tables.
+The statements are planned like those of the writers: by key, whatever the statistics of the tables say.
 """
 
 from collections.abc import Collection, Sequence
@@ -13,8 +13,8 @@ from stateward.store.retention import BATCH_ROWS, JournalSpan, KeyPage, PruneCan
 
 SPAN = "SELECT max(seq) FROM (SELECT seq FROM journal WHERE seq > $1 AND seq <= $2 ORDER BY seq LIMIT $3) page"
 
-# With an offset each look-up stays one; the planner would rather join, and read whole indexes of tables that it takes
-# for empty. An operation holds no other object than its own, so that only this one is asked.
+# OFFSET 0 keeps each subquery a lookup. Without it the planner joins, and reads whole indexes of tables that it takes
+# for empty. An operation holds no object but its own, so only that one is checked.
 OPERATIONS = render_sql("""
 WITH RECURSIVE
 named AS MATERIALIZED (
@@ -144,26 +144,26 @@ WHERE {a.ns==k.ns} AND a.key = k.id AND a.at < $2 RETURNING 1
 
 
 class PostgresRetention:
-    """Finds what ended long ago, and drops it."""
+    """Finds and deletes old rows."""
 
     def __init__(self, connections: ConnectionPool) -> None:
         self._connections = connections
 
     async def journal_span(self, after: int, last: int, most: int) -> JournalSpan | None:
-        """Return the next so many lines that follow a number and do not go beyond another."""
+        """Return the span of the next `most` entries after a number and up to `last`; None if there are none."""
         upto = (await self._connections.fetch(SPAN, after, last, most))[0][0]
         return None if upto is None else JournalSpan(after, upto)
 
     async def operations(self, span: JournalSpan, before: float) -> list[PruneCandidate]:
-        """Return the operations that may go, children before parents."""
+        """Return the deletable operations, children before parents."""
         return _old(await self._connections.fetch(OPERATIONS, *span, before))
 
     async def objects(self, span: JournalSpan, before: float) -> list[PruneCandidate]:
-        """Return the removed objects that may go."""
+        """Return the deletable objects."""
         return _old(await self._connections.fetch(OBJECTS, *span, before))
 
     async def referenced_objects(self, before: float) -> set[Key]:
-        """Return the objects that a timer is for, or in whose queue another one stands."""
+        """Return the objects that a timer refers to, or whose queue another existing object uses."""
         return await all_keys(lambda sql, after: self._page(sql, after, before, BATCH_ROWS), GUESTS, TIMERS)
 
     async def journal_entries(
@@ -174,22 +174,22 @@ class PostgresRetention:
         operations: Collection[Key] = (),
         objects: Collection[Key] = (),
     ) -> list[int]:
-        """Return the old lines of a span that may go."""
+        """Return the deletable entries of a span."""
         rows = await self._connections.fetch(LINES, *span, before, last, list(operations), list(objects))
         return [row[0] for row in rows]
 
     async def idempotency_records(self, after: Key, before: float, most: int) -> KeyPage:
-        """Look at so many answers that follow a key."""
+        """Return a page of the deletable idempotency records after a key."""
         return await self._page(ANSWERS, after, before, most)
 
     async def drop_operations(self, keys: Collection[Key]) -> int:
-        """Drop operations with their lines of progress, these in portions."""
+        """Delete operations, and their progress in batches."""
         while len(await self._connections.fetch(DROP_PROGRESS, list(keys), BATCH_ROWS)) == BATCH_ROWS:
             pass
         return len(await self._connections.fetch(DROP_OPERATIONS, list(keys)))
 
     async def drop_objects(self, keys: Collection[Key], before: float) -> int:
-        """Drop removed objects, and what their trees were locked by: in the common order, and looked at when locked."""
+        """Delete objects and the rows of their lock trees; objects are locked in key order and checked again."""
         async with time_limit(self._connections.answer_within), self._connections.borrow() as connection:
             try:
                 await connection.execute(self._connections.begin)
@@ -206,11 +206,11 @@ class PostgresRetention:
             return len(dropped)
 
     async def drop_journal_entries(self, numbers: Collection[int]) -> int:
-        """Drop lines of the journal."""
+        """Delete journal entries."""
         return len(await self._connections.fetch(DROP_LINES, list(numbers)))
 
     async def drop_idempotency_records(self, keys: Collection[Key], before: float) -> int:
-        """Drop answers that are older than the time."""
+        """Delete idempotency records that are older than the time."""
         return len(await self._connections.fetch(DROP_ANSWERS, list(keys), before))
 
     async def _page(self, sql: str, after: Key, before: float, most: int) -> KeyPage:
@@ -218,4 +218,4 @@ class PostgresRetention:
 
 
 def _old(rows: Sequence[Row]) -> list[PruneCandidate]:
-    return [PruneCandidate(Key(ns, id_), begun) for ns, id_, begun in rows]
+    return [PruneCandidate(Key(ns, id_), is_first) for ns, id_, is_first in rows]

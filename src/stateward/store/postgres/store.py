@@ -195,9 +195,9 @@ class PostgresStore:
     async def _once(self, function: TxFunction[T]) -> T:
         for _ in range(self._writers.size + 1):
             async with self._writers.borrow() as connection:
-                begun = await _begin(connection, self._writers.begin)
-                if begun is not None:
-                    return await self._run(PostgresTx(connection, self._names, *begun), connection, function)
+                started = await _begin(connection, self._writers.begin)
+                if started is not None:
+                    return await self._run(PostgresTx(connection, self._names, *started), connection, function)
         raise Unavailable("connections are lost as soon as they are made")
 
     async def _run(self, tx: PostgresTx, connection: DriverConnection, function: TxFunction[T]) -> T:

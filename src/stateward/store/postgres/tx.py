@@ -55,23 +55,23 @@ class PostgresTx:
 
     @property
     def is_default_lane_unlimited(self) -> bool:
-        """Whether the default lane had neither limits nor a pause, at the transaction's beginning."""
+        """Whether the default lane has no limits and is not backed off; a claimer then need not count running work."""
         return self._unlimited
 
     async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
-        """Return the objects there are, removed ones included, locked in the order of their keys."""
+        """Return the objects that exist, removed ones included, and lock them in key order."""
         rows = await self._lock(queries.OBJECTS, set(keys))
         found = {Key(row[0], row[1]): Object(*row) for row in rows}
         self._known.update(found)
         return found
 
     async def peek(self, keys: Collection[Key]) -> dict[Key, Object]:
-        """Return the objects there are, removed ones included, without locking them."""
+        """Return the objects that exist, removed ones included, without locking them: for rows that many only read."""
         rows = await self._fetch(queries.PEEKED, list(set(keys)))
         return {Key(row[0], row[1]): Object(*row) for row in rows}
 
     async def select(self, selector: Selector) -> list[Object]:
-        """Return the where objects in the order of their keys, locked."""
+        """Return the selected objects in key order, and lock them."""
         where = where_objects(selector)
         rows = await self._fetch(queries.SELECTED.replace("<where>", str(where)), *where.values)
         found = {Key(row[0], row[1]): Object(*row) for row in rows}
@@ -80,20 +80,20 @@ class PostgresTx:
         return list(found.values())
 
     async def operations(self, keys: Collection[Key]) -> dict[Key, Operation]:
-        """Return the operations there are."""
+        """Return the operations that exist."""
         rows = await self._fetch(queries.OPERATIONS, list(set(keys)))
         return {Key(row[0], row[1]): operation_of(row) for row in rows}
 
     async def work(self, keys: Collection[Key]) -> dict[Key, WorkItem]:
-        """Return the work there is for these operations, locked."""
+        """Return the work items of these operations."""
         rows = await self._fetch(queries.WORK, list(set(keys)))
         return {Key(row[0], row[1]): WorkItem(*row) for row in rows}
 
     async def queues(self, keys: Collection[Key]) -> list[WorkItem]:
-        """Return all work that stands in the queues of these objects, in the order of acceptance, locked.
+        """Return the work items in the queues of these objects, in the order of acceptance, and lock them.
 
-        Whoever appends to a queue locks its object first. So do we, and read in a later statement: nothing that was
-        appended while we waited is overlooked.
+        A transaction that appends to a queue locks the object first. So does this method, and it reads in a later
+        statement, which sees what was appended while it waited.
         """
         wanted = set(keys)
         if not wanted <= self._held:
@@ -101,7 +101,7 @@ class PostgresTx:
         return [WorkItem(*row) for row in await self._fetch(queries.QUEUES, list(wanted))]
 
     async def locks(self, trees: Collection[Key]) -> list[Lock]:
-        """Return the locks of these trees, held and waited for, in the order of asking; the trees are locked."""
+        """Return the held and waiting locks of these trees in the order of their requests, and lock the trees."""
         wanted = list(set(trees))
         self._locked_beyond_objects = True
         while len(await self._fetch(queries.LOCK_TREES, wanted)) < len(wanted):  # missing, or pruned meanwhile
@@ -117,20 +117,20 @@ class PostgresTx:
         return {Key(row[0], row[1]): IdempotencyRecord(*row) for row in rows}
 
     async def count_objects(self, ns: str, kind: str, limit: int) -> int:
-        """Count the objects of a kind in a namespace, up to so many."""
+        """Count the objects of a kind in a namespace; stops at the limit."""
         return int((await self._fetch(queries.COUNT_OBJECTS, ns, kind, limit))[0][0])
 
     async def count_open_operations(self, ns: str, limit: int) -> int:
-        """Count the operations of a namespace that have not ended, up to so many."""
+        """Count the operations of a namespace that have not ended; stops at the limit."""
         return int((await self._fetch(queries.COUNT_OPEN_OPERATIONS, ns, limit))[0][0])
 
     async def due_timers(self, limit: int) -> list[Timer]:
-        """Return timers that are due, in order, locked with their objects; those locked by others are passed over."""
+        """Return due timers in order, and lock them; timers that another transaction locks are skipped."""
         held = await self._fetch(queries.LOCK_DUE, self._now, limit)
         return [Timer(*row) for row in await self._fetch(queries.DUE, self._now, limit, self._hold(held))]
 
     async def lane_loads(self) -> tuple[list[LaneGroup], list[LaneLoad]]:
-        """Return the groups and lanes that have claimable or running work, locked against other claimers."""
+        """Return the groups and lanes with claimable or running work, and lock them against other claimers."""
         self._promoted_due = True
         args = (self._now, claims.DUE_BATCH_ROWS, self._names.groups_seed)
         locked = {row[0] for row in await self._fetch(claims.LOCK_GROUPS, *args)}
@@ -141,15 +141,15 @@ class PostgresTx:
         if not self._promoted_due:
             await self._fetch(claims.PROMOTE_DUE, self._now, claims.DUE_BATCH_ROWS)
         lanes = list({**slots, **prefetch})
-        room, spare = ([wanted.get(lane, 0) for lane in lanes] for wanted in (slots, prefetch))
-        taken = [WorkItem(*row) for row in await self._fetch(claims.CLAIM_WORK, lanes, room, owner, self._now, spare)]
+        free, ahead = ([wanted.get(lane, 0) for lane in lanes] for wanted in (slots, prefetch))
+        taken = [WorkItem(*row) for row in await self._fetch(claims.CLAIM_WORK, lanes, free, owner, self._now, ahead)]
         if not taken:
             return []
         rows = await self._fetch(claims.CLAIMED_ROWS, [one.key for one in taken])
         return [claim_of(work, row) for work, row in zip(taken, rows, strict=True)]
 
     async def overdue(self, limit: int) -> list[WorkItem]:
-        """Return work whose deadline has passed and that no live worker owns, locked with its objects."""
+        """Return work items past their deadline that no live worker owns."""
         held = await self._fetch(queries.LOCK_OVERDUE, self._now, limit)
         return [WorkItem(*row) for row in await self._fetch(queries.OVERDUE, self._now, limit, self._hold(held))]
 
@@ -158,20 +158,20 @@ class PostgresTx:
         await self._fetch(queries.HEARTBEAT, worker.id, worker.lease, self._now, worker.host, worker.pid)
 
     async def remove_worker(self, worker: str) -> None:
-        """Forget a worker that has stopped."""
+        """Delete the record of a worker that has stopped."""
         await self._fetch(queries.REMOVE_WORKER, worker)
 
     async def dead_workers(self) -> list[WorkerRecord]:
-        """Return the workers whose lease has passed, locked; those locked by others are passed over."""
+        """Return the workers with an expired lease, and lock them; workers locked by others are skipped."""
         return [WorkerRecord(*row) for row in await self._fetch(queries.DEAD_WORKERS, self._now)]
 
     async def owned(self, worker: str) -> list[WorkItem]:
-        """Return the work that a worker owns, locked with its objects."""
+        """Return the work items that a worker owns."""
         await self._fetch(queries.LOCK_OWNED, worker)
         return [WorkItem(*row) for row in await self._fetch(queries.OWNED, worker)]
 
     async def flush_early(self, changes: Changes) -> bool:
-        """Begin to write what is final, while the function goes on; tells whether it will be written."""
+        """Start to write final changes while the transaction function goes on; returns whether the store took them."""
         if self._early_write is not None and not self._early_write.done():
             await asyncio.sleep(0)  # lets the event loop send the next piece
             return False

@@ -86,77 +86,81 @@ MOVE = _columns_only("ns", "id", "state", "since", "version", "generation", "op"
 # The compare-and-set of every state change.
 CHANGE = "UPDATE objects SET <settings> WHERE ns = NEW.ns AND id = NEW.id AND version = NEW.version - 1"
 
-BORN = _insert("objects", OBJECT, exact=True)
-MOVED = _via_trigger("moved", MOVE, CHANGE, exact=True)
-REPLACED = _via_trigger("replaced", OBJECT, CHANGE, exact=True)
+CREATED_OBJECTS = _insert("objects", OBJECT, exact=True)
+TRANSITIONED_OBJECTS = _via_trigger("moved", MOVE, CHANGE, exact=True)
+REPLACED_OBJECTS = _via_trigger("replaced", OBJECT, CHANGE, exact=True)
 
-ACCEPTED = _insert("operations", OPERATION, exact=True)
-FINISHED = _via_trigger(
+NEW_OPERATIONS = _insert("operations", OPERATION, exact=True)
+ENDED_OPERATIONS = _via_trigger(
     "ended", ENDED, "UPDATE operations SET <settings> WHERE ns = NEW.ns AND id = NEW.op", exact=True
 )
-STEPPED = _via_trigger(
+OPERATION_STEPS = _via_trigger(
     "stepped",
     _columns_only("ns", "op", "steps"),
     "UPDATE operations SET <settings> WHERE ns = NEW.ns AND id = NEW.op",
     exact=True,
 )
 
-RECAST = _via_trigger(
+RENAMED_STATES = _via_trigger(
     "recast",
     _columns_only("ns", "op", "origin", "via", "desired", "failing"),
     "UPDATE operations SET <settings> WHERE ns = NEW.ns AND id = NEW.op",
     exact=True,
 )
 
-ENQUEUED = _insert("work", FULL_WORK, exact=True)
-REQUEUED = _via_trigger(
+NEW_WORK = _insert("work", FULL_WORK, exact=True)
+CHANGED_WORK = _via_trigger(
     "requeued", FULL_WORK, "UPDATE work SET <settings> WHERE ns = NEW.ns AND op = NEW.op", exact=True
 )
-BEGUN = _via_trigger(
+STARTED_PREFETCHED = _via_trigger(
     "begun",
     _columns_only("ns", "op", "owner", "epoch", "deadline"),
     "UPDATE work SET deadline = NEW.deadline"
     " WHERE ns = NEW.ns AND op = NEW.op AND owner = NEW.owner AND epoch = NEW.epoch AND deadline IS NULL",
 )
-DEQUEUED = _via_trigger("dequeued", _columns_only("ns", "op"), "DELETE FROM work WHERE ns = NEW.ns AND op = NEW.op")
-RELIEVED = _via_trigger(
+REMOVED_WORK = _via_trigger("dequeued", _columns_only("ns", "op"), "DELETE FROM work WHERE ns = NEW.ns AND op = NEW.op")
+ENDED_CHILDREN = _via_trigger(
     "relieved",
     _columns_only("ns", "op", "ended"),
     "UPDATE work SET children = max(0, children - NEW.ended) WHERE ns = NEW.ns AND op = NEW.op",
 )
 
-LOCKED = _insert("locks", LOCK, exact=True)
-GRANTED = _via_trigger(
+NEW_LOCKS = _insert("locks", LOCK, exact=True)
+GRANTED_LOCKS = _via_trigger(
     "granted",
     _columns_only("ns", "tree", "op", "path", "mode"),
     "UPDATE locks SET waiting = 0"
     " WHERE ns = NEW.ns AND tree = NEW.tree AND op = NEW.op AND path = NEW.path AND mode = NEW.mode",
     exact=True,
 )
-UNLOCKED = _via_trigger("unlocked", _columns_only("ns", "op"), "DELETE FROM locks WHERE ns = NEW.ns AND op = NEW.op")
+RELEASED_LOCKS = _via_trigger(
+    "unlocked", _columns_only("ns", "op"), "DELETE FROM locks WHERE ns = NEW.ns AND op = NEW.op"
+)
 
-TIMED = _upsert("timers", layout_of(Timer), ("ns", "id"))
-STOPPED = _via_trigger("stopped", _columns_only("ns", "id"), "DELETE FROM timers WHERE ns = NEW.ns AND id = NEW.id")
+TIMERS = _upsert("timers", layout_of(Timer), ("ns", "id"))
+REMOVED_TIMERS = _via_trigger(
+    "stopped", _columns_only("ns", "id"), "DELETE FROM timers WHERE ns = NEW.ns AND id = NEW.id"
+)
 
-ANSWERED = _insert("answers", IDEMPOTENCY_RECORD, exact=True)
-LANED = _upsert("lanes", layout_of(Lane), ("lane",))
-GROUPED = _upsert("lane_groups", layout_of(LaneGroup), ("grp",))
-PROGRESSED = _insert("progress", PROGRESS)
-JOURNALED = _insert("journal", JOURNAL_ENTRY)
+IDEMPOTENCY_RECORDS = _insert("answers", IDEMPOTENCY_RECORD, exact=True)
+LANES = _upsert("lanes", layout_of(Lane), ("lane",))
+LANE_GROUPS = _upsert("lane_groups", layout_of(LaneGroup), ("grp",))
+PROGRESS_ENTRIES = _insert("progress", PROGRESS)
+JOURNAL_ENTRIES = _insert("journal", JOURNAL_ENTRY)
 
 TRIGGERED = (
-    MOVED,
-    REPLACED,
-    FINISHED,
-    STEPPED,
-    RECAST,
-    REQUEUED,
-    BEGUN,
-    DEQUEUED,
-    RELIEVED,
-    GRANTED,
-    UNLOCKED,
-    STOPPED,
+    TRANSITIONED_OBJECTS,
+    REPLACED_OBJECTS,
+    ENDED_OPERATIONS,
+    OPERATION_STEPS,
+    RENAMED_STATES,
+    CHANGED_WORK,
+    STARTED_PREFETCHED,
+    REMOVED_WORK,
+    ENDED_CHILDREN,
+    GRANTED_LOCKS,
+    RELEASED_LOCKS,
+    REMOVED_TIMERS,
 )
 
 
@@ -237,61 +241,64 @@ class ChangeWriter:
             execute_bulk(self._connection, statement, rows)
 
     def _objects(self, objects: list[Object], known: KnownObjects) -> None:
-        moved: list[Values] = []
+        transitioned: list[Values] = []
         replaced: list[Values] = []
-        born: list[Values] = []
+        created: list[Values] = []
         for one in objects:
             if one.version == 1:
-                born.append(row(one, OBJECT))
+                created.append(row(one, OBJECT))
             elif _is_plain_transition(known.get((one.ns, one.id)), one):
-                moved.append(move_row(one))
+                transitioned.append(move_row(one))
             else:
                 replaced.append(row(one, OBJECT))
-        self._put(MOVED, moved)
-        self._put(REPLACED, replaced)
-        self._put(BORN, born)
+        self._put(TRANSITIONED_OBJECTS, transitioned)
+        self._put(REPLACED_OBJECTS, replaced)
+        self._put(CREATED_OBJECTS, created)
 
     def _operations(self, changes: Changes) -> None:
-        self._put(ACCEPTED, [row(one, OPERATION) for one in changes.operations])
-        self._put(FINISHED, [row(one, ENDED) for one in changes.ended])
-        self._put(STEPPED, [[*key, steps] for key, steps in changes.steps])
+        self._put(NEW_OPERATIONS, [row(one, OPERATION) for one in changes.operations])
+        self._put(ENDED_OPERATIONS, [row(one, ENDED) for one in changes.ended])
+        self._put(OPERATION_STEPS, [[*key, steps] for key, steps in changes.steps])
         self._put(
-            RECAST,
+            RENAMED_STATES,
             [[one.ns, one.id, one.origin, one.via, one.desired, one.failing] for one in changes.renamed_states],
         )
 
     def _work(self, changes: Changes) -> None:
         now = self._now
-        self._put(DEQUEUED, [[*key] for key in changes.work_gone])
+        self._put(REMOVED_WORK, [[*key] for key in changes.work_gone])
         if changes.new_work:
             given = iter(self._sequences.allocate("work", len(changes.new_work)))
-            self._put(ENQUEUED, [work_row(one, one.seq or next(given), now) for one in changes.new_work])
-        self._put(REQUEUED, [work_row(one, one.seq, now) for one in changes.work])
-        self._put(BEGUN, [[one.ns, one.op, one.owner, one.epoch, one.deadline] for one in changes.prefetch_started])
+            self._put(NEW_WORK, [work_row(one, one.seq or next(given), now) for one in changes.new_work])
+        self._put(CHANGED_WORK, [work_row(one, one.seq, now) for one in changes.work])
+        self._put(
+            STARTED_PREFETCHED,
+            [[one.ns, one.op, one.owner, one.epoch, one.deadline] for one in changes.prefetch_started],
+        )
         if changes.children_ended:
-            self._put(RELIEVED, [[*key, times] for key, times in Counter(changes.children_ended).items()])
+            self._put(ENDED_CHILDREN, [[*key, times] for key, times in Counter(changes.children_ended).items()])
 
     def _locks(self, changes: Changes) -> None:
-        self._put(UNLOCKED, [[*key] for key in changes.locks_gone])
+        self._put(RELEASED_LOCKS, [[*key] for key in changes.locks_gone])
         if changes.locks:
             given, at = iter(self._sequences.allocate("lock", len(changes.locks))), LOCK_SEQ
-            self._put(LOCKED, [numbered(one, LOCK, at, one.seq or next(given)) for one in changes.locks])
-        self._put(GRANTED, [[one.ns, one.tree, one.op, one.path, one.mode] for one in changes.locks_granted])
+            self._put(NEW_LOCKS, [numbered(one, LOCK, at, one.seq or next(given)) for one in changes.locks])
+        self._put(GRANTED_LOCKS, [[one.ns, one.tree, one.op, one.path, one.mode] for one in changes.locks_granted])
 
     def _rest(self, changes: Changes) -> None:
-        self._put(STOPPED, [[*key] for key in changes.timers_gone])
-        self._put(TIMED, [list(astuple(one)) for one in changes.timers])
-        self._put(ANSWERED, [row(one, IDEMPOTENCY_RECORD) for one in changes.idempotency_records])
-        self._put(LANED, [list(astuple(one)) for one in changes.lanes])
-        self._put(GROUPED, [list(astuple(one)) for one in changes.groups])
+        self._put(REMOVED_TIMERS, [[*key] for key in changes.timers_gone])
+        self._put(TIMERS, [list(astuple(one)) for one in changes.timers])
+        self._put(IDEMPOTENCY_RECORDS, [row(one, IDEMPOTENCY_RECORD) for one in changes.idempotency_records])
+        self._put(LANES, [list(astuple(one)) for one in changes.lanes])
+        self._put(LANE_GROUPS, [list(astuple(one)) for one in changes.groups])
 
     def _journal(self, changes: Changes) -> None:
         if changes.progress:
             given, at = iter(self._sequences.allocate("progress", len(changes.progress))), PROGRESS_SEQ
-            self._put(PROGRESSED, [numbered(one, PROGRESS, at, next(given)) for one in changes.progress])
+            self._put(PROGRESS_ENTRIES, [numbered(one, PROGRESS, at, next(given)) for one in changes.progress])
         if changes.journal:
             given, at = iter(self._sequences.allocate("journal", len(changes.journal))), JOURNAL_SEQ
-            self._put(JOURNALED, [numbered(one, JOURNAL_ENTRY, at, next(given)) for one in changes.journal])
+            self._put(JOURNAL_ENTRIES, [numbered(one, JOURNAL_ENTRY, at, next(given)) for one in changes.journal])
 
 
 def _is_plain_transition(old: Object | None, new: Object) -> bool:

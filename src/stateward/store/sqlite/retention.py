@@ -168,11 +168,15 @@ class SqliteRetention:
 
     async def operations(self, span: JournalSpan, before: float) -> list[PruneCandidate]:
         return [
-            PruneCandidate(Key(ns, id_), bool(begun)) for ns, id_, begun in await self._all(OPERATIONS, *span, before)
+            PruneCandidate(Key(ns, id_), bool(is_first))
+            for ns, id_, is_first in await self._all(OPERATIONS, *span, before)
         ]
 
     async def objects(self, span: JournalSpan, before: float) -> list[PruneCandidate]:
-        return [PruneCandidate(Key(ns, id_), bool(begun)) for ns, id_, begun in await self._all(OBJECTS, *span, before)]
+        return [
+            PruneCandidate(Key(ns, id_), bool(is_first))
+            for ns, id_, is_first in await self._all(OBJECTS, *span, before)
+        ]
 
     async def referenced_objects(self, before: float) -> set[Key]:
         return await all_keys(lambda sql, after: self._page(sql, after, before, BATCH_ROWS), QUEUE_USERS, TIMERS)
