@@ -28,7 +28,7 @@ from stateward.engine import Accepted, Engine, Kind
 from stateward.engine.kinds import Kinds
 from stateward.schemas.accepted import AcceptedView
 from stateward.schemas.objects import ObjectView
-from stateward.schemas.requests import Ask
+from stateward.schemas.request_bodies import Ask
 from stateward.server import run
 from stateward.server.app import create_app
 from stateward.server.live.feeds import LiveFeeds

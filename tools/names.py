@@ -53,6 +53,8 @@ ROLES = frozenset(
 SHARED_MODULES: dict[str, str] = {
     "compat": "names of the seeds that only callers outside of a domain use",
     "end_hooks": "a domain's hooks at the end of operations (`Kind.on_end`)",
+    "agent": "the command, and the agent itself",
+    "lanes": "the command, and the records of the API",
 }
 """Other module names that may stand in several packages, each with the reason."""
 
@@ -88,6 +90,8 @@ KEPT: dict[str, frozenset[str]] = {
     "src/stateward/domains/ovc/orphan_scan.py": frozenset({"stranger"}),
     "tests/integration/domains/ovc/test_api.py": frozenset({"strangers"}),
     "tests/integration/domains/ovc/test_orphans.py": frozenset({"stranger"}),
+    "tests/integration/cli/test_mci_commands.py": frozenset({"workshop"}),
+    "tests/integration/cli/test_ovc_commands.py": frozenset({"strangers"}),
 }
 """Files that may have a retired word, because a published format has it: path to words."""
 

@@ -14,6 +14,19 @@ from stateward.errors import BadInput, UnknownName
 
 PREFIX = "STATEWARD_"
 
+DATABASE_FILE = "stateward.db"
+TOKEN_FILE = "admin-token"  # noqa: S105 - the name of a file
+SERVER_FILE = "server.json"
+"""The files of a data folder: the embedded database, the administrator's token, and the address of its server."""
+
+
+class ServerFile(Struct, frozen=True):
+    """Where the server of a data folder can be reached from this machine, and which process it is."""
+
+    url: str
+    pid: int = 0
+
+
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Some = Annotated[int, Meta(ge=1)]
 Days = Annotated[int, Meta(ge=0, le=36_500)]
@@ -62,7 +75,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def store_url(self) -> str:
         """Where the data is."""
-        return self.database or str(Path(self.data) / "stateward.db")
+        return self.database or str(Path(self.data) / DATABASE_FILE)
 
 
 class Source(StrEnum):

@@ -10,7 +10,7 @@ from stateward.domains.mci.api.route_params import check_record_name, check_refe
 from stateward.domains.ovc.api.schemas import NewAccount
 from stateward.errors import BadInput
 from stateward.naming import IDEMPOTENCY_KEY, INVISIBLE, NAME, check_text, text_pattern, title_pattern
-from stateward.schemas.requests import NewLabels, NewToken
+from stateward.schemas.request_bodies import NewLabels, NewToken
 
 SOURCES = Path(stateward.__file__).parent
 ZERO_WIDTH, RIGHT_TO_LEFT, NEXT_LINE = "\u200b", "\u202e", "\x85"

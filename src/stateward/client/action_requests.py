@@ -12,10 +12,10 @@ from rich.text import Text
 
 from stateward.client.arguments import ObjectRef, ObjectSelector
 from stateward.client.errors import ApiError, ProblemFacts, api_error_of, exit_code_of
+from stateward.client.formatting import duration_text, error_text, filled_table, state_text, status_text
 from stateward.client.operation_waiter import OperationWaiter
 from stateward.client.output import NO, err, print_json, results
 from stateward.client.progress import ProgressBars, follow_progress, group_of
-from stateward.client.tables import duration_text, error_text, filled_table, state_text, status_text
 from stateward.errors import BadInput
 from stateward.schemas.accepted import AcceptedView
 from stateward.schemas.objects import ObjectView

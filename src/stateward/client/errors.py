@@ -19,13 +19,13 @@ TOO_MANY = 429
 STANDARD = frozenset({"type", "title", "status", "detail", "code", "instance"})
 
 
-class CallFailed(StatewardError):
+class RequestFailed(StatewardError):
     """The base of what goes wrong between this program and a server."""
 
     exit_code = UNREACHABLE
 
 
-class Unreachable(CallFailed):
+class Unreachable(RequestFailed):
     """No server answers at the address."""
 
     retry = True
@@ -38,7 +38,7 @@ class Unreachable(CallFailed):
         return f"no server answers at {self.url}: {self.why}"
 
 
-class NotOurs(CallFailed):
+class NotOurs(RequestFailed):
     """Something answers at the address that does not speak as a Stateward server does."""
 
     def __init__(self, url: str, status: int, why: str) -> None:
@@ -49,7 +49,7 @@ class NotOurs(CallFailed):
         return f"{self.url} answers with {self.status}, but not as a Stateward server: {self.why}"
 
 
-class ApiError(CallFailed):
+class ApiError(RequestFailed):
     """A problem that the server told of, with its facts."""
 
     def __init__(self, status: int, code: str, detail: str, more: Mapping[str, Any]) -> None:

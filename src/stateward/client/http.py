@@ -15,7 +15,7 @@ from uuid import uuid4
 import httpx
 import msgspec
 
-from stateward.client.errors import TOO_MANY, CallFailed, NotOurs, Unreachable, api_error_of
+from stateward.client.errors import TOO_MANY, NotOurs, RequestFailed, Unreachable, api_error_of
 from stateward.client.target import Secret
 from stateward.naming import IDEMPOTENCY_HEADER
 
@@ -133,7 +133,7 @@ class HttpConnection:
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
             raise NotOurs(self.url, response.status_code, str(error)) from error
 
-    def _problem(self, response: httpx.Response) -> CallFailed:
+    def _problem(self, response: httpx.Response) -> RequestFailed:
         try:
             body = msgspec.json.decode(response.content)
         except msgspec.DecodeError:

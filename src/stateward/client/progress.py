@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from stateward.client.errors import CallFailed
+from stateward.client.errors import RequestFailed
 from stateward.client.output import clean
 from stateward.schemas.operations import OperationView, ProgressView
 
@@ -134,7 +134,7 @@ def follow_progress(
                 return
             words = msgspec.json.decode(event.data, type=ProgressView)
             said(words.text, words.done, words.total)
-    except (CallFailed, msgspec.MsgspecError):
+    except (RequestFailed, msgspec.MsgspecError):
         return
 
 
@@ -143,21 +143,21 @@ def _events(
 ) -> Iterator[ServerSentEvent]:
     """Yield events until the time is over.
 
-    A stream is given up when it is silent for as long as there is time left. Its signs of life would make that longer
+    A stream is given up when it is silent for as long as there is time left. Its heartbeats would make that longer
     each time; so with a time set, the stream is opened anew after each.
     """
     last: str | None = None
     while until is None or clock() < until:
         patience = None if until is None else min(until - clock(), LONGEST_PATIENCE)
         with client.events(operation.ns, operation.id, last, patience) as lines:
-            for event in parse_events(lines if until is None else _to_sign_of_life(lines)):
+            for event in parse_events(lines if until is None else _until_heartbeat(lines)):
                 last = event.id or last
                 yield event
         if until is None:
             return
 
 
-def _to_sign_of_life(lines: Iterator[str]) -> Iterator[str]:
+def _until_heartbeat(lines: Iterator[str]) -> Iterator[str]:
     for line in lines:
         if line.startswith(":"):
             return

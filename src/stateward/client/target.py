@@ -13,12 +13,8 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from stateward.config import PREFIX, Config
+from stateward.config import DATABASE_FILE, PREFIX, SERVER_FILE, TOKEN_FILE, Config, ServerFile
 from stateward.errors import BadInput, StatewardError
-
-TOKEN_FILE = "admin-token"  # noqa: S105 - the name of a file
-SERVER_FILE = "server.json"
-DATABASE_FILE = "stateward.db"
 
 
 class Secret:
@@ -75,13 +71,6 @@ class Nowhere(StatewardError):
         return (
             f"no server is named (--server, {PREFIX}SERVER) and there is no data folder {self.folder!r} here (--data)"
         )
-
-
-class ServerFile(Struct, frozen=True):
-    """The address that a running server leaves in its data folder, and the server's process."""
-
-    url: str
-    pid: int = 0
 
 
 def choose_target(given: TargetOptions, environ: Mapping[str, str]) -> Target:

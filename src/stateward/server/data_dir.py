@@ -11,8 +11,7 @@ import msgspec
 from stateward.access import Role, Tokens
 from stateward.access.lifecycle import TokenState
 from stateward.access.tokens import ANY, TokenInfo
-from stateward.client.target import SERVER_FILE, TOKEN_FILE, ServerFile
-from stateward.config import Config
+from stateward.config import SERVER_FILE, TOKEN_FILE, Config, ServerFile
 from stateward.errors import BadInput, StatewardError
 
 WORKER_LOCK = "worker.lock"

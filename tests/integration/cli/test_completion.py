@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from stateward.cli.commands.options import complete_actions, complete_kinds
-from stateward.client.completion import complete_objects
+from stateward.cli.commands.kind_options import complete_actions, complete_kinds
+from stateward.client.shell_completion import complete_objects
 from tests.integration.cli.house import House
 
 

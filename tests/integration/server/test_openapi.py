@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from stateward.schemas import requests
+from stateward.schemas import request_bodies
 from stateward.server.openapi.examples import EXAMPLES
 from tests.integration.server.server_harness import ServerHarness
 from tests.integration.server.test_rights import RULES, routes
@@ -79,9 +79,11 @@ async def test_every_record_that_is_named_is_described(description: Doc) -> None
 
 async def test_a_body_says_that_it_takes_no_other_fields(description: Doc) -> None:
     schemas = description["components"]["schemas"]
-    bodies = [one for one in vars(requests).values() if isinstance(one, type) and issubclass(one, requests.Body)]
+    bodies = [
+        one for one in vars(request_bodies).values() if isinstance(one, type) and issubclass(one, request_bodies.Body)
+    ]
     for body in bodies:
-        if body is not requests.Body:
+        if body is not request_bodies.Body:
             assert schemas[body.__name__]["additionalProperties"] is False
 
 
@@ -89,7 +91,7 @@ async def test_every_body_has_an_example_that_is_accepted_as_it_is(description: 
     for name, operation in operations(description).items():
         if "requestBody" in operation:
             record = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].split("/")[-1]
-            assert msgspec.convert(EXAMPLES[record], getattr(requests, record)), name
+            assert msgspec.convert(EXAMPLES[record], getattr(request_bodies, record)), name
 
 
 async def test_what_may_be_left_out_is_said_to_be(description: Doc) -> None:

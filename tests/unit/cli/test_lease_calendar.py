@@ -5,28 +5,35 @@ from io import StringIO
 
 from rich.console import Console
 
-from stateward.domains.leases.cli.views import Event, Host, Lease, Reservation, Window, calendar
+from stateward.domains.leases.cli.views import (
+    CalendarWindow,
+    LeaseEventView,
+    LeaseHostView,
+    LeaseView,
+    ReservationView,
+    calendar,
+)
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 
 
-def lease(name: str, begin: float, end: float, *hosts: str) -> Lease:
+def lease(name: str, begin: float, end: float, *hosts: str) -> LeaseView:
     def told(hours: float) -> str:
         return (START + timedelta(hours=hours)).strftime("%Y-%m-%dT%H:%M:%S.%f")
 
-    reservation = Reservation(id="r", resource_type="physical:host", status="pending", hosts=list(hosts))
-    return Lease(
+    reservation = ReservationView(id="r", resource_type="physical:host", status="pending", hosts=list(hosts))
+    return LeaseView(
         id=name, name=name, status="PENDING", degraded=False, start_date=told(begin), end_date=told(end),
-        user_id="", project_id="", reservations=[reservation], events=list[Event](),
+        user_id="", project_id="", reservations=[reservation], events=list[LeaseEventView](),
     )  # fmt: skip
 
 
-def host(name: str) -> Host:
-    return Host(hypervisor_hostname=name, status="up", vcpus=1, memory_mb=1, local_gb=1, reservable=True)
+def host(name: str) -> LeaseHostView:
+    return LeaseHostView(hypervisor_hostname=name, status="up", vcpus=1, memory_mb=1, local_gb=1, reservable=True)
 
 
-def drawn(*leases: Lease) -> list[str]:
-    window = Window(START, START + timedelta(hours=24), 24)
+def drawn(*leases: LeaseView) -> list[str]:
+    window = CalendarWindow(START, START + timedelta(hours=24), 24)
     text = StringIO()
     Console(file=text, width=80).print(calendar([host("h1"), host("h2")], leases, window, START))
     return [line.rstrip() for line in text.getvalue().splitlines()]

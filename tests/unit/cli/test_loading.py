@@ -4,11 +4,11 @@ import sys
 import pytest
 
 from stateward.access import Role as Known
-from stateward.cli.commands.token import Role
+from stateward.cli.commands.token import RoleName
 
 
 def test_the_roles_are_those_of_the_server() -> None:
-    assert [(one.name, one.value) for one in Role] == [(one.name, one.value) for one in Known]
+    assert [(one.name, one.value) for one in RoleName] == [(one.name, one.value) for one in Known]
 
 
 PROGRAM = """

@@ -3,7 +3,7 @@ from math import inf
 import pytest
 from rich.console import Console
 
-from stateward.domains.mci.cli.calls import Mci, Orphan, Orphans, Place, Vm
+from stateward.domains.mci.cli.tumblebug_calls import ListedOrphan, Mci, OrphanListing, Vm, VmLocation
 from stateward.domains.mci.cli.views import FEW, mci_view, orphan_view, state_of, status_text
 
 
@@ -30,7 +30,7 @@ def test_a_status_has_the_colour_of_its_state(status: str, state: str, style: st
 
 
 def test_a_few_vms_are_shown_one_by_one_and_many_by_subgroup() -> None:
-    vms = [Vm(f"web-{n}", "Running", "web", location=Place("Seoul")) for n in range(FEW + 1)]
+    vms = [Vm(f"web-{n}", "Running", "web", location=VmLocation("Seoul")) for n in range(FEW + 1)]
     mci = Mci("m1", f"Running:{len(vms)} (R:{len(vms)}/{len(vms)})", vm=vms)
     assert "web-1" not in printed(mci_view(mci))
     assert f"Running {len(vms)}" in printed(mci_view(mci))
@@ -42,6 +42,6 @@ def test_what_somebody_else_named_moves_no_cursor() -> None:
 
 
 def test_where_nobody_can_say_is_told_beside_what_was_found() -> None:
-    said = printed(orphan_view(Orphans([Orphan("local", "k1", "p-1", "running")], {"aws-x": "no answer"})))
+    said = printed(orphan_view(OrphanListing([ListedOrphan("local", "k1", "p-1", "running")], {"aws-x": "no answer"})))
     assert "k1" in said
     assert "aws-x cannot be seen: no answer" in said

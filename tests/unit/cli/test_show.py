@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from stateward.client.formatting import age_text, facts_table, filled_table, span_text, utc_text
 from stateward.client.output import clean, err, out, results
 from stateward.client.progress import ProgressBars, group_of
-from stateward.client.tables import age_text, facts_table, filled_table, span_text, utc_text
 from stateward.engine.transitions import time_text
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from stateward.cli.commands.options import Kind
+from stateward.cli.commands.kind_options import Kind
 from stateward.client.action_requests import (
     RequestOutcome,
     accepted_outcome,
@@ -18,8 +18,8 @@ from stateward.client.action_requests import (
     warn_of_waiting,
 )
 from stateward.client.arguments import ObjectRef, parse_pairs, parse_ref, parse_values
-from stateward.client.options import Args, Facts, Force, Labels, Object, Timeout, Wait
 from stateward.client.session import Session, on_server
+from stateward.client.shared_options import Args, Facts, Force, Labels, Object, Timeout, Wait
 from stateward.errors import BadInput, StatewardError
 from stateward.schemas.objects import Possible
 

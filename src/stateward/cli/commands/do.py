@@ -6,7 +6,7 @@ import msgspec
 import typer
 from rich.text import Text
 
-from stateward.cli.commands.options import Action
+from stateward.cli.commands.kind_options import Action
 from stateward.client.action_requests import (
     print_outcomes,
     request_body,
@@ -17,10 +17,10 @@ from stateward.client.action_requests import (
 )
 from stateward.client.arguments import parse_ref, parse_selector, parse_values
 from stateward.client.errors import api_error_of
-from stateward.client.options import Args, Facts, Force, Objects, Timeout, Wait
+from stateward.client.formatting import error_text, filled_table
 from stateward.client.output import NO, print_json, results
 from stateward.client.session import Session, on_server
-from stateward.client.tables import error_text, filled_table
+from stateward.client.shared_options import Args, Facts, Force, Objects, Timeout, Wait
 from stateward.errors import BadInput
 from stateward.schemas.problems import Problem
 

@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
-from stateward.cli.commands.options import OnlyKind
+from stateward.cli.commands.kind_options import OnlyKind
 from stateward.client.arguments import ObjectSelector, parse_pairs, parse_ref
-from stateward.client.options import Labels, Object
+from stateward.client.formatting import object_details, object_table, print_json_line
 from stateward.client.output import err, out, print_json, results
 from stateward.client.progress import live_display
 from stateward.client.session import Session, on_server
-from stateward.client.tables import object_details, object_table, print_json_line
+from stateward.client.shared_options import Labels, Object
 from stateward.errors import BadInput
 from stateward.schemas.objects import ObjectView
 

@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
+from stateward.client.formatting import filled_table, utc_text
 from stateward.client.output import NO, print_json, results
 from stateward.client.session import Session, on_server
-from stateward.client.tables import filled_table, utc_text
 
 Looking = Annotated[bool, typer.Option("--dry-run", help="Only list what is stuck; exits with 1 if anything is.")]
 

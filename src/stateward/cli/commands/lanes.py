@@ -5,9 +5,9 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from stateward.client.formatting import filled_table, utc_text
 from stateward.client.output import err, print_json, results
 from stateward.client.session import Session, on_server, with_options
-from stateward.client.tables import filled_table, utc_text
 from stateward.errors import BadInput
 from stateward.schemas.lanes import LanesView
 

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
+from stateward.client.formatting import filled_table, utc_text
 from stateward.client.output import err, print_json, results
 from stateward.client.session import Session, on_server
-from stateward.client.tables import filled_table, utc_text
 
 
-class Role(StrEnum):
+class RoleName(StrEnum):
     """What a token is for; the same as on the server, whose own list would load the whole engine with it."""
 
     VIEWER = "viewer"
@@ -23,7 +23,7 @@ class Role(StrEnum):
 app = typer.Typer(no_args_is_help=True, help="Make, list and revoke API tokens.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Whom or what it is for.")]
-As = Annotated[Role, typer.Option("--role", help="What it may do.")]
+As = Annotated[RoleName, typer.Option("--role", help="What it may do.")]
 Spaces = Annotated[
     list[str],
     typer.Option("--ns", metavar="NAMESPACE", help="What it opens; * is all. Agents: NAMESPACE:CLOUDLET. Repeatable."),
@@ -33,7 +33,7 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="The token's id, as it is 
 
 
 @on_server
-def create(session: Session, name: Name, ns: Spaces, role: As = Role.VIEWER, days: Days = None) -> None:
+def create(session: Session, name: Name, ns: Spaces, role: As = RoleName.VIEWER, days: Days = None) -> None:
     """Make a token. Its text is shown now and never again."""
     expires = None if days is None else datetime.now(UTC) + timedelta(days=days)
     body = {"name": name, "role": role, "namespaces": ns, **({} if expires is None else {"expires": expires})}

@@ -14,11 +14,11 @@ from rich.text import Text
 
 from stateward.cli.commands.lanes import lane_table
 from stateward.client.errors import NOT_ALLOWED, ApiError
+from stateward.client.formatting import entry_text, print_json_line, state_text, utc_text
 from stateward.client.journal_stream import newest_seq
 from stateward.client.output import clean, out, plain_table, print_json
 from stateward.client.progress import live_display
 from stateward.client.session import Session, on_server
-from stateward.client.tables import entry_text, print_json_line, state_text, utc_text
 from stateward.schemas.deployment import StuckView, WorkerView
 from stateward.schemas.journal import LineView
 from stateward.schemas.lanes import LanesView

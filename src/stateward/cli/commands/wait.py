@@ -7,10 +7,10 @@ import typer
 from stateward.client.action_requests import RequestOutcome, print_outcomes, wait_for_outcomes
 from stateward.client.arguments import parse_ref
 from stateward.client.errors import ApiError
-from stateward.client.options import Timeout
+from stateward.client.formatting import operation_details
 from stateward.client.output import print_json, results
 from stateward.client.session import Session, on_server
-from stateward.client.tables import operation_details
+from stateward.client.shared_options import Timeout
 from stateward.schemas.operations import OperationView
 
 What = Annotated[str, typer.Argument(metavar="OPERATION|OBJECT", help="An operation's id, or an object.")]

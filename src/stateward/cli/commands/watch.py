@@ -4,14 +4,9 @@ from typing import Annotated
 
 import typer
 
-from stateward.cli.commands.options import OnlyKind
+from stateward.cli.commands.kind_options import OnlyKind
 from stateward.client.arguments import parse_ref
-from stateward.client.completion import complete_objects
-from stateward.client.journal_stream import JournalSelection, follow_journal
-from stateward.client.options import Object
-from stateward.client.output import print_json, results
-from stateward.client.session import Session, on_server
-from stateward.client.tables import (
+from stateward.client.formatting import (
     actor_text,
     entry_text,
     error_text,
@@ -20,6 +15,11 @@ from stateward.client.tables import (
     state_text,
     utc_text,
 )
+from stateward.client.journal_stream import JournalSelection, follow_journal
+from stateward.client.output import print_json, results
+from stateward.client.session import Session, on_server
+from stateward.client.shared_options import Object
+from stateward.client.shell_completion import complete_objects
 
 Watched = Annotated[
     str | None, typer.Argument(metavar="OBJECT", help="Only this object.", autocompletion=complete_objects)

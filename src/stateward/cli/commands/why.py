@@ -4,10 +4,10 @@ from rich.text import Text
 from rich.tree import Tree
 
 from stateward.client.arguments import parse_ref
-from stateward.client.options import Object
+from stateward.client.formatting import actor_text, error_text, state_text, status_text, utc_text
 from stateward.client.output import clean, print_json, results
 from stateward.client.session import Session, on_server
-from stateward.client.tables import actor_text, error_text, state_text, status_text, utc_text
+from stateward.client.shared_options import Object
 from stateward.schemas.operations import OperationView
 from stateward.schemas.waiting import ParentView, WhyView
 

@@ -7,7 +7,7 @@ from stateward.access import Right, TokenInfo
 from stateward.access.quotas import Quota
 from stateward.domains.request_params import Ns
 from stateward.schemas.access import IssuedView, QuotaView, TokenView
-from stateward.schemas.requests import NewQuota, NewToken
+from stateward.schemas.request_bodies import NewQuota, NewToken
 from stateward.server.auth.guards import needs
 from stateward.server.http.parameters import TokenId
 from stateward.server.openapi.problem_responses import problem_responses

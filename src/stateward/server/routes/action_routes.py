@@ -12,7 +12,7 @@ from stateward.engine.accept.accept import Verdict
 from stateward.errors import BadInput, StatewardError
 from stateward.locks.paths import parse_path
 from stateward.schemas.accepted import AcceptedView, GroupView, Prospect
-from stateward.schemas.requests import Ask, GroupAsk, Plan
+from stateward.schemas.request_bodies import Ask, GroupAsk, Plan
 from stateward.server.auth.guards import needs, require_priority
 from stateward.server.http.fast_path import REPLAYED, JsonReply
 from stateward.server.http.parameters import Action, Id, IfMatch, Wait

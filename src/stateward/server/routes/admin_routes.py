@@ -7,7 +7,7 @@ from stateward.access import Right
 from stateward.domains.request_params import Ns
 from stateward.schemas.deployment import TimerView, WorkerView
 from stateward.schemas.lanes import LaneGroupView, LanesView, LaneView, LockView
-from stateward.schemas.requests import GroupLimit, LaneLimit
+from stateward.schemas.request_bodies import GroupLimit, LaneLimit
 from stateward.server.auth.guards import needs, needs_all
 from stateward.server.http.parameters import Grp, LanePath, Limit, Tree
 from stateward.server.openapi.problem_responses import problem_responses

@@ -18,7 +18,7 @@ from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import Lifecycle
 from stateward.schemas.accepted import AcceptedView
 from stateward.schemas.objects import NamespaceView, ObjectPage, ObjectView
-from stateward.schemas.requests import NewLabels, NewObject
+from stateward.schemas.request_bodies import NewLabels, NewObject
 from stateward.server.auth.guards import needs, require_priority
 from stateward.server.errors import Forbidden
 from stateward.server.http.fast_path import JsonReply

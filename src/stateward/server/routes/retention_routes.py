@@ -12,7 +12,7 @@ from stateward.access import Right
 from stateward.aio.supervise import background, repeat
 from stateward.engine.maintenance.retention import last_prune_time, prune
 from stateward.schemas.deployment import PrunedView
-from stateward.schemas.requests import Prune
+from stateward.schemas.request_bodies import Prune
 from stateward.server.auth.guards import needs
 from stateward.server.openapi.problem_responses import problem_responses
 from stateward.server.service import ApiRequest

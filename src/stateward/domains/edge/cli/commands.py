@@ -4,12 +4,12 @@ from typing import Annotated, Any
 
 import typer
 
-from stateward.client.options import Timeout, Wait
+from stateward.client.formatting import filled_table
 from stateward.client.output import print_json, results
 from stateward.client.session import Session, on_server
-from stateward.client.tables import filled_table
+from stateward.client.shared_options import Timeout, Wait
 from stateward.domains.edge.api.schemas import AgentsView
-from stateward.domains.edge.cli.calls import Ignore, ask, parts, path, retell, show_all, show_one
+from stateward.domains.edge.cli.instance_requests import Ignore, ask, parts, path, retell, show_all, show_one
 from stateward.domains.edge.cli.record_commands import register
 from stateward.errors import BadInput
 

@@ -8,7 +8,7 @@ from stateward.client.arguments import parse_pairs, parse_values
 from stateward.client.output import print_json, results
 from stateward.client.session import Session, on_server
 from stateward.domains.edge.api.schemas import View
-from stateward.domains.edge.cli.calls import path, show_all, show_one
+from stateward.domains.edge.cli.instance_requests import path, show_all, show_one
 from stateward.errors import BadInput
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Its name.")]

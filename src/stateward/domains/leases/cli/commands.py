@@ -14,12 +14,12 @@ from stateward.client.errors import ApiError
 from stateward.client.output import print_json, results
 from stateward.client.session import Session, on_server
 from stateward.domains.leases.cli.views import (
-    AllHosts,
-    AllLeases,
-    Lease,
-    OneHost,
-    OneLease,
-    Window,
+    CalendarWindow,
+    HostReply,
+    HostsReply,
+    LeaseReply,
+    LeasesReply,
+    LeaseView,
     history_table,
     host_table,
     lease_table,
@@ -125,7 +125,7 @@ def create(
             {"resource_type": "physical:host", "min": least, "max": most or least, "resource_properties": where}
         )
     body = {"name": name, "reservations": wishes, **_times(start, end, before_end)}
-    _show(session, _call(session, OneLease, "POST", "/leases", body).lease, lease_view)
+    _show(session, _call(session, LeaseReply, "POST", "/leases", body).lease, lease_view)
 
 
 @app.command()
@@ -147,7 +147,7 @@ def update(
     body: dict[str, Any] = {**_times(start, end, before_end, found)}
     body |= {"name": name} if name is not None else {}
     body |= {"reservations": [_wish(one) for one in reservation]} if reservation else {}
-    _show(session, _call(session, OneLease, "PUT", f"/leases/{found.id}", body).lease, lease_view)
+    _show(session, _call(session, LeaseReply, "PUT", f"/leases/{found.id}", body).lease, lease_view)
 
 
 @app.command("end")
@@ -155,7 +155,7 @@ def update(
 def end_lease(session: Session, lease: LeaseName) -> None:
     """End a lease now."""
     found = _find(session, lease)
-    _show(session, _call(session, OneLease, "PUT", f"/leases/{found.id}", {"end_date": "now"}).lease, lease_view)
+    _show(session, _call(session, LeaseReply, "PUT", f"/leases/{found.id}", {"end_date": "now"}).lease, lease_view)
 
 
 @app.command()
@@ -174,7 +174,7 @@ def delete(session: Session, lease: LeaseName, wait: Wait = False) -> None:
 def recover(session: Session, lease: LeaseName) -> None:
     """Let a lease leave ERROR for what its reservations and events say that it is."""
     found = _find(session, lease)
-    _show(session, _call(session, OneLease, "POST", f"/leases/{found.id}/recover").lease, lease_view)
+    _show(session, _call(session, LeaseReply, "POST", f"/leases/{found.id}/recover").lease, lease_view)
 
 
 @app.command()
@@ -193,7 +193,9 @@ def calendar(session: Session, begin: From = "now", span: Span = "7d") -> None:
     start = _moment("--from", begin)
     found, leases = _hosts(session), _leases(session)
     longest = max((len(one.hypervisor_hostname) for one in found), default=4)
-    window = Window(start, _after("--span", start, span), max(20, shutil.get_terminal_size().columns - longest - 3))
+    window = CalendarWindow(
+        start, _after("--span", start, span), max(20, shutil.get_terminal_size().columns - longest - 3)
+    )
     shown = [one for one in leases if one.status not in ("TERMINATED", "DELETING")]
     _show(session, shown, lambda those: drawn(found, those, window, datetime.now(UTC)))
 
@@ -213,7 +215,7 @@ def list_hosts(session: Session) -> None:
 def add_host(session: Session, host: HostName, property_: Properties = None) -> None:
     """Register a host; vcpus, memory_mb, local_gb and cleaning_time (in minutes) are properties that mean something."""
     body = {"name": host, **{name: plain(value) for name, value in parse_pairs("--property", property_ or []).items()}}
-    _show(session, _call(session, OneHost, "POST", "/os-hosts", body).host, lambda one: host_table([one]))
+    _show(session, _call(session, HostReply, "POST", "/os-hosts", body).host, lambda one: host_table([one]))
 
 
 @hosts.command("set")
@@ -221,28 +223,28 @@ def add_host(session: Session, host: HostName, property_: Properties = None) -> 
 def set_host(session: Session, host: HostName, property_: Properties = None) -> None:
     """Change properties of a host."""
     body = {name: plain(value) if value else None for name, value in parse_pairs("--property", property_ or []).items()}
-    _show(session, _call(session, OneHost, "PUT", f"/os-hosts/{host}", body).host, lambda one: host_table([one]))
+    _show(session, _call(session, HostReply, "PUT", f"/os-hosts/{host}", body).host, lambda one: host_table([one]))
 
 
 @hosts.command("fail")
 @on_server
 def fail_host(session: Session, host: HostName) -> None:
     """Say that a host is out of order: its leases get another one, if there is one."""
-    _show(session, _call(session, OneHost, "POST", f"/os-hosts/{host}/fail").host, lambda one: host_table([one]))
+    _show(session, _call(session, HostReply, "POST", f"/os-hosts/{host}/fail").host, lambda one: host_table([one]))
 
 
 @hosts.command("recover")
 @on_server
 def recover_host(session: Session, host: HostName) -> None:
     """Say that a host is in order again."""
-    _show(session, _call(session, OneHost, "POST", f"/os-hosts/{host}/recover").host, lambda one: host_table([one]))
+    _show(session, _call(session, HostReply, "POST", f"/os-hosts/{host}/recover").host, lambda one: host_table([one]))
 
 
 @hosts.command("remove")
 @on_server
 def remove_host(session: Session, host: HostName) -> None:
     """Remove a host that is not promised to anybody."""
-    found = _call(session, OneHost, "GET", f"/os-hosts/{host}").host
+    found = _call(session, HostReply, "GET", f"/os-hosts/{host}").host
     _call(session, NoneType, "DELETE", f"/os-hosts/{host}")
     _show(session, found, lambda one: f"{one.hypervisor_hostname}: removed")
 
@@ -261,15 +263,15 @@ def _show(session: Session, found: T, view: Callable[[T], Any]) -> None:
         results().print(view(found))
 
 
-def _leases(session: Session) -> list[Lease]:
-    return _call(session, AllLeases, "GET", "/leases").leases
+def _leases(session: Session) -> list[LeaseView]:
+    return _call(session, LeasesReply, "GET", "/leases").leases
 
 
 def _hosts(session: Session) -> list[Any]:
-    return _call(session, AllHosts, "GET", "/os-hosts").hosts
+    return _call(session, HostsReply, "GET", "/os-hosts").hosts
 
 
-def _find(session: Session, name: str) -> Lease:
+def _find(session: Session, name: str) -> LeaseView:
     leases = _leases(session)
     found = [one for one in leases if one.id == name] or [one for one in leases if one.name == name]
     if len(found) != 1:
@@ -277,7 +279,7 @@ def _find(session: Session, name: str) -> Lease:
     return found[0]
 
 
-def _find_deleted(session: Session, name: str) -> Lease:
+def _find_deleted(session: Session, name: str) -> LeaseView:
     """Return a lease, or one that was deleted: by its id, or by a name that the journal remembers."""
     try:
         return _find(session, name)
@@ -285,7 +287,7 @@ def _find_deleted(session: Session, name: str) -> Lease:
         ids = [] if unknown.ids else _remembered(session, name)
         if len(ids) != 1:
             raise NoSuchLease(name, unknown.ids or ids) from None
-    return _call(session, OneLease, "GET", f"/leases/{ids[0]}?deleted=true").lease
+    return _call(session, LeaseReply, "GET", f"/leases/{ids[0]}?deleted=true").lease
 
 
 def _remembered(session: Session, name: str) -> list[str]:
@@ -302,7 +304,7 @@ def _remembered(session: Session, name: str) -> list[str]:
 
 def _is_there(session: Session, id_: str) -> bool:
     try:
-        _call(session, OneLease, "GET", f"/leases/{id_}")
+        _call(session, LeaseReply, "GET", f"/leases/{id_}")
     except ApiError as problem:
         if problem.status == NOT_FOUND:
             return False
@@ -324,7 +326,7 @@ def _wish(text: str) -> dict[str, Any]:
     return {name: plain(value) for name, value in parse_pairs("--reservation", text.split(",")).items()}
 
 
-def _times(start: str | None, end: str | None, before_end: str | None, was: Lease | None = None) -> dict[str, str]:
+def _times(start: str | None, end: str | None, before_end: str | None, was: LeaseView | None = None) -> dict[str, str]:
     """Return the times of a lease as the server reads them; a span counts from what its option says."""
     found: dict[str, str] = {}
     if start is not None:
@@ -336,13 +338,13 @@ def _times(start: str | None, end: str | None, before_end: str | None, was: Leas
     return found
 
 
-def _start(start: str | None, was: Lease | None) -> datetime:
+def _start(start: str | None, was: LeaseView | None) -> datetime:
     if start is None and was is not None:
         return moment(was.start_date)
     return _moment("--start", start or "now")
 
 
-def _end(start: str | None, end: str | None, was: Lease | None) -> datetime:
+def _end(start: str | None, end: str | None, was: LeaseView | None) -> datetime:
     if end is None and was is not None:
         return moment(was.end_date)
     return _moment("--end", end or "now", lambda: max(_start(start, was), _now()))

@@ -10,8 +10,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from stateward.client.formatting import actor_text, utc_text
 from stateward.client.output import clean, plain_table
-from stateward.client.tables import actor_text, utc_text
 from stateward.schemas.journal import LineView
 
 COLOURS = {
@@ -38,7 +38,7 @@ WHOLE = re.compile(r"[0-9]{1,15}")
 STEPS = (timedelta(hours=1), timedelta(hours=6), timedelta(days=1), timedelta(days=7), timedelta(days=30))
 
 
-class Reservation(Struct, frozen=True, kw_only=True):
+class ReservationView(Struct, frozen=True, kw_only=True):
     """A reservation of a lease."""
 
     id: str
@@ -50,7 +50,7 @@ class Reservation(Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
-class Event(Struct, frozen=True, kw_only=True):
+class LeaseEventView(Struct, frozen=True, kw_only=True):
     """An event of a lease."""
 
     id: str
@@ -59,7 +59,7 @@ class Event(Struct, frozen=True, kw_only=True):
     time: str
 
 
-class Lease(Struct, frozen=True, kw_only=True):
+class LeaseView(Struct, frozen=True, kw_only=True):
     """A lease."""
 
     id: str
@@ -71,8 +71,8 @@ class Lease(Struct, frozen=True, kw_only=True):
     end_date: str
     user_id: str
     project_id: str
-    reservations: list[Reservation]
-    events: list[Event]
+    reservations: list[ReservationView]
+    events: list[LeaseEventView]
 
     @property
     def hosts(self) -> list[str]:
@@ -86,7 +86,7 @@ class Lease(Struct, frozen=True, kw_only=True):
         return {self.id: "lease"} | reservations | {one.id: one.event_type for one in self.events}
 
 
-class Host(Struct, frozen=True, kw_only=True):
+class LeaseHostView(Struct, frozen=True, kw_only=True):
     """A host."""
 
     hypervisor_hostname: str
@@ -97,31 +97,31 @@ class Host(Struct, frozen=True, kw_only=True):
     reservable: bool
 
 
-class OneLease(Struct, frozen=True):
+class LeaseReply(Struct, frozen=True):
     """An answer with a lease."""
 
-    lease: Lease
+    lease: LeaseView
 
 
-class AllLeases(Struct, frozen=True):
+class LeasesReply(Struct, frozen=True):
     """An answer with leases."""
 
-    leases: list[Lease]
+    leases: list[LeaseView]
 
 
-class OneHost(Struct, frozen=True):
+class HostReply(Struct, frozen=True):
     """An answer with a host."""
 
-    host: Host
+    host: LeaseHostView
 
 
-class AllHosts(Struct, frozen=True):
+class HostsReply(Struct, frozen=True):
     """An answer with hosts."""
 
-    hosts: list[Host]
+    hosts: list[LeaseHostView]
 
 
-class Window(Struct, frozen=True):
+class CalendarWindow(Struct, frozen=True):
     """The time that a calendar shows, and in how many columns."""
 
     start: datetime
@@ -149,7 +149,7 @@ def coloured(word: str) -> Text:
     return Text(clean(word), style=COLOURS.get(word, "yellow"))
 
 
-def lease_table(leases: Iterable[Lease]) -> Table:
+def lease_table(leases: Iterable[LeaseView]) -> Table:
     """Return leases as a list."""
     table = plain_table("ID", "NAME", "STATUS", "FROM", "TO", "WITH")
     for one in leases:
@@ -161,7 +161,7 @@ def lease_table(leases: Iterable[Lease]) -> Table:
     return table
 
 
-def lease_view(lease: Lease) -> RenderableType:
+def lease_view(lease: LeaseView) -> RenderableType:
     """Return a lease in full."""
     head = Text.assemble((clean(lease.name), "bold"), "  ", coloured(lease.status), f"  {lease.id}")
     if lease.status_reason:
@@ -177,7 +177,7 @@ def lease_view(lease: Lease) -> RenderableType:
     return Group(head, "", reservations, "", events)
 
 
-def history_table(lease: Lease, lines: Iterable[LineView]) -> Table:
+def history_table(lease: LeaseView, lines: Iterable[LineView]) -> Table:
     """Return what has happened to a lease and all of its parts, in order."""
     table = plain_table("WHEN", "WHAT", "EVENT", "HOW", "BY")
     for one in lines:
@@ -189,7 +189,7 @@ def history_table(lease: Lease, lines: Iterable[LineView]) -> Table:
     return table
 
 
-def host_table(hosts: Iterable[Host]) -> Table:
+def host_table(hosts: Iterable[LeaseHostView]) -> Table:
     """Return hosts as a list."""
     table = plain_table("HOST", "STATUS", "VCPUS", "MEMORY MB", "DISK GB")
     for one in hosts:
@@ -201,7 +201,9 @@ def host_table(hosts: Iterable[Host]) -> Table:
     return table
 
 
-def calendar(hosts: Sequence[Host], leases: Sequence[Lease], window: Window, now: datetime) -> RenderableType:
+def calendar(
+    hosts: Sequence[LeaseHostView], leases: Sequence[LeaseView], window: CalendarWindow, now: datetime
+) -> RenderableType:
     """Return who has which host when: a row per host, a letter per lease."""
     shown = [one for one in leases if one.hosts and _meets(one, window)]
     letters = {one.id: LETTERS[number % len(LETTERS)] for number, one in enumerate(shown)}
@@ -218,11 +220,13 @@ def calendar(hosts: Sequence[Host], leases: Sequence[Lease], window: Window, now
     return Group(table, "", legend) if shown else table
 
 
-def _meets(lease: Lease, window: Window) -> bool:
+def _meets(lease: LeaseView, window: CalendarWindow) -> bool:
     return moment(lease.start_date) < window.end and moment(lease.end_date) >= window.start
 
 
-def _row(host: str, leases: Sequence[Lease], letters: dict[str, str], window: Window, now: datetime) -> Text:
+def _row(
+    host: str, leases: Sequence[LeaseView], letters: dict[str, str], window: CalendarWindow, now: datetime
+) -> Text:
     row: list[tuple[str, str]] = [(FREE, "dim")] * window.columns
     for number, one in enumerate(leases):
         if host not in one.hosts:
@@ -236,7 +240,7 @@ def _row(host: str, leases: Sequence[Lease], letters: dict[str, str], window: Wi
     return Text.assemble(*row)
 
 
-def _scale(window: Window) -> str:
+def _scale(window: CalendarWindow) -> str:
     """Return the times at the top of a calendar, as many as there is room for."""
     span = window.end - window.start
     step = next((one for one in STEPS if span / one * NARROWEST <= window.columns), STEPS[-1])

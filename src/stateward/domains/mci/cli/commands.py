@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec.structs import replace
 
-from stateward.client.completion import complete_objects
 from stateward.client.errors import ApiError
-from stateward.client.options import Force, Timeout, Wait
+from stateward.client.formatting import error_text, status_text
 from stateward.client.output import NO, clean, err, print_json, results
 from stateward.client.session import Session, on_server
-from stateward.client.tables import error_text, status_text
+from stateward.client.shared_options import Force, Timeout, Wait
+from stateward.client.shell_completion import complete_objects
 from stateward.domains.mci.cli import connection_commands
-from stateward.domains.mci.cli.calls import Orphans, Review, Told, ask, part, status_of, statuses
 from stateward.domains.mci.cli.creation_progress import groups_of, is_watched, seen_to_end, until_held
 from stateward.domains.mci.cli.key_file import private_file
+from stateward.domains.mci.cli.tumblebug_calls import MciReply, OrphanListing, Review, ask, part, status_of, statuses
 from stateward.domains.mci.cli.views import FEW, FEWER, mci_table, mci_view, orphan_view, review_view, skipped_table
 from stateward.errors import BadInput
 
@@ -86,7 +86,7 @@ def create(
     """Make an MCI from a file: prepare networks, groups and keys, then provision its VMs."""
     body = _fleet(file, name)
     with private_file(key) as save:
-        told = ask(session, Told, "POST", "/mciDynamic", params={"option": "hold" if hold else None}, body=body)
+        told = ask(session, MciReply, "POST", "/mciDynamic", params={"option": "hold" if hold else None}, body=body)
         save(told.new_key_pair)
     if hold and wait:
         until_held(session, body["name"], timeout)
@@ -142,7 +142,7 @@ def do(
     mci, _, vm = target.partition("/")
     path = f"/mci/{part(mci)}" + (f"/vm/{part(vm)}" if vm else "")
     params = {"action": action.value, "force": "true" if force else None}
-    _finish(session, mci, ask(session, Told, "POST", path, params=params), wait, timeout)
+    _finish(session, mci, ask(session, MciReply, "POST", path, params=params), wait, timeout)
 
 
 @app.command()
@@ -162,7 +162,7 @@ def scale(
     body = {field: number for field, number in wishes.items() if number is not None}
     if len(body) != 1:
         raise BadInput("size", " ".join(body), "clear: say one of --add, --remove, --size")
-    told = ask(session, Told, "POST", f"/mci/{part(mci)}/subgroup/{part(group)}", body=body)
+    told = ask(session, MciReply, "POST", f"/mci/{part(mci)}/subgroup/{part(group)}", body=body)
     _finish(session, mci, told, wait, timeout)
 
 
@@ -182,7 +182,7 @@ def delete(
     option = "terminate" if terminate else "force" if force else None
     groups = groups_of(session, mci) if wait and is_watched(session) else {}  # soon nobody will know them any more
     params = {"option": option, "wait": "0" if terminate else None}
-    told = ask(session, Told, "DELETE", f"/mci/{part(mci)}", params=params)
+    told = ask(session, MciReply, "DELETE", f"/mci/{part(mci)}", params=params)
     _finish(session, mci, told, wait, timeout, groups)
 
 
@@ -190,7 +190,7 @@ def delete(
 @on_server
 def orphans(session: Session, connection: At = None, terminate: End = False) -> None:
     """List machines of ours at providers that no record knows; exits with 1 if there are any."""
-    found = session.client.http.call(Orphans, "GET", "/mci/orphans", params={"connection": connection})
+    found = session.client.http.call(OrphanListing, "GET", "/mci/orphans", params={"connection": connection})
     if terminate:
         found = _terminate_orphans(session, found)
     if session.json:
@@ -201,14 +201,14 @@ def orphans(session: Session, connection: At = None, terminate: End = False) -> 
         raise typer.Exit(NO)
 
 
-def _terminate_orphans(session: Session, found: Orphans) -> Orphans:
+def _terminate_orphans(session: Session, found: OrphanListing) -> OrphanListing:
     """Terminate orphans; one that cannot be terminated keeps none of the others alive."""
     terminated: list[str] = []
     left: dict[str, str] = {}
     for one in found.orphans:
         try:
             body = {"connection": one.connection, "key": one.key}
-            session.client.http.call(Told, "POST", "/mci/orphans/terminate", body=body)
+            session.client.http.call(MciReply, "POST", "/mci/orphans/terminate", body=body)
         except ApiError as problem:
             left[one.key] = str(problem)
         else:
@@ -233,7 +233,7 @@ def _fleet(file: str, name: str | None) -> dict[str, Any]:
 def _finish(
     session: Session,
     mci: str,
-    told: Told,
+    told: MciReply,
     wait: bool,
     timeout: float | None,
     groups: Mapping[str, str] = NO_GROUPS,
@@ -249,7 +249,7 @@ def _finish(
         raise typer.Exit(NO)
 
 
-def _print(session: Session, mci: str, told: Told, operation: "OperationView | None") -> None:
+def _print(session: Session, mci: str, told: MciReply, operation: "OperationView | None") -> None:
     try:
         found = status_of(session, mci)
     except ApiError as problem:

@@ -7,7 +7,7 @@ import typer
 from stateward.client.arguments import parse_pairs
 from stateward.client.output import clean, print_json, results
 from stateward.client.session import Session, on_server
-from stateward.domains.mci.cli.calls import Connection, part
+from stateward.domains.mci.cli.tumblebug_calls import Connection, part
 from stateward.domains.mci.cli.views import connection_table
 
 app = typer.Typer(no_args_is_help=True, help="Add, list, grant and remove connections to providers.")

@@ -7,9 +7,18 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from stateward.client.formatting import CLASS_COLOURS, error_text, facts_table, filled_table
 from stateward.client.output import clean
-from stateward.client.tables import CLASS_COLOURS, error_text, facts_table, filled_table
-from stateward.domains.mci.cli.calls import NONE, Connection, GroupReview, Mci, Orphans, Review, Skipped, Vm
+from stateward.domains.mci.cli.tumblebug_calls import (
+    NONE,
+    Connection,
+    GroupReview,
+    Mci,
+    OrphanListing,
+    PassedOverVm,
+    Review,
+    Vm,
+)
 
 FEW, FEWER = 60, 12
 """How many VMs are shown one by one to those who ask for them, and to those who have done something to them."""
@@ -131,7 +140,7 @@ def connection_table(connections: Iterable[Connection]) -> Table:
     return filled_table(titles, rows)
 
 
-def orphan_view(found: Orphans, *, terminated: bool = False) -> RenderableType:
+def orphan_view(found: OrphanListing, *, terminated: bool = False) -> RenderableType:
     """Return orphans as a table, which of them were terminated, and what could not be seen."""
     rows = ((one.connection, one.key, one.native_id, one.state, one.name) for one in found.orphans)
     titles = ("connection", "key", "at the provider", "state", "name")
@@ -146,6 +155,6 @@ def _terminated(keys: Sequence[str]) -> Text:
     return Text(clean(told))
 
 
-def skipped_table(skipped: Iterable[Skipped]) -> Table:
+def skipped_table(skipped: Iterable[PassedOverVm]) -> Table:
     """Return the VMs that an action passes over, with the reasons."""
     return filled_table(("skipped", "why"), ((one.vm, error_text(one.reason)) for one in skipped))

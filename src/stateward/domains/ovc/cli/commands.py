@@ -11,9 +11,9 @@ import typer
 from stateward.client.action_requests import RequestOutcome, print_outcomes, wait_for_outcomes, warn_of_waiting
 from stateward.client.arguments import ObjectSelector, parse_pairs
 from stateward.client.http import NOTHING, Params, idempotency_headers
-from stateward.client.options import Timeout, Wait
 from stateward.client.output import print_json, results
 from stateward.client.session import Session, on_server
+from stateward.client.shared_options import Timeout, Wait
 from stateward.domains.ovc.api.views import HealingView, ItemView, ObjectQueueView, OvcAcceptedView
 from stateward.domains.ovc.cli.views import healing_table, item_table, orphan_table, queue_table, report_table
 from stateward.errors import BadInput

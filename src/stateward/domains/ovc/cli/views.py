@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from stateward.client.tables import age_text, error_text, filled_table, state_text, utc_text
+from stateward.client.formatting import age_text, error_text, filled_table, state_text, utc_text
 from stateward.domains.ovc.api.views import HealingView, ItemView, ObjectQueueView, OrphanView
 from stateward.domains.ovc.model import NodeReport
 

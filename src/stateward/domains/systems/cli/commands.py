@@ -7,9 +7,9 @@ import typer
 
 from stateward.client.action_requests import RequestOutcome, print_outcomes, wait_for_outcomes, warn_of_waiting
 from stateward.client.http import idempotency_headers
-from stateward.client.options import Timeout, Wait
 from stateward.client.output import clean, out, print_json, results
 from stateward.client.session import Session, on_server
+from stateward.client.shared_options import Timeout, Wait
 from stateward.domains.systems.backends.port import LogExcerpt
 from stateward.domains.systems.cli.views import SystemTree, change_table, lock_table, system_tree
 from stateward.domains.systems.views import AskedView, ChangeView, SystemLockView

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from stateward.client.formatting import age_text, error_text, filled_table, state_text
 from stateward.client.output import clean
-from stateward.client.tables import age_text, error_text, filled_table, state_text
 from stateward.domains.systems.views import ChangeView, InstanceView, SystemLockView
 
 if TYPE_CHECKING:

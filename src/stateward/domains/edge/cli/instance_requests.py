@@ -9,11 +9,11 @@ import typer
 from rich.text import Text
 
 from stateward.client.action_requests import RequestOutcome, print_outcomes, wait_for_outcomes, warn_of_waiting
+from stateward.client.formatting import age_text, error_text, facts_table, filled_table, state_text
 from stateward.client.http import idempotency_headers
 from stateward.client.output import clean, err, print_json, results
 from stateward.client.progress import follow_progress
 from stateward.client.session import Session
-from stateward.client.tables import age_text, error_text, facts_table, filled_table, state_text
 from stateward.domains.edge.api.schemas import AcceptedView, Conditions, HeldView, View
 from stateward.errors import BadInput
 

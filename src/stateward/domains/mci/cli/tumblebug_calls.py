@@ -17,7 +17,7 @@ WIRE = "/tumblebug"
 NONE = "None"
 
 
-class Place(Struct, frozen=True):
+class VmLocation(Struct, frozen=True):
     """A place on the globe."""
 
     display: str = ""
@@ -35,7 +35,7 @@ class Vm(Struct, frozen=True, rename="camel"):
     created_time: str = ""
     public_ip: str = ""
     private_ip: str = ""
-    location: Place = Place()
+    location: VmLocation = VmLocation()
 
 
 class Mci(Struct, frozen=True, rename="camel"):
@@ -63,7 +63,7 @@ class Statuses(Struct, frozen=True):
     mci: list[Mci] = []
 
 
-class Skipped(Struct, frozen=True):
+class PassedOverVm(Struct, frozen=True):
     """A VM that an action passes over, and why."""
 
     vm: str
@@ -71,7 +71,7 @@ class Skipped(Struct, frozen=True):
     reason: str = ""
 
 
-class Left(Struct, frozen=True, rename="camel"):
+class LeftMachine(Struct, frozen=True, rename="camel"):
     """A machine that may be left at its provider; `shown` is what that shows of it, or why nobody knows."""
 
     vm: str = ""
@@ -81,7 +81,7 @@ class Left(Struct, frozen=True, rename="camel"):
     shown: str = ""
 
 
-class KeyPair(Struct, frozen=True, rename="camel"):
+class ReceivedKeyPair(Struct, frozen=True, rename="camel"):
     """A key pair that was made for VMs; the server does not keep the private half."""
 
     public_key: str = ""
@@ -92,16 +92,16 @@ class KeyPair(Struct, frozen=True, rename="camel"):
         return f"KeyPair(public_key={self.public_key!r})"
 
 
-class Told(Struct, frozen=True):
+class MciReply(Struct, frozen=True):
     """What a request has led to: the operation, the VMs passed over, what was removed, and what may still be there."""
 
     message: str = ""
     operation: str | None = None
-    skipped: list[Skipped] | None = None
+    skipped: list[PassedOverVm] | None = None
     output: list[str] = []
     remains: list[str] = []
-    left: list[Left] = []
-    new_key_pair: KeyPair | None = field(name="newKeyPair", default=None)
+    left: list[LeftMachine] = []
+    new_key_pair: ReceivedKeyPair | None = field(name="newKeyPair", default=None)
 
 
 class GroupReview(Struct, frozen=True, rename="camel"):
@@ -145,7 +145,7 @@ class Connection(Struct, frozen=True):
     namespaces: list[str] | None = None
 
 
-class Orphan(Struct, frozen=True):
+class ListedOrphan(Struct, frozen=True):
     """A machine of ours at a provider that no record knows."""
 
     connection: str
@@ -155,10 +155,10 @@ class Orphan(Struct, frozen=True):
     name: str = ""
 
 
-class Orphans(Struct, frozen=True):
+class OrphanListing(Struct, frozen=True):
     """All orphans, and at which connections nobody could say; `terminated` and `left` tell what became of them."""
 
-    orphans: list[Orphan] = []
+    orphans: list[ListedOrphan] = []
     trouble: dict[str, str] = {}
     terminated: list[str] = []
     left: dict[str, str] = {}  # why an orphan could not be terminated, by its key

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from stateward.client.completion import complete_objects
+from stateward.client.shell_completion import complete_objects
 
 Object = Annotated[
     str,
