@@ -63,7 +63,7 @@ def horizon_in(found: Object | None) -> Horizon:
 
 
 async def require_entries(reader: Reader, after: int) -> None:
-    """Raise `LinesGone` if some of the lines that follow a number were pruned; to be asked when they were read."""
+    """Raise `EntriesPruned` if some of the lines that follow a number were pruned; to be asked when they were read."""
     kept = await horizon(reader)
     if after < kept.seq:
         raise EntriesPruned(after, kept.seq)

@@ -148,7 +148,7 @@ class JournalFeed:
     async def page(self, interest: Interest, after: int) -> FeedPage:
         """Return what follows a number: from memory, or from the store where it is older than what is kept.
 
-        If some of that was pruned, `LinesGone` is raised.
+        If some of that was pruned, `EntriesPruned` is raised.
         """
         known = self._pages.get((interest, after))
         if known is not None:
