@@ -1,4 +1,4 @@
-"""One protocol, two sides: the controller's lines to its agents, and the agents that work on remote sites.
+"""The agent protocol and both its ends: the controller's connections, and agents that work at remote sites.
 
-An agent knows names, generations and specs, and no domain; what the things it makes are, its site knows.
+An agent knows names, generations and specs, but no domain. Its site knows how to create what a spec describes.
 """

@@ -1,7 +1,7 @@
-"""The agent: dials, tells what it has, does what it is asked, and says how it goes.
+"""The agent: connects to a controller, sends its inventory, executes orders, and reports.
 
-Its memory is of no consequence. What exists is read from the site; what was said over a connection that broke is told
-again by the list of the next one, or asked for again. So it may be killed at any moment.
+Its memory may be lost at any time. It reads what exists from its site. Reports lost with a connection are made up for
+by the inventory of the next one, or the controller sends the order again. So the agent may be killed at any moment.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ from stateward.aio.supervise import cancel_tasks
 log = logging.getLogger("stateward.agent")
 
 OBSERVE_INTERVAL_S = 5.0
-"""How many seconds pass between two looks at whether everything still runs."""
+"""Seconds between two observations of the site."""
 
 MAX_MISSED_HEARTBEATS = 3
 CONNECTION_ERRORS = (OSError, EOFError, WebSocketException, MsgspecError, TimeoutError)
@@ -52,7 +52,7 @@ NOTHING_EXISTS = Existing()
 
 
 class AgentSocket(Protocol):
-    """What is needed of a connection."""
+    """The client side of a WebSocket."""
 
     async def send(self, message: bytes, *, text: bool | None = None) -> None:
         """Send a message."""
@@ -65,39 +65,39 @@ class AgentSocket(Protocol):
 
 
 class Dialer(Protocol):
-    """How controllers are reached."""
+    """Connects to controllers."""
 
     async def dial(self) -> AgentSocket:
         """Connect to the next controller."""
 
     def reset_backoff(self) -> None:
-        """Take note that a controller let us in, and that the connection is stable."""
+        """Reset the backoff, after a connection has been stable."""
 
     @property
     def retry_delay_s(self) -> float:
-        """How many seconds to wait before the next try."""
+        """Seconds to wait before the next attempt."""
 
 
 class Dismissed(Exception):
-    """The controller wants this agent to end."""
+    """The controller has told this agent to end."""
 
 
 class UpgradeHandler(Protocol):
-    """How an agent is upgraded."""
+    """Upgrades an agent on its machine."""
 
     async def upgrade(self, order: Upgrade, say: Callable[[str, str], Awaitable[None]]) -> None:
-        """Start the successor and watch it; says what becomes of it."""
+        """Start the successor and watch it; `say` reports the events of the upgrade."""
 
     async def take_over(self) -> None:
-        """End the agent before, and be the one that serves from now on."""
+        """End the predecessor, and serve from now on."""
 
     @property
     def successor_of(self) -> int:
-        """The upgrade that this agent is the heir of; 0 once it serves."""
+        """The upgrade for which this agent was started as a successor; 0 once it serves."""
 
 
 class Agent:
-    """An agent of one cloudlet."""
+    """The agent of one cloudlet."""
 
     def __init__(
         self,
@@ -117,20 +117,20 @@ class Agent:
         self._socket: AgentSocket | None = None
         self._memories: dict[str, InstanceMemory] = {}
         self._existing: dict[str, Existing] = {}
-        self._ended_works = 0  # how many pieces of work have ended: a look that this changed under is not to be trusted
+        self._ended_works = 0  # the number of orders that have ended; an observation during which it changed is stale
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Serve until dismissed or cancelled, over as many connections as it takes."""
+        """Serve until dismissed or cancelled, reconnecting as often as needed."""
         try:
             while True:
                 try:
                     await self._run_connection()
                 except CONNECTION_ERRORS as error:
-                    log.info("not connected: %s", str(error) or type(error).__name__)
+                    log.info("agent is not connected and will retry: %s", str(error) or type(error).__name__)
                 await asyncio.sleep(self._dialer.retry_delay_s)
         except Dismissed as dismissed:
-            log.warning("dismissed: %s", dismissed)
+            log.warning("agent ends, dismissed by the controller: %s", dismissed)
         finally:
             await self._stop()
 
@@ -150,7 +150,7 @@ class Agent:
             welcome = await self._handshake(socket)
             self.notify = welcome.notify
             if welcome.role == "heir":
-                await self._site.observe()  # who cannot even look is not to end the one that can
+                await self._site.observe()  # a successor that cannot observe the site must not end its predecessor
                 await self._upgrades.take_over()
             await self._send_inventory()
             self.synced.set()
@@ -195,7 +195,7 @@ class Agent:
         raise ConnectionError(goodbye.reason)
 
     async def _send_inventory(self) -> None:
-        """Send the list: one look at everything, during which no work ended."""
+        """Send the inventory: one observation of the site, during which no order ended."""
         try:
             await self._observe_site()
         except SiteError as error:
@@ -242,12 +242,12 @@ class Agent:
             await self._send(Heartbeat(self.notify))
 
     async def _trust_connection(self, stable_s: float) -> None:
-        """Reset the backoff, once the connection has lasted; one that is lost right after the welcome does not."""
+        """Reset the backoff once the connection has lasted; a welcome alone does not reset it."""
         await asyncio.sleep(stable_s)
         self._dialer.reset_backoff()
 
     async def _observe_loop(self) -> None:
-        """Look from time to time whether everything still runs, and tell what does not."""
+        """Observe the site in a loop, and send items that have changed by themselves."""
         told: dict[str, Existing] = {}
         while True:
             await asyncio.sleep(self._observe_interval_s)
@@ -255,10 +255,10 @@ class Agent:
             try:
                 seen = await self._site.observe()
             except SiteError as error:
-                log.warning("cannot look: %s", error)
+                log.warning("agent cannot observe its site and will retry: %s", error)
                 continue
             except Exception:
-                log.exception("cannot look, and looks again later")
+                log.exception("agent failed to observe its site and will retry")
                 continue
             if before == self._ended_works:
                 await self._send_changes(known, seen, told)
@@ -280,7 +280,7 @@ class Agent:
         verdict = judge_order(
             self._existing.get(order.name, NOTHING_EXISTS), memory, order, crowded=has_related_work(order, works)
         )
-        log.info("%s of %s: %s", order, order.name, verdict.value)
+        log.info("order %s for %s: agent %s", order, order.name, verdict.value)
         match verdict:
             case OrderVerdict.BEGIN:
                 self._memories[order.name] = replace(memory, work=order)
@@ -308,19 +308,19 @@ class Agent:
         except SiteError as failure:
             event, error = FAILED[order.work], str(failure)
         except Exception as failure:
-            log.exception("%s of %s has failed", order, order.name)
+            log.exception("order %s for %s has failed", order, order.name)
             event, error = FAILED[order.work], f"{type(failure).__name__}: {failure}"
-        await asyncio.gather(*told)  # the last word comes last
+        await asyncio.gather(*told)  # the final report must come after all progress lines
         await self._note_result(order, failed=bool(error))
         await self._finish(order, event, error)
 
     async def _note_result(self, order: AgentOrder, *, failed: bool) -> None:
-        """Take note of what work has left, before anybody is told that it has ended."""
+        """Update what exists after an order, before its end is reported."""
         if not failed:
             made = NOTHING_EXISTS if order.work.value == "delete" else Existing(order.generation)
             self._existing[order.name] = made
             return
-        with suppress(Exception):  # the order ends in any case
+        with suppress(Exception):  # the order has ended even if the site cannot be observed
             self._existing[order.name] = (await self._site.observe()).get(order.name, NOTHING_EXISTS)
 
     async def _finish(self, order: AgentOrder, event: str, error: str = "") -> None:
@@ -342,7 +342,7 @@ class Agent:
         await self._upgrades.upgrade(upgrade, say)
 
     async def _send(self, message: FromAgent) -> None:
-        """Say something; where the connection is gone, the next one's list will tell."""
+        """Send a message; if the connection is lost, the next inventory makes up for it."""
         socket = self._socket
         if socket is None or not self.notify:
             return

@@ -1,7 +1,7 @@
-"""The controller's end of a connection to an agent: what has been said over it, and what is out.
+"""The controller's end of a connection to an agent: the inventory received, and the orders sent.
 
-It is memory only. When the connection breaks, or this process dies, all of it is forgotten, and the next connection
-begins with the agent's list again.
+A connection is memory only. When it breaks, or the process dies, the next one starts with the agent's inventory again.
+Absence of a thing is known only when the inventory is complete.
 """
 
 import asyncio
@@ -12,7 +12,6 @@ from typing import Protocol
 
 import msgspec
 
-from stateward.agents.allowance import Allowance
 from stateward.agents.messages import (
     AgentOrder,
     AgentReport,
@@ -28,21 +27,42 @@ from stateward.agents.messages import (
     encode,
     read_agent,
 )
+from stateward.aio.token_bucket import TokenBucket
+
+MESSAGES_PER_S, MESSAGE_BURST = 500.0, 20_000.0
+"""Messages per second, and messages at once: more than a correct agent needs, even for a long inventory."""
+
+REJECTION_COST = 100.0
+"""The number of messages that a rejected one counts for, since it costs a journal entry."""
+
+
+class MessageRateLimit:
+    """A limit on an agent's messages. An agent above it is read more slowly, which delays no other agent."""
+
+    def __init__(self, clock: Callable[[], float], rate: float = MESSAGES_PER_S, burst: float = MESSAGE_BURST) -> None:
+        self._clock, self._bucket = clock, TokenBucket(rate, burst, clock())
+
+    def spend(self, messages: float = 1.0) -> float:
+        """Count messages; returns the seconds to wait before the agent is read again."""
+        now = self._clock()
+        self._bucket.overdraw(now, messages)
+        return self._bucket.delay_s(now, 0.0)
+
 
 HELLO_TIMEOUT_S = 10.0
-"""How many seconds an agent may take for its first word."""
+"""Seconds within which an agent must send its hello."""
 
 SEND_TIMEOUT_S = 10.0
-"""How many seconds an agent may leave what it was sent unread."""
+"""Seconds within which an agent must read a message."""
 
 MAX_REASON_BYTES = 120
-"""How many bytes of a reason fit into the frame that closes a connection."""
+"""The bytes of a reason that fit into a WebSocket close frame."""
 
 MAX_INVENTORY_ITEMS = 10_000
-"""How many things an agent may list; who lists more than that does not end."""
+"""The size limit of an inventory."""
 
 DECODE_ERRORS = msgspec.MsgspecError, RecursionError
-"""What reading a word raises that is none: what is nested too deeply is told by the second."""
+"""Errors of decoding a message; JSON that is nested too deeply raises the second."""
 
 NO_HELLO, UNREADABLE_MESSAGE, ENDLESS_INVENTORY, REPEATED_MESSAGE, NOT_READING, CONNECTION_LOST = (
     "its first word is no hello",
@@ -52,17 +72,17 @@ NO_HELLO, UNREADABLE_MESSAGE, ENDLESS_INVENTORY, REPEATED_MESSAGE, NOT_READING, 
     "it does not read",
     "the connection is lost",
 )
-"""Why an agent is given up."""
+"""Reasons why an agent is disconnected."""
 
 DIAL_AGAIN = "dial again"
-"""What an agent is told that is sent away for no fault of its own."""
+"""The close reason for an agent that should reconnect."""
 
 
 class ControllerSocket(Protocol):
-    """What is needed of a WebSocket."""
+    """The server side of a WebSocket."""
 
     async def receive_text(self) -> str:
-        """Return what the agent says next; raises when it has gone."""
+        """Return the agent's next message; raises when the connection is lost."""
 
     async def send_text(self, data: bytes) -> None:
         """Send a message."""
@@ -72,7 +92,7 @@ class ControllerSocket(Protocol):
 
 
 class Disconnected(Exception):
-    """The connection is not to go on, and why. No other exception of a connection leaves this module."""
+    """The connection has ended, and why. No other exception of a connection leaves this module."""
 
     def __init__(self, reason: str, detail: object = "") -> None:
         super().__init__(reason, detail)
@@ -83,28 +103,28 @@ class Disconnected(Exception):
 
 
 class ConnectionHandler(Protocol):
-    """Whoever agents are connected to."""
+    """Handles the events of connections."""
 
     async def on_hello(self, line: "AgentConnection", hello: Hello) -> Welcome | Goodbye:
-        """Let an agent in, or not."""
+        """Accept an agent, or refuse it."""
 
     async def on_inventory(self, line: "AgentConnection") -> None:
-        """Settle a list that is complete; from then on the line is `settled`, and orders may be sent over it."""
+        """Reconcile a complete inventory, and set `is_synced`: from then on orders may be sent."""
 
     async def on_message(
         self, line: "AgentConnection", message: AgentReport | ProgressMessage | InventoryItem | Load
     ) -> None:
-        """Take any other word."""
+        """Process any other message."""
 
     async def on_failure(self, line: "AgentConnection", why: Disconnected) -> None:
-        """Take note that an agent is sent away for what it said."""
+        """Note that the connection ends with an error, before it is closed."""
 
     async def on_closed(self, line: "AgentConnection") -> None:
-        """Take note that a connection is gone; one that was never let in has the connection number 0."""
+        """Note that a connection is closed; one that was never accepted has the notify id 0."""
 
 
 class AgentConnection:
-    """One connection; `sent` are the orders that are out, by thing, with when they went."""
+    """One connection; `sent_orders` has, by thing, the number and the time of the last order sent."""
 
     def __init__(
         self, socket: ControllerSocket, ns: str, cloudlet: str, clock: Callable[[], float], token: str = ""
@@ -115,13 +135,13 @@ class AgentConnection:
         self.items: dict[str, InventoryItem] = {}
         self.expected: int | None = None
         self.is_synced = False
-        self._is_closed = False  # nothing can be sent any more; `serve` is about to end
+        self._is_closed = False  # nothing can be sent any more, and `serve` is about to end
         self.sent_orders: dict[str, tuple[int, float]] = {}
         self.last_message_at = clock()
-        self.allowance = Allowance(clock)
+        self.rate_limit = MessageRateLimit(clock)
 
     async def serve(self, handler: ConnectionHandler) -> None:
-        """Serve an agent until its connection is lost, or it is sent away; raises the `Gone` that says why."""
+        """Serve an agent until its connection ends; raises `Disconnected` with the reason."""
         try:
             hello = await self._receive_hello()
             self.version, self.installation = hello.version, hello.installation
@@ -162,7 +182,7 @@ class AgentConnection:
             except DECODE_ERRORS as error:
                 raise Disconnected(UNREADABLE_MESSAGE, error) from error
             self.last_message_at = self._clock()
-            if late := self.allowance.spend():
+            if late := self.rate_limit.spend():
                 await asyncio.sleep(late)
             match message:
                 case Heartbeat():
@@ -187,7 +207,7 @@ class AgentConnection:
             await handler.on_inventory(self)
 
     async def send(self, message: FromController) -> None:
-        """Send a message; raises `Gone` if the agent does not read it. A lost connection is not tried again."""
+        """Send a message; raises `Disconnected` if the agent does not read it, or is gone."""
         if self._is_closed:
             raise Disconnected(CONNECTION_LOST)
         try:
@@ -201,7 +221,7 @@ class AgentConnection:
             raise Disconnected(CONNECTION_LOST, type(error).__name__) from error
 
     async def send_order(self, order: AgentOrder, patience: float = math.inf) -> None:
-        """Send an order over a settled connection, and again only when it went out more than so many seconds ago."""
+        """Send an order over a synced connection, unless it was sent less than `patience` seconds ago."""
         number, at = self.sent_orders.get(order.name, (0, 0.0))
         is_out = number >= order.operation and self._clock() - at <= patience
         if not self.is_synced or order.notify != self.notify or is_out:
@@ -214,13 +234,13 @@ class AgentConnection:
         if self._is_closed:
             return
         self._is_closed = True
-        with suppress(Exception):  # the peer may be lost at the same moment
+        with suppress(Exception):  # the peer may disconnect at the same moment
             async with asyncio.timeout(SEND_TIMEOUT_S):
                 await self._socket.close(1008, reason.encode("ascii", "replace")[:MAX_REASON_BYTES].decode())
 
 
 class ReceivedInventory(Protocol):
-    """What has arrived so far over a connection."""
+    """The part of an inventory that has arrived."""
 
     @property
     def notify(self) -> int:
@@ -228,18 +248,18 @@ class ReceivedInventory(Protocol):
 
     @property
     def items(self) -> Sized:
-        """The lines so far."""
+        """The items so far."""
 
     @property
     def expected(self) -> int | None:
-        """How many there are to be; None while the end has not come."""
+        """The number of items in all; None until the end message has arrived."""
 
 
 def belongs_to_connection(listing: ReceivedInventory, line: InventoryItem | InventoryEnd) -> bool:
-    """Tell whether a line counts: a list is about the connection on which it was sent."""
+    """Tell whether an item or end message was sent for this connection."""
     return line.notify == listing.notify
 
 
 def is_inventory_complete(listing: ReceivedInventory) -> bool:
-    """Tell whether the agent's list is complete."""
+    """Tell whether all items have arrived."""
     return len(listing.items) == listing.expected

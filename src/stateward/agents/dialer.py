@@ -1,4 +1,4 @@
-"""Dialling controllers: any of several, again and again, with pauses that grow and differ from agent to agent."""
+"""The agent's dialer: connects to one of several controllers, with exponential backoff and jitter."""
 
 import ssl
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ MAX_MESSAGE_BYTES = 1 << 20
 
 
 class WebSocketDialer:
-    """Dials one controller after the other."""
+    """Connects to one controller after the other."""
 
     def __init__(self, controllers: Sequence[str], ns: str, cloudlet: str, token: str, chance: Random) -> None:
         self._urls = [
@@ -33,7 +33,7 @@ class WebSocketDialer:
             url,
             additional_headers={"Authorization": f"Bearer {self._token}"},
             open_timeout=CONNECT_TIMEOUT_S,
-            ping_interval=None,  # the protocol has its own signs of life
+            ping_interval=None,  # the protocol has heartbeats of its own
             max_size=MAX_MESSAGE_BYTES,
             compression=None,
             proxy=None,
@@ -41,18 +41,18 @@ class WebSocketDialer:
         )
 
     def reset_backoff(self) -> None:
-        """Take note of a stable connection: the pauses begin anew, with the same controller first."""
+        """Reset the backoff after a stable connection; the same controller is tried first."""
         self._failures = max(0, self._failures - 1) % len(self._urls)
 
     @property
     def retry_delay_s(self) -> float:
-        """How many seconds to wait before the next try: more after each failure, and never the same."""
+        """Seconds to wait before the next attempt: longer after each failure, with jitter."""
         longest = min(MAX_DELAY_S, INITIAL_DELAY_S * 2.0 ** min(self._failures, 10))
         return self._chance.uniform(longest / 4, longest)
 
 
 def check_controller_url(url: str) -> str:
-    """Return the address of a controller, or raise if it is none."""
+    """Return a controller's address without a trailing slash; raises `BadInput` if it is malformed."""
     parts = urlsplit(url)
     if parts.scheme not in ("ws", "wss") or not parts.hostname or parts.query or "@" in parts.netloc:
         raise BadInput("controller", url.rpartition("@")[2], "an address such as wss://controller:8420")

@@ -1,4 +1,4 @@
-"""Agents in the controller's own process, connected by memory: for the demo, for simulations, and for tests."""
+"""In-process connections between agents and a controller, for the demo and tests."""
 
 import asyncio
 from contextlib import suppress
@@ -7,18 +7,18 @@ from stateward.agents.connection import AgentConnection, ConnectionHandler, Disc
 
 
 class PipeClosed(ConnectionError):
-    """The other side has gone."""
+    """The other end is closed."""
 
 
 class Pipe:
-    """One end of a connection; closed at one end, it is closed at the other."""
+    """One end of a connection in memory; closing one end closes the other."""
 
     def __init__(self) -> None:
         self._inbox: asyncio.Queue[bytes | None] = asyncio.Queue()
         self.other: Pipe = self
 
     def put(self, message: bytes | None) -> None:
-        """Bring a message; None is the end."""
+        """Deliver a message; None closes this end."""
         self._inbox.put_nowait(message)
 
     async def take(self) -> bytes:
@@ -38,7 +38,7 @@ class Pipe:
 class AgentEnd(Pipe):
     """The agent's end."""
 
-    async def send(self, message: bytes, *, text: bool | None = None) -> None:  # noqa: ARG002 - as a WebSocket has it
+    async def send(self, message: bytes, *, text: bool | None = None) -> None:  # noqa: ARG002 - the signature of a WebSocket
         """Send a message."""
         self.other.put(message)
 
@@ -62,13 +62,13 @@ class ControllerEnd(Pipe):
         """Send a message."""
         self.other.put(data)
 
-    async def close(self, code: int, reason: str) -> None:  # noqa: ARG002 - as a WebSocket has it
+    async def close(self, code: int, reason: str) -> None:  # noqa: ARG002 - the signature of a WebSocket
         """End the connection."""
         self.close_both()
 
 
 class InProcessDialer:
-    """Dials whoever agents of this process are connected to, if somebody is."""
+    """Connects an agent to a handler in this process; without a handler, `dial` raises."""
 
     def __init__(self, handler: ConnectionHandler | None, ns: str, cloudlet: str, retry_delay_s: float = 0.01) -> None:
         self.handler, self.ns, self.cloudlet = handler, ns, cloudlet
@@ -78,11 +78,11 @@ class InProcessDialer:
 
     @property
     def retry_delay_s(self) -> float:
-        """How many seconds to wait before the next try."""
+        """Seconds to wait before the next attempt."""
         return self._retry_delay_s
 
     async def dial(self) -> AgentEnd:
-        """Connect."""
+        """Connect to the handler."""
         if self.handler is None:
             raise PipeClosed("nobody is there")
         ours, theirs = AgentEnd(), ControllerEnd()
@@ -106,4 +106,4 @@ class InProcessDialer:
             end.close_both()
 
     def reset_backoff(self) -> None:
-        """Take note that the controller let us in."""
+        """Do nothing: the delay is constant."""

@@ -1,7 +1,7 @@
-"""The agent's small local record: what it has, so that it knows after a crash.
+"""The agent's local state on disk: the things it has deployed, for recovery after a crash.
 
-A thing is written down before anything of it is made, and as whole only when all of it is there. What really runs is
-read from the driver; the notebook says what it belongs to.
+A thing is saved before any part of it is created, and saved as whole only when all of it exists. What really runs is
+read from the driver; the local state tells what it belongs to.
 """
 
 import logging
@@ -17,9 +17,9 @@ log = logging.getLogger("stateward.agent")
 
 
 class Deployed(Struct, frozen=True):
-    """Something that exists, at least in part: its parts are the driver's keys, or the marks of its processes.
+    """A deployed thing, whole or in part; `parts` are the driver's keys, or the marks of its processes.
 
-    Raw parts are those not known to be set up: after a crash they are made anew.
+    `raw` parts may not be set up: after a crash they are created again.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Deployed(Struct, frozen=True):
 
 
 class LocalState:
-    """Things on disk, one file each; each is replaced whole, or not at all."""
+    """The deployed things, one file each; a file is replaced atomically."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -42,13 +42,13 @@ class LocalState:
         self.reload()
 
     def reload(self) -> None:
-        """Read everything: another agent may have written since, of which this one is the successor."""
+        """Read all files again: the predecessor in an upgrade may have written them since."""
         self._things = {}
         for file in self._folder.glob("*.json"):
             try:
                 thing = msgspec.json.decode(file.read_bytes(), type=Deployed)
             except FileNotFoundError:
-                continue  # it was just struck out
+                continue  # it was just removed
             except msgspec.DecodeError as error:
                 _set_aside(file, error)
             else:
@@ -58,11 +58,11 @@ class LocalState:
         return iter(list(self._things.values()))
 
     def get(self, name: str) -> Deployed | None:
-        """Return a thing, if there is one."""
+        """Return a deployed thing, if it exists."""
         return self._things.get(name)
 
     def save(self, thing: Deployed) -> Deployed:
-        """Write a thing down, durably."""
+        """Save a thing durably."""
         file = self._file(thing.name)
         new = file.with_suffix(".new")
         with new.open("wb") as stream:
@@ -74,7 +74,7 @@ class LocalState:
         return thing
 
     def remove(self, name: str) -> None:
-        """Strike a thing out: nothing of it is left."""
+        """Remove a thing of which nothing is left."""
         self._file(name).unlink(missing_ok=True)
         self._things.pop(name, None)
 
@@ -83,7 +83,7 @@ class LocalState:
 
 
 def _set_aside(file: Path, error: Exception) -> None:
-    """Rename a record that cannot be read: the agent goes on with the others, and the file can be looked at."""
+    """Rename an unreadable file; the agent continues with the others, and the file is kept for inspection."""
     aside = file.with_suffix(".unreadable")
-    log.error("record %s cannot be read, and is kept as %s: what it is about counts as gone: %s", file, aside, error)
+    log.error("state file %s is unreadable and is kept as %s; its thing counts as gone: %s", file, aside, error)
     file.replace(aside)

@@ -1,8 +1,8 @@
-"""What agents and controllers say to each other, as records that are also the lines on the wire.
+"""Messages between agents and controllers, as they go over the wire.
 
-Every word names the connection it belongs to (`notify`), and every word about work the operation and the generation:
-words travel, and come late, twice, or from an earlier life of the same name. The records are hashable, because the
-explorer walks the protocol with these very records.
+Every message has the notify id of its connection, and every message about an order has its operation and generation:
+messages arrive late, twice, or from a deleted thing of the same name. The records are hashable, because the explorer
+checks the protocol with the same records.
 """
 
 from enum import StrEnum
@@ -12,11 +12,11 @@ import msgspec
 from msgspec import Meta, Struct
 
 PROTOCOL = 1
-"""The version of what is said here; an agent that speaks another one is told so, and leaves."""
+"""The protocol version; a controller refuses an agent with another one."""
 
 
 class OrderAction(StrEnum):
-    """What an agent can be asked to do."""
+    """The action that an order requests."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -31,24 +31,24 @@ BUSY = "busy"
 UPGRADING, UPGRADE_FAILED = "upgrading", "upgrade failed"
 
 MAX_TEXT_CHARS = 10_000
-"""How long what an agent tells people may be."""
+"""The length limit of an agent's texts."""
 
 MAX_HELD_NAMES = 1000
-"""How many things a held agent names at most."""
+"""The number of things that a held agent may name."""
 
 Number = Annotated[int, Meta(ge=0, le=2**62)]
 Name = Annotated[str, Meta(max_length=250, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
 Text = Annotated[str, Meta(max_length=MAX_TEXT_CHARS, pattern=r"^[^\x00]*\Z")]
-"""What an agent may say: nothing that a store could not keep."""
+"""Texts of an agent; they exclude characters that a store cannot keep."""
 
-# --- what an agent says ----------------------------------------------------------------------------------------------
+# --- from agents -----------------------------------------------------------------------------------------------------
 
 
 class Hello(Struct, frozen=True, tag="hello"):
-    """The first word: which protocol, which software, and of which upgrade it is to be the heir (0: it serves).
+    """The first message: protocol, software version, and the upgrade that the agent is the successor of (`heir`).
 
-    `installation` is the identity of the agent's folder; older agents have none. `things` names what exists at the
-    site of an agent that was held before.
+    `heir` is 0 for an agent that serves. `installation` is the identity of the agent's folder; older agents have none.
+    `things` names what exists at the site of a held agent.
     """
 
     version: Name
@@ -59,10 +59,10 @@ class Hello(Struct, frozen=True, tag="hello"):
 
 
 class InventoryItem(Struct, frozen=True, tag="item"):
-    """A line of the agent's list: what it works at (0: nothing), and what exists (generation 0: nothing).
+    """A thing in the agent's inventory: the running operation (0: none), and the generation that exists (0: none).
 
-    After the end of the list, an item tells that something has changed by itself. `latest` is the newest operation that
-    the agent has seen for it.
+    After the end of the inventory, an item tells that a thing has changed by itself. `latest` is the newest operation
+    that the agent has seen for it.
     """
 
     operation: Number
@@ -78,7 +78,7 @@ class InventoryItem(Struct, frozen=True, tag="item"):
 
 
 class InventoryEnd(Struct, frozen=True, tag="end"):
-    """The end of the agent's list, and how many lines it has, since it may overtake them."""
+    """The end of the inventory, with the number of items, since it may overtake them."""
 
     count: Number
     notify: Number
@@ -88,9 +88,9 @@ class InventoryEnd(Struct, frozen=True, tag="end"):
 
 
 class AgentReport(Struct, frozen=True, tag="report"):
-    """What an agent says of its work, and of which operation, generation and connection it says so.
+    """An event of an order, with its operation, generation and connection.
 
-    A report without a name is about the agent itself: its upgrade, or that it could not gather what it has.
+    A report without a name is about the agent itself: its upgrade, or an inventory that failed.
     """
 
     event: Name
@@ -105,7 +105,7 @@ class AgentReport(Struct, frozen=True, tag="report"):
 
 
 class ProgressMessage(Struct, frozen=True, tag="progress"):
-    """How far some work has come."""
+    """A line of progress of an order."""
 
     text: Text
     operation: Number
@@ -117,11 +117,11 @@ class ProgressMessage(Struct, frozen=True, tag="progress"):
 
 
 MAX_LOAD = 1e12
-"""The largest number that a load can have."""
+"""The upper limit of a load."""
 
 
 class Load(Struct, frozen=True, tag="load"):
-    """How much a thing has to do, all its nodes together."""
+    """The load of a cluster, all its nodes together."""
 
     notify: Number
     name: Name
@@ -131,21 +131,21 @@ class Load(Struct, frozen=True, tag="load"):
 
     @property
     def is_in_range(self) -> bool:
-        """Whether a site can have such a load at all."""
+        """Whether all values are within the limits."""
         return all(0 <= one <= MAX_LOAD for one in (self.cpu, self.mem, self.connections))
 
 
 class Heartbeat(Struct, frozen=True, tag="beat"):
-    """A sign of life; it is answered with the same."""
+    """A heartbeat; the controller answers it with one."""
 
     notify: Number
 
 
-# --- what a controller says ------------------------------------------------------------------------------------------
+# --- from controllers ------------------------------------------------------------------------------------------------
 
 
 class Welcome(Struct, frozen=True, tag="welcome"):
-    """The answer to a hello: the id of the connection, as what the agent is welcome, and how often it is to beat."""
+    """The answer to a hello: the connection's notify id, the agent's role, and its heartbeat interval in seconds."""
 
     notify: int
     role: Literal["serving", "heir"] = "serving"
@@ -153,7 +153,7 @@ class Welcome(Struct, frozen=True, tag="welcome"):
 
 
 class AgentOrder(Struct, frozen=True, tag="order"):
-    """A request to the agent; `host` is the thing that this one is in, `id` names the operation to people."""
+    """A request to the agent; `host` is the name of the containing thing, `id` the id of the operation for people."""
 
     work: OrderAction
     operation: int
@@ -169,7 +169,7 @@ class AgentOrder(Struct, frozen=True, tag="order"):
 
 
 class Upgrade(Struct, frozen=True, tag="upgrade"):
-    """A request to start the successor: of which version, and how many seconds it has to come up."""
+    """A request to start the successor of a version, which has `within` seconds to connect."""
 
     version: str
     operation: int
@@ -178,9 +178,9 @@ class Upgrade(Struct, frozen=True, tag="upgrade"):
 
 
 class Goodbye(Struct, frozen=True, tag="goodbye"):
-    """The agent is not wanted now; where that is `final`, it is to end rather than to dial again.
+    """The refusal or dismissal of an agent; if it is `final`, the agent ends instead of reconnecting.
 
-    `held` says that the cloudlet belongs to another installation, until an administrator hands it over.
+    `held`: the cloudlet belongs to another installation, until an administrator hands it over.
     """
 
     reason: str
@@ -197,22 +197,22 @@ read_controller = msgspec.json.Decoder(FromController).decode
 
 
 class Existing(Struct, frozen=True):
-    """What exists of a thing (generation 0: nothing), and whether all of it does."""
+    """The generation of a thing that exists (0: none), and whether it is whole."""
 
     generation: int = 0
     whole: bool = True
 
 
 def clip_text(text: str) -> str:
-    """Return a text for people as it may be said."""
+    """Return a text without NUL characters, cut to the length limit."""
     return text.replace("\x00", "\ufffd")[:MAX_TEXT_CHARS]
 
 
 def fulfils_order(generation: int, whole: bool, order: AgentOrder) -> bool:
-    """Tell whether what exists is what an order asks for."""
+    """Tell whether what exists already is what an order requests."""
     return generation == 0 if order.work is OrderAction.DELETE else (generation == order.generation and whole)
 
 
 def describe_existing(generation: int, whole: bool) -> str:
-    """Say what exists."""
+    """Describe what exists."""
     return f"has generation {generation}{'' if whole else ' in pieces'}" if generation else "has nothing"

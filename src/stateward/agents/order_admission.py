@@ -1,7 +1,7 @@
-"""What an agent does with an order: the agent's own guard.
+"""Admission of orders: the agent's own guard.
 
-It never runs two changes on one thing at once, nor on a thing and the one that it is in; it does no operation twice,
-and nothing that is older than what it has seen. An order in the way of a running one is answered `busy`, not dropped.
+The agent never runs two orders at once on one thing, nor on a thing and its container. It executes no operation twice,
+and none older than the newest it has seen. It answers an order that conflicts with a running one with `busy`.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from stateward.agents.messages import AgentOrder, fulfils_order
 
 
 class OrderVerdict(Enum):
-    """What an agent does with an order."""
+    """The agent's verdict on an order."""
 
     BEGIN = "begins"
     DONE = "finds it done"
@@ -26,7 +26,7 @@ class OrderVerdict(Enum):
 
 
 class InstanceMemory(Struct, frozen=True):
-    """What the agent has in memory of a thing: its connection (0: none), its work, and the last answer it gave."""
+    """The agent's memory of a thing: the connection (0: none), the running order, and the last report."""
 
     connection: int = 0
     work: AgentOrder | None = None
@@ -35,26 +35,26 @@ class InstanceMemory(Struct, frozen=True):
 
     @property
     def latest(self) -> int:
-        """The newest operation that was seen."""
+        """The newest operation seen."""
         return self.work.operation if self.work is not None else self.operation
 
 
 class ObservedThing(Protocol):
-    """What exists of a thing."""
+    """The part of a thing that exists."""
 
     @property
     def generation(self) -> int:
-        """The generation of it; 0: nothing exists."""
+        """The generation that exists; 0: none."""
 
     @property
     def whole(self) -> bool:
-        """Whether all of it exists."""
+        """Whether the thing is whole."""
 
 
 def judge_order(
     site: ObservedThing, memory: InstanceMemory, order: AgentOrder, *, crowded: bool = False
 ) -> OrderVerdict:
-    """Decide what to do with an order; `crowded` says that work on a thing around it, or in it, is under way."""
+    """Return the verdict on an order; `crowded`: an order runs on its container, or on a thing inside."""
     if order.notify != memory.connection or order.operation < memory.latest:
         return OrderVerdict.STALE
     if memory.work is not None:
@@ -67,5 +67,5 @@ def judge_order(
 
 
 def has_related_work(order: AgentOrder, works: Iterable[AgentOrder]) -> bool:
-    """Tell whether something is at work on the thing that this one is in, or on one that is in it."""
+    """Tell whether an order runs on the container of this order's thing, or on a thing inside it."""
     return any(other.name == order.host or other.host == order.name for other in works if other.name != order.name)

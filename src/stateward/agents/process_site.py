@@ -35,24 +35,24 @@ from stateward.drivers.process.procfs import PROC, stat_of
 
 MARK = "stateward-app"
 LABEL_SEPARATOR = "//"
-"""Stands between the parts of a label."""
+"""Separates the parts of a label."""
 
 IMAGE = "sh"
 SETUP_TIMEOUT_S = 600.0
 WAIT_TIMEOUT_S = 30.0
 POLL_INTERVAL_S = 0.02
 STABLE_AFTER_S = 0.5
-"""How many seconds an app must run before it counts as running."""
+"""Seconds that an app must run before it counts as started."""
 
 MAX_OUTPUT_LINES, MAX_OUTPUT_CHARS = 5, 500
-"""How much of a failed app's output its error has at most."""
+"""Limits on the output of a failed app in its error."""
 
 MAX_LOG_BYTES, LOG_READ_TIMEOUT_S = 4000, 5.0
-"""How many bytes of a log are read for that, and within how many seconds."""
+"""Limits on the read of an app's log."""
 
 
 class ProcessSite:
-    """Clusters and apps as processes on this machine; everything about them is in one folder."""
+    """Clusters and apps as processes on this machine; one folder has all their files."""
 
     def __init__(self, folder: Path, confinement: Confinement | None = None) -> None:
         self._folder = str(folder)
@@ -61,7 +61,7 @@ class ProcessSite:
         self._driver = ProcessDriver(place, confinement=(confinement or Confinement()).hiding(folder))
 
     async def observe(self) -> Mapping[str, Existing]:
-        """Return what exists: what is written down, as far as it runs."""
+        """Return the things in the local state; a thing whose processes do not run is not whole."""
         nodes = await self._nodes()
         running = await asyncio.to_thread(marked_processes)
         self._state.reload()
@@ -71,7 +71,7 @@ class ProcessSite:
         }
 
     async def execute(self, order: AgentOrder, report_progress: ReportProgress) -> None:
-        """Make, change or remove a cluster or an app."""
+        """Create, update or delete a cluster or an app."""
         spec = msgspec.json.decode(order.spec) if order.spec else {}
         thing = self._state.get(order.name)
         kind = str(spec.get("kind") or (thing.kind if thing else "clusterinst"))
@@ -85,7 +85,7 @@ class ProcessSite:
             await self._make_cluster(order, spec, report_progress)
 
     async def close(self) -> None:
-        """Let go; the processes go on."""
+        """Close the driver; the processes go on."""
         await self._driver.close()
 
     # --- clusters ----------------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ class ProcessSite:
     async def _make_cluster(
         self, order: AgentOrder, spec: Mapping[str, object], report_progress: ReportProgress
     ) -> None:
-        """Bring a cluster to the number of nodes that is wanted, keeping those that run and are set up."""
+        """Scale a cluster to the requested nodes, keeping those that run and are set up."""
         wanted, size, setup = int(str(spec.get("nodes", 1))), str(spec.get("size", "tiny")), str(spec.get("setup", ""))
         former = self._state.get(order.name)
         nodes = await self._nodes()
@@ -155,7 +155,7 @@ class ProcessSite:
     # --- apps --------------------------------------------------------------------------------------------------------
 
     async def _start_app(self, order: AgentOrder, spec: Mapping[str, object], report_progress: ReportProgress) -> None:
-        """Run an app of this generation, and end what runs of another one."""
+        """Start an app's processes of this generation, and end those of others."""
         key, group = await self._node_for(order.host)
         number = int(str(spec.get("count", 1)))
         marks = tuple(f"{MARK}/{order.name}/{order.generation}/{n}" for n in range(number))
@@ -176,7 +176,7 @@ class ProcessSite:
         self._state.save(Deployed(order.name, "appinst", order.generation, True, order.host, order.spec, marks))
 
     async def _launch(self, key: str, command: str, mark: str, log: str) -> int:
-        """Start a process of an app in a node; returns its number."""
+        """Start a process of an app in a node; returns its pid."""
         # The line after the command keeps the shell, and with it the mark, for as long as the command runs.
         program = f"echo {quote(_first_line(mark))}\n{command}\n:"
         line = with_label(self._label(key, mark), background_shell(program, mark, log))
@@ -186,9 +186,9 @@ class ProcessSite:
             raise SiteError(f"{mark} could not be started: {_error_text(error)}") from error
 
     async def _wait_stable(self, group: int, marks: Sequence[str], started: Mapping[str, int]) -> list[str]:
-        """Wait until all run, and a little longer; returns those that have ended.
+        """Wait until all processes run, and a little longer; returns the marks of those that have ended.
 
-        One that was started shows its mark a little later than it is there.
+        A process shows its mark a little after its start.
         """
 
         async def missing() -> list[str]:
@@ -203,9 +203,9 @@ class ProcessSite:
         return await missing()
 
     async def _read_output(self, key: str, name: str, started: Collection[str]) -> str:
-        """Return the last lines that an app wrote since its processes were started.
+        """Return the last lines of an app's output since its start.
 
-        The node reads them: the file belongs to the app, which may have put a link in its place.
+        The node reads the file: the app owns it, and may have replaced it with a link.
         """
         try:
             text = await self._driver.run(
@@ -221,11 +221,11 @@ class ProcessSite:
         sessions = await self._node_sessions()
         groups = [sessions[key] for key in (host.parts if host else ()) if key in sessions]
         report_progress("ending its processes")
-        for group in groups or [0]:  # what has left its node may run on without it
+        for group in groups or [0]:  # processes that have left their node may outlive it
             await self._end_processes(group, thing.name)
 
     async def _end_processes(self, group: int, name: str, keep: Sequence[str] = ()) -> None:
-        """End the processes of an app in a node, and those that have left it, but for those to keep."""
+        """Kill the processes of an app, in its node and outside, except those to keep."""
 
         def is_doomed(mark: str) -> bool:
             return mark.startswith(f"{MARK}/{name}/") and mark not in keep
@@ -243,7 +243,7 @@ class ProcessSite:
     async def _kill_all(
         self, is_wanted: Callable[[str], bool], why: str, roots: Callable[[], list[int]] = list
     ) -> None:
-        """Kill processes until none is left; a node, and what else runs in it, goes on."""
+        """Kill the wanted processes until none is left; their nodes go on."""
         nodes = (await self._node_sessions()).values()
 
         async def kill() -> int:
@@ -252,15 +252,15 @@ class ProcessSite:
         await _wait_until(lambda number: number == 0, kill, why)
 
     async def _node_sessions(self) -> dict[str, int]:
-        """Return the sessions of the nodes that have a process, by their keys; one that is stopped has one too."""
+        """Return the session ids of nodes with a process, by key; a stopped node has one too."""
         return {key: int(one.details["pid"]) for key, one in (await self._nodes()).items() if "pid" in one.details}
 
     def _label(self, key: str, mark: str) -> str:
-        """Return the label of what runs in a node: two agents on one machine may have things of the same name."""
+        """Return the label of a process; it has the folder, since two agents on a machine may use the same names."""
         return LABEL_SEPARATOR.join((self._folder, key, mark))
 
     async def _node_for(self, host: str) -> tuple[str, int]:
-        """Return the node that apps run in, and its process group: the first one, which scaling never removes."""
+        """Return the node that runs a cluster's apps and its process group: the first node, which scaling keeps."""
         thing = self._state.get(host)
         if thing is None or not thing.parts:
             raise SiteError(f"there is no cluster {host!r} here")
@@ -293,7 +293,7 @@ def _first_line(mark: str) -> str:
 
 
 def last_output(text: str, beginnings: Collection[str]) -> str:
-    """Return the last lines of a log as one short line without control characters; only what follows a beginning."""
+    """Return the last lines of a log after a start line, as one short line without control characters."""
     lines = text.splitlines()
     begin = next((at for at, line in enumerate(lines) if line in beginnings), -1)
     plain = ("".join(one for one in line if one.isprintable()).strip() for line in lines[begin + 1 :])
@@ -303,7 +303,7 @@ def last_output(text: str, beginnings: Collection[str]) -> str:
 
 
 def _new_keys(order: AgentOrder, taken: Sequence[str], number: int) -> list[str]:
-    """Return keys for new nodes: the driver makes nothing twice under one key, so none is used again."""
+    """Return unused keys for new nodes: the driver creates nothing twice under one key."""
     names = (f"{order.name.replace(':', '_')}-{order.operation}-{n}" for n in count())
     return list(islice((one for one in names if one not in taken), max(0, number)))
 
@@ -334,15 +334,15 @@ async def _wait_until(done: Callable[..., bool], look: Callable[[], object], why
 
 
 def marked_processes() -> dict[tuple[int, str], int]:
-    """Return the app processes of this machine: by process group and mark, with their numbers."""
+    """Return the pids of app processes on this machine, by process group and mark."""
     found: dict[tuple[int, str], int] = {}
-    for name in os.listdir(PROC):  # noqa: PTH208 - many, and names will do
+    for name in os.listdir(PROC):  # noqa: PTH208 - faster than Path, and names suffice
         if not name.isdecimal():
             continue
         try:
             arguments = (PROC / name / "cmdline").read_bytes().split(b"\0")
         except OSError:
-            continue  # it has gone meanwhile, or is nobody's business
+            continue  # it has ended meanwhile, or is another user's
         mark = arguments[3].decode(errors="replace") if len(arguments) > 3 else ""
         if mark.startswith(MARK + "/"):
             stat = stat_of(int(name))

@@ -1,4 +1,4 @@
-"""The processes of an app, wherever they went: found by a label, by their parents and by their sessions.
+"""Tracking of an app's processes by label, parent and session.
 
 A process group is not enough: a daemon puts itself into a session of its own, and its parent ends. So everything that
 is started for an app has a label in its environment, which all descendants inherit. The shell that runs an app is also
@@ -25,21 +25,21 @@ except (OSError, AttributeError):
     pass
 os.execv("/bin/sh", ["sh", "-c", *sys.argv[1:]])
 """
-"""Makes itself a subreaper (PR_SET_CHILD_SUBREAPER), and becomes a shell: `exec` keeps that, and the process id."""
+"""Program that becomes a subreaper (PR_SET_CHILD_SUBREAPER) and then a shell; `exec` keeps both that and the pid."""
 
 
 def with_label(label: str, command: str) -> str:
-    """Return a command for a shell which runs another one with a label in its environment."""
+    """Return a shell command that runs another one with a label in its environment."""
     return f"export {LABEL}={quote(label)}\n{command}"
 
 
 def background_shell(program: str, mark: str, log: str) -> str:
-    """Return a command that runs a program in the background, in a shell that is a subreaper, and prints its id.
+    """Return a command that runs a program in the background, in a subreaper shell, and prints its pid.
 
-    What the program writes is appended to the file `log`.
+    The program's output is appended to the file `log`.
     """
     arguments = f"{quote(program)} {quote(mark)}"
-    python = quote(sys.executable)  # an app that runs as another user may not reach ours, but has the system's
+    python = quote(sys.executable)  # an app of another user may have access to the system's Python only
     tries = (
         f"for one in {python} /usr/bin/python3; do [ -x $one ] && exec $one -ISc {quote(SUBREAPER)} {arguments}; done"
     )
@@ -48,10 +48,10 @@ def background_shell(program: str, mark: str, log: str) -> str:
 
 
 def kill_processes(is_wanted: Callable[[str], bool], roots: Iterable[int] = (), nodes: Collection[int] = ()) -> int:
-    """Kill what has a wanted label, some roots, and all that belongs to either; returns how many processes that were.
+    """Kill the processes with a wanted label, the roots, and their descendants; returns how many were killed.
 
-    A process that forks meanwhile is faster than one look: the caller asks again until there was nothing to kill. The
-    sessions of `nodes` are shared with others, and say nothing.
+    A process may fork meanwhile, so the caller repeats the call until it returns 0. The sessions of `nodes` are shared
+    with other apps, and are not followed.
     """
     stats = [stat for pid in _pids() if (stat := stat_of(pid)) is not None and stat.alive]
     wanted = {one.pid for one in stats if (label := _label_of(one.pid)) and is_wanted(label)} | {*roots}
@@ -63,7 +63,7 @@ def kill_processes(is_wanted: Callable[[str], bool], roots: Iterable[int] = (), 
 
 
 def _with_descendants(stats: Iterable[ProcessStat], wanted: set[int], shared: set[int]) -> set[int]:
-    """Return the wanted processes with their descendants, and the sessions that these have made."""
+    """Return the wanted processes, their descendants, and all processes of their sessions."""
     alive = {one.pid: one for one in stats}
     found = wanted & alive.keys()
     while True:
@@ -78,13 +78,13 @@ def _label_of(pid: int) -> str:
     try:
         variables = (PROC / str(pid) / "environ").read_bytes().split(b"\0")
     except OSError:
-        return ""  # it has gone meanwhile, or belongs to somebody else
+        return ""  # it has ended meanwhile, or is another user's
     prefix = f"{LABEL}=".encode()
     return next((one[len(prefix) :].decode(errors="replace") for one in variables if one.startswith(prefix)), "")
 
 
 def _pids() -> list[int]:
-    return [int(name) for name in os.listdir(PROC) if name.isdecimal()]  # noqa: PTH208 - many, and names will do
+    return [int(name) for name in os.listdir(PROC) if name.isdecimal()]  # noqa: PTH208 - faster than Path, and names suffice
 
 
 def _own_session() -> int:

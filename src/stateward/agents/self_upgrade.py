@@ -1,8 +1,8 @@
-"""The upgrade of an agent, on its machine: the old one starts the new one, which takes over, or is cleaned up.
+"""Self-upgrade of an agent on its machine: the agent starts its successor, which takes over or is killed.
 
-Versions are installed beside each other, each with a program of its own: `RELEASES/VERSION/stateward`. One lock in the
-agent's folder says who serves. The successor runs beside until the controller has agreed to it and it has seen the
-site; then it ends the one before, takes the lock, and goes on. Nothing else on the machine is touched.
+Versions are installed side by side, each with a program of its own: `RELEASES/VERSION/stateward`. The agent that serves
+holds the lock in the agent's folder. The successor runs beside it until the controller has accepted it and it has
+observed the site. Then it ends its predecessor and takes the lock. Nothing else on the machine is touched.
 """
 
 import asyncio
@@ -25,10 +25,10 @@ from stateward.errors import StatewardError
 PROGRAM = "stateward"
 POLL_INTERVAL_S = 0.05
 TERMINATION_GRACE_S = 10.0
-"""How many seconds the one before has to end by itself."""
+"""Seconds between SIGTERM and SIGKILL for the predecessor."""
 
 
-class FolderInUse(StatewardError):
+class AgentFolderInUse(StatewardError):
     """Another agent serves from this folder."""
 
     def __init__(self, folder: Path, pid: int) -> None:
@@ -40,7 +40,7 @@ class FolderInUse(StatewardError):
 
 
 class InvalidIdentity(StatewardError):
-    """The file with the identity of the installation cannot be used."""
+    """The file with the identity of the installation is unreadable or malformed."""
 
     def __init__(self, file: Path, why: str) -> None:
         super().__init__(str(file), why)
@@ -51,7 +51,7 @@ class InvalidIdentity(StatewardError):
 
 
 def read_installation(folder: Path) -> str:
-    """Return the identity of the installation in a folder: random, and made once. Successors share it."""
+    """Return the identity of the installation in a folder: random, created once, shared by successors."""
     file = folder / "installation"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ def read_installation(folder: Path) -> str:
 
 
 def _write_once(file: Path, text: str) -> None:
-    """Write a file, whole and durably, unless there is one: of two agents that start at once, one wins."""
+    """Write a file atomically and durably, unless it exists; of two agents that start at once, one wins."""
     new = file.with_name(f"{file.name}.{uuid4().hex}.new")
     with new.open("x") as stream:
         stream.write(text)
@@ -78,14 +78,14 @@ def _write_once(file: Path, text: str) -> None:
 
 
 class LockHolder(Struct, frozen=True):
-    """Who serves."""
+    """The agent that holds the lock."""
 
     pid: int
     version: str
 
 
 class SelfUpgrade:
-    """This agent's place among its versions: the lock that it holds, or waits for as an heir."""
+    """This agent's lock, held or awaited as a successor, and its own successor in an upgrade."""
 
     def __init__(
         self, folder: Path, releases: Path, version: str, arguments: Sequence[str], successor_of: int = 0
@@ -97,17 +97,17 @@ class SelfUpgrade:
         self._child: subprocess.Popen[bytes] | None = None
         self._running_upgrade: int = 0
         if not successor_of and not self._try_lock():
-            raise FolderInUse(folder, self._holder().pid)
+            raise AgentFolderInUse(folder, self._holder().pid)
 
     @property
     def successor_of(self) -> int:
-        """The upgrade that this agent is the heir of; 0 once it serves."""
+        """The upgrade for which this agent was started as a successor; 0 once it serves."""
         return self._successor_of
 
-    # --- the old one -------------------------------------------------------------------------------------------------
+    # --- predecessor -------------------------------------------------------------------------------------------------
 
     async def upgrade(self, order: Upgrade, say: Callable[[str, str], Awaitable[None]]) -> None:
-        """Start the successor and watch it; one that does not come up is ended and reported."""
+        """Start the successor and watch it; one that does not connect in time is killed and reported."""
         if self._running_upgrade == order.operation:
             await say(UPGRADING, "")
             return
@@ -120,7 +120,7 @@ class SelfUpgrade:
         await say(UPGRADE_FAILED, why)
 
     async def _run_successor(self, order: Upgrade) -> str:
-        """Watch a successor until it has failed; if it succeeds, it ends us."""
+        """Run a successor until it has failed; returns why. If it succeeds, it ends this process."""
         self._end_child()
         program = self._releases / order.version / PROGRAM
         command = [str(program), "agent", *self._arguments, "--heir", str(order.operation)]
@@ -148,16 +148,16 @@ class SelfUpgrade:
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()
 
-    # --- the new one -------------------------------------------------------------------------------------------------
+    # --- successor ---------------------------------------------------------------------------------------------------
 
     async def take_over(self) -> None:
-        """End the one before, and hold the lock from now on."""
+        """End the predecessor, and take the lock."""
         if not self._successor_of:
             return
         clock = asyncio.get_running_loop().time
         told, patience = 0, 0.0
         while not self._try_lock():
-            holder = self._holder().pid  # another heir of the same upgrade may have been faster
+            holder = self._holder().pid  # another successor of the same upgrade may have been faster
             if holder != told:
                 told, patience = holder, clock() + TERMINATION_GRACE_S
                 _signal(holder, signal.SIGTERM)
@@ -190,12 +190,12 @@ def _signal(pid: int, how: signal.Signals) -> None:
 
 
 class NoUpgrade:
-    """The place of an agent that is never upgraded: one of many in a simulation."""
+    """The upgrade handler of an agent that cannot be upgraded."""
 
     successor_of = 0
 
     async def upgrade(self, order: Upgrade, say: Callable[[str, str], Awaitable[None]]) -> None:
-        """Say that there is no such version here."""
+        """Report that the version is not installed."""
         await say(UPGRADE_FAILED, f"version {order.version} is not installed here")
 
     async def take_over(self) -> None:

@@ -1,4 +1,4 @@
-"""A simulated site: it takes its time, and does what the words of a spec ask it to. For tests, demos and figures."""
+"""A simulated site, and a fleet of agents with such sites, for tests, demos and benchmarks."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -14,11 +14,11 @@ from stateward.agents.site import ReportProgress, SiteError
 from stateward.aio.supervise import cancel_tasks
 
 FAILING_SETUP = "fail"
-"""A set-up that says this fails."""
+"""A set-up script with this text fails."""
 
 
 class SimulatedSite:
-    """Things in memory. `pace` is how many seconds each step takes, or a function that waits for it."""
+    """Things in memory; an order takes `steps` steps of `pace` seconds, and waits for the event of its gate."""
 
     def __init__(self, pace: float = 0.0, steps: int = 1) -> None:
         self.things: dict[str, Existing] = {}
@@ -31,7 +31,7 @@ class SimulatedSite:
         return dict(self.things)
 
     async def execute(self, order: AgentOrder, report_progress: ReportProgress) -> None:
-        """Make, change or remove a thing, in steps."""
+        """Create, update or delete a thing, in steps."""
         spec = msgspec.json.decode(order.spec) if order.spec else {}
         if order.work is not OrderAction.DELETE:
             self.things[order.name] = Existing(order.generation, whole=False)
@@ -50,14 +50,14 @@ class SimulatedSite:
             self.things[order.name] = Existing(order.generation)
 
     async def close(self) -> None:
-        """Let go."""
+        """Do nothing."""
 
 
 FLEET_OBSERVE_INTERVAL_S = 3600.0
 
 
 class SimulatedFleet:
-    """Agents of the cloudlets named, each with a site of its own."""
+    """Many agents in one process, one for each cloudlet, each with a simulated site."""
 
     def __init__(self, controllers: Sequence[str], ns: str, cloudlets: Sequence[str], token: str) -> None:
         chance = Random(1)  # noqa: S311 - for jitter
@@ -75,23 +75,23 @@ class SimulatedFleet:
         self._tasks: list[asyncio.Task[None]] = []
 
     def add_existing(self, things: dict[str, dict[str, int]]) -> None:
-        """Let things exist at sites already: by cloudlet and name, with their generations."""
+        """Add things that exist already: by cloudlet and name, with their generations."""
         for cloudlet, found in things.items():
             self.sites[cloudlet].things.update({name: Existing(number) for name, number in found.items()})
 
     def start(self) -> None:
-        """Let them all dial."""
+        """Start all agents."""
         self._tasks = [asyncio.create_task(one.run()) for one in self.agents.values()]
 
     async def wait_synced(self) -> None:
-        """Wait until all are connected and have told what they have."""
+        """Wait until all agents are connected and have sent their inventories."""
         await asyncio.gather(*(one.synced.wait() for one in self.agents.values()))
 
     async def wait_disconnected(self) -> None:
-        """Wait until none is connected."""
+        """Wait until no agent is connected."""
         while any(one.notify for one in self.agents.values()):
             await asyncio.sleep(0.01)
 
     async def stop(self) -> None:
-        """Let them all go."""
+        """Stop all agents."""
         await cancel_tasks(self._tasks)

@@ -1,4 +1,4 @@
-"""What an agent works on: a site, where things are made, changed and removed, and can be looked at."""
+"""The port of a site: an agent creates, updates, deletes and observes things there."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -8,7 +8,7 @@ from stateward.errors import StatewardError
 
 
 class SiteError(StatewardError):
-    """The site could not do it."""
+    """The site could not execute an order, or could not be observed."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -19,20 +19,20 @@ class SiteError(StatewardError):
 
 
 class ReportProgress(Protocol):
-    """Is told how far some work has come."""
+    """Receives lines of progress."""
 
     def __call__(self, text: str, done: int | None = None, total: int | None = None) -> None:
-        """Take a line of progress."""
+        """Report a line of progress."""
 
 
 class AgentSite(Protocol):
-    """Where an agent works. Whatever it does can be interrupted at any point, and asked for again."""
+    """The place where an agent works. Every order may be interrupted at any point, and requested again."""
 
     async def observe(self) -> Mapping[str, Existing]:
-        """Return what exists, by name; raises a `SiteError` where that cannot be seen."""
+        """Return what exists, by name; raises `SiteError` if the site cannot be observed."""
 
     async def execute(self, order: AgentOrder, report_progress: ReportProgress) -> None:
-        """Make, change or remove a thing; raises a `SiteError` where that cannot be done."""
+        """Create, update or delete a thing; raises `SiteError` if that fails."""
 
     async def close(self) -> None:
-        """Let go; what exists stays as it is."""
+        """Release resources; what exists stays as it is."""

@@ -14,7 +14,7 @@ import pytest
 
 from stateward.agents import self_upgrade
 from stateward.agents.messages import UPGRADE_FAILED, UPGRADING, Upgrade
-from stateward.agents.self_upgrade import FolderInUse, InvalidIdentity, NoUpgrade, SelfUpgrade, read_installation
+from stateward.agents.self_upgrade import AgentFolderInUse, InvalidIdentity, NoUpgrade, SelfUpgrade, read_installation
 
 HOLDER = """
 import signal, sys, time
@@ -79,7 +79,7 @@ def is_alive(pid: int) -> bool:
 
 def test_two_agents_never_serve_from_one_folder(tmp_path: Path, held: Start) -> None:
     other = held("polite")
-    with pytest.raises(FolderInUse, match=f"process {other.pid}"):
+    with pytest.raises(AgentFolderInUse, match=f"process {other.pid}"):
         SelfUpgrade(tmp_path, tmp_path, "1.0", [])
 
 
@@ -95,7 +95,7 @@ async def test_an_heir_ends_the_one_before_whether_or_not_it_listens_and_serves_
         await heir.take_over()
     assert before.wait(PATIENT) == (-signal.SIGTERM if manner == "polite" else -signal.SIGKILL)
     assert heir.successor_of == 0
-    with pytest.raises(FolderInUse, match=f"process {os.getpid()}"):
+    with pytest.raises(AgentFolderInUse, match=f"process {os.getpid()}"):
         SelfUpgrade(tmp_path, tmp_path, "1.0", [])
     await heir.take_over()  # who serves already has nobody to end
 

@@ -6,8 +6,16 @@ from typing import Any
 import pytest
 
 from stateward.agents import connection as lines
-from stateward.agents.allowance import BURST, RATE, REJECTED, Allowance
-from stateward.agents.connection import CONNECTION_LOST, NOT_READING, AgentConnection, Disconnected
+from stateward.agents.connection import (
+    CONNECTION_LOST,
+    MESSAGE_BURST,
+    MESSAGES_PER_S,
+    NOT_READING,
+    REJECTION_COST,
+    AgentConnection,
+    Disconnected,
+    MessageRateLimit,
+)
 from stateward.agents.messages import FromAgent, Goodbye, Heartbeat, Hello, InventoryEnd, Welcome, encode
 
 
@@ -94,19 +102,21 @@ class Clock:
 
 def test_an_allowance_gives_a_burst_at_once_and_then_its_rate() -> None:
     clock = Clock()
-    allowance = Allowance(clock, rate=2.0, burst=4.0)
-    assert [allowance.spend() for _ in range(6)] == [0.0, 0.0, 0.0, 0.0, 0.5, 1.0]
+    rate_limit = MessageRateLimit(clock, rate=2.0, burst=4.0)
+    assert [rate_limit.spend() for _ in range(6)] == [0.0, 0.0, 0.0, 0.0, 0.5, 1.0]
     clock.now = 1.0
-    assert allowance.spend() == 0.5, "each further message waits for its turn"
+    assert rate_limit.spend() == 0.5, "each further message waits for its turn"
     clock.now = 100.0
-    assert [allowance.spend() for _ in range(5)] == [0.0, 0.0, 0.0, 0.0, 0.5], "a pause saves up one burst, not more"
+    assert [rate_limit.spend() for _ in range(5)] == [0.0, 0.0, 0.0, 0.0, 0.5], "a pause saves up one burst, not more"
 
 
 def test_a_rejected_message_costs_as_much_as_many() -> None:
     clock = Clock()
-    allowance = Allowance(clock)
-    assert max(allowance.spend(REJECTED) for _ in range(int(BURST / REJECTED))) == pytest.approx(0.0)
-    assert allowance.spend(REJECTED) == pytest.approx(REJECTED / RATE)
+    rate_limit = MessageRateLimit(clock)
+    assert max(rate_limit.spend(REJECTION_COST) for _ in range(int(MESSAGE_BURST / REJECTION_COST))) == pytest.approx(
+        0.0
+    )
+    assert rate_limit.spend(REJECTION_COST) == pytest.approx(REJECTION_COST / MESSAGES_PER_S)
 
 
 async def test_an_agent_that_says_too_much_is_heard_more_slowly_and_not_sent_away(
@@ -116,7 +126,7 @@ async def test_an_agent_that_says_too_much_is_heard_more_slowly_and_not_sent_awa
     monkeypatch.setattr("stateward.agents.connection.asyncio.sleep", clock.sleep)
     socket = Socket(Hello("1.0"), InventoryEnd(0, 7), *[Heartbeat(7)] * 9, reads=100)
     heard = AgentConnection(socket, "lab", "munich", clock)
-    heard.allowance = Allowance(clock, rate=2.0, burst=4.0)
+    heard.rate_limit = MessageRateLimit(clock, rate=2.0, burst=4.0)
     with pytest.raises(Disconnected, match=CONNECTION_LOST):
         await heard.serve(Host(Welcome(7)))
     assert clock.pauses == [0.5] * 6

@@ -1,4 +1,4 @@
-"""The demo: a few cloudlets with simulated agents in this very process, and users who keep them busy."""
+"""The demo: a few cloudlets with simulated agents in this process, and random actions on them."""
 
 import asyncio
 from contextlib import suppress
@@ -26,7 +26,7 @@ APPS = {"vision": "sleep 1000", "games": "sleep 1000"}
 
 
 async def run_demo(service: Service, hub: AgentHub, chance: Random) -> None:
-    """Keep a few cloudlets in motion, until cancelled."""
+    """Run agents and random actions until cancelled."""
     agents = [_agent(hub, town, chance) for town in TOWNS]
     async with background(*(one.run() for one in agents)):
         await _set_up(service)
@@ -51,7 +51,7 @@ async def _set_up(service: Service) -> None:
 
 
 async def _do_something(service: Service, chance: Random) -> None:
-    """Do one thing to one cluster or app: make it, change it, or now and then remove it."""
+    """Create, change or delete a random cluster or app."""
     town, cluster, app = chance.choice(TOWNS), "k8s", chance.choice(list(APPS))
     deed = chance.choice(("cluster", "app", "app", "scale", "refresh", "remove"))
     match deed:

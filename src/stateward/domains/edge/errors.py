@@ -1,4 +1,4 @@
-"""Why the domain refuses: each with its facts. A refused request has changed nothing."""
+"""Errors of the edge domain. A refused request has changed nothing."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from stateward.engine import Denied
 
 
 class StillReferenced(Denied):
-    """Something still needs it."""
+    """Other objects still use it."""
 
     code = "in_use"
 
@@ -19,7 +19,7 @@ class StillReferenced(Denied):
 
 
 class OrphansLeft(Denied):
-    """Things that nobody asked for still run at the cloudlet, and nobody would look after them any more."""
+    """Orphans still run at the cloudlet; after a delete, no agent would report them."""
 
     code = "orphans_left"
 
@@ -36,7 +36,7 @@ class OrphansLeft(Denied):
 
 
 class ReferenceBeingDeleted(Denied):
-    """What is referred to is being deleted."""
+    """The request names an object that is being deleted."""
 
     code = "being_deleted"
 
@@ -49,7 +49,7 @@ class ReferenceBeingDeleted(Denied):
 
 
 class DependencyNotReady(Denied):
-    """What it needs is not there, or not ready."""
+    """The request needs an object that does not exist, or is not Ready."""
 
     code = "not_ready"
 
@@ -62,7 +62,7 @@ class DependencyNotReady(Denied):
 
 
 class ActionInProgress(Denied):
-    """An action runs on what it is in, or on what is in it."""
+    """An action runs on the instance's cluster, or on one of its apps."""
 
     code = "in_the_way"
     retry = True
@@ -76,12 +76,12 @@ class ActionInProgress(Denied):
 
 
 class Upgrading(Denied):
-    """The cloudlet is being upgraded, or its upgrade has failed: instances are left alone."""
+    """The cloudlet is being upgraded, or its upgrade has failed; its instances cannot be changed."""
 
     code = "upgrading"
 
     after = 30.0
-    """How many seconds a timer waits before it asks again."""
+    """Seconds before a timer tries again."""
 
     def __init__(self, cloudlet: str, state: str, *, patient: bool = False) -> None:
         super().__init__(cloudlet, state)
@@ -94,7 +94,7 @@ class Upgrading(Denied):
 
 
 class AdminOnly(Denied):
-    """Overrides are for administrators."""
+    """The caller uses an override, and is no administrator."""
 
     code = "forbidden"
 
@@ -107,7 +107,7 @@ class AdminOnly(Denied):
 
 
 class AgentConnectionChanged(Denied):
-    """The agent has connected, or left, since the caller looked."""
+    """The agent has connected or disconnected since the caller read the cloudlet."""
 
     code = "agent_moved"
     retry = True
@@ -121,7 +121,7 @@ class AgentConnectionChanged(Denied):
 
 
 class LimitReached(Denied):
-    """A policy, or the cloudlet, allows no more of them, or no fewer."""
+    """A policy or a cloudlet has reached its maximum or minimum number."""
 
     code = "limit"
 
@@ -134,7 +134,7 @@ class LimitReached(Denied):
 
 
 class Reserved(Denied):
-    """The cluster is reserved, and not for this organisation."""
+    """The cluster is reserved for another organisation."""
 
     code = "reserved"
 

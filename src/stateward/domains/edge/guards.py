@@ -1,7 +1,7 @@
-"""What holds at the moment of acceptance, inside the transaction: who needs whom, and who has to wait for whom.
+"""Guards: the dependency checks of a request, made in the transaction that accepts it.
 
-No action on an AppInst while one runs on its ClusterInst, nor the reverse, nor on either while their cloudlet is being
-upgraded. The look, the mark and the write are one transaction, so an AppInst without its ClusterInst never exists.
+No action starts on an AppInst while one runs on its ClusterInst, nor the reverse, nor on either while their cloudlet is
+being upgraded. Check and write are one transaction, so an AppInst never exists without its ClusterInst.
 """
 
 import re
@@ -79,7 +79,7 @@ from stateward.store.records import Object, to_json
 GUARDED_ACTIONS = ("create", "update", "re-create", "delete", "expire")
 DELETE_ACTIONS = ("delete", "expire")
 IMMUTABLE_FIELDS = ("flavor", "size", "organization", "reservable")
-"""What cannot be changed of a cluster."""
+"""Fields of a cluster that an update cannot change."""
 
 READY = "Ready"
 DEFAULT_UPGRADE_TIMEOUT_S, MAX_UPGRADE_TIMEOUT_S = 60.0, 600.0
@@ -89,7 +89,7 @@ DEFAULT_UPGRADE_TIMEOUT_S, MAX_UPGRADE_TIMEOUT_S = 60.0, 600.0
 
 
 async def guard_cluster(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-    """Check an action on a ClusterInst, and complete it."""
+    """Check an action on a ClusterInst, and fill in its spec and numbers."""
     if request.action not in GUARDED_ACTIONS:
         return None
     cloudlet, cluster = parse_instance_id(found.kind, found.id)
@@ -128,7 +128,7 @@ async def _cluster_spec(uow: UnitOfWork, request: Request, found: Object, status
 
 
 def _refuse_use(what: str, apps: list[Object], request: Request, status: InstanceStatus) -> None:
-    """Refuse to remove what is in use; what is only idle is not removed if it is in use again."""
+    """Refuse to delete a cluster in use; one that expires must have no app and no reservation at all."""
     keep = [one.id for one in apps if not read_spec(one, AppInst).auto_delete or request.action == "expire"]
     if keep:
         raise StillReferenced(what, [f"AppInst {one}" for one in keep])
@@ -140,7 +140,7 @@ def _refuse_use(what: str, apps: list[Object], request: Request, status: Instanc
 
 
 async def guard_app(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-    """Check an action on an AppInst, and complete it."""
+    """Check an action on an AppInst, and fill in its spec and numbers."""
     if request.action not in GUARDED_ACTIONS:
         return None
     cloudlet, cluster, app = parse_instance_id(found.kind, found.id)
@@ -189,7 +189,7 @@ def _app_spec(app: AppSpec, name: str, cluster: str) -> AppInst:
 async def _check_new_app_cluster(
     uow: UnitOfWork, request: Request, found: Object, cluster: str, organization: str
 ) -> None:
-    """Refuse a new app whose cluster is not there, not ready, or somebody else's."""
+    """Refuse a new app whose cluster does not exist, is not ready, or is reserved by another organisation."""
     await _check_cluster(uow, request, found, cluster)
     host = await get_object(uow, found.ns, cluster, CLUSTERINST.kind)
     reserved_by = instance_status(host).reserved_by
@@ -198,7 +198,7 @@ async def _check_new_app_cluster(
 
 
 async def _check_cluster(uow: UnitOfWork, request: Request, found: Object, cluster: str) -> None:
-    """Refuse an action while one runs on the cluster; only what is deleted with its cluster is part of that one."""
+    """Refuse an action while one runs on the cluster, unless it is part of the cluster's own delete."""
     host = await find_object(uow, found.ns, cluster, CLUSTERINST.kind)
     if host is None:
         if request.action in DELETE_ACTIONS:
@@ -243,7 +243,7 @@ async def _policy(uow: UnitOfWork, ns: str, app: AppSpec) -> AutoprovSpec | None
 
 
 async def guard_cloudlet(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-    """Check an action on a cloudlet, and complete it."""
+    """Check an action on a cloudlet, and fill in its spec and status."""
     if request.action == "create":
         parse_instance_id(CLUSTERINST.kind, f"{found.id}:x")
         return replace(request, spec=to_json(merge_spec(request, found, CloudletSpec)))
@@ -267,7 +267,7 @@ async def guard_cloudlet(uow: UnitOfWork, request: Request, found: Object) -> Re
 
 
 def _leave_orphans(uow: UnitOfWork, request: Request, found: Object, instances: list[Object]) -> Request | None:
-    """Refuse to delete a cloudlet where orphans run; an administrator may leave them, and is told their names."""
+    """Refuse to delete a cloudlet with orphans; an administrator may leave them, and their names are journaled."""
     status = cloudlet_status(found)
     if IGNORE_AGENT not in request.facts:
         if status.orphans:
@@ -281,14 +281,14 @@ def _leave_orphans(uow: UnitOfWork, request: Request, found: Object, instances: 
 
 
 def _is_deleted_along(found: Object) -> bool:
-    """Tell whether an instance is deleted with its cloudlet: apps that say so, and clusters that nobody asked for."""
+    """Tell whether an instance is deleted with its cloudlet: auto-delete apps, and reservable clusters."""
     if found.kind == CLUSTERINST.kind:
         return read_spec(found, ClusterInst).reservable
     return read_spec(found, AppInst).auto_delete
 
 
 def _hand_over(uow: UnitOfWork, request: Request, found: Object) -> Request:
-    """Make a held installation the owner; the connection of the one before does not count any more."""
+    """Make a held installation the owner; connections of the former owner no longer count."""
     status = cloudlet_status(found)
     held = [one.installation for one in status.held]
     wanted = msgspec.json.decode(request.args).get("installation")
@@ -316,11 +316,11 @@ async def _upgrade(uow: UnitOfWork, request: Request, found: Object) -> Request:
     return replace(request, seen=to_json(replace(status, target=version, within=within, operation=number, heir=0)))
 
 
-# --- what all share --------------------------------------------------------------------------------------------------
+# --- shared checks ---------------------------------------------------------------------------------------------------
 
 
 def _check_caller(request: Request, cloudlet: str) -> None:
-    """Refuse overrides to those who are not administrators, and instances that are no part of their cloudlet."""
+    """Refuse overrides of a caller who is no administrator, and instances outside their cloudlet."""
     if request.creates is not None and request.creates.parent != cloudlet:
         raise BadInput("parent", request.creates.parent, f"the cloudlet, {cloudlet}")
     asked = request.facts & OVERRIDES
@@ -329,7 +329,7 @@ def _check_caller(request: Request, cloudlet: str) -> None:
 
 
 def _refuse_transitions(others: list[Object], request: Request) -> None:
-    """Refuse while something is under way on others, unless this is a part of it."""
+    """Refuse while an operation runs on one of the instances, unless the request is part of it."""
     for one in others:
         mine = request.parent is not None and request.parent == one.op
         if is_in_transition(one) and not mine and IGNORE_TRANSIENT not in request.facts:
@@ -337,13 +337,15 @@ def _refuse_transitions(others: list[Object], request: Request) -> None:
 
 
 async def _with_numbers(uow: UnitOfWork, request: Request, found: Object, spec: Any, status: InstanceStatus) -> Request:  # noqa: ANN401
-    """Number the operation, and the spec if there is a new one."""
+    """Return the request with the number of its operation, and the generation of its new spec, if any."""
     record = instance_record(found, await current_operation(uow, found))
     former = uow.objects.get(found.key)
-    if former is not None and former.removed and former.kind == found.kind:  # no number is used in two lives
+    if (
+        former is not None and former.removed and former.kind == found.kind
+    ):  # numbers of a removed object are never reused
         record = replace(record, issued=instance_status(former).issued)
     move = decide(INSTANCE_LIFECYCLES[found.kind], found.state, request.action, request.actor, request.facts)
-    assert isinstance(move, Move)  # the engine has decided so before it asked us
+    assert isinstance(move, Move)  # the engine has already decided this
     after = begin_operation(record, move, request.facts, int(uow.now * 1000))
     seen = replace(updated_status(status, after), undo_of="")
     text = None if spec is None else to_json(replace(spec, revision=after.generation))

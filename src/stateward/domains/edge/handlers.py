@@ -1,7 +1,7 @@
-"""The controller's own part of the work: preparing deletes, making clusters first, and waiting for the agent.
+"""Handlers of instances and cloudlets: the controller's own steps, and the wait for the agent.
 
-A handler does what the controller does in its own right and then lays the work down: it is moved on by the agent's
-words, or ended by its deadline. It keeps nothing in memory, so any worker may take it up again.
+A handler does the controller's part (delete dependents, create a cluster first) and parks the work item. The agent's
+reports advance the operation, or its deadline ends it. A handler keeps nothing in memory, so any worker may resume it.
 """
 
 from collections.abc import Sequence
@@ -54,27 +54,27 @@ from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object, to_json
 
 RECHECK_AFTER_S = 0.5
-"""How many seconds pass before a look is repeated that found somebody else at work."""
+"""Seconds to wait before a cluster is checked again that another operation creates."""
 
 CASCADE_WHO = "edge"
 
 UNSERVED_STATES = frozenset({CloudletState.OFFLINE.word, CloudletState.INIT.word})
-"""The states of a cloudlet in which no agent works for it."""
+"""The states of a cloudlet in which no agent serves it."""
 
 STATE_AFTER_PHASE: dict[str, State] = {
     AppInstState.CREATING_DEPENDENCIES: AppInstState.CREATE_REQUESTED,
     ClusterInstState.DELETE_PREPARE: ClusterInstState.DELETE_REQUESTED,
 }
-"""Where the controller's own part of the work ends, by where it begins."""
+"""The state after the controller's own step, by the state during it."""
 
 
 class Handlers:
-    """What is done for instances and cloudlets by whoever works."""
+    """The handlers of instances and cloudlets."""
 
     engine: Engine
 
     def kinds(self) -> list[Kind]:
-        """Return the kinds whose work is the agents'."""
+        """Return the kinds that agents work on."""
         asks, waits = (
             Handler(self.request_agent, self.check_deadline),
             Handler(self.wait_for_agent, self.check_deadline),
@@ -119,11 +119,11 @@ class Handlers:
     # --- waiting for agents ------------------------------------------------------------------------------------------
 
     async def wait_for_agent(self, job: Job) -> Ending:
-        """Wait for the agent."""
+        """Park the work item until the agent reports."""
         raise Parked(job.key.id)
 
     async def check_deadline(self, job: Job) -> ObservedOutcome | Ending:
-        """Say what the clock says; before the deadline, that nothing is known to be done."""
+        """End an operation past its deadline; before it, the outcome is not known to be done."""
         deadline = job.claim.work.deadline
         if deadline is None or deadline > await self.engine.store.reader.time():
             return ObservedOutcome.NOT_DONE
@@ -131,7 +131,7 @@ class Handlers:
         return Ending(TIMED_OUT, CLOCK, facts, error="no sign of life from the agent before the deadline")
 
     async def request_agent(self, job: Job) -> Ending:
-        """Leave it to the agent, unless an administrator wants that left out."""
+        """Wait for the agent, or end the operation at once if an administrator ignores the agent."""
         return self._without_agent(job, "ready") if _ignores_agent(job) else await self.wait_for_agent(job)
 
     def _without_agent(self, job: Job, event: str) -> Ending:
@@ -139,7 +139,7 @@ class Handlers:
         found, facts = job.claim.object, frozenset({IGNORE_AGENT})
         rules = DecisionRules(lifecycle=INSTANCE_LIFECYCLES[found.kind])
         record = instance_record(found, job.claim.operation)
-        if record.state in STATE_AFTER_PHASE:  # the phase before is newer than what was claimed
+        if record.state in STATE_AFTER_PHASE:  # the claimed record is older than the phase just written
             record = replace(record, state=STATE_AFTER_PHASE[record.state])
         move = decide_event(rules, record, event, CONTROLLER)
         assert isinstance(move, Move), move
@@ -148,10 +148,10 @@ class Handlers:
             seen = replace(seen, spec=found.spec)
         return Ending(event, CONTROLLER, facts, seen=to_json(seen))
 
-    # --- removing ----------------------------------------------------------------------------------------------------
+    # --- deletes -----------------------------------------------------------------------------------------------------
 
     async def delete_instance(self, job: Job) -> Ending:
-        """Let those go first that go along; then leave it to the agent."""
+        """Delete the auto-delete apps of a cluster first; then wait for the agent."""
         if job.state == ClusterInstState.DELETE_PREPARE:
             if job.claim.object.kind == CLUSTERINST.kind:
                 left = await self._delete_first(job, "dependents", await self._apps_of(job))
@@ -162,7 +162,7 @@ class Handlers:
         return self._without_agent(job, "deleted") if _ignores_agent(job) else await self.wait_for_agent(job)
 
     async def delete_cloudlet(self, job: Job) -> Ending:
-        """Remove a cloudlet, and before it what goes along with it."""
+        """Delete a cloudlet, after the instances that are deleted with it."""
         instances = await self._instances(job.ns, job.object)
         apps = [one for one in instances if one.kind == APPINST.kind and one.state != NOT_PRESENT]
         left = await self._delete_first(job, "apps", apps)
@@ -175,7 +175,7 @@ class Handlers:
         return Ending("deleted", CONTROLLER)
 
     async def _delete_first(self, job: Job, step: str, others: Sequence[Object]) -> list[str]:
-        """Delete others as a step of this; returns what is left of them."""
+        """Delete other instances as a step of this operation; returns the ids of those that remain."""
         if not others and not job.claim.operation.steps.count(f'"{step}"'):
             return []
         facts = operation_facts(job.claim.operation) & OVERRIDES
@@ -196,10 +196,10 @@ class Handlers:
     async def _instances(self, ns: str, cloudlet: str) -> list[Object]:
         return await self.engine.store.reader.list_objects(Selector(ns, parent=cloudlet), Page(limit=100_000))
 
-    # --- deploying ---------------------------------------------------------------------------------------------------
+    # --- app creation ------------------------------------------------------------------------------------------------
 
     async def create_app(self, job: Job) -> Ending:
-        """See to the cluster of an app that has none yet; then leave it to the agent."""
+        """Create the cluster of an app on an autocluster first; then wait for the agent."""
         if DEPENDENCIES in operation_facts(job.claim.operation) and job.state == "CreatingDependencies":
             failure = await self._ensure_cluster(job)
             if failure is not None:
@@ -208,7 +208,7 @@ class Handlers:
         return await self.request_agent(job)
 
     async def _ensure_cluster(self, job: Job) -> str | None:
-        """Make the cluster that an app was promised; returns what went wrong."""
+        """Create the cluster reserved for an app; returns the error, if any."""
         cluster = Key(job.ns, cluster_id(cloudlet_of(job.object), instance_status(job.claim.object).cluster))
         found = await self.engine.store.reader.object(cluster)
         if _is(found, ClusterInstState.READY):
@@ -225,7 +225,7 @@ class Handlers:
         return f"cluster {cluster.id} could not be made: {why}"
 
     async def _failure(self, job: Job, cluster: Key) -> str | None:
-        """Return why the cluster could not be made, as its own operation says."""
+        """Return the error of the operation that should have created the cluster."""
         children = await self.engine.store.reader.children_of(job.key)
         return next((one.error for one in children if one.object == cluster.id and one.error), None)
 
@@ -250,7 +250,7 @@ class Handlers:
         )
 
     async def size_of(self, ns: str, flavor: str) -> str:
-        """Return what a flavor means to the agents' driver."""
+        """Return the node size of a flavor."""
         found = await self.engine.store.reader.object(Key(ns, record_id(FLAVOR.kind, flavor)))
         return FlavorSpec().size if found is None or found.removed else read_spec(found, FlavorSpec).size
 
@@ -264,18 +264,18 @@ def _ignores_agent(job: Job) -> bool:
 
 
 def responsible_agent(found: Object) -> Party:
-    """Return the agent that works on an instance or a cloudlet."""
+    """Return the agent that is responsible for an instance or a cloudlet."""
     cloudlet = cloudlet_of(found.id)
     return Party(f"the agent of cloudlet {cloudlet}", cloudlet, UNSERVED_STATES)
 
 
 def instance_creation(kind: str, cloudlet: str) -> Creation:
-    """Return what a new instance is made of: all of them are parts of their cloudlet."""
+    """Return how an instance is created: with its cloudlet as parent."""
     return Creation(kind, cloudlet, f'{{"cloudlet":"{cloudlet}"}}')
 
 
 def related_ids(found: Object) -> tuple[str, ...]:
-    """Return what is looked at together with an instance: its cloudlet, its cluster, its app."""
+    """Return the ids whose rows are locked with an instance: its cloudlet, cluster and app."""
     parts = found.id.split(":")
     if found.kind != APPINST.kind:
         return (parts[0],)

@@ -177,7 +177,7 @@ CLOUDLET_ROWS = (
 )
 
 
-class RecordState(State):
+class EdgeRecordState(State):
     """The one state of what is only written down: flavors, apps, policies."""
 
     DEFINED = "Defined", STABLE, "can be used"
@@ -189,7 +189,7 @@ class ControllerState(State):
     LISTENING = "Listening", STABLE, "agents may be connected to it"
 
 
-R, L = RecordState, ControllerState
+R, L = EdgeRecordState, ControllerState
 
 RECORD_ROWS = (
     #    from       event     by                 to
@@ -211,10 +211,10 @@ RECORD_CAST = USER | CONTROLLER
 CLUSTERINST = declare("edge.clusterinst", ClusterInstState, _instance_rows(ClusterInstState), INSTANCE_CAST, initial=ClusterInstState.NOT_PRESENT, about="a cluster on a cloudlet")
 APPINST     = declare("edge.appinst",     AppInstState,     APPINST_ROWS,                     INSTANCE_CAST, initial=AppInstState.NOT_PRESENT,     about="an app in a cluster")
 CLOUDLET    = declare("edge.cloudlet",    CloudletState,    CLOUDLET_ROWS,                    INSTANCE_CAST | OLD_AGENT | NEW_AGENT,              about="an edge site, worked by its agent")
-FLAVOR      = declare("edge.flavor",      RecordState,      RECORD_ROWS,                      RECORD_CAST,                                        about="a size of node")
-APP         = declare("edge.app",         RecordState,      RECORD_ROWS,                      RECORD_CAST,                                        about="what an app instance runs")
-AUTOSCALE   = declare("edge.autoscale",   RecordState,      RECORD_ROWS,                      RECORD_CAST,                                        about="how many nodes a cluster has, by its load")
-AUTOPROV    = declare("edge.autoprov",    RecordState,      RECORD_ROWS,                      RECORD_CAST,                                        about="on which cloudlets an app is deployed, by demand")
+FLAVOR      = declare("edge.flavor",      EdgeRecordState,      RECORD_ROWS,                      RECORD_CAST,                                        about="a size of node")
+APP         = declare("edge.app",         EdgeRecordState,      RECORD_ROWS,                      RECORD_CAST,                                        about="what an app instance runs")
+AUTOSCALE   = declare("edge.autoscale",   EdgeRecordState,      RECORD_ROWS,                      RECORD_CAST,                                        about="how many nodes a cluster has, by its load")
+AUTOPROV    = declare("edge.autoprov",    EdgeRecordState,      RECORD_ROWS,                      RECORD_CAST,                                        about="on which cloudlets an app is deployed, by demand")
 LISTENER    = declare("edge.controller",  ControllerState,  CONTROLLER_ROWS,                  CONTROLLER | CLOCK,                                 about="a process that agents are connected to")
 
 LIFECYCLES = (CLUSTERINST, APPINST, CLOUDLET, FLAVOR, APP, AUTOSCALE, AUTOPROV, LISTENER)

@@ -1,7 +1,7 @@
-"""What stands around an instance, seen inside a transaction.
+"""Lookups within a transaction: cloudlets, instances, and the unit of work that loads them.
 
-The cloudlet's row is locked first by all that happens on it, so what is seen of it stays true until the end. What the
-uow has changed already in this transaction goes before what the store still shows.
+Every transaction on a cloudlet locks the cloudlet's row first, so what it reads stays true until its end. Objects that
+the unit of work has changed take precedence over the stored ones.
 """
 
 from collections.abc import Iterable
@@ -39,7 +39,10 @@ async def find_object(uow: UnitOfWork, ns: str, name: str, kind: str) -> Object 
 
 
 async def get_open_cloudlet(uow: UnitOfWork, request: Request, name: str) -> Object:
-    """Return a cloudlet whose instances may be changed now; its own deletion may, and the clock asks again later."""
+    """Return a cloudlet whose instances may be changed now; raises if it is being deleted or upgraded.
+
+    Its own delete operation may change its instances. For a timer, the refusal of an upgrade is one to retry.
+    """
     ns, within = request.ns, request.parent
     found = await get_object(uow, ns, name, CLOUDLET.kind)
     if found.state == CloudletState.DELETE_PREPARE and (within is None or within != found.op):
@@ -53,7 +56,7 @@ async def get_open_cloudlet(uow: UnitOfWork, request: Request, name: str) -> Obj
 
 
 async def current_operation(uow: UnitOfWork, found: Object) -> Operation | None:
-    """Return the operation that holds an object's state."""
+    """Return the operation that currently runs on an object."""
     if found.op is None:
         return None
     key = Key(found.ns, found.op)
@@ -70,7 +73,7 @@ async def list_instances(uow: UnitOfWork, ns: str, cloudlet: str) -> list[Object
 
 
 def apps_in_cluster(instances: list[Object], cloudlet: str, cluster: str) -> list[Object]:
-    """Return the AppInsts that are in a cluster, or are to be."""
+    """Return the AppInsts of a cluster, also those still being created."""
     return [
         one
         for one in instances
@@ -89,7 +92,7 @@ def existing_clusters(instances: list[Object]) -> list[Object]:
 
 
 def is_in_transition(found: Object) -> bool:
-    """Tell whether something is under way on an instance, be it an undo."""
+    """Tell whether an operation or an undo runs on an instance."""
     return found.op is not None or (found.state in ERROR_STATES and instance_status(found).undoing)
 
 
@@ -99,7 +102,7 @@ def is_online(cloudlet: Object) -> bool:
 
 
 async def open_unit_of_work(tx: Tx, keys: Iterable[Key]) -> UnitOfWork:
-    """Return a unit of work with these objects and the operations that hold them."""
+    """Return a unit of work with these objects locked, and their current operations."""
     uow = UnitOfWork(tx)
     await uow.load(set(keys))
     await uow.load_operations({Key(one.ns, one.op) for one in uow.objects.values() if one.op is not None})
@@ -108,6 +111,6 @@ async def open_unit_of_work(tx: Tx, keys: Iterable[Key]) -> UnitOfWork:
 
 
 async def write_unit_of_work(uow: UnitOfWork) -> None:
-    """Write everything."""
+    """Promote the waiting operations, and write all changes."""
     await promote_waiters(uow)
     await uow.apply()

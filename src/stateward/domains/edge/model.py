@@ -1,4 +1,4 @@
-"""What the edge domain keeps: in an object's spec what is wanted, in `seen` the numbers that words are weighed by."""
+"""Records of the edge domain: specs (desired state), statuses (stored in an object's `seen`), and ids."""
 
 import re
 from collections.abc import Collection
@@ -20,7 +20,7 @@ from stateward.store.records import Key, Object, Operation
 T = TypeVar("T", bound=Struct)
 
 CONTROLLER_NS = "(edge)"
-"""The namespace of the controllers."""
+"""The namespace of the controllers' own objects."""
 
 NAME = r"^[a-z0-9][a-z0-9-]{0,62}$(?!\n)"
 Name = Annotated[str, Meta(pattern=NAME, description="small letters, digits and dashes, at most 63 of them")]
@@ -32,13 +32,13 @@ MAX_SIZE_CHARS = 100
 SCRIPT_FIELDS = ("command", "setup")
 
 MIN_TARGET, MAX_TARGET = 0.001, 1e9
-"""Between which numbers a node's share of a load lies, unless it is 0: that does not matter."""
+"""The range of a target load per node; 0 means that the load is ignored."""
 
 VERSION = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,99}$(?!\n)"
-"""A version of an agent. It is the name of a folder at the agent."""
+"""Pattern of an agent version, which is also a folder name at the agent."""
 
 AUTOCLUSTER_PREFIX = "autocluster"
-"""An app on a cluster of such a name gets a cluster that is reserved for it, or made for it."""
+"""Prefix of a cluster name that asks for a reserved or new cluster instead of a given one."""
 
 RESERVABLE_PREFIX = "reservable"
 MAX_RESERVABLE_CLUSTERS = 64
@@ -52,22 +52,22 @@ Orphans = Literal["report", "remove"]
 
 
 class CloudletSpec(Struct, frozen=True):
-    """A cloudlet: what is done about instances that are missing there, and about things that nobody knows of."""
+    """A cloudlet: its policies for missing instances and for orphans."""
 
     missing: Missing = "recreate"
     orphans: Orphans = "report"
 
 
 class FlavorSpec(Struct, frozen=True):
-    """A size of node, in the words of the agents' driver."""
+    """A node size, by the name that the agents' driver has for it."""
 
     size: Annotated[str, Meta(min_length=1, max_length=MAX_SIZE_CHARS)] = "tiny"
 
 
 class AppSpec(Struct, frozen=True):
-    """An app: what it runs, how often, what is run before it counts as there, and who deploys it.
+    """An app: its command, number of processes, set-up script and policy.
 
-    `auto_delete` says that its instances go with their clusters; `autoprov` names the policy that it is deployed by.
+    `auto_delete`: its instances are deleted with their cluster. `autoprov`: the auto-provisioning policy of the app.
     """
 
     command: Text
@@ -80,7 +80,7 @@ class AppSpec(Struct, frozen=True):
 
 
 class AutoscaleSpec(Struct, frozen=True):
-    """How many nodes a cluster may have, and how much each of them is to carry; 0: that does not matter."""
+    """Limits on a cluster's nodes, and the target load per node; a target of 0 is ignored."""
 
     min: Count = 1
     max: Count = 10
@@ -90,10 +90,10 @@ class AutoscaleSpec(Struct, frozen=True):
 
 
 class AutoprovSpec(Struct, frozen=True):
-    """On which cloudlets an app is deployed: how many at least and at most, and after how much demand.
+    """Cloudlets on which an app may be deployed, limits on its instances, and the demand that deploys it.
 
-    It is deployed where at least `requests` came in each of `deploy_after` intervals in a row, and taken away where
-    fewer came in each of `undeploy_after`.
+    The app is deployed after `deploy_after` consecutive intervals with at least `requests` requests each, and removed
+    after `undeploy_after` intervals with fewer.
     """
 
     cloudlets: Annotated[tuple[Name, ...], Meta(max_length=1000)]
@@ -105,7 +105,7 @@ class AutoprovSpec(Struct, frozen=True):
 
 
 class ClusterInst(Struct, frozen=True):
-    """A cluster on a cloudlet: nodes of one flavor. What the flavor meant when it was made, it means for good."""
+    """A cluster on a cloudlet: nodes of one flavor. `size` is the flavor's size at creation, and stays."""
 
     organization: str = "default"
     flavor: str = ""
@@ -114,15 +114,15 @@ class ClusterInst(Struct, frozen=True):
     setup: str = ""
     autoscale: str = ""
     reservable: bool = False
-    revision: int = 0  # the generation that this is
+    revision: int = 0  # the generation of this spec
 
 
 class AppInst(Struct, frozen=True):
-    """An app in a cluster, as the app was when this was made, updated or refreshed."""
+    """An app in a cluster: a copy of the app's record from the last create, update or refresh."""
 
     app: str = ""
     organization: str = "default"
-    cluster: str = ""  # that it is really in
+    cluster: str = ""  # the real cluster, also of an app on an autocluster
     command: str = ""
     setup: str = ""
     count: int = 1
@@ -130,11 +130,11 @@ class AppInst(Struct, frozen=True):
     revision: int = 0
 
 
-# --- what is kept beside ---------------------------------------------------------------------------------------------
+# --- statuses --------------------------------------------------------------------------------------------------------
 
 
 class InstanceStatus(Struct, frozen=True, omit_defaults=True):
-    """What is kept of an instance beside its spec: the numbers, the last spec that was Ready, who has reserved it."""
+    """An instance's status: its fencing numbers, its last confirmed spec, and its reservation."""
 
     issued: int = 0
     operation: int = 0
@@ -144,13 +144,13 @@ class InstanceStatus(Struct, frozen=True, omit_defaults=True):
     missing: bool = False
     undoing: bool = False
     undo_of: str = ""  # the operation that failed
-    spec: str = ""  # that was confirmed
-    cluster: str = ""  # that an AppInst is in, or is to be
+    spec: str = ""  # the last one that was Ready
+    cluster: str = ""  # the cluster of an AppInst
     reserved_by: str = ""
 
 
 class HeldAgent(Struct, frozen=True, omit_defaults=True):
-    """An agent of another installation, which is not let in: since when, when it last dialled, and what it has."""
+    """An agent of another installation; it may not connect until an administrator hands the cloudlet over."""
 
     installation: str
     version: str
@@ -160,14 +160,15 @@ class HeldAgent(Struct, frozen=True, omit_defaults=True):
 
 
 class CloudletStatus(Struct, frozen=True, omit_defaults=True):
-    """What is kept of a cloudlet's agents; `controller` is the process that the serving one is connected to.
+    """A cloudlet's status: the versions and connections of its agents.
 
-    `installation` is the one that the cloudlet belongs to (None: no agent with an identity has served).
+    `controller` is the process that the serving agent is connected to. `heir` is the connection of the successor in an
+    upgrade. `installation` is the agent installation that owns the cloudlet (None: none with an identity has served).
     """
 
     version: str = ""
     target: str = ""
-    within: float = 60.0  # how many seconds the successor has to come up
+    within: float = 60.0  # seconds that the successor has to connect
     operation: int = 0
     issued: int = 0
     serving: int = 0
@@ -180,7 +181,7 @@ class CloudletStatus(Struct, frozen=True, omit_defaults=True):
 
 
 class AppStatus(Struct, frozen=True, omit_defaults=True):
-    """Where an app is: its instances, those that are on their way out, and the demand seen so far by cloudlet."""
+    """An app's status: its instances, those being deleted, and the demand so far by cloudlet."""
 
     members: tuple[str, ...] = ()
     leaving: tuple[str, ...] = ()
@@ -190,22 +191,22 @@ class AppStatus(Struct, frozen=True, omit_defaults=True):
 
 
 def read_spec(found: Object, form: type[T]) -> T:
-    """Read an object's spec; of one whose create came to nothing, there is none."""
+    """Read an object's spec."""
     return msgspec.json.decode(found.spec, type=form)
 
 
 def instance_status(found: Object) -> InstanceStatus:
-    """Read what is kept of an instance."""
+    """Read an instance's status."""
     return msgspec.json.decode(found.seen, type=InstanceStatus)
 
 
 def to_builtins(record: Struct) -> Any:  # noqa: ANN401 - plain JSON
-    """Return a record as plain values."""
+    """Return a record as plain JSON values."""
     return msgspec.to_builtins(record)
 
 
 def merge_spec(request: Request, found: Object, form: type[T]) -> T:
-    """Return what is wanted: a whole spec, or what was before with some of it changed."""
+    """Return the requested spec: the whole one given, or the current one with the changes given."""
     change = msgspec.json.decode(request.args).get("change")
     try:
         if request.spec is not None:
@@ -220,7 +221,7 @@ def merge_spec(request: Request, found: Object, form: type[T]) -> T:
 
 
 def _check_texts(wanted: Struct, given: Collection[str]) -> None:
-    """Refuse texts that no process can be given; what was stored before is not looked at again."""
+    """Refuse scripts and sizes that no process can take; only the given fields are checked, not stored ones."""
     for name in SCRIPT_FIELDS:
         if name in given and hasattr(wanted, name):
             check_script(name, getattr(wanted, name))
@@ -257,7 +258,7 @@ def cloudlet_of(object_id: str) -> str:
 
 
 def parse_instance_id(kind: str, object_id: str) -> list[str]:
-    """Return the parts of an instance's id, or raise if it is none."""
+    """Return the parts of an instance's id; raises `BadInput` if it is malformed."""
     parts = object_id.split(":")
     wanted = 2 if kind == CLUSTERINST.kind else 3
     if len(parts) != wanted or not all(re.match(NAME, part) for part in parts):
@@ -266,11 +267,11 @@ def parse_instance_id(kind: str, object_id: str) -> list[str]:
     return parts
 
 
-# --- records as the pure parts know them -----------------------------------------------------------------------------
+# --- records of the pure functions -----------------------------------------------------------------------------------
 
 
 def instance_record(found: Object, operation: Operation | None, notify: int = 0) -> InstanceRecord:
-    """Return an instance as the guard and the settling know it."""
+    """Return an instance's record for report fencing and reconciliation."""
     status = instance_status(found)
     under_way = operation is not None or (found.state in ERROR_STATES and status.undoing)
     return InstanceRecord(
@@ -288,7 +289,7 @@ def instance_record(found: Object, operation: Operation | None, notify: int = 0)
 
 
 def updated_status(status: InstanceStatus, record: InstanceRecord) -> InstanceStatus:
-    """Return what is kept of an instance after its record has changed."""
+    """Return an instance's status after its record has changed."""
     return replace(
         status,
         issued=record.issued,
@@ -307,12 +308,12 @@ def operation_facts(operation: Operation | None) -> frozenset[str]:
 
 
 def cloudlet_status(found: Object) -> CloudletStatus:
-    """Read what is kept of a cloudlet's agents."""
+    """Read a cloudlet's status."""
     return msgspec.json.decode(found.seen, type=CloudletStatus)
 
 
 def agent_slots(found: Object, operation: Operation | None) -> AgentSlots:
-    """Return a cloudlet as the succession knows it."""
+    """Return the connection slots of a cloudlet's agents."""
     status = cloudlet_status(found)
     init = found.state == CloudletState.INIT_OK and operation is not None and operation.action == "upgrade"
     upgrading = found.state in IN_UPGRADE or init
@@ -329,7 +330,7 @@ def agent_slots(found: Object, operation: Operation | None) -> AgentSlots:
 
 
 def with_agent_slots(status: CloudletStatus, slots: AgentSlots) -> CloudletStatus:
-    """Return what is kept of a cloudlet's agents after the seat has changed."""
+    """Return a cloudlet's status after its slots have changed."""
     return replace(status, version=slots.version, issued=slots.issued, serving=slots.serving, heir=slots.successor)
 
 

@@ -65,12 +65,12 @@ class EdgePlugin(DomainPlugin):
 
     async def _on_load(self, ns: str, cluster: str, load: Load) -> None:
         if not load.is_in_range:
-            log.warning("a load was reported of %s that is out of range: it does not count", cluster)
+            log.warning("load of cluster %s/%s is out of range and is ignored", ns, cluster)
             return
         try:
             await self.service.report_load(ns, cluster, ClusterLoad(load.cpu, load.mem, load.connections))
         except NotFound:
-            log.warning("a load was reported of %s, which is not known", cluster)
+            log.warning("load of unknown cluster %s/%s is ignored", ns, cluster)
 
     @asynccontextmanager
     async def running(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:
@@ -101,7 +101,7 @@ class EdgePlugin(DomainPlugin):
             await self.controller_lease.release()
 
     async def _follow_journal(self, store: Store, *, works: bool) -> None:
-        """Take what is new in the journal to those whom it concerns."""
+        """Pass new journal entries to the agent hub and the policy controller."""
         async with aclosing(watch_pages(store, self._last_seq)) as pages:
             async for entries in pages:
                 lines = [one for one in entries if one.kind.startswith("edge.") or one.kind == TOKEN.kind]
@@ -112,8 +112,8 @@ class EdgePlugin(DomainPlugin):
                     await self.policy_controller.on_journal(lines)
                 self._last_seq = entries[-1].seq
 
-    async def demo(self, engine: Engine) -> None:  # noqa: ARG002 - the service knows it
-        """Keep a few cloudlets in motion."""
+    async def demo(self, engine: Engine) -> None:  # noqa: ARG002 - the service has it
+        """Run the demo until cancelled."""
         await run_demo(self.service, self.agent_hub, self._context.random)
 
 

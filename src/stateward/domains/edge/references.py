@@ -1,8 +1,8 @@
-"""References: clusters and apps name flavors, policies and apps, and what is named has to exist.
+"""Referential integrity: a flavor, policy or app that a cluster or app names must exist.
 
-A name that leads nowhere is found late, by an operation that fails. So it is refused when it is written, and a record
-that others name is not deleted. Whoever names a record locks its row in the transaction that accepts the request. The
-deletion locks the same row before it looks for users. So of a racing create and delete exactly one wins.
+A dangling name would be found late, by an operation that fails. So a request with one is refused, and a record in use
+cannot be deleted. A request locks the rows of the records that it names in the transaction that accepts it. A delete
+locks the same row before it looks for users. So of a racing create and delete exactly one succeeds.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,7 +37,7 @@ REFERENCE_FIELDS: Mapping[str, Mapping[str, Lifecycle]] = {
     CLUSTERINST.kind: {"flavor": FLAVOR, "autoscale": AUTOSCALE},
     APP.kind: {"flavor": FLAVOR, "autoprov": AUTOPROV},
 }
-"""By kind: the fields of its spec that name a record, and of which kind that is."""
+"""By kind: the fields of its spec that name a record, with the kind of the record."""
 
 SPEC_TYPES: Mapping[str, type[Struct]] = {
     FLAVOR.kind: FlavorSpec,
@@ -48,7 +48,7 @@ SPEC_TYPES: Mapping[str, type[Struct]] = {
 
 
 def referenced_records(request: Request, found: Object | None) -> Iterator[Key]:
-    """Yield the records that a request names, for the transaction to lock; bad input is the guard's business."""
+    """Yield the records that a request names, for the transaction to lock; the guard refuses bad input later."""
     kind = request.creates.kind if request.creates is not None else found.kind if found is not None else ""
     try:
         asked = msgspec.json.decode(request.args).get("change") if request.spec is None else _decode_spec(request.spec)
@@ -60,7 +60,7 @@ def referenced_records(request: Request, found: Object | None) -> Iterator[Key]:
 
 
 async def check_references(uow: UnitOfWork, found: Object, wanted: Struct, before: Mapping[str, Any]) -> None:
-    """Refuse a spec that names a record which does not exist; what it named before is not asked for again."""
+    """Refuse a spec that names a record which does not exist; unchanged names are not checked again."""
     for field, target in REFERENCE_FIELDS.get(found.kind, {}).items():
         name = getattr(wanted, field)
         if name and name != before.get(field):
@@ -68,7 +68,7 @@ async def check_references(uow: UnitOfWork, found: Object, wanted: Struct, befor
 
 
 async def guard_record(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-    """Check a flavor, an app or a policy that is written; refuse to delete one that is in use."""
+    """Check a new or changed flavor, app or policy; refuse to delete one in use."""
     if request.action == "delete":
         await _refuse_use(uow, found)
         return None
@@ -83,7 +83,7 @@ async def guard_record(uow: UnitOfWork, request: Request, found: Object) -> Requ
 
 
 def _check_targets(policy: AutoscaleSpec) -> None:
-    """Refuse shares of a load that no node has: a tiny one would make every load too large."""
+    """Refuse target loads out of range: a tiny one would make every load too large."""
     for field in ("cpu", "mem", "connections"):
         target = getattr(policy, field)
         if target and not MIN_TARGET <= target <= MAX_TARGET:
@@ -109,14 +109,14 @@ async def _refuse_use(uow: UnitOfWork, record: Object) -> None:
 
 
 async def _all_of(uow: UnitOfWork, ns: str, kind: str) -> list[Object]:
-    """Return all objects of a kind; what this transaction has changed goes before what the store still shows."""
+    """Return all objects of a kind; those that this transaction has changed replace the stored ones."""
     stored = {one.key: one for one in await uow.tx.select(Selector(ns, kind))}
     changed = {key: one for key, one in uow.objects.items() if one.ns == ns and one.kind == kind}
     return [one for one in (stored | changed).values() if not one.removed]
 
 
 def _specs(user: Object) -> Iterator[Mapping[str, Any]]:
-    """Yield the specs of an object that count: that which is wanted, and that to which a failed update goes back."""
+    """Yield the specs whose names count: the current one, and the one that a failed update restores."""
     if user.kind not in (CLUSTERINST.kind, APPINST.kind):
         yield _decode_spec(user.spec)
     elif user.state != NOT_PRESENT:

@@ -1,4 +1,4 @@
-"""What can be asked of the edge domain, in its own words; each is one atomic step on the engine."""
+"""The operations of the edge domain; each is one atomic request to the engine."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -48,7 +48,7 @@ FIX_TRIES = 3
 
 
 class Service:
-    """The edge domain, for its API, its commands, its demand and its demo."""
+    """The edge domain's operations, for its API, its policies and its demo."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -56,7 +56,7 @@ class Service:
     # --- cloudlets ---------------------------------------------------------------------------------------------------
 
     async def create_cloudlet(self, ns: str, name: str, spec: CloudletSpec, by: Caller) -> Accepted:
-        """Make a cloudlet, or bring one back; it waits for its agent to start."""
+        """Create a cloudlet, or create a deleted one again; it waits for its agent to connect."""
         how: dict[str, Any] = {"spec": to_builtins(spec), "actor": by.actor, "who": by.who, "key": by.key}
         try:
             return await self.engine.create(ns, name, CLOUDLET.kind, **how)
@@ -65,15 +65,15 @@ class Service:
             return await self.engine.act(ns, name, "create", **how)
 
     async def change_cloudlet(self, ns: str, name: str, change: dict[str, Any], by: Caller) -> Accepted:
-        """Change what is done about missing instances and orphans."""
+        """Change the policies for missing instances and orphans."""
         return await self._act(ns, name, CLOUDLET.kind, "change", by, args={"change": change})
 
     async def upgrade(self, ns: str, name: str, version: str, within: float, by: Caller) -> Accepted:
-        """Have the agent start its successor, which has so many seconds to come up."""
+        """Order the agent to start its successor, which has `within` seconds to connect."""
         return await self._act(ns, name, CLOUDLET.kind, "upgrade", by, args={"version": version, "within": within})
 
     async def fix(self, ns: str, name: str, by: Caller) -> Accepted:
-        """Say that a failed upgrade is settled: the cloudlet is Ready if its agent is connected, and Offline if not."""
+        """Clear a failed upgrade: the cloudlet is Ready if its agent is connected, otherwise Offline."""
         for _ in range(FIX_TRIES):
             served = cloudlet_status(await self.get(ns, name, CLOUDLET.kind)).serving > 0
             facts = by.facts | {SERVED} if served else by.facts
@@ -82,17 +82,17 @@ class Service:
         raise AgentConnectionChanged(name)
 
     async def hand_over(self, ns: str, name: str, installation: str | None, by: Caller) -> Accepted:
-        """Hand a cloudlet over to a held installation of the agent; None: to the only one."""
+        """Hand a cloudlet over to a held installation of the agent (None: the only one held)."""
         return await self._act(ns, name, CLOUDLET.kind, "handover", by, args={"installation": installation})
 
     async def delete_cloudlet(self, ns: str, name: str, by: Caller) -> Accepted:
-        """Remove a cloudlet."""
+        """Delete a cloudlet."""
         return await self._act(ns, name, CLOUDLET.kind, "delete", by)
 
     # --- instances ---------------------------------------------------------------------------------------------------
 
     async def create_cluster(self, ns: str, cloudlet: str, name: str, spec: ClusterInst, by: Caller) -> Accepted:
-        """Make a cluster on a cloudlet."""
+        """Create a cluster on a cloudlet."""
         if name.startswith(AUTOCLUSTER_PREFIX):
             raise BadInput("name", name, f"one that does not begin with {AUTOCLUSTER_PREFIX}")
         return await self._create(
@@ -111,15 +111,15 @@ class Service:
         return await self._create(ns, app_id(cloudlet, cluster, app), APPINST.kind, caller, around)
 
     async def update(self, ns: str, id_: str, kind: str, change: dict[str, Any], by: Caller) -> Accepted:
-        """Change an instance."""
+        """Update an instance."""
         return await self._act(ns, id_, kind, "update", by, args={"change": change})
 
     async def refresh(self, ns: str, id_: str, by: Caller) -> Accepted:
-        """Bring an AppInst up to what its app is now."""
+        """Update an AppInst to the current record of its app."""
         return await self._act(ns, id_, APPINST.kind, "update", by, args={"refresh": True})
 
     async def delete(self, ns: str, id_: str, kind: str, by: Caller) -> Accepted:
-        """Remove an instance."""
+        """Delete an instance."""
         return await self._act(ns, id_, kind, "delete", by)
 
     async def _create(
@@ -131,9 +131,10 @@ class Service:
         around: Iterable[str],
         spec: dict[str, Any] | None = None,
     ) -> Accepted:
-        """Bring an instance to life: a new one, or one that is there already. The same call finds the same answer.
+        """Create an instance: a new object, or one that exists as NotPresent. A repeated call gets the same answer.
 
-        Those are two requests, and a key has one verdict: the second one is tried only if the key belongs to it.
+        These are two different requests, and an idempotency key belongs to one of them: the second is tried only if the
+        key is not the first's.
         """
         how: dict[str, Any] = {"actor": by.actor, "who": by.who, "facts": by.facts, "spec": spec, "key": by.key}
         how["also_locks"] = tuple(around)
@@ -157,14 +158,14 @@ class Service:
         try:
             return await self.engine.act(ns, id_, action, also_locks=around, **how)
         except Refused:
-            if found.state == NOT_PRESENT:  # a record of an earlier version
+            if found.state == NOT_PRESENT:  # earlier versions kept such records
                 raise NotFound(ns, id_) from None
             raise
 
     # --- flavors, apps, policies -------------------------------------------------------------------------------------
 
     async def put_record(self, ns: str, kind: str, name: str, spec: Struct, by: Caller) -> Object:
-        """Write down a flavor, an app or a policy, in the place of the former one."""
+        """Create or replace a flavor, an app or a policy."""
         id_, how = record_id(kind, name), {"spec": to_builtins(spec), "actor": by.actor, "who": by.who}
         try:
             return (await self.engine.create(ns, id_, kind, **how)).object
@@ -172,24 +173,24 @@ class Service:
             return (await self.engine.act(ns, id_, "update", **how)).object
 
     async def delete_record(self, ns: str, kind: str, name: str, by: Caller) -> None:
-        """Strike out a flavor, an app or a policy."""
+        """Delete a flavor, an app or a policy."""
         await self.engine.act(ns, (await self.get_record(ns, kind, name)).id, "delete", actor=by.actor, who=by.who)
 
     async def get_record(self, ns: str, kind: str, name: str) -> Object:
         """Return a flavor, an app or a policy."""
         return await self.get(ns, record_id(kind, name), kind)
 
-    # --- looking -----------------------------------------------------------------------------------------------------
+    # --- queries -----------------------------------------------------------------------------------------------------
 
     async def get(self, ns: str, id_: str, kind: str) -> Object:
-        """Return an object of a kind, or raise; an instance that is NotPresent does not exist for anybody."""
+        """Return an object of a kind; raises `NotFound` if there is none, or if it is NotPresent."""
         found = await self._get_even_removed(ns, id_, kind)
         if found.removed or found.state == NOT_PRESENT:
             raise NotFound(ns, id_)
         return found
 
     async def _get_even_removed(self, ns: str, id_: str, kind: str) -> Object:
-        """Return an object of a kind, even a removed one: the same call as before is to find the same answer."""
+        """Return an object of a kind, even a removed one, so that a repeated call gets the same answer."""
         found = await self.engine.store.reader.object(Key(ns, id_))
         if found is None or found.kind != kind:
             raise NotFound(ns, id_)
@@ -203,7 +204,7 @@ class Service:
     # --- demand ------------------------------------------------------------------------------------------------------
 
     async def report_load(self, ns: str, cluster: str, load: ClusterLoad) -> Accepted | None:
-        """Take how much a cluster carries; its policy may change the number of its nodes."""
+        """Apply a cluster's load; its autoscale policy may change the number of nodes."""
         found = await self.get(ns, cluster, CLUSTERINST.kind)
         spec = read_spec(found, ClusterInst)
         if not spec.autoscale:
@@ -215,9 +216,9 @@ class Service:
         try:
             return await self.update(ns, cluster, CLUSTERINST.kind, {"nodes": nodes}, Caller(who="autoscale"))
         except Denied:
-            return None  # something is under way: the next report will tell again
+            return None  # another operation runs; the next load report tries again
 
     async def report_demand(self, ns: str, app: str, requests: dict[str, int]) -> None:
-        """Take an interval of an app's demand, by cloudlet."""
+        """Count an interval of an app's requests, by cloudlet."""
         await self.get_record(ns, APP.kind, app)
         await self.engine.store.transact(lambda tx: count_interval(tx, ns, app, requests))

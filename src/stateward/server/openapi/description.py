@@ -41,6 +41,8 @@ OWN_PACKAGES = frozenset({"server", "schemas"})
 """The packages of the generic API: their records keep the short name."""
 
 PUBLISHED_NAMES = {
+    "EdgeAcceptedView": "edge.AcceptedView",
+    "EdgeOperationView": "edge.OperationView",
     "ConnectionDetails": "ConnectionOut",
     "HealthStatus": "Health",
     "OperationReply": "Begun",

@@ -155,11 +155,11 @@ def test_a_successor_takes_over_though_the_one_that_started_it_has_died(field: F
 
 def test_a_token_speaks_for_its_cloudlet_alone(field: Field, tmp_path: Path) -> None:
     field.call("POST", "/cloudlets", {"name": "berlin"})
-    stranger = Process(
+    foreign = Process(
         tmp_path / "agent", "agent", "--controller", f"ws://127.0.0.1:{field.proxy.port}", "--cloudlet", "berlin",
         "--namespace", "lab", "--token-file", str(field.folder / "token"), "--driver", "simulated",
         "--data", str(tmp_path / "site"),
     )  # fmt: skip
-    stranger.until("the token is not for this cloudlet")
-    stranger.stop()
+    foreign.until("the token is not for this cloudlet")
+    foreign.stop()
     assert field.get("/cloudlets/berlin")["state"] == "Init"

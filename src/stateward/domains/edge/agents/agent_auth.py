@@ -1,9 +1,8 @@
-"""The agents' door: which token may speak for which cloudlet.
+"""Authorization of agents: which token may connect for which cloudlet.
 
-A token for agents names what it may speak for: `lab:munich` for the cloudlet munich of the namespace lab, or `lab:*`
-for all of lab. A bare namespace, as tokens had it before, is for nothing. So a cloudlet's token opens that one line and
-nothing else: what is stolen from one site is of no use at another, and it is listed, expires and is revoked as any
-token.
+An agent's token names its cloudlets: `lab:munich` for the cloudlet munich of the namespace lab, or `lab:*` for all of
+lab. A bare namespace, as in older tokens, names none. So a token stolen at one site is of no use at another. It is
+listed, expires and is revoked like any token.
 """
 
 import asyncio
@@ -18,20 +17,20 @@ BARE_NAMESPACE = (
     "the token names a namespace and no cloudlet; make a new one: stateward token create --role agent --ns {}:{}"
 )
 MAX_CLOSE_REASON_BYTES = 123
-"""How many bytes the reason of a closed WebSocket may have."""
+"""The size limit of a WebSocket close reason (RFC 6455)."""
 
 
 def may_connect(grant: Grant, ns: str, cloudlet: str) -> bool:
-    """Tell whether a token may speak for a cloudlet."""
+    """Tell whether a token may connect for a cloudlet."""
     return grant.speaks_for(ns, cloudlet)
 
 
 def refusal_reason(grant: Grant, ns: str, cloudlet: str) -> str:
-    """Say why a token is not admitted, and how to renew one that names a bare namespace."""
+    """Return why a token is refused, and how to replace one that names a bare namespace."""
     reason = BARE_NAMESPACE.format(ns, cloudlet) if grant.opens(ns) else WRONG_CLOUDLET
     return reason if len(reason) <= MAX_CLOSE_REASON_BYTES else BARE_NAMESPACE.partition(":")[0]
 
 
 def open_connection(socket: Any, ns: str, cloudlet: str) -> AgentConnection:  # noqa: ANN401 - a WebSocket of any application
-    """Return a line over a WebSocket."""
+    """Return the connection over a WebSocket."""
     return AgentConnection(socket, ns, cloudlet, asyncio.get_running_loop().time, grant_of(socket).token)

@@ -1,7 +1,8 @@
-"""The office: where agents are connected in this process, what they are told, and what their words become.
+"""The agent hub: this process's connections to agents, the messages on them, and the orders due.
 
-Several processes may have one each, on the same store. What one of them writes, the others read in the journal; the
-order that follows is sent by whichever has the connection. Nothing here has to survive: it is all in the store.
+Several controller processes may share one store, with a hub each. A hub learns from the journal what the others have
+written, and the hub that has the connection sends the order. The hub's memory may be lost at any time: the store has
+everything.
 """
 
 import asyncio
@@ -14,11 +15,11 @@ from random import Random
 
 from stateward.access import Grant
 from stateward.access.lifecycle import TOKEN, TokenState
-from stateward.agents.allowance import REJECTED
 from stateward.agents.connection import (
     DIAL_AGAIN,
     ENDLESS_INVENTORY,
     NO_HELLO,
+    REJECTION_COST,
     REPEATED_MESSAGE,
     UNREADABLE_MESSAGE,
     AgentConnection,
@@ -65,33 +66,33 @@ log = logging.getLogger("stateward.edge")
 audit = logging.getLogger("stateward.audit")
 
 PROTOCOL_VIOLATIONS = frozenset({ENDLESS_INVENTORY, NO_HELLO, UNREADABLE_MESSAGE, REPEATED_MESSAGE})
-"""What an agent is given up for that no honest one does."""
+"""Reasons for a disconnect that a correct agent never gives; they are counted and journaled."""
 
 HEARTBEAT_INTERVAL_S = 10.0
-"""How many seconds pass between two signs of life of an agent."""
+"""Seconds between two heartbeats of an agent."""
 
 MAX_MISSED_HEARTBEATS = 3
-"""How many of them may be missed before a connection is given up."""
+"""Missed heartbeats after which a connection is closed."""
 
 ORDER_RETRY_S = 10.0
-"""How many seconds pass before an order without an answer is sent again; the agent does it once all the same."""
+"""Seconds after which an unanswered order is sent again; the agent executes it once all the same."""
 
 ORDER_STATES = tuple(f"{one}{what}" for one in ("Create", "Update", "Delete") for what in ("Requested", "Error"))
-"""The states in which an agent may have to be told something."""
+"""The states in which an order for the agent may be due."""
 
 PAGE_SIZE = 1000
 
 INVENTORY_DELAY_S = 0.5
-"""How many seconds pass before an agent is asked for its list, when records have changed without it."""
+"""Seconds to wait before an agent must send its inventory again, after records have changed without it."""
 
 BUSY_RETRY_S = 0.5
-"""How many seconds an agent is left alone that is busy."""
+"""Seconds to wait before an order is sent again to a busy agent."""
 
 OnLoad = Callable[[str, str, Load], Awaitable[None]]
 
 
 class AgentHub:
-    """Where agents are connected in this process."""
+    """The connections to agents in this process; implements `ConnectionHandler`."""
 
     def __init__(
         self,
@@ -109,16 +110,16 @@ class AgentHub:
         self.rejected: Counter[str] = Counter()
         self._on_load = on_load
         self._missing: dict[Key, set[str]] = {}
-        self._unrecorded: set[Disconnect] = set()  # connections that are gone, while the store was away
-        self._awaiting_inventory: set[Key] = set()  # cloudlets whose agents are to tell anew what they have
+        self._unrecorded: set[Disconnect] = set()  # lost connections that the store has not recorded yet
+        self._awaiting_inventory: set[Key] = set()  # cloudlets whose agents must send a new inventory
         self._orphan_removals: set[tuple[Key, str, int]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.batcher = ReportBatcher(engine, chance)
 
-    # --- what agents bring about (agents.line.Host) ------------------------------------------------------------------
+    # --- agents.connection.ConnectionHandler -------------------------------------------------------------------------
 
     async def on_hello(self, connection: AgentConnection, hello: Hello) -> Welcome | Goodbye:
-        """Welcome an agent, if it speaks as we do and is wanted."""
+        """Accept an agent, or refuse it by its protocol version or by the state of its cloudlet."""
         if hello.protocol != PROTOCOL:
             return Goodbye(f"protocol {hello.protocol} is not spoken here, but {PROTOCOL}", final=True)
         identity = hello.installation, hello.things
@@ -134,7 +135,7 @@ class AgentHub:
         return Welcome(result.notify, result.role, self.heartbeat_s)
 
     async def on_inventory(self, connection: AgentConnection) -> None:
-        """Settle a complete list, and send what is due."""
+        """Reconcile a complete inventory, and send the orders due."""
         items = tuple(connection.items.values())
         inventory = Inventory(
             connection.ns, connection.cloudlet, connection.version, connection.notify, items, connection.installation
@@ -157,7 +158,7 @@ class AgentHub:
     async def on_message(
         self, connection: AgentConnection, message: AgentReport | ProgressMessage | InventoryItem | Load
     ) -> None:
-        """Take a word: what counts moves an object, what does not is counted."""
+        """Process a message; rejected ones are counted."""
         key = Key(connection.ns, connection.cloudlet)
         if isinstance(message, Load):
             await self._on_load(connection.ns, f"{connection.cloudlet}:{message.name}", message)
@@ -169,7 +170,7 @@ class AgentHub:
         )
         if not result.is_accepted:
             self.rejected[result.reason] += 1
-            connection.allowance.spend(REJECTED)
+            connection.rate_limit.spend(REJECTION_COST)
         if result.order is not None:
             await connection.send_order(result.order)
         if result.must_resend:
@@ -178,7 +179,7 @@ class AgentHub:
             self._add_missing(key, [message.name])
 
     async def on_failure(self, connection: AgentConnection, why: Disconnected) -> None:
-        """Count and journal what no honest agent says."""
+        """Count and journal a violation of the protocol."""
         if why.reason in PROTOCOL_VIOLATIONS:
             self.rejected[why.reason] += 1
             with suppress(StoreError):
@@ -187,12 +188,12 @@ class AgentHub:
                 )
 
     def refuse_token(self, grant: Grant, ns: str, cloudlet: str) -> None:
-        """Count and audit a token for something else; nothing is written of a cloudlet that it is not for."""
+        """Count and audit a token of another cloudlet; nothing is written to the cloudlet's own journal."""
         self.rejected[WRONG_CLOUDLET] += 1
         audit.warning("refused: %s token=%s cloudlet=%s/%s", WRONG_CLOUDLET, grant.token, ns, cloudlet)
 
     async def on_closed(self, connection: AgentConnection) -> None:
-        """Take note that a connection is gone."""
+        """Forget a closed connection, and record its loss."""
         key = Key(connection.ns, connection.cloudlet)
         others = [one for one in self.connections.get(key, ()) if one is not connection]
         if others:
@@ -203,7 +204,7 @@ class AgentHub:
             await self.record_disconnects([Disconnect(connection.ns, connection.cloudlet, connection.notify)])
 
     async def record_disconnects(self, disconnects: Iterable[Disconnect]) -> None:
-        """Take note of connections that are gone, here or elsewhere; where the store is away, that is done later."""
+        """Record lost connections of this or another controller; retried later if the store is not available."""
         given = list(disconnects)
         outcomes = await asyncio.gather(*(self.batcher.disconnect(one) for one in given), return_exceptions=True)
         self._unrecorded.update(
@@ -224,10 +225,10 @@ class AgentHub:
             connection.sent_orders.pop(report.name, None)
         return True
 
-    # --- news --------------------------------------------------------------------------------------------------------
+    # --- journal -----------------------------------------------------------------------------------------------------
 
     def on_journal(self, entries: Iterable[JournalEntry]) -> None:
-        """Look at what has changed on cloudlets whose agents are connected here, and send what is due."""
+        """Act on journal entries of cloudlets whose agents are connected here: send orders, close connections."""
         instances: dict[Key, None] = {}
         cloudlets: dict[Key, None] = {}
         for one in entries:
@@ -251,13 +252,13 @@ class AgentHub:
             self._start_task(self.send_due_order(key))
 
     def _request_inventory(self, key: Key) -> None:
-        """Have an agent tell anew what it has, soon: the records have changed without it."""
+        """Make an agent reconnect soon and send its inventory, because records have changed without it."""
         if key in self.connections and key not in self._awaiting_inventory:
             self._awaiting_inventory.add(key)
             self._start_task(self._disconnect_soon(key))
 
     async def _request_inventory_for_orphans(self, key: Key) -> None:
-        """Have an agent tell anew what it has, where known orphans are to be removed from now on."""
+        """Make an agent send its inventory, if the policy now removes its known orphans."""
         found = await self.engine.store.reader.object(key)
         if found is None or not cloudlet_status(found).orphans:
             return
@@ -270,13 +271,13 @@ class AgentHub:
         await asyncio.gather(*(self._disconnect(connection, "") for connection in self.connections.get(key, ())))
 
     def _disconnect_token(self, token: str) -> None:
-        """Hang up on agents whose token is not valid any more."""
+        """Close the connections of a token that is no longer valid."""
         for connection in self._all_connections():
             if connection.token == token:
                 self._start_task(self._disconnect(connection, ""))
 
     async def send_due_order(self, key: Key, patience: float = math.inf) -> None:
-        """Send the order that is due for an instance, if one is and has not gone out this long ago or less."""
+        """Send the order due for an instance, unless it was sent less than `patience` seconds ago."""
         order = await self.batcher.due_order(key)
         for connection in self.connections.get(Key(key.ns, cloudlet_of(key.id)), ()) if order is not None else ():
             assert order is not None
@@ -284,7 +285,7 @@ class AgentHub:
                 await connection.send_order(order, patience)
 
     async def resend_order(self, connection: AgentConnection, key: Key) -> None:
-        """Send an order again that found the agent busy."""
+        """Send an order again to an agent that was busy."""
         await asyncio.sleep(BUSY_RETRY_S)
         connection.sent_orders.pop(local_name(key.id), None)
         await self.send_due_order(key)
@@ -322,17 +323,17 @@ class AgentHub:
                 await connection.send(Goodbye(reason, final=True))
         await connection.close(reason or DIAL_AGAIN)
 
-    # --- what is missing ---------------------------------------------------------------------------------------------
+    # --- missing instances -------------------------------------------------------------------------------------------
 
     def _add_missing(self, key: Key, names: Iterable[str]) -> None:
-        """Remember what is missing on a cloudlet, and see to it."""
+        """Note missing instances of a cloudlet, and start their re-creation."""
         found = set(names)
         if found:
             self._missing.setdefault(key, set()).update(found)
             self._start_task(self._recreate_missing(key))
 
     async def _recreate_missing(self, key: Key) -> None:
-        """Create what is missing anew, where the cloudlet's policy says so; clusters before what is in them."""
+        """Re-create missing instances, if the cloudlet's policy says so; clusters before their apps."""
         cloudlet = await self.engine.store.reader.object(key)
         wanted = cloudlet is not None and read_spec(cloudlet, CloudletSpec).missing == "recreate"
         for name in sorted(self._missing.pop(key, ())) if wanted else ():
@@ -344,14 +345,16 @@ class AgentHub:
                 await self.engine.act(found.ns, found.id, "re-create", **how)
             except Denied as denied:
                 if denied.retry or "not_ready" in denied.code:
-                    self._missing.setdefault(key, set()).add(name)  # what it needs comes first: try again later
+                    self._missing.setdefault(key, set()).add(
+                        name
+                    )  # its cluster must be Ready first, so it is tried again later
 
-    # --- time --------------------------------------------------------------------------------------------------------
+    # --- timers ------------------------------------------------------------------------------------------------------
 
     async def watch_connections(self) -> None:
-        """Give up the silent, send again what has no answer, and try again what could not be created anew.
+        """Close silent connections, resend unanswered orders, and retry failed re-creations, in a loop.
 
-        Each cloudlet is looked after by itself: an agent that does not read holds up its own orders only.
+        Each cloudlet has tasks of its own, so an agent that does not read delays its own orders only.
         """
         while True:
             await asyncio.sleep(min(self.heartbeat_s, self.retry_s) / 2)
@@ -367,7 +370,7 @@ class AgentHub:
                 self._start_task(self._recreate_missing(key))
 
     async def _resend_overdue_orders(self, now: float) -> None:
-        """Send what is due and was not sent, or has had no answer for long: the agent does it once all the same."""
+        """Send due orders that were not sent, or were not answered in time; the agent executes each once."""
         for ns in {key.ns for key in self.connections}:
             for kind in INSTANCE_LIFECYCLES:
                 waiting = Selector(ns, kind, states=ORDER_STATES)
@@ -392,12 +395,12 @@ class AgentHub:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if isinstance(error, StoreError | Disconnected):
-            log.warning("left for later: %s", error)
+            log.warning("edge agent hub task failed and is retried later: %s", error)
         elif error is not None:
-            log.error("has failed and is left for later", exc_info=error)
+            log.error("edge agent hub task failed unexpectedly and is retried later", exc_info=error)
 
     async def close(self) -> None:
-        """Let all agents go; they dial again, here or elsewhere."""
+        """Close all connections; the agents reconnect to this or another controller."""
         for connection in self._all_connections():
             await self._disconnect(connection, "")
         await cancel_tasks(self._tasks)
@@ -405,10 +408,10 @@ class AgentHub:
 
 
 def _ended_without_agent(entry: JournalEntry) -> bool:
-    """Tell whether an instance came to rest without its agent, because an administrator wanted it so."""
+    """Tell whether an operation ended without the agent, by an administrator's override."""
     return entry.actor == CONTROLLER and entry.event in ENDED.values()
 
 
 def _needs_order(entry: JournalEntry) -> bool:
-    """Tell whether an instance came into a state in which its agent may have to be told something."""
+    """Tell whether an instance has entered a state in which an order may be due."""
     return entry.target in ORDER_STATES

@@ -1,7 +1,7 @@
-"""Hearing agents: programs that take their words in batches, each batch as one durable transaction.
+"""Transactions for agent messages: reports, progress and observed changes, one batch per transaction.
 
-The rows of the cloudlets and of the instances named are locked together, in one order. What is decided about a word is
-pure (`settling`, `succession`); here it is only looked up and written down.
+A transaction locks the rows of all cloudlets and instances of its batch together, in one order. The decisions are pure
+functions (`records.reconcile`, `records.agent_upgrade`); this module loads the records and writes the results.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ NO_NAME = "it names nothing"
 
 
 class AgentMessage(Struct, frozen=True):
-    """Something that an agent said over a connection; without a thing it is about the agent itself."""
+    """A message over a connection; if its content has no name, it is about the agent itself."""
 
     ns: str
     cloudlet: str
@@ -43,12 +43,12 @@ class AgentMessage(Struct, frozen=True):
 
     @property
     def object(self) -> Key:
-        """The object that it is about."""
+        """The key of the instance or cloudlet that the message is about."""
         return Key(self.ns, f"{self.cloudlet}:{self.content.name}" if self.content.name else self.cloudlet)
 
 
 class ReportResult(Struct, frozen=True):
-    """What became of a word: whether it counted, why not, and what is to be sent now."""
+    """The result of a message: accepted or rejected, and the order to send next, if any."""
 
     is_accepted: bool
     reason: str = ""
@@ -58,7 +58,7 @@ class ReportResult(Struct, frozen=True):
 
 
 async def process_messages(tx: Tx, messages: Sequence[AgentMessage]) -> list[ReportResult]:
-    """Take a batch of words; one that does not count is journaled as rejected."""
+    """Process a batch of messages; rejected ones are journaled."""
     uow = await open_unit_of_work(
         tx, {key for message in messages for key in (message.object, Key(message.ns, message.cloudlet))}
     )
@@ -113,7 +113,7 @@ def _apply_report(
 def _apply_progress(
     uow: UnitOfWork, found: Object, operation: Operation | None, record: InstanceRecord, message: AgentMessage
 ) -> ReportResult:
-    """Keep a line of progress, and give its operation time."""
+    """Store a line of progress, and renew its operation's deadline."""
     progress = message.content
     assert isinstance(progress, ProgressMessage)
     said = AgentReport("progress", progress.operation, progress.generation, progress.notify)
@@ -132,7 +132,7 @@ def _apply_progress(
 def _apply_observed_change(
     uow: UnitOfWork, found: Object, operation: Operation | None, record: InstanceRecord, message: AgentMessage
 ) -> ReportResult:
-    """Take news of a thing that changed by itself; only where nothing is under way does that say anything."""
+    """Apply a change that the agent observed; it counts only while no operation runs on the instance."""
     item = message.content
     assert isinstance(item, InventoryItem)
     if item.notify != record.notify or item.operation or record.state != "Ready":
@@ -159,7 +159,7 @@ async def _apply_cloudlet_report(uow: UnitOfWork, cloudlet: Object, message: Age
 
 
 async def journal_violation(tx: Tx, ns: str, cloudlet: str, who: str, why: str) -> None:
-    """Journal that an agent was sent away for what it said."""
+    """Journal that an agent was disconnected for a violation of the protocol."""
     uow = await open_unit_of_work(tx, [Key(ns, cloudlet)])
     found = uow.objects.get(Key(ns, cloudlet))
     if found is not None and not found.removed and found.kind == CLOUDLET.kind:

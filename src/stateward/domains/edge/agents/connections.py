@@ -1,4 +1,4 @@
-"""Connections of agents: welcomed with a notify id that only grows, and missed when they are gone."""
+"""Transactions for agent connections: connect (with a notify id that only grows) and disconnect."""
 
 from collections.abc import Callable, Sequence
 
@@ -31,16 +31,17 @@ from stateward.store.records import Key, Object, Operation, to_json
 NO_CLOUDLET = "there is no such cloudlet"
 
 HELD_UPDATE_INTERVAL_S, HELD_FORGET_AFTER_S = 60.0, 600.0
-"""Seconds after which it is noted that a held agent still dials, and after which a silent one is forgotten."""
+"""Seconds between two updates of a held agent's record, and seconds after which a silent one is forgotten."""
 
 MAX_HELD_AGENTS = 8
-"""How many held agents a cloudlet shows."""
+"""The number of held agents that a cloudlet's status keeps."""
 
 
 class ConnectRequest(Struct, frozen=True):
-    """An agent that has dialled: for which cloudlet, of which version, as whose heir, and at which controller.
+    """An agent that connects to a controller.
 
-    `installation` is its identity ("": it has none), `things` what a held agent has.
+    `heir` is the upgrade for which it was started as a successor (0: it serves). `installation` is its identity ("": it
+    has none). `things` are the names of what exists at the site of a held agent.
     """
 
     ns: str
@@ -53,7 +54,10 @@ class ConnectRequest(Struct, frozen=True):
 
 
 class ConnectResult(Struct, frozen=True):
-    """How an agent is welcome; `unwanted` says why it is not, `held` that it may be after a hand-over."""
+    """The notify id and role of an accepted agent, or the reason of its rejection.
+
+    `is_held`: it may connect after a hand-over of the cloudlet.
+    """
 
     notify: int = 0
     role: Role = "serving"
@@ -62,7 +66,7 @@ class ConnectResult(Struct, frozen=True):
 
 
 class Disconnect(Struct, frozen=True):
-    """A connection that is gone."""
+    """The loss of a connection."""
 
     ns: str
     cloudlet: str
@@ -72,7 +76,7 @@ class Disconnect(Struct, frozen=True):
 async def connect_agents(
     tx: Tx, kinds: Kinds, new_id: Callable[[], str], requests: Sequence[ConnectRequest]
 ) -> list[ConnectResult]:
-    """Welcome agents; the start and its acknowledgement are one write."""
+    """Connect agents in one transaction, which also acknowledges their start."""
     uow = await open_unit_of_work(tx, {Key(one.ns, one.cloudlet) for one in requests})
     results = [await _connect_agent(uow, kinds, new_id, one) for one in requests]
     await write_unit_of_work(uow)
@@ -112,7 +116,7 @@ async def _connect_agent(
 
 
 def _hold_agent(uow: UnitOfWork, found: Object, request: ConnectRequest) -> None:
-    """Note that another installation dials; journaled once, and written seldom: it dials again and again."""
+    """Record an agent of another installation; journaled once and written seldom, since it keeps reconnecting."""
     status = cloudlet_status(found)
     former = next((one for one in status.held if one.installation == request.installation), None)
     others = tuple(one for one in status.held if one is not former and uow.now - one.dialled < HELD_FORGET_AFTER_S)
@@ -145,7 +149,7 @@ def _seat(found: Object) -> AgentSlots:
 
 
 async def disconnect_agents(tx: Tx, disconnects: Sequence[Disconnect]) -> list[bool]:
-    """Take note of connections that are gone; tells for each whether the cloudlet went offline by it."""
+    """Record lost connections; returns for each whether its cloudlet went offline."""
     uow = await open_unit_of_work(tx, {Key(one.ns, one.cloudlet) for one in disconnects})
     results = [await _disconnect_agent(uow, one) for one in disconnects]
     await write_unit_of_work(uow)
@@ -162,8 +166,8 @@ async def _disconnect_agent(uow: UnitOfWork, disconnect: Disconnect) -> bool:
     return changed.state != found.state
 
 
-async def on_cloudlet_end(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:  # noqa: ARG001 - as all of them
-    """See that a cloudlet that was not deleted after all is offline, if its agent has left meanwhile."""
+async def on_cloudlet_end(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:  # noqa: ARG001 - the signature of end hooks
+    """Mark a cloudlet as offline whose delete failed, if its agent has disconnected meanwhile."""
     found = uow.objects[Key(operation.ns, operation.object)]
     slots = agent_slots(found, None)
     if operation.action == "delete" and found.state == CloudletState.READY and not slots.serving:

@@ -1,7 +1,7 @@
-"""Which controllers there are: so that agents of one that died are known to be gone, by whoever is left.
+"""Controller leases: when a controller process dies, the others mark its agents as disconnected.
 
-A controller is an object with a timer that it sets again and again. If it dies, the timer ends its object, in whatever
-process time is kept, and the others take note of the connections that it had.
+A controller is an object with a timer that it keeps moving forward. If the controller dies, the timer fires in another
+process and ends the object. The other controllers then record the loss of its connections.
 """
 
 import asyncio
@@ -18,39 +18,39 @@ from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object, Timer
 
 CONTROLLER_LEASE_S = 15.0
-"""How many seconds a controller may be silent before it is taken for dead."""
+"""Seconds without a renewal after which a controller counts as dead."""
 
 MAX_LISTED = 100_000
 
 
 class ControllerLease:
-    """This controller among the others."""
+    """This controller's lease."""
 
     def __init__(self, engine: Engine, *, lease_s: float = CONTROLLER_LEASE_S) -> None:
         self._engine, self._lease_s = engine, lease_s
         self.id = f"controller-{new_id()}"
 
     async def acquire(self) -> None:
-        """Be there; alone on the database, those that were there before are known to be dead."""
+        """Take the lease; the sole user of a database ends the leases of former controllers at once."""
         await self._renew()
         if await self._engine.store.is_sole_user():
             for other in await self._other_controllers():
                 await self._end_controller(other.id)
 
     async def release(self) -> None:
-        """Be there no more."""
+        """End the lease."""
         with suppress(StoreError):
             await self._end_controller(self.id)
 
     async def keep_renewing(self) -> None:
-        """Say again and again that we are there."""
+        """Renew the lease three times per period, in a loop."""
         while True:
             await asyncio.sleep(self._lease_s / 3)
             with suppress(StoreError):
                 await self._renew()
 
     async def lost_connections(self) -> list[Disconnect]:
-        """Return the connections of controllers that are not there any more."""
+        """Return the connections of controllers whose lease has ended."""
         alive = {self.id, *(one.id for one in await self._other_controllers())}
         reader = self._engine.store.reader
         found = []
@@ -60,7 +60,7 @@ class ControllerLease:
         return found
 
     async def _renew(self) -> None:
-        """Be there for one more lease; who was silent for too long, and was taken for dead, enters again."""
+        """Extend the lease by one period; a controller whose lease has expired takes a new one."""
         found = await self._engine.store.reader.object(Key(CONTROLLER_NS, self.id))
         if found is None or found.removed:
             await self._engine.create(CONTROLLER_NS, self.id, LISTENER.kind, "listen", actor=CONTROLLER)

@@ -1,4 +1,8 @@
-"""Settling complete lists: every instance of a cloudlet against what its agent has, in one transaction."""
+"""Inventory sync: reconciles all instances of a cloudlet with its agent's inventory, in one transaction.
+
+An orphan exists at the cloudlet but not in the records. Orphans are journaled, and removed only if the cloudlet's
+policy says so.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -31,7 +35,7 @@ from stateward.store.records import Key, Object, to_json
 
 
 class Inventory(Struct, frozen=True):
-    """A complete list."""
+    """An agent's complete inventory."""
 
     ns: str
     cloudlet: str
@@ -42,9 +46,9 @@ class Inventory(Struct, frozen=True):
 
 
 class SyncResult(Struct, frozen=True):
-    """What a list led to: the orders that are due, the things at work, those that are missing, and the orphans.
+    """The orders due after a sync, the names being worked on, the missing ones, and the orders that remove orphans.
 
-    `unwanted` says why the list did not count at all.
+    `rejection` is the reason why the inventory did not count.
     """
 
     rejection: str = ""
@@ -55,7 +59,7 @@ class SyncResult(Struct, frozen=True):
 
 
 async def sync_inventories(tx: Tx, inventories: Sequence[Inventory]) -> list[SyncResult]:
-    """Settle complete lists against the records; that makes their agents ready."""
+    """Reconcile complete inventories with the records; their agents are ready after it."""
     uow = await open_unit_of_work(tx, {Key(one.ns, one.cloudlet) for one in inventories})
     results = [await _sync_inventory(uow, one) for one in inventories]
     await write_unit_of_work(uow)
@@ -72,8 +76,8 @@ async def _sync_inventory(uow: UnitOfWork, inventory: Inventory) -> SyncResult:
         journal_rejection(uow, cloudlet, AGENT, inventory.version, "ready", update)
         return SyncResult(update)
     status = cloudlet_status(cloudlet)
-    if update.slots.serving != status.serving:  # the heir serves from now on
-        owner = inventory.installation or None  # an heir without an identity gives up its owner's
+    if update.slots.serving != status.serving:  # the successor serves from now on
+        owner = inventory.installation or None  # a successor without an identity drops the owner's
         status = replace(status, controller=status.heir_controller, heir_controller="", installation=owner)
     cloudlet = write_slots(uow, CLOUDLET, cloudlet, operation, update, inventory.version, status=status)
     return await _sync_instances(uow, cloudlet, inventory)
@@ -96,7 +100,7 @@ async def _sync_instances(uow: UnitOfWork, cloudlet: Object, inventory: Inventor
 
 
 async def _removed_instances(uow: UnitOfWork, cloudlet: Object, names: Iterable[str]) -> dict[str, Object]:
-    """Return the removed instances of these names: their numbers still tell what the agent may have been told."""
+    """Return the removed instances of these names: their numbers fence orders that the agent may still have."""
     keys = {Key(cloudlet.ns, f"{cloudlet.id}:{name}"): name for name in names}
     await uow.load(keys)
     found = {name: uow.objects.get(key) for key, name in keys.items()}
@@ -118,7 +122,7 @@ def _sync_instance(
 def report_orphans(
     uow: UnitOfWork, cloudlet: Object, things: dict[str, Object], items: Sequence[InventoryItem], notify: int
 ) -> Iterator[AgentOrder]:
-    """Report what nobody knows of, and yield how to remove it if that is wanted."""
+    """Journal new orphans, and yield the orders to remove them if the policy says so."""
     known = cloudlet_status(cloudlet).orphans
     for item in items:
         if item.name not in known:
@@ -131,7 +135,7 @@ def report_orphans(
 
 
 def _removal_order(uow: UnitOfWork, former: Object | None, item: InventoryItem, notify: int) -> AgentOrder:
-    """Return the order to remove an orphan, under a number that beats all that the agent has seen of the name."""
+    """Return the order to remove an orphan, with a number above all that the agent has seen for the name."""
     number = max(item.latest + 1, int(uow.now * 1000))
     if former is not None:
         number = max(number, instance_status(former).issued + 1)
@@ -140,7 +144,7 @@ def _removal_order(uow: UnitOfWork, former: Object | None, item: InventoryItem, 
 
 
 async def journal_orphan_removed(tx: Tx, ns: str, cloudlet: str, name: str) -> None:
-    """Take note that an orphan was removed."""
+    """Journal that an orphan was removed, and drop it from the cloudlet's status."""
     uow = await open_unit_of_work(tx, [Key(ns, cloudlet)])
     found = uow.objects.get(Key(ns, cloudlet))
     if found is not None and not found.removed:

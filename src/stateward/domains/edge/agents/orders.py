@@ -1,4 +1,4 @@
-"""Orders: what an agent is to be told about an instance now, complete with what it needs to know."""
+"""Orders due to agents, with the name, host and spec of the instance."""
 
 from collections.abc import Sequence
 
@@ -32,7 +32,7 @@ RULES = {kind: DecisionRules(lifecycle=lifecycle) for kind, lifecycle in INSTANC
 
 
 async def due_orders(tx: Tx, keys: Sequence[Key]) -> list[AgentOrder | None]:
-    """Begin the undos that are still to begin; returns the order that is due for each instance, if one is."""
+    """Return the order due for each instance, if any; starts the undos that have yet to start."""
     uow = await open_unit_of_work(tx, {*keys, *(Key(key.ns, cloudlet_of(key.id)) for key in keys)})
     orders = [_due_order(uow, key) for key in keys]
     await write_unit_of_work(uow)
@@ -53,7 +53,7 @@ def _due_order(uow: UnitOfWork, key: Key) -> AgentOrder | None:
 
 
 def complete_order(found: Object, record: InstanceRecord, notify: int) -> AgentOrder | None:
-    """Return the order that is due for an instance over a connection."""
+    """Return the complete order due for an instance over a connection, if any."""
     order = due_order(record, notify)
     if order is None:
         return None
@@ -64,6 +64,6 @@ def complete_order(found: Object, record: InstanceRecord, notify: int) -> AgentO
 
 
 def _with_kind(found: Object, spec: str) -> str:
-    """Return the spec with its kind, for the agent's site to know what it is to make."""
+    """Return the spec with its kind, which the agent's site needs."""
     kind = found.kind.partition(".")[2]
     return to_json({**msgspec.json.decode(spec), "kind": kind})

@@ -1,4 +1,4 @@
-"""Writing what a word has made of a record: the object, its operation, its work and the journal change together."""
+"""Writing of reconciled records: the object, its operation, its work item and the journal change together."""
 
 from msgspec.structs import replace
 
@@ -25,7 +25,7 @@ GOOD_MEANINGS = (Meaning.SUCCESS, Meaning.STEP)
 def write_step(
     uow: UnitOfWork, found: Object, operation: Operation | None, step: ReconcileStep, who: str, error: str = ""
 ) -> Object:
-    """Write what a turn made of an instance; returns the instance after it."""
+    """Write the result of a reconcile step; returns the changed instance."""
     status = instance_status(found)
     if step.move is None:
         return save_status(uow, found, to_json(_status_after(status, step.record, operation)))
@@ -43,7 +43,7 @@ def write_step(
 
 
 def _status_after(status: InstanceStatus, record: InstanceRecord, operation: Operation | None) -> InstanceStatus:
-    """Return the marks after a turn; an undo remembers what it undoes, so that its progress has a place to stand."""
+    """Return the status after a step; an undo keeps the id of the failed operation, which gets its progress lines."""
     after = updated_status(status, record)
     if record.state in ERROR_STATES and operation is not None:
         return replace(after, undo_of=operation.id)
@@ -51,7 +51,7 @@ def _status_after(status: InstanceStatus, record: InstanceRecord, operation: Ope
 
 
 def _spec_after(found: Object, operation: Operation | None, move: Move, status: InstanceStatus) -> str | None:
-    """Return the spec where it changes: a failed update, and the end of an undo, bring the previous one back."""
+    """Return the new spec, if it changes: a failed update and the end of an undo restore the previous one."""
     if move.target == "UpdateError" and operation is not None:
         return operation.previous_spec
     undone = move.event == "undone" and move.target == "Ready"
@@ -59,7 +59,7 @@ def _spec_after(found: Object, operation: Operation | None, move: Move, status: 
 
 
 def end_or_renew(uow: UnitOfWork, operation: Operation, move: Move, error: str | None) -> None:
-    """End an operation, or give it the time that the state entered has: a sign of life renews the deadline."""
+    """End an operation, or renew its deadline with the time limit of the new state."""
     work = uow.work(operation.key)
     if move.target.state_class is not TRANSITIONAL:
         uow.record_end(operation, STATUSES[move.meaning], work, None, error)
@@ -70,7 +70,7 @@ def end_or_renew(uow: UnitOfWork, operation: Operation, move: Move, error: str |
 
 
 def renew_deadline(uow: UnitOfWork, operation: Operation, within: float) -> None:
-    """Begin the time of an operation anew."""
+    """Set an operation's deadline to so many seconds from now."""
     work = uow.work(operation.key)
     if work is None:
         return
@@ -79,7 +79,7 @@ def renew_deadline(uow: UnitOfWork, operation: Operation, within: float) -> None
 
 
 def save_status(uow: UnitOfWork, found: Object, seen: str) -> Object:
-    """Write what is kept of an object, without a move."""
+    """Write an object's status, without a transition."""
     if seen == found.seen:
         return found
     changed = replace(found, seen=seen, version=uow.next_version(found.key))
@@ -97,7 +97,7 @@ def write_slots(
     error: str = "",
     status: CloudletStatus | None = None,
 ) -> Object:
-    """Write what a word made of a cloudlet; an event that the table does not have now changes the seat alone."""
+    """Write the result of a message about a cloudlet; an event that the table does not allow changes the slots only."""
     seen = to_json(with_agent_slots(status or cloudlet_status(found), update.slots))
     move = None if update.event is None else decide_cloudlet_event(lifecycle, found, operation, update.event)
     if not isinstance(move, Move):
@@ -113,11 +113,11 @@ def write_slots(
 def decide_cloudlet_event(
     lifecycle: Lifecycle, found: Object, operation: Operation | None, event: CloudletEvent
 ) -> object:
-    """Ask a cloudlet's table about an event."""
+    """Look up an event in a cloudlet's lifecycle table."""
     origin = None if operation is None else operation.origin
     return decide(lifecycle, found.state, event.name, event.actor, event.facts, origin)
 
 
 def journal_rejection(uow: UnitOfWork, found: Object, actor: str, who: str, event: str, why: object) -> None:
-    """Journal a word that does not count."""
+    """Journal a rejected message."""
     journal(uow, found, found.op, actor, who, f"{REJECTED}{event}", reason=str(why))

@@ -1,4 +1,4 @@
-"""The intake: what many agents say at once becomes few transactions. While one batch is written, the next gathers."""
+"""Batching of agent messages: many messages become few transactions. While one batch commits, the next fills."""
 
 from collections.abc import Sequence
 from random import Random
@@ -22,7 +22,7 @@ from stateward.store.records import Key
 
 
 class ReportBatcher:
-    """Takes what agents say; each caller gets its own answer."""
+    """Batches calls by type; each caller gets its own result."""
 
     def __init__(self, engine: Engine, chance: Random) -> None:
         self._store, self._kinds = engine.store, engine.kinds
@@ -33,27 +33,27 @@ class ReportBatcher:
         self._tending: TransactionBatcher[Key, AgentOrder | None] = TransactionBatcher(self._tend, chance)
 
     async def connect(self, request: ConnectRequest) -> ConnectResult:
-        """Let an agent in, or not."""
+        """Connect an agent, or reject it."""
         return await self._greetings.submit(request)
 
     async def sync_inventory(self, inventory: Inventory) -> SyncResult:
-        """Settle a complete list."""
+        """Reconcile a complete inventory."""
         return await self._lists.submit(inventory)
 
     async def process_message(self, message: AgentMessage) -> ReportResult:
-        """Take a word about an instance, or about the agent itself."""
+        """Process a message about an instance, or about the agent itself."""
         return await self._words.submit(message)
 
     async def disconnect(self, disconnect: Disconnect) -> bool:
-        """Take note that a connection is gone."""
+        """Record a lost connection; returns whether the cloudlet went offline."""
         return await self._partings.submit(disconnect)
 
     async def due_order(self, instance: Key) -> AgentOrder | None:
-        """Return the order that is due for an instance; an undo that is still to begin begins."""
+        """Return the order due for an instance; starts an undo that has yet to start."""
         return await self._tending.submit(instance)
 
     async def drain(self) -> None:
-        """Wait until everything has been answered."""
+        """Wait until all calls have their result."""
         for batcher in (self._greetings, self._lists, self._words, self._partings, self._tending):
             await batcher.drain()
 

@@ -1,4 +1,4 @@
-"""What the routes of the domain have in common: who calls, and how things are named in paths."""
+"""Shared parts of the routes: path parameters, dependencies, and the caller."""
 
 from typing import Annotated, Any
 
@@ -36,7 +36,7 @@ Ignores = Annotated[
 
 
 def caller_of(request: Call, ignore: list[Ignore] | None = None, key: str | None = None) -> Caller:
-    """Return who asks, with what comes along with the call."""
+    """Return the caller of a request, with its overrides and idempotency key."""
     facts = frozenset(OVERRIDES[one] for one in ignore or ())
     grant = grant_of(request)
     return Caller(actor_of(request), grant.name, facts, grant.own_key(key))

@@ -1,4 +1,4 @@
-"""The routes below `/api/v1/edge`: cloudlets, instances, what is written down, demand, and the agents' own door."""
+"""Routes below `/api/v1/edge`: cloudlets, instances, demand, and the WebSocket of the agents."""
 
 import logging
 from collections.abc import Callable
@@ -32,12 +32,12 @@ from stateward.domains.edge.api.context import (
 )
 from stateward.domains.edge.api.record_routes import RECORD_HANDLERS
 from stateward.domains.edge.api.schemas import (
-    AcceptedView,
     AgentsView,
     AgentView,
     AppInstChange,
     CloudletChange,
     ClusterChange,
+    EdgeAcceptedView,
     NewAppInst,
     NewCloudlet,
     NewCluster,
@@ -81,15 +81,15 @@ ONE_APP = f"{APPS}/{{app:str}}"
 
 @get(CLOUDLETS, opt=READ, tags=TAGS, summary="List cloudlets")
 async def list_cloudlets(service: ServiceDependency, ns: Ns) -> list[View]:
-    """Return all cloudlets, with what is known of their agents."""
+    """Return all cloudlets, with the status of their agents."""
     return [view(one) for one in await service.list_all(ns, CLOUDLET.kind)]
 
 
 @post(CLOUDLETS, opt=ACT, tags=TAGS, summary="Make a cloudlet", status_code=202)
 async def create_cloudlet(
     request: Call, service: ServiceDependency, ns: Ns, data: JSONBody[NewCloudlet], key: IdempotencyKey = None
-) -> AcceptedView:
-    """Make a cloudlet; it is ready when its agent has started and told what it has."""
+) -> EdgeAcceptedView:
+    """Create a cloudlet; it is ready when its agent has connected and sent its inventory."""
     spec = CloudletSpec(data.missing, data.orphans)
     return accepted_view(await service.create_cloudlet(ns, data.name, spec, caller_of(request, key=key)))
 
@@ -103,8 +103,8 @@ async def get_cloudlet(service: ServiceDependency, ns: Ns, cloudlet: Cloudlet) -
 @patch(ONE_CLOUDLET, opt=ACT, tags=TAGS, summary="Change a cloudlet")
 async def change_cloudlet(
     request: Call, service: ServiceDependency, ns: Ns, cloudlet: Cloudlet, data: JSONBody[CloudletChange]
-) -> AcceptedView:
-    """Change what is done about missing instances and orphans."""
+) -> EdgeAcceptedView:
+    """Change the policies for missing instances and orphans."""
     return accepted_view(await service.change_cloudlet(ns, cloudlet, changes(data), caller_of(request)))
 
 
@@ -116,8 +116,8 @@ async def delete_cloudlet(
     cloudlet: Cloudlet,
     ignore: Ignores = None,
     key: IdempotencyKey = None,
-) -> AcceptedView:
-    """Delete a cloudlet that nothing is on but what goes along."""
+) -> EdgeAcceptedView:
+    """Delete a cloudlet that has no instances, except auto-deleted ones."""
     return accepted_view(await service.delete_cloudlet(ns, cloudlet, caller_of(request, ignore, key)))
 
 
@@ -129,14 +129,14 @@ async def upgrade_cloudlet(
     cloudlet: Cloudlet,
     data: JSONBody[NewVersion],
     key: IdempotencyKey = None,
-) -> AcceptedView:
-    """Have the agent start its successor of another version, which takes over."""
+) -> EdgeAcceptedView:
+    """Upgrade the agent: it starts its successor of another version, which takes over."""
     return accepted_view(await service.upgrade(ns, cloudlet, data.version, data.within, caller_of(request, key=key)))
 
 
 @post(f"{ONE_CLOUDLET}/fix", opt=ACT, tags=TAGS, summary="Settle a failed upgrade", status_code=202)
-async def fix_cloudlet(request: Call, service: ServiceDependency, ns: Ns, cloudlet: Cloudlet) -> AcceptedView:
-    """Say, as an administrator, that a failed upgrade is settled."""
+async def fix_cloudlet(request: Call, service: ServiceDependency, ns: Ns, cloudlet: Cloudlet) -> EdgeAcceptedView:
+    """Clear a failed upgrade, as an administrator."""
     return accepted_view(await service.fix(ns, cloudlet, caller_of(request)))
 
 
@@ -148,8 +148,8 @@ async def hand_over_cloudlet(
     cloudlet: Cloudlet,
     data: JSONBody[NewOwner],
     key: IdempotencyKey = None,
-) -> AcceptedView:
-    """Hand a cloudlet over, as an administrator, to an installation of the agent that is held."""
+) -> EdgeAcceptedView:
+    """Hand a cloudlet over, as an administrator, to a held installation of the agent."""
     return accepted_view(await service.hand_over(ns, cloudlet, data.installation, caller_of(request, key=key)))
 
 
@@ -171,8 +171,8 @@ async def create_cluster(
     data: JSONBody[NewCluster],
     ignore: Ignores = None,
     key: IdempotencyKey = None,
-) -> AcceptedView:
-    """Make a cluster of nodes."""
+) -> EdgeAcceptedView:
+    """Create a cluster of nodes."""
     spec = ClusterInst(
         data.organization,
         data.flavor,
@@ -201,8 +201,8 @@ async def update_cluster(
     data: JSONBody[ClusterChange],
     ignore: Ignores = None,
     key: IdempotencyKey = None,
-) -> AcceptedView:
-    """Change how many nodes a cluster has, or by which policy."""
+) -> EdgeAcceptedView:
+    """Change a cluster's number of nodes, or its autoscale policy."""
     by, id_ = caller_of(request, ignore, key), cluster_id(cloudlet, cluster)
     return accepted_view(await service.update(ns, id_, CLUSTERINST.kind, changes(data), by))
 
@@ -216,8 +216,8 @@ async def delete_cluster(
     cluster: Cluster,
     ignore: Ignores = None,
     key: IdempotencyKey = None,
-) -> AcceptedView:
-    """Delete a cluster that no app is in but such as go along."""
+) -> EdgeAcceptedView:
+    """Delete a cluster that has no apps, except auto-deleted ones."""
     by = caller_of(request, ignore, key)
     return accepted_view(await service.delete(ns, cluster_id(cloudlet, cluster), CLUSTERINST.kind, by))
 
@@ -226,7 +226,7 @@ async def delete_cluster(
 async def report_load(
     service: ServiceDependency, ns: Ns, cloudlet: Cloudlet, cluster: Cluster, data: JSONBody[NewLoad]
 ) -> View:
-    """Take how much a cluster carries; its policy may change the number of its nodes."""
+    """Report a cluster's load; its autoscale policy may change the number of nodes."""
     id_ = cluster_id(cloudlet, cluster)
     await service.report_load(ns, id_, ClusterLoad(data.cpu, data.mem, data.connections))
     return view(await service.get(ns, id_, CLUSTERINST.kind))
@@ -251,8 +251,8 @@ async def create_appinst(
     data: JSONBody[NewAppInst],
     ignore: Ignores = None,
     key: IdempotencyKey = None,
-) -> AcceptedView:
-    """Deploy an app in a cluster; on an `autocluster...`, one is reserved for it or made."""
+) -> EdgeAcceptedView:
+    """Deploy an app in a cluster; for an `autocluster...`, a cluster is reserved or created."""
     by = caller_of(request, ignore, key)
     return accepted_view(await service.create_app(ns, cloudlet, cluster, data.app, by))
 
@@ -274,8 +274,8 @@ async def update_appinst(
     data: JSONBody[AppInstChange],
     ignore: Ignores = None,
     key: IdempotencyKey = None,
-) -> AcceptedView:
-    """Change what an app instance runs."""
+) -> EdgeAcceptedView:
+    """Change the command, set-up script or process count of an app instance."""
     by, id_ = caller_of(request, ignore, key), app_id(cloudlet, cluster, app)
     return accepted_view(await service.update(ns, id_, APPINST.kind, changes(data), by))
 
@@ -289,8 +289,8 @@ async def refresh_appinst(
     cluster: Cluster,
     app: App,
     key: IdempotencyKey = None,
-) -> AcceptedView:
-    """Bring an app instance up to what its app is now."""
+) -> EdgeAcceptedView:
+    """Update an app instance to the current record of its app."""
     return accepted_view(await service.refresh(ns, app_id(cloudlet, cluster, app), caller_of(request, key=key)))
 
 
@@ -304,7 +304,7 @@ async def delete_appinst(
     app: App,
     ignore: Ignores = None,
     key: IdempotencyKey = None,
-) -> AcceptedView:
+) -> EdgeAcceptedView:
     """Delete an app instance."""
     by = caller_of(request, ignore, key)
     return accepted_view(await service.delete(ns, app_id(cloudlet, cluster, app), APPINST.kind, by))
@@ -317,7 +317,7 @@ async def delete_appinst(
 async def report_demand(
     service: ServiceDependency, policies: PolicyDependency, ns: Ns, app: App, data: JSONBody[NewDemand]
 ) -> View:
-    """Take an interval of an app's demand; it is deployed, or removed, by its policy."""
+    """Report an interval of an app's requests; its policy deploys or removes instances."""
     await service.report_demand(ns, app, data.requests)
     await policies.reconcile_app(ns, await service.get_record(ns, APP.kind, app))
     return view(await service.get_record(ns, APP.kind, app))
@@ -328,9 +328,9 @@ async def report_demand(
 
 @get(f"{NS_PATH}/agents", opt=READ, tags=TAGS, summary="List connected agents")
 async def list_agents(request: Call, hub: HubDependency, ns: Ns) -> AgentsView:
-    """Return the agents that are connected to this very process.
+    """Return the agents that are connected to this process.
 
-    What was rejected is counted for the whole process, and shown to those who may look at all namespaces.
+    Rejected messages are counted for the whole process; only callers who may read all namespaces see the counts.
     """
     connections = [
         connection for key, connections in sorted(hub.connections.items()) if key.ns == ns for connection in connections
@@ -344,21 +344,25 @@ async def list_agents(request: Call, hub: HubDependency, ns: Ns) -> AgentsView:
 
 @websocket("/agents/{space:str}/{cloudlet:str}", opt=needs(Right.REPORT))
 async def connect_agent(socket: WebSocket[Any, Any, Any], hub: HubDependency, space: Ns, cloudlet: Cloudlet) -> None:
-    """Serve an agent."""
+    """Serve an agent's connection."""
     grant = grant_of(socket)
-    with suppress(WebSocketDisconnect, OSError):  # an agent that is gone before it was heard
+    with suppress(WebSocketDisconnect, OSError):  # the agent may disconnect before the accept
         await socket.accept()
     if not may_connect(grant, space, cloudlet):
         hub.refuse_token(grant, space, cloudlet)
-        with suppress(WebSocketDisconnect, OSError):  # what it has sent before it was gone is not read
+        with suppress(
+            WebSocketDisconnect, OSError
+        ):  # the agent may disconnect before the close; its messages are not read
             await socket.close(4403, refusal_reason(grant, space, cloudlet))
         return
     try:
         await open_connection(socket, space, cloudlet).serve(hub)
     except Disconnected as gone:
-        log.info("agent of %s/%s is disconnected: %s", space, cloudlet, gone)
+        log.info("agent of cloudlet %s/%s is disconnected: %s", space, cloudlet, gone)
     except StoreError as error:
-        log.warning("agent of %s/%s is disconnected and will dial again: %s", space, cloudlet, error)
+        log.warning(
+            "agent of cloudlet %s/%s is disconnected by a store error and will reconnect: %s", space, cloudlet, error
+        )
 
 
 HANDLERS = (
@@ -374,7 +378,7 @@ HANDLERS = (
 def routes(
     service: Callable[[], Service], hub: Callable[[], AgentHub], policies: Callable[[], PolicyController]
 ) -> list[Router]:
-    """Return the routes."""
+    """Return the router of the domain."""
     provided = {
         "service": Provide(service, sync_to_thread=False),
         "hub": Provide(hub, sync_to_thread=False),

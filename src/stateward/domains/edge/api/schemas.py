@@ -1,4 +1,4 @@
-"""What the API takes and answers with."""
+"""Request bodies and responses of the edge API."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
@@ -32,11 +32,11 @@ OVERRIDES: dict[Ignore, str] = {
     "transient": IGNORE_TRANSIENT,
 }
 
-# --- what is asked for -----------------------------------------------------------------------------------------------
+# --- request bodies --------------------------------------------------------------------------------------------------
 
 
 class NewCloudlet(Struct, frozen=True, forbid_unknown_fields=True):
-    """A cloudlet that is to be."""
+    """A new cloudlet."""
 
     name: Name
     missing: Missing = "recreate"
@@ -44,14 +44,14 @@ class NewCloudlet(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CloudletChange(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What is to be changed of a cloudlet."""
+    """Changes of a cloudlet."""
 
     missing: Missing | None = None
     orphans: Orphans | None = None
 
 
 class NewVersion(Struct, frozen=True, forbid_unknown_fields=True):
-    """The version that an agent is to be upgraded to."""
+    """The version to upgrade an agent to."""
 
     version: Annotated[str, Meta(pattern=VERSION)]
     within: Annotated[float, Meta(gt=0, le=600, description="seconds that the successor has to come up")] = 60.0
@@ -64,7 +64,7 @@ class NewOwner(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NewCluster(Struct, frozen=True, forbid_unknown_fields=True):
-    """A cluster that is to be."""
+    """A new cluster."""
 
     name: Name
     flavor: MaybeName = ""
@@ -76,20 +76,20 @@ class NewCluster(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ClusterChange(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What is to be changed of a cluster."""
+    """Changes of a cluster."""
 
     nodes: Count | None = None
     autoscale: MaybeName | None = None
 
 
 class NewAppInst(Struct, frozen=True, forbid_unknown_fields=True):
-    """An app that is to be deployed."""
+    """The app to deploy."""
 
     app: Name
 
 
 class AppInstChange(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What is to be changed of an app instance."""
+    """Changes of an app instance."""
 
     command: Text | None = None
     setup: Text | None = None
@@ -97,7 +97,7 @@ class AppInstChange(Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class NewLoad(Struct, frozen=True, forbid_unknown_fields=True):
-    """What all nodes of a cluster carry together."""
+    """The load of all nodes of a cluster together."""
 
     cpu: Amount = 0.0
     mem: Amount = 0.0
@@ -105,21 +105,21 @@ class NewLoad(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NewDemand(Struct, frozen=True, forbid_unknown_fields=True):
-    """How many requests came in an interval, by cloudlet."""
+    """The number of requests in an interval, by cloudlet."""
 
     requests: Annotated[dict[Name, Annotated[int, Meta(ge=0)]], Meta(max_length=10_000)]
 
 
 def changes(change: Struct) -> dict[str, Any]:
-    """Return what a change names."""
+    """Return the fields that a change sets."""
     return {name: value for name, value in msgspec.to_builtins(change).items() if value is not None}
 
 
-# --- answers ---------------------------------------------------------------------------------------------------------
+# --- responses -------------------------------------------------------------------------------------------------------
 
 
 class HeldView(Struct, frozen=True):
-    """An agent of another installation, which waits for a hand-over; `things` is what it has."""
+    """An agent of another installation, which waits for a hand-over; `things` names what exists at its site."""
 
     installation: str
     version: str
@@ -129,7 +129,7 @@ class HeldView(Struct, frozen=True):
 
 
 class Conditions(Struct, frozen=True):
-    """What is true of an instance or a cloudlet beside its state."""
+    """Conditions of an instance or a cloudlet, beside its state."""
 
     generation: int = 0
     missing: bool = False
@@ -143,7 +143,7 @@ class Conditions(Struct, frozen=True):
 
 
 class View(Struct, frozen=True, kw_only=True):
-    """A cloudlet, an instance, or something that is written down."""
+    """A cloudlet, an instance, a flavor, an app or a policy."""
 
     ns: str
     id: str
@@ -159,7 +159,7 @@ class View(Struct, frozen=True, kw_only=True):
     conditions: Conditions
 
 
-class OperationView(Struct, frozen=True, kw_only=True):
+class EdgeOperationView(Struct, frozen=True, kw_only=True):
     """An operation; its progress is at `/api/v1/ns/{ns}/operations/{id}/events`."""
 
     ns: str
@@ -171,11 +171,11 @@ class OperationView(Struct, frozen=True, kw_only=True):
     created: datetime
 
 
-class AcceptedView(Struct, frozen=True):
-    """An accepted request: the object as it is now, and the operation that works on it, if one does."""
+class EdgeAcceptedView(Struct, frozen=True):
+    """An accepted request: the object, and the operation that was started, if any."""
 
     object: View
-    operation: OperationView | None
+    operation: EdgeOperationView | None
 
 
 class AgentView(Struct, frozen=True):
@@ -189,7 +189,7 @@ class AgentView(Struct, frozen=True):
 
 
 class AgentsView(Struct, frozen=True):
-    """The agents of a namespace that are connected here, and how many of their words did not count, by reason."""
+    """The agents of a namespace that are connected to this controller, and counts of rejected messages by reason."""
 
     controller: str
     agents: list[AgentView]
@@ -197,7 +197,7 @@ class AgentsView(Struct, frozen=True):
 
 
 def view(found: Object) -> View:
-    """Return an object as it is shown."""
+    """Return the view of an object."""
     return View(
         ns=found.ns,
         id=found.id,
@@ -235,9 +235,9 @@ def _held_view(one: HeldAgent) -> HeldView:
     return HeldView(one.installation, one.version, since, dialled, one.things)
 
 
-def operation_view(operation: Operation) -> OperationView:
-    """Return an operation as it is shown."""
-    return OperationView(
+def operation_view(operation: Operation) -> EdgeOperationView:
+    """Return the view of an operation."""
+    return EdgeOperationView(
         ns=operation.ns,
         id=operation.id,
         object=operation.object,
@@ -248,7 +248,7 @@ def operation_view(operation: Operation) -> OperationView:
     )
 
 
-def accepted_view(accepted: Accepted) -> AcceptedView:
-    """Return an accepted request as it is shown."""
+def accepted_view(accepted: Accepted) -> EdgeAcceptedView:
+    """Return the view of an accepted request."""
     operation = accepted.operation
-    return AcceptedView(view(accepted.object), None if operation is None else operation_view(operation))
+    return EdgeAcceptedView(view(accepted.object), None if operation is None else operation_view(operation))

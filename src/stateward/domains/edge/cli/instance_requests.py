@@ -14,7 +14,7 @@ from stateward.client.http import idempotency_headers
 from stateward.client.output import clean, err, print_json, results
 from stateward.client.progress import follow_progress
 from stateward.client.session import Session
-from stateward.domains.edge.api.schemas import AcceptedView, Conditions, HeldView, View
+from stateward.domains.edge.api.schemas import Conditions, EdgeAcceptedView, HeldView, View
 from stateward.errors import BadInput
 
 
@@ -76,7 +76,7 @@ def ask(
     """Ask for something, wait for its end if that is wanted, and print what became of it."""
     params = {"ignore": [one.value for one in ignore]} if ignore else {}
     headers = idempotency_headers()
-    answer = session.client.http.call(AcceptedView, method, where, params=params, body=body, headers=headers)
+    answer = session.client.http.call(EdgeAcceptedView, method, where, params=params, body=body, headers=headers)
     if method == "DELETE" and answer.object.conditions.orphans:
         left = clean(", ".join(answer.object.conditions.orphans))
         err().print(Text(f"Left at the cloudlet, where nobody looks after them: {left}", style="yellow"))

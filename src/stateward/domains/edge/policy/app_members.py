@@ -1,7 +1,7 @@
-"""The instances of an app, kept with the app: so that its policy's limits hold exactly, whatever races.
+"""The members of an app: its instances, kept in the app's status, so that policy limits hold exactly.
 
-Whoever adds or removes an instance has the app's row. One that is on its way out still counts against the most there
-may be, and no longer towards the least there must be; it is struck off when it is really gone.
+A transaction that adds or removes an instance locks the app's row. An instance being deleted still counts against the
+maximum, and no longer towards the minimum. It leaves the members when it is gone.
 """
 
 from msgspec import json
@@ -15,12 +15,12 @@ from stateward.store.records import Object, to_json
 
 
 def app_status(app: Object) -> AppStatus:
-    """Read what is kept of an app."""
+    """Read an app's status."""
     return json.decode(app.seen, type=AppStatus)
 
 
 def add_member(uow: UnitOfWork, app: Object, member: str, policy: AutoprovSpec | None) -> None:
-    """Add an instance, unless there are as many as there may be."""
+    """Add an instance; raises `LimitReached` at the policy's maximum."""
     status = app_status(app)
     others = tuple(one for one in status.members if one != member)
     if policy is not None and len(others) >= policy.max:
@@ -30,7 +30,7 @@ def add_member(uow: UnitOfWork, app: Object, member: str, policy: AutoprovSpec |
 
 
 def mark_leaving(uow: UnitOfWork, app: Object, member: str, policy: AutoprovSpec | None) -> None:
-    """Note that an instance goes, unless there are as few as there must be."""
+    """Mark an instance as being deleted; raises `LimitReached` at the policy's minimum."""
     status = app_status(app)
     staying = [one for one in status.members if one not in status.leaving and one != member]
     if policy is not None and len(staying) < policy.min:
@@ -39,7 +39,7 @@ def mark_leaving(uow: UnitOfWork, app: Object, member: str, policy: AutoprovSpec
 
 
 def refresh_member(status: AppStatus, member: str, state: str | None) -> AppStatus:
-    """Return what is kept of an app once the state of an instance is known (None: there is none)."""
+    """Return an app's status, updated by the state of an instance (None: it does not exist)."""
     if state is None or state == NOT_PRESENT:
         members = tuple(one for one in status.members if one != member)
         return replace(status, members=members, leaving=tuple(one for one in status.leaving if one != member))
@@ -49,7 +49,7 @@ def refresh_member(status: AppStatus, member: str, state: str | None) -> AppStat
 
 
 def save_app_status(uow: UnitOfWork, app: Object, status: AppStatus) -> None:
-    """Write what is kept of an app."""
+    """Write an app's status."""
     seen = to_json(status)
     if seen != app.seen:
         uow.save_object(app.key, replace(app, seen=seen, version=uow.next_version(app.key)))

@@ -1,4 +1,4 @@
-"""What follows when an AppInst has come to rest: its app is told, and a cluster that nobody uses any more is freed."""
+"""Release of instances: an AppInst in a stable state updates its app, and its unused cluster is freed."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ from stateward.store.records import Key
 
 
 async def release_instance(tx: Tx, ns: str, instance: str, cluster: str) -> None:
-    """Take note of the state that an AppInst is in now; `cluster` is the one that it was last known to be in."""
+    """Update the app of an AppInst, and free its cluster if unused; `cluster` is the last known one."""
     cloudlet = cloudlet_of(instance)
     record = Key(ns, record_id(APP.kind, instance.rpartition(":")[2]))
     uow = await open_unit_of_work(tx, {record, Key(ns, cloudlet), Key(ns, cluster), Key(ns, instance)})
@@ -52,7 +52,7 @@ async def _free(uow: UnitOfWork, key: Key, cloudlet: str) -> None:
 
 
 async def remove_absent(tx: Tx, keys: Sequence[Key]) -> None:
-    """Remove the records of instances that do not exist."""
+    """Remove the records of NotPresent instances."""
     uow = await open_unit_of_work(tx, {*keys, *(Key(key.ns, cloudlet_of(key.id)) for key in keys)})
     for key in keys:
         found = uow.objects.get(key)
@@ -62,7 +62,7 @@ async def remove_absent(tx: Tx, keys: Sequence[Key]) -> None:
 
 
 async def restart_idle_timer(tx: Tx, key: Key) -> None:
-    """Let a cluster that nobody uses, and that could not be removed, be idle for another while."""
+    """Restart the idle timer of an unused cluster whose delete failed."""
     uow = await open_unit_of_work(tx, {Key(key.ns, cloudlet_of(key.id)), key})
     found = uow.objects.get(key)
     is_ready = found is not None and found.state == ClusterInstState.READY

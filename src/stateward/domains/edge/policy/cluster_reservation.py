@@ -1,4 +1,4 @@
-"""Reservable clusters: an app on an autocluster gets a free one, or one is made for it."""
+"""Reservable clusters: an app on an autocluster reserves a free one, or a new one is created for it."""
 
 from msgspec.structs import replace
 
@@ -19,11 +19,11 @@ from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.records import Key, Object, Timer, to_json
 
 IDLE_TIMEOUT_S = 30 * 60.0
-"""How many seconds a reservable cluster is kept that nobody uses."""
+"""Seconds that an unused reservable cluster is kept."""
 
 
 async def reserve_cluster(uow: UnitOfWork, ns: str, cloudlet: str, auto: str, app: AppSpec) -> str:
-    """Return the cluster that an app on an autocluster is to be in: reserved from now on, or still to be made."""
+    """Return the cluster for an app on an autocluster: an existing one, now reserved, or the name of a new one."""
     instances = await list_instances(uow, ns, cloudlet)
     shared = _shared_cluster(instances, cloudlet, auto, app.organization)
     if shared is not None:
@@ -41,7 +41,7 @@ async def reserve_cluster(uow: UnitOfWork, ns: str, cloudlet: str, auto: str, ap
 
 
 def _shared_cluster(instances: list[Object], cloudlet: str, auto: str, organization: str) -> str | None:
-    """Return the cluster behind an autocluster in which other apps are already."""
+    """Return the cluster behind an autocluster that already has other apps."""
     for one in _apps(instances):
         if one.id.startswith(f"{cloudlet}:{auto}:"):
             owner = str(_owner(instances, f"{cloudlet}:{instance_status(one).cluster}") or organization)
@@ -74,19 +74,19 @@ def _set_reserved_by(uow: UnitOfWork, found: Object, organization: str) -> None:
 
 
 def save_instance_status(uow: UnitOfWork, found: Object, status: InstanceStatus) -> None:
-    """Write what is kept of an instance."""
+    """Write an instance's status."""
     seen = to_json(status)
     if seen != found.seen:
         uow.save_object(found.key, replace(found, seen=seen, version=uow.next_version(found.key)))
 
 
 def idle_timer_id(cluster: str) -> str:
-    """Return the id of the timer that ends an idle cluster."""
+    """Return the id of the timer that deletes an idle cluster."""
     return f"idle {cluster}"
 
 
 def free_cluster(uow: UnitOfWork, found: Object) -> None:
-    """Give a reservable cluster back that nobody uses any more; it goes when nobody wants it for long."""
+    """End the reservation of an unused cluster, and start its idle timer."""
     _set_reserved_by(uow, found, "")
     timer = Timer(found.ns, idle_timer_id(found.id), uow.now + IDLE_TIMEOUT_S, 0, found.id, "expire", "[]", "{}")
     uow.changes.timers.append(timer)

@@ -1,4 +1,4 @@
-"""Demand, as pure functions: how many nodes a load needs, and on which cloudlets an app is to be deployed."""
+"""Demand, as pure functions: the number of nodes for a load, and the cloudlets to deploy an app on."""
 
 from collections.abc import Collection, Mapping
 from math import ceil
@@ -9,11 +9,11 @@ from msgspec.structs import replace
 from stateward.domains.edge.model import AppStatus, AutoprovSpec, AutoscaleSpec, cloudlet_of
 
 SCALE_UP_TOLERANCE = 1.1
-"""How much more than planned the nodes may carry before one is added."""
+"""The load relative to the target below which no node is added."""
 
 
 class ClusterLoad(Struct, frozen=True):
-    """What all nodes of a cluster carry together."""
+    """The load of all nodes of a cluster together."""
 
     cpu: float = 0.0
     mem: float = 0.0
@@ -21,7 +21,7 @@ class ClusterLoad(Struct, frozen=True):
 
 
 def desired_nodes(policy: AutoscaleSpec, nodes: int, load: ClusterLoad) -> int:
-    """Return how many nodes a cluster should have: as many as its load needs, within the policy's limits."""
+    """Return the number of nodes that a cluster's load needs, within the policy's limits."""
     pairs = ((load.cpu, policy.cpu), (load.mem, policy.mem), (load.connections, policy.connections))
     wanted = [carried / each for carried, each in pairs if each > 0]
     if not wanted:
@@ -33,14 +33,14 @@ def desired_nodes(policy: AutoscaleSpec, nodes: int, load: ClusterLoad) -> int:
 
 
 class DeploymentPlan(Struct, frozen=True):
-    """What is to be done for an app: deployed on which cloudlets, and which instances removed."""
+    """The cloudlets to deploy an app on, and the instances to remove."""
 
     deploy: tuple[str, ...] = ()
     remove: tuple[str, ...] = ()
 
 
 def record_interval(policy: AutoprovSpec, status: AppStatus, requests: Mapping[str, int]) -> AppStatus:
-    """Count an interval: how many in a row had enough requests on each cloudlet, or too few. Old grudges are over."""
+    """Count consecutive intervals with enough or too few requests, by cloudlet; failed cloudlets are allowed again."""
     enough = {name: requests.get(name, 0) >= policy.requests for name in policy.cloudlets}
     high = {name: status.high.get(name, 0) + 1 for name, good in enough.items() if good}
     low = {name: status.low.get(name, 0) + 1 for name, good in enough.items() if not good}
@@ -50,10 +50,10 @@ def record_interval(policy: AutoprovSpec, status: AppStatus, requests: Mapping[s
 def plan_deployment(
     policy: AutoprovSpec, status: AppStatus, online: Collection[str], missing: Collection[str] = frozenset()
 ) -> DeploymentPlan:
-    """Say what is to be done for an app; whoever does it is held to the limits again, inside the transaction.
+    """Return the plan for an app; the transaction that carries it out checks the limits again.
 
-    An instance serves if its cloudlet is online and has it; `missing` are those that their cloudlets do not have. Where
-    there are more than the policy's `max`, those go first that do not serve, then those with the least demand.
+    An instance serves if its cloudlet is online and it is not `missing` there. Above the policy's `max`, instances that
+    do not serve are removed first, then those with the least demand.
     """
     staying = [one for one in status.members if one not in status.leaving]
     astray = [one for one in staying if cloudlet_of(one) not in policy.cloudlets]

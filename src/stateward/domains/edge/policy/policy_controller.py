@@ -1,7 +1,6 @@
-"""The steward: what follows from what has happened, beside the users' wishes.
+"""The policy controller: keeps app members up to date, frees idle clusters, and deploys apps by demand.
 
-Instances that have come to rest are noted with their apps, idle clusters are freed, and apps are deployed by demand.
-Everything is checked again inside the transaction, so any number of stewards may be at it at once.
+Each transaction checks its conditions again, so any number of policy controllers may run at once.
 """
 
 import asyncio
@@ -27,7 +26,7 @@ from stateward.store.records import JournalEntry, Key, Object
 log = logging.getLogger("stateward.edge")
 
 POLICY_INTERVAL_S = 30.0
-"""How many seconds pass between two looks at all apps that have a policy."""
+"""Seconds between two reconciliations of all apps."""
 
 PAGE_SIZE = 500
 
@@ -36,7 +35,7 @@ AUTOPROV_CALLER = Caller(who="autoprov")
 
 
 class PolicyController:
-    """Looks after apps and clusters."""
+    """Reconciles apps and clusters with their policies."""
 
     def __init__(self, service: Service, *, interval_s: float = POLICY_INTERVAL_S) -> None:
         self._service, self._interval_s = service, interval_s
@@ -44,7 +43,7 @@ class PolicyController:
         self._faults = FaultIsolation(log)
 
     async def on_journal(self, lines: Sequence[JournalEntry]) -> None:
-        """Take note of instances that have come to rest."""
+        """Release instances that have entered a stable state."""
         for key in dict.fromkeys(
             Key(one.ns, one.object) for one in lines if one.kind == APPINST.kind and one.target in STABLE_STATES
         ):
@@ -55,14 +54,14 @@ class PolicyController:
                 await self._service.engine.store.transact(partial(restart_idle_timer, key=key))
 
     async def release(self, key: Key) -> None:
-        """Take note of where an AppInst is now."""
+        """Update the app and the cluster of an AppInst by its current state."""
         found = await self._reader.object(key)
         if found is not None:
             cluster = cluster_of(found)
             await self._service.engine.store.transact(lambda tx: release_instance(tx, key.ns, key.id, cluster))
 
     async def run(self) -> None:
-        """Look at everything once, for what was missed while nobody was there; then at the policies, for ever."""
+        """Remove the records of absent instances once; then reconcile all apps, in a loop."""
         await self._remove_absent()
         while True:
             with suppress(StoreError):
@@ -70,7 +69,7 @@ class PolicyController:
             await asyncio.sleep(self._interval_s)
 
     async def _remove_absent(self) -> None:
-        """Remove the records of instances that do not exist: earlier versions kept them."""
+        """Remove the records of NotPresent instances, which earlier versions kept."""
         for ns in await self._reader.namespaces():
             for kind in (CLUSTERINST.kind, APPINST.kind):
                 absent = Selector(ns, kind, states=(NOT_PRESENT,))
@@ -81,7 +80,7 @@ class PolicyController:
     async def _reconcile_all(self) -> None:
         for ns in await self._reader.namespaces():
             for app in await self._service.list_all(ns, APP.kind):
-                with self._faults.isolate(f"look at {app.id} in {ns}"):
+                with self._faults.isolate(f"reconciliation of {app.id} in {ns}"):
                     await self._refresh_members(ns, app)
 
     async def _refresh_members(self, ns: str, app: Object) -> None:
@@ -94,12 +93,12 @@ class PolicyController:
         await self.reconcile_app(ns, app)
 
     async def _missing_members(self, ns: str, app: Object) -> set[str]:
-        """Return the instances of an app that are not there, as their agents say."""
+        """Return the instances of an app that are missing at their cloudlets."""
         found = await self._reader.objects([Key(ns, member) for member in app_status(app).members])
         return {one.id for one in found.values() if instance_status(one).missing}
 
     async def reconcile_app(self, ns: str, app: Object) -> None:
-        """Deploy an app where it is wanted, and remove it where it is not."""
+        """Deploy and remove instances of an app by its auto-provisioning policy."""
         name = app.id.partition(".")[2]
         policy_name = read_spec(app, AppSpec).autoprov
         found = await self._reader.object(Key(ns, f"{AUTOPROV.kind.partition('.')[2]}.{policy_name}"))

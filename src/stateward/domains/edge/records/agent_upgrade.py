@@ -1,8 +1,10 @@
-"""Who speaks for a cloudlet: the agent that serves, and in an upgrade its heir. Pure, and walked by the explorer.
+"""Agent upgrade: which connection serves a cloudlet, and which one is its successor.
 
-Agents crash and come back, so their word alone moves nothing. A connection counts by its notify id, and in an upgrade
-by the version of the software: the acknowledgement only from the old one, Init and Ready only from the new one. A stale
-Ready of the old version is ignored.
+Agents crash and reconnect, so connections are fenced. A message counts by the notify id of its connection, and in an
+upgrade also by the agent's version: the acknowledgement counts from the old version, Init and Ready from the new one. A
+stale Ready of the old version is ignored. The functions are pure, and the explorer checks them.
+
+The wire protocol and the stored status call the successor `heir`.
 """
 
 from enum import StrEnum
@@ -26,9 +28,9 @@ Role: TypeAlias = Literal["serving", "heir"]
 
 
 class AgentSlots(Struct, frozen=True):
-    """What is known of a cloudlet's agents: the version that serves, the target of the upgrade, and the connections.
+    """A cloudlet's two agent slots (serving and successor), with the versions before and after an upgrade.
 
-    `operation` is the number of the upgrade under way, or of the last one; `upgrading` says that one is under way.
+    `operation` is the number of the current or last upgrade; `issued` is the last notify id.
     """
 
     state: str = C.OFFLINE
@@ -45,7 +47,7 @@ class AgentSlots(Struct, frozen=True):
 
 
 class AgentRejection(StrEnum):
-    """Why an agent, or a word of one, does not count."""
+    """Reason why an agent, or one of its messages, is rejected."""
 
     GIVEN_UP = "the upgrade to this version was given up"
     FOREIGN = "an upgrade to another version is under way"
@@ -57,7 +59,7 @@ class AgentRejection(StrEnum):
 
 
 class CloudletEvent(Struct, frozen=True):
-    """What happens to the cloudlet in the words of its table."""
+    """An event for the cloudlet's lifecycle table."""
 
     name: str
     actor: str
@@ -65,7 +67,7 @@ class CloudletEvent(Struct, frozen=True):
 
 
 class SlotsUpdate(Struct, frozen=True):
-    """What a word makes of a seat: the seat after it, and the event that it is, if it is one."""
+    """The effect of a message on the slots: the new slots, and the lifecycle event, if any."""
 
     slots: AgentSlots
     event: CloudletEvent | None = None
@@ -73,11 +75,11 @@ class SlotsUpdate(Struct, frozen=True):
 
 
 def is_held(owner: str | None, installation: str, *, is_served: bool, is_heir: bool) -> bool:
-    """Tell whether an agent has to wait, because the cloudlet belongs to another installation.
+    """Tell whether an agent must wait, because the cloudlet belongs to another installation.
 
-    Nothing but a hand-over changes the owner: an owner that is not connected may still run everything. An heir was
-    started by the owner, and may be of a version without an identity. An agent without an identity owns nothing, but
-    while it serves no other installation takes its place.
+    Only a hand-over changes the owner, since a disconnected owner may still run all instances. The owner has started
+    the successor, whose version may have no identity. An agent without an identity owns nothing, but no other
+    installation replaces it while it serves.
     """
     if owner is None:
         return bool(installation) and is_served and not is_heir
@@ -85,9 +87,9 @@ def is_held(owner: str | None, installation: str, *, is_served: bool, is_heir: b
 
 
 def on_connect(slots: AgentSlots, version: str, heir: int = 0) -> SlotsUpdate | AgentRejection:
-    """Give a new agent a connection: as the one that serves, or as the heir of an upgrade.
+    """Assign a slot to a new connection: the serving one, or the successor's in an upgrade.
 
-    One that was started as an `heir`, and has not taken over, is wanted for that very upgrade and for nothing else.
+    `heir` is the upgrade for which the agent was started as a successor; it may connect for that upgrade only.
     """
     issued = slots.issued + 1
     if heir and (not slots.is_upgrading or heir != slots.operation):
@@ -96,7 +98,7 @@ def on_connect(slots: AgentSlots, version: str, heir: int = 0) -> SlotsUpdate | 
         return _on_connect_in_upgrade(replace(slots, issued=issued), version)
     starts = (
         CloudletEvent("start", AGENT) if slots.state in STARTABLE else None
-    )  # one that is being deleted needs its agent too
+    )  # a delete needs the agent too, so it is not refused
     return SlotsUpdate(replace(slots, issued=issued, serving=issued, successor=0, version=version), starts)
 
 
@@ -113,7 +115,7 @@ def _on_connect_in_upgrade(slots: AgentSlots, version: str) -> SlotsUpdate | Age
 
 
 def on_inventory(slots: AgentSlots, notify: int, version: str) -> SlotsUpdate | AgentRejection:
-    """Take an agent's list for complete: that makes it ready, and an heir the one that serves."""
+    """Apply a complete inventory: its agent becomes ready, and a successor becomes the serving agent."""
     if not slots.is_upgrading:
         if notify != slots.serving:
             return AgentRejection.OLD_CONNECTION
@@ -121,7 +123,7 @@ def on_inventory(slots: AgentSlots, notify: int, version: str) -> SlotsUpdate | 
             return AgentRejection.TOO_LATE
         return SlotsUpdate(slots, CloudletEvent("ready", AGENT) if slots.state == C.INIT_OK else None)
     if notify == slots.serving and version == slots.version:
-        return SlotsUpdate(slots)  # the old one is back, and goes on: that is not what the upgrade waits for
+        return SlotsUpdate(slots)  # the old agent has reconnected; the upgrade waits for the new one
     if version != slots.target:
         return AgentRejection.OTHER_VERSION
     if notify != slots.successor:
@@ -134,7 +136,7 @@ def on_inventory(slots: AgentSlots, notify: int, version: str) -> SlotsUpdate | 
 def on_agent_report(
     slots: AgentSlots, notify: int, version: str, word: str, operation: int
 ) -> SlotsUpdate | AgentRejection:
-    """Take what an agent says of itself: that it upgrades, that the upgrade failed, or that it cannot gather."""
+    """Apply a report about the agent itself: upgrade started, upgrade failed, or inventory failed."""
     if notify not in (slots.serving, slots.successor):
         return AgentRejection.OLD_CONNECTION
     if word == GATHER_FAILED:
@@ -152,7 +154,7 @@ def on_agent_report(
 
 
 def on_disconnect(slots: AgentSlots, notify: int) -> SlotsUpdate:
-    """Take note that a connection is gone; the cloudlet is offline unless a newer one is there."""
+    """Apply the loss of a connection; the cloudlet goes offline unless a newer one is there."""
     if notify == slots.successor:
         return SlotsUpdate(replace(slots, successor=0))
     if notify != slots.serving:
@@ -163,10 +165,10 @@ def on_disconnect(slots: AgentSlots, notify: int) -> SlotsUpdate:
 
 
 def is_upgrade_due(slots: AgentSlots, notify: int) -> bool:
-    """Tell whether the agent of a connection is to be asked to start its successor."""
+    """Tell whether the agent of a connection must be ordered to start its successor."""
     return slots.is_upgrading and notify == slots.serving and not slots.successor and slots.state in IN_UPGRADE
 
 
 def must_disconnect(slots: AgentSlots, notify: int) -> bool:
-    """Tell whether a connection is to be closed: its time was over, or another one has taken its place."""
+    """Tell whether a connection must be closed: its start timed out, or another one has replaced it."""
     return notify not in (slots.serving, slots.successor) or (slots.state == C.OFFLINE and notify == slots.serving)

@@ -1,8 +1,8 @@
-"""The controller's record of an instance, and what each move of the table does to it.
+"""The controller's record of an instance, and how each transition changes it.
 
-Three rules keep late words harmless. Every wish is a new operation, with a number that only grows. A new spec gets a
-generation that was never used, not even by a spec that failed or by an earlier life of the same name: the number of its
-operation. And an undo is an operation of its own: from then on, nothing that is said about what failed counts.
+Three rules fence late reports. Every request is a new operation, with a number that only grows. Every new spec gets an
+unused generation: the number of its operation, which no failed spec and no deleted instance of the same name has had.
+An undo is an operation of its own, so reports about the failed operation no longer count.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ S = ClusterInstState
 ERROR_STATES = (S.CREATE_ERROR, S.UPDATE_ERROR, S.DELETE_ERROR)
 WORKING_STATES = (S.CREATING, S.UPDATING, S.DELETING)
 MAX_TRIES = 2
-"""How often the agent is asked to do the same work, and how many undos of one error are begun, before it is left."""
+"""How often the same work is requested of an agent, and how many undos of one error are started."""
 
 ACTION_BY_STATE: dict[str, OrderAction] = {
     S.CREATE_REQUESTED: OrderAction.CREATE,
@@ -33,20 +33,20 @@ ACTION_BY_STATE: dict[str, OrderAction] = {
     S.DELETING: OrderAction.DELETE,
     S.DELETE_ERROR: OrderAction.CREATE,
 }
-"""What is asked of the agent in each state while an operation is under way; in an error state that is the undo."""
+"""The action requested of the agent in each state during an operation; in an error state, it is the undo."""
 
 
 class InstanceRecord(Struct, frozen=True):
-    """What the controller keeps for good: the object, the operation under way (0: none), and the numbers given."""
+    """The durable record of an instance: its state, the current operation (0: none), and the numbers issued."""
 
     state: State = S.NOT_PRESENT
     operation: int = 0
-    generation: int = 0  # that the operation is about
-    confirmed: int = 0  # the last one that was Ready; 0: never was
-    origin: State | None = None  # where a delete began
-    facts: frozenset[str] = NO_FACTS  # of the operation: overrides
+    generation: int = 0  # of the current operation
+    confirmed: int = 0  # the last generation that was Ready; 0: none was
+    origin: State | None = None  # the state in which a delete began
+    facts: frozenset[str] = NO_FACTS  # overrides of the operation
     tries: int = 0
-    missing: bool = False  # the condition: Ready here, but not there
+    missing: bool = False  # Ready in the record, absent at the site
     issued: int = 0
     notify: int = 0
 
@@ -56,12 +56,12 @@ class InstanceRecord(Struct, frozen=True):
 
 
 def new_undo_number(record: InstanceRecord) -> int:
-    """Number an undo: an operation of its own."""
+    """Return the operation number of an undo, which is an operation of its own."""
     return record.issued + 1
 
 
 class DecisionRules(Struct, frozen=True):
-    """The controller's decisions, each by itself, so that a test can plant a wrong one and see it found."""
+    """The controller's decisions, one field each; a test replaces one, and the explorer must find it."""
 
     lifecycle: Lifecycle = CLUSTERINST
     fence: Callable[[FencedFields, AgentReport], RejectedReport | None] = fence
@@ -75,12 +75,12 @@ class DecisionRules(Struct, frozen=True):
 def decide_event(
     rules: DecisionRules, record: InstanceRecord, event: str, actor: str, facts: frozenset[str] = NO_FACTS
 ) -> Move | Refusal:
-    """Ask the table about an event, with what is known of the operation under way."""
+    """Look up an event in the lifecycle table, with the facts of the current operation."""
     return decide(rules.lifecycle, record.state, event, actor, facts | current_facts(record), record.origin)
 
 
 def current_facts(record: InstanceRecord) -> frozenset[str]:
-    """Return what is true of an instance in the table's own words."""
+    """Return the facts of an instance for the lifecycle table."""
     never = record.state == S.DELETE_ERROR and not record.confirmed
     return record.facts | {NEVER_READY} if never else record.facts
 
@@ -88,7 +88,7 @@ def current_facts(record: InstanceRecord) -> frozenset[str]:
 def begin_operation(
     record: InstanceRecord, move: Move, facts: frozenset[str] = NO_FACTS, at_least: int = 0
 ) -> InstanceRecord:
-    """Return the record after something has begun; what is deleted keeps its generation."""
+    """Return the record after the start of an operation; a delete keeps the generation."""
     operation = max(record.issued + 1, at_least)
     numbers = replace(record, operation=operation, issued=operation, tries=0, missing=False, facts=facts)
     if move.desired == S.NOT_PRESENT:
@@ -97,7 +97,7 @@ def begin_operation(
 
 
 def apply_move(rules: DecisionRules, record: InstanceRecord, move: Move) -> InstanceRecord:
-    """Return the record after a move that ends something, or brings it further; an error begins its undo at once."""
+    """Return the record after a transition that ends or advances an operation; an error starts its undo at once."""
     to = move.target
     if to == S.READY:
         return replace(record, state=to, operation=0, confirmed=record.generation, origin=None, facts=NO_FACTS, tries=0)
@@ -109,17 +109,17 @@ def apply_move(rules: DecisionRules, record: InstanceRecord, move: Move) -> Inst
 
 
 def enter_error(record: InstanceRecord, to: State) -> InstanceRecord:
-    """Return the record in an error whose undo is still to begin, as the clock leaves it."""
+    """Return the record in an error state whose undo has not started, as after a time-out."""
     return replace(record, state=to, operation=0, origin=None, facts=NO_FACTS, tries=0)
 
 
 def needs_undo(record: InstanceRecord) -> bool:
-    """Tell whether an undo is still to begin."""
+    """Tell whether an undo has yet to start."""
     return record.state in ERROR_STATES and not record.operation and not record.tries
 
 
 def begin_undo(rules: DecisionRules, record: InstanceRecord) -> InstanceRecord:
-    """Begin an undo, the first or a further one, or leave the error as it is after the last one."""
+    """Start the next undo of an error; after `MAX_TRIES` of them the error stays."""
     if record.tries == MAX_TRIES:
         return replace(record, operation=0)
     aim = record.confirmed if record.state != S.CREATE_ERROR and record.confirmed else record.generation
@@ -129,7 +129,7 @@ def begin_undo(rules: DecisionRules, record: InstanceRecord) -> InstanceRecord:
 
 
 def requested_action(record: InstanceRecord) -> OrderAction | None:
-    """Return what the agent is to do now, if anything; what never was Ready is not brought back, but removed."""
+    """Return the action requested of the agent now, if any; what was never Ready is removed, not restored."""
     if not record.operation:
         return None
     if record.state == S.DELETE_ERROR and not record.confirmed:
@@ -138,11 +138,11 @@ def requested_action(record: InstanceRecord) -> OrderAction | None:
 
 
 def due_order(record: InstanceRecord, connection: int) -> AgentOrder | None:
-    """Return the order that is due over a connection, if one is; what ignores the agent is not asked of it."""
+    """Return the order due over a connection, if any; none is sent for an operation that ignores the agent."""
     work = None if IGNORE_AGENT in record.facts else requested_action(record)
     return None if work is None else AgentOrder(work, record.operation, record.generation, connection)
 
 
 def fenced_fields(record: InstanceRecord) -> FencedFields:
-    """Return what the guard needs to know."""
+    """Return the fields that reports are fenced by."""
     return FencedFields(record.state, record.operation or None, record.generation, record.notify)

@@ -1,6 +1,6 @@
-"""What the controller makes of an agent's words, and how it settles an agent's list against its records.
+"""Reconciliation of one record with an agent's report or inventory item.
 
-Pure, and walked by the explorer: a record and a word in, the record after it out, with what there is to do.
+The functions are pure, and the explorer checks them: a record and a message go in, a `ReconcileStep` comes out.
 """
 
 from msgspec import Struct
@@ -25,14 +25,14 @@ from stateward.domains.edge.records.report_fencing import AgentReport, RejectedR
 from stateward.lifecycle import AGENT, CONTROLLER, Move, Refusal
 
 NOT_LISTED = InventoryItem(0, 0, True, 0)
-"""What is not in a complete list."""
+"""The item of an instance that is not in a complete inventory."""
 
 
 class ReconcileStep(Struct, frozen=True):
-    """What a word makes of a record: the record after it, by which move, and what is to follow.
+    """The effect of a message on a record: the new record, the transition, and the follow-up.
 
-    `again`: the order is to be sent again. `at_work`: the agent has the order already. `orphan`: something exists that
-    should not.
+    `must_resend`: the order must be sent again. `is_working`: the agent already executes the order. `is_orphan`: the
+    site has something that the record does not.
     """
 
     record: InstanceRecord
@@ -45,7 +45,7 @@ class ReconcileStep(Struct, frozen=True):
 
 
 def on_report(rules: DecisionRules, record: InstanceRecord, report: AgentReport) -> ReconcileStep:
-    """Take an agent's report: it moves the record, asks for patience, or does not count."""
+    """Apply an agent's report: it changes the record, postpones the order (`busy`), or is rejected."""
     fields = fenced_fields(record)
     rejected = rules.fence(fields, report)
     if rejected is None and report.event == BUSY:
@@ -63,13 +63,13 @@ def on_report(rules: DecisionRules, record: InstanceRecord, report: AgentReport)
 
 
 def _begins_undo(record: InstanceRecord, report: AgentReport) -> bool:
-    """Tell whether an agent says that it has begun the undo it was asked for: the state waits for its end."""
+    """Tell whether a report announces the requested undo; the state changes only when the undo ends."""
     work = requested_action(record)
     return record.state in ERROR_STATES and work is not None and report.event == BEGUN[work]
 
 
 def on_inventory_item(rules: DecisionRules, record: InstanceRecord, item: InventoryItem) -> ReconcileStep:
-    """Settle what the agent has against the record; of what it is still at work on, its reports will tell."""
+    """Reconcile the record with the agent's item; work in progress is left to its reports."""
     if item.operation and record.operation in (0, item.operation):
         return ReconcileStep(record, "settles: the agent is at work on it", is_working=True)
     if record.state == S.READY:
@@ -85,7 +85,7 @@ def on_inventory_item(rules: DecisionRules, record: InstanceRecord, item: Invent
 
 
 def _resume_lost_work(rules: DecisionRules, record: InstanceRecord, item: InventoryItem) -> ReconcileStep:
-    """The agent lost the work: it is done all the same, or done again, or given up."""
+    """Handle work that the agent lost: its result exists, or it is requested again, or the operation fails."""
     work = requested_action(record)
     assert work is not None
     if rules.fulfils(item.generation, item.whole, AgentOrder(work, record.operation, record.generation, 0)):

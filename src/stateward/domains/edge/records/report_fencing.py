@@ -1,12 +1,11 @@
-"""The guard: which of an agent's words count.
+"""Fencing of agent reports: which reports count.
 
-Reports travel, so they come late, twice, out of order, from a connection that is long gone, or from an earlier life of
-the same name. A report counts only when it is about the operation and the generation under way, over the connection
-that is the current one, and when the table allows what it says. Everything else is rejected with a reason, to be
-counted and journaled; nothing is dropped in silence, and nothing that an agent can say raises.
+A report may arrive late, twice, out of order, from an old connection, or about a deleted instance of the same name. It
+counts only if it has the current operation, generation and connection, and if the lifecycle table allows its event.
+Every other report is rejected with a reason, counted and journaled. No report is dropped silently, and none raises.
 
-An undo is an operation of its own. So a late word about the operation that failed can never confirm the undo of it,
-and the agent's confirmation of the undo is what lets the controller leave the error state.
+An undo is an operation of its own, so a late report about the failed operation cannot confirm the undo. The controller
+leaves an error state only when the agent confirms the undo.
 """
 
 from enum import StrEnum
@@ -19,7 +18,7 @@ from stateward.lifecycle import AGENT, CONTROLLER, NO_FACTS, Lifecycle, Move, Re
 
 UNDONE = "undone"
 UNDO_CONFIRMATIONS = {"CreateError": "deleted", "UpdateError": "ready", "DeleteError": "ready"}
-"""What the agent reports when it has undone what failed: removed it, or brought the previous spec back."""
+"""The event that confirms an undo, by error state: the instance was removed, or its previous spec restored."""
 
 __all__ = [
     "UNDONE",
@@ -36,7 +35,7 @@ __all__ = [
 
 
 class RejectionReason(StrEnum):
-    """Why a report does not count, as a code."""
+    """Reason why a report is rejected."""
 
     OLD_NOTIFY = "old notify id"
     FOREIGN_NOTIFY = "notify id that was never given"
@@ -47,7 +46,7 @@ class RejectionReason(StrEnum):
 
 
 class FencedFields(Struct, frozen=True):
-    """What the controller knows of an object: its state, and the operation, generation and connection that count."""
+    """An instance's state, and the operation, generation and connection that a report must have."""
 
     state: State
     operation: int | None
@@ -56,7 +55,7 @@ class FencedFields(Struct, frozen=True):
 
 
 class RejectedReport(Struct, frozen=True):
-    """A report that does not count, what it was up against, and why."""
+    """A rejected report, the fields it was compared with, and the reason."""
 
     why: RejectionReason
     fields: FencedFields
@@ -70,12 +69,12 @@ class RejectedReport(Struct, frozen=True):
 def check_report(
     lifecycle: Lifecycle, fields: FencedFields, report: AgentReport, facts: frozenset[str] = NO_FACTS
 ) -> Move | Refusal | RejectedReport:
-    """Say what a report does to an object, or why it does not count; `facts` are those of the operation."""
+    """Return the transition that a report causes, or why it is rejected; `facts` are the operation's."""
     return fence(fields, report) or evaluate(lifecycle, fields, report, facts)
 
 
 def fence(fields: FencedFields, report: AgentReport) -> RejectedReport | None:
-    """Reject a report that is not about what is under way now."""
+    """Reject a report that is not about the current operation."""
     why = _fencing_reason(fields, report)
     return RejectedReport(why, fields, report) if why is not None else None
 
@@ -93,7 +92,7 @@ def _fencing_reason(fields: FencedFields, report: AgentReport) -> RejectionReaso
 def evaluate(
     lifecycle: Lifecycle, fields: FencedFields, report: AgentReport, facts: frozenset[str] = NO_FACTS
 ) -> Move | Refusal | RejectedReport:
-    """Ask the table about a report that is about what is under way."""
+    """Look up the event of a report that has passed the fence."""
     if confirms_undo(fields.state, report.event, facts):
         return decide(lifecycle, fields.state, UNDONE, CONTROLLER, facts)
     if report.event not in lifecycle.events:
@@ -102,6 +101,6 @@ def evaluate(
 
 
 def confirms_undo(state: str, event: str, facts: frozenset[str]) -> bool:
-    """Tell whether a word confirms the undo of an error; what never was Ready is undone by its removal."""
+    """Tell whether an event confirms an undo; an instance that was never Ready is undone by its removal."""
     never = state == "DeleteError" and NEVER_READY in facts
     return event == ("deleted" if never else UNDO_CONFIRMATIONS.get(state))
