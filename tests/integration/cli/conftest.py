@@ -5,21 +5,21 @@ from itertools import count
 
 import pytest
 
-from tests.integration.cli.house import House
+from tests.integration.cli.cli_server import CliServer
 
 NUMBERS = count(1)
 
 
 @pytest.fixture(scope="session")
-def one_house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    with House(tmp_path_factory.mktemp("house")).opened() as house:
-        yield house
+def one_cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CliServer]:
+    with CliServer(tmp_path_factory.mktemp("cli")).opened() as cli:
+        yield cli
 
 
 @pytest.fixture
-def house(one_house: House) -> Iterator[House]:
-    """Return the house with an empty namespace, and leave nothing held behind."""
-    one_house.ns = f"t{next(NUMBERS)}"
-    one_house.plant.lanes.clear()
-    yield one_house
-    one_house.do(one_house.plant.release)
+def cli(one_cli: CliServer) -> Iterator[CliServer]:
+    """Return the server with an empty namespace, and leave nothing held behind."""
+    one_cli.ns = f"t{next(NUMBERS)}"
+    one_cli.plant.lanes.clear()
+    yield one_cli
+    one_cli.do(one_cli.plant.release)

@@ -15,13 +15,13 @@ from stateward.schemas.lanes import LanesView
 from stateward.schemas.objects import AllowedView, NamespaceView, ObjectPage, ObjectView
 from stateward.schemas.operations import OperationPage, OperationView
 from stateward.schemas.waiting import WhyView
-from tests.integration.cli.house import House
+from tests.integration.cli.cli_server import CliServer
 
 
 @pytest.fixture
-def http(house: House) -> Iterator[httpx.Client]:
-    headers = {"Authorization": f"Bearer {house.token}"}
-    with httpx.Client(base_url=f"{house.url}/api/v1", headers=headers, verify=False) as client:
+def http(cli: CliServer) -> Iterator[httpx.Client]:
+    headers = {"Authorization": f"Bearer {cli.token}"}
+    with httpx.Client(base_url=f"{cli.url}/api/v1", headers=headers, verify=False) as client:
         yield client
 
 
@@ -35,13 +35,13 @@ def keys(value: Any) -> Any:
             return None
 
 
-def test_no_field_of_any_answer_is_lost(house: House, http: httpx.Client) -> None:
-    house.built("p1", parent="s1", tier="web")
-    house.run("create", "station", "s1")
-    house.run("do", "tune", "p1", "--wait")
-    house.routed("p1", capacity=0)
-    op = house.json("do", "tune", "p1")[0]["operation"]["id"]
-    at = f"/ns/{house.ns}"
+def test_no_field_of_any_answer_is_lost(cli: CliServer, http: httpx.Client) -> None:
+    cli.built("p1", parent="s1", tier="web")
+    cli.run("create", "station", "s1")
+    cli.run("do", "tune", "p1", "--wait")
+    cli.routed("p1", capacity=0)
+    op = cli.json("do", "tune", "p1")[0]["operation"]["id"]
+    at = f"/ns/{cli.ns}"
     act = {"requests": [{"object": "p1", "action": "tune"}, {"object": "s1", "action": "pump"}]}
     asked: list[tuple[Any, httpx.Response]] = [
         (ObjectView, http.get(f"{at}/objects/p1")),

@@ -6,7 +6,7 @@ import pytest
 
 from stateward.cli.commands.kind_options import complete_actions, complete_kinds
 from stateward.client.shell_completion import complete_objects
-from tests.integration.cli.house import House
+from tests.integration.cli.cli_server import CliServer
 
 
 def test_kinds_and_actions_come_from_the_tables() -> None:
@@ -15,10 +15,10 @@ def test_kinds_and_actions_come_from_the_tables() -> None:
     assert complete_actions("no such") == []
 
 
-def test_objects_come_from_the_server_with_the_kind_as_it_was_typed(house: House) -> None:
-    house.built("web-1")
-    house.built("db-1")
-    given = {"server": house.url, "token": house.token, "namespace": house.ns}
+def test_objects_come_from_the_server_with_the_kind_as_it_was_typed(cli: CliServer) -> None:
+    cli.built("web-1")
+    cli.built("db-1")
+    given = {"server": cli.url, "token": cli.token, "namespace": cli.ns}
     assert complete_objects(SimpleNamespace(params=given, obj=None), "we") == ["web-1"]  # type: ignore[arg-type]
     assert complete_objects(SimpleNamespace(params=given, obj=None), "pump/db") == ["pump/db-1"]  # type: ignore[arg-type]
 

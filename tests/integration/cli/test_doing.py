@@ -5,34 +5,34 @@ import pytest
 from stateward.client.operation_waiter import IN_TURN
 from stateward.engine import Permanent
 from stateward.store.filters import Selector
-from tests.integration.cli.house import House
+from tests.integration.cli.cli_server import CliServer
 
 
 @pytest.fixture
-def pumps(house: House) -> House:
+def pumps(cli: CliServer) -> CliServer:
     for name, region in (("p1", "eu"), ("p2", "us"), ("p3", "eu")):
-        house.built(name, region=region)
-    return house
+        cli.built(name, region=region)
+    return cli
 
 
 def results(done: list[dict[str, dict[str, object]]]) -> dict[object, object]:
     return {one["id"]: (one["operation"] or {}).get("status") for one in done}
 
 
-def test_an_action_is_accepted_and_its_operation_named(pumps: House) -> None:
+def test_an_action_is_accepted_and_its_operation_named(pumps: CliServer) -> None:
     done = pumps.run("do", "tune", "pump/p1")
     assert done.exit_code == 0, done.output
     assert "tuning" in done.stdout
 
 
-def test_with_wait_the_end_is_told(pumps: House) -> None:
+def test_with_wait_the_end_is_told(pumps: CliServer) -> None:
     assert results(pumps.json("do", "tune", "p1", "p2", "--wait")) == {"p1": "succeeded", "p2": "succeeded"}
     shown = pumps.run("do", "tune", "p1", "--wait").stdout
     assert "succeeded" in shown
     assert "idle" in shown
 
 
-def test_a_failure_exits_with_1_and_says_why(pumps: House) -> None:
+def test_a_failure_exits_with_1_and_says_why(pumps: CliServer) -> None:
     pumps.do(lambda: pumps.plant.fail("pump", Permanent("it leaks")))
     done = pumps.run("do", "pump", "p1", "--wait")
     assert done.exit_code == 1
@@ -40,7 +40,7 @@ def test_a_failure_exits_with_1_and_says_why(pumps: House) -> None:
     assert "it leaks" in done.stdout
 
 
-def test_a_second_action_is_refused_and_names_the_first(pumps: House) -> None:
+def test_a_second_action_is_refused_and_names_the_first(pumps: CliServer) -> None:
     pumps.do(pumps.plant.hold)
     first = pumps.json("do", "tune", "p1")[0]["operation"]["id"]
     done = pumps.run("do", "tune", "p1")
@@ -50,26 +50,26 @@ def test_a_second_action_is_refused_and_names_the_first(pumps: House) -> None:
     assert (refused["state"], refused["blocker"]["op"]) == ("tuning", first)
 
 
-def test_what_one_object_refuses_the_others_still_do(pumps: House) -> None:
+def test_what_one_object_refuses_the_others_still_do(pumps: CliServer) -> None:
     assert pumps.run("do", "scrap", "p2", "--wait").exit_code == 0
     done = pumps.json("do", "tune", "p1", "p2", "p9", "station/p3", "p3", "--wait", code=2)
     assert results(done) == {"p1": "succeeded", "p2": None, "p9": None, "p3": "succeeded"}
 
 
-def test_a_selector_acts_on_all_that_fit_at_once(pumps: House) -> None:
+def test_a_selector_acts_on_all_that_fit_at_once(pumps: CliServer) -> None:
     done = pumps.json("do", "tune", "--selector", "kind=pump,state=idle,label=region=eu", "--wait")
     assert results(done) == {"p1": "succeeded", "p3": "succeeded"}
 
 
-def test_more_operations_than_can_be_looked_at_one_by_one_are_all_seen_to_end(house: House) -> None:
+def test_more_operations_than_can_be_looked_at_one_by_one_are_all_seen_to_end(cli: CliServer) -> None:
     for number in range(3 * IN_TURN):
-        house.built(f"p{number:03}")
+        cli.built(f"p{number:03}")
     for action in ("tune", "move"):  # the end of a hidden action, such as move, is not told by the journal
-        done = results(house.json("do", action, "--selector", "kind=pump", "--wait"))
+        done = results(cli.json("do", action, "--selector", "kind=pump", "--wait"))
         assert list(done.values()) == ["succeeded"] * 3 * IN_TURN
 
 
-def test_what_a_selector_skips_is_shown_and_is_no_failure(pumps: House) -> None:
+def test_what_a_selector_skips_is_shown_and_is_no_failure(pumps: CliServer) -> None:
     pumps.run("do", "scrap", "p2", "--wait")
     done = pumps.run("do", "tune", "--selector", "kind=pump", "--wait")
     assert done.exit_code == 0, done.output
@@ -78,7 +78,7 @@ def test_what_a_selector_skips_is_shown_and_is_no_failure(pumps: House) -> None:
     assert [one["id"] for one in skipped] == ["p2"]
 
 
-def test_a_selector_that_nothing_allows_is_refused_with_1(pumps: House) -> None:
+def test_a_selector_that_nothing_allows_is_refused_with_1(pumps: CliServer) -> None:
     done = pumps.run("do", "mend", "--selector", "kind=pump")
     assert done.exit_code == 1
     assert "allowed by none of the 3 members" in done.stderr
@@ -100,20 +100,20 @@ def test_a_selector_that_nothing_allows_is_refused_with_1(pumps: House) -> None:
         ["do"],
     ],
 )
-def test_what_is_not_understood_exits_with_2(pumps: House, words: list[str]) -> None:
+def test_what_is_not_understood_exits_with_2(pumps: CliServer, words: list[str]) -> None:
     done = pumps.run(*words)
     assert done.exit_code == 2, done.output
     assert done.stderr
 
 
-def test_force_and_facts_and_arguments_go_with_the_action(pumps: House) -> None:
+def test_force_and_facts_and_arguments_go_with_the_action(pumps: CliServer) -> None:
     pumps.do(pumps.plant.hold)
     pumps.run("do", "tune", "p1")
     done = pumps.json("do", "scrap", "p1", "--force", "--fact", "old", "--arg", "why=rust")[0]["operation"]
     assert (sorted(done["facts"]), done["args"]) == (["force", "old"], {"why": "rust"})
 
 
-def test_plan_tells_what_would_happen_and_changes_nothing(pumps: House) -> None:
+def test_plan_tells_what_would_happen_and_changes_nothing(pumps: CliServer) -> None:
     assert pumps.json("plan", "tune", "p1")[0]["would"] == "accept"
     assert pumps.json("get", "p1")["object"]["state"] == "idle"
     done = pumps.run("plan", "mend", "pump/p1", "p2")
@@ -122,7 +122,7 @@ def test_plan_tells_what_would_happen_and_changes_nothing(pumps: House) -> None:
     assert "possible only from broken/lost" in done.stdout
 
 
-def test_waiting_longer_than_allowed_exits_with_1_and_the_work_goes_on(pumps: House) -> None:
+def test_waiting_longer_than_allowed_exits_with_1_and_the_work_goes_on(pumps: CliServer) -> None:
     pumps.do(pumps.plant.hold)
     done = pumps.run("do", "tune", "p1", "--wait", "--timeout", "0.1")
     assert done.exit_code == 1
@@ -131,14 +131,14 @@ def test_waiting_longer_than_allowed_exits_with_1_and_the_work_goes_on(pumps: Ho
     assert results(pumps.json("wait", "p1")) in ({"p1": "succeeded"}, {"p1": None})
 
 
-def test_wait_takes_an_operation_or_an_object(pumps: House) -> None:
+def test_wait_takes_an_operation_or_an_object(pumps: CliServer) -> None:
     op = pumps.json("do", "tune", "p1")[0]["operation"]["id"]
     assert results(pumps.json("wait", op)) == {"p1": "succeeded"}
     assert pumps.run("wait", "pump/p1").exit_code == 0
     assert "idle" in pumps.run("wait", "p1").stdout
 
 
-def test_waiting_for_a_whole_tells_of_its_parts(pumps: House) -> None:
+def test_waiting_for_a_whole_tells_of_its_parts(pumps: CliServer) -> None:
     pumps.run("create", "station", "s1")
     engine = pumps.engine
     whole, each = engine.request(pumps.ns, "s1", "pump"), engine.request(pumps.ns, "", "pump")
@@ -150,7 +150,7 @@ def test_waiting_for_a_whole_tells_of_its_parts(pumps: House) -> None:
     assert done == {"s1": "succeeded", "p1": "succeeded", "p2": "succeeded", "p3": "succeeded"}
 
 
-def test_what_waits_is_cancelled_at_once_and_not_twice(pumps: House) -> None:
+def test_what_waits_is_cancelled_at_once_and_not_twice(pumps: CliServer) -> None:
     pumps.routed("p1", capacity=0)
     waiting = pumps.json("do", "tune", "p1")[0]["operation"]["id"]
     assert pumps.json("cancel", waiting)["status"] == "cancelled"
@@ -159,12 +159,12 @@ def test_what_waits_is_cancelled_at_once_and_not_twice(pumps: House) -> None:
     assert "cancelled already" in again.stderr
 
 
-def test_waiting_for_what_is_cancelled_exits_with_1(pumps: House) -> None:
+def test_waiting_for_what_is_cancelled_exits_with_1(pumps: CliServer) -> None:
     pumps.do(pumps.plant.hold)
     running = pumps.json("do", "tune", "p1")[0]["operation"]["id"]
     assert pumps.run("cancel", running).exit_code == 0
     assert results(pumps.json("wait", running, code=1)) == {"p1": "cancelled"}
 
 
-def test_a_hidden_action_is_seen_to_end_though_no_line_tells_of_it(pumps: House) -> None:
+def test_a_hidden_action_is_seen_to_end_though_no_line_tells_of_it(pumps: CliServer) -> None:
     assert results(pumps.json("do", "move", "p1", "p2", "--wait")) == {"p1": "succeeded", "p2": "succeeded"}

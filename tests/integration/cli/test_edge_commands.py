@@ -26,13 +26,13 @@ from stateward.server.app import create_app
 from stateward.server.live import live_routes
 from stateward.server.live.feeds import LiveFeeds
 from stateward.store import open_store
-from tests.integration.cli.house import House
+from tests.integration.cli.cli_server import CliServer
 from tests.integration.engine.plant import Plant
 
 NUMBERS = count(1)
 
 
-class EdgeHouse(House):
+class EdgeCliServer(CliServer):
     """A server with the edge domain."""
 
     async def _serve(self) -> None:
@@ -84,23 +84,23 @@ class EdgeHouse(House):
 
 
 @pytest.fixture(scope="module")
-def edge_house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EdgeHouse]:
-    house = EdgeHouse(tmp_path_factory.mktemp("edge"))
-    with house.opened():
-        yield house
+def edge_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EdgeCliServer]:
+    cli = EdgeCliServer(tmp_path_factory.mktemp("edge"))
+    with cli.opened():
+        yield cli
 
 
 @pytest.fixture
-def lab(edge_house: EdgeHouse) -> EdgeHouse:
+def lab(edge_server: EdgeCliServer) -> EdgeCliServer:
     """A namespace of the test's own, with a cloudlet that is ready."""
-    edge_house.ns = f"t{next(NUMBERS)}"
-    edge_house.done("cloudlet", "create", "munich")
-    edge_house.work("munich")
-    edge_house.run("wait", "munich")
-    return edge_house
+    edge_server.ns = f"t{next(NUMBERS)}"
+    edge_server.done("cloudlet", "create", "munich")
+    edge_server.work("munich")
+    edge_server.run("wait", "munich")
+    return edge_server
 
 
-def test_a_cluster_lives_by_the_command_line_with_lines_that_can_be_shown_again(lab: EdgeHouse) -> None:
+def test_a_cluster_lives_by_the_command_line_with_lines_that_can_be_shown_again(lab: EdgeCliServer) -> None:
     made = lab.done("clusterinst", "create", "munich/c1", "--nodes", "2", "--wait")
     assert "step 1 (1 of 1)" in made
     assert "Ready" in made
@@ -115,7 +115,7 @@ def test_a_cluster_lives_by_the_command_line_with_lines_that_can_be_shown_again(
     assert lab.seen("clusterinst", "show") == []
 
 
-def test_an_app_is_deployed_changed_refreshed_and_removed(lab: EdgeHouse) -> None:
+def test_an_app_is_deployed_changed_refreshed_and_removed(lab: EdgeCliServer) -> None:
     lab.done("app", "create", "web", "command=sleep 1", "count=2")
     lab.done("clusterinst", "create", "munich/c1", "--wait")
     lab.done("appinst", "create", "munich/c1/web", "--wait")
@@ -129,7 +129,7 @@ def test_an_app_is_deployed_changed_refreshed_and_removed(lab: EdgeHouse) -> Non
     lab.done("clusterinst", "delete", "munich/c1", "--wait")
 
 
-def test_records_are_defined_changed_shown_and_struck_out(lab: EdgeHouse) -> None:
+def test_records_are_defined_changed_shown_and_struck_out(lab: EdgeCliServer) -> None:
     lab.done("flavor", "create", "m4", "size=small")
     assert lab.seen("flavor", "show", "m4")["spec"]["size"] == "small"
     lab.done("autoscale", "create", "busy", "min=1", "max=4", "cpu=100")
@@ -144,7 +144,7 @@ def test_records_are_defined_changed_shown_and_struck_out(lab: EdgeHouse) -> Non
     assert "None in namespace" in lab.done("flavor", "show")
 
 
-def test_a_cloudlet_is_shown_changed_and_its_failed_upgrade_settled(lab: EdgeHouse) -> None:
+def test_a_cloudlet_is_shown_changed_and_its_failed_upgrade_settled(lab: EdgeCliServer) -> None:
     assert "agent 1.0" in lab.done("cloudlet", "show")
     lab.done("cloudlet", "update", "munich", "--orphans", "remove")
     assert lab.seen("cloudlet", "show", "munich")["spec"]["orphans"] == "remove"
@@ -157,7 +157,7 @@ def test_a_cloudlet_is_shown_changed_and_its_failed_upgrade_settled(lab: EdgeHou
     assert lab.seen("cloudlet", "show") == []
 
 
-def test_a_cloudlet_is_handed_over_to_an_agent_that_is_held(lab: EdgeHouse) -> None:
+def test_a_cloudlet_is_handed_over_to_an_agent_that_is_held(lab: EdgeCliServer) -> None:
     lab.work("munich", "a" * 32)
     held = f"another agent is held: installation {'a' * 32}"
     while held not in " ".join(lab.done("cloudlet", "show", "munich").split()):
@@ -168,12 +168,12 @@ def test_a_cloudlet_is_handed_over_to_an_agent_that_is_held(lab: EdgeHouse) -> N
         time.sleep(0.01)
 
 
-def test_what_is_not_a_name_or_says_nothing_is_refused_before_anything_is_asked(lab: EdgeHouse) -> None:
+def test_what_is_not_a_name_or_says_nothing_is_refused_before_anything_is_asked(lab: EdgeCliServer) -> None:
     assert "CLOUDLET/CLUSTER" in lab.refused("clusterinst", "create", "munich")
     assert "say what is to be changed" in lab.refused("clusterinst", "update", "munich/c1")
     assert "say what is to be changed" in lab.refused("appinst", "update", "munich/c1/web")
 
 
-def test_an_administrator_may_leave_the_agent_out_by_an_option(lab: EdgeHouse) -> None:
+def test_an_administrator_may_leave_the_agent_out_by_an_option(lab: EdgeCliServer) -> None:
     lab.done("clusterinst", "create", "munich/c9", "--ignore", "agent", "--wait")
     lab.done("clusterinst", "delete", "munich/c9", "--ignore", "agent", "--ignore", "transient", "--wait")

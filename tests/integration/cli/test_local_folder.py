@@ -16,8 +16,8 @@ from stateward.cli.main import app as command_line
 from stateward.domains.mci.lifecycle import VM
 from stateward.engine import Engine, Handler, Job, Kind
 from stateward.store import open_store
-from tests.integration.cli.house import WIDE, House
-from tests.integration.cli.wanted import with_spec
+from tests.integration.cli.cli_server import WIDE, CliServer
+from tests.integration.cli.vm_spec import with_spec
 
 Run = Callable[..., Result]
 
@@ -104,12 +104,12 @@ def test_a_folder_whose_token_is_not_ours_opens_nothing(run: Run, folder: Path) 
     assert "token" in done.stderr
 
 
-def test_a_folder_whose_server_runs_is_spoken_to_through_it(house: House) -> None:
-    (house.folder / "server.json").write_text(json.dumps({"url": house.url}))
-    (house.folder / "admin-token").write_text(house.token)
-    house.built("p1")
-    env = {**WIDE, "STATEWARD_NAMESPACE": house.ns}
-    done = CliRunner().invoke(command_line, ["do", "tune", "p1", "--wait", "--data", str(house.folder)], env=env)
+def test_a_folder_whose_server_runs_is_spoken_to_through_it(cli: CliServer) -> None:
+    (cli.folder / "server.json").write_text(json.dumps({"url": cli.url}))
+    (cli.folder / "admin-token").write_text(cli.token)
+    cli.built("p1")
+    env = {**WIDE, "STATEWARD_NAMESPACE": cli.ns}
+    done = CliRunner().invoke(command_line, ["do", "tune", "p1", "--wait", "--data", str(cli.folder)], env=env)
     assert done.exit_code == 0, done.output
     assert "succeeded" in done.stdout
     assert "waits" not in done.stderr

@@ -3,7 +3,7 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.integration.cli.house import House
+from tests.integration.cli.cli_server import CliServer
 
 texts = st.text(max_size=20) | st.sampled_from(["p1", "pump/p1", "a=b", "kind=pump", "idle", "1", "-1", "nan", "/", ""])
 shapes = st.sampled_from(
@@ -37,10 +37,10 @@ shapes = st.sampled_from(
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(shapes, st.lists(texts, min_size=4, max_size=4), st.booleans())
-def test_nonsense_gets_a_clear_answer(house: House, shape: tuple[str, ...], given: list[str], json: bool) -> None:
+def test_nonsense_gets_a_clear_answer(cli: CliServer, shape: tuple[str, ...], given: list[str], json: bool) -> None:
     filling = iter(given)
     words = [next(filling) if word == "{}" else word for word in shape]
-    done = house.run(*words, *(["--json"] if json else []))
+    done = cli.run(*words, *(["--json"] if json else []))
     assert done.exit_code in (0, 1, 2, 3, 4), done.output
     assert done.exception is None or isinstance(done.exception, SystemExit)
     assert done.exit_code == 0 or done.output

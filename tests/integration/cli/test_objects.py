@@ -4,32 +4,32 @@ import asyncio
 
 import pytest
 
-from tests.integration.cli.house import House
+from tests.integration.cli.cli_server import CliServer
 from tests.integration.engine.plant import PUMP
 
 
 @pytest.fixture
-def fleet(house: House) -> House:
-    """A house with three pumps in different places and states."""
-    house.built("p1", region="eu", tier="web")
-    house.built("p2", region="us")
-    house.built("q3", parent="s1", region="eu")
-    assert house.run("do", "scrap", "p2", "--wait").exit_code == 0
-    return house
+def fleet(cli: CliServer) -> CliServer:
+    """A server with three pumps in different places and states."""
+    cli.built("p1", region="eu", tier="web")
+    cli.built("p2", region="us")
+    cli.built("q3", parent="s1", region="eu")
+    assert cli.run("do", "scrap", "p2", "--wait").exit_code == 0
+    return cli
 
 
 def names(listed: list[dict[str, object]]) -> list[object]:
     return [one["id"] for one in listed]
 
 
-def test_get_shows_an_object_with_its_facts(fleet: House) -> None:
+def test_get_shows_an_object_with_its_facts(fleet: CliServer) -> None:
     shown = fleet.run("get", "pump/p1").stdout
     assert "test.pump" in shown
     assert "idle" in shown
     assert "region=eu tier=web" in shown
 
 
-def test_get_shows_the_operation_that_works_on_an_object(fleet: House) -> None:
+def test_get_shows_the_operation_that_works_on_an_object(fleet: CliServer) -> None:
     fleet.do(fleet.plant.hold)
     asked = fleet.json("do", "tune", "p1")[0]["operation"]["id"]
     found = fleet.json("get", "p1")
@@ -39,20 +39,20 @@ def test_get_shows_the_operation_that_works_on_an_object(fleet: House) -> None:
     assert asked in shown
 
 
-def test_get_of_an_object_of_another_kind_is_refused(fleet: House) -> None:
+def test_get_of_an_object_of_another_kind_is_refused(fleet: CliServer) -> None:
     done = fleet.run("get", "station/p1")
     assert done.exit_code == 2
     assert "p1 is of the kind test.pump" in done.stderr
 
 
-def test_get_of_an_unknown_object_exits_with_2_and_names_it(fleet: House) -> None:
+def test_get_of_an_unknown_object_exits_with_2_and_names_it(fleet: CliServer) -> None:
     done = fleet.run("get", "p9")
     assert done.exit_code == 2
     assert f"there is no object 'p9' in namespace '{fleet.ns}'" in done.stderr
     assert fleet.json("get", "p9", code=2)["status"] == 404
 
 
-def test_a_namespace_holds_its_own_objects(fleet: House) -> None:
+def test_a_namespace_holds_its_own_objects(fleet: CliServer) -> None:
     assert fleet.json("list", "-n", "other") == []
     assert "No such objects in namespace other" in fleet.run("list", "-n", "other").stdout
 
@@ -70,42 +70,42 @@ def test_a_namespace_holds_its_own_objects(fleet: House) -> None:
         (["--limit", "2"], ["p1", "p2"]),
     ],
 )
-def test_list_shows_what_fits(fleet: House, words: list[str], found: list[str]) -> None:
+def test_list_shows_what_fits(fleet: CliServer, words: list[str], found: list[str]) -> None:
     assert names(fleet.json("list", *words)) == found
 
 
-def test_list_says_when_there_are_more(fleet: House) -> None:
+def test_list_says_when_there_are_more(fleet: CliServer) -> None:
     assert "more than 2" in fleet.run("list", "--limit", "2").stderr
     assert "more" not in fleet.run("list", "--limit", "3").stderr
     assert "more" not in fleet.run("list", "--limit", "2", "--all").stderr
 
 
-def test_list_follows_any_number_of_pages(house: House) -> None:
+def test_list_follows_any_number_of_pages(cli: CliServer) -> None:
     async def many() -> None:
         names = [f"p{number:04}" for number in range(1234)]
-        await asyncio.gather(*(house.engine.create(house.ns, one, PUMP.kind, "build") for one in names))
+        await asyncio.gather(*(cli.engine.create(cli.ns, one, PUMP.kind, "build") for one in names))
 
-    house.ask(many())
-    assert len(house.json("list", "--all")) == 1234
-    assert len(house.json("list")) == 1000
+    cli.ask(many())
+    assert len(cli.json("list", "--all")) == 1234
+    assert len(cli.json("list")) == 1000
 
 
 @pytest.mark.parametrize(
     "words", [["--kind", "pomp"], ["--label", "region"], ["--state", "idle,,"], ["--limit", "0"], ["--parent", "/"]]
 )
-def test_a_listing_that_is_not_understood_exits_with_2(fleet: House, words: list[str]) -> None:
+def test_a_listing_that_is_not_understood_exits_with_2(fleet: CliServer, words: list[str]) -> None:
     done = fleet.run("list", *words)
     assert done.exit_code == 2
     assert done.stderr
 
 
-def test_what_a_terminal_would_obey_is_not_passed_on(house: House) -> None:
-    house.ask(house.engine.create(house.ns, "p1", PUMP.kind, "build", labels={"x": "\x1b[2J\x07"}))
-    assert "\x1b" not in house.run("list").stdout
-    assert "\x1b" not in house.run("get", "p1").stdout
+def test_what_a_terminal_would_obey_is_not_passed_on(cli: CliServer) -> None:
+    cli.ask(cli.engine.create(cli.ns, "p1", PUMP.kind, "build", labels={"x": "\x1b[2J\x07"}))
+    assert "\x1b" not in cli.run("list").stdout
+    assert "\x1b" not in cli.run("get", "p1").stdout
 
 
 @pytest.mark.parametrize("name", ["", "a/b"])
-def test_what_cannot_be_a_namespace_is_told_as_that(house: House, name: str) -> None:
-    told = house.json("list", "-n", name, code=2)
+def test_what_cannot_be_a_namespace_is_told_as_that(cli: CliServer, name: str) -> None:
+    told = cli.json("list", "-n", name, code=2)
     assert (told["field"], told["value"]) == ("namespace", name)

@@ -25,11 +25,11 @@ from stateward.server.live import live_routes
 from stateward.server.live.feeds import LiveFeeds
 from stateward.store import open_store
 from stateward.store.records import Key
-from tests.integration.cli.house import House
+from tests.integration.cli.cli_server import CliServer
 from tests.integration.engine.plant import Plant
 
 
-class OvcHouse(House):
+class OvcCliServer(CliServer):
     """A server with the ovc domain."""
 
     async def _serve(self) -> None:
@@ -72,25 +72,25 @@ class OvcHouse(House):
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OvcHouse]:
+def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OvcCliServer]:
     """A server with two nodes, an account, a cloudspace and an image."""
-    house = OvcHouse(tmp_path_factory.mktemp("ovc"))
-    with house.opened():
+    cli = OvcCliServer(tmp_path_factory.mktemp("ovc"))
+    with cli.opened():
         for name in ("n1", "n2"):
-            house.done("create", "node", name, "--wait")
-        house.done("create", "account", "acme", "--retention", "1.5", "--wait")
-        house.done("create", "cloudspace", "web", "--account", "account/acme", "--wait")
-        house.done("create", "image", "tick", "--account", "account/acme", "--wait")
-        yield house
+            cli.done("create", "node", name, "--wait")
+        cli.done("create", "account", "acme", "--retention", "1.5", "--wait")
+        cli.done("create", "cloudspace", "web", "--account", "account/acme", "--wait")
+        cli.done("create", "image", "tick", "--account", "account/acme", "--wait")
+        yield cli
 
 
-def machine(house: OvcHouse, name: str) -> str:
-    house.done("create", "machine", name, "--cloudspace", "cloudspace/web", "--image", "image/tick", "--wait")
+def machine(cli: OvcCliServer, name: str) -> str:
+    cli.done("create", "machine", name, "--cloudspace", "cloudspace/web", "--image", "image/tick", "--wait")
     return f"machine/{name}"
 
 
-def test_a_machine_does_as_it_is_told(house: OvcHouse) -> None:
-    vm = machine(house, "obedient")
+def test_a_machine_does_as_it_is_told(cli: OvcCliServer) -> None:
+    vm = machine(cli, "obedient")
     for action, state in (
         ("pause", "PAUSED"),
         ("resume", "RUNNING"),
@@ -102,68 +102,68 @@ def test_a_machine_does_as_it_is_told(house: OvcHouse) -> None:
         ("restore", "HALTED"),
         ("destroy", "DESTROYED"),
     ):
-        id_ = house.item(vm)["id"]
-        assert "succeeded" in house.done(action, vm, "--wait")
-        assert house.state(id_) == state
+        id_ = cli.item(vm)["id"]
+        assert "succeeded" in cli.done(action, vm, "--wait")
+        assert cli.state(id_) == state
 
 
-def test_disks_come_and_go(house: OvcHouse) -> None:
-    vm = machine(house, "collector")
-    house.done("add-disk", vm, "first", "--gib", "2", "--wait")
-    house.done("create", "disk", "second", "--account", "account/acme", "--wait")
-    house.done("attach", vm, "disk/second", "--wait")
-    assert len(house.item(vm)["disks"]) == 3
-    house.done("detach", vm, "disk/second", "--wait")
-    assert house.state("disk/second") == "CREATED"
-    assert "3 disks" not in house.done("show", vm)
-    assert "second" in house.done("list", "disks", "--state", "CREATED")
+def test_disks_come_and_go(cli: OvcCliServer) -> None:
+    vm = machine(cli, "collector")
+    cli.done("add-disk", vm, "first", "--gib", "2", "--wait")
+    cli.done("create", "disk", "second", "--account", "account/acme", "--wait")
+    cli.done("attach", vm, "disk/second", "--wait")
+    assert len(cli.item(vm)["disks"]) == 3
+    cli.done("detach", vm, "disk/second", "--wait")
+    assert cli.state("disk/second") == "CREATED"
+    assert "3 disks" not in cli.done("show", vm)
+    assert "second" in cli.done("list", "disks", "--state", "CREATED")
 
 
-def test_a_clone_is_made_and_a_machine_moves(house: OvcHouse) -> None:
-    vm = machine(house, "mother")
-    before = house.item(vm)["node"]
-    house.done("migrate", vm, "--wait")
-    assert house.item(vm)["node"] != before
-    house.done("stop", vm, "--wait")
-    house.done("clone", vm, "child", "--wait")
-    refused = house.run("ovc", "delete", vm)
+def test_a_clone_is_made_and_a_machine_moves(cli: OvcCliServer) -> None:
+    vm = machine(cli, "mother")
+    before = cli.item(vm)["node"]
+    cli.done("migrate", vm, "--wait")
+    assert cli.item(vm)["node"] != before
+    cli.done("stop", vm, "--wait")
+    cli.done("clone", vm, "child", "--wait")
+    refused = cli.run("ovc", "delete", vm)
     assert (refused.exit_code != 0, "has clones" in refused.output) == (True, True)
 
 
-def test_a_node_goes_into_maintenance_and_leaves(house: OvcHouse) -> None:
-    house.done("create", "node", "third", "--option", "latency=0", "--wait")
-    house.done("maintenance", "node/third", "--vmaction", "stop", "--wait")
-    assert house.state("node/third") == "MAINTENANCE"
-    assert "maintenance" in house.done("show", "node/third") or house.item("node/third")["report"] is not None
-    house.done("enable", "node/third", "--wait")
-    id_ = house.item("node/third")["id"]
-    house.done("decommission", "node/third", "--wait")
-    assert house.state(id_) == "DECOMMISSIONED"
+def test_a_node_goes_into_maintenance_and_leaves(cli: OvcCliServer) -> None:
+    cli.done("create", "node", "third", "--option", "latency=0", "--wait")
+    cli.done("maintenance", "node/third", "--vmaction", "stop", "--wait")
+    assert cli.state("node/third") == "MAINTENANCE"
+    assert "maintenance" in cli.done("show", "node/third") or cli.item("node/third")["report"] is not None
+    cli.done("enable", "node/third", "--wait")
+    id_ = cli.item("node/third")["id"]
+    cli.done("decommission", "node/third", "--wait")
+    assert cli.state(id_) == "DECOMMISSIONED"
 
 
-def test_queues_and_healing_are_told(house: OvcHouse) -> None:
-    vm = machine(house, "quiet")
-    assert "has no queue" in house.done("queue", vm)
-    assert "has no queue" in house.done("queue", vm, "--stop")
-    assert house.json("ovc", "queue", vm)["operations"] == []
-    assert "Nothing is stuck" in house.done("healing")
-    assert house.json("ovc", "healing", "--hours", "1") == {"stuck": [], "healed": [], "strangers": []}
+def test_queues_and_healing_are_told(cli: OvcCliServer) -> None:
+    vm = machine(cli, "quiet")
+    assert "has no queue" in cli.done("queue", vm)
+    assert "has no queue" in cli.done("queue", vm, "--stop")
+    assert cli.json("ovc", "queue", vm)["operations"] == []
+    assert "Nothing is stuck" in cli.done("healing")
+    assert cli.json("ovc", "healing", "--hours", "1") == {"stuck": [], "healed": [], "strangers": []}
 
 
-def test_what_belongs_to_nobody_is_told_with_the_healing_and_with_its_node(house: OvcHouse) -> None:
-    id_ = house.item("node/n1")["id"]
+def test_what_belongs_to_nobody_is_told_with_the_healing_and_with_its_node(cli: OvcCliServer) -> None:
+    id_ = cli.item("node/n1")["id"]
     stray = OrphanId("machine", "vm-of-nobody-12345678")
-    house.ask(house.engine.store.transact(lambda tx: record_orphans(tx, Key("default", id_), [stray], complete=True)))
-    for told in (house.done("healing"), house.done("show", "node/n1")):
+    cli.ask(cli.engine.store.transact(lambda tx: record_orphans(tx, Key("default", id_), [stray], complete=True)))
+    for told in (cli.done("healing"), cli.done("show", "node/n1")):
         assert "vm-of-nobody-12345678" in told
-    assert "1 orphans" in house.done("list", "nodes")
-    house.ask(house.engine.store.transact(lambda tx: record_orphans(tx, Key("default", id_), [], complete=True)))
-    assert house.json("ovc", "healing", "--hours", "1")["strangers"] == []
+    assert "1 orphans" in cli.done("list", "nodes")
+    cli.ask(cli.engine.store.transact(lambda tx: record_orphans(tx, Key("default", id_), [], complete=True)))
+    assert cli.json("ovc", "healing", "--hours", "1")["strangers"] == []
 
 
-def test_whoever_believes_in_another_state_is_told(house: OvcHouse) -> None:
-    vm = machine(house, "believed")
-    refused = house.run("ovc", "stop", vm, "--status", "PAUSED")
+def test_whoever_believes_in_another_state_is_told(cli: OvcCliServer) -> None:
+    vm = machine(cli, "believed")
+    refused = cli.run("ovc", "stop", vm, "--status", "PAUSED")
     assert (refused.exit_code != 0, "Other action currently happening" in refused.output) == (True, True)
 
 
@@ -177,14 +177,14 @@ def test_whoever_believes_in_another_state_is_told(house: OvcHouse) -> None:
         (("show", "vm-000000000000"), "there is no object"),
     ],
 )
-def test_names_that_lead_nowhere_are_told(house: OvcHouse, words: tuple[str, ...], said: str) -> None:
-    result = house.run("ovc", *words)
+def test_names_that_lead_nowhere_are_told(cli: OvcCliServer, words: tuple[str, ...], said: str) -> None:
+    result = cli.run("ovc", *words)
     assert (result.exit_code != 0, said in result.output) == (True, True), result.output
 
 
-def test_an_empty_namespace_says_so(house: OvcHouse) -> None:
-    house.ns, before = "empty", house.ns
+def test_an_empty_namespace_says_so(cli: OvcCliServer) -> None:
+    cli.ns, before = "empty", cli.ns
     try:
-        assert "No machines in namespace empty" in house.done("list", "machines")
+        assert "No machines in namespace empty" in cli.done("list", "machines")
     finally:
-        house.ns = before
+        cli.ns = before

@@ -19,7 +19,7 @@ from stateward.engine.maintenance.retention import prune
 from stateward.store.sqlite import SqliteStore
 from tests.contract.samples import a_line, a_step, an_answer, an_object, an_operation
 from tests.contract.store_calls import write
-from tests.integration.cli.house import WIDE, House
+from tests.integration.cli.cli_server import WIDE, CliServer
 
 DAY = 86_400
 
@@ -90,27 +90,27 @@ def test_the_span_has_to_be_said(folder: Path) -> None:
     assert run(folder, "prune").exit_code == 2
 
 
-def test_a_server_prunes_when_an_administrator_asks(house: House) -> None:
-    house.built("p1")
-    done = house.json("prune", "--older", "90d")
+def test_a_server_prunes_when_an_administrator_asks(cli: CliServer) -> None:
+    cli.built("p1")
+    done = cli.json("prune", "--older", "90d")
     assert (done["operations"], done["next"]) == (0, None)
-    viewer = house.json("token", "create", "somebody", "--ns", house.ns)["token"]
-    refused = house.run("prune", "--older", "90d", token=viewer)
+    viewer = cli.json("token", "create", "somebody", "--ns", cli.ns)["token"]
+    refused = cli.run("prune", "--older", "90d", token=viewer)
     assert refused.exit_code == 4
     assert "right" in refused.stderr
 
 
 def test_watching_a_server_from_behind_the_horizon_is_told(tmp_path: Path) -> None:
-    with House(tmp_path).opened() as house:
-        house.ns = "t"
-        house.built("p1")
-        house.built("p2")
-        house.ask(pruned(house))
-        kept = house.ask(horizon(house.engine.store.reader)).seq
+    with CliServer(tmp_path).opened() as cli:
+        cli.ns = "t"
+        cli.built("p1")
+        cli.built("p2")
+        cli.ask(pruned(cli))
+        kept = cli.ask(horizon(cli.engine.store.reader)).seq
         over = threading.Event()
-        busy = threading.Thread(target=build_until, args=(house, over))
+        busy = threading.Thread(target=build_until, args=(cli, over))
         busy.start()
-        done = house.run("watch", "--after", "0", "--count", "1", "--json")
+        done = cli.run("watch", "--after", "0", "--count", "1", "--json")
         over.set()
         busy.join()
     assert done.exit_code == 0, done.output
@@ -118,14 +118,14 @@ def test_watching_a_server_from_behind_the_horizon_is_told(tmp_path: Path) -> No
     assert json.loads(done.stdout)["seq"] > kept
 
 
-async def pruned(house: House) -> None:
+async def pruned(cli: CliServer) -> None:
     """Prune everything that has ended by now."""
-    await prune(house.engine.store, await house.engine.store.reader.time())
+    await prune(cli.engine.store, await cli.engine.store.reader.time())
 
 
-def build_until(house: House, over: threading.Event) -> None:
+def build_until(cli: CliServer, over: threading.Event) -> None:
     """Build one pump after the other, until something is over."""
     for number in count():
         if over.is_set():
             return
-        house.built(f"q{number}")
+        cli.built(f"q{number}")

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from stateward.cli.main import app as command_line
-from tests.integration.cli.house import WIDE
-from tests.integration.cli.wanted import with_spec
+from tests.integration.cli.cli_server import WIDE
+from tests.integration.cli.vm_spec import with_spec
 from tests.integration.server.server_processes import kill_machines_below, served
 
 

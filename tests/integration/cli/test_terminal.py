@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from stateward.cli.main import app as command_line
-from tests.integration.cli.house import WIDE, House
+from tests.integration.cli.cli_server import WIDE, CliServer
 
 PROGRAM = "import sys; from stateward.cli.main import app; app(sys.argv[1:])"
 ROOT = Path(__file__).parents[3]
@@ -46,10 +46,10 @@ class Terminal:
 
 
 @contextmanager
-def terminal(house: House, *words: str) -> Iterator[Terminal]:
+def terminal(cli: CliServer, *words: str) -> Iterator[Terminal]:
     mine, its = pty.openpty()
     command = [sys.executable, "-c", PROGRAM, *words]
-    env = {**os.environ, **house.env, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT)}
+    env = {**os.environ, **cli.env, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(command, stdin=its, stdout=its, stderr=its, env=env, cwd=ROOT)
     os.close(its)
     try:
@@ -60,23 +60,23 @@ def terminal(house: House, *words: str) -> Iterator[Terminal]:
         os.close(mine)
 
 
-def test_ctrl_c_leaves_a_waiting_command_with_130_and_the_cursor_back(house: House) -> None:
-    house.built("p1", provider="aws", region="eu-1")
-    house.built("p2", provider="gcp")
-    house.do(house.plant.hold)
-    with terminal(house, "do", "tune", "--selector", "kind=pump", "--wait") as screen:
+def test_ctrl_c_leaves_a_waiting_command_with_130_and_the_cursor_back(cli: CliServer) -> None:
+    cli.built("p1", provider="aws", region="eu-1")
+    cli.built("p2", provider="gcp")
+    cli.do(cli.plant.hold)
+    with terminal(cli, "do", "tune", "--selector", "kind=pump", "--wait") as screen:
         screen.until("0/1")
         assert screen.interrupt() == 130
     assert "aws/eu-1" in screen.shown
     assert "gcp" in screen.shown
     assert CURSOR_BACK in screen.shown[screen.shown.rindex("0/1") :]
     assert "Traceback" not in screen.shown
-    assert house.json("get", "p1")["object"]["state"] == "tuning"
+    assert cli.json("get", "p1")["object"]["state"] == "tuning"
 
 
-def test_ctrl_c_leaves_top_with_the_former_screen_back(house: House) -> None:
-    house.built("p1")
-    with terminal(house, "top") as screen:
+def test_ctrl_c_leaves_top_with_the_former_screen_back(cli: CliServer) -> None:
+    cli.built("p1")
+    with terminal(cli, "top") as screen:
         screen.until("idle")
         assert screen.interrupt() == 130
     assert screen.shown.rindex("\x1b[?1049l") > screen.shown.rindex("\x1b[?1049h")
@@ -85,18 +85,18 @@ def test_ctrl_c_leaves_top_with_the_former_screen_back(house: House) -> None:
 
 
 @pytest.mark.parametrize("words", [["watch", "--after", "0"], ["list", "--watch"], ["list", "--watch", "--json"]])
-def test_ctrl_c_ends_whatever_goes_on_for_ever(house: House, words: list[str]) -> None:
-    house.built("p1")
-    with terminal(house, *words) as screen:
+def test_ctrl_c_ends_whatever_goes_on_for_ever(cli: CliServer, words: list[str]) -> None:
+    cli.built("p1")
+    with terminal(cli, *words) as screen:
         screen.until("idle")
         assert screen.interrupt() == 130
     assert "Traceback" not in screen.shown
 
 
-def completed(house: House, *words: str) -> list[str]:
+def completed(cli: CliServer, *words: str) -> list[str]:
     env = {
         **os.environ,
-        **house.env,
+        **cli.env,
         "PYTHONPATH": str(ROOT),
         "_STATEWARD_COMPLETE": "complete_zsh",
         "_TYPER_COMPLETE_ARGS": " ".join(["stateward", *words]),
@@ -109,17 +109,17 @@ def completed(house: House, *words: str) -> list[str]:
     return [word for word in done.stdout.split('"') if word.strip() and "_arguments" not in word]
 
 
-def test_the_tab_key_offers_kinds_actions_and_objects(house: House) -> None:
-    house.built("web-1")
-    house.built("db-1")
-    assert "mci.vm" in str(completed(house, "create", "mci"))
-    assert "suspend" in str(completed(house, "do", "susp"))
-    assert "pump/web-1" in str(completed(house, "get", "pump/we"))
-    assert "db-1" not in str(completed(house, "get", "we"))
+def test_the_tab_key_offers_kinds_actions_and_objects(cli: CliServer) -> None:
+    cli.built("web-1")
+    cli.built("db-1")
+    assert "mci.vm" in str(completed(cli, "create", "mci"))
+    assert "suspend" in str(completed(cli, "do", "susp"))
+    assert "pump/web-1" in str(completed(cli, "get", "pump/we"))
+    assert "db-1" not in str(completed(cli, "get", "we"))
 
 
-def test_the_tab_key_offers_nothing_where_no_server_answers(house: House) -> None:
-    offered = completed(house, "get", "--server", "http://127.0.0.1:1", "we")
+def test_the_tab_key_offers_nothing_where_no_server_answers(cli: CliServer) -> None:
+    offered = completed(cli, "get", "--server", "http://127.0.0.1:1", "we")
     assert "web-1" not in str(offered)
     assert "Traceback" not in str(offered)
 
@@ -141,21 +141,21 @@ SECRET = "sw_0123456789ab_a-secret-that-nobody-may-see"
     ],
 )
 def test_a_token_never_appears_in_what_is_printed_or_logged(
-    house: House, words: list[str], caplog: pytest.LogCaptureFixture
+    cli: CliServer, words: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level("DEBUG"):
-        done = house.run(*words)
+        done = cli.run(*words)
     assert done.exit_code in (2, 3, 4), done.output
     assert SECRET not in done.output + done.stderr + str(done.exception)
     assert SECRET not in caplog.text
 
 
-def test_a_token_in_the_wrong_place_is_not_repeated(house: House) -> None:
-    done = house.run("get", SECRET, token=SECRET)
+def test_a_token_in_the_wrong_place_is_not_repeated(cli: CliServer) -> None:
+    done = cli.run("get", SECRET, token=SECRET)
     assert done.exit_code == 4
     assert SECRET not in done.output + done.stderr
-    assert SECRET not in house.run("get", SECRET).stderr
-    assert SECRET not in house.run("get", SECRET, "--json").stdout
+    assert SECRET not in cli.run("get", SECRET).stderr
+    assert SECRET not in cli.run("get", SECRET, "--json").stdout
 
 
 def test_no_server_at_the_address_exits_with_3() -> None:

@@ -6,42 +6,42 @@ from itertools import count
 
 from stateward.engine import Permanent
 from stateward.store.filters import Selector
-from tests.integration.cli.house import House
+from tests.integration.cli.cli_server import CliServer
 
 
-def last(house: House) -> int:
-    return house.ask(house.engine.store.reader.last_journal_seq())
+def last(cli: CliServer) -> int:
+    return cli.ask(cli.engine.store.reader.last_journal_seq())
 
 
-def test_watch_tells_what_has_happened_since_a_number(house: House) -> None:
-    before = last(house)
-    house.built("p1")
-    done = house.run("watch", "--after", str(before), "--count", "2")
+def test_watch_tells_what_has_happened_since_a_number(cli: CliServer) -> None:
+    before = last(cli)
+    cli.built("p1")
+    done = cli.run("watch", "--after", str(before), "--count", "2")
     assert done.exit_code == 0, done.output
     first, second = done.stdout.splitlines()
     assert "p1 build (new) -> building by user" in first
     assert "p1 succeeded building -> idle" in second
 
 
-def test_watch_as_json_is_one_line_each(house: House) -> None:
-    before = last(house)
-    house.built("p1")
-    done = house.run("watch", "--after", str(before), "--count", "2", "--json")
+def test_watch_as_json_is_one_line_each(cli: CliServer) -> None:
+    before = last(cli)
+    cli.built("p1")
+    done = cli.run("watch", "--after", str(before), "--count", "2", "--json")
     assert [json.loads(line)["event"] for line in done.stdout.splitlines()] == ["build", "succeeded"]
 
 
-def test_watch_shows_one_object_one_kind_and_one_namespace_only(house: House) -> None:
-    before = last(house)
-    house.built("p1")
-    house.run("create", "station", "s1")
-    house.built("p2")
-    house.ns, mine = "elsewhere", house.ns
-    house.built(f"other-than-{mine}")
-    house.ns = mine
-    house.run("do", "tune", "p1", "--wait")
+def test_watch_shows_one_object_one_kind_and_one_namespace_only(cli: CliServer) -> None:
+    before = last(cli)
+    cli.built("p1")
+    cli.run("create", "station", "s1")
+    cli.built("p2")
+    cli.ns, mine = "elsewhere", cli.ns
+    cli.built(f"other-than-{mine}")
+    cli.ns = mine
+    cli.run("do", "tune", "p1", "--wait")
 
     def watched(*words: str) -> list[str]:
-        done = house.run("watch", *words, "--after", str(before), "--json")
+        done = cli.run("watch", *words, "--after", str(before), "--json")
         return [json.loads(line)["object"] for line in done.stdout.splitlines()]
 
     assert watched("pump/p1", "--count", "4") == ["p1"] * 4
@@ -50,14 +50,14 @@ def test_watch_shows_one_object_one_kind_and_one_namespace_only(house: House) ->
     assert f"other-than-{mine}" in watched("-A", "--count", "7")
 
 
-def test_watch_without_a_number_begins_now_and_goes_on_live(house: House) -> None:
-    house.built("p0")
+def test_watch_without_a_number_begins_now_and_goes_on_live(cli: CliServer) -> None:
+    cli.built("p0")
     done = []
-    watching = threading.Thread(target=lambda: done.append(house.run("watch", "--count", "2", "--json")))
+    watching = threading.Thread(target=lambda: done.append(cli.run("watch", "--count", "2", "--json")))
     watching.start()
     # A line that comes before the stream is open is not seen: so they come until two were.
     for number in count(1):
-        house.built(f"p{number}")
+        cli.built(f"p{number}")
         watching.join(0.1)
         if not watching.is_alive():
             break
@@ -66,76 +66,76 @@ def test_watch_without_a_number_begins_now_and_goes_on_live(house: House) -> Non
     assert all(one["object"] != "p0" for one in seen)
 
 
-def test_watching_an_unknown_object_exits_with_2(house: House) -> None:
-    assert house.run("watch", "p9").exit_code == 2
+def test_watching_an_unknown_object_exits_with_2(cli: CliServer) -> None:
+    assert cli.run("watch", "p9").exit_code == 2
 
 
-def test_history_tells_who_what_from_to_and_why(house: House) -> None:
-    house.built("p1")
-    house.do(lambda: house.plant.fail("tune", Permanent("no tools")))
-    house.run("do", "tune", "p1", "--wait")
-    lines = house.run("history", "pump/p1").stdout.splitlines()
+def test_history_tells_who_what_from_to_and_why(cli: CliServer) -> None:
+    cli.built("p1")
+    cli.do(lambda: cli.plant.fail("tune", Permanent("no tools")))
+    cli.run("do", "tune", "p1", "--wait")
+    lines = cli.run("history", "pump/p1").stdout.splitlines()
     assert len(lines) == 5
     assert "admin (the test)" in lines[3]
     assert "no tools" in lines[4]
-    told = house.json("history", "p1", "--limit", "1")
+    told = cli.json("history", "p1", "--limit", "1")
     assert [(one["event"], one["source"], one["target"]) for one in told] == [("failed", "tuning", "idle")]
 
 
-def test_a_removed_object_keeps_its_history(house: House) -> None:
-    house.built("p1")
-    house.run("do", "scrap", "p1", "--wait")
-    house.run("do", "forget", "p1")
-    assert house.run("get", "p1").exit_code == 2
-    assert [one["event"] for one in house.json("history", "p1")][-1] == "forget"
+def test_a_removed_object_keeps_its_history(cli: CliServer) -> None:
+    cli.built("p1")
+    cli.run("do", "scrap", "p1", "--wait")
+    cli.run("do", "forget", "p1")
+    assert cli.run("get", "p1").exit_code == 2
+    assert [one["event"] for one in cli.json("history", "p1")][-1] == "forget"
 
 
-def test_history_of_what_never_was_exits_with_2(house: House) -> None:
-    assert house.run("history", "p9").exit_code == 2
+def test_history_of_what_never_was_exits_with_2(cli: CliServer) -> None:
+    assert cli.run("history", "p9").exit_code == 2
 
 
-def test_why_says_that_nothing_is_waited_for(house: House) -> None:
-    house.built("p1")
-    shown = house.run("why", "pump/p1").stdout
+def test_why_says_that_nothing_is_waited_for(cli: CliServer) -> None:
+    cli.built("p1")
+    shown = cli.run("why", "pump/p1").stdout
     assert "p1 (test.pump) is idle" in shown
     assert "waits for nothing" in shown
 
 
-def test_why_names_the_lane_that_is_full(house: House) -> None:
-    house.built("p1")
-    lane = house.routed("p1", capacity=0)
-    house.run("do", "tune", "p1")
-    shown = house.run("why", "p1").stdout
+def test_why_names_the_lane_that_is_full(cli: CliServer) -> None:
+    cli.built("p1")
+    lane = cli.routed("p1", capacity=0)
+    cli.run("do", "tune", "p1")
+    shown = cli.run("why", "p1").stdout
     assert f"lane {lane} runs 0 of 0 operations" in shown
     assert "tune by admin (the test)" in shown
-    assert house.json("why", "p1")[0]["reason"] == "lane full"
+    assert cli.json("why", "p1")[0]["reason"] == "lane full"
 
 
-def test_why_names_what_stands_before_it_in_the_queue(house: House) -> None:
+def test_why_names_what_stands_before_it_in_the_queue(cli: CliServer) -> None:
     async def same_queue() -> None:
-        made = await house.engine.create(house.ns, "disk", "test.pump", "build", queue="p1")
-        await house.engine.wait(house.ns, made.op.id, 120)
+        made = await cli.engine.create(cli.ns, "disk", "test.pump", "build", queue="p1")
+        await cli.engine.wait(cli.ns, made.op.id, 120)
 
-    house.built("p1")
-    house.ask(same_queue())
-    house.do(house.plant.hold)
-    first = house.json("do", "tune", "p1")[0]["operation"]["id"]
-    house.run("do", "tune", "disk")
-    shown = house.run("why", "disk").stdout
+    cli.built("p1")
+    cli.ask(same_queue())
+    cli.do(cli.plant.hold)
+    first = cli.json("do", "tune", "p1")[0]["operation"]["id"]
+    cli.run("do", "tune", "disk")
+    shown = cli.run("why", "disk").stdout
     assert "1 ahead in its queue" in shown
     assert f"tune on p1 ({first})" in shown
 
 
-def test_why_goes_on_up_the_tree(house: House) -> None:
-    house.run("create", "station", "s1")
-    house.built("p1", parent="s1")
-    lane = house.routed("p1", capacity=0)
-    engine = house.engine
-    whole, each = engine.request(house.ns, "s1", "pump"), engine.request(house.ns, "", "pump")
-    house.ask(engine.group(whole, Selector(house.ns, parent="s1"), each))
-    shown = house.run("why", "p1").stdout
+def test_why_goes_on_up_the_tree(cli: CliServer) -> None:
+    cli.run("create", "station", "s1")
+    cli.built("p1", parent="s1")
+    lane = cli.routed("p1", capacity=0)
+    engine = cli.engine
+    whole, each = engine.request(cli.ns, "s1", "pump"), engine.request(cli.ns, "", "pump")
+    cli.ask(engine.group(whole, Selector(cli.ns, parent="s1"), each))
+    shown = cli.run("why", "p1").stdout
     assert f"lane {lane} runs 0 of 0" in shown
     assert "part of s1 (test.station), which is working" in shown
     assert "1 of its children have not ended" in shown
-    assert "pump on p1" in house.run("why", "s1").stdout
-    assert [one["id"] for one in house.json("why", "p1")] == ["p1", "s1"]
+    assert "pump on p1" in cli.run("why", "s1").stdout
+    assert [one["id"] for one in cli.json("why", "p1")] == ["p1", "s1"]

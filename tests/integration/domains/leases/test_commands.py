@@ -21,13 +21,13 @@ from stateward.domains.plugin import ProcessContext
 from stateward.engine import Engine
 from stateward.server.app import create_app
 from stateward.store import open_store
-from tests.integration.cli.house import House
+from tests.integration.cli.cli_server import CliServer
 from tests.integration.engine.plant import Plant
 
 PATIENT = 60.0
 
 
-class LeaseHouse(House):
+class LeaseCliServer(CliServer):
     """A server with leases."""
 
     async def _serve(self) -> None:
@@ -69,14 +69,14 @@ def eventually(true: Callable[[], bool]) -> None:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LeaseHouse]:
-    with LeaseHouse(tmp_path_factory.mktemp("leases")).opened() as opened:
-        assert isinstance(opened, LeaseHouse)
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LeaseCliServer]:
+    with LeaseCliServer(tmp_path_factory.mktemp("leases")).opened() as opened:
+        assert isinstance(opened, LeaseCliServer)
         yield opened
 
 
 @pytest.fixture
-def house(server: LeaseHouse, request: pytest.FixtureRequest) -> LeaseHouse:
+def cli(server: LeaseCliServer, request: pytest.FixtureRequest) -> LeaseCliServer:
     """Return the server, with a namespace and two hosts for each test."""
     server.ns = request.node.name.replace("_", "-")[:60]
     for name in ("node-1", "node-2"):
@@ -84,20 +84,20 @@ def house(server: LeaseHouse, request: pytest.FixtureRequest) -> LeaseHouse:
     return server
 
 
-def test_a_lease_is_made_listed_shown_moved_and_deleted(house: LeaseHouse) -> None:
-    house.done("create", "night", "--start", "2030-01-31 22:00", "--end", "8h", "--hosts", "1-2")
-    (found,) = house.found("list")
+def test_a_lease_is_made_listed_shown_moved_and_deleted(cli: LeaseCliServer) -> None:
+    cli.done("create", "night", "--start", "2030-01-31 22:00", "--end", "8h", "--hosts", "1-2")
+    (found,) = cli.found("list")
     assert (found["name"], found["status"], found["end_date"][:16]) == ("night", "PENDING", "2030-02-01T06:00")
-    assert "night" in house.done("list")
-    assert "before_end_lease" in house.done("show", "night")
-    house.done("update", "night", "--name", "long night", "--end", "2030-02-01 09:00")
-    assert house.found("show", "long night")["end_date"][:16] == "2030-02-01T09:00"
-    assert f"long night ({found['id']}): deleted" in house.done("delete", found["id"])
-    assert house.found("list") == []
+    assert "night" in cli.done("list")
+    assert "before_end_lease" in cli.done("show", "night")
+    cli.done("update", "night", "--name", "long night", "--end", "2030-02-01 09:00")
+    assert cli.found("show", "long night")["end_date"][:16] == "2030-02-01T09:00"
+    assert f"long night ({found['id']}): deleted" in cli.done("delete", found["id"])
+    assert cli.found("list") == []
 
 
-def test_a_span_counts_from_the_start_and_a_warning_back_from_the_end(house: LeaseHouse) -> None:
-    house.done("create", "far", "--start", "2030-03-01 12:00", "--end", "2h", "--before-end", "30m")
+def test_a_span_counts_from_the_start_and_a_warning_back_from_the_end(cli: LeaseCliServer) -> None:
+    cli.done("create", "far", "--start", "2030-03-01 12:00", "--end", "2h", "--before-end", "30m")
     for words, end, warned in (
         ((), "2030-03-01T14:00", "2030-03-01T13:30"),
         (("--end", "9h"), "2030-03-01T21:00", "2030-03-01T20:30"),
@@ -106,89 +106,89 @@ def test_a_span_counts_from_the_start_and_a_warning_back_from_the_end(house: Lea
         (("--start", "2030-03-02 00:00", "--end", "1d", "--before-end", "1h"), "2030-03-03T00:00", "2030-03-02T23:00"),
     ):
         if words:
-            answer = house.run("update", "far", *words)
+            answer = cli.run("update", "far", *words)
             assert (answer.exit_code == 0) is (warned is not None), answer.output
-        found = house.found("show", "far")
+        found = cli.found("show", "far")
         told = {one["event_type"]: one["time"][:16] for one in found["events"]}
         assert found["end_date"][:16] == end
         assert warned is None or told["before_end_lease"] == warned
-    house.done("delete", "far")
+    cli.done("delete", "far")
 
 
-def test_what_is_neither_a_time_nor_a_span_is_refused_with_the_option(house: LeaseHouse) -> None:
+def test_what_is_neither_a_time_nor_a_span_is_refused_with_the_option(cli: LeaseCliServer) -> None:
     odd_ones = ("0h", "1.5h", "9H", "-1h", "8", "1w", "90 m", "2030", "1h30m")
     for option, odd in product(("--end", "--start", "--before-end"), odd_ones):
-        answer = house.run("create", "x", *(("--end", "1h") if option != "--end" else ()), f"{option}={odd}")
+        answer = cli.run("create", "x", *(("--end", "1h") if option != "--end" else ()), f"{option}={odd}")
         told = f"{answer.output} {answer.exception}"
         assert answer.exit_code != 0
         assert f"{option}: {odd!r} is not a time in UTC such as" in told
         assert "a whole number from 1 and m, h or d" in told
-    assert house.found("list") == []
+    assert cli.found("list") == []
 
 
-def test_the_history_of_a_lease_outlives_it(house: LeaseHouse) -> None:
-    house.done("create", "gone", "--start", "2030-01-31 22:00", "--end", "8h")
-    id_ = house.found("show", "gone")["id"]
-    house.done("update", "gone", "--name", "renamed")
-    house.done("delete", "renamed", "--wait")
+def test_the_history_of_a_lease_outlives_it(cli: LeaseCliServer) -> None:
+    cli.done("create", "gone", "--start", "2030-01-31 22:00", "--end", "8h")
+    id_ = cli.found("show", "gone")["id"]
+    cli.done("update", "gone", "--name", "renamed")
+    cli.done("delete", "renamed", "--wait")
     for name in (id_, "gone", "renamed"):
-        lines = house.found("history", name)
+        lines = cli.found("history", name)
         assert {line["kind"] for line in lines} == {"leases.lease", "leases.reservation"}
-        assert "from pending to deleted" in house.done("history", name)
-    house.done("create", "gone", "--start", "2030-01-31 22:00", "--end", "8h")
-    other = house.found("show", "gone")["id"]
-    assert {line["object"] for line in house.found("history", "gone") if line["kind"] == "leases.lease"} == {other}
-    house.done("delete", "gone", "--wait")
-    assert "2 leases are called 'gone'" in house.run("history", "gone").output
+        assert "from pending to deleted" in cli.done("history", name)
+    cli.done("create", "gone", "--start", "2030-01-31 22:00", "--end", "8h")
+    other = cli.found("show", "gone")["id"]
+    assert {line["object"] for line in cli.found("history", "gone") if line["kind"] == "leases.lease"} == {other}
+    cli.done("delete", "gone", "--wait")
+    assert "2 leases are called 'gone'" in cli.run("history", "gone").output
 
 
-def test_the_calendar_shows_who_has_which_host_when(house: LeaseHouse) -> None:
-    house.done("create", "night", "--start", "2030-01-31 22:00", "--end", "8h")
-    shown = house.done("calendar", "--from", "2030-01-31 00:00", "--span", "3d").splitlines()
+def test_the_calendar_shows_who_has_which_host_when(cli: LeaseCliServer) -> None:
+    cli.done("create", "night", "--start", "2030-01-31 22:00", "--end", "8h")
+    shown = cli.done("calendar", "--from", "2030-01-31 00:00", "--span", "3d").splitlines()
     assert sum(line.startswith("node-") for line in shown) == 2
     assert sum("A" in line for line in shown if line.startswith("node-")) == 1
     assert any("night" in line and "PENDING" in line for line in shown)
 
 
-def test_a_lease_is_ended_at_once_and_its_history_tells_of_all_its_parts(house: LeaseHouse) -> None:
-    house.done("create", "short", "--end", "2h", "--where", '[">=", "$vcpus", "8"]')
-    house.becomes("short", "ACTIVE")
-    house.done("end", "short")
-    house.becomes("short", "TERMINATED")
-    lines = house.found("history", "short")
+def test_a_lease_is_ended_at_once_and_its_history_tells_of_all_its_parts(cli: LeaseCliServer) -> None:
+    cli.done("create", "short", "--end", "2h", "--where", '[">=", "$vcpus", "8"]')
+    cli.becomes("short", "ACTIVE")
+    cli.done("end", "short")
+    cli.becomes("short", "TERMINATED")
+    lines = cli.found("history", "short")
     assert [line["seq"] for line in lines] == sorted(line["seq"] for line in lines)
     assert {line["kind"] for line in lines} == {"leases.lease", "leases.reservation", "leases.event"}
-    shown = house.done("history", "short")
+    shown = cli.done("history", "short")
     for told in ("from pending to active", "from ACTIVE to TERMINATING", "start_lease", "end_lease", "on node-1"):
         assert told in shown
 
 
-def test_a_host_that_fails_is_replaced_and_comes_back(house: LeaseHouse) -> None:
-    house.done("create", "robust", "--end", "2h")
-    house.becomes("robust", "ACTIVE")
-    assert "failed" in house.done("host", "fail", "node-1")
-    eventually(lambda: house.found("show", "robust")["degraded"])
-    assert "resources_changed" in house.done("show", "robust")
-    house.done("host", "recover", "node-1")
-    eventually(lambda: not house.found("show", "robust")["degraded"])
-    assert house.found("show", "robust")["reservations"][0]["hosts"] == ["node-2"]
+def test_a_host_that_fails_is_replaced_and_comes_back(cli: LeaseCliServer) -> None:
+    cli.done("create", "robust", "--end", "2h")
+    cli.becomes("robust", "ACTIVE")
+    assert "failed" in cli.done("host", "fail", "node-1")
+    eventually(lambda: cli.found("show", "robust")["degraded"])
+    assert "resources_changed" in cli.done("show", "robust")
+    cli.done("host", "recover", "node-1")
+    eventually(lambda: not cli.found("show", "robust")["degraded"])
+    assert cli.found("show", "robust")["reservations"][0]["hosts"] == ["node-2"]
 
 
-def test_hosts_are_changed_and_removed(house: LeaseHouse) -> None:
-    house.done("host", "set", "node-1", "-p", "vcpus=32")
-    assert [one["vcpus"] for one in house.found("host", "list")] == [32, 16]
-    assert "node-1: removed" in house.done("host", "remove", "node-1")
-    assert "node-1" not in house.done("host", "list")
+def test_hosts_are_changed_and_removed(cli: LeaseCliServer) -> None:
+    cli.done("host", "set", "node-1", "-p", "vcpus=32")
+    assert [one["vcpus"] for one in cli.found("host", "list")] == [32, 16]
+    assert "node-1: removed" in cli.done("host", "remove", "node-1")
+    assert "node-1" not in cli.done("host", "list")
 
 
-def test_other_things_than_hosts_are_reserved_by_their_type(house: LeaseHouse) -> None:
+def test_other_things_than_hosts_are_reserved_by_their_type(cli: LeaseCliServer) -> None:
     wish = "resource_type=virtual:instance,vcpus=4,memory_mb=1024,disk_gb=0,amount=3"
-    house.done("create", "guests", "--end", "1h", "--start", "2031-01-01 00:00", "--reservation", wish)
-    (reservation,) = house.found("show", "guests")["reservations"]
+    cli.done("create", "guests", "--end", "1h", "--start", "2031-01-01 00:00", "--reservation", wish)
+    (reservation,) = cli.found("show", "guests")["reservations"]
     assert reservation["resource_type"] == "virtual:instance"
 
 
-def test_what_is_refused_is_told_with_its_reason(house: LeaseHouse) -> None:
+def test_what_is_refused_is_told_with_its_reason(cli: LeaseCliServer) -> None:
     for words, told in (
         (("show", "nobody"), "no lease 'nobody'"),
         (("create", "x", "--end", "soon"), "--end"),
@@ -208,7 +208,7 @@ def test_what_is_refused_is_told_with_its_reason(house: LeaseHouse) -> None:
         (("host", "remove", "nobody"), "nobody"),
     ):
         if words[0] == "recover":
-            house.done("create", "here", "--start", "2030-01-01 00:00", "--end", "1h")
-        answer = house.run(*words)
+            cli.done("create", "here", "--start", "2030-01-01 00:00", "--end", "1h")
+        answer = cli.run(*words)
         assert answer.exit_code != 0
         assert told in f"{answer.output} {answer.exception}", words

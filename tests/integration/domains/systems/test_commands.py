@@ -22,12 +22,12 @@ from stateward.server.app import create_app
 from stateward.server.live import live_routes
 from stateward.server.live.feeds import LiveFeeds
 from stateward.store import open_store
-from tests.integration.cli.house import House
+from tests.integration.cli.cli_server import CliServer
 from tests.integration.domains.systems.conftest import PATIENT, SHOP
 from tests.integration.engine.plant import Plant
 
 
-class SystemHouse(House):
+class SystemCliServer(CliServer):
     """A server with systems."""
 
     backend: SimulatedBackend
@@ -80,14 +80,14 @@ def eventually(true: Callable[[], bool]) -> None:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SystemHouse]:
-    with SystemHouse(tmp_path_factory.mktemp("systems")).opened() as opened:
-        assert isinstance(opened, SystemHouse)
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SystemCliServer]:
+    with SystemCliServer(tmp_path_factory.mktemp("systems")).opened() as opened:
+        assert isinstance(opened, SystemCliServer)
         yield opened
 
 
 @pytest.fixture
-def house(server: SystemHouse, request: pytest.FixtureRequest) -> Iterator[SystemHouse]:
+def cli(server: SystemCliServer, request: pytest.FixtureRequest) -> Iterator[SystemCliServer]:
     """Return the server, with a shop in a namespace of its own for each test."""
     server.ns = request.node.name.replace("_", "-")[:60]
     server.done("create", "shop", "--backend", "simulated", "--wait")
@@ -102,50 +102,50 @@ def file(tmp_path: Path) -> Path:
     return written
 
 
-def test_a_system_that_is_well_is_not_tried_again(house: SystemHouse) -> None:
-    answer = house.run("retry", "shop")
+def test_a_system_that_is_well_is_not_tried_again(cli: SystemCliServer) -> None:
+    answer = cli.run("retry", "shop")
     assert answer.exit_code != 0
     assert "stable" in answer.output
 
 
-def test_a_system_is_deployed_shown_rolled_back_and_torn_down(house: SystemHouse, file: Path) -> None:
-    house.done("deploy", "shop", "--file", str(file), "--wait")
-    shown = house.done("status", "shop")
+def test_a_system_is_deployed_shown_rolled_back_and_torn_down(cli: SystemCliServer, file: Path) -> None:
+    cli.done("deploy", "shop", "--file", str(file), "--wait")
+    shown = cli.done("status", "shop")
     assert "/web is stable, 2 of 2 ready" in shown
     file.write_text(file.read_text().replace("web v1", "web v2"))
-    house.done("deploy", "shop", "--file", str(file), "--wait")
-    house.done("rollback", "shop", "--wait")
-    web = next(one for one in house.found("status", "shop")["services"] if one["path"] == "/web")
+    cli.done("deploy", "shop", "--file", str(file), "--wait")
+    cli.done("rollback", "shop", "--wait")
+    web = next(one for one in cli.found("status", "shop")["services"] if one["path"] == "/web")
     assert web["definition"]["command"] == ["web", "v1"]
-    assert [one["state"] for one in house.found("deploys", "shop")] == ["succeeded"] * 3
-    house.done("teardown", "shop", "--wait")
-    assert house.found("status", "shop")["services"] == []
-    house.done("delete", "shop", "--wait")
-    assert house.run("status", "shop").exit_code != 0
+    assert [one["state"] for one in cli.found("deploys", "shop")] == ["succeeded"] * 3
+    cli.done("teardown", "shop", "--wait")
+    assert cli.found("status", "shop")["services"] == []
+    cli.done("delete", "shop", "--wait")
+    assert cli.run("status", "shop").exit_code != 0
 
 
-def test_delete_is_refused_beside_a_deploy_and_with_force_cancels_it(house: SystemHouse, file: Path) -> None:
-    house.stuck(file)
-    assert "/" in house.done("locks", "shop")
-    refused = house.run("delete", "shop")
+def test_delete_is_refused_beside_a_deploy_and_with_force_cancels_it(cli: SystemCliServer, file: Path) -> None:
+    cli.stuck(file)
+    assert "/" in cli.done("locks", "shop")
+    refused = cli.run("delete", "shop")
     assert refused.exit_code != 0
     assert "holds X on /" in refused.output
-    house.done("delete", "shop", "--force", "--wait")
-    assert house.run("status", "shop").exit_code != 0
+    cli.done("delete", "shop", "--force", "--wait")
+    assert cli.run("status", "shop").exit_code != 0
 
 
-def test_a_deploy_is_cancelled_and_who_queued_behind_it_goes_on(house: SystemHouse, file: Path) -> None:
-    stuck = house.stuck(file)
-    behind = house.found("teardown", "shop", "--queue", "600")
-    assert [one["waiting"] for one in house.found("locks", "shop")] == [False, True]
-    house.done("cancel", "shop", stuck)
-    eventually(lambda: house.found("locks", "shop") == [])
-    assert house.found("deploys", "shop")[0]["state"] == "cancelled"
+def test_a_deploy_is_cancelled_and_who_queued_behind_it_goes_on(cli: SystemCliServer, file: Path) -> None:
+    stuck = cli.stuck(file)
+    behind = cli.found("teardown", "shop", "--queue", "600")
+    assert [one["waiting"] for one in cli.found("locks", "shop")] == [False, True]
+    cli.done("cancel", "shop", stuck)
+    eventually(lambda: cli.found("locks", "shop") == [])
+    assert cli.found("deploys", "shop")[0]["state"] == "cancelled"
     assert behind
 
 
-def test_a_mistake_in_a_definition_is_told_by_file_line_and_field(house: SystemHouse, file: Path) -> None:
+def test_a_mistake_in_a_definition_is_told_by_file_line_and_field(cli: SystemCliServer, file: Path) -> None:
     file.write_text(SHOP.replace("instances: 2", "instances: two"))
-    answer = house.run("deploy", "shop", "--file", str(file))
+    answer = cli.run("deploy", "shop", "--file", str(file))
     assert answer.exit_code != 0
     assert f"{file}, line 3, services.web.instances" in f"{answer.output} {answer.exception}"

@@ -22,11 +22,11 @@ from stateward.server.live import live_routes
 from stateward.server.live.feeds import LiveFeeds
 from stateward.server.routes.composite_actions import CompositeActions
 from stateward.store import open_store
-from tests.integration.cli.house import House
+from tests.integration.cli.cli_server import CliServer
 from tests.integration.engine.plant import Plant
 
 
-class MciHouse(House):
+class MciServer(CliServer):
     """A server with the mci domain."""
 
     plugin: MciPlugin

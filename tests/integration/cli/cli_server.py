@@ -28,7 +28,7 @@ T = TypeVar("T")
 WIDE = {"COLUMNS": "250", "NO_COLOR": "1"}
 
 
-class House:
+class CliServer:
     """A server with an engine and a plant behind it."""
 
     def __init__(self, folder: Path) -> None:
@@ -44,7 +44,7 @@ class House:
         self._ready = threading.Event()
 
     @contextmanager
-    def opened(self) -> "Iterator[House]":
+    def opened(self) -> "Iterator[CliServer]":
         """Serve in a thread until it is over."""
         thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         thread.start()
