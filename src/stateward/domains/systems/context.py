@@ -8,7 +8,8 @@ import asyncio
 from collections.abc import Mapping
 from math import inf
 
-from stateward.domains.systems.backends.port import Backend, OnOtherHost, SystemRef
+from stateward.domains.systems.backends.port import Backend, SystemRef
+from stateward.domains.systems.errors import OnOtherHost
 from stateward.domains.systems.lifecycle import NODEPOOL, SERVICE, SYSTEM
 from stateward.domains.systems.model import SystemLocation, SystemSpec, seen_of, spec_of
 from stateward.domains.systems.object_ids import service_id
@@ -82,7 +83,9 @@ class SystemContext:
         lives = seen_of(found, SystemLocation)
         here = SystemLocation(**await backend.prepare(system_ref))
         if lives not in (SystemLocation(), here):
-            raise Temporary(str(OnOtherHost(system_ref, f"{lives.host} ({lives.folder})")), after=OTHER_HOST_RETRY_S)
+            raise Temporary(
+                str(OnOtherHost(system_ref.system, f"{lives.host} ({lives.folder})")), after=OTHER_HOST_RETRY_S
+            )
         return backend
 
     async def is_local(self, system: Object, name: str) -> bool:

@@ -9,11 +9,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from stateward.domains.systems.lifecycle import LIVING, SYSTEM, SystemState
+from stateward.domains.systems.errors import LocalBackendNotGranted, LockMissing, NotLiving
+from stateward.domains.systems.lifecycle import LIVING, SYSTEM
 from stateward.domains.systems.model import LOCAL, ChangeSpec, SystemSpec
 from stateward.domains.systems.object_ids import system_of
 from stateward.domains.systems.settings import SystemsSettings
-from stateward.engine import Denied, LockRequest, NotFound, Request
+from stateward.engine import LockRequest, NotFound, Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.locks.modes import Mode
 from stateward.store.changes import Ended
@@ -22,51 +23,6 @@ from stateward.store.records import Key, Object, Operation, Timer
 CHANGES = ("deploy", "teardown")
 WAIT = "wait"
 """The argument that says how many seconds to wait for locks."""
-
-
-class LockMissing(Denied):
-    """A change of a system was asked for without its lock."""
-
-    code = "unlocked"
-
-    def __init__(self, system: str, action: str) -> None:
-        super().__init__(system, action)
-        self.system, self.action = system, action
-
-    def __str__(self) -> str:
-        return (
-            f"{self.action!r} changes system {self.system}: ask for it under /api/v1/systems, which locks what it needs"
-        )
-
-
-class NotLiving(Denied):
-    """The system cannot be changed now."""
-
-    code = "not_living"
-
-    def __init__(self, system: str, state: str) -> None:
-        super().__init__(system, state)
-        self.system, self.state = system, state
-        self.retry = state == SystemState.PENDING
-
-    def __str__(self) -> str:
-        return f"system {self.system} is {self.state}, and can be changed only while it is {', '.join(LIVING)}"
-
-
-class LocalBackendNotGranted(Denied):
-    """A namespace asks for programs on this host, and may have none."""
-
-    code = "forbidden"
-
-    def __init__(self, ns: str) -> None:
-        super().__init__(ns)
-        self.ns = ns
-
-    def __str__(self) -> str:
-        return (
-            f"namespace {self.ns!r} may not use the backend {LOCAL!r}, which runs programs on the server's own host; an"
-            f" administrator of the deployment can grant it by the setting systems_local_namespaces"
-        )
 
 
 def check_host(settings: SystemsSettings, ns: str, system: Object | None, spec: str | None = None) -> None:

@@ -8,6 +8,7 @@ waits in turn, if it was asked to.
 from contextlib import suppress
 
 from stateward.domains.systems.definition import Tree
+from stateward.domains.systems.errors import NothingToRollBack
 from stateward.domains.systems.guards import WAIT, exclusive_lock
 from stateward.domains.systems.lifecycle import DEPLOY, SYSTEM, TEARDOWN, DeployState
 from stateward.domains.systems.model import ChangeSeen, ChangeSpec, DesiredTree, SystemSpec, seen_of, spec_of
@@ -22,20 +23,6 @@ from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object
 
 OPEN = (DeployState.PENDING, DeployState.ACCEPTED, DeployState.IN_PROGRESS)
-
-
-class NothingToRollBack(Denied):
-    """No deploy of this path has succeeded."""
-
-    code = "nothing_to_roll_back"
-
-    def __init__(self, system: str, path: str | None) -> None:
-        super().__init__(system, path)
-        self.system, self.path = system, path
-
-    def __str__(self) -> str:
-        where = "" if self.path is None else f" of {self.path}"
-        return f"no deploy{where} in system {self.system} has succeeded that could be rolled back"
 
 
 class SystemActions:

@@ -6,22 +6,15 @@ operation that is worked here. It ends when all instances are as wanted, or when
 
 import asyncio
 
-from stateward.domains.systems.backends.port import (
-    Backend,
-    InstanceSpec,
-    NodePoolFull,
-    ServiceInstance,
-    ServiceRef,
-    SystemRef,
-)
+from stateward.domains.systems.backends.port import Backend, InstanceSpec, ServiceInstance, ServiceRef, SystemRef
 from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.definition import NodePool, Service
-from stateward.domains.systems.guards import LocalBackendNotGranted
+from stateward.domains.systems.errors import LocalBackendNotGranted, NodePoolFull, ServiceBusy
 from stateward.domains.systems.lifecycle import NODEPOOL, SERVICE, DeployState, NodePoolState, ServiceState
 from stateward.domains.systems.model import LOCAL, SECRET_ENV, ChangeSeen, DesiredService, seen_of, spec_of
 from stateward.domains.systems.object_ids import path_of, pool_id, system_of
 from stateward.domains.systems.rollout import RolloutStep, is_done, next_step, progress_score
-from stateward.engine import Denied, Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request
+from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import CLOCK, CONTROLLER, TIMED_OUT
 from stateward.store.records import Object, to_json
@@ -34,20 +27,6 @@ CANCEL_CHECK_S = 0.5
 
 UNDO = "undo"
 """The argument of work that brings a deploy's changes back: it goes on when the deploy is cancelled."""
-
-
-class ServiceBusy(Denied):
-    """Something else is being done to a service or node pool."""
-
-    code = "busy"
-    retry = True
-
-    def __init__(self, object: str, op: str) -> None:  # noqa: A002 - the glossary's word
-        super().__init__(object, op)
-        self.object, self.op = object, op
-
-    def __str__(self) -> str:
-        return f"operation {self.op} is at work on {self.object}"
 
 
 async def refuse_second_spec(uow: UnitOfWork, request: Request, found: Object) -> None:  # noqa: ARG001 - a guard

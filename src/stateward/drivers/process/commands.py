@@ -24,16 +24,9 @@ from stateward.drivers.port import (
     RefusalReason,
     TransientFailure,
 )
-from stateward.drivers.process.machine_dir import (
-    BadMachineRecord,
-    MachineDir,
-    MachineLocked,
-    MachinePhase,
-    MachineRecord,
-    ProcessStatus,
-    new_record,
-)
-from stateward.drivers.process.supervisor import MachineKind, Milestone, ProcessStillRunning, ProcessSupervisor
+from stateward.drivers.process.errors import BadMachineRecord, MachineLocked, ProcessStillRunning
+from stateward.drivers.process.machine_dir import MachineDir, MachinePhase, MachineRecord, ProcessStatus, new_record
+from stateward.drivers.process.supervisor import MachineKind, Milestone, ProcessSupervisor
 from stateward.errors import BadInput
 
 THREADS = 8

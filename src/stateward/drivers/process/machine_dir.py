@@ -22,9 +22,9 @@ import msgspec
 from msgspec import Struct
 
 from stateward.drivers.port import MachineSpec
+from stateward.drivers.process.errors import BadMachineRecord, MachineLocked
 from stateward.drivers.process.procfs import ProcessId, ProcessStat
 from stateward.drivers.process.trees import clear_tree, remove_tree
-from stateward.errors import StatewardError
 
 
 class MachinePhase(StrEnum):
@@ -105,31 +105,6 @@ REMOVED_LAST = frozenset({"record.json", "lock"})
 """What is removed last: as long as it is there, the machine is known and nobody else has it."""
 
 
-class MachineLocked(StatewardError):
-    """Somebody else is at work on a machine, and does not come to an end."""
-
-    retry = True
-
-    def __init__(self, key: str) -> None:
-        super().__init__(key)
-        self.key = key
-
-    def __str__(self) -> str:
-        return f"somebody else has been at work on {self.key} for {LOCK_TIMEOUT_S:.0f} s"
-
-
-class BadMachineRecord(StatewardError):
-    """A record cannot be read as one."""
-
-    def __init__(self, file: Path, reason: str) -> None:
-        super().__init__(file, reason)
-        self.file = str(file)
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"{self.file}: {self.reason}"
-
-
 def folder_name(key: str) -> str:
     """Return a name for a folder that no other key has."""
     return key if PLAIN_KEY.fullmatch(key) else f"={sha256(key.encode()).hexdigest()}"
@@ -172,7 +147,7 @@ class MachineDir:
         try:
             return msgspec.json.decode(file.read_bytes(), type=MachineRecord)
         except msgspec.MsgspecError as error:
-            raise BadMachineRecord(file, str(error)) from error
+            raise BadMachineRecord(str(file), str(error)) from error
 
     def write(self, record: MachineRecord) -> None:
         """Put a record in the place of the one before: whole, or not at all."""
@@ -210,7 +185,7 @@ class MachineDir:
         deadline = asyncio.get_running_loop().time() + LOCK_TIMEOUT_S
         while (handle := self._try_lock(key)) is None:
             if asyncio.get_running_loop().time() > deadline:
-                raise MachineLocked(key)
+                raise MachineLocked(key, LOCK_TIMEOUT_S)
             await asyncio.sleep(LOCK_RETRY_S)
         try:
             yield

@@ -20,14 +20,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.drivers.confinement import Sandbox
-from stateward.drivers.process.machine_dir import (
-    BadMachineRecord,
-    MachineDir,
-    MachinePhase,
-    MachineRecord,
-    MachineStatus,
-    ProcessStatus,
-)
+from stateward.drivers.process.errors import BadMachineRecord, ProcessStillRunning
+from stateward.drivers.process.machine_dir import MachineDir, MachinePhase, MachineRecord, MachineStatus, ProcessStatus
 from stateward.drivers.process.procfs import (
     ProcessId,
     find_marked,
@@ -67,10 +61,6 @@ class MachineKind(Protocol):
 
     def end(self, record: MachineRecord, folder: Path) -> None:
         """End what may have outlived its process group."""
-
-
-class ProcessStillRunning(OSError):
-    """A process has not ended in time."""
 
 
 class MachineScan(Struct, frozen=True):

@@ -13,8 +13,8 @@ from shutil import which
 import msgspec
 from msgspec import Struct, field
 
-from stateward.drivers.qemu.monitor import CommandRejected, Monitor
-from stateward.errors import StatewardError
+from stateward.drivers.qemu.errors import CommandRejected, DiskError
+from stateward.drivers.qemu.monitor import Monitor
 
 TOOL = "qemu-img"
 PACKAGE = "qemu-utils"
@@ -22,17 +22,6 @@ CONTROLLER = ("-device", "virtio-scsi-pci,id=scsi")
 DETACH_TIMEOUT_S = 5.0
 """How long a machine may take to let go of a disk that it was told to give back, in seconds."""
 POLL_INTERVAL_S = 0.01
-
-
-class DiskError(StatewardError):
-    """A disk cannot be made."""
-
-    def __init__(self, file: Path, reason: str) -> None:
-        super().__init__(file, reason)
-        self.file, self.reason = str(file), reason
-
-    def __str__(self) -> str:
-        return f"{Path(self.file).name}: {self.reason}"
 
 
 class QemuDisk(Struct, frozen=True):

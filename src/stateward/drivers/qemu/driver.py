@@ -41,16 +41,9 @@ from stateward.drivers.process.machine_dir import MachinePhase, MachineRecord, M
 from stateward.drivers.process.procfs import process_age_s
 from stateward.drivers.process.shell_machine import size_of
 from stateward.drivers.process.supervisor import MachineScan, Milestone, ignore_milestone
+from stateward.drivers.qemu.errors import CommandRejected, MonitorError, MonitorNotAnswered, MonitorNotReached
 from stateward.drivers.qemu.hardware import CONSOLE, MAX_PROCESSORS, Hardware
-from stateward.drivers.qemu.monitor import (
-    CommandRejected,
-    Monitor,
-    MonitorError,
-    MonitorNotAnswered,
-    MonitorNotReached,
-    open_monitor,
-    state_of,
-)
+from stateward.drivers.qemu.monitor import Monitor, open_monitor, state_of
 from stateward.drivers.qemu.monitor_events import MonitorEvents
 
 CAPABILITIES = Capabilities(

@@ -13,9 +13,9 @@ from msgspec import Struct, field
 
 from stateward.drivers.port import CallRefused, MachineAction, MachineHandle, MachineSpec, MachineState
 from stateward.drivers.qemu.disks import QemuDisk
+from stateward.drivers.qemu.errors import MigrationFailed, MonitorError, MonitorNotReached
 from stateward.drivers.qemu.host import QemuHost
-from stateward.drivers.qemu.monitor import Monitor, MonitorError, MonitorNotReached
-from stateward.errors import StatewardError
+from stateward.drivers.qemu.monitor import Monitor
 
 POLL_INTERVAL_S = 0.05
 ARRIVAL_TIMEOUT_S = 10.0
@@ -25,17 +25,6 @@ UNDER_WAY = frozenset({"setup", "active", "pre-switchover", "device", "wait-unpl
 WAITS, SWITCHING, SENT = "inmigrate", "finish-migrate", "postmigrate"
 """QEMU's words for a machine that waits for its memory, for one that sends the last of it, and for one that has."""
 GOES_ON = frozenset({"running", "paused"})
-
-
-class MigrationFailed(StatewardError):
-    """A machine could not be moved; it is where it was."""
-
-    def __init__(self, key: str, reason: str) -> None:
-        super().__init__(key, reason)
-        self.key, self.reason = key, reason
-
-    def __str__(self) -> str:
-        return self.reason
 
 
 class MemoryProgress(Struct, frozen=True):

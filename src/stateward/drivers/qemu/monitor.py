@@ -19,7 +19,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from stateward.drivers.port import MachineState, Meter
 from stateward.drivers.process.supervisor import ignore_milestone
-from stateward.errors import StatewardError
+from stateward.drivers.qemu.errors import CommandRejected, MonitorNotAnswered, MonitorNotReached
 
 COMMANDS = "monitor"
 EVENTS = "events"
@@ -28,34 +28,6 @@ ANSWER_TIMEOUT_S = 5.0
 CONNECT_RETRY_S = 0.01
 MAX_LINE_BYTES = 1 << 24
 """How long one line of an answer may be, in bytes."""
-
-
-class MonitorError(StatewardError):
-    """A conversation with a monitor did not succeed."""
-
-    def __init__(self, machine: Path, reason: str) -> None:
-        super().__init__(machine, reason)
-        self.machine = str(machine)
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return self.reason
-
-
-class MonitorNotReached(MonitorError):
-    """Nobody listens at the monitor; nothing was sent."""
-
-    retry = True
-
-
-class MonitorNotAnswered(MonitorError):
-    """The monitor is there, and does not answer in time; what was sent may have been done."""
-
-    retry = True
-
-
-class CommandRejected(MonitorError):
-    """QEMU says no."""
 
 
 class QmpError(Struct, frozen=True):

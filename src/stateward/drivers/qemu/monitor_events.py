@@ -8,7 +8,8 @@ from pathlib import Path
 from stateward.aio.supervise import cancel_tasks
 from stateward.drivers.port import Meter
 from stateward.drivers.process.supervisor import MachineScan
-from stateward.drivers.qemu.monitor import MonitorError, open_event_monitor
+from stateward.drivers.qemu.errors import MonitorError
+from stateward.drivers.qemu.monitor import open_event_monitor
 
 SCAN_INTERVAL_S = 1.0
 """How often new machines, which others may have made, are looked for, in seconds."""

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from stateward.domains.ovc.lifecycle import NODE
 from stateward.domains.ovc.model import vm_seen
 from stateward.domains.ovc.nodes.qemu_node import QemuNode
-from stateward.drivers.qemu.monitor import MonitorError
+from stateward.drivers.qemu.errors import MonitorError
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import HEALER
 from stateward.store import open_store

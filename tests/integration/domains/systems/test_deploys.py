@@ -9,11 +9,11 @@ import pytest
 from stateward.domains.systems import context, system_handlers
 from stateward.domains.systems.backends.port import InstanceSpec, ServiceRef, SystemRef
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
-from stateward.domains.systems.guards import LockMissing, NotLiving
+from stateward.domains.systems.errors import LockMissing, NothingToRollBack, NotLiving
 from stateward.domains.systems.lifecycle import DEPLOY, TEARDOWN
 from stateward.domains.systems.model import ChangeSpec, spec_of
 from stateward.domains.systems.plugin import SystemsPlugin
-from stateward.domains.systems.service import NothingToRollBack, SystemActions
+from stateward.domains.systems.service import SystemActions
 from stateward.engine import AlreadyExists, Denied, Engine, Locked, NotFound
 from stateward.errors import BadInput
 from stateward.lifecycle import CONTROLLER

@@ -22,8 +22,9 @@ from stateward.domains.systems.backends.local.instance_dir import (
 )
 from stateward.domains.systems.backends.local.instance_supervisor import back_off
 from stateward.domains.systems.backends.local.launch import find_unrecorded, launch
-from stateward.domains.systems.backends.port import InstancePhase, NodePoolFull, ServiceRef, SystemRef
+from stateward.domains.systems.backends.port import InstancePhase, ServiceRef, SystemRef
 from stateward.domains.systems.definition import HealthCheck, NodePool, Service, revision_of
+from stateward.domains.systems.errors import NodePoolFull
 from stateward.drivers.confinement import Confinement
 from tests.integration.domains.systems.machine import (
     HOME,

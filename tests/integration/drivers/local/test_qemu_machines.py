@@ -22,6 +22,7 @@ from stateward.drivers import (
 )
 from stateward.drivers.qemu import QemuDriver
 from stateward.drivers.qemu import monitor as monitors
+from stateward.drivers.qemu.errors import CommandRejected, MonitorNotReached
 from stateward.errors import BadInput
 from tests.integration.drivers.local.host import (
     PATIENCE,
@@ -235,10 +236,10 @@ async def test_the_monitor_can_be_asked_anything_and_says_no_with_a_reason(folde
     machine = folder / "machines" / "key-0"
     async with monitors.open_monitor(machine) as monitor:
         assert await monitor.status() == "running"
-        with pytest.raises(monitors.CommandRejected, match="no-such-command"):
+        with pytest.raises(CommandRejected, match="no-such-command"):
             await monitor.execute("no-such-command")
     await driver.act(MachineAction.TERMINATE, [MachineHandle("key-0")])
-    with pytest.raises(monitors.MonitorNotReached):
+    with pytest.raises(MonitorNotReached):
         async with monitors.open_monitor(machine):
             pass
     await driver.close()

@@ -6,14 +6,9 @@ from typing import TypeVar
 
 import pytest
 
-from stateward.domains.systems.backends.port import (
-    InstancePhase,
-    NodePoolFull,
-    ServiceInstance,
-    check_fits,
-    choose_node,
-)
+from stateward.domains.systems.backends.port import InstancePhase, ServiceInstance, check_fits, choose_node
 from stateward.domains.systems.definition import NodePool
+from stateward.domains.systems.errors import NodePoolFull
 from stateward.domains.systems.lifecycle import NodePoolState, ServiceState
 from stateward.domains.systems.states import ServiceFacts, facts_at_rest, roll_up, service_state
 

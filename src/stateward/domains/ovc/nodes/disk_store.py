@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Protocol
 
 from stateward.domains.ovc.model import BUILT_IN_IMAGE
-from stateward.drivers.qemu.disks import DiskError, copy_disk, make_disk
+from stateward.drivers.qemu.disks import copy_disk, make_disk
+from stateward.drivers.qemu.errors import DiskError
 from stateward.drivers.qemu.guest import GUESTS
 from stateward.drivers.qemu.hardware import HOST_ARCH
 from stateward.engine import Permanent

@@ -14,10 +14,10 @@ from stateward.domains.ovc.nodes.port import (
     ProgressCallback,
 )
 from stateward.drivers import Outcome
-from stateward.drivers.qemu.disks import DiskError, QemuDisk
+from stateward.drivers.qemu.disks import QemuDisk
+from stateward.drivers.qemu.errors import CommandRejected, DiskError, MigrationFailed, MonitorError, MonitorNotReached
 from stateward.drivers.qemu.host import QemuHost
-from stateward.drivers.qemu.migration import LiveMigration, MemoryProgress, MigrationFailed
-from stateward.drivers.qemu.monitor import CommandRejected, MonitorError, MonitorNotReached
+from stateward.drivers.qemu.migration import LiveMigration, MemoryProgress
 from stateward.engine import Permanent, Temporary, Unknown
 from stateward.engine.handlers import finish_call
 

@@ -13,7 +13,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from stateward.domains.systems.definition import NodePool, Service
-from stateward.errors import StatewardError
+from stateward.domains.systems.errors import NodePoolFull
 
 
 class SystemRef(Struct, frozen=True):
@@ -76,32 +76,6 @@ class LogExcerpt(Struct, frozen=True):
     instance: str
     text: str
     next: int
-
-
-class NodePoolFull(StatewardError):
-    """No node of a pool has room for one more instance."""
-
-    retry = True
-
-    def __init__(self, pool: str, nodes: int, slots: int) -> None:
-        super().__init__(pool, nodes, slots)
-        self.pool, self.nodes, self.slots = pool, nodes, slots
-
-    def __str__(self) -> str:
-        return f"node pool {self.pool} is full: {self.nodes} nodes with {self.slots} slots each"
-
-
-class OnOtherHost(StatewardError):
-    """The system lives on another machine."""
-
-    retry = True
-
-    def __init__(self, system_ref: SystemRef, host: str) -> None:
-        super().__init__(system_ref, host)
-        self.system_ref, self.host = system_ref, host
-
-    def __str__(self) -> str:
-        return f"system {self.system_ref.system} lives on {self.host}, and this is another machine"
 
 
 class Backend(Protocol):
