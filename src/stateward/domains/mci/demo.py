@@ -88,7 +88,7 @@ class MciDemo:
                 try:
                     await self._live()
                 except StoreError as error:
-                    log.warning("the demo waits for the store: %s", error)
+                    log.warning("demo of mci: waiting for the store: %s", error)
                     await self._sleep(5.0)
         finally:
             await self.tidy_up()

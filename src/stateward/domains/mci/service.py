@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from stateward.domains.mci.control.orphan_machines import PossibleOrphan, known_gone_fact, possible_orphans
-from stateward.domains.mci.control.status_updater import settle
+from stateward.domains.mci.control.status_updater import update_mci_status
 from stateward.domains.mci.errors import VmsAlive
 from stateward.domains.mci.guards.object_guards import DELETABLE_STATES
 from stateward.domains.mci.guards.subgroups import WITH_MCI
@@ -149,7 +149,7 @@ class Service(ResourceService):
         """Delete an MCI; returns also the machines that may be left at their providers."""
 
         async def deleted() -> tuple[Accepted, list[PossibleOrphan]]:
-            await settle(self.engine, ns, mci)  # its VMs may have changed a moment ago
+            await update_mci_status(self.engine, ns, mci)  # its VMs may have changed a moment ago
             found = await self.mci(ns, mci)
             if option != "terminate" or found.state == MciState.TERMINATED or not await self.vms(ns, mci):
                 return await self._forget(found, by, force=option == "force")

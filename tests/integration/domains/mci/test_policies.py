@@ -102,7 +102,7 @@ async def test_a_rollback_terminates_every_vm_at_its_provider_and_removes_it(
 
 async def test_an_mci_that_was_rolled_back_stays_failed(harness: MciHarness) -> None:
     await half_broken(harness, "rollback")
-    await harness.plugin.reconciler.status_updater.settle(NS, "m1")
+    await harness.plugin.reconciler.status_updater.update(NS, "m1")
     assert await harness.state() == MciState.FAILED
     assert (await harness.status()).status == "Failed"
 

@@ -47,7 +47,7 @@ async def store_request(engine: Engine, past: LoggedRequest) -> None:
             with suppress(AlreadyExists, VersionMismatch):  # another call has come into the same place
                 return await _write(engine, past)
     except (StoreError, Denied) as error:
-        log.warning("call %s is not kept: %s", past.id, error)
+        log.warning("request %s was not stored: %s", past.id, error)
 
 
 async def _write(engine: Engine, past: LoggedRequest) -> None:

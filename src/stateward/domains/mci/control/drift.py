@@ -1,8 +1,13 @@
-"""Comparison of VMs at rest with a listing of their provider's region, for the regular rounds and for readers.
+"""Drift: differences between records and what the providers show, for VMs and for resources.
 
-A listing may be shared by many, and be older than the record that it is compared with. So each comparison carries the
-time at which the provider was asked, and the engine takes over only what is newer than the VM's last change. All that a
-listing changes is one transaction, however many VMs of the region it is about.
+VMs: a listing may be shared and older than the record that it is compared with. Each comparison therefore carries the
+start time of the listing, and the engine applies only what is newer than the VM's last change. One listing is applied
+in one transaction.
+
+Resources: a network, security group or key with a missing part is in state Error until it is repaired or shown again.
+
+Orphan subnets: a change of a network that timed out is undone, but its last call may have created a subnet all the
+same. No record names it, so no VM uses it. The network is reshaped into what its record says, which deletes the subnet.
 """
 
 from collections import defaultdict
@@ -34,30 +39,34 @@ from stateward.store.port import Reader
 from stateward.store.records import Object, to_json
 
 DRIFTING_STATES = frozenset({VmState.RUNNING, VmState.SUSPENDED, VmState.UNDEFINED})
-"""The states of VMs that follow what their providers show."""
+"""The states of VMs that follow the provider's state."""
 
 
 async def apply_vm_drift(engine: Engine, client: ProviderClient, listing: MachineListing, vms: Iterable[Object]) -> int:
-    """Bring VMs at rest to what a listing shows of them; returns how many records are to be read again.
+    """Apply the drift of VMs without an operation; returns how many records to read again.
 
-    A record that differs from the listing has changed now, by this call or by another one that has the same listing.
+    A record that differs from the listing has changed now, by this call or by another caller with the same listing.
     """
     watched = {vm_target(one).uid: one for one in vms if one.state in DRIFTING_STATES and one.op is None}
-    looks = client.read_listing(listing, watched)
-    events = {uid: event for uid, one in watched.items() if (event := drift_event(one.state, looks[uid])) is not None}
+    evidence = client.read_listing(listing, watched)
+    events = {
+        uid: event for uid, one in watched.items() if (event := drift_event(one.state, evidence[uid])) is not None
+    }
     if not events:
         return 0
-    now = await engine.store.reader.time()  # before the age is taken: a store that answers late must not make it newer
+    now = (
+        await engine.store.reader.time()
+    )  # read before the age is computed: a slow store must not make the evidence newer
     at = now - (client.clock() - listing.requested_at + client.driver.caps.listing_lag_s)
-    await engine.observe([_sighting(watched[uid], event, looks[uid], at) for uid, event in events.items()])
+    await engine.observe([_sighting(watched[uid], event, evidence[uid], at) for uid, event in events.items()])
     return len(events)
 
 
-def _sighting(vm: Object, event: str, look: Evidence, at: float) -> Sighting:
-    seen = None if look.observation is None else to_json(seen_of(look.observation))
+def _sighting(vm: Object, event: str, evidence: Evidence, at: float) -> Sighting:
+    seen = None if evidence.observation is None else to_json(seen_of(evidence.observation))
     reason = None
-    if event == CANNOT_SAY and look.silent_s:
-        reason = f"the provider has not shown it for {look.silent_s:.0f} s: {look.problem}"
+    if event == CANNOT_SAY and evidence.silent_s:
+        reason = f"the provider has not shown it for {evidence.silent_s:.0f} s: {evidence.problem}"
     elif event == CANNOT_SAY:
         reason = "the provider does not show it any more"
     return Sighting(vm.ns, vm.id, event, at, seen, reason)
@@ -67,7 +76,7 @@ SHOWS_NONE, SHOWS_AGAIN = "shows none", "shows again"
 
 
 async def resources_by_connection(reader: Reader) -> dict[str, list[Object]]:
-    """Return all parts that were there when somebody last looked, by connection."""
+    """Return all resources that are Available or have missing parts and no operation, by connection."""
     found: dict[str, list[Object]] = defaultdict(list)
     for ns in await reader.namespaces():
         for lifecycle in RESOURCE_LIFECYCLES.values():
@@ -80,7 +89,7 @@ async def resources_by_connection(reader: Reader) -> dict[str, list[Object]]:
 def resource_drift(
     client: ProviderClient, parts: Iterable[Object], listing: ResourceListing
 ) -> list[tuple[Object, str, tuple[str, ...]]]:
-    """Return what parts are to be told that a listing shows, or does not; with what of each is missing."""
+    """Return the resources that have drifted, each with its event and its missing parts."""
     named = [(one, _keys(one)) for one in parts]
     sights = client.read_resource_listing(listing, [key for _, keys in named for key in keys])
     told: list[tuple[Object, str, tuple[str, ...]]] = []
@@ -94,7 +103,7 @@ def resource_drift(
 
 
 def _keys(found: Object) -> dict[str, str]:
-    """Return the keys of all that a part consists of, with what each is called."""
+    """Return the provider keys of a resource and its subnets, each with a readable name."""
     where, word = resource_identity(found), RESOURCE_TYPES[found.kind]
     keys = {where.uid: f"{word} {where.name}"}
     if word == "vNet":
@@ -104,17 +113,17 @@ def _keys(found: Object) -> dict[str, str]:
 
 
 def with_missing(found: Object, missing: tuple[str, ...]) -> dict[str, object]:
-    """Return what is seen of a part, with what is missing of it."""
+    """Return a resource's `seen` record with the missing parts."""
     seen: dict[str, object] = msgspec.to_builtins(replace(resource_seen(found), missing=missing))
     return seen
 
 
 RETRY_REMOVAL_S = 600.0
-"""How many seconds pass before a leftover is tried again that would not go."""
+"""How long a network is not reshaped again for an orphan subnet that could not be deleted."""
 
 
 def orphan_subnets(network: NetworkSpec, native: str, shown: Iterable[CloudResource]) -> list[CloudResource]:
-    """Return the subnets within a network that it is not to have."""
+    """Return the subnets of a network at the provider that its record does not name."""
     wanted = {subnet_key(network.uid, one.name) for one in network.subnets}
     return [
         one
@@ -128,13 +137,13 @@ def orphan_subnets(network: NetworkSpec, native: str, shown: Iterable[CloudResou
 
 
 class OrphanSubnetFinder:
-    """Finds networks that have orphan_subnets, and lets each rest a while when they would not go."""
+    """Finds networks with orphan subnets; pauses for a network whose orphan subnet could not be deleted."""
 
     def __init__(self) -> None:
-        self._tried: dict[str, float] = {}  # keys of subnets, and when their network was last reshaped for them
+        self._tried: dict[str, float] = {}  # keys of orphan subnets, and when their network was last reshaped
 
     def find(self, networks: Iterable[Object], shown: Collection[CloudResource], now: float) -> list[Object]:
-        """Return the networks at rest that are to be reshaped now."""
+        """Return the Available networks to reshape now."""
         self._tried = {key: at for key, at in self._tried.items() if now - at < RETRY_REMOVAL_S}
         return [one for one in networks if self._is_due(one, shown, now)]
 

@@ -1,7 +1,7 @@
-"""Reconciler: VMs at rest follow what their providers show, and so does what they stand on; orphans are found.
+"""Reconciler: compares all VMs and resources with their providers, applies drift, and reports orphan machines.
 
-Every process with a worker does this; whoever is first tells, and what the others say then is refused and does no harm.
-A round over all connections is done by one process at a time: it takes its turn by a compare-and-set on a record.
+Each process with a worker runs it. One process at a time does a round over all connections: it claims the round by
+compare-and-set on a record. Two rounds at once do no harm, because the engine refuses evidence that is not newer.
 """
 
 import asyncio
@@ -40,19 +40,19 @@ from stateward.store.records import Key, Object
 log = logging.getLogger("stateward.mci")
 
 RECONCILE_INTERVAL_S = 30.0
-"""How many seconds pass between two rounds over all connections."""
+"""Time between two rounds over all connections."""
 
 MAX_LISTINGS = 3
-"""How often a connection is listed in one round, at most, until a listing is complete."""
+"""Listings of a connection per round, at most, until one is complete."""
 
 MAX_CONCURRENT_CONNECTIONS = 8
-"""How many connections are looked at in one round at the same time."""
+"""Connections that one round lists concurrently."""
 
 ROUND_RECORD = Key(DEPLOYMENT_NS, "round")
 
 
 class Reconciler:
-    """Looks after what changes without being asked to."""
+    """Applies the drift of VMs and resources."""
 
     def __init__(
         self,
@@ -70,12 +70,12 @@ class Reconciler:
         self._orphan_subnets = OrphanSubnetFinder()
         self._log_intervals = GrowingIntervals(monotonic)
         self._faults = FaultIsolation(log)
-        self._has_unreadable_records = False  # the record of a VM could not be read
+        self._has_unreadable_records = False  # a VM record could not be decoded in the last round
 
     # --- rounds ------------------------------------------------------------------------------------------------------
 
     async def run(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        """Go round all connections from time to time, for as long as the process lives."""
+        """Reconcile all connections from time to time until cancelled."""
 
         def interval_s() -> float:
             return self._every * self._chance.uniform(0.7, 1.3)
@@ -87,7 +87,7 @@ class Reconciler:
         await repeat("reconciler of VMs", run_once, interval_s, log, transient=StoreError, sleep=sleep)
 
     async def _claim_round(self) -> bool:
-        """Take the turn, if nobody has since the last one was due."""
+        """Claim the round, unless another process has claimed it within the interval."""
         reader = self._engine.store.reader
         found = await reader.object(ROUND_RECORD)
         try:
@@ -102,11 +102,11 @@ class Reconciler:
         return True
 
     async def reconcile_all(self) -> list[OrphanMachine]:
-        """Compare all VMs with what their providers show; returns machines that no record knows."""
+        """Compare all VMs with their providers; returns the orphan machines."""
         records, parts = await self._read_vms(), await resources_by_connection(self._engine.store.reader)
         at_once = asyncio.Semaphore(
             MAX_CONCURRENT_CONNECTIONS
-        )  # a connection that does not answer is not to hold up the others
+        )  # a connection that does not answer must not delay the others
 
         async def look_at(connection: CloudConnection) -> list[OrphanMachine]:
             name, orphans = connection.name, list[OrphanMachine]()
@@ -122,10 +122,10 @@ class Reconciler:
         await self._mark_stale_mcis(vm for known in records.values() for vm in known.values())
         if not orphans_found:
             return []
-        newer = await self._read_vms()  # what came while the providers were asked is no orphan
-        if self._has_unreadable_records:  # one of these machines may be its own
+        newer = await self._read_vms()  # a machine created during the listings is no orphan
+        if self._has_unreadable_records:  # an orphan may belong to the unreadable record
             return []
-        ours = {uid for known in newer.values() for uid in known}  # several connections may lead to one place
+        ours = {uid for known in newer.values() for uid in known}  # several connections may lead to the same region
         return [one for one in orphans_found if one.key not in ours]
 
     async def _reconcile_connection(
@@ -139,9 +139,11 @@ class Reconciler:
                 await self._reconcile_resources(connection, parts)
         except StoreError:
             raise
-        except StatewardError as error:  # another process has it, or its driver cannot be made here
+        except (
+            StatewardError
+        ) as error:  # another process has the file of the cloud, or its driver cannot be created here
             if self._log_intervals.is_due((connection.name, str(error))):
-                log.warning("connection %s is not looked at: %s", connection.name, error)
+                log.warning("connection %s: not reconciled: %s", connection.name, error)
         return orphans_found
 
     async def _read_vms(self) -> dict[str, dict[str, Object]]:
@@ -159,7 +161,7 @@ class Reconciler:
         return records
 
     async def _mark_stale_mcis(self, vms: Iterable[Object]) -> None:
-        """Note MCIs that nobody has brought in step: whoever was to do it may have died."""
+        """Mark MCIs whose state differs from their VMs: the process that should update them may have died."""
         states: dict[Key, list[str]] = defaultdict(list)
         for vm in vms:
             states[Key(vm.ns, vm.parent or "")].append(vm.state)
@@ -171,14 +173,14 @@ class Reconciler:
 
     async def _reconcile_vms(self, connection: CloudConnection, known: dict[str, Object]) -> list[OrphanMachine]:
         client = await self._clouds.for_connection(connection)
-        for _ in range(MAX_LISTINGS):  # one that loses every second page is no silent one
+        for _ in range(MAX_LISTINGS):  # a provider that loses every second page is not silent
             listing = await client.list_now()
             if listing.complete:
                 break
         self._saved(connection.provider, max(0, len(known) - 1))
         await apply_vm_drift(self._engine, client, listing, known.values())
         if not listing.complete and self._log_intervals.is_due((connection.name, listing.problem)):
-            log.warning("connection %s was not listed in full: %s", connection.name, listing.problem)
+            log.warning("connection %s: the listing was not complete: %s", connection.name, listing.problem)
         return orphans_in(connection, listing, known)
 
     async def _reconcile_resources(self, connection: CloudConnection, parts: list[Object]) -> None:
@@ -189,7 +191,7 @@ class Reconciler:
             return
         listing = await client.driver.list_resources()
         for found in self._orphan_subnets.find(settled, listing.resources, now):
-            with suppress(Denied):  # somebody has begun something with it: that will do it
+            with suppress(Denied):  # the operation that holds the network will reshape it
                 await self._engine.act(
                     found.ns,
                     found.id,

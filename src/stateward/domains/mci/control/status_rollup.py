@@ -1,8 +1,7 @@
-"""The status of an MCI: what its VMs add up to, as a string and as counts.
+"""Roll-up of VM states into the status of an MCI: the status string, the counts, and the state. Pure functions.
 
-The string is `(Partial-){Status}:{count} (R:{running}/{total})`, of the status that most VMs have. An MCI that has no
-VMs has nothing to count, so its string is a bare word: what its creation has come to (Preparing, Prepared, Creating,
-Failed), else Empty. Reading a status changes nothing: all here is a function of the VMs there are now.
+The string is `(Partial-){Status}:{count} (R:{running}/{total})` for the most frequent status. An MCI without VMs has
+nothing to count: its string is the progress of its creation (Preparing, Prepared, Creating, Failed), else Empty.
 """
 
 from collections import Counter
@@ -26,10 +25,10 @@ DOMINANCE_ORDER = (
     VmState.TERMINATING,
     VmState.UNDEFINED,
 )
-"""Of statuses that equally many VMs have, the first here dominates."""
+"""Order of dominance among statuses with equal counts."""
 
 STATES_WITHOUT_VMS = frozenset({MciState.PREPARING, MciState.PREPARED, MciState.CREATING, MciState.FAILED})
-"""What an MCI may be that has no VMs yet; any other without VMs is Empty."""
+"""The states that an MCI without VMs may show; any other is shown as Empty."""
 
 
 EVENT_OF_STATE = {
@@ -40,7 +39,7 @@ EVENT_OF_STATE = {
     MciState.UNDEFINED: "none can say",
     MciState.EMPTY: "none left",
 }
-"""What an MCI is told of VMs that are all in one state; anything else is mixed."""
+"""The event for VMs that are all in one state; the event for different states is `mixed`."""
 
 STATE_OF_EVENT = {
     "all running": MciState.RUNNING,
@@ -51,11 +50,11 @@ STATE_OF_EVENT = {
     "none left": MciState.EMPTY,
     "mixed": MciState.PARTIAL,
 }
-"""The states of MCIs that have been told this of their VMs."""
+"""The state of an MCI after each roll-up event."""
 
 
 class StatusCount(Struct, frozen=True, rename="camel"):
-    """How many VMs an MCI has, in all and by state."""
+    """The number of VMs of an MCI, in total and by state."""
 
     count_total: int = 0
     count_creating: int = 0
@@ -76,14 +75,14 @@ class StatusCount(Struct, frozen=True, rename="camel"):
 
 
 class MciStatus(Struct, frozen=True):
-    """The roll-up of an MCI as its clients read it."""
+    """The status of an MCI as Tumblebug clients read it."""
 
     status: str
     status_count: StatusCount
 
 
 def count_vms(states: Iterable[str]) -> StatusCount:
-    """Count the VMs of an MCI by their states; a word that is no VM state is named."""
+    """Count the VMs of an MCI by state; an unknown state is an error."""
     counts = Counter(states)
     for word in counts:
         if word not in DOMINANCE_ORDER:
@@ -115,7 +114,7 @@ def rollup_state(counts: StatusCount) -> MciState:
 
 
 def rollup_event(states: Sequence[str]) -> str:
-    """Return what an MCI is told of the states of its VMs."""
+    """Return the event that moves an MCI to the state of its VMs."""
     return EVENT_OF_STATE.get(rollup_state(count_vms(states)), "mixed")
 
 

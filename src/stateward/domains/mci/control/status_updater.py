@@ -1,7 +1,7 @@
-"""MciStatusUpdater: an MCI at rest is told what its VMs add up to, whenever one of them has changed.
+"""MCI status updater: moves an MCI without an operation to the state that its VMs roll up to.
 
-The journal tells which MCIs have news. Whoever reads it must not tire: should the store be away, or anything else go
-wrong, the reader goes on from the line that it saw last, a while later.
+The updater follows the journal, marks MCIs whose VMs have changed as dirty, and updates them in batches. After a
+failure it continues from the last journal entry that it has read.
 """
 
 import asyncio
@@ -24,38 +24,40 @@ from stateward.store.records import Key
 log = logging.getLogger("stateward.mci")
 
 BATCH_WINDOW_S = 0.05
-"""How many seconds news of VMs are gathered before their MCIs are looked at: thousands may come at once."""
+"""How long changes of VMs are collected before their MCIs are updated: thousands may arrive at once."""
 
 RETRY_AFTER_S = 2.0
-"""How many seconds pass before an MCI is looked at again that could not be."""
+"""How long an MCI stays dirty after a failed update."""
 
 BACKOFF_FIRST_S, BACKOFF_MAX_S = 0.2, 30.0
-"""How many seconds pass before the journal is read again: after one failure, and after one failure upon another."""
+"""Pause before the journal is read again: after the first failure, and at most."""
 
 
 class MciStatusUpdater:
-    """Brings MCIs in step with their VMs."""
+    """Keeps the states of MCIs in step with their VMs."""
 
     def __init__(self, engine: Engine, chance: Random) -> None:
         self._engine, self._chance = engine, chance
-        self._last_seq: int | None = None  # the line of the journal that was read last
+        self._last_seq: int | None = None  # the last journal entry that was read
         self._dirty: set[Key] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        """Read the journal for as long as the process lives, whatever goes wrong on the way."""
+        """Follow the journal until cancelled; errors are logged and retried."""
         failures = 0
         while True:
             before = self._last_seq
             try:
                 await self._read()
             except StoreError as error:
-                log.warning("the journal is read again soon: %s", error)
-            except EntriesPruned as gone:  # no VM had news for so long that all since then was pruned but what is new
-                self._last_seq = gone.horizon
+                log.warning("MCI status updater: the store failed, the journal is read again soon: %s", error)
+            except (
+                EntriesPruned
+            ) as pruned:  # no VM has changed for so long that the entries up to the horizon were pruned
+                self._last_seq = pruned.horizon
             except Exception:
-                log.exception("the reading of the journal has failed and goes on")
+                log.exception("MCI status updater failed; it continues after journal entry %s", self._last_seq)
             failures = 1 if self._last_seq != before else failures + 1
             await sleep(backoff_delay(failures, self._chance, BACKOFF_FIRST_S, BACKOFF_MAX_S))
 
@@ -68,7 +70,7 @@ class MciStatusUpdater:
                 self.mark_dirty(Key(line.ns, line.object.partition(".")[0]))
 
     def mark_dirty(self, mci: Key, after: float = BATCH_WINDOW_S) -> None:
-        """See to it that an MCI is looked at soon, however many of its VMs have news."""
+        """Update an MCI soon; further changes of its VMs join the same update."""
         if not self._dirty:
             self._timer = asyncio.get_running_loop().call_later(after, self._start_update)
         self._dirty.add(mci)
@@ -79,29 +81,29 @@ class MciStatusUpdater:
         task.add_done_callback(self._tasks.discard)
 
     async def _update_dirty(self) -> None:
-        restless, self._dirty = self._dirty, set()
-        for mci in sorted(restless):
+        dirty, self._dirty = self._dirty, set()
+        for mci in sorted(dirty):
             try:
-                await self.settle(*mci)
+                await self.update(*mci)
             except StoreError as error:
-                log.warning("MCI %s of %s is looked at again later: %s", mci.id, mci.ns, error)
+                log.warning("MCI %s in namespace %s: status update postponed: %s", mci.id, mci.ns, error)
                 self.mark_dirty(mci, RETRY_AFTER_S)
             except Exception:
-                log.exception("MCI %s of %s could not be brought in step with its VMs", mci.id, mci.ns)
+                log.exception("MCI %s in namespace %s: status update failed", mci.id, mci.ns)
 
-    async def settle(self, ns: str, mci: str) -> None:
-        """Tell an MCI at rest what its VMs add up to, if it is something else."""
-        await settle(self._engine, ns, mci)
+    async def update(self, ns: str, mci: str) -> None:
+        """Update the state of one MCI."""
+        await update_mci_status(self._engine, ns, mci)
 
     async def close(self) -> None:
-        """Look at nothing any more."""
+        """Stop all updates."""
         if self._timer is not None:
             self._timer.cancel()
         await cancel_tasks(self._tasks)
 
 
-async def settle(engine: Engine, ns: str, mci: str) -> None:
-    """Tell an MCI at rest what its VMs add up to, if it is something else."""
+async def update_mci_status(engine: Engine, ns: str, mci: str) -> None:
+    """Move an MCI without an operation to the state that its VMs roll up to, if it is in another one."""
     found = await engine.store.reader.object(Key(ns, mci))
     if found is None or found.removed or found.kind != MCI.kind:
         return
@@ -110,7 +112,7 @@ async def settle(engine: Engine, ns: str, mci: str) -> None:
     counts = await engine.store.reader.count_states(Selector(ns, VM.kind, mci))
     states = [state for (_, state), number in counts.items() for _ in range(number)]
     if any(VM.state(state).state_class is TRANSITIONAL for state in states):
-        return  # more news will follow
+        return  # these VMs will cause another update
     event = rollup_event(states)
     if STATE_OF_EVENT[event] == found.state or (not states and found.state == MciState.FAILED):
         return

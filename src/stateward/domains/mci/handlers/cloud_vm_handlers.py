@@ -59,7 +59,7 @@ REPORT_FIRST_S, REPORT_MAX_S = 10.0, 3_600.0
 """How many seconds pass before it is told that a provider does not answer: the first time, and at most."""
 
 CONCLUDE_WITHIN_S = 15.0
-"""How many seconds a look that ends an operation waits, at most, for the end of what the provider has taken."""
+"""How many seconds a evidence that ends an operation waits, at most, for the end of what the provider has taken."""
 
 VM_LABELS = ("mci", "subgroup", "provider", "region", "connection")
 """The labels that a VM gets from its MCI."""
@@ -121,36 +121,44 @@ class CloudVmHandlers:
 
     async def _after_refusal(self, client: ProviderClient, job: Job, vm: VmTarget, refused: CallRefused) -> Ending:
         """Look whether what was refused is so already: then it is done, and else it has failed."""
-        look = conclusive(job.action, await client.observe(vm.uid), await self._evidence_cutoff(client, job))
-        if look.existence is Existence.UNKNOWN:
-            raise Temporary(f"{refused.message}; and {look.problem}")
-        if look.existence is Existence.ABSENT and job.origin == VmState.CREATING and await self._may_be_unlisted(job):
+        evidence = conclusive(job.action, await client.observe(vm.uid), await self._evidence_cutoff(client, job))
+        if evidence.existence is Existence.UNKNOWN:
+            raise Temporary(f"{refused.message}; and {evidence.problem}")
+        if (
+            evidence.existence is Existence.ABSENT
+            and job.origin == VmState.CREATING
+            and await self._may_be_unlisted(job)
+        ):
             raise Temporary(f"{refused.message}; but it may be about to appear")
-        if is_reached(job.action, look) and job.action != "reboot":
-            return _completed(job, look)
-        if look.observation is not None and refused.why is RefusalReason.CONFLICT and not is_hopeless(job.action, look):
+        if is_reached(job.action, evidence) and job.action != "reboot":
+            return _completed(job, evidence)
+        if (
+            evidence.observation is not None
+            and refused.why is RefusalReason.CONFLICT
+            and not is_hopeless(job.action, evidence)
+        ):
             raise Temporary(refused.message)  # it is on its way from one state to another
         raise Permanent(refused.message)
 
     async def _wait(self, client: ProviderClient, job: Job, uid: str) -> Ending:
-        look = await self._wait_reporting(
+        evidence = await self._wait_reporting(
             client, job, uid, final_evidence_check(job.action, await self._evidence_cutoff(client, job), client.clock)
         )
-        if is_reached(job.action, look):
-            return _completed(job, look)
-        assert look.observation is not None
-        raise Permanent(f"the provider shows {look.observation.native_state!r} after {job.action}")
+        if is_reached(job.action, evidence):
+            return _completed(job, evidence)
+        assert evidence.observation is not None
+        raise Permanent(f"the provider shows {evidence.observation.native_state!r} after {job.action}")
 
     async def _wait_reporting(
         self, client: ProviderClient, job: Job, uid: str, is_last: Callable[[Evidence], bool]
     ) -> Evidence:
-        """Wait for the last look; whoever waits is told, at growing distance, why the provider does not answer."""
+        """Wait for the last evidence; whoever waits is told, at growing distance, why the provider does not answer."""
         pause, trouble = REPORT_FIRST_S, ""
 
-        def watch(look: Evidence) -> bool:
+        def watch(evidence: Evidence) -> bool:
             nonlocal trouble
-            trouble = look.problem if look.existence is Existence.UNKNOWN else ""
-            return is_last(look)
+            trouble = evidence.problem if evidence.existence is Existence.UNKNOWN else ""
+            return is_last(evidence)
 
         while True:
             try:
@@ -168,13 +176,13 @@ class CloudVmHandlers:
         client = await self._client_of(vm.connection)
         if job.is_ending:
             return await self._conclude(client, job, vm)
-        look = conclusive(job.action, await client.observe(vm.uid), await self._evidence_cutoff(client, job))
-        if look.existence is Existence.UNKNOWN:
-            raise Unknown(look.problem)
-        if look.existence is Existence.ABSENT and await self._may_be_unlisted(job):
+        evidence = conclusive(job.action, await client.observe(vm.uid), await self._evidence_cutoff(client, job))
+        if evidence.existence is Existence.UNKNOWN:
+            raise Unknown(evidence.problem)
+        if evidence.existence is Existence.ABSENT and await self._may_be_unlisted(job):
             return ObservedOutcome.REPEATABLE  # it may not be shown yet: that proves no termination
-        if is_reached(job.action, look) and job.action != "reboot":
-            return _completed(job, look)
+        if is_reached(job.action, evidence) and job.action != "reboot":
+            return _completed(job, evidence)
         return ObservedOutcome.REPEATABLE  # a deed is known by its token: to ask again does it no second time
 
     async def _conclude(self, client: ProviderClient, job: Job, vm: VmTarget) -> ObservedOutcome | Ending:
@@ -186,19 +194,19 @@ class CloudVmHandlers:
         taken = any(isinstance(one, CallAccepted | AlreadyDone) for one in job.answers)
         since, shows_tokens = client.clock() + client.driver.caps.listing_lag_s, client.driver.caps.lists_reboot_tokens
 
-        def read(look: Evidence) -> ObservedOutcome:
-            return conclude(job.action, job.key.id, look, since, is_accepted=taken, shows_tokens=shows_tokens)
+        def read(evidence: Evidence) -> ObservedOutcome:
+            return conclude(job.action, job.key.id, evidence, since, is_accepted=taken, shows_tokens=shows_tokens)
 
         try:
             async with asyncio.timeout(CONCLUDE_WITHIN_S):
                 if not job.sent:
                     await self._resume_reboot(client, job, vm)
-                look = await client.wait_for(vm.uid, lambda look: read(look) is not ObservedOutcome.UNKNOWN)
+                evidence = await client.wait_for(vm.uid, lambda evidence: read(evidence) is not ObservedOutcome.UNKNOWN)
         except TimeoutError:
             return ObservedOutcome.UNKNOWN
-        if look.existence is Existence.ABSENT and await self._may_be_unlisted(job):
+        if evidence.existence is Existence.ABSENT and await self._may_be_unlisted(job):
             return ObservedOutcome.UNKNOWN  # a machine that another worker has asked for may be about to appear
-        return _completed(job, look) if read(look) is ObservedOutcome.DONE else read(look)
+        return _completed(job, evidence) if read(evidence) is ObservedOutcome.DONE else read(evidence)
 
     async def _resume_reboot(self, client: ProviderClient, job: Job, vm: VmTarget) -> None:
         """Bring a reboot to its end whose worker has vanished in the middle: the machine would stay down."""
@@ -226,13 +234,13 @@ class CloudVmHandlers:
     async def _reconcile(self, job: Job) -> str:
         """Take over what the provider shows, on request: hidden work, and then one step by the provider."""
         found = job.claim.object
-        look = await (await self._client_of(vm_of(found).connection)).observe(vm_of(found).uid)
-        if look.existence is Existence.UNKNOWN:
-            raise Unknown(look.problem)
+        evidence = await (await self._client_of(vm_of(found).connection)).observe(vm_of(found).uid)
+        if evidence.existence is Existence.UNKNOWN:
+            raise Unknown(evidence.problem)
         assert self.engine is not None
-        if look.observation is None:
+        if evidence.observation is None:
             return "absent"  # no proof that it was terminated: terminate it with force, and it is one
-        event = DRIFT_EVENTS.get(look.observation.state)
+        event = DRIFT_EVENTS.get(evidence.observation.state)
         if event is None:
             raise Temporary("it is on its way from one state to another")
         if EXPECTED.get(event) != found.state:
@@ -242,21 +250,21 @@ class CloudVmHandlers:
                 event,
                 actor=PROVIDER,
                 facts={RECONCILE},
-                seen=to_builtins(seen_of(look.observation)),
+                seen=to_builtins(seen_of(evidence.observation)),
                 key=f"{job.key.id} reconciled",
             )
         return event
 
 
 def final_evidence_check(action: str, since: float, clock: Callable[[], float]) -> Callable[[Evidence], bool]:
-    """Return what tells whether a look is the last one: it shows the end, the hopeless, or for long something else."""
+    """Return what tells whether a evidence is the last one: it shows the end, the hopeless, or for long something else."""
     at_rest: list[float] = []
 
     def is_last(seen: Evidence) -> bool:
-        look = conclusive(action, seen, since)
-        if is_reached(action, look) or is_hopeless(action, look):
+        evidence = conclusive(action, seen, since)
+        if is_reached(action, evidence) or is_hopeless(action, evidence):
             return True
-        if look.observation is None or look.observation.state not in AT_REST:
+        if evidence.observation is None or evidence.observation.state not in AT_REST:
             at_rest.clear()
             return False
         at_rest.append(clock())
@@ -282,8 +290,8 @@ def _is_refused(job: Job) -> bool:
     )
 
 
-def _completed(job: Job, look: Evidence) -> Ending:
-    seen = None if look.observation is None else to_json(seen_of(look.observation))
+def _completed(job: Job, evidence: Evidence) -> Ending:
+    seen = None if evidence.observation is None else to_json(seen_of(evidence.observation))
     return Ending("deleted", CONTROLLER, seen=seen) if job.action == "delete" else Ending(seen=seen)
 
 

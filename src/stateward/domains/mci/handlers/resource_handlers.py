@@ -113,7 +113,9 @@ class ResourceHandlers:
         for part in orphan_subnets(want, native, (await driver.list_resources()).resources):
             outcome = await job.call(driver.remove(part))
             if isinstance(outcome, CallRefused):  # that is no reason not to do what was asked for
-                log.warning("subnet %s stays in network %s: %s", part.native_id, native, outcome.message)
+                log.warning(
+                    "network %s: orphan subnet %s could not be deleted: %s", native, part.native_id, outcome.message
+                )
             else:
                 raise_unless_removed(outcome)
 

@@ -1,8 +1,8 @@
-"""What an MCI can be made of: connections, specs and images, those known from the start and those registered.
+"""Catalogue of connections, specs and images: built-in ones and registered ones.
 
-A fresh server knows the simulated providers under their own names, with several regions each, and this host as `local`.
-Specs are named `{provider}+{region}+{name}`. What is registered later is an object, of the deployment (connections) or
-of a namespace (specs and images).
+A new server has built-in connections to the simulated providers, several regions each, and `local` for this host.
+Specs are named `{provider}+{region}+{name}`. A registered connection is an object of the deployment; a registered spec
+or image is an object of a namespace.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -33,7 +33,7 @@ USERS = {
     "rocky": "rocky",
     "cirros": "cirros",
 }
-"""The users that images let in, by a word in the name of the image or of its system."""
+"""Login users of images, by a word in the name of the image or of its operating system."""
 
 
 def _built_in() -> Iterator[CloudConnection]:
@@ -44,7 +44,7 @@ def _built_in() -> Iterator[CloudConnection]:
 
 
 BUILT_IN = {one.name: one for one in _built_in()}
-"""The connections that every server knows."""
+"""The built-in connections, by name."""
 
 
 def _is_local(connection: CloudConnection) -> bool:
@@ -54,7 +54,8 @@ def _is_local(connection: CloudConnection) -> bool:
 class Catalogue:
     """Finds connections, specs and images.
 
-    `on_host` tells which drivers act on this host: their connections start without grants. `local` offers this host.
+    `on_host` tells which drivers run machines on this host; their connections start without grants. `local` enables the
+    built-in connection to this host.
     """
 
     def __init__(self, on_host: Callable[[str], bool], *, local: bool = True) -> None:
@@ -64,19 +65,19 @@ class Catalogue:
         self._uow: UnitOfWork | None = None
 
     def snapshot(self) -> "Catalogue":
-        """Return a catalogue that reads each record once: whoever resolves 400 subgroups reads a few."""
+        """Return a catalogue that reads each record once, which saves reads when 400 subgroups name the same few records."""
         found = Catalogue(self._on_host, local=self._local)
         found.reader, found._known, found._uow = self.reader, {}, self._uow
         return found
 
     def within(self, uow: UnitOfWork) -> "Catalogue":
-        """Return a catalogue that reads records in a transaction."""
+        """Return a catalogue that reads records inside a transaction."""
         found = Catalogue(self._on_host, local=self._local)
         found._uow = uow
         return found
 
     async def record(self, key: Key) -> Object | None:
-        """Return a record, as it is or as it was when it was first read here."""
+        """Return a record; a snapshot returns it as it was at its first read."""
         if self._uow is not None:
             return (await self._uow.peek([key]))[0]
         if self._known is None:
@@ -93,27 +94,29 @@ class Catalogue:
     # --- connections -------------------------------------------------------------------------------------------------
 
     async def connection(self, name: str) -> CloudConnection:
-        """Return a connection that is enabled, or raise."""
+        """Return an enabled connection, or raise."""
         found = await self._find_connection(name)
         if found is None or not found.enabled:
             raise UnknownName("connection", name, [one.name for one in await self.connections()])
         return found
 
     async def connection_of_machines(self, name: str) -> CloudConnection:
-        """Return a connection at which machines may run, enabled or not, or raise: they can be ended in any case."""
+        """Return a connection, enabled or not, or raise: its machines can be terminated in any case."""
         return await self._find_connection(name) or await self.connection(name)
 
     async def _find_connection(self, name: str) -> CloudConnection | None:
         return self.read_connection(name, await self.record(Key(DEPLOYMENT_NS, record_id("connection", name))))
 
     async def connections(self) -> list[CloudConnection]:
-        """Return all connections that are enabled, by name."""
+        """Return all enabled connections, sorted by name."""
         return [one for one in await self.all_connections() if one.enabled]
 
     async def all_connections(self) -> list[CloudConnection]:
-        """Return all connections, by name, and those too that were turned off or removed."""
+        """Return all connections, sorted by name, including disabled and removed ones."""
         known = {name: self._resolve(one) for name, one in BUILT_IN.items()}
-        if self._uow is not None:  # only hints for an error need this list, and a transaction lists nothing for them
+        if (
+            self._uow is not None
+        ):  # only hints in errors need this list, so a transaction does not list records for them
             return list(known.values())
         async for found in objects(self._reader, Selector(DEPLOYMENT_NS, CONNECTION.kind)):
             one = msgspec.json.decode(found.spec, type=CloudConnection)
@@ -121,13 +124,13 @@ class Catalogue:
         return [known[name] for name in sorted(known)]
 
     def read_connection(self, name: str, found: Object | None) -> CloudConnection | None:
-        """Return a connection by its record, if it has one; others are known from the start, or not at all."""
+        """Return the connection of a record, else the built-in connection of this name, else None."""
         if found is not None and not found.removed:
             return self._resolve(msgspec.json.decode(found.spec, type=CloudConnection))
         return self._resolve(BUILT_IN[name]) if name in BUILT_IN else None
 
     def _resolve(self, connection: CloudConnection) -> CloudConnection:
-        """Return a connection with the namespaces that its driver starts with, and turned off if a setting says so."""
+        """Return a connection with its driver's default namespaces, and disabled if the configuration disables it."""
         namespaces = connection.namespaces
         if namespaces is None:
             namespaces = () if self._on_host(connection.driver) else ("*",)
@@ -137,7 +140,7 @@ class Catalogue:
     # --- specs and images --------------------------------------------------------------------------------------------
 
     async def spec(self, ns: str, id_: str) -> SpecRecord:
-        """Return a spec: one registered in the namespace, or one of a provider."""
+        """Return a spec that is registered in the namespace, or a built-in one."""
         found = await self.record(Key(ns, record_id("spec", id_)))
         if found is not None and not found.removed:
             return msgspec.json.decode(found.spec, type=SpecRecord)
@@ -175,7 +178,7 @@ class Catalogue:
 
 
 def known_specs(connection: CloudConnection) -> list[SpecRecord]:
-    """Return the specs that are known from the start at a connection."""
+    """Return the built-in specs of a connection."""
     if connection.driver == "process":
         return [
             SpecRecord(
@@ -201,14 +204,14 @@ def known_specs(connection: CloudConnection) -> list[SpecRecord]:
 
 
 def known_images(connection: CloudConnection) -> list[ImageRecord]:
-    """Return the images that are known from the start at a connection."""
+    """Return the built-in images of a connection."""
     if connection.driver == "process":
         return [ImageRecord(LOCAL_IMAGE, connection.name, LOCAL_IMAGE, "a process group")]
     return [ImageRecord(one.name, connection.name, one.name, one.system) for one in IMAGES.get(connection.provider, ())]
 
 
 def find_known_spec(id_: str) -> SpecRecord | None:
-    """Return a spec that is known from the start, by its full name."""
+    """Return a built-in spec by its full name."""
     provider, _, rest = id_.partition("+")
     region, _, name = rest.partition("+")
     for connection in BUILT_IN.values():
@@ -218,7 +221,7 @@ def find_known_spec(id_: str) -> SpecRecord | None:
 
 
 def _known_image(id_: str, connection: CloudConnection) -> ImageRecord | None:
-    """Find an image by the provider's name of it, or by its system, in full (`{provider}+{region}+{name}`) or short."""
+    """Find a built-in image by its name or operating system, in full (`{provider}+{region}+{name}`) or short."""
     *place, name = id_.lower().split("+")
     if place != [connection.provider.lower(), connection.region.lower()][: len(place)]:
         return None
@@ -229,17 +232,17 @@ def _known_image(id_: str, connection: CloudConnection) -> ImageRecord | None:
 
 
 def login_user(image: ImageRecord, connection: CloudConnection) -> str:
-    """Return the user that a provider's image lets in by a key; where that is not known, none."""
+    """Return the login user of an image, or an empty text if it is not known."""
     system = f"{image.system} {image.csp_name}".lower()
     if connection.driver == "process":
-        return ""  # a process group has the user of whoever runs it
+        return ""  # a process group runs under the server's own user
     if connection.provider == "aws" and "debian" in system:
         return "admin"
     return next((user for word, user in USERS.items() if word in system), "")
 
 
 async def objects(reader: Reader, selector: Selector) -> AsyncIterator[Object]:
-    """Yield all chosen objects, page by page."""
+    """Yield all selected objects, page by page."""
     after: str | None = None
     while True:
         page = await reader.list_objects(selector, Page(after, PAGE))

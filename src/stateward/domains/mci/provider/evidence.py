@@ -1,13 +1,14 @@
-"""Evidence: what a look at a provider proves about a VM. It is three-valued, and silence proves nothing.
+"""Evidence about VMs: what an observation at the provider proves. Silence proves nothing.
 
     present(state)   the provider shows the VM
-    absent           complete listings do not have it, seen twice, some time apart
-    unknown          anything else: no answer, half a listing, absent once
+    absent           two complete listings, some time apart, do not contain the VM
+    unknown          anything else: no answer, an incomplete listing, absent once
 
-A VM of which nothing is known for a while (`silent`) is Undefined, and follows what is shown as soon as anything is.
+A VM about which nothing is known for a while (`silent_s`) becomes Undefined. It leaves Undefined with the next
+observation.
 
-Terminated needs positive evidence: the provider shows the terminated state, or the VM is absent after a terminate that
-was accepted. A VM that disappears without one is Undefined, not Terminated: somebody has to say what happened.
+Terminated needs positive evidence: the provider shows the terminated state, or the VM is absent after a terminate call
+that the provider accepted. A VM that disappears without such a call is Undefined, not Terminated.
 """
 
 from enum import StrEnum
@@ -22,7 +23,7 @@ V, M = VmState, MachineState
 
 
 class Existence(StrEnum):
-    """What a look has shown of one VM."""
+    """Whether a VM exists at its provider."""
 
     PRESENT = "present"
     ABSENT = "absent"
@@ -30,19 +31,17 @@ class Existence(StrEnum):
 
 
 class Evidence(Struct, frozen=True):
-    """What a look has shown of one VM, with the VM if it was there."""
+    """The result of one observation of a VM, with the machine if the provider shows it."""
 
     existence: Existence
     observation: Observation | None = None
     problem: str = ""
-    requested_at: float = 0.0  # when the provider was asked, by the clock of who did
-    silent_s: float = (
-        0.0  # for how many seconds nothing was shown, if that is so long that what was known counts no more
-    )
+    requested_at: float = 0.0  # start of the provider call, by the client's clock
+    silent_s: float = 0.0  # how long nothing is known, if that is so long that the last known state no longer counts
 
 
 ONE_TIME_ACTIONS = ("create", "terminate", "delete")
-"""What is done once: what such an action shows cannot have been so before."""
+"""Actions whose result cannot be older than the action itself."""
 
 GOAL_STATES: dict[str, tuple[MachineState, ...]] = {
     "create": (M.RUNNING,),
@@ -52,7 +51,7 @@ GOAL_STATES: dict[str, tuple[MachineState, ...]] = {
     "terminate": (M.TERMINATED,),
     "delete": (M.TERMINATED,),
 }
-"""What a VM is when an action has reached its end."""
+"""The machine states in which an action has succeeded."""
 
 HOPELESS_STATES: dict[str, tuple[MachineState, ...]] = {
     "create": (M.FAILED, M.TERMINATED, M.TERMINATING),
@@ -62,7 +61,7 @@ HOPELESS_STATES: dict[str, tuple[MachineState, ...]] = {
     "terminate": (),
     "delete": (),
 }
-"""What it cannot come back from by itself: the action has failed."""
+"""The machine states in which an action can no longer succeed."""
 
 DRIFT_EVENTS = {
     M.RUNNING: "shows running",
@@ -70,7 +69,7 @@ DRIFT_EVENTS = {
     M.TERMINATED: "shows terminated",
     M.FAILED: "shows failed",
 }
-"""What a provider's word means for a VM at rest; words of passing states mean nothing yet."""
+"""The drift event of each stable machine state; transitional states cause no event."""
 
 EVENT_STATES = {"shows running": V.RUNNING, "shows suspended": V.SUSPENDED, "shows terminated": V.TERMINATED}
 EVENT_STATES["shows failed"] = V.FAILED
@@ -78,56 +77,60 @@ EVENT_STATES["shows failed"] = V.FAILED
 CANNOT_SAY = "cannot say"
 
 
-def if_recent(look: Evidence, since: float) -> Evidence:
-    """Return what a look tells, if the provider was asked late enough: what is older than an action proves nothing."""
+def if_recent(evidence: Evidence, since: float) -> Evidence:
+    """Return evidence that is newer than `since`; older evidence proves nothing about the action."""
     return (
-        look
-        if look.requested_at >= since
+        evidence
+        if evidence.requested_at >= since
         else Evidence(Existence.UNKNOWN, problem="what is shown may be older than the action")
     )
 
 
-def conclusive(action: str, look: Evidence, since: float) -> Evidence:
-    """Return what a look tells of an action that was begun some time before `since`.
+def conclusive(action: str, evidence: Evidence, since: float) -> Evidence:
+    """Return what evidence proves about an action that began some time before `since`.
 
-    What an action shows that is done once cannot have been so before it. Absence can: a machine may have been made a
-    moment ago, and not be shown yet.
+    The result of a one-time action cannot be older than the action. Absence can be older: a new machine may not be
+    listed yet.
     """
-    return look if action in ONE_TIME_ACTIONS and look.existence is not Existence.ABSENT else if_recent(look, since)
+    return (
+        evidence
+        if action in ONE_TIME_ACTIONS and evidence.existence is not Existence.ABSENT
+        else if_recent(evidence, since)
+    )
 
 
-def is_reached(action: str, look: Evidence) -> bool:
-    """Tell whether an action has reached its end."""
-    if look.existence is Existence.ABSENT:
+def is_reached(action: str, evidence: Evidence) -> bool:
+    """Tell whether an action has succeeded."""
+    if evidence.existence is Existence.ABSENT:
         return action in ("terminate", "delete")
-    return look.observation is not None and look.observation.state in GOAL_STATES[action]
+    return evidence.observation is not None and evidence.observation.state in GOAL_STATES[action]
 
 
-def is_hopeless(action: str, look: Evidence) -> bool:
-    """Tell whether an action will never reach its end."""
-    return look.observation is not None and look.observation.state in HOPELESS_STATES[action]
+def is_hopeless(action: str, evidence: Evidence) -> bool:
+    """Tell whether an action can no longer succeed."""
+    return evidence.observation is not None and evidence.observation.state in HOPELESS_STATES[action]
 
 
 def conclude(
-    action: str, token: str, look: Evidence, since: float, *, is_accepted: bool, shows_tokens: bool
+    action: str, token: str, evidence: Evidence, since: float, *, is_accepted: bool, shows_tokens: bool
 ) -> ObservedOutcome:
-    """Return what a look proves about an action that ends now, cancelled or overdue; UNKNOWN may become clear later.
+    """Return what evidence proves about an action that ends now, cancelled or overdue; UNKNOWN may become clear later.
 
-    `taken` says that the provider has accepted the action: then it is under way until its end is shown. `shows_tokens`
-    says that listings show the tokens of reboots.
+    `is_accepted`: the provider has accepted the action, so it goes on until its result is shown.
+    `shows_tokens`: listings show the tokens of reboots.
     """
-    look = conclusive(action, look, since)
-    if look.existence is Existence.UNKNOWN:
+    evidence = conclusive(action, evidence, since)
+    if evidence.existence is Existence.UNKNOWN:
         return ObservedOutcome.UNKNOWN
     if action == "reboot":
-        return _conclude_reboot(token, look.observation, taken=is_accepted, shows_tokens=shows_tokens)
-    if is_reached(action, look):
+        return _conclude_reboot(token, evidence.observation, taken=is_accepted, shows_tokens=shows_tokens)
+    if is_reached(action, evidence):
         return ObservedOutcome.DONE
     if is_accepted:
         return ObservedOutcome.UNKNOWN
-    if action == "create":  # a machine that is there, in whatever state, must keep its record
-        return ObservedOutcome.NOT_DONE if look.existence is Existence.ABSENT else ObservedOutcome.UNKNOWN
-    at_rest = look.observation is not None and look.observation.state in DRIFT_EVENTS
+    if action == "create":  # a machine that exists, in whatever state, must keep its record
+        return ObservedOutcome.NOT_DONE if evidence.existence is Existence.ABSENT else ObservedOutcome.UNKNOWN
+    at_rest = evidence.observation is not None and evidence.observation.state in DRIFT_EVENTS
     return ObservedOutcome.NOT_DONE if at_rest else ObservedOutcome.UNKNOWN
 
 
@@ -141,13 +144,13 @@ def _conclude_reboot(token: str, shown: Observation | None, *, taken: bool, show
     )
 
 
-def drift_event(state: str, look: Evidence) -> str | None:
-    """Return what a VM at rest is to be told, if it is not what the provider shows."""
-    if look.existence is Existence.ABSENT or look.silent_s:
+def drift_event(state: str, evidence: Evidence) -> str | None:
+    """Return the drift event of a VM without an operation, if the VM's state differs from the provider's."""
+    if evidence.existence is Existence.ABSENT or evidence.silent_s:
         return CANNOT_SAY if state in (V.RUNNING, V.SUSPENDED) else None
-    if look.observation is None:
+    if evidence.observation is None:
         return None
-    event = DRIFT_EVENTS.get(look.observation.state)
+    event = DRIFT_EVENTS.get(evidence.observation.state)
     if event is None or EVENT_STATES[event] == state or state in (V.TERMINATED, V.FAILED):
         return None
     return event

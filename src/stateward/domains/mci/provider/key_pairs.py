@@ -1,7 +1,12 @@
-"""Key pairs: made where they are asked for, so that the private half never leaves the process that answers.
+"""SSH key pairs: creation, checks, and keys that belong to one MCI.
 
-The provider is given the public half only. A private half that a provider made would have to travel from the worker to
-whoever asked, over a store that others read, and would be lost for good with a worker that dies in between.
+A private key is created in the process that answers the request and is stored nowhere. If a provider created it, the
+private key would travel from the worker to the caller through the store, and a worker that dies would lose it. The
+provider gets the public key only.
+
+A request for VMs that names no key gets a key pair of its own. If all MCIs of a connection shared a key, only the first
+caller would have the private key. The public key is stored with the subgroups and is registered at each connection. The
+reconciler deletes keys whose MCI is gone.
 """
 
 import re
@@ -36,22 +41,22 @@ ALGORITHM = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)|sk-[
 ONE_LINE = re.compile(r"[^\x00-\x1f\x7f]{1,16384}\Z")
 
 SMALLEST_RSA = 1024
-"""How many bits an RSA key has at least: OpenSSH itself takes no smaller one."""
+"""Minimal size of an RSA key in bits; OpenSSH accepts no smaller one."""
 
 
 class KeyPair(Struct, frozen=True):
-    """Both halves, as OpenSSH reads them."""
+    """A public and a private key in OpenSSH format."""
 
     public: str
     private: str
 
     def __repr__(self) -> str:
-        """Show the public half only."""
+        """Show the public key only."""
         return f"KeyPair(public={self.public!r})"
 
 
 def new_pair(comment: str = "") -> KeyPair:
-    """Make a key pair."""
+    """Create a key pair."""
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
@@ -59,7 +64,7 @@ def new_pair(comment: str = "") -> KeyPair:
 
 
 def check_public_key(field: str, text: str) -> str:
-    """Return a public key that OpenSSH can read, or raise; a private key that was sent instead is not repeated."""
+    """Return a public key that OpenSSH can read, or raise; the error hides the value, which may be a private key."""
     if not ONE_LINE.match(text) or not ALGORITHM.match(text) or not _is_loadable(text):
         raise BadInput(field, f"a text of {len(text)} characters", PUBLIC_KEY)
     return text
@@ -74,7 +79,7 @@ def _is_loadable(text: str) -> bool:
 
 
 OWNED_BY = "owned-by"
-"""The label of a key that was made for one MCI: the MCI's uid."""
+"""The label of a key that belongs to one MCI; its value is the MCI's uid."""
 
 
 class _Owned(Struct, frozen=True, rename={"owner": OWNED_BY}):
@@ -82,18 +87,18 @@ class _Owned(Struct, frozen=True, rename={"owner": OWNED_BY}):
 
 
 def needs_key(group: SubGroup) -> bool:
-    """Tell whether a subgroup is to have a key, and names none."""
+    """Tell whether a subgroup needs a key and names none."""
     return not group.network and not group.key and not group.public_key
 
 
 def with_pair(mci: MciSpec) -> tuple[MciSpec, KeyPair | None]:
-    """Return an MCI whose subgroups all have a key, and the pair that was made for those that name none."""
+    """Return an MCI whose subgroups all have a key, and the new key pair if one was needed."""
     groups, pair = with_pair_for(mci.groups, mci.name)
     return replace(mci, groups=groups), pair
 
 
 def with_pair_for(groups: tuple[SubGroup, ...], name: str) -> tuple[tuple[SubGroup, ...], KeyPair | None]:
-    """Return subgroups which all have a key, and the pair that was made for those that name none."""
+    """Return subgroups that all have a key, and the new key pair if one was needed."""
     if not any(needs_key(one) for one in groups):
         return groups, None
     pair = new_pair(name)
@@ -101,26 +106,26 @@ def with_pair_for(groups: tuple[SubGroup, ...], name: str) -> tuple[tuple[SubGro
 
 
 def own_key_name(mci: MciSpec, group: SubGroup, connection: str) -> str:
-    """Return the name of the key that is made for a subgroup of an MCI at a connection."""
+    """Return the name of the key of a subgroup at a connection, if the key belongs to the MCI."""
     digest = blake2b(f"{mci.uid} {group.public_key}".encode(), digest_size=4).hexdigest()
     return f"{mci.name}-{digest}-{connection}"
 
 
 def owner_of(key: Object) -> str:
-    """Return the uid of the MCI that a key was made for; it is empty where others may use the key."""
+    """Return the uid of the MCI that a key belongs to; empty for a shared key."""
     return msgspec.json.decode(key.labels, type=_Owned).owner
 
 
 async def remove_ownerless_keys(engine: Engine) -> None:
-    """Remove keys whose MCI is gone, and with it all VMs that they were made for."""
+    """Delete keys whose MCI is gone and that no VM uses."""
     reader = engine.store.reader
     for ns in await reader.namespaces():
-        # Keys are read before MCIs: an MCI is older than its keys, so the MCI of a key is found if it is there.
+        # Keys are read before MCIs: an MCI is older than its keys, so an existing MCI is found.
         keys = [one async for one in objects(reader, Selector(ns, SSH_KEY.kind)) if owner_of(one)]
         owners = {mci_of(one).uid async for one in objects(reader, Selector(ns, MCI.kind))} if keys else set[str]()
         ownerless = [one for one in keys if owner_of(one) not in owners]
         used = {vm_of(one).key async for one in objects(reader, Selector(ns, VM.kind))} if ownerless else set[str]()
         for one in ownerless:
             if one.id.partition(":")[2] not in used:
-                with suppress(Denied):  # somebody has begun something with it
+                with suppress(Denied):  # another operation holds the key
                     await engine.act(ns, one.id, "delete", actor=CONTROLLER, version=one.version)

@@ -1,4 +1,8 @@
-"""The clients of this process: one for each connection in use, made when it is first needed."""
+"""Pool of provider clients: one per connection in use, created at the first use.
+
+A change of a connection's record replaces its client. Grants do not belong to the client: they are checked at each use
+for a namespace.
+"""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -22,14 +26,14 @@ from stateward.errors import BadInput
 OnProviderCall = Callable[[str, str], None]
 
 LISTING_TTL_OPTION, LISTING_TTL_MAX_S = "fresh", 3_600.0
-"""The option of every connection, whatever its driver: for how many seconds a listing serves readers; and its limit."""
+"""The option of every connection that says how many seconds a listing serves readers, and its upper limit."""
 
 RECORD_CACHE_S = 1.0
-"""For how many seconds a connection is used as it was last read: whoever works on 10,000 VMs reads it once."""
+"""How long a connection record is cached: an action on 10,000 VMs reads it once."""
 
 
 class ProviderClients:
-    """Finds the client of a connection."""
+    """Finds or creates the client of a connection."""
 
     def __init__(
         self, drivers: DriverFactory, catalogue: Catalogue, called: OnProviderCall, *, tick: float = POLL_MIN_S
@@ -41,14 +45,14 @@ class ProviderClients:
         self._reading: dict[str, asyncio.Task[ProviderClient]] = {}
 
     async def by_name(self, name: str) -> ProviderClient:
-        """Return the client of a connection, by its name."""
+        """Return the client of a connection by name."""
         known = self._open.get(name)
         if known is not None and monotonic() - self._read.get(name, -inf) < RECORD_CACHE_S:
             return known[1]
-        return await asyncio.shield(self._reading.get(name) or self._begin_to_read(name))
+        return await asyncio.shield(self._reading.get(name) or self._start_read(name))
 
     async def by_name_if_granted(self, name: str, ns: str) -> ProviderClient:
-        """Return the client of a connection for what a namespace makes there; one that it may not use is refused."""
+        """Return the client of a connection for a namespace; refuse a namespace without a grant."""
         client = await self.by_name(name)
         try:
             check_grant(self._records[name], ns)
@@ -56,19 +60,19 @@ class ProviderClients:
             raise Permanent(str(error)) from error
         return client
 
-    def _begin_to_read(self, name: str) -> "asyncio.Task[ProviderClient]":
-        """Read a connection for all who ask for it meanwhile."""
-        task = self._reading[name] = asyncio.ensure_future(self._as_read(name))
-        task.add_done_callback(lambda _: self._have_read(name, task))
+    def _start_read(self, name: str) -> "asyncio.Task[ProviderClient]":
+        """Read a connection record for all concurrent callers."""
+        task = self._reading[name] = asyncio.ensure_future(self._read_client(name))
+        task.add_done_callback(lambda _: self._end_read(name, task))
         return task
 
-    def _have_read(self, name: str, task: "asyncio.Task[ProviderClient]") -> None:
-        """Let the next one read again; an error is for those who wait, be it that they have all gone."""
+    def _end_read(self, name: str, task: "asyncio.Task[ProviderClient]") -> None:
+        """Allow the next read; the exception belongs to the waiting callers, even if none is left."""
         self._reading.pop(name, None)
         if not task.cancelled():
             task.exception()
 
-    async def _as_read(self, name: str) -> ProviderClient:
+    async def _read_client(self, name: str) -> ProviderClient:
         began = monotonic()
         record = self._records[name] = await self._catalogue.connection_of_machines(name)
         client = await self.for_connection(record)
@@ -76,12 +80,12 @@ class ProviderClients:
         return client
 
     async def for_connection(self, connection: CloudConnection) -> ProviderClient:
-        """Return the client of a connection; one that was changed since is made anew, if it can be."""
-        connection = replace(connection, namespaces=None, enabled=True)  # who may use it changes nothing about it
+        """Return the client of a connection; replace the client if the connection has changed."""
+        connection = replace(connection, namespaces=None, enabled=True)  # grants do not concern the client
         known = self._open.get(connection.name)
         if known is not None and known[0] == connection:
             return known[1]
-        serves = _fresh_for(connection.options)
+        serves = _listing_ttl_s(connection.options)
         client = ProviderClient(self._make(connection), monotonic, tick=self._tick, serves=serves)
         self._open[connection.name] = connection, client
         if known is not None:
@@ -89,11 +93,11 @@ class ProviderClients:
         return client
 
     def invalidate(self, name: str) -> None:
-        """Have a connection read again before its next use: its record has just changed."""
+        """Read the record of a connection again before its next use."""
         self._read.pop(name, None)
 
     async def discard(self, name: str) -> None:
-        """Let go of a connection that there is no longer."""
+        """Close the client of a removed connection."""
         self.invalidate(name)
         _, client = self._open.pop(name, (None, None))
         if client is not None:
@@ -108,17 +112,17 @@ class ProviderClients:
         place = ProviderRegion(connection.provider, connection.region, connection.zone, connection.credential, options)
         try:
             return self._drivers.make(connection.driver, place, partial(self._on_call, connection.provider))
-        except CloudUnavailable as error:  # another process has it: nobody here can say what is in it
+        except CloudUnavailable as error:  # another process has the simulated clouds
             raise Temporary(str(error)) from error
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all clients."""
         for _, client in self._open.values():
             await client.close()
         self._open.clear()
 
 
-def _fresh_for(options: Mapping[str, str]) -> float | None:
+def _listing_ttl_s(options: Mapping[str, str]) -> float | None:
     if LISTING_TTL_OPTION not in options:
         return None
     try:
