@@ -1,8 +1,8 @@
-"""The demo's MCIs: two on simulated clouds, one of real processes on this host, and somebody who uses them, gently.
+"""Demo: two MCIs on simulated clouds, one of real processes on this host, and a simulated user who controls them.
 
-They are made when the server first starts with the demo, in a namespace of their own, and found again later. What has
-gone wrong with them is mended the way that a user would do it: refine, and scale back to size. The processes would live
-on without a server, as machines do; who only wanted a look gets rid of them by stopping it, and they are made anew.
+The MCIs are created in a namespace of their own at the first start with the demo, and found again later. The user
+repairs failed VMs by refine and by scaling back. Processes outlive a server, as machines do; a server that stops
+terminates those of the demo.
 """
 
 import asyncio
@@ -28,13 +28,13 @@ log = logging.getLogger("stateward.demo")
 NS = "demo"
 BY = Caller(USER, "the demo's user")
 PAUSE = 2.5
-"""How many seconds pass between two things that the user does, about."""
+"""Average time between two actions of the user."""
 
 SPARE = 2
-"""By how many VMs a subgroup may grow beyond the size that it began with."""
+"""How many VMs a subgroup may grow beyond its initial size."""
 
 GOODBYE = 5.0
-"""How many seconds the processes have to end when the demo is stopped."""
+"""Time limit for the processes to end when the demo stops."""
 
 HERE = "edge-box"
 FLEET = (
@@ -69,7 +69,7 @@ OVER = (MciState.TERMINATED, MciState.FAILED)
 
 
 class MciDemo:
-    """Makes the MCIs and keeps them in motion."""
+    """Creates the MCIs and keeps them in motion."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class MciDemo:
         self._service, self._chance, self._pause, self._sleep = service, chance, pause, sleep
 
     async def run(self) -> None:
-        """Live, until cancelled; a store that is away for a while is waited for."""
+        """Run until cancelled; wait while the store is unavailable."""
         try:
             while True:
                 try:
@@ -95,7 +95,7 @@ class MciDemo:
 
     async def _live(self) -> None:
         await self._service.ensure_namespaces([NS])
-        with suppress(UnknownName):  # `local` is turned off or was removed: what is to be there will not be made
+        with suppress(UnknownName):  # `local` is disabled or removed: the MCI on this host will not be created
             await self._service.grant(LOCAL.name, [NS], BY)
         for wanted in FLEET:
             await self.look_after(wanted)
@@ -104,8 +104,8 @@ class MciDemo:
             await self.look_after(self._chance.choice(FLEET))
 
     async def look_after(self, wanted: MciSpec) -> None:
-        """Make an MCI that is not there, mend one that is not well, and use one that is."""
-        with suppress(StatewardError):  # somebody else was faster, or it is not possible now: there is a next time
+        """Create a missing MCI, repair a broken one, use a healthy one."""
+        with suppress(StatewardError):  # another request was first, or it is not possible now: there is a next round
             found = await self._service.engine.store.reader.object(Key(NS, wanted.name))
             if found is None or found.removed:
                 await self._service.create(NS, _new(wanted), BY)
@@ -122,7 +122,7 @@ class MciDemo:
             await self._play(found, vms)
 
     async def _to_size(self, wanted: MciSpec, found: Object, vms: Sequence[Object]) -> bool:
-        """Let a subgroup grow back that has become too small, or shrink that has become too large."""
+        """Scale a subgroup back that is too small or too large."""
         sizes = Counter(vm_of(one).group for one in vms)
         for group in wanted.groups:
             short, known = group.size - sizes[group.name], any(one.name == group.name for one in mci_of(found).groups)
@@ -132,7 +132,7 @@ class MciDemo:
         return False
 
     async def _play(self, found: Object, vms: Sequence[Object]) -> None:
-        """Do one of the things that people do to what is well."""
+        """Run a random action on a healthy MCI."""
         some = self._chance.choice(vms)
         if any(one.state == VmState.SUSPENDED for one in vms):
             await self._service.control(NS, found.id, "resume", BY)
@@ -148,7 +148,7 @@ class MciDemo:
                 await self._service.control(NS, found.id, action, BY)
 
     async def tidy_up(self) -> None:
-        """End the processes on this host; a server that is killed leaves a few, and finds them when it comes back."""
+        """Terminate the processes on this host; a killed server leaves them and finds them at its next start."""
         with suppress(StatewardError, TimeoutError):
             verdict = await self._service.control(NS, HERE, "terminate", BY, force=True)
             if verdict.whole is not None:

@@ -1,4 +1,8 @@
-"""The records of connections: added, changed, granted to namespaces, revoked and removed by an administrator."""
+"""Records of the deployment: connections with their grants and lane limits, and namespaces.
+
+An administrator adds, changes, grants, revokes and removes connections. Concurrent changes of a record are retried, so
+that none is lost. Lane limits hold for the whole deployment.
+"""
 
 from collections.abc import Callable, Iterable
 
@@ -21,7 +25,7 @@ from stateward.store.records import Key, Lane, LaneGroup, Object
 
 
 class ProviderLimit(Struct, frozen=True):
-    """So many regions at once, and so many VMs at once in each."""
+    """Limits of a provider: regions at once, and VMs at once in each region."""
 
     regions: int
     vms: int
@@ -45,7 +49,7 @@ def limit_of(provider: str) -> ProviderLimit:
 
 
 def lanes_of(connections: Iterable[CloudConnection]) -> tuple[list[LaneGroup], list[Lane]]:
-    """Return the groups and lanes that connections need."""
+    """Return the lane groups and lanes of connections."""
     places = {(one.provider, one.lane) for one in connections}
     groups = [LaneGroup(provider, limit_of(provider).regions) for provider in sorted({grp for grp, _ in places})]
     lanes = [Lane(lane, provider, limit_of(provider).vms, 0.0, 0.0, 0) for provider, lane in sorted(places)]
@@ -53,25 +57,25 @@ def lanes_of(connections: Iterable[CloudConnection]) -> tuple[list[LaneGroup], l
 
 
 MAX_WRITE_ATTEMPTS = 10
-"""How often a record is read anew that others change at the same time."""
+"""Attempts to write a record that other requests change at the same time."""
 
 Change = Callable[[CloudConnection | None], CloudConnection]
-"""Returns a connection as it is to be, by what it is now; None where nobody knows it."""
+"""Returns the new connection from the current one; None stands for an unknown connection."""
 
 
 class DeploymentRecords:
-    """Reads and writes the records of connections."""
+    """Reads and writes connections and namespaces."""
 
     def __init__(self, engine: Engine, catalogue: Catalogue, clients: ProviderClients) -> None:
         self.engine, self.catalogue, self.clients = engine, catalogue, clients
 
     async def add_connection(self, connection: CloudConnection, by: Caller) -> CloudConnection:
-        """Add a connection, or change one; its driver must be one there is.
+        """Add or change a connection; its driver must exist.
 
-        One that is changed without naming namespaces keeps those it has, unless it gets another driver.
+        A change without namespaces keeps the current ones, unless the driver changes.
         """
         await check_connection_unused(self.catalogue, self.engine.store.reader, connection.name, connection)
-        await self.clients.for_connection(connection)  # a driver or an option that is not known is refused here
+        await self.clients.for_connection(connection)  # refuses an unknown driver or option
 
         def changed(was: CloudConnection | None) -> CloudConnection:
             if connection.namespaces is None and was is not None and was.driver == connection.driver:
@@ -83,7 +87,7 @@ class DeploymentRecords:
         return made
 
     async def grant(self, name: str, namespaces: Iterable[str], by: Caller) -> CloudConnection:
-        """Let further namespaces make things at a connection."""
+        """Let further namespaces create VMs and resources at a connection."""
         known, further = await self.catalogue.connection(name), tuple(namespaces)
 
         def granted(was: CloudConnection | None) -> CloudConnection:
@@ -92,7 +96,7 @@ class DeploymentRecords:
         return await self._change_connection(name, granted, by)
 
     async def revoke(self, name: str, namespaces: Iterable[str], by: Caller) -> CloudConnection:
-        """Let namespaces make nothing more at a connection; what they have there stays, and can be controlled."""
+        """Take the grant of namespaces away; their VMs and resources stay and can be controlled."""
         known, leaving = await self.catalogue.connection(name), tuple(namespaces)
 
         def revoked(was: CloudConnection | None) -> CloudConnection:
@@ -101,7 +105,7 @@ class DeploymentRecords:
         return await self._change_connection(name, revoked, by)
 
     async def remove_connection(self, name: str, by: Caller) -> None:
-        """Remove a connection at which nothing stands; a built-in one stays as a record that is not enabled."""
+        """Remove an unused connection; a built-in one stays as a disabled record."""
         known = await self.catalogue.connection(name)
         await check_connection_unused(self.catalogue, self.engine.store.reader, name, None)
         if name in BUILT_IN:
@@ -111,7 +115,7 @@ class DeploymentRecords:
         await self.clients.discard(name)
 
     async def _change_connection(self, name: str, change: Change, by: Caller) -> CloudConnection:
-        """Write the record that follows from the one before, whoever else changes it meanwhile."""
+        """Write the changed record; retry if other requests change it at the same time."""
         key = Key(DEPLOYMENT_NS, record_id("connection", name))
         for last in (*[False] * (MAX_WRITE_ATTEMPTS - 1), True):
             found = await self.engine.store.reader.object(key)
@@ -142,7 +146,7 @@ class DeploymentRecords:
     # --- namespaces --------------------------------------------------------------------------------------------------
 
     async def add_namespace(self, ns: str, description: str, by: Caller) -> Object:
-        """Make a namespace."""
+        """Create a namespace."""
         made = await self.engine.create(
             DEPLOYMENT_NS,
             record_id("ns", ns),
@@ -155,7 +159,7 @@ class DeploymentRecords:
         return made.object
 
     async def describe_namespace(self, ns: str, description: str, by: Caller) -> Object:
-        """Change what is said of a namespace."""
+        """Change the description of a namespace."""
         await self.namespace(ns)
         spec = {"name": ns, "description": description}
         done = await self.engine.act(
@@ -176,7 +180,7 @@ class DeploymentRecords:
         return [one async for one in chosen if one.id.startswith(record_id("ns", ""))]
 
     async def remove_namespace(self, ns: str, by: Caller) -> None:
-        """Remove a namespace that has nothing in it."""
+        """Remove an empty namespace."""
         await self.namespace(ns)
         counts = await self.engine.store.reader.count_states(Selector(ns))
         if counts:
@@ -184,7 +188,7 @@ class DeploymentRecords:
         await self.engine.act(DEPLOYMENT_NS, record_id("ns", ns), "remove", actor=CONTROLLER, who=by.who)
 
     async def ensure_namespaces(self, names: Iterable[str]) -> None:
-        """Make namespaces that are not there."""
+        """Create missing namespaces."""
         for name in names:
             try:
                 await self.add_namespace(name, "", Caller(CONTROLLER))

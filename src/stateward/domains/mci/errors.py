@@ -4,7 +4,7 @@ from stateward.engine import Denied, NotFound
 
 
 class VmsAdded(Denied):
-    """VMs have come since the MCI was looked at."""
+    """The MCI got new VMs after the request had read it."""
 
     code = "meanwhile"
     retry = True
@@ -18,7 +18,7 @@ class VmsAdded(Denied):
 
 
 class VmsAlive(Denied):
-    """VMs of the MCI live, or may live, at their providers."""
+    """VMs of the MCI run, or may run, at their providers."""
 
     code = "still_alive"
 
@@ -35,7 +35,7 @@ class VmsAlive(Denied):
 
 
 class NotGranted(Denied):
-    """A namespace asks for something at a connection that it may not use."""
+    """A namespace requests something at a connection without a grant."""
 
     code = "forbidden"
 
@@ -53,7 +53,7 @@ class NotGranted(Denied):
 
 
 class InUse(Denied):
-    """Something still stands on it."""
+    """The object is in use."""
 
     code = "in_use"
 
@@ -66,14 +66,14 @@ class InUse(Denied):
 
 
 class NoNamespace(NotFound):
-    """There is no such namespace."""
+    """The namespace does not exist."""
 
     def __str__(self) -> str:
         return f"there is no namespace {self.object!r}"
 
 
 class NotDone(Denied):
-    """It was tried and could not be done; what there is stays as it is shown."""
+    """An operation failed; the object stays as it is shown."""
 
     code = "not_done"
     retry = True

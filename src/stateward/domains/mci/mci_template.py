@@ -1,7 +1,7 @@
-"""The template of MCIs: a fleet as its file has it, made into the spec of an MCI.
+"""Template of MCIs: converts a fleet description into the spec of an MCI.
 
-Other domains make MCIs by it, and remove them. The fields go by the short names of a fleet file, or by those of the
-wire. A field that nobody knows is refused: whoever writes a template does not see what becomes of it until much later.
+Other domains create and remove MCIs with it. Fields have the short names of a fleet file or the names of the Tumblebug
+API. An unknown field is refused: the author of a template would see its effect much later.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,7 +51,7 @@ GROUP: Names = {
 COMMAND: Names = {"user": "userName", "minutes": "timeoutMinutes"} | {
     name: name for name in ("command", "userName", "timeoutMinutes")
 }
-"""The fields of a fleet: how they may be called, and how they are called on the wire."""
+"""The fields of a fleet, with their names in the Tumblebug API."""
 
 
 class MciTemplate:
@@ -63,14 +63,14 @@ class MciTemplate:
         self._catalogue = catalogue
 
     def read(self, name: str, uid: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the spec of an MCI: of a fleet, or of a spec with a `uid` as this domain itself keeps it."""
+        """Return the spec of an MCI from a fleet, or from a stored spec, which has a `uid`."""
         wanted = replace(_converted(given), name=name, uid=uid) if "uid" in given else _wanted(name, uid, given)
         check_mci_spec(wanted)
         plain: dict[str, Any] = msgspec.to_builtins(wanted)
         return plain
 
     async def check(self, ns: str, spec: Mapping[str, Any]) -> None:
-        """Refuse subgroups whose spec, image or connection is not there, or not for this namespace."""
+        """Refuse subgroups whose spec, image or connection does not exist or is not granted to the namespace."""
         for number, group in enumerate(_converted(spec).groups):
             try:
                 await place_subgroup(self._catalogue, ns, group)
@@ -78,7 +78,7 @@ class MciTemplate:
                 raise BadInput(f"groups[{number}]", group.name, f"a subgroup that can be made: {error}") from error
 
     async def removal(self, reader: Reader, found: Object, who: str) -> Sequence[Request]:
-        """Return the next step that removes an MCI: what it is doing is stopped first, then its VMs are terminated."""
+        """Return the next requests that remove an MCI: stop its operation, terminate its VMs, delete it."""
 
         def ask(id_: str, action: str, *facts: str) -> Request:
             return Request(found.ns, id_, action, op="", actor=USER, who=who, facts=frozenset(facts))
@@ -100,7 +100,7 @@ def _converted(given: Mapping[str, Any]) -> MciSpec:
 
 
 def _wanted(name: str, uid: str, given: Mapping[str, Any]) -> MciSpec:
-    """Read a fleet. What is wrong is told by the names that its writer has used."""
+    """Read a fleet; errors use the author's field names."""
     written: dict[str, str] = {}
     fleet = _fleet(given, written)
     try:
@@ -110,7 +110,7 @@ def _wanted(name: str, uid: str, given: Mapping[str, Any]) -> MciSpec:
 
 
 def _as_written(field: str, written: Names) -> str:
-    """Return the path of a field with the names of its writer; an index or a key at its end stays as it is."""
+    """Return a field path with the author's names; an index or key at its end stays."""
     known = max((path for path in written if _is_within(field, path)), key=len, default="")
     return written.get(known, "") + field.removeprefix(known)
 
@@ -120,7 +120,7 @@ def _is_within(field: str, path: str) -> bool:
 
 
 def _fleet(given: Mapping[str, Any], written: dict[str, str]) -> dict[str, Any]:
-    """Return a fleet with the names of the wire, and note how each field was written."""
+    """Return a fleet with the names of the Tumblebug API, and note how each field was written."""
     fleet = _renamed("", "", given, HEAD, written)
     groups, path = fleet.get("subGroups"), written.get("subGroups", "groups")
     if not isinstance(groups, list):

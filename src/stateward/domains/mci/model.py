@@ -1,4 +1,7 @@
-"""What the mci domain keeps: in an object's spec what is wanted, in `seen` what the provider showed last."""
+"""Records of the mci domain: specs (what is wanted) and `seen` records (what the provider showed last).
+
+Field names are stored as JSON and must not change.
+"""
 
 from collections.abc import Iterable
 from typing import Any, Literal
@@ -12,24 +15,24 @@ from stateward.lifecycle import Lifecycle
 from stateward.store.records import Object
 
 DEPLOYMENT_NS = "(mci)"
-"""The namespace of what belongs to the deployment: namespaces and connections."""
+"""The namespace of the records of the deployment: namespaces, connections and logged requests."""
 
 Policy = Literal["continue", "rollback", "refine"]
 
 RESOURCE_LIFECYCLES: dict[str, Lifecycle] = {"vNet": VNET, "securityGroup": SECURITY_GROUP, "sshKey": SSH_KEY}
-"""The kinds of parts, by what the wire calls them."""
+"""The lifecycles of resources, by their type in the Tumblebug API."""
 
 RESOURCE_TYPES = {lifecycle.kind: word for word, lifecycle in RESOURCE_LIFECYCLES.items()}
 
 MADE_FOR, SHARED = "made-for", "shared"
-"""The labels of what a preparation has made: for which MCI, and that others may use it."""
+"""Labels of resources that were created for an MCI: the uid of the MCI, and that other MCIs may share them."""
 
 
 class CloudConnection(Struct, frozen=True, omit_defaults=True):
-    """A way to a cloud: a provider's region, with a driver behind it. The credential is a reference, never a secret.
+    """A provider's region with the driver for it. The credential is a reference, never a secret.
 
-    `namespaces` may make things there (`*`: all); None stands for what the driver starts with. A built-in connection
-    that was removed stays as a record that is not enabled.
+    `namespaces` may create VMs and resources there (`*`: all); None stands for the default of the driver. A removed
+    built-in connection stays as a disabled record.
     """
 
     name: str
@@ -44,12 +47,12 @@ class CloudConnection(Struct, frozen=True, omit_defaults=True):
 
     @property
     def lane(self) -> str:
-        """The lane of whatever is done there."""
+        """The lane of all operations at this connection."""
         return f"{self.provider}/{self.region}"
 
 
 class SpecRecord(Struct, frozen=True):
-    """A size of machine at a connection."""
+    """A machine size at a connection."""
 
     id: str
     connection: str
@@ -61,7 +64,7 @@ class SpecRecord(Struct, frozen=True):
 
 
 class ImageRecord(Struct, frozen=True):
-    """What a machine starts from, at a connection, or at any of a provider (empty)."""
+    """A machine image at a connection, or at all connections of a provider (empty)."""
 
     id: str
     connection: str
@@ -71,7 +74,7 @@ class ImageRecord(Struct, frozen=True):
 
 
 class Subnet(Struct, frozen=True):
-    """A part of a network."""
+    """A subnet of a network."""
 
     name: str
     cidr: str
@@ -80,7 +83,7 @@ class Subnet(Struct, frozen=True):
 
 
 class FirewallRule(Struct, frozen=True):
-    """What a security group lets through."""
+    """A firewall rule of a security group."""
 
     ports: str
     protocol: str = "tcp"
@@ -89,7 +92,7 @@ class FirewallRule(Struct, frozen=True):
 
 
 class NetworkSpec(Struct, frozen=True, omit_defaults=True):
-    """A network that is wanted."""
+    """The spec of a network."""
 
     name: str
     uid: str
@@ -102,7 +105,7 @@ class NetworkSpec(Struct, frozen=True, omit_defaults=True):
 
 
 class SecurityGroupSpec(Struct, frozen=True, omit_defaults=True):
-    """A security group that is wanted."""
+    """The spec of a security group."""
 
     name: str
     uid: str
@@ -115,7 +118,7 @@ class SecurityGroupSpec(Struct, frozen=True, omit_defaults=True):
 
 
 class KeySpec(Struct, frozen=True, omit_defaults=True):
-    """A key pair that is wanted; only the public half is ever kept, and the provider makes one where there is none."""
+    """The spec of an SSH key; only the public key is stored, and the provider creates one if it is missing."""
 
     name: str
     uid: str
@@ -127,7 +130,7 @@ class KeySpec(Struct, frozen=True, omit_defaults=True):
 
 
 class ResourceIdentity(Struct, frozen=True):
-    """What all parts have in common."""
+    """The fields that all resource specs share."""
 
     name: str
     uid: str
@@ -137,26 +140,26 @@ class ResourceIdentity(Struct, frozen=True):
 
 
 class ResourceSeen(Struct, frozen=True, omit_defaults=True):
-    """A part as the provider knows it."""
+    """A resource as the provider showed it."""
 
     native_id: str = ""
     subnets: dict[str, str] = {}  # name -> the provider's id
-    missing: tuple[str, ...] = ()  # what of it the provider does not show any more
+    missing: tuple[str, ...] = ()  # parts that the provider no longer shows
 
 
 class SubGroup(Struct, frozen=True, omit_defaults=True):
-    """VMs of one make."""
+    """A subgroup: VMs with the same spec, image and connection."""
 
     name: str
     size: int
     spec: str  # the spec's id
     image: str
-    connection: str = ""  # empty: the spec's
-    network: str = ""  # names of parts; empty: shared ones are made
+    connection: str = ""  # empty: the spec's connection
+    network: str = ""  # names of resources; empty: shared ones are created
     subnet: str = ""
     groups: tuple[str, ...] = ()
     key: str = ""
-    public_key: str = ""  # the public half of a key that is made for the MCI, where none is named
+    public_key: str = ""  # the public key of a key pair that belongs to the MCI, if no key is named
     user: str = ""
     disk_type: str = ""
     disk_gib: int | None = None
@@ -166,14 +169,14 @@ class SubGroup(Struct, frozen=True, omit_defaults=True):
 
 
 class Scale(Struct, frozen=True):
-    """By how much a subgroup is to grow or shrink."""
+    """Arguments of scaling: a subgroup and a number of VMs."""
 
     group: str
     count: int
 
 
 class PostCommand(Struct, frozen=True, omit_defaults=True):
-    """What is run on every VM after its creation."""
+    """Commands that run on each VM after its creation."""
 
     user: str = ""
     commands: tuple[str, ...] = ()
@@ -181,7 +184,7 @@ class PostCommand(Struct, frozen=True, omit_defaults=True):
 
 
 class MciSpec(Struct, frozen=True, omit_defaults=True):
-    """An MCI that is wanted."""
+    """The spec of an MCI."""
 
     name: str
     uid: str
@@ -198,27 +201,27 @@ class MciSpec(Struct, frozen=True, omit_defaults=True):
 
 
 class CommandRun(Struct, frozen=True, omit_defaults=True):
-    """One post-command on one VM: its output, and its exit status where it ended."""
+    """One post-command on one VM: its output, and its exit status if it ended."""
 
     written: str = ""
     status: int | None = None
 
 
 CommandRuns = tuple[CommandRun, ...] | str
-"""The post-commands of a VM, in order; a text in records that were written before each had a result of its own."""
+"""The post-commands of a VM, in order; old records have one text instead."""
 
 
 class MciSeen(Struct, frozen=True, omit_defaults=True):
-    """What became of an MCI's creation."""
+    """The result of an MCI's creation."""
 
     errors: tuple[str, ...] = ()
-    results: dict[str, CommandRuns] = {}  # what became of the post-commands, by VM
-    failed: dict[str, str] = {}  # and where one failed, why
-    asked: dict[str, int] = {}  # the subgroups that were asked for, with their sizes: some may be gone since
+    results: dict[str, CommandRuns] = {}  # results of the post-commands, by VM
+    failed: dict[str, str] = {}  # reasons of failed post-commands, by VM
+    asked: dict[str, int] = {}  # the requested subgroups with their sizes; some may be removed by now
 
 
 class VmSpec(Struct, frozen=True, omit_defaults=True):
-    """A VM that is wanted; `uid` is its name at the provider, and never changes."""
+    """The spec of a VM; `uid` is its name at the provider and never changes."""
 
     name: str
     uid: str
@@ -237,7 +240,7 @@ class VmSpec(Struct, frozen=True, omit_defaults=True):
     subnet: str = ""
     groups: tuple[str, ...] = ()
     key: str = ""
-    parts: dict[str, str] = {}  # part kind -> the provider's id
+    parts: dict[str, str] = {}  # resource kind -> the provider's id
     user: str = ""
     disk_type: str = ""
     disk_gib: int | None = None
@@ -246,7 +249,7 @@ class VmSpec(Struct, frozen=True, omit_defaults=True):
 
 
 class VmTarget(Struct, frozen=True):
-    """What is read of a VM when something is done to it: an action may be for 10,000."""
+    """The fields of a VM spec that identify its machine; small, because one action may be for 10,000 VMs."""
 
     uid: str
     connection: str
@@ -260,41 +263,41 @@ class VmSeen(Struct, frozen=True, omit_defaults=True):
     name: str = ""
     public_ip: str = ""
     private_ip: str = ""
-    ssh_port: int = 22  # 0: nobody can log in
+    ssh_port: int = 22  # 0: no login
 
 
 def vm_id(mci: str, name: str) -> str:
-    """Return the id of a VM's object: names are unique within an MCI only, and have no dot in them."""
+    """Return the object id of a VM: names are unique within an MCI only and contain no dot."""
     return f"{mci}.{name}"
 
 
 def record_id(kind: str, name: str) -> str:
-    """Return the id of a preparation resource's object: they share a namespace with MCIs, whose names have no colon."""
+    """Return the object id of a record: records share a namespace with MCIs, whose names contain no colon."""
     return f"{kind}:{name}"
 
 
 def subnet_key(uid: str, name: str) -> str:
-    """Return the key of a network's subnet at the provider."""
+    """Return the key of a subnet at the provider."""
     return f"{uid}-{name}"
 
 
 def resource_identity(found: Object) -> ResourceIdentity:
-    """Return what all parts have in common, of one of them."""
+    """Return the shared fields of a resource spec."""
     return msgspec.json.decode(found.spec, type=ResourceIdentity)
 
 
 def network_of(found: Object) -> NetworkSpec:
-    """Return what is wanted of a network."""
+    """Return the spec of a network."""
     return msgspec.json.decode(found.spec, type=NetworkSpec)
 
 
 def resource_seen(found: Object) -> ResourceSeen:
-    """Return what was seen of a part."""
+    """Return the `seen` record of a resource."""
     return msgspec.json.decode(found.seen, type=ResourceSeen)
 
 
 def native_ids(subnet: str, network: Object | None, groups: Iterable[Object], key: Object | None) -> dict[str, str]:
-    """Return the provider's ids of the parts that a VM uses, by the kind of the part."""
+    """Return the provider's ids of the resources of a VM, by resource kind."""
     net = ResourceSeen() if network is None else resource_seen(network)
     found = {
         ResourceKind.NETWORK: net.native_id,
@@ -306,35 +309,35 @@ def native_ids(subnet: str, network: Object | None, groups: Iterable[Object], ke
 
 
 def vm_of(found: Object) -> VmSpec:
-    """Return what is wanted of a VM."""
+    """Return the spec of a VM."""
     return msgspec.json.decode(found.spec, type=VmSpec)
 
 
 def vm_target(found: Object) -> VmTarget:
-    """Return which machine a VM is, and at which connection."""
+    """Return the uid and the connection of a VM."""
     return msgspec.json.decode(found.spec, type=VmTarget)
 
 
 def vm_seen(found: Object) -> VmSeen:
-    """Return what was seen of a VM."""
+    """Return the `seen` record of a VM."""
     return msgspec.json.decode(found.seen, type=VmSeen)
 
 
 def mci_of(found: Object) -> MciSpec:
-    """Return what is wanted of an MCI."""
+    """Return the spec of an MCI."""
     return msgspec.json.decode(found.spec, type=MciSpec)
 
 
 def mci_seen(found: Object) -> MciSeen:
-    """Return what became of an MCI's creation."""
+    """Return the result of an MCI's creation."""
     return msgspec.json.decode(found.seen, type=MciSeen)
 
 
 def seen_of(shown: Observation) -> VmSeen:
-    """Return what is kept of what a provider shows."""
+    """Return the `seen` record of an observation."""
     return VmSeen(shown.native_id, shown.native_state, shown.name, shown.public_ip, shown.private_ip, shown.ssh_port)
 
 
 def to_builtins(record: Struct) -> Any:  # noqa: ANN401 - JSON
-    """Return a record as it is stored."""
+    """Return a record as JSON values."""
     return msgspec.to_builtins(record)

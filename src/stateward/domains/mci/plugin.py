@@ -34,7 +34,7 @@ from stateward.lifecycle import Lifecycle
 FIRST_NAMESPACES = ("default",)
 RECORDS = (NAMESPACE, CONNECTION, SPEC, IMAGE, CALL)
 OF_NAMESPACES = (SPEC, IMAGE)
-"""The records that belong to a namespace; the others belong to the deployment."""
+"""The record kinds of namespaces; the others belong to the deployment."""
 
 INTERNAL = {CONNECTION.kind: Privacy(fields=frozenset({"credential", "options"}))}
 
@@ -77,10 +77,10 @@ class MciPlugin(DomainPlugin):
 
     @property
     def cloud(self) -> SimulatedCloud:
-        """The simulated clouds, which outlive the process as real ones do.
+        """The simulated clouds, which outlive the process as real clouds do.
 
-        Their file has room for one process, so it is taken when it is first needed; whoever cannot have it knows
-        nothing of what is in it, and says so.
+        One process at a time can open their file, so it is opened at the first use. Another process cannot see their
+        machines, and reports that.
         """
         if self._cloud is None:
             self._context.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -117,7 +117,7 @@ class MciPlugin(DomainPlugin):
         await MciDemo(self.service, self._context.random).run()
 
     async def _set_limits(self, engine: Engine) -> None:
-        """Set the limits of lanes that are new; those that an administrator has changed stay as they are."""
+        """Set the limits of new lanes; limits that an administrator has changed stay."""
         groups, loads = await engine.store.reader.lanes()
         known = {one.grp for one in groups} | {one.lane.lane for one in loads}
         new_groups, new_lanes = lanes_of(await self.catalogue.all_connections())

@@ -48,7 +48,7 @@ class ResourceService(DeploymentRecords):
     async def create_resource(
         self, ns: str, word: str, want: NetworkSpec | SecurityGroupSpec | KeySpec, by: Caller, wait: float = 30.0
     ) -> tuple[Object, str]:
-        """Make a part and wait a while for it to be there; returns it, and the private key if one was made."""
+        """Create a resource and wait a while for it; returns it, and the private key if a key pair was created."""
         await self.namespace(ns)
         secret = ""
         if isinstance(want, KeySpec) and not want.public_key:
@@ -67,7 +67,7 @@ class ResourceService(DeploymentRecords):
         return await self.resource(ns, word, want.name), secret
 
     async def delete_resource(self, ns: str, word: str, name: str, by: Caller, *, force: bool = False) -> Accepted:
-        """Remove a part that nothing stands on; with force, only forget it."""
+        """Delete an unused resource; with force, remove its record only."""
         found = await self.resource(ns, word, name)
         if force:
             return await self.engine.act(ns, found.id, "forget", actor=by.actor, who=by.who, facts={FORCE})
@@ -77,7 +77,7 @@ class ResourceService(DeploymentRecords):
         return await self.engine.act(ns, found.id, "delete", actor=by.actor, who=by.who)
 
     async def users_of(self, ns: str, word: str, name: str) -> list[str]:
-        """Return what stands on a part: VMs that are not terminated, and security groups on a network."""
+        """Return the objects that use a resource: VMs that are not terminated, and security groups of a network."""
         users = [
             one.id
             async for one in objects(self.engine.store.reader, Selector(ns, VM.kind))
@@ -93,11 +93,11 @@ class ResourceService(DeploymentRecords):
         return users
 
     async def resource(self, ns: str, word: str, name: str) -> Object:
-        """Return a part, or raise."""
+        """Return a resource, or raise."""
         return await self.engine.get(ns, record_id(word, name))
 
     async def resources(self, ns: str, word: str) -> list[Object]:
-        """Return the parts of a sort."""
+        """Return the resources of one type."""
         return [one async for one in objects(self.engine.store.reader, Selector(ns, RESOURCE_LIFECYCLES[word].kind))]
 
     # --- what is only written down -----------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ class ResourceService(DeploymentRecords):
         )
 
     async def unregister(self, ns: str, word: str, name: str, by: Caller) -> None:
-        """Forget a spec or an image that no VM is made of."""
+        """Remove the record of a spec or an image that no VM uses."""
         found = await self.engine.get(ns, record_id(word, name))
         users = await self.users_of(ns, word, name)
         if users:
@@ -123,7 +123,7 @@ class ResourceService(DeploymentRecords):
     # --- subnets ------------------------------------------------------------------------------------------------------
 
     async def add_subnet(self, ns: str, network: str, subnet: Subnet, by: Caller) -> Accepted:
-        """Give a network one more subnet; whether it fits is for the caller to say."""
+        """Add a subnet to a network; the caller checks that it fits."""
 
         async def added() -> Accepted:
             found = await self.resource(ns, "vNet", network)
@@ -135,7 +135,7 @@ class ResourceService(DeploymentRecords):
         return await retry_on_change(added)
 
     async def remove_subnet(self, ns: str, network: str, subnet: str, by: Caller, *, force: bool = False) -> Accepted:
-        """Take a subnet away from a network; one that VMs stand in only with force, and if the provider lets it go."""
+        """Remove a subnet from a network; one with VMs only with force, and if the provider allows it."""
 
         async def removed() -> Accepted:
             found = await self.resource(ns, "vNet", network)
@@ -156,7 +156,7 @@ class ResourceService(DeploymentRecords):
         )
 
     async def _subnet_users(self, ns: str, network: str, subnet: str) -> list[str]:
-        """Return the VMs that stand in a subnet; one that names none stands in the first."""
+        """Return the VMs in a subnet; a VM that names none is in the first one."""
         first = next(iter(network_of(await self.resource(ns, "vNet", network)).subnets)).name
         return [
             one.id
@@ -168,7 +168,7 @@ class ResourceService(DeploymentRecords):
 
 
 async def retry_on_change(attempt: Callable[[], Awaitable[T]]) -> T:
-    """Try again where an MCI has changed since it was read: what is in the way, if anything is, is told then."""
+    """Retry a change if the object has changed since it was read."""
     for _ in range(MAX_ATTEMPTS):
         with suppress(VersionMismatch, VmsAdded):
             return await attempt()

@@ -1,4 +1,7 @@
-"""Standing: what lives at a connection. Without the connection nobody could look at it any more, nor end it."""
+"""Usage of connections and resources: the VMs and resources that would be lost without them.
+
+Without its connection a VM could be neither observed nor terminated, so a connection in use cannot be removed.
+"""
 
 from collections import defaultdict
 
@@ -21,7 +24,7 @@ from stateward.store.port import Reader
 async def check_connection_unused(
     catalogue: Catalogue, reader: Reader, name: str, becomes: CloudConnection | None
 ) -> None:
-    """Refuse to take a connection away from what stands at it."""
+    """Refuse to remove a connection in use, or to point it elsewhere."""
     was = next((one for one in await catalogue.all_connections() if one.name == name), None)
     if was is not None and changes_target(was, becomes):
         users = await objects_at_connection(reader, name)
@@ -30,12 +33,12 @@ async def check_connection_unused(
 
 
 def changes_target(was: CloudConnection, becomes: CloudConnection | None) -> bool:
-    """Tell whether what stands at a connection would not be found any more after a change of it."""
+    """Tell whether the machines of a connection could no longer be found after a change."""
     return becomes is None or (was.lane, was.driver) != (becomes.lane, becomes.driver)
 
 
 async def objects_at_connection(reader: Reader, connection: str) -> list[str]:
-    """Return what stands at a connection, in all namespaces: VMs that are not terminated, networks, groups, keys."""
+    """Return the objects at a connection, in all namespaces: VMs that are not terminated, networks, groups, keys."""
     found: list[str] = []
     for ns in await reader.namespaces():
         vms = objects(reader, Selector(ns, VM.kind, labels=(("connection", connection),)))
@@ -47,11 +50,11 @@ async def objects_at_connection(reader: Reader, connection: str) -> list[str]:
 
 
 Usage = dict[tuple[str, str], list[str]]
-"""What uses a resource, by its type and name."""
+"""The users of each resource, by its type and name."""
 
 
 async def usage_of(reader: Reader, ns: str) -> Usage:
-    """Return what uses each resource of a namespace; terminated VMs use nothing."""
+    """Return the users of each resource of a namespace; terminated VMs use nothing."""
     usage: Usage = defaultdict(list)
     async for found in objects(reader, Selector(ns, VM.kind)):
         if found.state == VmState.TERMINATED:

@@ -1,4 +1,4 @@
-"""What can be asked of the mci domain, in its own words; each is one atomic step on the engine."""
+"""Service of the mci domain: all requests on MCIs and VMs; each is one atomic step on the engine."""
 
 from collections.abc import Sequence
 
@@ -40,7 +40,7 @@ from stateward.store.filters import Selector
 from stateward.store.records import Key, Object
 
 GROUP_ACTIONS = ("suspend", "resume", "reboot", "terminate")
-"""The actions of an MCI that are done to all of its VMs at once."""
+"""The actions of an MCI that run on all of its VMs at once."""
 
 
 class Service(ResourceService):
@@ -49,7 +49,7 @@ class Service(ResourceService):
     # --- MCIs --------------------------------------------------------------------------------------------------------
 
     async def create(self, ns: str, mci: MciSpec, by: Caller) -> Accepted:
-        """Make an MCI; it prepares, and goes on by itself unless it is to hold."""
+        """Create an MCI; it continues after its preparation unless it is to hold."""
         await self.namespace(ns)
         await check_placement(self.catalogue, ns, mci.groups, "subGroups[{}].")
         return await self.engine.create(
@@ -57,9 +57,9 @@ class Service(ResourceService):
         )
 
     async def control(self, ns: str, mci: str, action: str, by: Caller, *, force: bool = False) -> GroupVerdict:
-        """Do something to all VMs of an MCI whose states allow it; the others are told, with the reason.
+        """Run an action on all VMs of an MCI whose states allow it; the others are skipped, with the reason.
 
-        With force, an MCI that has no VMs yet is terminated all the same: its creation is given up.
+        With force, an MCI without VMs is terminated too: its creation is given up.
         """
         if action not in GROUP_ACTIONS:
             raise BadInput("action", action, ", ".join(GROUP_ACTIONS))
@@ -76,7 +76,7 @@ class Service(ResourceService):
             raise (await self._blocked_by(ns, mci, refusal) if not force else refusal) from None
 
     async def _blocked_by(self, ns: str, mci: str, refusal: StatewardError) -> StatewardError:
-        """Return the error that names the operation on an MCI, if the MCI allows an action and none of its VMs does."""
+        """Return the error that names the operation on an MCI, if only the VMs refuse the action."""
         op = (await self.mci(ns, mci)).op if isinstance(refusal, NoneAllowed) else None
         holder = None if op is None else await self.engine.store.reader.operation(Key(ns, op))
         if holder is None or not isinstance(refusal, NoneAllowed):
@@ -84,7 +84,7 @@ class Service(ResourceService):
         return Occupied(refusal.action, blocker_of(holder))
 
     async def control_vm(self, ns: str, mci: str, vm: str, action: str, by: Caller, *, force: bool = False) -> Accepted:
-        """Do something to one VM."""
+        """Run an action on one VM."""
         if action not in GROUP_ACTIONS:
             raise BadInput("action", action, ", ".join(GROUP_ACTIONS))
         found = await self.vm(ns, mci, vm)
@@ -92,28 +92,28 @@ class Service(ResourceService):
         return await self.engine.act(ns, found.id, action, actor=by.actor, who=by.who, facts=facts)
 
     async def reconcile_vm(self, ns: str, mci: str, vm: str, by: Caller) -> Accepted:
-        """Take over what the provider shows of a VM that has failed, or of which nobody can say anything."""
+        """Move a Failed or Undefined VM to the provider's state."""
         found = await self.vm(ns, mci, vm)
         return await self.engine.act(ns, found.id, "reconcile", actor=by.actor, who=by.who)
 
     async def continue_or_withdraw(self, ns: str, mci: str, action: str, by: Caller) -> Accepted:
-        """Continue or withdraw an MCI that is held."""
+        """Continue or withdraw an MCI that is on hold."""
         held = mci_of(await self.mci(ns, mci)).hold
         return await self.engine.act(ns, mci, action, actor=by.actor, who=by.who, facts={HOLD} if held else NO_FACTS)
 
     async def refine(self, ns: str, mci: str, by: Caller) -> Accepted:
-        """Remove VMs that have failed, or of which nobody can say anything, at their providers first."""
+        """Terminate Failed and Undefined VMs at their providers and remove their records."""
         return await self._act_on_mci(ns, mci, "refine", by)
 
     async def reconcile(self, ns: str, mci: str, by: Caller) -> Accepted:
-        """Take over what the providers show of VMs that have failed, or of which nobody can say anything."""
+        """Move Failed and Undefined VMs to their providers' states."""
         return await self._act_on_mci(ns, mci, "reconcile", by)
 
     async def _act_on_mci(self, ns: str, mci: str, action: str, by: Caller) -> Accepted:
         return await self.engine.act(ns, (await self.mci(ns, mci)).id, action, actor=by.actor, who=by.who)
 
     async def scale(self, ns: str, mci: str, group: str, by_count: int, by: Caller) -> Accepted:
-        """Grow a subgroup, or shrink it (a negative count)."""
+        """Scale a subgroup out, or in (a negative count)."""
         if by_count == 0:
             raise BadInput("count", by_count, "how many VMs to add or to remove")
         if all(one.name != group for one in mci_of(await self.mci(ns, mci)).groups):
@@ -146,13 +146,13 @@ class Service(ResourceService):
         return await retry_on_change(added)
 
     async def delete(self, ns: str, mci: str, option: str, by: Caller) -> tuple[Accepted, list[PossibleOrphan]]:
-        """Delete an MCI; returns also the machines that may be left at their providers."""
+        """Delete an MCI; also returns the machines that may be left at their providers."""
 
         async def deleted() -> tuple[Accepted, list[PossibleOrphan]]:
             await update_mci_status(self.engine, ns, mci)  # its VMs may have changed a moment ago
             found = await self.mci(ns, mci)
             if option != "terminate" or found.state == MciState.TERMINATED or not await self.vms(ns, mci):
-                return await self._forget(found, by, force=option == "force")
+                return await self._delete_records(found, by, force=option == "force")
             facts = {TERMINATE_FIRST}
             return await self.engine.act(
                 ns, mci, "delete", actor=by.actor, who=by.who, facts=facts, version=found.version
@@ -160,8 +160,8 @@ class Service(ResourceService):
 
         return await retry_on_change(deleted)
 
-    async def _forget(self, found: Object, by: Caller, *, force: bool) -> tuple[Accepted, list[PossibleOrphan]]:
-        """Delete an MCI with all its VMs at once; what comes meanwhile is noticed by the guard, and looked at anew."""
+    async def _delete_records(self, found: Object, by: Caller, *, force: bool) -> tuple[Accepted, list[PossibleOrphan]]:
+        """Delete an MCI with all its VMs at once; the guard refuses if VMs were added, and the caller retries."""
         facts = {FORGET} if force else NO_FACTS
         whole = self.engine.request(found.ns, found.id, "delete", actor=by.actor, who=by.who, facts=facts)
         vms = await self.vms(found.ns, found.id)
@@ -180,7 +180,7 @@ class Service(ResourceService):
         return verdict.whole, remains
 
     async def _find_possible_orphans(self, vms: Sequence[Object]) -> tuple[list[PossibleOrphan], set[str]]:
-        """Return the machines of VMs that may be left, and as facts which are known to be gone."""
+        """Return the machines that may be left, and the facts about machines that are known to be gone."""
         remains = await possible_orphans(self.clients, vms)
         left = {one.key for one in remains}
         return remains, {known_gone_fact(uid) for uid in (vm_of(one).uid for one in vms) if uid not in left}
@@ -188,9 +188,9 @@ class Service(ResourceService):
     async def delete_vm(
         self, ns: str, mci: str, vm: str, by: Caller, *, force: bool = False
     ) -> tuple[Accepted, list[PossibleOrphan]]:
-        """Remove the record of a VM that is terminated or failed; with force, any.
+        """Remove the record of a VM that is Terminated or Failed; with force, in any state.
 
-        Returns also its machine, if that may be left at the provider.
+        Also returns its machine, if that may be left at the provider.
         """
         found = await self.vm(ns, mci, vm)
         facts = {FORCE} if force else NO_FACTS
@@ -202,7 +202,7 @@ class Service(ResourceService):
         return await self.engine.submit(replace(request, facts=request.facts | gone)), remains
 
     async def terminate_and_delete_vm(self, ns: str, mci: str, vm: str, by: Caller) -> Accepted:
-        """Terminate a VM at its provider, and remove its record when that is done."""
+        """Terminate a VM at its provider and remove its record afterwards."""
         found = await self.vm(ns, mci, vm)
         action = "remove" if found.state == VmState.TERMINATED else "delete"
         return await self.engine.act(ns, found.id, action, actor=by.actor, who=by.who)

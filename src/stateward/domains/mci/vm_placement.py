@@ -1,4 +1,9 @@
-"""Plans: what a subgroup comes to, once its spec, image and connection are known; and the numbers of its VMs."""
+"""Placement of subgroups: resolves spec, image, connection and resources, and numbers the VMs.
+
+A worker prepares an MCI after the caller has got the reply, so a wrong name would be a 200 and then a Failed MCI.
+Records are therefore checked before the request is accepted. The preparation asks the provider about size and image: a
+provider that does not answer must not delay the request.
+"""
 
 import asyncio
 from collections import defaultdict
@@ -29,11 +34,11 @@ from stateward.store.records import Key, Object
 DriverOf = Callable[[CloudConnection], Awaitable[Driver]]
 
 CHECKS_PER_CONNECTION = 8
-"""How many questions about sizes and images one connection is asked at the same time."""
+"""Concurrent questions about sizes and images per connection."""
 
 
 class PlacedSubGroup(Struct, frozen=True):
-    """A subgroup with all that it names."""
+    """A subgroup with its resolved connection, spec and image."""
 
     group: SubGroup
     connection: CloudConnection
@@ -42,7 +47,7 @@ class PlacedSubGroup(Struct, frozen=True):
 
 
 async def place_subgroup(catalogue: Catalogue, ns: str, group: SubGroup) -> PlacedSubGroup:
-    """Find what a subgroup names, without asking its provider; what is not there or does not fit is bad input."""
+    """Resolve a subgroup from records alone; a missing or unsuitable record is bad input."""
     spec = await catalogue.spec(ns, group.spec)
     connection = await connection_of(catalogue, ns, group, spec)
     if spec.connection != connection.name:
@@ -53,7 +58,7 @@ async def place_subgroup(catalogue: Catalogue, ns: str, group: SubGroup) -> Plac
 
 
 def _fits(spec: SpecRecord, home: CloudConnection, connection: CloudConnection) -> bool:
-    """Tell whether a spec can be used at a connection; regions that nobody knows have no specs of their own."""
+    """Tell whether a spec can be used at a connection; regions that are not built in have no specs of their own."""
     if home.lane == connection.lane:
         return True
     has_own = any(one.lane == connection.lane for one in BUILT_IN.values())
@@ -61,7 +66,7 @@ def _fits(spec: SpecRecord, home: CloudConnection, connection: CloudConnection) 
 
 
 async def connection_of(catalogue: Catalogue, ns: str, group: SubGroup, spec: SpecRecord) -> CloudConnection:
-    """Return the connection that a subgroup names, or else that of its spec, if the namespace may use it."""
+    """Return the connection of a subgroup, or else of its spec, if it is granted to the namespace."""
     if not group.connection:
         found = await _home_of(catalogue, spec)
     else:
@@ -85,9 +90,9 @@ async def _home_of(catalogue: Catalogue, spec: SpecRecord) -> CloudConnection:
 async def place_subgroups(
     catalogue: Catalogue, driver_of: DriverOf, ns: str, groups: Iterable[SubGroup]
 ) -> tuple[list[PlacedSubGroup], list[str]]:
-    """Find what subgroups name; returns those that can be, and what is wrong with the others.
+    """Resolve subgroups; returns the resolved ones, and the problems of the others.
 
-    What several subgroups name is read once. Drivers that take any name learn the new ones.
+    Each record is read once. New names are registered with drivers that accept any name.
     """
     known = catalogue.snapshot()
     planned: list[PlacedSubGroup] = []
@@ -97,7 +102,7 @@ async def place_subgroups(
             one = await place_subgroup(known, ns, group)
             driver = await driver_of(one.connection)
         except Temporary:
-            raise  # that is no trouble of the subgroup's
+            raise  # not a problem of the subgroup
         except StatewardError as error:
             troubles.append(f"{group.name}: {error}")
             continue
@@ -110,10 +115,10 @@ async def place_subgroups(
 async def check_offers(
     driver_of: DriverOf, planned: Sequence[PlacedSubGroup]
 ) -> list[CallRefused | Inconclusive | None]:
-    """Return what the provider of each subgroup says of its size and image; nothing means that it has them.
+    """Return each provider's answer about size and image; None means that the provider offers both.
 
-    A question that several subgroups have is asked once. A provider is asked a few questions at a time, and all
-    providers at the same time: one question after the other would take a minute for 400 subgroups.
+    A question that several subgroups share is asked once. Each provider gets a few questions at a time, all providers
+    concurrently: 400 questions in sequence would take a minute.
     """
     rooms: dict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(CHECKS_PER_CONNECTION))
 
@@ -133,18 +138,18 @@ def _question(one: PlacedSubGroup) -> tuple[str, str, str]:
 
 
 async def provider_refusals(driver_of: DriverOf, planned: Sequence[PlacedSubGroup]) -> list[str]:
-    """Return why providers refuse subgroups; one that cannot say so now refuses nothing: its VMs will show."""
+    """Return why providers refuse subgroups; a provider that cannot answer now refuses nothing."""
     answers = zip(planned, await check_offers(driver_of, planned), strict=True)
     return [f"{one.group.name}: {refusal(one, said)}" for one, said in answers if isinstance(said, CallRefused)]
 
 
 def refusal(one: PlacedSubGroup, said: CallRefused) -> BadInput:
-    """Return the error of a subgroup that its provider refuses."""
+    """Return the error for a subgroup that its provider refuses."""
     return BadInput("specId", one.group.spec, f"what {one.connection.name} offers: {said.message}")
 
 
 def free_numbers(taken: Collection[str], group: str, count: int) -> list[int]:
-    """Return the numbers of further VMs of a subgroup: behind the highest that a record still has."""
+    """Return the numbers of further VMs of a subgroup, after the highest number that a record has."""
     tails = (name.removeprefix(f"{group}-") for name in taken if name.startswith(f"{group}-"))
     used = [int(tail) for tail in tails if tail.isdigit()]
     first = max(used, default=0) + 1
@@ -152,14 +157,14 @@ def free_numbers(taken: Collection[str], group: str, count: int) -> list[int]:
 
 
 def deterministic_uid(op: str, name: str) -> str:
-    """Return the uid of a VM that an operation makes: the same however often the operation is repeated."""
+    """Return the uid of an object that an operation creates: the same for each repetition of the operation."""
     return blake2b(f"{op}/{name}".encode(), digest_size=10).hexdigest()
 
 
 def make_vm_spec(
     mci: MciSpec, one: PlacedSubGroup, number: int, op: str, parts: dict[str, str], names: SubGroup
 ) -> VmSpec:
-    """Return what is wanted of a subgroup's VM; `parts` are the provider's ids of what it stands on."""
+    """Return the spec of a VM; `parts` are the provider's ids of its resources."""
     name = f"{one.group.name}-{number}"
     return VmSpec(
         name=name,
@@ -189,13 +194,13 @@ def make_vm_spec(
 
 
 FIELDS = {"vNet": "vNetId", "securityGroup": "securityGroupIds", "sshKey": "sshKeyId"}
-"""The fields of a request that name existing resources, by the type of the resource."""
+"""The request fields that name existing resources, by resource type."""
 
 
 async def check_placement(
     catalogue: Catalogue, ns: str, groups: Sequence[SubGroup], field: str
 ) -> list[PlacedSubGroup]:
-    """Return what subgroups name, or raise bad input with the field; `field` is formatted with a subgroup's number."""
+    """Resolve subgroups, or raise bad input that names the field; `field` is formatted with the subgroup's number."""
     known = catalogue.snapshot()
     planned: list[PlacedSubGroup] = []
     for number, group in enumerate(groups):
@@ -209,7 +214,7 @@ async def check_placement(
 
 
 async def check_resources(known: Catalogue, ns: str, one: PlacedSubGroup) -> None:
-    """Refuse a subgroup that names resources which are not there, or are at another place."""
+    """Refuse a subgroup whose resources are missing or in another region."""
     group = one.group
     if group.network:
         network = await _resource(known, ns, "vNet", group.network, one)
@@ -225,7 +230,7 @@ async def check_resources(known: Catalogue, ns: str, one: PlacedSubGroup) -> Non
 
 
 async def _resource(known: Catalogue, ns: str, word: str, name: str, one: PlacedSubGroup) -> Object:
-    """Return a resource that a subgroup names, or raise: it is not there, or at another place."""
+    """Return a resource of a subgroup, or raise if it is missing or in another region."""
     found = await known.record(Key(ns, record_id(word, name)))
     if found is None or found.removed or found.kind != RESOURCE_LIFECYCLES[word].kind:
         raise BadInput(FIELDS[word], name, f"the name of a {word} of namespace {ns!r}")

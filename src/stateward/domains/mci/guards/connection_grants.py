@@ -1,12 +1,11 @@
-"""Grants: the namespaces that may make things at a connection.
+"""Grants: the namespaces that may create VMs and resources at a connection.
 
-A driver that acts on the server's own host gives its user a process there. An administrator therefore names the
-namespaces that may use such a connection; all others may use connections to clouds only.
+A driver that runs machines on the server's own host gives its users processes there. An administrator therefore names
+the namespaces that may use such a connection.
 
-Nothing is made at a connection, no command is run there, and no spec or image of it is registered, unless its record
-grants it to the namespace. That is checked in the transaction that accepts a request, and again by the worker before it
-calls the driver. What runs at a connection whose grant was revoked can still be suspended, resumed, rebooted and
-terminated.
+Without a grant a namespace can create nothing at a connection, run no command there, and register no spec or image of
+it. The grant is checked in the transaction that accepts a request, and again by the worker before it calls the driver.
+VMs at a connection whose grant was revoked can still be suspended, resumed, rebooted and terminated.
 """
 
 from collections.abc import Iterable
@@ -25,13 +24,13 @@ from stateward.errors import BadInput, UnknownName
 from stateward.store.records import Key, Object
 
 ALL_NAMESPACES = "*"
-"""Stands for every namespace."""
+"""Stands for all namespaces."""
 
 CREATING_ACTIONS = ("create", "repair", "reshape", "scale out")
-"""The actions that make something at a provider which was not there before."""
+"""The actions that create something at a provider."""
 
 RENAMING_ACTION = "change"
-"""The action by which a record of a namespace, such as a spec, may name another connection."""
+"""The action that may move a record of a namespace, such as a spec, to another connection."""
 
 
 def is_granted(connection: CloudConnection, ns: str) -> bool:
@@ -47,19 +46,19 @@ def check_grant(connection: CloudConnection, ns: str) -> None:
 
 
 def unknown_connection(field: str, name: str, granted: Iterable[str]) -> BadInput:
-    """Return the error of a name that no connection has; its hint names none that the caller may not use."""
+    """Return the error for an unknown connection; its hint names only connections that the caller may use."""
     nearest = UnknownName("connection", name, granted).nearest
     return BadInput(field, name, "a known connection" + (f" ({nearest}?)" if nearest else ""))
 
 
 def with_granted(connection: CloudConnection, namespaces: Iterable[str]) -> tuple[str, ...]:
-    """Return the namespaces of a connection and further ones."""
+    """Return the namespaces of a connection with some added."""
     found = {*(connection.namespaces or ()), *namespaces}
     return (ALL_NAMESPACES,) if ALL_NAMESPACES in found else tuple(sorted(found))
 
 
 def without_revoked(connection: CloudConnection, namespaces: Iterable[str]) -> tuple[str, ...]:
-    """Return the namespaces of a connection without some."""
+    """Return the namespaces of a connection with some removed."""
     granted, leaving = set(connection.namespaces or ()), set(namespaces)
     if ALL_NAMESPACES in granted and ALL_NAMESPACES not in leaving:
         allowed = f"{ALL_NAMESPACES!r}: {connection.name!r} is granted to all namespaces, and not to one by one"
@@ -74,7 +73,7 @@ class GrantGuard:
         self._catalogue = catalogue
 
     def wrap(self, guard: Guard) -> Guard:
-        """Return a guard that checks grants too, on the request as the other guard has completed it."""
+        """Return a guard that also checks grants, on the request that the wrapped guard has completed."""
 
         async def both(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
             completed = await guard(uow, request, found)
@@ -90,11 +89,11 @@ class GrantGuard:
         keys = [Key(DEPLOYMENT_NS, record_id("connection", name)) for name in names]
         for name, record in zip(names, await uow.peek(keys), strict=True):
             connection = self._catalogue.read_connection(name, record)
-            if connection is not None:  # nothing can be made at one that nobody knows
+            if connection is not None:  # nothing can be created at an unknown connection
                 check_grant(connection, request.ns)
 
     async def _used(self, uow: UnitOfWork, request: Request, mci: MciSpec) -> list[str]:
-        """Return the connections at which an MCI is to get VMs by a request."""
+        """Return the connections at which a request adds VMs to an MCI."""
         groups = mci.groups
         if request.creates is None:
             scale = msgspec.json.decode(request.args, type=Scale)
@@ -110,7 +109,7 @@ def _connection_of(group: SubGroup, homes: dict[str, str]) -> str:
 
 
 def _home_of(id_: str, record: Object | None) -> str:
-    """Return the connection of a spec: one that is registered, or one that is known from the start."""
+    """Return the connection of a spec, registered or built-in."""
     if record is not None and not record.removed and record.kind == SPEC.kind:
         return msgspec.json.decode(record.spec, type=SpecRecord).connection
     known = find_known_spec(id_)

@@ -1,11 +1,10 @@
-"""Births of MCIs, VMs and parts: what a new one refers to, and what only the domain may say of it.
+"""Guard of new MCIs, VMs and resources: checks what they refer to, and sets what only the domain may set.
 
-The general API takes any spec. A caller who chose a uid or a provider's id would reach what another namespace has at
-the provider; a caller who chose a provider would use the lane of another connection.
+The general API accepts any spec. A caller who chose a uid or a native id would reach the machines of another namespace;
+a caller who chose a provider would use the lane of another connection.
 
-A new VM or part gets its uid, its place and its native ids here, in the transaction that accepts it. Whatever it names
-exists in its namespace; so does what each new subgroup of an MCI names. Requests of operations were resolved by their
-operation, and stay as they are.
+A new VM or resource gets its uid, region and native ids here, in the transaction that accepts it. All objects that it
+names must exist in its namespace. Requests of operations were resolved by their operation and stay as they are.
 """
 
 from typing import Any
@@ -38,17 +37,17 @@ FIELDS = {
     "connectionName": "connection", "specId": "spec", "imageId": "image", "vNetId": "network", "subnetId": "subnet",
     "securityGroupIds": "groups", "sshKeyId": "key",
 }  # fmt: skip
-"""The fields of a VM's or a subgroup's spec, by the fields of the domain's own API."""
+"""The fields of a VM's or a subgroup's spec, by the field names of the Tumblebug API."""
 
 
 class NewObjectGuard:
-    """Completes the spec of a new VM or part, or refuses it; refuses new subgroups that name what is not there."""
+    """Completes the spec of a new VM or resource, or refuses it; refuses subgroups that name missing objects."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
 
     def wrap(self, guard: Guard) -> Guard:
-        """Return a guard that completes new objects which the other guard accepts."""
+        """Return a guard that completes the new objects which the wrapped guard accepts."""
 
         async def both(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
             completed = await guard(uow, request, found)
@@ -65,23 +64,26 @@ class NewObjectGuard:
         return both
 
     async def _check_new_groups(self, uow: UnitOfWork, request: Request, found: Object) -> None:
-        """Refuse subgroups that are new with a request, and name what is not there or does not fit."""
+        """Refuse new subgroups that name missing or unsuitable objects."""
         if request.spec is None:
             return
         wanted: MciSpec = decode_spec(found.kind, request.spec)
-        born = request.creates is not None
-        first = 0 if born else len(mci_of(found).groups)
-        groups, field = wanted.groups[first:], "spec.groups[{}]." if born else f"spec.groups[{first}]."  # one is new
+        is_new = request.creates is not None
+        first = 0 if is_new else len(mci_of(found).groups)
+        groups, field = (
+            wanted.groups[first:],
+            "spec.groups[{}]." if is_new else f"spec.groups[{first}].",
+        )
         await uow.peek(list(dict.fromkeys(key for one in groups for key in _named_records(request.ns, one))))
         try:
             await check_placement(self._catalogue.within(uow), request.ns, groups, field)
         except BadInput as error:
             place, _, name = error.field.rpartition(".")
-            state = None if born else found.state
+            state = None if is_new else found.state
             raise BadInput(f"{place}.{FIELDS.get(name, name)}", error.value, error.allowed, state=state) from error
 
     async def _complete_vm(self, uow: UnitOfWork, ns: str, _kind: str, vm: VmSpec) -> VmSpec:
-        """Return a VM whose place, size, image and native ids are those of what it names."""
+        """Return a VM whose region, size, image and native ids follow from the objects that it names."""
         names = SubGroup(
             vm.group, 1, vm.spec, vm.image, vm.connection, vm.network, vm.subnet, vm.groups, vm.key, zone=vm.zone
         )
@@ -112,7 +114,7 @@ class NewObjectGuard:
         )
 
     async def _complete_part(self, uow: UnitOfWork, ns: str, kind: str, part: Any) -> Any:  # noqa: ANN401 - the record
-        """Return a part at the place of its connection; a security group belongs to a network of its namespace."""
+        """Return a resource in its connection's region; a security group needs a network of its namespace."""
         network = Key(ns, record_id("vNet", part.network if kind == SECURITY_GROUP.kind else ""))
         record, of_group = await uow.peek([Key(DEPLOYMENT_NS, record_id("connection", part.connection)), network])
         place = self._catalogue.read_connection(part.connection, record)
@@ -135,7 +137,7 @@ def _named_resources(ns: str, group: SubGroup) -> dict[tuple[str, str], Key]:
 
 
 def _named_records(ns: str, group: SubGroup) -> list[Key]:
-    """Return the keys of all records that a subgroup names: one read finds them together."""
+    """Return the keys of all records that a subgroup names, for one read."""
     records = [Key(ns, record_id("spec", group.spec)), Key(ns, record_id("image", group.image))]
     return [
         *_named_resources(ns, group).values(),

@@ -1,4 +1,7 @@
-"""What holds at the moment of acceptance, inside the transaction: no VM outlives the record of its MCI."""
+"""Guards of MCIs, VMs, networks and keys, inside the accepting transaction.
+
+Invariant: no VM outlives the record of its MCI.
+"""
 
 from typing import Any
 
@@ -23,7 +26,7 @@ DELETABLE_STATES = (VmState.TERMINATED, VmState.FAILED)
 
 
 async def guard_mci(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-    """Refuse what could not be done, and what would leave VMs behind."""
+    """Refuse a spec that cannot be carried out, and a delete that would leave VMs behind."""
     check_spec(request, found)
     if request.creates is not None:
         want = decode_spec(found.kind, request.spec or EMPTY)
@@ -43,13 +46,13 @@ async def guard_mci(uow: UnitOfWork, request: Request, found: Object) -> Request
 def with_own_uid(request: Request, want: Any) -> Request:  # noqa: ANN401 - the record of the kind
     """Return the request for a new object with a uid that no caller has chosen.
 
-    The provider finds machines, networks and keys by their uid: an object with the uid of another would take them over.
+    The provider finds machines, networks and keys by uid: an object with the uid of another one would take them over.
     """
     return replace(request, spec=to_json(replace(want, uid=deterministic_uid(request.op, request.object))))
 
 
 async def _guard_delete(uow: UnitOfWork, request: Request, found: Object) -> None:
-    """Refuse to delete an MCI whose VMs are not deleted with it, unless they are to be terminated first."""
+    """Refuse to delete an MCI whose VMs stay, unless they are terminated first."""
     if TERMINATE_FIRST in request.facts and found.state != MciState.TERMINATED:
         return
     vms = await uow.tx.select(Selector(found.ns, VM.kind, found.id))
@@ -62,7 +65,7 @@ async def _guard_delete(uow: UnitOfWork, request: Request, found: Object) -> Non
 
 
 async def guard_vm(uow: UnitOfWork, request: Request, found: Object) -> None:
-    """Refuse a VM that is not part of the MCI which it says it is: nobody would see it there, nor end it with it."""
+    """Refuse a VM outside the MCI of its spec: nobody would see it there, nor terminate it with the MCI."""
     check_spec(request, found)
     if request.action == "remove":
         journal_possible_orphan(uow, request, found)
@@ -78,7 +81,7 @@ async def guard_vm(uow: UnitOfWork, request: Request, found: Object) -> None:
 
 
 async def guard_key(_uow: UnitOfWork, request: Request, found: Object) -> None:
-    """Refuse a key whose public half nobody can read: its VMs could not be logged in to."""
+    """Refuse a public key that OpenSSH cannot read: nobody could log in to its VMs."""
     check_spec(request, found)
     if request.spec is not None:
         public = decode_spec(found.kind, request.spec, found.state).public_key
@@ -87,7 +90,7 @@ async def guard_key(_uow: UnitOfWork, request: Request, found: Object) -> None:
 
 
 async def guard_network(_uow: UnitOfWork, request: Request, found: Object) -> None:
-    """Refuse to reshape a network without saying into what."""
+    """Refuse to reshape a network without a spec."""
     check_spec(request, found)
     if request.action == "reshape" and request.spec is None:
         allowed = f"given: the subnets that {found.id!r}, which is {found.state}, is to have"

@@ -1,7 +1,8 @@
-"""Forms: what the spec of each kind must look like, checked before anything is accepted.
+"""Validation of specs, before anything is accepted.
 
-Most specs are written by the domain itself. But anything can be asked for over the general API too, and what is taken
-there must not fail later in a worker's hands, nor in the hands of everybody who reads a list that it is in.
+The domain writes most specs itself, but the general API accepts any spec. A wrong spec must not fail later in a worker
+or in each list that contains it. Names must identify a VM, and a request must not ask for more VMs than one transaction
+can hold: each server that tried it would fail.
 """
 
 import re
@@ -36,16 +37,16 @@ OF_VM = tuple(name for name in VmSpec.__struct_fields__ if name not in ("label",
 
 
 class SpecForm(Struct, frozen=True):
-    """The record that a kind's spec is, what stands before its name in the object's id, and what never changes."""
+    """The record type of a kind, the prefix of its object id, its name field, and its immutable fields."""
 
     record: type[Struct]
-    before: str | None = None  # None: the id is not made of the name
+    before: str | None = None  # None: the id does not contain the name
     named: str = "name"
     fixed: tuple[str, ...] = PLACE
 
 
 SPEC_FORMS = {
-    #                         record       before the name   the name   what never changes
+    #                         record       id prefix         the name   immutable
     MCI.kind:            SpecForm(MciSpec,     "",               "name",    ("name", "uid")),
     VM.kind:             SpecForm(VmSpec,      None,             "name",    OF_VM),
     VNET.kind:           SpecForm(NetworkSpec, "vNet",           "name",    PLACE),
@@ -58,12 +59,12 @@ SPEC_FORMS = {
 
 
 async def guard_spec(_uow: UnitOfWork, request: Request, found: Object) -> None:
-    """Refuse a spec that is none, or is that of something else."""
+    """Refuse a spec of the wrong form."""
     check_spec(request, found)
 
 
 def check_spec(request: Request, found: Object) -> None:
-    """Refuse a spec that is none, or is that of something else; most requests have no spec."""
+    """Refuse a spec of the wrong form; most requests have no spec."""
     if request.creates is not None:
         _check_name(SPEC_FORMS[found.kind], decode_spec(found.kind, request.spec or EMPTY), found)
     elif request.spec is not None:
@@ -71,9 +72,9 @@ def check_spec(request: Request, found: Object) -> None:
 
 
 def decode_spec(kind: str, spec: str, state: str | None = None) -> Any:  # noqa: ANN401 - the record of the kind
-    """Return a spec as the record that it is; what is none is told with the place of what is wrong.
+    """Return a spec as the record of its kind; an error names the field.
 
-    `state` is that of the object which it is to become the spec of, if there is one.
+    `state` is the state of the object that gets the spec, if it exists.
     """
     try:
         return msgspec.json.decode(spec, type=SPEC_FORMS[kind].record)
@@ -98,21 +99,21 @@ def _check_fixed(form: SpecForm, want: Any, found: Object) -> None:  # noqa: ANN
 
 
 MAX_VMS = 10_000
-"""How many VMs one request may ask for."""
+"""Number of VMs that one request may ask for."""
 
 MCI_NAME = re.compile(r"[A-Za-z][A-Za-z0-9+-]{0,99}\Z")
 MCI_NAME_RULE = "a letter, then at most 99 letters, digits, - and +"
 
 
 def check_mci_spec(wanted: MciSpec) -> None:
-    """Refuse an MCI that could not be made, or not be handled afterwards."""
+    """Refuse an MCI that could not be created or controlled."""
     if MCI_NAME.match(wanted.name) is None:
         raise BadInput("spec.name", wanted.name, MCI_NAME_RULE)
     check_new_subgroups(wanted.groups)
 
 
 def check_new_subgroups(groups: Sequence[SubGroup], state: str | None = None) -> None:
-    """Refuse new subgroups that could not be made; `state` is that of the MCI which they are to join."""
+    """Refuse new subgroups that could not be created; `state` is the state of their MCI."""
     for number, one in enumerate(groups):
         if MCI_NAME.match(one.name) is None or one.name != one.name.lower():
             raise BadInput(f"spec.groups[{number}].name", one.name, f"{MCI_NAME_RULE}, in lower case", state=state)

@@ -1,9 +1,7 @@
-"""Subgroups in an MCI's record, which go with their last VM.
+"""Subgroups in the record of an MCI: their sizes after scaling, and their removal with the last VM.
 
-VMs are removed by a refinement, by a scaling, by a policy, or one by one. A subgroup without VMs would stay in all
-views, and its name could not be used again.
-
-The record of the MCI changes in the transaction that removes the last VM: nobody sees a subgroup without VMs.
+VMs are removed by refine, by scale in, by a policy, or one by one. A subgroup without VMs would stay in all views, and
+its name could not be used again. The transaction that removes the last VM therefore removes the subgroup.
 """
 
 from collections.abc import Iterable
@@ -27,9 +25,9 @@ SCALE_DIRECTIONS = {"scale out": 1, "scale in": -1}
 
 
 def with_scaled_spec(request: Request, found: Object) -> Request:
-    """Return the request to scale an MCI, with the record that the MCI has then; one that does not say how is refused.
+    """Return the request to scale an MCI, completed with the spec after scaling; incomplete requests are refused.
 
-    A record that comes along may add a subgroup, and must be the one that follows from the arguments.
+    A spec in the request may add a subgroup, and must be the one that follows from the arguments.
     """
     scale, was = _scale(request, found), mci_of(found)
     given: MciSpec | None = None if request.spec is None else decode_spec(found.kind, request.spec, found.state)
@@ -67,17 +65,17 @@ def _scaled(was: MciSpec, given: MciSpec | None, scale: Scale, sign: int) -> Mci
 
 
 WITH_MCI = "with its MCI"
-"""The fact of a removal that goes for all VMs of an MCI, and for the MCI itself: its record stays as it is."""
+"""The fact of a removal of all VMs with their MCI: the record of the MCI stays unchanged."""
 
 
 def mci_lock_set(request: Request, found: Object | None) -> Iterable[Key]:
-    """Name the MCI whose record changes when a VM is removed."""
+    """Return the key of the MCI whose record changes when a VM is removed."""
     removed = found is not None and request.action == "remove" and WITH_MCI not in request.facts
     return (Key(found.ns, found.parent),) if removed and found is not None and found.parent else ()
 
 
 async def drop_subgroup_on_end(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:
-    """Take the subgroup of a VM that was deleted out of the MCI's record, if it was the last one."""
+    """Remove the subgroup of a deleted VM from the record of the MCI, if the VM was its last one."""
     vm = uow.objects.get(Key(operation.ns, operation.object)) if operation.action == "delete" else None
     if vm is None or not vm.removed or ended.status is not Status.SUCCEEDED:
         return
@@ -89,7 +87,7 @@ async def drop_subgroup_on_end(uow: UnitOfWork, operation: Operation, ended: End
 
 
 async def drop_empty_subgroup(uow: UnitOfWork, who: str, vm: Object) -> None:
-    """Take the subgroup of a VM that is removed out of the MCI's record, if it was the last one."""
+    """Remove the subgroup of a removed VM from the record of the MCI, if the VM was its last one."""
     mci = uow.objects.get(Key(vm.ns, vm.parent or ""))
     if mci is None or mci.kind != MCI.kind or mci.removed:
         return
@@ -105,10 +103,10 @@ async def drop_empty_subgroup(uow: UnitOfWork, who: str, vm: Object) -> None:
 
 
 async def _count_others(uow: UnitOfWork, vm: Object, group: str) -> int:
-    """Return how many VMs a subgroup has beside one that is removed; the VMs of an MCI are read once for a batch.
+    """Return the number of other VMs in the subgroup of a removed VM; one read serves a batch.
 
-    They are counted as they were before the transaction, and each one that it removes is taken off here. The others of
-    a batch may be removed on the uow already, and are taken off when it is their turn.
+    The counts start before the transaction, and each removed VM is subtracted here. Other VMs of the batch may be
+    removed in the unit of work already; each is subtracted at its own turn.
     """
     counted = ("VMs of", vm.ns, vm.parent or "")
     if counted not in uow.admission_counts:
@@ -121,7 +119,7 @@ async def _count_others(uow: UnitOfWork, vm: Object, group: str) -> int:
 
 
 def _is_growing(uow: UnitOfWork, mci: Object, group: str) -> bool:
-    """Tell whether VMs are being added to a subgroup: who does it needs the record, and VMs are to come."""
+    """Tell whether a scale out is adding VMs to a subgroup: it needs the subgroup in the record."""
     operation = None if mci.op is None else uow.operations.get(Key(mci.ns, mci.op))
     if operation is None or operation.action != "scale out":
         return False

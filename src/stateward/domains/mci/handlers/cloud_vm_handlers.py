@@ -1,8 +1,8 @@
-"""What is done to a VM: ask the provider, then wait until its listing shows the end.
+"""Handlers of VMs: call the provider, then wait until a listing shows the result.
 
-Every call carries the VM's uid, by which a create that was interrupted is found again, and the operation's id as the
-token of the deed: the same operation never reboots twice, another one does. What a provider refuses fails the VM; what
-it throttles, or does not answer, is tried again and fails nothing.
+Each call carries the VM's uid, which finds an interrupted create again, and the operation's id as the token of the
+action: the same operation never reboots twice. A refusal of the provider fails the VM. A throttled or unanswered call
+is retried and fails nothing.
 """
 
 import asyncio
@@ -47,19 +47,19 @@ ClientOf = Callable[[str], Awaitable[ProviderClient]]
 """Returns the client of a connection."""
 
 GrantedClientOf = Callable[[str, str], Awaitable[ProviderClient]]
-"""Returns the client of a connection for what a namespace makes there, if it may."""
+"""Returns the client of a connection for a namespace that has a grant; raises for any other namespace."""
 
 APPEARS_WITHIN_S = 30.0
-"""How many seconds a new machine may take to appear in listings: until then its absence proves nothing."""
+"""How long a new machine may be missing from listings: until then its absence proves nothing."""
 
 RELAPSE_AFTER_S = 60.0
-"""How many seconds a machine may be shown at rest in another state than it is to have, before the action has failed."""
+"""How long a machine may be shown at rest in a wrong state before the action has failed."""
 
 REPORT_FIRST_S, REPORT_MAX_S = 10.0, 3_600.0
-"""How many seconds pass before it is told that a provider does not answer: the first time, and at most."""
+"""Intervals of reports that a provider does not answer: the first, and the longest."""
 
 CONCLUDE_WITHIN_S = 15.0
-"""How many seconds a evidence that ends an operation waits, at most, for the end of what the provider has taken."""
+"""How long the last observation of an ending operation waits for an action that the provider has accepted."""
 
 VM_LABELS = ("mci", "subgroup", "provider", "region", "connection")
 """The labels that a VM gets from its MCI."""
@@ -76,7 +76,7 @@ MACHINE_ACTIONS = {
 
 
 class VmLane(Struct, frozen=True):
-    """Where a VM is: all that is read of it when it is sent to its lane, and an action may send 10,000."""
+    """The fields of a VM spec that choose its lane; small, because one action may route 10,000 VMs."""
 
     provider: str
     region: str
@@ -90,7 +90,7 @@ class CloudVmHandlers:
         self.engine: Engine | None = None
 
     def kind(self, guard: Guard) -> Kind:
-        """Return the kind of VMs, with its handlers."""
+        """Return the kind of VMs with its handlers."""
         handlers = {"create": Handler(self._create, self._observe), "reconcile": Handler(self._reconcile)}
         handlers |= {action: Handler(self._act_on_machine, self._observe) for action in MACHINE_ACTIONS}
         return Kind(
@@ -120,7 +120,7 @@ class CloudVmHandlers:
         return await self._wait(client, job, vm.uid)
 
     async def _after_refusal(self, client: ProviderClient, job: Job, vm: VmTarget, refused: CallRefused) -> Ending:
-        """Look whether what was refused is so already: then it is done, and else it has failed."""
+        """Observe the VM after a refusal: the action is done if its goal is reached, otherwise it has failed."""
         evidence = conclusive(job.action, await client.observe(vm.uid), await self._evidence_cutoff(client, job))
         if evidence.existence is Existence.UNKNOWN:
             raise Temporary(f"{refused.message}; and {evidence.problem}")
@@ -137,7 +137,7 @@ class CloudVmHandlers:
             and refused.why is RefusalReason.CONFLICT
             and not is_hopeless(job.action, evidence)
         ):
-            raise Temporary(refused.message)  # it is on its way from one state to another
+            raise Temporary(refused.message)  # the machine is in a transitional state
         raise Permanent(refused.message)
 
     async def _wait(self, client: ProviderClient, job: Job, uid: str) -> Ending:
@@ -152,7 +152,7 @@ class CloudVmHandlers:
     async def _wait_reporting(
         self, client: ProviderClient, job: Job, uid: str, is_last: Callable[[Evidence], bool]
     ) -> Evidence:
-        """Wait for the last evidence; whoever waits is told, at growing distance, why the provider does not answer."""
+        """Wait for the final evidence; report at growing intervals why the provider does not answer."""
         pause, trouble = REPORT_FIRST_S, ""
 
         def watch(evidence: Evidence) -> bool:
@@ -180,13 +180,13 @@ class CloudVmHandlers:
         if evidence.existence is Existence.UNKNOWN:
             raise Unknown(evidence.problem)
         if evidence.existence is Existence.ABSENT and await self._may_be_unlisted(job):
-            return ObservedOutcome.REPEATABLE  # it may not be shown yet: that proves no termination
+            return ObservedOutcome.REPEATABLE  # the machine may not be listed yet, so this is no proof of a termination
         if is_reached(job.action, evidence) and job.action != "reboot":
             return _completed(job, evidence)
-        return ObservedOutcome.REPEATABLE  # a deed is known by its token: to ask again does it no second time
+        return ObservedOutcome.REPEATABLE  # the token makes a repeated call harmless
 
     async def _conclude(self, client: ProviderClient, job: Job, vm: VmTarget) -> ObservedOutcome | Ending:
-        """Say how an operation ends that ends now: what the provider has taken is waited for, within bounds."""
+        """Return the outcome of an operation that ends now; wait for an accepted action, up to a limit."""
         if job.is_untried or (job.attempt <= 1 and not job.claim.work.observe and _is_refused(job)):
             return ObservedOutcome.NOT_DONE
         if job.is_calling:
@@ -205,17 +205,17 @@ class CloudVmHandlers:
         except TimeoutError:
             return ObservedOutcome.UNKNOWN
         if evidence.existence is Existence.ABSENT and await self._may_be_unlisted(job):
-            return ObservedOutcome.UNKNOWN  # a machine that another worker has asked for may be about to appear
+            return ObservedOutcome.UNKNOWN  # the machine of another worker may not be listed yet
         return _completed(job, evidence) if read(evidence) is ObservedOutcome.DONE else read(evidence)
 
     async def _resume_reboot(self, client: ProviderClient, job: Job, vm: VmTarget) -> None:
-        """Bring a reboot to its end whose worker has vanished in the middle: the machine would stay down."""
+        """Complete a reboot whose worker died half-way: the machine would stay down."""
         shown = (await client.observe(vm.uid)).observation if job.action == "reboot" else None
         if shown is not None and job.key.id in shown.reboot_tokens and shown.state is not MachineState.RUNNING:
             await client.act(MachineAction.REBOOT, _ref(job, vm), job)
 
     async def _evidence_cutoff(self, client: ProviderClient, job: Job) -> float:
-        """Return from when on a provider must be asked, to tell of an action and not of what was before it."""
+        """Return the earliest start of a listing that proves something about the action, not about the time before."""
         lag = client.driver.caps.listing_lag_s
         if not lag or job.action == "create":
             return 0.0
@@ -227,19 +227,19 @@ class CloudVmHandlers:
         return client.clock() - age + lag
 
     async def _may_be_unlisted(self, job: Job) -> bool:
-        """Tell whether a VM may be there, and not shown yet."""
+        """Tell whether a machine may exist and not be listed yet."""
         assert self.engine is not None
         return await self.engine.store.reader.time() < job.claim.object.created + APPEARS_WITHIN_S
 
     async def _reconcile(self, job: Job) -> str:
-        """Take over what the provider shows, on request: hidden work, and then one step by the provider."""
+        """Move a VM to the provider's state, on request: a hidden operation, then one event by the provider."""
         found = job.claim.object
         evidence = await (await self._client_of(vm_of(found).connection)).observe(vm_of(found).uid)
         if evidence.existence is Existence.UNKNOWN:
             raise Unknown(evidence.problem)
         assert self.engine is not None
         if evidence.observation is None:
-            return "absent"  # no proof that it was terminated: terminate it with force, and it is one
+            return "absent"  # absence is no proof of termination; terminate with force gives it
         event = DRIFT_EVENTS.get(evidence.observation.state)
         if event is None:
             raise Temporary("it is on its way from one state to another")
@@ -257,7 +257,7 @@ class CloudVmHandlers:
 
 
 def final_evidence_check(action: str, since: float, clock: Callable[[], float]) -> Callable[[Evidence], bool]:
-    """Return what tells whether a evidence is the last one: it shows the end, the hopeless, or for long something else."""
+    """Return a check for final evidence: the goal, a hopeless state, or a wrong state at rest for too long."""
     at_rest: list[float] = []
 
     def is_last(seen: Evidence) -> bool:
@@ -274,7 +274,7 @@ def final_evidence_check(action: str, since: float, clock: Callable[[], float]) 
 
 
 def _work_started_at(job: Job) -> float:
-    """Return when work began: whoever was at the VM before, and may have made its machine, had stopped by then."""
+    """Return when the operation started; an earlier operation that may have created the machine had stopped by then."""
     deadline = job.claim.work.deadline
     return job.claim.object.since if deadline is None else deadline - job.claim.operation.within
 
@@ -284,7 +284,7 @@ def _ref(job: Job, vm: VmTarget) -> MachineHandle:
 
 
 def _is_refused(job: Job) -> bool:
-    """Tell whether every call of this attempt was answered, and none was taken."""
+    """Tell whether each call of this attempt was answered and none was accepted."""
     return not job.is_calling and all(
         isinstance(one, CallRefused | CallThrottled | TransientFailure) for one in job.answers
     )

@@ -1,7 +1,7 @@
-"""What is done to an MCI: composites whose steps are the operations of its VMs.
+"""Handlers of MCIs: composite operations whose steps are the operations of their VMs.
 
-Each step is noted with the operation, so a crash at any point goes on from there. An MCI's work is claimed again when
-the operations of its VMs have ended; it then says what they add up to.
+Each step is stored with the operation, so a crash at any point continues from there. The engine claims the MCI's work
+again when the operations of its VMs have ended. The handler then rolls the VM states up.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ from stateward.store.records import Key, Object, Status, to_json
 
 BAD_STATES = (VmState.FAILED, VmState.UNDEFINED)
 VM_ONLY_ACTIONS = ("suspend", "resume", "reboot", "terminate")
-"""What is done when it is done to the VMs: nothing follows."""
+"""Actions that consist of the operations on VMs alone."""
 
 FORCED = frozenset({FORCE})
 
@@ -50,7 +50,7 @@ class MciHandlers:
         self._prerequisites = Prerequisites(catalogue)
 
     def kind(self, guard: Guard) -> Kind:
-        """Return the kind of MCIs, with its handlers."""
+        """Return the kind of MCIs with its handlers."""
         handlers: dict[str, Callable[[Job], Any]] = {
             "create": self._create,
             "scale out": self._scale_out,
@@ -90,13 +90,13 @@ class MciHandlers:
     async def _provision(
         self, job: Job, mci: MciSpec, wanted: Sequence[tuple[PlacedSubGroup, list[int]]]
     ) -> dict[str, str]:
-        """Have VMs made; returns which were denied, with the reasons."""
+        """Create VMs; returns the denied ones with the reasons."""
         requests: list[Request] = []
         known: dict[tuple[object, ...], dict[str, str]] = {}
         for one, numbers in wanted:
             names = with_prerequisite_names(job.ns, mci, one)
             stands_on = names.network, names.subnet, names.groups, names.key
-            if stands_on not in known:  # most subgroups of a connection stand on the same
+            if stands_on not in known:  # most subgroups of a connection use the same resources
                 known[stands_on] = await self._prerequisites.native_ids(job.ns, names)
             requests += [self._new_vm(job, mci, one, number, known[stands_on], names) for number in numbers]
         return await job.spawn("vms", requests)
@@ -116,7 +116,7 @@ class MciHandlers:
     async def _apply_policy(
         self, job: Job, mci: MciSpec, made: Sequence[str], denied: dict[str, str], troubles: Sequence[str] = ()
     ) -> Ending:
-        """Do what the policy says about VMs made here that failed, run what is to be run on the others, and add up."""
+        """Apply the policy to failed VMs of this operation, run the post-commands on the others, and roll up."""
         asked = await job.once("asked", lambda: _requested_sizes(mci))  # a policy may remove subgroups
         errors = await job.once("errors", lambda: self._errors(job, made, denied, troubles))
         if errors and mci.policy == "rollback":
@@ -131,7 +131,7 @@ class MciHandlers:
         return replace(ending, seen=to_json(MciSeen(tuple(errors), ran.written, ran.failed, asked)))
 
     async def _end_without_vms(self, job: Job, mci: MciSpec, left: dict[str, str], seen: MciSeen) -> Ending:
-        """End work of which nothing good has come: an MCI that was to grow is what it was before."""
+        """End an operation without a working VM: an MCI that was scaled out returns to its former state."""
         undone = Ending("all failed" if job.action == "create" else "undone", CONTROLLER)
         ending = await self._roll_up(job) if left else undone
         why = "rolled back" if mci.policy == "rollback" else "not one VM came up"
@@ -182,7 +182,7 @@ class MciHandlers:
         return await self._roll_up(job)
 
     async def _leaving(self, job: Job, scale: Scale) -> list[str]:
-        """Choose who goes: those that are of no use first, then the youngest."""
+        """Choose VMs to remove: failed, undefined and terminated ones first, then the newest."""
         group = [one for one in await self._vms(job) if vm_of(one).group == scale.group]
         group.sort(key=lambda one: (one.state not in (*BAD_STATES, VmState.TERMINATED), -_vm_number(one)))
         return [one.id for one in group[: scale.count]]
@@ -199,7 +199,7 @@ class MciHandlers:
         return bad
 
     async def _terminate(self, job: Job) -> Ending:
-        """Add up; an MCI that was forced to its end as a whole takes along the VMs that it has got just then."""
+        """Roll up; a forced terminate of the whole MCI also terminates VMs that were created meanwhile."""
         alone: list[str] = await job.once("not asked", lambda: self._vms_without_operation(job))
         await job.spawn("terminate", [self._forced_request(job, id_, "terminate") for id_ in alone])
         return await self._roll_up(job)
@@ -220,7 +220,7 @@ class MciHandlers:
         await self._terminate_and_remove(job, "everyone", everyone)
 
     async def _terminate_and_remove(self, job: Job, whom: str, ids: Sequence[str]) -> None:
-        """Terminate VMs at the provider, and forget those of which it is certain that they are gone."""
+        """Terminate VMs at the provider, and remove the records of those that are terminated."""
         alive = await job.once(f"alive of {whom}", lambda: self._ids_alive(job, ids))
         await job.spawn(f"terminate {whom}", [self._forced_request(job, id_, "terminate") for id_ in alive])
         gone = await job.once(f"gone of {whom}", lambda: self._ids_terminated(job, ids))
@@ -249,7 +249,7 @@ class MciHandlers:
         return Ending(event, CONTROLLER, error="not one VM is left that works" if failed else None)
 
     async def _end_cancelled(self, job: Job) -> Ending:
-        """Say how work that was cancelled has ended, when the operations of its VMs all have."""
+        """Return the ending of a cancelled operation, after all operations of its VMs have ended."""
         found = await self._reader.object(Key(job.ns, job.object))
         if found is not None and found.state in (MciState.PREPARING, MciState.PREPARED):
             return Ending(CANCELLED, error="cancelled")

@@ -1,7 +1,7 @@
-"""Post-commands: what is run on VMs after their creation, where their driver offers a way in.
+"""Post-commands: commands that run on VMs after their creation, if the driver offers a shell.
 
-A command that fails (another status than 0, no answer in time) is the last one on its VM, and is told with the MCI. The
-VM is there all the same, and runs: a policy on VMs that failed has nothing to do with it.
+A command that fails (exit status other than 0, or no answer in time) is the last one on its VM. The MCI shows the
+failure. The VM stays Running, so the policy on failed VMs does not apply.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ MAX_CONCURRENT = 20
 NO_SHELL_OUTPUT = "(the driver offers no way in)"
 
 MAX_VM_OUTPUT_CHARS, MIN_COMMAND_OUTPUT_CHARS, MAX_TOTAL_OUTPUT_CHARS = 65_536, 500, 4_000_000
-"""How many signs are kept: of a VM's output, of each of its commands in any case, and of all VMs."""
+"""Limits of stored output in characters: per VM, per command at least, and for all VMs."""
 
 
 class PostCommandResults(Struct, frozen=True):
-    """The results of the commands, one for each that was run, and why the last one failed where it did; by VM."""
+    """The results of the commands by VM, and the reason of the failure where the last one failed."""
 
     written: dict[str, CommandRuns] = {}
     failed: dict[str, str] = {}
@@ -33,7 +33,7 @@ class PostCommandResults(Struct, frozen=True):
 async def run_post_command(
     granted_client_of: GrantedClientOf, command: PostCommand | None, vms: Sequence[Object]
 ) -> PostCommandResults:
-    """Run the commands on every VM, some at once."""
+    """Run the commands on each VM, several VMs concurrently."""
     if command is None or not command.commands:
         return PostCommandResults()
     room = asyncio.Semaphore(MAX_CONCURRENT)
@@ -56,17 +56,17 @@ def _with_tail(run: CommandRun, most: int) -> CommandRun:
 
 
 def tail_of(text: str, most: int) -> str:
-    """Return the end of a text that is too long, with a word on what was left out: errors come last."""
+    """Return the end of a text that is too long, with a note about the omitted part: errors come last."""
     left_out = len(text) - most
     return text if left_out <= 0 else f"({left_out} signs left out)\n{text[left_out:]}"
 
 
 async def _run(granted_client_of: GrantedClientOf, command: PostCommand, found: Object) -> tuple[list[CommandRun], str]:
-    """Return the results of the commands on a VM, in order, and why the last one failed, if it did."""
+    """Return the results of the commands on a VM, in order, and the reason if the last one failed."""
     vm = vm_of(found)
     try:
         driver = (await granted_client_of(vm.connection, found.ns)).driver
-    except Permanent as error:  # the grant was revoked since the VM was made: it stays, and nothing is run on it
+    except Permanent as error:  # the grant was revoked after the VM was created: the VM stays, without commands
         return [], str(error)
     if not driver.caps.runs_commands:
         return [CommandRun(NO_SHELL_OUTPUT)], ""

@@ -1,8 +1,8 @@
-"""Preparing: what VMs stand on is there before the first of them is asked for.
+"""Prerequisites of VMs: networks, security groups and keys exist before the first VM is requested.
 
-A dynamic MCI shares a network and a security group with all others of its namespace at the same connection. It has a
-key of its own (`own_keys`), or one that it names. They are made if they are not there, by operations of their own, and
-removed again should the preparation fail.
+A dynamic MCI shares a network and a security group with the other MCIs of its namespace at the same connection. It has
+a key of its own (`key_pairs`), or the key that it names. Missing resources are created by operations of their own, and
+deleted again if the preparation fails.
 """
 
 from collections.abc import Sequence
@@ -42,17 +42,17 @@ from stateward.store.records import Key, Object, to_json
 CIDR, SUBNET_CIDR = "10.0.0.0/16", "10.0.1.0/24"
 OPEN_RULES = (FirewallRule("1-65535", "tcp"), FirewallRule("1-65535", "udp"), FirewallRule("", "icmp"))
 ENDED_STATES = (MciState.TERMINATED, MciState.FAILED, MciState.EMPTY)
-"""The states of MCIs that need nothing any more."""
+"""The states of MCIs that need no resources any more."""
 
 MAX_ROUNDS = 3
-"""How often a part is made that others remove at the same time."""
+"""Attempts to create a resource that other MCIs delete at the same time."""
 
 RECHECK_AFTER_S = 0.5
-"""How many seconds pass before a look at what somebody else is making."""
+"""Pause before a resource that another operation is creating is checked again."""
 
 
 class Prerequisites:
-    """Makes, finds and removes what VMs stand on."""
+    """Creates, finds and deletes the resources that VMs need."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -63,7 +63,7 @@ class Prerequisites:
         return self._catalogue.reader
 
     async def prepare(self, job: Job, mci: MciSpec, planned: Sequence[PlacedSubGroup], when: str = "") -> str | None:
-        """See to it that everything is there; returns what is wrong, if something is."""
+        """Create all missing resources; returns the problem, if there is one."""
         for word in RESOURCE_LIFECYCLES:
             trouble = await self._ensure_type(job, mci, word, planned, when)
             if trouble is not None:
@@ -71,7 +71,7 @@ class Prerequisites:
         return None
 
     async def recheck(self, job: Job, mci: MciSpec, planned: Sequence[PlacedSubGroup]) -> str | None:
-        """See to it once more, right before VMs are made: what others have removed since is made anew."""
+        """Check once more right before VMs are created, and create what was deleted meanwhile."""
         for word in RESOURCE_LIFECYCLES:
             if await self._find_problem(job.ns, mci, word, planned) is not None:
                 return await self.prepare(job, mci, planned, " for VMs")
@@ -80,7 +80,7 @@ class Prerequisites:
     async def _ensure_type(
         self, job: Job, mci: MciSpec, word: str, planned: Sequence[PlacedSubGroup], when: str
     ) -> str | None:
-        """See to the parts of a sort: what another MCI has made, and takes back just now, is made anew."""
+        """Create the resources of one type; recreate one that another MCI deletes at the same time."""
         made = self._names_to_make(job.ns, mci, word, planned)
         for times in range(MAX_ROUNDS):
             requests = [self._request(job, mci, word, one) for one in made.values()]
@@ -93,12 +93,12 @@ class Prerequisites:
     def _names_to_make(
         self, ns: str, mci: MciSpec, word: str, planned: Sequence[PlacedSubGroup]
     ) -> dict[str, PlacedSubGroup]:
-        """Return the parts of a sort that are to be made: their names, each with a subgroup that stands on it."""
+        """Return the names of the resources of one type to create, each with a subgroup that uses it."""
         dynamic = [one for one in planned if not one.group.network and not (word == "sshKey" and one.group.key)]
         return {name: one for one in dynamic for name in _names(word, with_prerequisite_names(ns, mci, one))}
 
     async def _repair(self, job: Job, word: str, names: Sequence[str], when: str) -> None:
-        """Repair what all share and the provider has lost: the next who needs it is to find it well."""
+        """Repair shared resources that are missing at the provider."""
         repairs = [
             Request(job.ns, id_, "repair", "", CONTROLLER) for id_ in await self._ids_with_missing(job.ns, word, names)
         ]
@@ -115,7 +115,7 @@ class Prerequisites:
         return len(found) < len(keys) or any(one.removed for one in found.values())
 
     async def undo(self, job: Job, mci: MciSpec) -> None:
-        """Remove what was made for an MCI, unless others count on it."""
+        """Delete the resources that were made for an MCI, unless other MCIs use them."""
         for word in ("sshKey", "securityGroup", "vNet"):
             made = await job.once(f"made {word}s", partial(self._ids_made_for, job, word, mci.uid))
             await job.spawn(f"remove {word}s", [Request(job.ns, id_, "delete", "", CONTROLLER) for id_ in made])
@@ -127,7 +127,7 @@ class Prerequisites:
         return [one.id for one in made if owner_of(one) or resource_identity(one).connection not in needed]
 
     async def _connections_in_use(self, job: Job) -> set[str]:
-        """Return the connections where other MCIs of the namespace share what is there."""
+        """Return the connections where other MCIs of the namespace use the shared resources."""
         others = [one async for one in objects(self._reader, Selector(job.ns, MCI.kind)) if one.id != job.object]
         groups = [group for one in others if one.state not in ENDED_STATES for group in mci_of(one).groups]
         return {one.connection or await self._connection_of_spec(job.ns, one.spec) for one in groups if not one.network}
@@ -136,10 +136,10 @@ class Prerequisites:
         try:
             return (await self._catalogue.spec(ns, spec)).connection
         except StatewardError:
-            return ""  # nobody can be made of what is not known
+            return ""  # no VM can be created from an unknown spec
 
     async def native_ids(self, ns: str, names: SubGroup) -> dict[str, str]:
-        """Return the provider's ids of what a subgroup's VMs stand on, by the names of it."""
+        """Return the provider's ids of the resources that a subgroup names."""
         network = await self._resource(ns, "vNet", names.network)
         groups = [await self._resource(ns, "securityGroup", name) for name in names.groups]
         key = await self._resource(ns, "sshKey", names.key) if names.key else None
@@ -189,7 +189,7 @@ class Prerequisites:
 
 
 def with_prerequisite_names(ns: str, mci: MciSpec, one: PlacedSubGroup) -> SubGroup:
-    """Return a subgroup with the names of what it stands on: its own, its MCI's, or those that all share."""
+    """Return a subgroup with the names of its resources: its own, its MCI's, or the shared ones."""
     group, connection = one.group, one.connection.name
     if group.network:
         return group

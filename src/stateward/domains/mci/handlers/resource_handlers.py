@@ -1,7 +1,7 @@
-"""Networks, security groups and keys: made at the provider, found again by their uid, shared by name.
+"""Handlers of networks, security groups and keys: found at the provider by uid, shared by name.
 
-Of a key the public half comes along (`keypair`, `own_keys`). One that comes without, because an MCI was asked for over
-the general API, is made by the provider, and nobody gets to see its private half.
+A key normally has its public key (`key_pairs`). The provider creates a key without one, for an MCI that was requested
+over the general API; nobody sees its private key.
 """
 
 import logging
@@ -58,7 +58,7 @@ class ResourceHandlers:
         self._catalogue = catalogue
 
     def kinds(self, complete: Callable[[Guard], Guard]) -> list[Kind]:
-        """Return the kinds, with their handlers; `complete` adds to a guard what all kinds of the domain check."""
+        """Return the kinds with their handlers; `complete` adds to a guard the checks of all kinds of the domain."""
         make = {"vNet": self._make_network, "securityGroup": self._make_security_group, "sshKey": self._make_key}
         guards: dict[str, Guard] = {"vNet": guard_network, "securityGroup": guard_spec, "sshKey": guard_key}
         return [
@@ -77,23 +77,23 @@ class ResourceHandlers:
         runs = {"create": make, "repair": make, "delete": self._delete}
         handlers = {action: Handler(run, self._observe) for action, run in runs.items()}
         if word == "vNet":
-            handlers["reshape"] = Handler(make)  # one that is cancelled is taken back: see `orphan_subnets`
+            handlers["reshape"] = Handler(make)  # a cancelled one is undone later: see `orphan_subnets`
         return handlers
 
     async def _observe(self, job: Job) -> ObservedOutcome:
-        """Say that no look tells how far it got, unless it never began; whatever is done to a part can be repeated."""
+        """No observation tells how far an operation got, but each call on a resource is repeatable."""
         driver = await self._driver(resource_identity(job.claim.object).connection)
         return (
             ObservedOutcome.NOT_DONE if job.is_untried or not driver.caps.has_resources else ObservedOutcome.REPEATABLE
         )
 
     async def _make_network(self, job: Job) -> Ending:
-        """Make a network with the subnets that it is to have, and no others."""
+        """Create a network with the subnets of its spec and no others."""
         want = network_of(job.claim.object)
         driver = await self._granted_driver(job, want.connection)
         network = CloudResource(ResourceKind.NETWORK, want.uid, want.name, facts={"cidr": want.cidr})
         native = await self._ensure(job, driver, network)
-        await self._remove_subnets(driver, job, want, native)  # first: others may be to have their addresses
+        await self._remove_subnets(driver, job, want, native)  # first, because new subnets may need the same addresses
         subnets: dict[str, str] = {}
         for one in want.subnets:
             facts = {"cidr": one.cidr, "zone": one.zone}
@@ -102,7 +102,7 @@ class ResourceHandlers:
         return Ending(seen=to_json(ResourceSeen(native, subnets)))
 
     async def _remove_subnets(self, driver: Driver, job: Job, want: NetworkSpec, native: str) -> None:
-        """Remove the subnets that a network is not to have: those it had, and those that nobody knows of."""
+        """Delete the subnets that a network must not have: former ones and orphans."""
         wanted = {one.name for one in want.subnets}
         for name, id_ in resource_seen(job.claim.object).subnets.items():
             if name not in wanted:
@@ -112,7 +112,7 @@ class ResourceHandlers:
             return
         for part in orphan_subnets(want, native, (await driver.list_resources()).resources):
             outcome = await job.call(driver.remove(part))
-            if isinstance(outcome, CallRefused):  # that is no reason not to do what was asked for
+            if isinstance(outcome, CallRefused):  # an orphan subnet that stays must not fail the request
                 log.warning(
                     "network %s: orphan subnet %s could not be deleted: %s", native, part.native_id, outcome.message
                 )
@@ -173,7 +173,7 @@ def _route(found: Object, _action: str) -> Route:
 
 
 def raise_unless_removed(outcome: Outcome) -> None:
-    """Read the outcome of a removal: what was never there is gone."""
+    """Raise unless a resource was removed; one that never existed counts as removed."""
     if isinstance(outcome, CallRefused) and outcome.why in (RefusalReason.NOT_FOUND, RefusalReason.UNABLE):
         return
     raise_for_outcome(outcome)

@@ -65,7 +65,7 @@ class Catalogue:
         self._uow: UnitOfWork | None = None
 
     def snapshot(self) -> "Catalogue":
-        """Return a catalogue that reads each record once, which saves reads when 400 subgroups name the same few records."""
+        """Return a catalogue that reads each record once: 400 subgroups may name the same few records."""
         found = Catalogue(self._on_host, local=self._local)
         found.reader, found._known, found._uow = self.reader, {}, self._uow
         return found
