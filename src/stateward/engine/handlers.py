@@ -1,7 +1,7 @@
-"""Handlers: what users of the engine write. A handler does the work of an action, and its errors are policies.
+"""Handlers: a domain's functions that carry out actions. Their errors are policies.
 
-The same operation may be run again after a crash or an unclear answer, so a handler is to be idempotent by the
-operation's id; where it can look first (`observe`), it is asked to.
+An operation may run again after a crash or a lost answer. So a handler must be idempotent by the operation's id, and if
+it can observe the outcome of an earlier attempt (`observe`), the worker asks it to do so first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class WorkError(StatewardError):
-    """The base of what a handler raises to say what is to follow."""
+    """The base of the errors by which a handler says what happens next."""
 
     def __init__(self, message: str, *, after: float | None = None) -> None:
         super().__init__(message)
@@ -37,37 +37,37 @@ class WorkError(StatewardError):
 
 
 class Temporary(WorkError):
-    """It did not work now, and certainly nothing was done: try again later."""
+    """The attempt failed, and certainly had no effect: try again later."""
 
 
 class Permanent(WorkError):
-    """It will not work however often it is tried."""
+    """The attempt failed, and every other attempt would: end the operation."""
 
 
 class Unknown(WorkError):
-    """Nobody knows whether it was done: look first, then try again."""
+    """The attempt may or may not have had an effect: observe first, then try again."""
 
 
 class Throttled(WorkError):
-    """The provider asks for a pause: the whole lane is backed off."""
+    """The provider throttles: back off the whole lane."""
 
 
 class Parked(StatewardError):
-    """Nothing can be done before somebody moves the object on, or its time is over."""
+    """The operation waits until another party moves the object on, or until its deadline."""
 
     def __str__(self) -> str:
         return "waits to be moved on"
 
 
 class WaitingForChildren(StatewardError):
-    """Children do the next step; the work is claimed again when they have ended."""
+    """Child operations carry out the next step; the operation is claimed again when they have ended."""
 
     def __str__(self) -> str:
         return "waits for its children"
 
 
 class Fenced(StatewardError):
-    """The work no longer belongs to this worker: whatever it says or does now does not count."""
+    """The worker no longer owns the operation: its reports do not count."""
 
     def __init__(self, op: str) -> None:
         super().__init__(op)
@@ -78,43 +78,43 @@ class Fenced(StatewardError):
 
 
 class ObservedOutcome(StrEnum):
-    """What a look at the world tells about an operation.
+    """The observed outcome of an operation.
 
-    NOT_DONE is a proof: nothing was done, and no call is under way that could still do it. An operation that is
-    cancelled with this proof goes back to where it was. An action that leaves no trace is REPEATABLE.
+    NOT_DONE is a proof: nothing was done, and no call in flight can still do it. An operation that is cancelled with
+    this proof returns to its previous state. An action that leaves no trace is REPEATABLE.
     """
 
     DONE = "done"
     NOT_DONE = "not done"
-    REPEATABLE = "cannot be seen"  # no look can tell; to do it again does no harm
-    UNKNOWN = "unknown"  # nobody can say now; a later look may
+    REPEATABLE = "cannot be seen"  # it cannot be observed, but may be repeated without harm
+    UNKNOWN = "unknown"  # a later observation may tell
 
 
 class JobContext(Protocol):
-    """What a job needs of the worker that runs it."""
+    """The worker's side of a job."""
 
     async def progress(self, job: Job, text: str, done: int | None, total: int | None) -> None:
-        """Keep a line of progress."""
+        """Store a line of progress."""
 
     async def trouble(self, job: Job, text: str) -> None:
-        """Journal what keeps a job from getting on."""
+        """Journal an error that keeps a job from making progress."""
 
     async def checkpoint(self, job: Job, steps: dict[str, Any]) -> None:
-        """Keep the steps that are done."""
+        """Store the finished steps."""
 
     async def phase(self, job: Job, phase: Phase) -> None:
         """Report the end of a phase."""
 
     async def spawn(self, job: Job, step: str, requests: Sequence[Request]) -> dict[str, Any]:
-        """Hand a step on to children; returns the job's steps if there is nothing to wait for."""
+        """Start the children of a step; returns the job's steps if no child began."""
 
 
 class Job:
-    """A claimed operation in a handler's hands.
+    """A claimed operation, as its handler sees it.
 
-    `is_ending` tells a look that the operation ends with its answer: it was cancelled, or is overdue. Such a look may
-    wait a while for proof. `sent` and `answers` count the provider calls of this attempt, by which the look knows what
-    may still happen.
+    `is_ending` says that the operation was cancelled or is overdue, and ends with the next observation, which may wait
+    a while for proof. `sent` and `answers` count the provider calls of this attempt: a call without an answer may still
+    have an effect.
     """
 
     __slots__ = ("_context", "_steps", "answers", "claim", "is_ending", "sent")
@@ -129,7 +129,7 @@ class Job:
 
     @property
     def key(self) -> Key:
-        """The operation's key: what makes the work idempotent."""
+        """The operation's key, by which a handler is idempotent."""
         return self.claim.operation.key
 
     @property
@@ -144,17 +144,17 @@ class Job:
 
     @property
     def action(self) -> str:
-        """What is to be done."""
+        """The action."""
         return self.claim.operation.action
 
     @property
     def origin(self) -> str:
-        """The state in which the object was when the action was accepted."""
+        """The object's state when the action was accepted."""
         return self.claim.operation.origin
 
     @property
     def attempt(self) -> int:
-        """How often it has been tried, this time included."""
+        """The number of this attempt, from 1."""
         return self.claim.work.attempts
 
     @property
@@ -173,22 +173,22 @@ class Job:
         return msgspec.json.decode(self.claim.operation.args)
 
     async def progress(self, text: str, done: int | None = None, total: int | None = None) -> None:
-        """Tell whoever waits how far it is; the lines are kept."""
+        """Store a line of progress, for those who wait."""
         await self._context.progress(self, text, done, total)
 
     async def report_trouble(self, text: str) -> None:
-        """Tell whoever waits what keeps this work from getting on; a handler does so at growing distance."""
+        """Journal an error that keeps this job from making progress; a handler should do so at growing intervals."""
         await self._context.trouble(self, text)
 
     async def once(self, step: str, work: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401 - what the step returned
-        """Do a step of a composite action, unless it was done before; its result (JSON) is kept."""
+        """Run a step of a composite action, unless it is finished; its result (JSON) is stored."""
         if step not in self._steps:
             self._steps[step] = await work()
             await self._context.checkpoint(self, self._steps)
         return self._steps[step]
 
     async def phase(self, event: str, actor: str = CONTROLLER, facts: frozenset[str] = NO_FACTS) -> None:
-        """Report, once, that a phase has ended: a row of the table that leads to another transitional state."""
+        """Report the end of a phase, once: an event that leads to another transitional state."""
         done = f"phase: {event}"
         if done not in self._steps:
             steps = {**self._steps, done: None}
@@ -196,11 +196,10 @@ class Job:
             self._steps = steps
 
     async def spawn(self, step: str, requests: Sequence[Request]) -> dict[str, str]:
-        """Let other operations do a step, each a child of this one, accepted together in one transaction.
+        """Let child operations carry out a step; one transaction accepts them all.
 
-        The work is put down here, and the handler called anew when they have all ended; then this returns, for each
-        object whose request was denied, the reason. Meanwhile nobody is kept busy with waiting. The ids of the
-        children's operations are given here.
+        This raises, and the worker calls the handler again when all children have ended. Then this returns the denied
+        requests: the object of each, and the reason. The ids of the children's operations are set here.
         """
         if step not in self._steps:
             self._steps = await self._context.spawn(self, step, requests)
@@ -208,16 +207,16 @@ class Job:
         return denied
 
     def note_sent(self) -> None:
-        """Note that a call has gone out to a provider."""
+        """Count a call that was sent to a provider."""
         self.sent += 1
 
     def note_answer(self, answer: Any) -> None:  # noqa: ANN401 - whatever a provider's driver says
-        """Note the answer to a call, also after this work was told to stop."""
+        """Record the answer to a call, also after this job was cancelled."""
         self.answers.append(answer)
 
     @property
     def is_calling(self) -> bool:
-        """Whether a call of this attempt has not ended: whatever is seen now may change by it."""
+        """Whether a call of this attempt is in flight, and may change what is observed."""
         return self.sent > len(self.answers)
 
     @property
@@ -226,7 +225,7 @@ class Job:
         return self.sent == 0 and self.attempt <= 1 and not self.claim.work.observe
 
     async def call(self, call: Awaitable[T]) -> T:
-        """Await a provider call to its end, as `finish_call` does, and note its answer."""
+        """Await a provider call to its end, as `finish_call` does, and record its answer."""
         self.note_sent()
         task = asyncio.ensure_future(call)
         task.add_done_callback(self._note_end)
@@ -237,12 +236,12 @@ class Job:
 
     @property
     def state(self) -> str:
-        """The object's state when the work was claimed."""
+        """The object's state when the operation was claimed."""
         return self.claim.object.state
 
     @property
     def seen(self) -> Any:  # noqa: ANN401 - whatever a handler put there
-        """What was last seen of the object, decoded."""
+        """The last observed state of the object, decoded."""
         return msgspec.json.decode(self.claim.object.seen)
 
 
@@ -262,14 +261,14 @@ async def finish_call(call: Awaitable[T]) -> T:
 
 Run = Callable[[Job], Awaitable[Any]]
 Observe = Callable[[Job], Awaitable[ObservedOutcome | Ending]]
-"""A look; whoever saw that it is done may say so with what was seen, and whoever cannot see may raise why."""
+"""An observer: returns the outcome, or an Ending with the observed state; it may raise why it cannot observe."""
 
 
 class Handler(Struct, frozen=True):
-    """How an action is worked: what to run, how to look first, how often to try.
+    """How an action is carried out: the function, the observer of its outcome, and the number of attempts.
 
-    `cancelled` is the look at work that was cancelled, where that is another one. Work that has it never ends as
-    cancelled without it.
+    `cancelled` is the observer of cancelled operations, if that is another one. An operation that has it never ends as
+    cancelled without an observation.
     """
 
     run: Run

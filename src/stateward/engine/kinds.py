@@ -1,4 +1,4 @@
-"""The kinds of objects that an engine knows: their lifecycles, who does their work, and in which lane."""
+"""Kinds of objects: their lifecycles, handlers, lanes, guards and hooks."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from copy import copy
@@ -19,12 +19,12 @@ from stateward.store.records import Key, Object, Operation
 Guard = Callable[[UnitOfWork, Request, Object], Awaitable[Request | None]]
 """A domain's own condition on a request, checked inside the transaction; raises a Denied.
 
-It is the last check, so it may change objects in the unit of work: its own and others. It may return the request
-completed with facts that only the transaction knows.
+It is the last check, so it may change objects in the unit of work, its own and others. It may return the request with
+further facts that only the transaction knows.
 """
 
 LockSet = Callable[[Request, Object | None], Iterable[Key]]
-"""Names the objects that a guard will look at, by a request and its object, if there is one."""
+"""Returns the objects that a guard will read, given a request and its object, if it exists."""
 
 
 EndHook = Callable[[UnitOfWork, Operation, Ended], Awaitable[None]]
@@ -32,22 +32,22 @@ EndHook = Callable[[UnitOfWork, Operation, Ended], Awaitable[None]]
 
 
 class Admission(Protocol):
-    """A condition on every request, whatever its kind, checked inside the transaction."""
+    """A condition on requests of all kinds, checked inside the transaction, such as a quota."""
 
     def needs(self, request: Request) -> Key | None:
-        """Return the object that must stay as it is until the request is written, if there is one."""
+        """Return the object that must be locked until the request is written, if there is one."""
 
     async def check(self, uow: UnitOfWork, request: Request, found: Object, *, begins: bool) -> None:
-        """Raise a Denied, if the request is not to be accepted; `begins` says that it leads to an operation."""
+        """Raise a Denied if the request must not be accepted; `begins` says that it begins an operation."""
 
     def accepted(self, uow: UnitOfWork, request: Request, found: Object, *, begins: bool) -> None:
-        """Take note that a request was accepted on this unit of work."""
+        """Count an accepted request in this unit of work."""
 
 
 class Party(Struct, frozen=True):
-    """Another party that works on objects and reports, such as an agent.
+    """Another party that carries out operations and reports about them, such as an agent.
 
-    `object` is the id of the object that stands for it; in the states `absent` of that object, it cannot report.
+    `object` is the id of the object that represents it; in the states `absent` of that object, it cannot report.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Party(Struct, frozen=True):
 
 
 class Route(Struct, frozen=True):
-    """In which lane, of which group, an operation runs."""
+    """The lane of an operation, and the lane's group."""
 
     grp: str = ""
     lane: str = ""
@@ -66,12 +66,13 @@ ANYWHERE = Route()
 
 
 class Kind:
-    """A lifecycle with its handlers (by action), its route, its guard with its company, and what follows from an end.
+    """A lifecycle with its handlers (by action), its route, its guard with the lock set, and its end hook.
 
-    `cancels` says whether its operations can be cancelled; `reserved_labels` are those by which its domain finds its
-    objects, which nobody else may change; `privacy` says what of its records not everybody sees; `general` says that
-    objects of it may be made over the general API, by whom its table allows. Otherwise only its domain makes them.
-    `party` names the other party that an object's work is left to, by its handlers or by its table.
+    cancels          its operations can be cancelled
+    reserved_labels  labels by which its domain finds its objects, and which nobody else may change
+    privacy          the parts of its records that not everybody sees
+    general          the general API may create its objects, for actors that its table allows; otherwise its domain only
+    party            returns the other party that carries out an object's operations
     """
 
     __slots__ = (
@@ -121,7 +122,7 @@ class Kind:
         return self.lifecycle.kind
 
     def with_handlers(self, handlers: dict[str, Handler]) -> "Kind":
-        """Return the same kind with other handlers."""
+        """Return a copy of the kind with other handlers."""
         changed = copy(self)
         changed.handlers = handlers
         return changed
@@ -129,7 +130,7 @@ class Kind:
     def handles(
         self, action: str, *, observe: Observe | None = None, attempts: int | None = None
     ) -> Callable[[Run], Run]:
-        """Register the decorated function as the one that does an action's work."""
+        """Register the decorated function as the handler of an action."""
 
         def register(run: Run) -> Run:
             self.lifecycle.sources(action)  # an unknown action is an error with the nearest name
@@ -155,7 +156,7 @@ class Kinds:
         self.any_lock_set = any(kind.lock_set is not None for kind in self)
         rows = (row for kind in self for row in kind.lifecycle.rows)
         self.steps = frozenset(row.event for row in rows if row.meaning not in BEGINNINGS)
-        """The events that change a state at once and leave no operation behind."""
+        """The events that change a state at once, without an operation."""
         self._disclosures = tuple(Disclosure(self, internal=internal) for internal in (False, True))
 
     def __getitem__(self, name: str) -> Kind:
@@ -165,13 +166,13 @@ class Kinds:
             raise UnknownName("kind", name, self._kinds) from None
 
     def disclosure(self, *, internal: bool) -> Disclosure:
-        """Return what is shown of stored records: to administrators (`internal`), or to all others."""
+        """Return the view of stored records for administrators (`internal`), or for all others."""
         return self._disclosures[internal]
 
     def require_states(self, kind: str | None, states: Collection[str], field: str = "state") -> None:
-        """Refuse states that no object of a kind can have, or of any kind where none is given.
+        """Refuse states that no object of a kind, or of any kind if none is given, can have.
 
-        Of a kind that this process does not know there may be objects in any state.
+        A kind that this process does not know may have any states.
         """
         if kind is not None and kind not in self._kinds:
             return
@@ -182,7 +183,7 @@ class Kinds:
                 raise BadInput(field, state, f"one of {', '.join(sorted(known))}")
 
     def lock_set(self, request: Request, found: Object | None) -> Iterable[Key]:
-        """Return the objects that the guard of a request will look at."""
+        """Return the objects that the guard of a request will read."""
         name = request.creates.kind if request.creates is not None else found.kind if found is not None else ""
         kind = self._kinds.get(name)
         return () if kind is None or kind.lock_set is None else kind.lock_set(request, found)
@@ -192,10 +193,14 @@ class Kinds:
 
 
 async def run_end_hooks(uow: UnitOfWork, kinds: Kinds) -> None:
-    """Tell the kinds of the operations that have ended on this unit of work since the last time."""
+    """Run the end hooks of operations that have ended in this unit of work, until no further operation ends.
+
+    So what an operation held besides its own object (such as a disk that is attached to a machine) is released in the
+    same transaction, however the operation ended: by a report, cancelled, timed out, or fenced.
+    """
     while kinds.any_end_hook and (ended := uow.drain_ended()):
         for one in ended:
             operation = uow.operations[Key(one.ns, one.op)]
-            after = kinds[operation.kind].on_end
-            if after is not None:
-                await after(uow, operation, one)
+            on_end = kinds[operation.kind].on_end
+            if on_end is not None:
+                await on_end(uow, operation, one)

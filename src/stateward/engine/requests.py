@@ -1,4 +1,4 @@
-"""What can be asked of the engine, and how it answers."""
+"""Requests to the engine, and their acceptance."""
 
 from msgspec import Struct, field
 
@@ -8,12 +8,12 @@ EMPTY = "{}"
 
 
 class Creation(Struct, frozen=True, gc=False):
-    """What an object is made of that does not exist yet."""
+    """The description of an object to create."""
 
     kind: str
     parent: str | None = None
     labels: str = EMPTY
-    queue: str | None = None  # the object in whose queue its operations stand; its own if None
+    queue: str | None = None  # the object whose queue its operations use; its own if None
 
 
 class LockRequest(Struct, frozen=True, gc=False):
@@ -40,30 +40,30 @@ class Request(Struct, frozen=True, gc=False):
     facts: frozenset[str] = frozenset()
     args: str = EMPTY
     spec: str | None = None
-    seen: str | None = None  # what was seen of the object, where the event tells of it
+    seen: str | None = None  # the observed state of the object, if the event tells it
     creates: Creation | None = field(default=None, name="birth")
     key: str | None = None  # the caller's idempotency key
-    version: int | None = None  # the version that the caller has seen
+    version: int | None = None  # the version that the caller expects
     priority: int = 0
     not_before: float = 0.0
-    tree: str | None = None  # the tree that its locks are on
+    tree: str | None = None  # the tree of its locks
     locks: tuple[LockRequest, ...] = ()
-    wait: bool = False  # wait for locks in turn, rather than be refused
+    wait: bool = False  # wait for locks in turn instead of being refused
     parent: str | None = None
     children: int = 0
     also_locks: tuple[str, ...] = field(default=(), name="beside")  # further objects that its guard reads and locks
 
 
 class Accepted(Struct, frozen=True, gc=False):
-    """A request that was accepted: the object as it is now, and the operation that works on it, if work is needed."""
+    """An accepted request: the object as it is now, and its operation, unless the state changed at once."""
 
     object: Object
     operation: Operation | None
-    again: bool = False  # this was the answer to the same request before
+    again: bool = False  # the same request was accepted before
 
     @property
     def op(self) -> Operation:
-        """The operation that works on it; there is none where the state was changed at once."""
+        """The operation; raises if the state was changed at once."""
         if self.operation is None:
             raise LookupError(f"{self.object.id} was changed at once: there is no operation to wait for")
         return self.operation

@@ -17,11 +17,11 @@ from stateward.store.port import Tx
 from stateward.store.records import Claim, JournalEntry, Key, Lock, Object, Operation, Status, WorkItem
 
 EARLY_FLUSH_OPERATIONS = 500
-"""From how many new operations on a store may write them while more is decided: a few are sooner written at once."""
+"""From how many new operations on a store may write them early; fewer are written faster at the end."""
 
 
 class UnitOfWork:
-    """Rows loaded and changed in one transaction; on a `dry` one nothing is ever written."""
+    """Rows loaded and changed in one transaction; a `dry` unit of work never writes."""
 
     def __init__(self, tx: Tx, *, dry: bool = False) -> None:
         self.tx = tx
@@ -31,7 +31,7 @@ class UnitOfWork:
         self.objects: dict[Key, Object] = {}
         self.operations: dict[Key, Operation] = {}
         self.admission_counts: dict[tuple[str, ...], int] = {}
-        """What an admission has counted so far in this transaction."""
+        """The counts of the admission check in this transaction."""
         self._peeked: dict[Key, Object | None] = {}
         self._loaded: dict[Key, int] = {}
         self._changed: dict[Key, Object] = {}
@@ -40,16 +40,16 @@ class UnitOfWork:
         self._new_work: dict[Key, WorkItem] = {}
         self._work_changed: dict[Key, WorkItem] = {}
         self._work_gone: dict[Key, None] = {}
-        self._frees_limited_lane = False  # work has left a lane that may have limits
-        self._dequeued: dict[Key, Key] = {}  # operations whose work is gone, with the queue that they have left
-        self._hooked_ends = 0  # of how many ends the kinds have been told
+        self._frees_limited_lane = False  # work was removed from a lane that may have limits
+        self._dequeued: dict[Key, Key] = {}  # operations whose work was removed, with their queue
+        self._hooked_ends = 0  # for how many ends the hooks have run
         self._locks: dict[Key, list[Lock]] = {}
         self._trees_touched: dict[Key, None] = {}
 
     # --- loading -----------------------------------------------------------------------------------------------------
 
     async def load(self, keys: Iterable[Key], selected: Iterable[Object] = ()) -> None:
-        """Load objects, the objects in whose queues they stand, and all work in those queues."""
+        """Load objects, the objects whose queues they use, and all work in those queues."""
         wanted = [key for key in keys if key not in self.objects]
         found = await self.tx.objects(wanted) if wanted else {}
         found.update((one.key, one) for one in selected)
@@ -57,7 +57,7 @@ class UnitOfWork:
         hosts = {Key(one.ns, one.queue) for one in found.values() if one.queue != one.id} - self.objects.keys()
         if hosts:
             self._remember(await self.tx.objects(hosts))
-        # An object that does not exist yet may stand in a queue, or be the host of one, all the same.
+        # An object that does not exist yet may have work in a queue, or the queue itself.
         queues = {*wanted, *(Key(one.ns, one.queue) for one in found.values())} - self._queues.keys()
         self._queues.update((queue, []) for queue in queues)
         for work in await self.tx.queues(queues) if queues else ():
@@ -65,7 +65,7 @@ class UnitOfWork:
             self._work[work.key] = work
 
     async def peek(self, keys: Collection[Key]) -> list[Object | None]:
-        """Return objects that are only read: not locked, and asked for once in a transaction."""
+        """Return objects without locking them; each is read once in a transaction."""
         wanted = [key for key in keys if key not in self.objects and key not in self._peeked]
         if wanted:
             found = await self.tx.peek(wanted)
@@ -93,21 +93,21 @@ class UnitOfWork:
     # --- objects -----------------------------------------------------------------------------------------------------
 
     def next_version(self, key: Key) -> int:
-        """Return the version of an object that is changed: one more in a transaction, however often it changes."""
+        """Return the version of a changed object: one higher per transaction, however often it changes."""
         return self._loaded.get(key, 0) + 1
 
     def save_object(self, key: Key, changed: Object) -> None:
-        """Put a changed object on the unit of work."""
+        """Replace an object's row."""
         self.objects[key] = self._changed[key] = changed
 
     # --- work --------------------------------------------------------------------------------------------------------
 
     def queue(self, key: Key) -> list[WorkItem]:
-        """Return the work that stands in an object's queue, in order."""
+        """Return the work in an object's queue, in order."""
         return self._queues[key]
 
     def queued_operations(self) -> set[Key]:
-        """Return the operations that stand in the queues on the unit of work."""
+        """Return the operations in all loaded queues."""
         return set(self._work)
 
     def work(self, key: Key) -> WorkItem | None:
@@ -126,35 +126,35 @@ class UnitOfWork:
         """Replace a work row."""
         key = work.key
         self._work[key] = work
-        pile = self._new_work if key in self._new_work else self._work_changed
-        pile[key] = work
-        line = self._queues[Key(work.ns, work.queue)]
-        line[:] = [work if one.op == work.op else one for one in line]
+        rows = self._new_work if key in self._new_work else self._work_changed
+        rows[key] = work
+        queue = self._queues[Key(work.ns, work.queue)]
+        queue[:] = [work if one.op == work.op else one for one in queue]
 
     @property
     def new_work(self) -> Collection[WorkItem]:
-        """The work that was added here."""
+        """The work that this unit of work has added."""
         return self._new_work.values()
 
     def assign_owner(self, work: WorkItem, owner: str) -> Claim:
-        """Give new work an owner, as a claim does; the last thing that is done with it before it is written."""
+        """Give new work an owner, as a claim does; nothing may change it afterwards."""
         operation = self.operations[work.key]
         deadline = self.now + operation.within if work.deadline is None else work.deadline
         taken = replace(work, owner=owner, epoch=work.epoch + 1, attempts=work.attempts + 1, deadline=deadline)
         self._new_work[work.key] = taken
         return Claim(taken, operation, self.objects[Key(work.ns, work.object)])
 
-    def start_prefetched(self, spare: Claim) -> None:
-        """Let the time of a spare begin, if it is still its owner's: it runs from now on."""
-        claimed, deadline = spare.work, self.now + spare.operation.within
+    def start_prefetched(self, claim: Claim) -> None:
+        """Start the deadline of a prefetched claim, if its owner still has it."""
+        claimed, deadline = claim.work, self.now + claim.operation.within
         work = self._work.get(claimed.key)
-        if work is None:  # it is not on this unit of work, and the store sees to it
+        if work is None:  # its row is not loaded here: the store checks the owner
             self.changes.prefetch_started.append(replace(claimed, deadline=deadline))
         elif work.is_prefetched and (work.owner, work.epoch) == (claimed.owner, claimed.epoch):
             self.update_work(replace(work, deadline=deadline))
 
     def remove_work(self, work: WorkItem) -> None:
-        """Remove a work row with its locks; `bring_forward` sees to whoever waited behind it."""
+        """Remove a work row with its locks; `promote_waiters` then promotes the work behind it."""
         key = work.key
         self._frees_limited_lane |= bool(work.lane or work.grp)
         del self._work[key]
@@ -162,28 +162,28 @@ class UnitOfWork:
         if self._new_work.pop(key, None) is None:
             self._work_gone[key] = None
         queue = self._dequeued[key] = Key(work.ns, work.queue)
-        line = self._queues[queue]
-        line[:] = [one for one in line if one.op != work.op]
+        queued = self._queues[queue]
+        queued[:] = [one for one in queued if one.op != work.op]
         self.release_locks(key)
 
     def drain_dequeued(self) -> dict[Key, Key]:
-        """Return operations whose work is gone since the last time, with the queues that they have left."""
-        left, self._dequeued = self._dequeued, {}
-        return left
+        """Return and forget the operations whose work was removed, with the queues that they have left."""
+        dequeued, self._dequeued = self._dequeued, {}
+        return dequeued
 
     # --- locks -------------------------------------------------------------------------------------------------------
 
     def locks(self, tree: Key) -> list[Lock]:
-        """Return a tree's locks, held and waited for."""
+        """Return a tree's locks, both held and waiting."""
         return self._locks[tree]
 
     def add_lock(self, lock: Lock) -> None:
-        """Add a lock, held or waited for."""
+        """Add a lock, held or waiting."""
         self._locks[Key(lock.ns, lock.tree)].append(lock)
         self.changes.locks.append(lock)
 
     def release_locks(self, op: Key) -> None:
-        """Give back an operation's locks on the trees that are loaded."""
+        """Release an operation's locks on the loaded trees."""
         operation = self.operations.get(op)
         if operation is not None and operation.tree is None:
             return
@@ -195,7 +195,7 @@ class UnitOfWork:
                 self._trees_touched[tree] = None
 
     def grant_locks(self) -> list[Key]:
-        """Give released locks to those who wait for them, in turn; returns operations that now hold all of theirs."""
+        """Grant released locks to waiting operations, in turn; returns those that now hold all of theirs."""
         ready: list[Key] = []
         for tree in self._trees_touched:
             for op in grantable_operations(self._locks[tree]):
@@ -208,20 +208,20 @@ class UnitOfWork:
         return ready
 
     def waits_for_locks(self, work: WorkItem) -> bool:
-        """Tell whether an operation waits for locks on the trees that are loaded."""
-        wishes = (lock for locks in self._locks.values() for lock in locks if lock.waiting)
-        return any(Key(lock.ns, lock.op) == work.key for lock in wishes)
+        """Tell whether an operation waits for locks on the loaded trees."""
+        waiting = (lock for locks in self._locks.values() for lock in locks if lock.waiting)
+        return any(Key(lock.ns, lock.op) == work.key for lock in waiting)
 
     # --- the journal, and the end ------------------------------------------------------------------------------------
 
-    def append_journal(self, line: JournalEntry) -> None:
-        """Add a line to the journal."""
-        self.changes.journal.append(line)
+    def append_journal(self, entry: JournalEntry) -> None:
+        """Add an entry to the journal."""
+        self.changes.journal.append(entry)
 
     def record_end(
         self, operation: Operation, status: Status, work: WorkItem | None, result: str | None, error: str | None
     ) -> None:
-        """Record how an operation ended, and tell its parent."""
+        """Record how an operation ended, and count it as ended at its parent."""
         attempts = work.attempts if work else operation.attempts
         ended = Ended(
             operation.ns, operation.id, status, attempts, operation.started, self.now, result, sanitize_text(error)
@@ -231,15 +231,15 @@ class UnitOfWork:
             self.changes.children_ended.append(Key(operation.ns, operation.parent))
 
     def drain_ended(self) -> list[Ended]:
-        """Return the ends that were recorded since the last time."""
+        """Return the ends that were recorded since the last call."""
         ended = self.changes.ended[self._hooked_ends :]
         self._hooked_ends += len(ended)
         return ended
 
     async def flush_early(self) -> None:
-        """Let the store write new operations and objects while more is decided: it has a processor of its own.
+        """Let the store write new operations and objects while more requests are decided, on another processor.
 
-        What is written so can still be changed: it has become a row like those that were there before.
+        A row that was written early can still be changed, like any row that existed before.
         """
         if len(self.changes.operations) < EARLY_FLUSH_OPERATIONS or self._dry:
             return
@@ -250,7 +250,7 @@ class UnitOfWork:
             self._loaded.update((one.key, one.version) for one in changed)
 
     async def apply(self) -> None:
-        """Write everything, as sets."""
+        """Write all changes, as sets."""
         changes = self.changes
         changes.objects = list(self._changed.values())
         changes.new_work = list(self._new_work.values())
@@ -261,21 +261,21 @@ class UnitOfWork:
 
 
 async def promote_waiters(uow: UnitOfWork) -> None:
-    """Grant released locks in turn; an operation that holds all of its own and heads its queue becomes ready."""
-    left = uow.drain_dequeued()
-    await _load_trees(uow, left)
-    for op in left:
+    """Grant released locks in turn, and make operations ready that hold all of their locks and head their queue."""
+    dequeued = uow.drain_dequeued()
+    await _load_trees(uow, dequeued)
+    for op in dequeued:
         uow.release_locks(op)
-    lucky = uow.grant_locks()
-    await uow.load_operations(lucky)
-    await uow.load({Key(key.ns, uow.operations[key].object) for key in lucky if uow.work(key) is None})
-    queues = dict.fromkeys(left.values())
-    queues.update((Key(work.ns, work.queue), None) for key in lucky if (work := uow.work(key)) is not None)
+    granted = uow.grant_locks()
+    await uow.load_operations(granted)
+    await uow.load({Key(key.ns, uow.operations[key].object) for key in granted if uow.work(key) is None})
+    queues = dict.fromkeys(dequeued.values())
+    queues.update((Key(work.ns, work.queue), None) for key in granted if (work := uow.work(key)) is not None)
     await _promote_queue_heads(uow, queues)
 
 
 async def _promote_queue_heads(uow: UnitOfWork, queues: Iterable[Key]) -> None:
-    heads = [line[0] for queue in queues if (line := uow.queue(queue)) and not line[0].ready]
+    heads = [queued[0] for queue in queues if (queued := uow.queue(queue)) and not queued[0].ready]
     await _load_trees(uow, [work.key for work in heads])
     for work in heads:
         if not uow.waits_for_locks(work):
@@ -283,7 +283,7 @@ async def _promote_queue_heads(uow: UnitOfWork, queues: Iterable[Key]) -> None:
 
 
 async def _load_trees(uow: UnitOfWork, ops: Iterable[Key]) -> None:
-    """Load the trees that operations may hold locks on, so that what is said about their locks is true."""
+    """Load the trees on which operations may hold locks, because only the locks of loaded trees are known."""
     keys = list(ops)
     await uow.load_operations(keys)
     found = (uow.operations[key] for key in keys)
@@ -299,9 +299,9 @@ def sanitize_text(text: None) -> None: ...
 
 
 def sanitize_text(text: str | None) -> str | None:
-    """Return what a provider or an agent said; what is no character, and what ends a text elsewhere, becomes a mark.
+    """Return a text of a provider or an agent, with invalid characters and NUL replaced by question marks.
 
-    Otherwise an error could never be recorded, and what it is about would be tried again and again.
+    No database stores them: the error could never be recorded, and its operation would be retried for ever.
     """
     if text is None or (text.isprintable() and text.isascii()):
         return text

@@ -1,8 +1,8 @@
-"""Accepting: decide, compare and set, enqueue, journal, all in one transaction.
+"""Accepting requests: decide, compare and set, enqueue and journal, all in one transaction.
 
-A batch of requests is one transaction. Each request is decided on what those before it left in the unit of work. A
-denied request has changed nothing, and the others go on. Of racing requests exactly one wins: the objects' rows are
-locked while it is decided, and their versions are compared when they are written.
+A batch of requests is one transaction. Each request is decided on the changes of the requests before it. A denied
+request has changed nothing, and does not stop the others. Of racing requests exactly one wins: the rows of the objects
+are locked while it is decided, and their versions are compared when they are written.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,29 +30,29 @@ from stateward.store.records import IdempotencyRecord, Key, Object
 Verdict = Accepted | StatewardError
 
 FLUSH_EVERY_REQUESTS = 64
-"""After how many requests of a batch the store is offered what was decided so far."""
+"""After how many requests of a batch the store may write the changes so far."""
 
 
 def accept_function(
-    kinds: Kinds, requests: Sequence[Request], hands: EagerClaims | None = None
+    kinds: Kinds, requests: Sequence[Request], eager: EagerClaims | None = None
 ) -> TxFunction[list[Verdict]]:
-    """Return a batch of requests as a program; what free hands can take at once is theirs.
+    """Return the transaction function that accepts a batch of requests, and claims new work eagerly.
 
-    Hardly any request was accepted before. So the program looks for that only when it cannot be accepted now: when it
-    is denied, or when its operation's id is taken, by which the program fails and is run again.
+    Hardly any request was accepted before. So the function looks for earlier verdicts only in two cases: a request is
+    denied, or an operation with its id exists, in which case the transaction fails and the function runs again.
     """
     runs = count()
 
     async def program(tx: Tx) -> list[Verdict]:
-        return await accept(tx, kinds, requests, hands, repeated=next(runs) > 0)
+        return await accept(tx, kinds, requests, eager, repeated=next(runs) > 0)
 
     return program
 
 
 async def accept(
-    tx: Tx, kinds: Kinds, requests: Sequence[Request], hands: EagerClaims | None = None, *, repeated: bool = True
+    tx: Tx, kinds: Kinds, requests: Sequence[Request], eager: EagerClaims | None = None, *, repeated: bool = True
 ) -> list[Verdict]:
-    """Decide a batch of requests and write what was accepted; the answers are in the order of the requests."""
+    """Decide a batch of requests and write the accepted ones; the verdicts are in the order of the requests."""
     uow = UnitOfWork(tx)
     if repeated:
         await _load_earlier_operations(uow, kinds, requests)
@@ -60,21 +60,21 @@ async def accept(
     if not repeated and any(isinstance(verdict, StatewardError) for verdict in verdicts):
         verdicts = await _reconsider_denials(uow, kinds, requests, verdicts)
     await promote_waiters(uow)
-    if hands is not None:
-        hands.claim_new_work(uow)
+    if eager is not None:
+        eager.claim_new_work(uow)
     await uow.apply()
     return verdicts
 
 
 async def plan(tx: Tx, kinds: Kinds, requests: Sequence[Request]) -> list[Verdict]:
-    """Decide a batch of requests and write nothing: what would happen, and what is in the way."""
+    """Decide a batch of requests and write nothing: returns what would happen, or what is in the way."""
     uow = UnitOfWork(tx, dry=True)
     await _load_earlier_operations(uow, kinds, requests)
     return await admit_all(uow, kinds, requests)
 
 
 async def _load_earlier_operations(uow: UnitOfWork, kinds: Kinds, requests: Sequence[Request]) -> None:
-    """Load what became of these requests if they were accepted before: their objects first, so that it stays so."""
+    """Load the operations that these requests have if they were accepted before; their objects are locked first."""
     await _load(uow, kinds, requests)
     await uow.load_operations({Key(one.ns, one.op) for one in requests})
 
@@ -82,7 +82,7 @@ async def _load_earlier_operations(uow: UnitOfWork, kinds: Kinds, requests: Sequ
 async def _reconsider_denials(
     uow: UnitOfWork, kinds: Kinds, requests: Sequence[Request], verdicts: Sequence[Verdict]
 ) -> list[Verdict]:
-    """Take back the denial of what was accepted before."""
+    """Replace the denials of requests that were accepted before."""
     answered = list(zip(requests, verdicts, strict=True))
     await _load_earlier_operations(
         uow, kinds, [one for one, verdict in answered if isinstance(verdict, StatewardError)]
@@ -94,7 +94,7 @@ async def _reconsider_denials(
 
 
 async def admit_all(uow: UnitOfWork, kinds: Kinds, requests: Sequence[Request]) -> list[Verdict]:
-    """Put a batch of requests onto the unit of work."""
+    """Decide a batch of requests in a unit of work, which is not written yet."""
     await _load(uow, kinds, requests)
     keys = {key for one in requests for key in possible_keys(one)}
     answers = await uow.tx.idempotency_records(keys) if keys else {}
@@ -106,10 +106,10 @@ async def admit_all(uow: UnitOfWork, kinds: Kinds, requests: Sequence[Request]) 
         try:
             verdicts.append(await _admit(uow, kinds, request, answers))
         except StoreError:
-            raise  # a guard's look was in somebody's way: that is no verdict, and the program is run again
+            raise  # a guard's read has conflicted: that is no verdict, and the function runs again
         except StatewardError as error:
             verdicts.append(_refuse(uow, request, answers, error))
-        except msgspec.DecodeError as error:  # a domain reads specs strictly, whoever wrote them
+        except msgspec.DecodeError as error:  # domains read specs strictly
             unfit = BadInput("spec", request.spec or EMPTY, f"what its kind expects ({error})")
             verdicts.append(_refuse(uow, request, answers, unfit))
     await run_end_hooks(uow, kinds)
@@ -118,22 +118,22 @@ async def admit_all(uow: UnitOfWork, kinds: Kinds, requests: Sequence[Request]) 
 
 async def _load(uow: UnitOfWork, kinds: Kinds, requests: Sequence[Request]) -> None:
     keys = {Key(one.ns, one.object) for one in requests}
-    births = {Key(one.ns, one.creates.queue) for one in requests if one.creates is not None and one.creates.queue}
-    beside = {Key(one.ns, name) for one in requests for name in one.also_locks}
-    await uow.load(keys | births | beside | admission_keys(kinds, requests))
-    if kinds.any_lock_set:  # after their subjects, and all at once: in one order
-        company = (kinds.lock_set(one, uow.objects.get(Key(one.ns, one.object))) for one in requests)
-        await uow.load({key for keys in company for key in keys})
+    queues = {Key(one.ns, one.creates.queue) for one in requests if one.creates is not None and one.creates.queue}
+    also_locked = {Key(one.ns, name) for one in requests for name in one.also_locks}
+    await uow.load(keys | queues | also_locked | admission_keys(kinds, requests))
+    if kinds.any_lock_set:  # after the objects themselves, and all at once, so that rows are locked in one order
+        lock_sets = (kinds.lock_set(one, uow.objects.get(Key(one.ns, one.object))) for one in requests)
+        await uow.load({key for keys in lock_sets for key in keys})
     holders = {Key(one.ns, one.op) for one in uow.objects.values() if one.op is not None}
-    await uow.load_operations(holders | uow.queued_operations())  # whoever is refused is told by whom
-    asked = {Key(one.ns, one.tree) for one in requests if one.tree is not None}
+    await uow.load_operations(holders | uow.queued_operations())  # a refusal names the operation in the way
+    requested = {Key(one.ns, one.tree) for one in requests if one.tree is not None}
     held = {Key(one.ns, one.tree) for one in uow.operations.values() if one.tree is not None}
-    await uow.load_locks(asked | held)
-    await uow.load_operations({Key(lock.ns, lock.op) for tree in asked for lock in uow.locks(tree)})  # here too
+    await uow.load_locks(requested | held)
+    await uow.load_operations({Key(lock.ns, lock.op) for tree in requested for lock in uow.locks(tree)})
 
 
 def admission_keys(kinds: Kinds, requests: Iterable[Request]) -> set[Key]:
-    """Return the objects that a condition on all kinds is about."""
+    """Return the objects that the admission check of these requests needs locked."""
     admission = kinds.admission
     return set() if admission is None else {key for one in requests if (key := admission.needs(one)) is not None}
 
@@ -150,15 +150,15 @@ async def _admit(uow: UnitOfWork, kinds: Kinds, request: Request, answers: dict[
     )
     kind = kinds[found.kind]
     move = _decide_move(uow, kind, request, found)
-    # A step from rest into a transitional state begins something too: it must end in time.
+    # A step from a stable into a transitional state begins an operation too, because it must end in time.
     begins = move.begins or (found.op is None and move.target.state_class is TRANSITIONAL)
     if kinds.admission is not None:
         await kinds.admission.check(uow, request, found, begins=begins)
     locks = check_can_begin(uow, request, found, move) if begins else ()
-    asked = request
+    original = request  # the fingerprint is that of the request as it came
     if kind.guard is not None:
         request = await kind.guard(uow, request, found) or request
-        found = found if request.creates is not None else uow.objects[found.key]  # it may have been changed
+        found = found if request.creates is not None else uow.objects[found.key]  # the guard may have changed it
     accepted = (
         begin_operation(uow, kind, request, found, move, locks) if begins else _apply_step(uow, request, found, move)
     )
@@ -166,7 +166,7 @@ async def _admit(uow: UnitOfWork, kinds: Kinds, request: Request, answers: dict[
         kinds.admission.accepted(uow, request, found, begins=begins)
     if request.key is not None:
         op = accepted.operation.id if accepted.operation else None
-        answer = IdempotencyRecord(request.ns, request.key, _fingerprint(asked), op, request.object, uow.now)
+        answer = IdempotencyRecord(request.ns, request.key, _fingerprint(original), op, request.object, uow.now)
         answers[Key(request.ns, request.key)] = answer
         uow.changes.idempotency_records.append(answer)
     return accepted
@@ -175,7 +175,7 @@ async def _admit(uow: UnitOfWork, kinds: Kinds, request: Request, answers: dict[
 def _refuse(
     uow: UnitOfWork, request: Request, answers: dict[Key, IdempotencyRecord], error: StatewardError
 ) -> StatewardError:
-    """Return a refusal; under a key it is stored, so that the same request gets the same verdict again."""
+    """Return a refusal, and store it under the request's key, so that a repeated request gets the same verdict."""
     if request.key is not None and not isinstance(error, KeyReused | RefusedBefore):
         answer = refusal_record(request, error, uow.now)
         answers[Key(request.ns, request.key)] = answer
@@ -184,7 +184,7 @@ def _refuse(
 
 
 def refusal_record(request: Request, error: StatewardError, now: float) -> IdempotencyRecord:
-    """Return the refusal of a request as the answer to its key."""
+    """Return the idempotency record of a refused request."""
     assert request.key is not None
     return IdempotencyRecord(
         request.ns, request.key, add_refusal(_fingerprint(request), error), None, request.object, now
@@ -192,12 +192,12 @@ def refusal_record(request: Request, error: StatewardError, now: float) -> Idemp
 
 
 def possible_keys(request: Request) -> set[Key]:
-    """Return the keys under which the answer to a request may be stored: its caller's, or a bare one of before."""
+    """Return the keys under which a request's record may be stored: the caller's own, or a bare one."""
     return set() if request.key is None else {Key(request.ns, request.key), Key(request.ns, bare_key(request.key))}
 
 
 def find_answer(request: Request, answers: Mapping[Key, IdempotencyRecord]) -> IdempotencyRecord | None:
-    """Return the answer to a request's key; raises if the key was used for another request, or refused before."""
+    """Return the record of a request's key; raises if the key was used for another request, or refused before."""
     if request.key is None:
         return None
     answer = answers.get(Key(request.ns, request.key))
@@ -212,7 +212,7 @@ def find_answer(request: Request, answers: Mapping[Key, IdempotencyRecord]) -> I
 
 
 def _answer_before(uow: UnitOfWork, request: Request, answers: dict[Key, IdempotencyRecord]) -> Accepted | None:
-    """Return the answer that this very request got before: by its idempotency key, or by its operation's id."""
+    """Return the verdict that the same request got before, by its idempotency key or by its operation's id."""
     before = _accepted_before(uow, request)
     if before is not None:
         return before
@@ -241,7 +241,7 @@ def _require_object(request: Request, found: Object | None) -> Object:
 
 
 def _initial_object(uow: UnitOfWork, kinds: Kinds, request: Request, former: Object | None) -> Object:
-    """Return the object as it is before its first move; a removed one of the same name begins its next life."""
+    """Return a new object before its first transition; the versions of a removed object of the same name go on."""
     assert request.creates is not None
     if former is not None and not former.removed:
         raise AlreadyExists(request.ns, request.object, former.state)
@@ -278,7 +278,7 @@ def _holder(uow: UnitOfWork, found: Object) -> Blocker | None:
 
 
 def _apply_step(uow: UnitOfWork, request: Request, found: Object, move: Move) -> Accepted:
-    """Change a state at once; an operation that held the object goes on with it, or is over."""
+    """Change a state without an operation; the operation that holds the object is advanced, or ended."""
     if found.op is not None and (move.meaning is not Meaning.STEP or move.target.state_class is TRANSITIONAL):
         advance(uow, found, uow.operations[Key(found.ns, found.op)], move, request.who, seen=request.seen)
         return Accepted(uow.objects[found.key], None)
@@ -287,6 +287,6 @@ def _apply_step(uow: UnitOfWork, request: Request, found: Object, move: Move) ->
 
 
 def _fingerprint(request: Request) -> str:
-    """Return what makes two requests the same, their ids aside."""
+    """Return a digest that two requests share if they differ in nothing but their ids."""
     named = replace(request, op="", key=None, actor=str(request.actor), facts=frozenset(), children=0, also_locks=())
     return blake2b(msgspec.json.encode((named, sorted(request.facts))), digest_size=16).hexdigest()

@@ -1,4 +1,4 @@
-"""Beginning work: the operation, its place in the queue, the locks that it needs."""
+"""The begin of an operation: its rows, its place in the queue, and the locks that it needs."""
 
 from collections.abc import Iterable, Sequence
 
@@ -17,7 +17,7 @@ from stateward.store.records import Key, Lock, Object, Operation, Status, WorkIt
 
 
 def check_can_begin(uow: UnitOfWork, request: Request, found: Object, move: Move) -> list[Lock]:
-    """Refuse what cannot begin now, before anything is changed; returns the locks that it is to have."""
+    """Refuse a request that cannot begin now, before anything is changed; returns the locks that it is to hold."""
     if move.meaning is Meaning.HIDDEN:
         _require_empty_queue(uow, request, uow.queue(Key(found.ns, found.queue)))
     return _requested_locks(uow, request)
@@ -29,11 +29,11 @@ def begin_operation(
     """Accept an action: the object enters its transitional state, and the work is queued."""
     hidden = move.meaning is Meaning.HIDDEN
     queue = Key(found.ns, found.queue)
-    line = uow.queue(queue)
+    queued = uow.queue(queue)
     route = kind.route(found if request.spec is None else replace(found, spec=request.spec), request.action)
     if move.preempts:
         fence_operation(uow, found, f"pre-empted by {request.op}")
-        line = uow.queue(queue)
+        queued = uow.queue(queue)
     operation = _new_operation(uow, request, found, move)
     changed = found
     if not hidden:
@@ -60,7 +60,7 @@ def begin_operation(
         lane=route.lane,
         grp=route.grp,
         priority=request.priority,
-        ready=not line and not any(lock.waiting for lock in locks),
+        ready=not queued and not any(lock.waiting for lock in locks),
         remote=not handled and move.meaning in (Meaning.REQUEST, Meaning.STEP),
         fenced=False,
         cancelled=False,
@@ -78,16 +78,16 @@ def begin_operation(
     return Accepted(changed, operation)
 
 
-def _require_empty_queue(uow: UnitOfWork, request: Request, line: list[WorkItem]) -> None:
-    """Hidden work begins on an object that is left alone; what a user asks for meanwhile waits behind it."""
-    if line:
-        holder = uow.operations.get(line[0].key)
-        blocker = Blocker(line[0].op, "", "", "", 0.0) if holder is None else blocker_of(holder)
+def _require_empty_queue(uow: UnitOfWork, request: Request, queued: list[WorkItem]) -> None:
+    """Refuse hidden work on an object that has work queued; visible work that comes later waits behind hidden work."""
+    if queued:
+        holder = uow.operations.get(queued[0].key)
+        blocker = Blocker(queued[0].op, "", "", "", 0.0) if holder is None else blocker_of(holder)
         raise Occupied(request.action, blocker)
 
 
 def _new_operation(uow: UnitOfWork, request: Request, found: Object, move: Move) -> Operation:
-    renewed = request.spec is not None and request.spec != found.spec
+    is_new_spec = request.spec is not None and request.spec != found.spec
     return Operation(
         ns=found.ns,
         id=request.op,
@@ -104,8 +104,8 @@ def _new_operation(uow: UnitOfWork, request: Request, found: Object, move: Move)
         failing=move.error.word if move.error else found.state,
         hidden=move.meaning is Meaning.HIDDEN,
         within=move.within or 0.0,
-        generation=found.generation + 1 if renewed or request.creates is not None else found.generation,
-        previous_spec=found.spec if renewed and request.creates is None else None,  # what is new was nothing before
+        generation=found.generation + 1 if is_new_spec or request.creates is not None else found.generation,
+        previous_spec=found.spec if is_new_spec and request.creates is None else None,
         parent=request.parent,
         tree=request.tree,
         status=Status.WAITING,
@@ -118,19 +118,19 @@ def _new_operation(uow: UnitOfWork, request: Request, found: Object, move: Move)
 
 
 def _requested_locks(uow: UnitOfWork, request: Request) -> list[Lock]:
-    """Return the locks that an operation is to hold, or to wait for all together if one of them is not to be had."""
+    """Return the locks that an operation is to hold; if one of them conflicts, it waits for all of them together."""
     if request.tree is None:
         return []
     present = uow.locks(Key(request.ns, request.tree))
     wanted = dict.fromkeys(LockRequest(str(parse_path(one.path)), as_mode(one.mode).value) for one in request.locks)
-    wishes = [Lock(request.ns, request.tree, one.path, one.mode, request.op, False, 0) for one in wanted]
-    obstacles = [conflicting_locks(wish, present) for wish in wishes]
-    if not any(obstacles):
-        return wishes
+    locks = [Lock(request.ns, request.tree, one.path, one.mode, request.op, False, 0) for one in wanted]
+    conflicts = [conflicting_locks(lock, present) for lock in locks]
+    if not any(conflicts):
+        return locks
     if not request.wait:
-        wish, blockers = next(pair for pair in zip(wanted, obstacles, strict=True) if pair[1])
-        raise Locked(request.tree, wish, tuple(_lock_blockers(uow, blockers)))
-    return [replace(wish, waiting=True) for wish in wishes]
+        refused, blockers = next(pair for pair in zip(wanted, conflicts, strict=True) if pair[1])
+        raise Locked(request.tree, refused, tuple(_lock_blockers(uow, blockers)))
+    return [replace(lock, waiting=True) for lock in locks]
 
 
 def _lock_blockers(uow: UnitOfWork, locks: Iterable[Lock]) -> Iterable[Blocker]:

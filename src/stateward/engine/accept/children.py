@@ -1,8 +1,7 @@
-"""Handing on: a step of a composite action that is the work of other operations.
+"""Child operations: a step of a composite action that other operations carry out.
 
-The children are accepted in the same transaction in which the work is put down and the step is noted. So nothing is
-begun twice, whatever is killed when; and nobody is kept busy with waiting: the work can be claimed again when the last
-child has ended.
+One transaction accepts the children, stores the step and requeues the parent. So no child begins twice, whatever
+crashes when, and no worker slot is used for waiting: the parent can be claimed again when the last child has ended.
 """
 
 from collections.abc import Sequence
@@ -25,14 +24,14 @@ from stateward.store.records import Claim, Key, to_json
 async def spawn(
     tx: Tx, kinds: Kinds, owner: str, claim: Claim, epoch: int, step: str, requests: Sequence[Request]
 ) -> tuple[int, dict[str, Any]]:
-    """Begin the children of a step; returns how many there are, and the steps done so far, this one included."""
+    """Accept the children of a step; returns how many began, and all finished steps, this one included."""
     operation = claim.operation
     uow = UnitOfWork(tx)
-    named = {Key(one.ns, name) for one in requests for name in (one.object, *one.also_locks)}
-    await uow.load({Key(operation.ns, operation.object), *named})
+    locked = {Key(one.ns, name) for one in requests for name in (one.object, *one.also_locks)}
+    await uow.load({Key(operation.ns, operation.object), *locked})
     work = uow.work(operation.key)
     if work is None or work.fenced or work.cancelled or (work.owner, work.epoch) != (owner, epoch):
-        raise Fenced(operation.id)  # what is cancelled begins nothing new: whoever claims it next says how it ended
+        raise Fenced(operation.id)  # a cancelled operation begins no children: its next attempt says how it ended
     children = [
         replace(one, op=_child_id(operation.id, step, number), parent=operation.id)
         for number, one in enumerate(requests)
@@ -54,11 +53,11 @@ async def spawn(
 
 
 def _child_id(parent: str, step: str, number: int) -> str:
-    """Return the id of a child's operation: always the same for the same place in the same step."""
+    """Return the operation id of a child, which is the same whenever the step is repeated."""
     return blake2b(f"{parent}/{step}/{number}".encode(), digest_size=16).hexdigest()
 
 
 async def _steps_of(tx: Tx, key: Key) -> dict[str, Any]:
-    """Return the steps as they are stored: a phase may have added one since the work was claimed."""
+    """Return the stored steps: a phase may have added one since the work was claimed."""
     steps: dict[str, Any] = msgspec.json.decode((await tx.operations([key]))[key].steps)
     return steps

@@ -1,7 +1,7 @@
-"""Free hands: the worker beside whoever accepts takes what needs nobody's leave, in the same transaction.
+"""Eager claims: the worker of the accepting process claims new operations in the transaction that accepts them.
 
-Work that is claimed later is written, announced, counted, locked and written again, with a commit more. Where no limit
-is set (the default lane) nobody has to count, and work that is ready when it is accepted has its owner from the start.
+A later claim writes, announces, counts and locks the same rows again, with one more commit. The default lane has no
+limit, so nothing has to be counted there, and ready work gets its owner at once.
 """
 
 from collections.abc import Iterator
@@ -11,19 +11,19 @@ from stateward.store.records import Claim, WorkerRecord, WorkItem
 
 
 class EagerClaims:
-    """A worker with so much room; what it has taken counts once the transaction is committed."""
+    """The claims of one worker with so many free slots; they count once the transaction is committed."""
 
     def __init__(self, worker: WorkerRecord, room: int) -> None:
         self._worker = worker
-        self._room = max(room, 0)  # a worker that stops, or had more slots before, has less than none
+        self._room = max(room, 0)  # negative if the worker stops, or has fewer slots than before
         self.claims: list[Claim] = []
-        self.has_unclaimed = False  # something new was not taken, and may be claimed in the common way
+        self.has_unclaimed = False  # some new work is left for the usual claim
         self.claimed_at = 0.0
 
     def claim_new_work(self, uow: UnitOfWork) -> None:
-        """Take what is new on a unit of work, just before it is written: by then nothing changes it any more.
+        """Claim new work of a unit of work, just before it is written, when nothing changes it any more.
 
-        A worker whose last sign of life was a while ago takes nothing so: it may be taken for dead by now.
+        A worker whose last heartbeat was a while ago claims nothing: it may count as dead by now.
         """
         worker, self.claimed_at = self._worker, uow.now
         allowed = uow.tx.is_default_lane_unlimited and uow.now - worker.seen <= worker.lease / 3
@@ -34,7 +34,7 @@ class EagerClaims:
 
 def _claimable(uow: UnitOfWork) -> Iterator[WorkItem]:
     for one in uow.new_work:
-        unlimited = not one.lane and not one.grp
-        waits = one.remote or one.fenced or one.cancelled or one.children or one.not_before > uow.now
-        if unlimited and one.ready and not waits:
+        is_unlimited = not one.lane and not one.grp
+        has_to_wait = one.remote or one.fenced or one.cancelled or one.children or one.not_before > uow.now
+        if is_unlimited and one.ready and not has_to_wait:
             yield one

@@ -1,7 +1,7 @@
-"""Group actions: one action on a whole and on all of its members, accepted in one transaction.
+"""Group actions: one action on a composite object (the whole) and all of its members, accepted in one transaction.
 
-The members that allow the action begin it, each with an operation of its own; those that do not are told, with the
-reason. The whole's operation is their parent, and is worked on when they have all ended.
+Each member that allows the action begins it, with an operation of its own; the verdict lists the others, each with the
+reason. The operation of the whole is their parent, and runs when they have all ended.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from stateward.store.records import Key
 
 
 class GroupVerdict(Struct, frozen=True):
-    """What became of a group action: the whole's answer, the members that began, and those skipped, with the reason."""
+    """The verdict on a group action: of the whole, of the members that began, and why the others were skipped."""
 
     whole: Accepted | None
     begun: list[Accepted]
@@ -40,12 +40,12 @@ class GroupVerdict(Struct, frozen=True):
 async def accept_group(
     tx: Tx, kinds: Kinds, whole: Request | None, members: Selector, each: Request, new_id: Callable[[], str]
 ) -> GroupVerdict:
-    """Accept an action on a whole and its members; if the whole denies it, or no member allows it, nothing happens."""
+    """Accept an action on a whole and its members; if the whole denies it, or no member allows it, nothing changes."""
     uow = UnitOfWork(tx)
     await uow.load(admission_keys(kinds, [each]))
     chosen = await tx.select(members)
     await uow.load((), chosen)
-    if whole is not None:  # after its members: their reports, too, tell the whole while they hold the member
+    if whole is not None:  # after its members, in the order in which reports lock them too
         await uow.load([Key(whole.ns, whole.object)])
         before = await _previous_verdict(uow, whole)
         if before is not None:
@@ -63,7 +63,7 @@ async def accept_group(
 
 
 async def _previous_verdict(uow: UnitOfWork, whole: Request) -> GroupVerdict | None:
-    """Return the verdict that this very request got before: by its operation's id, or by its key; raises a refusal."""
+    """Return the verdict that the same request got before, by its operation's id or by its key; raises a refusal."""
     answer = find_answer(whole, await uow.tx.idempotency_records(possible_keys(whole)))
     key = Key(whole.ns, whole.op if answer is None or answer.op is None else answer.op)
     operation = (await uow.tx.operations([key])).get(key)

@@ -1,12 +1,11 @@
-"""Verdicts under idempotency keys: the first one, accepted or refused, is the answer to its key.
+"""Verdicts under idempotency keys: the first verdict of a key, accepted or refused, stays its verdict.
 
-A request that was refused and is repeated at once may find its object in another state, and be accepted. A caller who
-sent it twice would then have two verdicts for one key. So a refusal is stored like an acceptance, in the same table:
-its facts follow the fingerprint of the request. A process of an earlier version reads such a row as the answer to
-another request, and refuses it.
+A refused request that is repeated may find its object in another state, and be accepted: the caller would have two
+verdicts for one key. So a refusal is stored like an acceptance, in the same table: its facts follow the fingerprint of
+the request. A process of an earlier version reads such a row as that of another request, and refuses the repetition.
 
 A key belongs to its caller: the stored key begins with the caller's id and a space, which no key can contain. Rows of
-earlier versions have the bare key. They count for the request that they were the answer to, and for no other.
+earlier versions have the bare key, and count for the request with the same fingerprint only.
 """
 
 import msgspec
@@ -22,9 +21,9 @@ SEPARATOR = " "
 
 
 class StoredRefusal(Struct, frozen=True, omit_defaults=True):
-    """What is kept of a refusal: enough to say the same again."""
+    """The facts of a refusal, as they are stored."""
 
-    error: str  # the class of the error, by which its status is found
+    error: str  # the class of the error, by which its HTTP status is found
     code: str
     text: str
     retry: bool = False
@@ -34,7 +33,7 @@ class StoredRefusal(Struct, frozen=True, omit_defaults=True):
 
 
 class RefusedBefore(Denied):
-    """The request was refused under this key before; a new try needs a new key."""
+    """The request was refused under this key before; another attempt needs another key."""
 
     def __init__(self, refusal: StoredRefusal) -> None:
         super().__init__(refusal)
@@ -45,7 +44,7 @@ class RefusedBefore(Denied):
 
 
 def scope_key(caller: str, key: str | None) -> str | None:
-    """Return the key under which a caller's request is stored; callers without an id share their keys."""
+    """Return the stored form of a caller's key; callers without an id share their keys."""
     return key if key is None or not caller else f"{caller}{SEPARATOR}{key}"
 
 
@@ -55,24 +54,24 @@ def bare_key(key: str) -> str:
 
 
 async def was_created_by(reader: Reader, key: Key, who: str) -> bool:
-    """Tell whether an object was made by somebody: for names that follow from a key, as earlier versions had them."""
+    """Tell whether a caller created an object; earlier versions derived names from bare keys, which callers shared."""
     made = await reader.journal(0, 1, JournalFilter(ns=key.ns, object=key.id))
     return bool(made) and made[0].who == who
 
 
 def add_refusal(fingerprint: str, error: StatewardError) -> str:
-    """Return a fingerprint with the refusal of its request, as it is stored."""
+    """Return a fingerprint with the facts of a refusal, as stored."""
     return f"{fingerprint}{SEPARATOR}{to_json(_to_stored(error))}"
 
 
 def read_refusal(answer: IdempotencyRecord) -> RefusedBefore | None:
-    """Return the refusal that an answer is; None if the request was accepted."""
+    """Return the refusal in an idempotency record; None if the request was accepted."""
     _, separator, text = answer.fingerprint.partition(SEPARATOR)
     return RefusedBefore(msgspec.json.decode(text, type=StoredRefusal)) if separator else None
 
 
 def fingerprint_of(answer: IdempotencyRecord) -> str:
-    """Return the fingerprint of the request that an answer is for."""
+    """Return the fingerprint of a record's request."""
     return answer.fingerprint.partition(SEPARATOR)[0]
 
 

@@ -1,8 +1,8 @@
-"""Sequences: several requests about one object that are accepted in one transaction, all of them or none.
+"""Sequences: several requests about one object, of which one transaction accepts all or none.
 
-An object of some kinds is first described and then made. Two transactions for that let another request come between:
-the parent goes, the second step is refused, and the first one was written all the same. Here each request is decided on
-what the ones before it have put on the uow. If one is refused, nothing is written but the refusal under its keys.
+Objects of some kinds are registered first and created then. With two transactions, another request can come between:
+the parent is removed, the second request is refused, and the first one was written all the same. Here each request is
+decided on the changes of those before it. If one is refused, only the refusal is written, under its keys.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,13 +22,13 @@ from stateward.store.port import Store, Tx
 from stateward.store.records import IdempotencyRecord, Key
 
 RequestSequence = Sequence[Request]
-"""Requests about one object, in order. The last one begins an operation, by which a second run knows the first."""
+"""Requests about one object, in order. The last one begins an operation, by which a repeated run is recognized."""
 
 
 async def accept_sequences(
     store: Store, kinds: Kinds, batch: Sequence[RequestSequence]
 ) -> list[Accepted | StatewardError]:
-    """Accept a batch in one transaction; raises if one of several is refused, and they are to be asked for singly."""
+    """Accept a batch in one transaction; if one of several is refused, raises, and each is to be submitted alone."""
     if len(batch) > 1:
         return [*await store.transact(lambda tx: _accept_all(tx, kinds, batch))]
     return [await _accept_or_refuse(store, kinds, batch[0])]
@@ -49,12 +49,12 @@ async def _accept_or_refuse(store: Store, kinds: Kinds, steps: RequestSequence) 
 
 
 async def _accept_all(tx: Tx, kinds: Kinds, batch: Sequence[RequestSequence]) -> list[Accepted]:
-    """Accept all requests and return the answers to the last ones; the first refusal is raised, and nothing written."""
+    """Accept all requests and return the verdicts on the last ones; or raise the first refusal, and write nothing."""
     uow = UnitOfWork(tx)
     firsts = [steps[0] for steps in batch]
-    company = chain.from_iterable(kinds.lock_set(one, None) for one in firsts)
-    # All at once, in the common order of locks: whoever locks an object first, and then its parent, is in the way.
-    await uow.load({*(Key(one.ns, one.object) for one in firsts), *company, *admission_keys(kinds, firsts)})
+    lock_set = chain.from_iterable(kinds.lock_set(one, None) for one in firsts)
+    # All at once, so that rows are locked in one order: locking an object first and then its parent could deadlock.
+    await uow.load({*(Key(one.ns, one.object) for one in firsts), *lock_set, *admission_keys(kinds, firsts)})
     await uow.load_operations({Key(steps[-1].ns, steps[-1].op) for steps in batch})
     answers = {steps[-1].op: _accepted_before(uow, steps[-1]) for steps in batch}
     new = [steps for steps in batch if answers[steps[-1].op] is None]
@@ -76,7 +76,7 @@ def _accepted_before(uow: UnitOfWork, last: Request) -> Accepted | None:
 
 
 async def _store_refusal(tx: Tx, steps: RequestSequence, error: StatewardError) -> bool:
-    """Store the refusal of a sequence under the keys of its requests, unless the last one was answered meanwhile."""
+    """Store the refusal of a sequence under the keys of its requests, unless the last one has a verdict meanwhile."""
     answers = await _find_answers(tx, steps)
     if answers.get(Key(steps[-1].ns, steps[-1].key or "")) is not None:
         return False
@@ -86,7 +86,7 @@ async def _store_refusal(tx: Tx, steps: RequestSequence, error: StatewardError) 
 
 
 async def _find_answers(tx: Tx, requests: Sequence[Request]) -> Mapping[Key, IdempotencyRecord]:
-    """Return what the keys of requests were answered before; raises what was refused before, of any of them."""
+    """Return the idempotency records of requests; raises if any of them was refused before."""
     keys = {key for one in requests for key in possible_keys(one)}
     answers = await tx.idempotency_records(keys) if keys else {}
     for one in requests:
