@@ -134,7 +134,7 @@ async def test_a_key_of_before_counts_for_the_request_that_it_was_used_for_and_f
 
 
 class Stations(DomainPlugin):
-    parts_of: ClassVar[CompositeParts] = {(STATION.kind, "pump"): PUMPS.kind}
+    composite_parts: ClassVar[CompositeParts] = {(STATION.kind, "pump"): PUMPS.kind}
 
 
 async def test_a_whole_whose_parts_refuse_says_why_each_does_with_a_key_as_without(site: ServerHarness) -> None:

@@ -44,7 +44,7 @@ class MciPlugin(DomainPlugin):
 
     service: Service
     reconciler: Reconciler
-    parts_of: ClassVar[CompositeParts] = {(MCI.kind, action): VM.kind for action in GROUP_ACTIONS}
+    composite_parts: ClassVar[CompositeParts] = {(MCI.kind, action): VM.kind for action in GROUP_ACTIONS}
 
     def __init__(
         self,
