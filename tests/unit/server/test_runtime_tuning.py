@@ -3,7 +3,7 @@ import sys
 
 PROGRAM = """
 import gc
-from stateward.server.runtime_tuning import settle_collector
+from stateward.server.runtime_tuning import tune_garbage_collector
 
 class Ring:
     gone = 0
@@ -11,7 +11,7 @@ class Ring:
     def __del__(self): Ring.gone += 1
 
 before = Ring()
-settle_collector()
+tune_garbage_collector()
 assert len(gc.get_objects()) < 1_000 < gc.get_freeze_count()
 for _ in range(30_000): Ring()
 assert 10_000 < Ring.gone < 30_000

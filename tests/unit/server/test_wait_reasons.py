@@ -39,7 +39,7 @@ SILENT = "w/1 has been silent since 1970-01-01 00:00:50Z (lease 15 s)"
 
 
 def around(**how: Any) -> WaitContext:
-    return WaitContext(**{"now": 100.0, "line": [WORK], "locks": (), "lanes": NONE, "workers": 1, **how})
+    return WaitContext(**{"now": 100.0, "queue": [WORK], "locks": (), "lanes": NONE, "live_workers": 1, **how})
 
 
 def lanes(running: int, lane: Lane = LANE, groups: dict[str, int] | None = None, others: int = 0) -> LaneLoads:
@@ -55,39 +55,49 @@ def lock(op: str, *, waiting: bool) -> Lock:
     ("work", "surroundings", "reason", "says"),
     [
         (WORK, around(), Reason.SOON, "it is next"),
-        (WORK, around(workers=0), Reason.NO_WORKER, "no worker"),
+        (WORK, around(live_workers=0), Reason.NO_WORKER, "no worker"),
         (replace(WORK, owner="w/1", deadline=60.0), around(), Reason.RUNNING, "w/1 works on it"),
         (replace(WORK, owner="w/1"), around(), Reason.LANE, "w/1 holds it ready"),
         (replace(WORK, owner="w/1", fenced=True), around(), Reason.GHOST, "no longer counts"),
-        (WORK, around(line=[AHEAD, WORK]), Reason.QUEUE, "behind operation o0 (1 ahead"),
+        (WORK, around(queue=[AHEAD, WORK]), Reason.QUEUE, "behind operation o0 (1 ahead"),
         (WORK, around(locks=[lock("o1", waiting=True), lock("o9", waiting=False)]), Reason.LOCKS, "held by o9"),
         (WORK, around(locks=[lock("o1", waiting=False)]), Reason.SOON, "it is next"),
-        (replace(WORK, owner="w/1", deadline=60.0), around(lost=LOST), Reason.ORPHANED, f"{SILENT}; a living worker"),
-        (replace(WORK, owner="w/1"), around(lost=LOST), Reason.ORPHANED, f"its worker {SILENT}"),
-        (replace(WORK, owner="w/1"), around(lost=LOST, workers=0), Reason.ORPHANED, f"{SILENT}; no worker is alive"),
+        (
+            replace(WORK, owner="w/1", deadline=60.0),
+            around(dead_workers=LOST),
+            Reason.ORPHANED,
+            f"{SILENT}; a living worker",
+        ),
+        (replace(WORK, owner="w/1"), around(dead_workers=LOST), Reason.ORPHANED, f"its worker {SILENT}"),
+        (
+            replace(WORK, owner="w/1"),
+            around(dead_workers=LOST, live_workers=0),
+            Reason.ORPHANED,
+            f"{SILENT}; no worker is alive",
+        ),
         (
             replace(WORK, owner="w/1", fenced=True),
-            around(lost=LOST),
+            around(dead_workers=LOST),
             Reason.GHOST,
             f"no longer counts; its worker {SILENT}",
         ),
-        (replace(WORK, owner="w/2", deadline=60.0), around(lost=LOST), Reason.RUNNING, "w/2 works on it"),
+        (replace(WORK, owner="w/2", deadline=60.0), around(dead_workers=LOST), Reason.RUNNING, "w/2 works on it"),
         (replace(WORK, remote=True), around(), Reason.REMOTE, "another party that reports"),
         (PARKED, around(), Reason.HELD, "held until it is told to go on; it may take until 1970-01-01 00:03:20Z"),
         (
             PARKED,
-            around(reporting=AGENT),
+            around(external_party=AGENT),
             Reason.REMOTE,
             "the agent, which has it since 1970-01-01 00:00:10Z; no progress",
         ),
-        (PARKED, around(reporting=AGENT, now=300.0), Reason.SOON, "it is next"),
+        (PARKED, around(external_party=AGENT, now=300.0), Reason.SOON, "it is next"),
         (replace(WORK, children=3), around(), Reason.CHILDREN, "3 of its children"),
         (replace(WORK, not_before=200.0), around(), Reason.TIME, "not to begin before 1970-01-01 00:03:20Z"),
         (WORK, around(lanes=lanes(0, replace(LANE, back_off=160.0))), Reason.BACK_OFF, "until 1970-01-01 00:02:40Z"),
         (WORK, around(lanes=lanes(2)), Reason.LANE, "runs 2 of 2"),
         (WORK, around(lanes=lanes(0, groups={"aws": 1}, others=1)), Reason.GROUP, "1 of 1 lanes"),
         (WORK, around(lanes=lanes(1, groups={"aws": 1}, others=0)), Reason.SOON, "it is next"),
-        (replace(WORK, children=3), around(line=[AHEAD, WORK]), Reason.QUEUE, "behind"),
+        (replace(WORK, children=3), around(queue=[AHEAD, WORK]), Reason.QUEUE, "behind"),
     ],
 )
 def test_what_a_piece_of_work_waits_for(work: WorkItem, surroundings: WaitContext, reason: Reason, says: str) -> None:

@@ -1,7 +1,7 @@
-"""The audit log: refused attempts, with who, where and why; never with what was presented.
+"""The audit log: refused requests, with their route, client address and reason, but never with the token's secret.
 
-One line for each attempt would let an attacker fill the disk. The first attempts of an address are written at once;
-more of the same minute are counted, and the count is written at the minute's end.
+One line for each attempt would let an attacker fill the disk. The first attempts of an address are written at once.
+Further attempts in the same minute are counted, and the count is written at the end of the minute.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from stateward.server.telemetry.logs import redacted
 log = logging.getLogger("stateward.audit")
 
 AUDITED_STATUSES = frozenset({401, 403, 429})
-"""The answers that tell of a refused attempt."""
+"""The response statuses of refused attempts."""
 
 COUNT_INTERVAL_S = 60.0
 """For how many seconds attempts are counted before the count is written."""
@@ -28,13 +28,13 @@ MAX_LINES = 20
 """How many attempts of one address are written in an interval; each differs from the others."""
 
 MAX_ADDRESSES = 1_000
-"""How many addresses are counted apart."""
+"""How many addresses are counted separately."""
 
 OTHERS = "(others)"
 
 
 class Attempts(Struct):
-    """What one address tried in an interval: what was written of it, and how many more there were, by status."""
+    """The attempts of one address in an interval: those that were written, and the number of others by status."""
 
     written: set[tuple[object, ...]] = field(default_factory=set)
     more: Counter[int] = field(default_factory=Counter)
@@ -48,7 +48,7 @@ class AuditLog:
         self._attempts: dict[str, Attempts] = {}
 
     def refused(self, scope: Scope, status: int, why: str) -> None:
-        """Write down a refused attempt, or count it."""
+        """Write a refused attempt, or count it."""
         peer = self._peers.address(scope)
         attempts = self._attempts_of(peer)
         ns = scope.get("path_params", {}).get("ns")

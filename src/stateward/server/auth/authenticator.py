@@ -1,13 +1,12 @@
-"""The door: looks at tokens, and limits how often each one calls and how often wrong ones are tried.
+"""Authentication of tokens, with a cache, a rate limit for each token, and a limit on wrong tokens.
 
-A token is looked up in the store once in a while and remembered for a moment, by a hash of it. One that is revoked
-elsewhere is therefore refused after `FRESH` seconds at the latest, and one that is revoked here at once.
+The result of a token lookup is cached for `TOKEN_CACHE_S` seconds, by a keyed hash of the token. A token that another
+process revokes is refused after that time at the latest; a token that this process revokes is refused at once.
 
-Wrong tokens are limited by the client's address and by the token id that they name. Whoever has spent that allowance is
-turned away without a look into the store. A token that was right here before is always looked up: an attacker behind
-the same proxy, or one who knows a token's id, cannot lock its holder out. A token that is new here competes with the
-attacker for the allowance, until `trusted_proxies` tells the two addresses apart.
-"""
+Wrong tokens are limited by the client's address and by the token id that they name. Over the limit, a request is
+refused without a lookup in the store. A token that was valid in this process before is always looked up: an attacker
+behind the same proxy, or one who knows a token's id, cannot lock out the holder of the token. A valid token that is new
+to this process shares the limit with the attacker, until `trusted_proxies` tells the two addresses apart."""
 
 import asyncio
 import secrets
@@ -24,13 +23,13 @@ from stateward.server.auth.rate_limit import RateLimiter
 from stateward.server.errors import NotAuthenticated, TooMany
 
 TOKEN_CACHE_S = 2.0
-"""How many seconds a look at a token is relied on."""
+"""How many seconds the result of a token lookup is cached."""
 
 MAX_CACHED_TOKENS = 10_000
-"""How many tokens are remembered."""
+"""How many tokens are cached."""
 
 FAILURE_BURST_S = 5.0
-"""For how many seconds an allowance of wrong tokens can be saved up."""
+"""The burst of wrong tokens, as seconds of their rate."""
 
 TOO_MANY_FAILURES = "too many wrong tokens came from this address, or for this token id"
 
@@ -39,7 +38,7 @@ CachedLookup = tuple[float, TokenLookup]
 
 
 class Authenticator:
-    """Lets the holders of tokens in."""
+    """Authenticates the tokens of requests."""
 
     def __init__(
         self,
@@ -47,30 +46,28 @@ class Authenticator:
         rate: float,
         clock: Callable[[], float],
         wrong_rate: float = 5.0,
-        peers: ClientAddresses | None = None,
+        client_addresses: ClientAddresses | None = None,
     ) -> None:
-        self.client_addresses = peers or ClientAddresses()
+        self.client_addresses = client_addresses or ClientAddresses()
         self._tokens = tokens
         self._rate_limiter = RateLimiter(rate, clock)
         self._failure_limiter = RateLimiter(wrong_rate, clock, FAILURE_BURST_S)
         self._clock = clock
         self._salt = secrets.token_bytes(32)
         self._lookups: dict[bytes, CachedLookup] = {}
-        self._valid_before: dict[
-            bytes, None
-        ] = {}  # the tokens that were right before, in the order of their first time
+        self._valid_before: dict[bytes, None] = {}  # tokens that were valid, oldest first
 
     async def authenticate(self, text: str | None, scope: Scope) -> Grant:
-        """Return what a token opens; one that opens nothing, or comes too often, is refused."""
+        """Return the grant of a token; raises if the token is not valid, or a limit is exceeded."""
         if text is None:
             raise NotAuthenticated(given=False)
         key = blake2b(text.encode(), key=self._salt, digest_size=16).digest()
         if key not in self._valid_before:
             self._check_failure_limits(text, scope)
-        look = self._cached_lookup(key, text)
-        if not look.done():
-            await asyncio.wait([look])  # one look serves all who came meanwhile, whoever of them leaves
-        grant = look.result()
+        lookup = self._cached_lookup(key, text)
+        if not lookup.done():
+            await asyncio.wait([lookup])  # all concurrent requests share one lookup; wait() does not cancel it
+        grant = lookup.result()
         if grant is None:
             self._count_failure(key, text, scope)
             raise NotAuthenticated(given=True)
@@ -81,7 +78,7 @@ class Authenticator:
         return grant
 
     def clear_cache(self) -> None:
-        """Look at every token anew."""
+        """Forget all lookups, so that every token is looked up again."""
         self._lookups.clear()
 
     def _check_failure_limits(self, text: str, scope: Scope) -> None:
@@ -90,15 +87,15 @@ class Authenticator:
             raise TooMany(after, TOO_MANY_FAILURES)
 
     def _count_failure(self, key: bytes, text: str, scope: Scope) -> None:
-        """Count a wrong token; looks under way at once may overdraw, which has to be waited for afterwards."""
+        """Count a wrong token; concurrent lookups may overdraw the limit, and the debt has to refill first."""
         self._valid_before.pop(key, None)
         for name in self._failure_limits(text, scope):
             self._failure_limiter.overdraw(name)
 
     def _failure_limits(self, text: str, scope: Scope) -> tuple[str, ...]:
-        """Return the names of the allowances that a wrong token is charged to."""
-        named, site = token_id(text), f"address {self.client_addresses.network(scope)}"
-        return (site,) if named is None else (site, f"token {named}")
+        """Return the keys of the limits that a wrong token counts against."""
+        named, network = token_id(text), f"address {self.client_addresses.network(scope)}"
+        return (network,) if named is None else (network, f"token {named}")
 
     def _remember_valid(self, key: bytes) -> None:
         if key not in self._valid_before:
@@ -107,7 +104,7 @@ class Authenticator:
             self._valid_before[key] = None
 
     def _cached_lookup(self, key: bytes, text: str) -> TokenLookup:
-        """Return the look at a token that is relied on now."""
+        """Return the cached lookup of a token, or start one."""
         known = self._lookups.get(key)
         if known is None or known[0] <= self._clock():
             known = self._start_lookup(key, text)
@@ -122,7 +119,7 @@ class Authenticator:
         return known
 
     def _drop_failed_lookup(self, key: bytes, task: TokenLookup) -> None:
-        """Forget a look that failed: the next call looks again."""
+        """Forget a lookup that failed, so that the next request starts another one."""
         known = self._lookups.get(key)
         failed = task.cancelled() or task.exception() is not None
         if failed and known is not None and known[1] is task:

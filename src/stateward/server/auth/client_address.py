@@ -15,7 +15,7 @@ Network = IPv4Network | IPv6Network
 
 FORWARDED = b"x-forwarded-for"
 IPV6_NETWORK_BITS = 64
-"""The bits of an IPv6 address that tell sites apart: one client has all addresses of its site."""
+"""The prefix of an IPv6 network: one client usually has all addresses of a /64 network."""
 
 
 def read_networks(text: str) -> tuple[Network, ...]:
@@ -34,21 +34,21 @@ class ClientAddresses:
         self._trusted = trusted
 
     def address(self, scope: Scope) -> str:
-        """Return the address of the client: the last one that no trusted proxy has."""
+        """Return the address of the client: the last address in the chain that is not a trusted proxy."""
         found = (scope.get("client") or ("",))[0]
         if not self._trusted or not self._trusts(found):
             return found
         headers = [value.decode("latin-1") for name, value in scope["headers"] if name == FORWARDED]
         for hop in reversed(",".join(headers).split(",")):
             if not _is_address(hop.strip()):
-                break  # no proxy has written this, and what stands before it is worth no more
+                break  # not written by a proxy, so all entries before it are untrusted too
             found = hop.strip()
             if not self._trusts(found):
                 break
         return found
 
     def network(self, scope: Scope) -> str:
-        """Return what limits go by: an IPv4 address, or the network of an IPv6 address."""
+        """Return the key for limits by address: the IPv4 address, or the network of the IPv6 address."""
         found = self.address(scope)
         parsed = ip_address(found.partition("%")[0]) if _is_address(found.partition("%")[0]) else None
         if not isinstance(parsed, IPv6Address):

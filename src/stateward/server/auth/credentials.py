@@ -1,4 +1,4 @@
-"""How a token is presented: `Authorization: Bearer T`, HTTP Basic with T as the password, or `X-Auth-Token: T`."""
+"""Tokens in requests: `Authorization: Bearer T`, HTTP Basic with T as the password, or `X-Auth-Token: T`."""
 
 import re
 from base64 import b64decode
@@ -6,13 +6,13 @@ from binascii import Error
 from collections.abc import Iterable
 
 MAX_TOKEN_LENGTH = 200
-"""No token is longer."""
+"""The length of the longest token that is looked up."""
 
 _ID = re.compile(r"sw_([0-9a-f]{12})_")
 
 
 def token_id(text: str | None) -> str | None:
-    """Return the part of a token that finds its record; None for what is no token of ours."""
+    """Return the id in a token, by which its record is found; None if the text is not a token."""
     found = _ID.match(text) if text is not None else None
     return found[1] if found else None
 
@@ -50,7 +50,7 @@ def _password(given: bytes) -> str | None:
 
 
 def _text(given: bytes) -> str | None:
-    """Return what may be a token; what cannot be one is not looked at any further, and opens nothing."""
+    """Return a text that may be a token; a text that is too long becomes an empty token, which is not valid."""
     if not given:
         return None
     return given.decode("latin-1") if len(given) <= MAX_TOKEN_LENGTH else ""

@@ -1,8 +1,9 @@
-"""Who may do what: every route declares a right, and an application with a route that does not is never made.
+"""Guards: every route declares the right that it needs, and an application with a route that does not is not created.
 
-A route says `guards=[needs(Right.READ)]`. If its path names a namespace, the token must open that one; if it does not,
-any namespace will do, and the handler shows no more than the token opens. What concerns the deployment as a whole needs
-a token for all namespaces: `guards=[needs_all(Right.GOVERN)]`. A route that is for everybody says so, and why.
+A route declares `guards=[needs(Right.READ)]`. If its path names a namespace, the token must be for that namespace.
+Otherwise the token may be for any namespace, and the handler shows only the token's namespaces. A route that concerns
+the whole deployment needs a token for all namespaces: `guards=[needs_all(Right.GOVERN)]`. A route without
+authentication declares `open_to_all`, with the reason.
 """
 
 from litestar.connection import ASGIConnection
@@ -20,17 +21,17 @@ from stateward.server.errors import Forbidden, NotAuthenticated, PriorityForbidd
 from stateward.server.service import AnyConnection, service_of
 
 HTTP_STATUSES = {NotAuthenticated: 401, Forbidden: 403, TooMany: 429}
-"""What each refusal is in HTTP; a WebSocket is closed with 4000 more."""
+"""The HTTP status of each error; a WebSocket is closed with 4000 plus the status."""
 
 
 class OpenRoute:
-    """The guard of a route that is for everybody."""
+    """The guard of a route without authentication."""
 
     def __init__(self, why: str) -> None:
         self.why = why
 
     async def __call__(self, connection: AnyConnection, _: BaseRouteHandler) -> None:
-        """Let everybody pass."""
+        """Allow every request."""
 
 
 class RequiresRight:
@@ -41,13 +42,13 @@ class RequiresRight:
         self.everywhere = everywhere
 
     async def __call__(self, connection: AnyConnection, _: BaseRouteHandler) -> None:
-        """Let the holder of a fitting token pass."""
+        """Allow a request whose token has the right."""
         await self.authorize(connection.scope, service_of(connection).authenticator)
 
-    async def authorize(self, scope: Scope, door: Authenticator) -> None:
-        """Let the holder of a fitting token pass, and remember who it is."""
+    async def authorize(self, scope: Scope, authenticator: Authenticator) -> None:
+        """Allow a request whose token has the right, and keep the grant in the scope."""
         try:
-            grant = scope["auth"] = await door.authenticate(presented_token(scope["headers"]), scope)
+            grant = scope["auth"] = await authenticator.authenticate(presented_token(scope["headers"]), scope)
             require(grant, self.right, ANY if self.everywhere else scope["path_params"].get("ns"))
         except (NotAuthenticated, Forbidden, TooMany) as refusal:
             if scope["type"] == ScopeType.WEBSOCKET:
@@ -74,13 +75,13 @@ def open_to_all(why: str) -> OpenRoute:
 
 
 def grant_of(connection: AnyConnection) -> Grant:
-    """Return what the caller may do; the guard has seen to it that this is known."""
+    """Return the caller's grant, which the guard has put into the scope."""
     grant: Grant = connection.scope["auth"]
     return grant
 
 
 async def authenticate_connection(connection: AnyConnection, text: str | None = None) -> Grant:
-    """Return what the token opens that a connection presents, or that came another way; remembers it."""
+    """Return the grant of a connection's token, or of the token `text`, and keep it in the scope."""
     token = presented_token(connection.scope["headers"]) if text is None else text
     grant = await service_of(connection).authenticator.authenticate(token, connection.scope)
     connection.scope["auth"] = grant
@@ -88,7 +89,7 @@ async def authenticate_connection(connection: AnyConnection, text: str | None = 
 
 
 def require(grant: Grant, right: Right, ns: str | None = None) -> None:
-    """Refuse whoever does not have a right: in a namespace, in all of them (`*`), or at all (None)."""
+    """Raise if the grant lacks a right: in a namespace, in all namespaces (`*`), or in any (None)."""
     if not allows(grant.role, right):
         raise Forbidden(right, None if ns == ANY else ns)
     if ns == ANY and ANY not in grant.namespaces:
@@ -98,13 +99,13 @@ def require(grant: Grant, right: Right, ns: str | None = None) -> None:
 
 
 def require_priority(grant: Grant, priority: int, field: str = "priority") -> None:
-    """Refuse a priority above 0 unless the token administers all namespaces: lanes are shared by namespaces."""
+    """Raise if a priority is above 0 and the token does not administer all namespaces, which share the lanes."""
     if priority > 0 and not grant.governs_all:
         raise PriorityForbidden(field, priority)
 
 
 def closing_exception(scope: Scope, refusal: StatewardError) -> WebSocketException:
-    """Return how a refused WebSocket is closed; the refusal is audited."""
+    """Audit a refused WebSocket, and return the exception that closes it."""
     status = HTTP_STATUSES[type(refusal)]
     service_of(ASGIConnection(scope)).audit.refused(scope, status, str(refusal))
     return WebSocketException(detail=str(refusal), code=4000 + status)

@@ -1,4 +1,4 @@
-"""Token buckets by name, for limits on calls and on wrong tokens."""
+"""The rate limiter: a token bucket for each key, for limits on requests and on wrong tokens."""
 
 from collections.abc import Callable
 from heapq import nlargest
@@ -6,7 +6,7 @@ from heapq import nlargest
 from stateward.aio.token_bucket import TokenBucket
 
 MAX_KEYS = 10_000
-"""How many buckets are kept; full ones are forgotten first, because they are as good as new ones."""
+"""How many buckets are kept; full ones are dropped first, because they equal new ones."""
 
 MAX_DEBT_S = 60.0
 """How many seconds at most an overdrawn bucket takes until it has tokens again."""

@@ -1,6 +1,7 @@
-"""The live_feeds of a process: what people and programs see of it, fed from one reader of the journal.
+"""The live feeds of a process: the journal feed, and the stream, followers and metrics that read from it.
 
-An application has them if whoever made it put them there; a route that needs them says so otherwise.
+`LiveFeeds` is put into the application's state by the process that runs the application. A route that needs it raises
+`NotReady` if it is missing.
 """
 
 from collections.abc import Sequence
@@ -23,16 +24,16 @@ from stateward.store.records import JournalEntry
 
 
 class LiveFeeds:
-    """The feed of the journal, and what looks at it: the stream, the followers of operations, the metrics."""
+    """The journal feed and its readers: the stream, the followers of operations, the metrics."""
 
     def __init__(self, engine: Engine) -> None:
-        surveyor = SnapshotReader(engine.store)
+        snapshots = SnapshotReader(engine.store)
         self.feed = JournalFeed(engine.store, partial(encode_entry, engine.kinds))
-        self.stream = JournalStream(self.feed, surveyor.count_states)
+        self.stream = JournalStream(self.feed, snapshots.count_states)
         self.operation_followers = OperationFollowers(engine.store)
-        self.metrics = Metrics(list(engine.kinds), surveyor.take)
+        self.metrics = Metrics(list(engine.kinds), snapshots.take)
         self.feed.listen(self.metrics.count_entries)
-        self.feed.listen(self._hear)
+        self.feed.listen(self._on_entries)
         self.metrics.readers.set_function(lambda: self.feed.readers)
 
     async def __aenter__(self) -> "LiveFeeds":
@@ -43,25 +44,25 @@ class LiveFeeds:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def _hear(self, lines: Sequence[JournalEntry]) -> None:
+    def _on_entries(self, lines: Sequence[JournalEntry]) -> None:
         if any(line.kind == TOKEN.kind for line in lines):
-            self.operation_followers.wake()  # the stream has heard of it already
+            self.operation_followers.wake()  # the stream listens to the feed itself
 
     async def close(self) -> None:
-        """Let everybody go who looks; they may come back to another process."""
+        """Disconnect all readers; they may reconnect to another process."""
         await self.operation_followers.stop()
         await self.feed.stop()
 
 
 def encode_entry(kinds: Kinds, line: JournalEntry, internal: bool) -> str | None:
-    """Return a line as JSON, as administrators (`internal`) or all others see it; None if they do not."""
+    """Return a journal entry as JSON for administrators (`internal`) or for others; None if it is hidden from them."""
     shown = entry_view_for(kinds.disclosure(internal=internal), line)
     return None if shown is None else msgspec.json.encode(shown).decode()
 
 
 def live_feeds_of(connection: AnyConnection) -> LiveFeeds:
-    """Return the live_feeds of the application that a connection is to."""
+    """Return the live feeds of the application that serves a connection."""
     live_feeds: LiveFeeds | None = connection.app.state.get("live_feeds")
     if live_feeds is None:
-        raise NotReady("this process has no live_feeds: ask a server")
+        raise NotReady("streaming is not available in this process; use a running server")
     return live_feeds

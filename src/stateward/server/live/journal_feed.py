@@ -1,11 +1,11 @@
-"""The journal as one process sees it: one query for each commit, however many people watch.
+"""The journal feed: one query of the journal for each commit, however many readers a process has.
 
-A single task reads what is new and keeps the newest lines in memory, each encoded once. Whoever watches takes pages
-from there, each at their own pace: a slow one holds nobody up, because nothing is kept for it. Who has fallen behind
-what is kept, or resumes from long ago, reads pages from the store until it has caught up.
+A single task reads new entries and caches the newest, each encoded once. Readers take pages from the cache, each at its
+own pace. A slow reader delays nobody, because the feed keeps no queue for it. A reader that is behind the cache reads
+pages from the store until it has caught up.
 
-The more people watch, the longer the pause between two wake-ups (never more than half a second): a thousand readers who
-are woken for every single commit would cost more than all the work they watch.
+The pause between two wake-ups grows with the number of readers, up to half a second: waking a thousand readers for
+every commit would cost more than the work that they watch.
 """
 
 import asyncio
@@ -29,51 +29,51 @@ log = logging.getLogger("stateward.feed")
 
 EVERYTHING = JournalFilter()
 PAGE_ENTRIES, PAGE_MAX_CHARS = 500, 500_000
-"""How many lines are read, or sent, at once; and how long a message may get, unless a single line is longer."""
+"""How many entries are read or sent at once, and the size of a message, unless a single entry is longer."""
 
 CACHE_ENTRIES, CACHE_MAX_CHARS = 20_000, 32_000_000
-"""How many lines are kept in memory at least where they are short, and how long all of them may be together."""
+"""How many entries are cached at least if they are short, and the size of the whole cache."""
 
 UNWATCHED_CACHE_ENTRIES = 1_000
-"""How many lines are kept while nobody watches: who comes back a moment later goes on from them."""
+"""How many entries are cached while there is no reader, so that a reader can reconnect without a query."""
 
 TYPICAL_ENTRY_CHARS = 400
-"""About how long a line is, beside its reason and its spec."""
+"""The typical size of an entry without its reason and spec."""
 
 POLL_MAX_S = 5.0
-"""How many seconds pass at most between two looks, should a wake-up call be lost."""
+"""How many seconds pass at most between two queries, in case a notification is lost."""
 
 RETRY_S = 1.0
-"""How many seconds pass before a store that did not answer is asked again."""
+"""How many seconds pass before a failed query is repeated."""
 
 PAUSE_PER_READER_S, PAUSE_MAX_S = 0.0005, 0.5
-"""How many seconds of pause each reader adds between two wake-ups, and the longest pause."""
+"""The pause between two wake-ups for each reader, and the longest pause."""
 
 UNWATCHED_PAUSE_S = 0.1
-"""How many seconds of pause there are while nobody watches, and lines are only counted."""
+"""The pause between two queries while there is no reader, and entries are only counted."""
 
 
 class Interest(Struct, frozen=True):
-    """What somebody may see and wants to see; equal interests share their pages."""
+    """The entries that a reader may see and wants to see; readers with equal interests share pages."""
 
     namespaces: frozenset[str]
     system: bool = False
-    internal: bool = False  # administrators see what is internal
+    internal: bool = False  # whether internal entries are visible: to administrators
     only: frozenset[str] | None = None
     kind: str | None = None
 
     def wants(self, ns: str, kind: str) -> bool:
-        """Tell whether a line about an object of a kind in a namespace is for them."""
+        """Tell whether an entry about an object of a kind in a namespace is of interest."""
         opened = self.system if ns == SYSTEM else not self.namespaces.isdisjoint((ANY, ns))
         return opened and (self.only is None or ns in self.only) and self.kind in (None, kind)
 
 
 Encode = Callable[[JournalEntry, bool], str | None]
-"""Returns a line as it is sent to administrators (True) or to all others; None if they do not see it."""
+"""Encodes an entry for administrators (True) or for others; None if it is hidden from them."""
 
 
 class CachedEntry:
-    """A line, which is encoded once for each group of readers, when the first one wants it: many are never read."""
+    """An entry, encoded once for each group of readers and only on demand: many entries are never read."""
 
     __slots__ = ("_encode", "_line", "_texts", "kind", "ns", "seq", "size")
 
@@ -84,14 +84,14 @@ class CachedEntry:
         self._texts: dict[bool, str | None] = {}
 
     def text(self, internal: bool) -> str | None:
-        """Return the line as it is sent to a group of readers; None if they do not see it."""
+        """Return the encoded entry for a group of readers; None if it is hidden from them."""
         if internal not in self._texts:
             self._texts[internal] = self._encode(self._line, internal)
         return self._texts[internal]
 
 
 class FeedPage(Struct, frozen=True):
-    """What follows a number: the lines of interest as a message, how many they are, and the number to go on from."""
+    """A page of entries after a sequence number: the message, the count of entries, and the number to continue from."""
 
     message: str
     count: int
@@ -99,13 +99,13 @@ class FeedPage(Struct, frozen=True):
 
 
 class JournalFeed:
-    """The newest lines of the journal, for everybody in this process."""
+    """The newest entries of the journal, for all readers of this process."""
 
     def __init__(self, store: Store, encode: Encode, *, keep: int = CACHE_ENTRIES) -> None:
         self._store, self._encode, self._keep = store, encode, keep
         self._entries: list[CachedEntry] = []
         self._size = 0
-        self._first = 0  # everything that follows this number is kept
+        self._first = 0  # the cache has all entries after this number
         self.seq = 0
         self._pages: dict[tuple[Interest, int], FeedPage] = {}
         self._new_entries: asyncio.Future[None] | None = None
@@ -116,16 +116,16 @@ class JournalFeed:
         self.readers = 0
         self.stopped = False
 
-    # --- life --------------------------------------------------------------------------------------------------------
+    # --- start and stop -----------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Begin where the journal ends now."""
+        """Start at the current end of the journal."""
         self.seq = self._first = await self._store.reader.last_journal_seq()
         self._unsubscribe = self._store.subscribe(self._on_topics)
         self._task = asyncio.create_task(self._read_journal(), name="journal feed")
 
     async def stop(self) -> None:
-        """Read no more; whoever waits is woken, and sees that it is over."""
+        """Stop reading, and wake all readers, which find `stopped` set."""
         self.stopped = True
         self._unsubscribe()
         self._wake_readers()
@@ -133,30 +133,30 @@ class JournalFeed:
             await cancel_tasks([self._task])
 
     def listen(self, listener: Callable[[Sequence[JournalEntry]], None]) -> None:
-        """Call back with all lines that come in, in order."""
+        """Call `listener` with all new entries, in order."""
         self._listeners.append(listener)
 
-    # --- what watchers ask -------------------------------------------------------------------------------------------
+    # --- readers -------------------------------------------------------------------------------------------
 
     async def wait_for_entries(self, after: int) -> None:
-        """Wait until there is more than this number, or it is over."""
+        """Wait until there are entries after this number, or the feed has stopped."""
         while self.seq <= after and not self.stopped:
             if self._new_entries is None:
                 self._new_entries = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._new_entries)
 
     async def page(self, interest: Interest, after: int) -> FeedPage:
-        """Return what follows a number: from memory, or from the store where it is older than what is kept.
+        """Return the entries after a number, from the cache or, if they are older, from the store.
 
-        If some of that was pruned, `EntriesPruned` is raised.
+        Raises `EntriesPruned` if some of them were pruned.
         """
         known = self._pages.get((interest, after))
         if known is not None:
             return known
         if after < self._first:
             return await self._page_from_store(interest, after)
-        begin = bisect_right(self._entries, after, key=_number)
-        made = self._pages[interest, after] = _news(
+        begin = bisect_right(self._entries, after, key=_seq)
+        made = self._pages[interest, after] = _feed_page(
             *_fitting(interest, self._entries[begin : begin + PAGE_ENTRIES], after)
         )
         return made
@@ -167,12 +167,14 @@ class JournalFeed:
         await require_entries(self._store.reader, after)
         texts, seq = _fitting(interest, [self._cached(line) for line in lines], after)
         everything = len(lines) < PAGE_ENTRIES and (not lines or seq == lines[-1].seq)
-        return _news(texts, max(kept, seq) if everything else seq)  # up to what was kept by then, nothing is missing
+        return _feed_page(
+            texts, max(kept, seq) if everything else seq
+        )  # the query covered everything up to the start of the cache
 
     def _cached(self, line: JournalEntry) -> CachedEntry:
         return CachedEntry(line, self._encode)
 
-    # --- reading -----------------------------------------------------------------------------------------------------
+    # --- the journal -------------------------------------------------------------------------------------------------
 
     def _on_topics(self, topics: Topic) -> None:
         if topics & Topic.JOURNAL:
@@ -184,7 +186,7 @@ class JournalFeed:
             try:
                 lines = await self._store.reader.journal(self.seq, PAGE_ENTRIES, EVERYTHING)
             except StoreError as error:
-                log.warning("the journal cannot be read: %s", error)
+                log.warning("journal feed cannot read the journal; it retries in %g s: %s", RETRY_S, error)
                 await asyncio.sleep(RETRY_S)
                 continue
             if lines:
@@ -199,9 +201,9 @@ class JournalFeed:
         await wait_for_event(self._wakeup, POLL_MAX_S)
 
     def _append(self, lines: Sequence[JournalEntry]) -> None:
-        notes = [self._cached(line) for line in lines]
-        self._entries += notes
-        self._size += sum(note.size for note in notes)
+        entries = [self._cached(line) for line in lines]
+        self._entries += entries
+        self._size += sum(entry.size for entry in entries)
         self.seq = lines[-1].seq
         keep = self._keep if self.readers else min(self._keep, UNWATCHED_CACHE_ENTRIES)
         while len(self._entries) > 2 * keep or self._size > 2 * CACHE_MAX_CHARS:
@@ -212,10 +214,10 @@ class JournalFeed:
         self._wake_readers()
 
     def _drop_older_half(self) -> None:
-        """Let go of the older half."""
+        """Drop the older half of the cache."""
         count = (len(self._entries) + 1) // 2
         self._first = self._entries[count - 1].seq
-        self._size -= sum(note.size for note in self._entries[:count])
+        self._size -= sum(entry.size for entry in self._entries[:count])
         del self._entries[:count]
 
     def _wake_readers(self) -> None:
@@ -229,23 +231,23 @@ def _filter(interest: Interest) -> JournalFilter:
     return JournalFilter(ns=single, kind=interest.kind)
 
 
-def _fitting(interest: Interest, notes: Sequence[CachedEntry], after: int) -> tuple[list[str], int]:
-    """Return the notes that are of interest, as many as fit into one message, and the number up to which they are."""
+def _fitting(interest: Interest, entries: Sequence[CachedEntry], after: int) -> tuple[list[str], int]:
+    """Return the entries of interest that fit into one message, and the last number that they cover."""
     texts, size, seq = list[str](), 0, after
-    for note in notes:
-        text = note.text(interest.internal) if interest.wants(note.ns, note.kind) else None
+    for entry in entries:
+        text = entry.text(interest.internal) if interest.wants(entry.ns, entry.kind) else None
         if text is not None:
             if texts and size + len(text) > PAGE_MAX_CHARS:
                 break
             texts.append(text)
             size += len(text)
-        seq = note.seq
+        seq = entry.seq
     return texts, seq
 
 
-def _news(texts: Sequence[str], seq: int) -> FeedPage:
+def _feed_page(texts: Sequence[str], seq: int) -> FeedPage:
     return FeedPage(f'{{"lines":[{",".join(texts)}],"seq":{seq}}}', len(texts), seq)
 
 
-def _number(note: CachedEntry) -> int:
-    return note.seq
+def _seq(entry: CachedEntry) -> int:
+    return entry.seq

@@ -103,8 +103,8 @@ def _encoded(value: object) -> str:
 async def stream(socket: WebSocket[Any, Any, Any]) -> None:
     """Serve a reader of the journal."""
 
-    async def admit(word: Subscription) -> Grant:
-        return await authorize_subscription(socket, word)
+    async def admit(subscription: Subscription) -> Grant:
+        return await authorize_subscription(socket, subscription)
 
     await socket.accept()
     with suppress(WebSocketDisconnect):
@@ -116,12 +116,12 @@ async def stream(socket: WebSocket[Any, Any, Any]) -> None:
         await live_feeds.stream.serve(socket, admit)
 
 
-async def authorize_subscription(socket: WebSocket[Any, Any, Any], word: Subscription) -> Grant:
-    """Look at a client's token and what it asks for; a refusal is audited."""
+async def authorize_subscription(socket: WebSocket[Any, Any, Any], subscription: Subscription) -> Grant:
+    """Return the grant of a client's token if it allows the subscription; a refusal is audited."""
     try:
-        grant = await authenticate_connection(socket, word.token)
+        grant = await authenticate_connection(socket, subscription.token)
         require(grant, Right.READ)
-        for ns in word.ns or ():
+        for ns in subscription.ns or ():
             require(grant, Right.READ, ns)
     except (NotAuthenticated, Forbidden, TooMany) as refusal:
         status = HTTP_STATUSES[type(refusal)]

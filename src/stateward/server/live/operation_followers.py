@@ -1,8 +1,7 @@
-"""Following operations: one look at each for all who follow it, and nobody misses a line.
+"""Followers of operations: one poll of an operation for all its followers, and no progress line is missed.
 
-Progress lines are kept by the store and numbered, so whoever comes back goes on behind the last one that it saw. The
-lines are read after the operation, so that one which is found ended has all of its lines here.
-"""
+The store numbers and keeps progress lines, so a follower that reconnects continues behind the last line that it saw.
+The lines are read after the operation: when the operation is found ended, all its lines are known."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -15,20 +14,20 @@ from stateward.store.records import Key, Operation, Progress
 from stateward.store.topics import Topic
 
 POLL_MAX_S = 2.0
-"""How many seconds pass at most between two looks at an operation that is followed."""
+"""How many seconds pass at most between two polls of a followed operation."""
 
 POLL_MIN_S, POLL_PER_OPERATION_S = 0.02, 0.002
-"""How many seconds pass at least, and how many more for each operation that is followed."""
+"""How many seconds pass at least, and how many more for each followed operation."""
 
 KEEPALIVE_S = 15.0
-"""How many seconds of silence there are at most."""
+"""After how many seconds without progress a keep-alive is sent."""
 
 ProgressEvent = Progress | Operation | None
-"""A line of progress; in the end the operation; None for a sign of life in between."""
+"""A line of progress; at the end the operation; None for a keep-alive."""
 
 
 class FollowedOperation:
-    """An operation that somebody follows: what is known of it so far."""
+    """A followed operation: its progress lines so far, its end, and its followers."""
 
     __slots__ = ("end", "lines", "news", "readers", "task")
 
@@ -40,13 +39,13 @@ class FollowedOperation:
         self.task: asyncio.Task[None] | None = None
 
     def wake_readers(self) -> None:
-        """Wake all who wait; they wait for the next news with a new event."""
+        """Wake all followers; they wait for the next news with a new event."""
         news, self.news = self.news, asyncio.Event()
         news.set()
 
 
 class OperationFollowers:
-    """Looks at all operations that are followed in this process."""
+    """Polls all operations that are followed in this process."""
 
     def __init__(self, store: Store, *, poll_max_s: float = POLL_MAX_S, keepalive_s: float = KEEPALIVE_S) -> None:
         self._store, self._poll_max_s, self._keepalive_s = store, poll_max_s, keepalive_s
@@ -56,11 +55,11 @@ class OperationFollowers:
         self._stopped = False
 
     def start(self) -> None:
-        """Listen for hints that something has gone on, or ended."""
-        self._unsubscribe = self._store.subscribe(self._hear)
+        """Subscribe to the store's notifications of progress and of ends."""
+        self._unsubscribe = self._store.subscribe(self._on_topics)
 
     async def stop(self) -> None:
-        """Look no more; whoever follows is let go."""
+        """Stop polling, and end all followers."""
         self._stopped = True
         self._unsubscribe()
         for one in list(self._followed.values()):
@@ -69,14 +68,14 @@ class OperationFollowers:
             one.wake_readers()
 
     def wake(self) -> None:
-        """Have everybody look whether they may still follow."""
+        """Wake all followers, so that each checks whether it may still follow."""
         for one in self._followed.values():
             one.wake_readers()
 
     async def follow(
         self, key: Key, after: int = 0, may: Callable[[], bool] = lambda: True
     ) -> AsyncIterator[ProgressEvent]:
-        """Yield the progress lines that follow a number, and in the end the operation, as long as that is allowed."""
+        """Yield the progress lines after a number, then the ended operation, as long as `may` allows it."""
         one = self._join(key)
         try:
             while True:
@@ -98,7 +97,7 @@ class OperationFollowers:
         one = self._followed.get(key)
         if one is None:
             one = self._followed[key] = FollowedOperation()
-            one.task = asyncio.create_task(self._look(key, one))
+            one.task = asyncio.create_task(self._poll(key, one))
         one.readers += 1
         return one
 
@@ -109,9 +108,9 @@ class OperationFollowers:
             if one.task is not None:
                 one.task.cancel()
 
-    async def _look(self, key: Key, one: FollowedOperation) -> None:
+    async def _poll(self, key: Key, one: FollowedOperation) -> None:
         while one.end is None:
-            hints = self._hints  # what happens from here on, a moment after the look as well, is worth another one
+            hints = self._hints  # an event that is set from here on, even during the query, causes another poll
             try:
                 found = await self._store.reader.operation(key)
                 lines = await self._store.reader.progress_of(key, one.lines[-1].seq if one.lines else 0)
@@ -127,7 +126,7 @@ class OperationFollowers:
                 await asyncio.sleep(POLL_MIN_S + POLL_PER_OPERATION_S * len(self._followed))
                 await wait_for_event(hints, self._poll_max_s)
 
-    def _hear(self, topics: Topic) -> None:
+    def _on_topics(self, topics: Topic) -> None:
         if topics & (Topic.PROGRESS | Topic.JOURNAL | Topic.WORK) and self._followed:
             hints, self._hints = self._hints, asyncio.Event()
             hints.set()

@@ -1,12 +1,10 @@
-"""The stream: a snapshot, then every line of the journal that follows it, over one WebSocket.
+"""The stream: a snapshot of object counts, then every later journal entry, over one WebSocket.
 
-The client speaks once, first: `{"token"?, "after"?, "ns"?, "kind"?}`. Without `after` it gets a snapshot; with it, it
-goes on from the number that it saw last. If some of what followed was pruned meanwhile, it gets a snapshot all the
-same, and beside it `"gap": {"after": n, "horizon": m}`: of the lines between these numbers some are lost. From then on
-it is sent `{"lines": [...], "seq": n}`, and in quiet times an empty one, so that both sides know that the other is
-there. Who does not read is not waited for: its connection is closed after a while, and it may come back with the number
-that it saw last.
-"""
+The client sends one message first, its subscription: `{"token"?, "after"?, "ns"?, "kind"?}`. Without `after`, the
+server sends a snapshot. With `after`, the server continues behind that sequence number. If entries behind it were
+pruned, the server sends a snapshot and `"gap": {"after": n, "horizon": m}`: some entries between these numbers are
+lost. Then the server sends `{"lines": [...], "seq": n}`, and an empty message as a keep-alive. The server closes the
+connection of a client that does not read; the client may reconnect with the last number that it saw."""
 
 import asyncio
 import logging
@@ -32,13 +30,13 @@ log = logging.getLogger("stateward.stream")
 
 FIRST_MESSAGE_TIMEOUT_S = 10.0
 KEEPALIVE_S = 15.0
-"""How many seconds of silence there are at most."""
+"""After how many seconds without entries a keep-alive is sent."""
 
 SEND_TIMEOUT_S = 30.0
-"""How many seconds a reader may leave what it was sent unread."""
+"""How many seconds a send may take before the connection of a slow reader is closed."""
 
 TOKEN_RECHECK_S = 60.0
-"""How many seconds a token is trusted without a look; one that is taken back is noticed at once, by the journal."""
+"""After how many seconds a token is checked again; a revoked token is noticed at once, by the journal."""
 
 MAX_REASON_BYTES = 120  # bytes that fit into a closing frame
 
@@ -46,13 +44,13 @@ MAX_REASON_BYTES = 120  # bytes that fit into a closing frame
 class CloseCode(IntEnum):
     """Why the server closes a stream."""
 
-    GOING_AWAY = 1001  # the server stops; come back
-    FAILED = 1011  # the server's fault; come back with the last number seen
+    GOING_AWAY = 1001  # the server stops; reconnect
+    FAILED = 1011  # the server's fault; reconnect with the last number seen
     BAD_MESSAGE = 4400  # the first message was not understood
-    NOT_AUTHENTICATED = 4401  # no token, or one that opens nothing (any more)
-    FORBIDDEN = 4403  # the token is not for this
-    TOO_SLOW = 4408  # what was sent was not read; come back with the last number seen
-    TOO_MANY = 4429  # the token calls more often than it may; come back later
+    NOT_AUTHENTICATED = 4401  # no token, or one that is not valid (any more)
+    FORBIDDEN = 4403  # the token does not give the right
+    TOO_SLOW = 4408  # the client did not read; reconnect with the last number seen
+    TOO_MANY = 4429  # the token is over its rate limit; reconnect later
 
 
 class StreamClosed(Exception):
@@ -64,7 +62,7 @@ class StreamClosed(Exception):
 
 
 class Subscription(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a client asks for."""
+    """The first message of a client."""
 
     token: Annotated[str, Meta(max_length=200)] | None = None
     after: Annotated[int, Meta(ge=0)] | None = None
@@ -73,7 +71,7 @@ class Subscription(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StateSnapshot(Struct, frozen=True):
-    """How many objects there are by namespace, kind and state, and after which line of the journal that is true."""
+    """The number of objects by namespace, kind and state, and the journal entry after which the counts are valid."""
 
     seq: int
     objects: Mapping[str, Mapping[str, Mapping[str, int]]]
@@ -83,14 +81,14 @@ TakeSnapshot = Callable[[Interest], Awaitable[StateSnapshot]]
 """Takes a snapshot."""
 
 Authorize = Callable[[Subscription], Awaitable[Grant]]
-"""Looks at a client's token, and what it asks for; raises `Closed` if it may not have it."""
+"""Checks a client's token against its subscription; raises `StreamClosed` if the token does not allow it."""
 
 
 class Socket(Protocol):
-    """What is needed of a WebSocket."""
+    """The methods of a WebSocket that the stream uses."""
 
     async def receive_text(self) -> str:
-        """Return what the client says next; raises when it has gone, or the connection was closed."""
+        """Return the client's next message; raises when the connection is closed."""
 
     async def send_text(self, data: str) -> None:
         """Send a message; waits while the client does not read."""
@@ -109,12 +107,12 @@ class JournalStream:
         feed.listen(self._on_entries)
 
     async def serve(self, socket: Socket, admit: Authorize) -> None:
-        """Serve one reader until it has gone or is sent away."""
+        """Serve one reader until it disconnects or is disconnected."""
         self.feed.readers += 1
         sending = None
         try:
-            word = await _receive_subscription(socket)
-            sending = asyncio.create_task(StreamReader(self, socket, word, admit).run())
+            subscription = await _receive_subscription(socket)
+            sending = asyncio.create_task(StreamReader(self, socket, subscription, admit).run())
             while True:
                 await socket.receive_text()
         except StreamClosed as closed:
@@ -125,7 +123,7 @@ class JournalStream:
                 await cancel_tasks([sending])
 
     def is_revoked(self, token: str) -> bool:
-        """Tell whether a token that opened something here opens nothing any more."""
+        """Tell whether a token was revoked, or has expired, while it was in use here."""
         return f"token-{token}" in self.revoked_tokens
 
     def _on_entries(self, lines: Sequence[JournalEntry]) -> None:
@@ -136,16 +134,16 @@ class JournalStream:
 class StreamReader:
     """One client's stream."""
 
-    __slots__ = ("_admit", "_after", "_grant", "_socket", "_stream", "_trusted", "_word")
+    __slots__ = ("_admit", "_after", "_grant", "_socket", "_stream", "_subscription", "_trusted")
 
-    def __init__(self, stream: JournalStream, socket: Socket, word: Subscription, admit: Authorize) -> None:
-        self._stream, self._socket, self._word, self._admit = stream, socket, word, admit
+    def __init__(self, stream: JournalStream, socket: Socket, subscription: Subscription, admit: Authorize) -> None:
+        self._stream, self._socket, self._subscription, self._admit = stream, socket, subscription, admit
         self._grant: Grant
         self._trusted = 0.0
         self._after = 0
 
     async def run(self) -> None:
-        """Send until something ends it; then say why."""
+        """Send messages until the stream has to be closed, then close it with the reason."""
         try:
             await self._check_token()
             interest = self._interest()
@@ -156,26 +154,26 @@ class StreamReader:
         except StreamClosed as closed:
             await self._socket.close(closed.code, closed.reason)
         except StoreError as error:
-            log.warning("a stream is given up: %s", error)
+            log.warning("journal stream closes a connection, because the store is not available: %s", error)
             await self._socket.close(CloseCode.FAILED, "the store is not available")
 
     async def _check_token(self) -> None:
-        """See whether the token still opens what is asked for."""
+        """Raise if the token does not allow the subscription any more."""
         now = asyncio.get_running_loop().time()
         if now >= self._trusted:
-            self._grant, self._trusted = await self._admit(self._word), now + TOKEN_RECHECK_S
+            self._grant, self._trusted = await self._admit(self._subscription), now + TOKEN_RECHECK_S
         if self._stream.is_revoked(self._grant.token):
             raise StreamClosed(CloseCode.NOT_AUTHENTICATED, "the token was taken back, or has expired")
 
     def _interest(self) -> Interest:
-        only = None if self._word.ns is None else frozenset(self._word.ns)
+        only = None if self._subscription.ns is None else frozenset(self._subscription.ns)
         grant = self._grant
-        return Interest(grant.namespaces, grant.opens(SYSTEM), sees_internal(grant), only, self._word.kind)
+        return Interest(grant.namespaces, grant.opens(SYSTEM), sees_internal(grant), only, self._subscription.kind)
 
     async def _send_first(self, interest: Interest) -> None:
-        """Send a snapshot where one is wanted; a number that the journal has not reached belongs to another one."""
-        if self._word.after is not None and self._word.after <= self._stream.feed.seq:
-            self._after = self._word.after
+        """Send a snapshot unless the client continues; a number ahead of the journal is from another database."""
+        if self._subscription.after is not None and self._subscription.after <= self._stream.feed.seq:
+            self._after = self._subscription.after
             return
         await self._send_snapshot(interest, {})
 
@@ -185,21 +183,21 @@ class StreamReader:
         self._after = snapshot.seq
 
     async def _send_next(self, interest: Interest) -> None:
-        """Send what is new, or wait for it; whoever has missed something that was pruned begins anew, and is told."""
+        """Send new entries, or wait for them; after a gap in the journal, send a snapshot and tell of the gap."""
         try:
-            news = await self._stream.feed.page(interest, self._after)
+            page = await self._stream.feed.page(interest, self._after)
         except EntriesPruned as gone:
             await self._send_snapshot(interest, {"gap": {"after": gone.after, "horizon": gone.horizon}})
             return
         await self._check_token()
-        if news.count:
-            await self._send(news.message)
-        elif news.seq == self._after and not await self._wait_for_entries():
+        if page.count:
+            await self._send(page.message)
+        elif page.seq == self._after and not await self._wait_for_entries():
             await self._send(f'{{"lines":[],"seq":{self._after}}}')
-        self._after = news.seq
+        self._after = page.seq
 
     async def _wait_for_entries(self) -> bool:
-        """Wait for news; tells whether there are any before the next sign of life is due."""
+        """Wait for entries; returns False if a keep-alive is due first."""
         try:
             async with asyncio.timeout(self._stream.keepalive_s):
                 await self._stream.feed.wait_for_entries(self._after)
