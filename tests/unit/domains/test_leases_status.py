@@ -3,7 +3,7 @@ from collections.abc import Callable
 
 import pytest
 
-from stateward.domains.leases.compat import EventStatus, LeaseStatus, Parts, ReservationStatus, lease_status
+from stateward.domains.leases.compat import EventStatus, LeaseStatus, PartStatuses, ReservationStatus, lease_status
 from stateward.domains.leases.lifecycle import EventState, LeaseState, ReservationState
 from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import CLOCK, GONE, USER, Actor, State
@@ -27,8 +27,8 @@ class Whole(AttributeHolder):
         super().__init__(lease)
         self.lease = lease
 
-    def parts(self) -> Parts:
-        return Parts(self.lease.reservations, self.lease.start, self.lease.end)
+    def parts(self) -> PartStatuses:
+        return PartStatuses(self.lease.reservations, self.lease.start, self.lease.end)
 
 
 class SlowWhole:
@@ -43,7 +43,7 @@ class SlowWhole:
     async def compare_and_set(self, expected: State, new: State) -> bool:
         return self.inner.compare_and_set(expected, new)
 
-    async def parts(self) -> Parts:
+    async def parts(self) -> PartStatuses:
         return self.inner.parts()
 
 

@@ -1,4 +1,8 @@
-"""Finding hosts for a lease, new or changed. What is found is pencilled in until it is written."""
+"""Allocation of hosts to a lease, new or updated.
+
+The allocator searches the pool in memory. What it finds is held tentatively, so that concurrent searches of the same
+process choose other hosts, until the commit that books the hosts.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,11 +17,11 @@ from stateward.domains.leases.model import Allocation, Lease, LeaseSpec, Reserva
 from stateward.domains.leases.resources import ResourcePlugins
 
 AllocationPlan = dict[str, Allocation]
-"""Hosts by reservation."""
+"""Hosts by the id of the reservation."""
 
 
 class HostAllocator:
-    """Finds hosts in a pool, and pencils them in."""
+    """Finds hosts for the reservations of a lease in a pool, and holds them tentatively."""
 
     def __init__(self, pool: HostPool, resources: ResourcePlugins, lease: str, spec: LeaseSpec) -> None:
         self._pool = pool
@@ -27,7 +31,7 @@ class HostAllocator:
         self._tentative: AllocationPlan = {}
 
     def allocate(self) -> AllocationPlan:
-        """Return hosts for a lease that is to be made."""
+        """Return hosts for a new lease."""
         return {
             one.id: self._hold_tentatively(one, demand, self._search(one, demand))
             for one in self._spec.reservations
@@ -35,7 +39,7 @@ class HostAllocator:
         }
 
     def allocate_change(self, lease: Lease) -> AllocationPlan:
-        """Return hosts for what a lease is to become, where that takes others, or the same at another time."""
+        """Return hosts for the reservations whose hosts or times an update changes."""
         moved = lease.spec.window != self._spec.window
         before = {one.id: one for one in lease.spec.reservations}
         plan: AllocationPlan = {}
@@ -48,14 +52,14 @@ class HostAllocator:
                 continue
             same = demand == self._demand(before[one.id])
             if same and lease.spec.start <= self._spec.start and self._spec.end <= lease.spec.end:
-                found = seen.hosts  # less of the same is always to be had, whatever has become of the hosts
+                found = seen.hosts  # a shorter time on the same hosts always fits, also if they have failed since
             else:
                 found = self._search_change(one, seen, demand, same=same)
             plan[one.id] = self._hold_tentatively(one, demand, found)
         return plan
 
     def _check_change(self, before: ReservationSpec, after: ReservationSpec, seen: ReservationSeen) -> None:
-        """Refuse to take away, or to replace, what somebody works on, and to change what has failed."""
+        """Refuse to shrink or replace resources in use, and to change a reservation that failed or was released."""
         was, wanted = self._demand(before), self._demand(after)
         if seen.status in (ReservationState.ERROR, ReservationState.DELETED):
             raise ReservationNotChangeable(after.id, seen.status, "it cannot be changed any more")
@@ -74,7 +78,7 @@ class HostAllocator:
             )
 
     def drop(self) -> None:
-        """Erase what was pencilled in."""
+        """Drop the tentative bookings."""
         for reservation, allocation in self._tentative.items():
             self._pool.remove_tentative(allocation, reservation)
 
@@ -89,7 +93,7 @@ class HostAllocator:
         return found
 
     def _search_change(self, spec: ReservationSpec, seen: ReservationSeen, demand: Demand, *, same: bool) -> Allocation:
-        """Keep what can be kept; hosts that are in use are not exchanged for others."""
+        """Keep the hosts that still fit and search for the rest; hosts in use are never exchanged."""
         kept = self._keep_hosts(spec, seen, demand)
         active = seen.status is ReservationState.ACTIVE
         has = min(sum(seen.hosts.values()), demand.max_count)
@@ -133,7 +137,7 @@ class HostAllocator:
 
 @contextmanager
 def host_allocator(pool: HostPool, resources: ResourcePlugins, lease: str, spec: LeaseSpec) -> Iterator[HostAllocator]:
-    """Find hosts; what is pencilled in is erased if it came to nothing."""
+    """Yield an allocator; its tentative bookings are dropped if the block fails."""
     found = HostAllocator(pool, resources, lease, spec)
     try:
         yield found

@@ -1,6 +1,6 @@
 """The routes: OpenStack Blazar's v1 API, below `/blazar/v1`, and for another namespace below `/ns/{ns}/blazar/v1`.
 
-Errors are worded as its clients expect them; what they mean is decided where all errors are.
+Errors have the wording that its clients expect; their status codes come from the server's table of problems.
 """
 
 import re
@@ -48,7 +48,7 @@ from stateward.naming import PATH_PART
 ROOT, V1 = "/blazar", "/v1"
 BASE = f"{ROOT}{V1}"
 DEFAULT_NS = "default"
-"""The namespace of whoever names none and whose token is for more than one."""
+"""The namespace of a call that names none, with a token for several namespaces."""
 
 TAGS = ["leases"]
 SERVICE, API_VERSION = "reservation", "1.0"
@@ -59,9 +59,9 @@ MISSING_FIELD = "missing required field"
 
 
 def to_blazar_error(answer: Response[Any], error: Exception) -> Response[bytes]:
-    """Return an answer with the fields by which clients of the reservation service read an error.
+    """Return an error with the fields that clients of Blazar read.
 
-    The facts of the problem stay, for those of our own clients that can make use of them.
+    The fields of the problem details (RFC 9457) stay, for our own clients.
     """
     told = msgspec.json.decode(answer.content)
     status = HTTPStatus.FORBIDDEN if isinstance(error, DeniedByPolicy) else HTTPStatus(answer.status_code or 500)
@@ -80,7 +80,7 @@ def to_blazar_error(answer: Response[Any], error: Exception) -> Response[bytes]:
 
 
 def _error_message(error: Exception, detail: str, field: str) -> str:
-    """Return the sentence by which clients know an error; what is missing in a body is named first of all."""
+    """Return Blazar's sentence for an error, or the detail of the problem."""
     if isinstance(error, BlazarBadInput):
         return error.sentence
     return f"Missing parameter {field}" if MISSING_FIELD in detail else detail
@@ -100,7 +100,7 @@ Properties = Annotated[dict[str, str | int | float | bool | None], Meta(descript
 
 
 def caller_of(request: Call) -> LeaseCaller:
-    """Return who asks, and for which namespace: the path's, the token's only one, or the default."""
+    """Return the caller and its namespace: that of the path, the token's only one, or the default."""
     check_version(request.headers.get(VERSION.name, ""))
     grant = grant_of(request)
     named = request.path_params.get("ns")
@@ -113,7 +113,7 @@ def caller_of(request: Call) -> LeaseCaller:
 
 
 def check_version(header: str) -> None:
-    """Refuse a call that asks for a version of the API that is not ours; several services may stand in one header."""
+    """Refuse a call that asks for another version of the API; the header may name several services."""
     asked = [one.split() for one in header.split(",")]
     wanted = next((one[1] for one in asked if len(one) == 2 and one[0] == SERVICE), API_VERSION)
     if wanted in (API_VERSION, "latest"):

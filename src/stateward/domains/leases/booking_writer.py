@@ -1,7 +1,9 @@
-"""The hosts' books, for the work on leases: changes of many are written together, and only by who is entitled to.
+"""Writes of bookings and holdings on hosts, in batches and fenced by the claim of the worker that asks for them.
 
-Work may be taken from a worker that knows nothing of it yet. So every change names the claim on whose behalf it is
-made, and that is looked at under the lease's lock: what a fenced or dead worker wants to write is not written.
+A worker may lose its work without knowing it yet. So every change names the claim that it belongs to, and the writer
+checks the claim under the lease's lock: it writes nothing for a fenced or dead worker. A set of changes is checked
+against the hosts as they are under their locks, and written completely or not at all. This makes double booking
+impossible, however many callers search and write at the same time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,11 +28,11 @@ from stateward.store.port import Store, Tx
 from stateward.store.records import Key, to_json
 
 HELD_HOST_RETRY_S = 0.5
-"""How many seconds pass before a host is asked for again that another still holds."""
+"""Seconds before the next try to hand over a host that another reservation still holds."""
 
 
 class FencedChange(Struct, frozen=True):
-    """Changes that belong together, and the claim on whose behalf they are made."""
+    """Changes that are written together, and the claim (operation and epoch) that they belong to."""
 
     lease: Key
     op: Key
@@ -39,20 +41,20 @@ class FencedChange(Struct, frozen=True):
 
 
 class BookingWriter:
-    """Writes on hosts, for jobs."""
+    """Writes changes of hosts for jobs; concurrent calls share a transaction."""
 
     def __init__(self, store: Store, chance: Random) -> None:
         self._store = store
         self._batch: TransactionBatcher[FencedChange, None] = TransactionBatcher(self._write, chance)
 
     async def write(self, job: Job, changes: Iterable[tuple[str, HostChange]]) -> None:
-        """Write changes, all of them or none."""
+        """Write all of the changes, or none; raises the error of the first change that does not fit."""
         entry = FencedChange(Key(job.ns, job.object), job.key, job.epoch, tuple(changes))
         if entry.changes:
             await self._batch.submit(entry)
 
     async def hand_over(self, job: Job, reservation: str, hosts: Iterable[str], *, whole: bool) -> None:
-        """Hand hosts over to a reservation; Temporary if another still holds one of them."""
+        """Hand hosts over to a reservation; raises Temporary while another reservation holds one of them."""
         holding = HandOverHost(Holding(job.object, reservation, whole))
         try:
             await self.write(job, [(name, holding) for name in hosts])
@@ -68,7 +70,7 @@ class BookingWriter:
 
 
 async def write_fenced_changes(tx: Tx, entries: Sequence[FencedChange]) -> list[StatewardError | None]:
-    """Write entries; what cannot be kept of one is its answer, and the others are written."""
+    """Write entries independently of each other; returns the error of each entry, or None if it was written."""
     uow = UnitOfWork(tx)
     await uow.load({entry.lease for entry in entries})
     await uow.load({host_key(entry.lease.ns, name) for entry in entries for name, _ in entry.changes})
@@ -89,11 +91,11 @@ def _write_one(uow: UnitOfWork, entry: FencedChange) -> StatewardError | None:
 
 
 HostChanges: TypeAlias = Sequence[tuple[str, HostChange]]
-"""Hosts by name, and what is to be done to each, in turn."""
+"""Changes by the name of the host, in the order in which they are made."""
 
 
 def write_host_changes(uow: UnitOfWork, ns: str, changes: HostChanges, op: str | None, lease: str) -> None:
-    """Write changes of loaded hosts, all of them or none; a host that is gone gives nothing back."""
+    """Write changes of loaded hosts, all of them or none; changes that only free a removed host are skipped."""
     hosts: dict[str, LeaseHost | None] = {name: _host(uow, ns, name) for name, _ in changes}
     said: dict[str, list[str]] = {}
     lacking: list[str] = []

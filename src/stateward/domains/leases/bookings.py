@@ -1,4 +1,8 @@
-"""What a host has promised: whether one more promise can be kept, and how they are written down. All of it is pure."""
+"""Bookings of hosts: demands, the check for double booking, and the changes that a lease makes to a host. Pure.
+
+A booking promises a host, or a share of it, to a reservation for a time. A holding says that the host was handed over
+to the reservation. Two bookings of a host never exceed its size at any moment, cleaning times included.
+"""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeAlias
@@ -13,9 +17,9 @@ from stateward.domains.leases.wire_values import format_minute
 
 
 class Demand(Struct, frozen=True):
-    """So many hosts, or so many shares on hosts, from `least` to `most`.
+    """A number of hosts, or of shares of hosts, from `min_count` to `max_count`.
 
-    `apart` says that no two shares may be on one host, `together` that all must be.
+    With `anti_affinity` no two shares may be on one host, with `affinity` all shares must be.
     """
 
     min_count: int
@@ -26,13 +30,13 @@ class Demand(Struct, frozen=True):
     affinity: bool = False
 
     def booking(self, lease: str, reservation: str, window: LeaseWindow, count: int) -> Booking:
-        """Return what a host is asked to promise."""
+        """Return the booking that this demand asks of one host."""
         share = None if self.share is None else self.share.times(count)
         return Booking(lease, reservation, window.start, window.end, share)
 
 
 class OccupiedSpan(NamedTuple):
-    """A time in which a host is taken, in whole or in part."""
+    """A span of time in which a host is booked, as a whole or in part."""
 
     start: float
     end: float
@@ -40,12 +44,12 @@ class OccupiedSpan(NamedTuple):
 
 
 def occupied_spans(spec: HostSpec, bookings: Iterable[Booking]) -> Iterator[OccupiedSpan]:
-    """Return the times that nobody else's booking may fall into: with the cleaning before and after each."""
+    """Return the spans of time that are blocked for others: each booking with the cleaning time before and after it."""
     return (OccupiedSpan(one.start - spec.cleaning, one.until + spec.cleaning, one.share is None) for one in bookings)
 
 
 def booking_fits(spec: HostSpec, bookings: Iterable[Booking], wanted: Booking) -> bool:
-    """Tell whether a booking can be kept beside the others; one of the same reservation is replaced by it."""
+    """Tell whether a booking fits beside the others; an earlier booking of the same reservation does not count."""
     other = [one for one in bookings if one.reservation != wanted.reservation and _overlap(spec, one, wanted)]
     if wanted.share is None:
         return not other
@@ -59,7 +63,7 @@ def _overlap(spec: HostSpec, one: Booking, other: Booking) -> bool:
 
 
 def _peak_candidates(others: Iterable[Booking], wanted: Booking) -> Iterator[float]:
-    """Return the moments at which the load may be highest: when one begins."""
+    """Return the moments at which the load may be highest: the start of each booking."""
     yield wanted.start
     yield from (one.start for one in others if one.start > wanted.start)
 
@@ -73,46 +77,46 @@ def _load(spec: HostSpec, bookings: Iterable[Booking], at: float) -> Share:
 
 
 def add_booking(seen: HostSeen, wanted: Booking) -> HostSeen:
-    """Write a booking down, in the place of the reservation's former one; in the order of their beginnings."""
+    """Add a booking in the order of the starts; it replaces the earlier booking of its reservation."""
     others = [one for one in seen.bookings if one.reservation != wanted.reservation]
     return replace(seen, bookings=tuple(sorted([*others, wanted], key=lambda one: (one.start, one.end))))
 
 
 def remove_booking(seen: HostSeen, reservation: str) -> HostSeen:
-    """Take a reservation's booking back, and the host with it."""
+    """Remove the booking and the holding of a reservation."""
     kept = tuple(one for one in seen.bookings if one.reservation != reservation)
     return replace(remove_holding(seen, reservation), bookings=kept)
 
 
 def blocking_holder(seen: HostSeen, reservation: str, *, whole: bool) -> Holding | None:
-    """Return who holds a host, if that keeps it from being handed over."""
+    """Return the holding that keeps a host from being handed over to a reservation, if there is one."""
     others = (one for one in seen.held if one.reservation != reservation)
     return next((one for one in others if whole or one.whole), None)
 
 
 def add_holding(seen: HostSeen, holding: Holding) -> HostSeen:
-    """Hand a host over to a reservation."""
+    """Add a holding; it replaces the earlier holding of its reservation."""
     return replace(seen, held=(*remove_holding(seen, holding.reservation).held, holding))
 
 
 def remove_holding(seen: HostSeen, reservation: str) -> HostSeen:
-    """Take a host back from a reservation."""
+    """Remove the holding of a reservation."""
     return replace(seen, held=tuple(one for one in seen.held if one.reservation != reservation))
 
 
 def earlier_bookings(seen: HostSeen, wanted: Booking) -> list[Booking]:
-    """Return what was to be over when a booking begins, and is still written down."""
+    """Return the bookings of other leases that should have ended before this one starts, and are still there."""
     others = (one for one in seen.bookings if one.lease != wanted.lease)
     return [one for one in others if one.start < wanted.start and (one.share is None or wanted.share is None)]
 
 
 class BookHost(Struct, frozen=True):
-    """Promise a host to a reservation."""
+    """Book a host for a reservation."""
 
     booking: Booking
 
     def apply_to(self, host: LeaseHost) -> HostSeen:
-        """Return what the host says then; raises if it cannot."""
+        """Return the host's record with the booking; raises HostsTaken if the booking does not fit."""
         usable = not host.object.removed and host.object.state == HostState.UP and host.spec.reservable
         has = next((one for one in host.seen.bookings if one.reservation == self.booking.reservation), None)
         if has == self.booking:
@@ -127,12 +131,12 @@ class BookHost(Struct, frozen=True):
 
 
 class ReleaseHost(Struct, frozen=True):
-    """Take back what was promised to a reservation."""
+    """Remove the booking and the holding of a reservation from a host."""
 
     reservation: str
 
     def apply_to(self, host: LeaseHost) -> HostSeen:
-        """Return what the host says then."""
+        """Return the host's record after the change."""
         return remove_booking(host.seen, self.reservation)
 
     def __str__(self) -> str:
@@ -145,7 +149,7 @@ class HandOverHost(Struct, frozen=True):
     holding: Holding
 
     def apply_to(self, host: LeaseHost) -> HostSeen:
-        """Return what the host says then; raises while another holds it."""
+        """Return the host's record with the holding; raises HostHeld while another reservation holds it."""
         holder = blocking_holder(host.seen, self.holding.reservation, whole=self.holding.whole)
         if holder is not None:
             raise HostHeld(host.spec.name, holder)
@@ -161,7 +165,7 @@ class TakeBackHost(Struct, frozen=True):
     reservation: str
 
     def apply_to(self, host: LeaseHost) -> HostSeen:
-        """Return what the host says then."""
+        """Return the host's record after the change."""
         return remove_holding(host.seen, self.reservation)
 
     def __str__(self) -> str:
@@ -169,13 +173,13 @@ class TakeBackHost(Struct, frozen=True):
 
 
 class MarkMissed(Struct, frozen=True):
-    """Remember that a lease has lost a host, or forget it."""
+    """Record that a lease lost a host when it failed, or remove that record."""
 
     lease: str
     misses: bool
 
     def apply_to(self, host: LeaseHost) -> HostSeen:
-        """Return what the host says then."""
+        """Return the host's record after the change."""
         others = tuple(one for one in host.seen.missed if one != self.lease)
         return replace(host.seen, missed=(*others, self.lease) if self.misses else others)
 

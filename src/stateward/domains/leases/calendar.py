@@ -1,10 +1,10 @@
-"""Who is busy when: a tree over the hours, with a set of hosts in every node.
+"""A calendar of busy hosts: a segment tree over the hours, with a set of hosts in every node.
 
-A set of hosts is one whole number, a bit per host. A booking is written into the few nodes that make up its time, and
-each node also knows who is busy anywhere below it. So the question who is busy in a span of time looks at a few dozen
-nodes, however many bookings there are. Hours are coarse: for those at the edges of a span, which it may only graze,
-the answer says `perhaps`, and the host's own list has to be looked at. The last hour of the tree stands for all time
-after it, so there the answer is always `perhaps`.
+A set of hosts is one integer with a bit for each host. A booking is written into the few nodes that cover its time, and
+each node also has the hosts that are busy anywhere below it. So a query looks at a few dozen nodes, however many
+bookings there are. Hours are coarse: a booking may only touch the hours at the edges of the queried span. For those the
+answer is `perhaps`, and the caller checks the host's own bookings. The last hour stands for all later time, so there
+the answer is always `perhaps`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ HourRange = tuple[int, int]
 
 
 class BusyHosts(NamedTuple):
-    """Hosts that are busy in a span of time: certainly, or perhaps."""
+    """Sets of hosts that are busy in a span of time: for certain, or perhaps."""
 
     certain: int
     perhaps: int
@@ -30,13 +30,13 @@ class Calendar:
     """Busy hosts by the hour."""
 
     def __init__(self) -> None:
-        self._busy_throughout: dict[int, int] = {}  # by node: who is busy in all of it
-        self._busy_below: dict[int, int] = {}  # who is busy anywhere in it
+        self._busy_throughout: dict[int, int] = {}  # by node: hosts that are busy in all of it
+        self._busy_below: dict[int, int] = {}  # hosts that are busy anywhere in it
         self._ranges: dict[int, tuple[HourRange, ...]] = {}  # by host
-        self._dirty: set[int] = set()  # nodes that do not know yet what has changed in them, or below them
+        self._dirty: set[int] = set()  # nodes whose sets are not recomputed yet
 
     def write(self, host: int, spans: Iterable[tuple[float, float]]) -> None:
-        """Write down when a host is busy, in the place of what was written before."""
+        """Replace the busy times of a host."""
         before, after = self._ranges.get(host, ()), merge_spans(spans)
         gone, new = set(before) - set(after), set(after) - set(before)
         self._ranges[host] = after
@@ -51,7 +51,7 @@ class Calendar:
             _add_ancestors(_nodes(stretch), self._dirty)
 
     def busy(self, start: float, end: float) -> BusyHosts:
-        """Return who is busy in a span of time."""
+        """Return the hosts that are busy in a span of time."""
         if self._dirty:
             self._recompute(sorted(self._dirty, reverse=True))
             self._dirty.clear()
@@ -71,7 +71,7 @@ class Calendar:
         return found
 
     def _recompute(self, nodes: Sequence[int]) -> None:
-        """Say anew who is busy below nodes; the lower ones come first."""
+        """Recompute the sets of nodes; lower nodes come first."""
         whole, within = self._busy_throughout, self._busy_below
         for node in nodes:
             below = within.get(2 * node, 0) | within.get(2 * node + 1, 0) if node < HOUR_COUNT else 0
@@ -84,7 +84,7 @@ class Calendar:
 
 
 def merge_spans(spans: Iterable[tuple[float, float]]) -> tuple[HourRange, ...]:
-    """Return spans of time as hours that have nothing in common."""
+    """Return spans of time as disjoint ranges of hours."""
     found: list[HourRange] = []
     for start, end in sorted(spans):
         first, last = _hours(start, end)
@@ -102,7 +102,7 @@ def _hours(start: float, end: float) -> HourRange:
 
 
 def _nodes(stretch: HourRange) -> list[int]:
-    """Return the largest nodes that together make up a stretch."""
+    """Return the largest nodes that together cover a range of hours."""
     left, right = HOUR_COUNT + stretch[0], HOUR_COUNT + stretch[1]
     found: list[int] = []
     while left < right:
@@ -118,7 +118,7 @@ def _nodes(stretch: HourRange) -> list[int]:
 
 
 def _add_ancestors(nodes: Iterable[int], known: set[int]) -> None:
-    """Add nodes, and those above them, to a set that has all nodes above those that it has."""
+    """Add nodes and their ancestors to a set that already has the ancestors of all its nodes."""
     for node in nodes:
         while node and node not in known:
             known.add(node)

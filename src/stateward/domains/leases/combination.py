@@ -39,7 +39,7 @@ def violations(
     start_event: EventState | None,
     end_event: EventState | None,
 ) -> tuple[CombinationViolation, ...]:
-    """Return what does not go with the lease's status; an event that is missing goes only with ERROR and DELETING."""
+    """Return the parts that do not fit the lease's status; a missing event fits ERROR and DELETING alone."""
     return COMBINATIONS.violations(lease, reservations, (start_event,), (end_event,))
 
 
@@ -54,7 +54,7 @@ def holds(
 
 
 def derived_status(start_event: EventState | None, end_event: EventState | None) -> LeaseState:
-    """Return the stable status that a lease's events speak for; where they speak for none, ERROR."""
+    """Return the stable status that the events of a lease derive; ERROR if they derive none."""
     told = (lease for lease in _TOLD_BY_EVENTS if holds(lease, (), start_event, end_event))
     return next(told, LeaseState.ERROR)
 

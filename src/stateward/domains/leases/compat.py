@@ -1,4 +1,6 @@
-"""Statuses of leases, reservations and events as code meets them: questions about them, and the decorator.
+"""The seed's names: LeaseStatus, ReservationStatus, EventStatus, and the decorator `lease_status`.
+
+Only callers outside of the domain use them.
 
     @lease_status(transition=LeaseState.STARTING, result_in=(LeaseState.ACTIVE, LeaseState.ERROR))
     def start_lease(lease): ...
@@ -67,12 +69,12 @@ class LeaseStatus(_Status):
 
     @staticmethod
     def derive_stable_status(start_event: EventState | None, end_event: EventState | None) -> LeaseState:
-        """Return the stable status that a lease's events speak for."""
+        """Return the stable status that the events of a lease derive."""
         return derived_status(start_event, end_event)
 
 
-class Parts(Struct, frozen=True):
-    """What a lease consists of, by status; a holder that has a method `parts` gets its results checked against it."""
+class PartStatuses(Struct, frozen=True):
+    """The statuses of a lease's parts; a holder with a method `parts` has the result of its work checked."""
 
     reservations: tuple[ReservationState, ...]
     start_event: EventState | None
@@ -119,10 +121,10 @@ def _judged(holder: Any, move: Move) -> str | Awaitable[str]:  # noqa: ANN401  #
     return _judged_later(found, move.desired) if isawaitable(found) else _verdict(found, move.desired)
 
 
-async def _judged_later(found: Awaitable[Parts], desired: LeaseState) -> str:
+async def _judged_later(found: Awaitable[PartStatuses], desired: LeaseState) -> str:
     return _verdict(await found, desired)
 
 
-def _verdict(parts: Parts, desired: LeaseState) -> str:
+def _verdict(parts: PartStatuses, desired: LeaseState) -> str:
     together = holds(desired, parts.reservations, parts.start_event, parts.end_event)
     return SUCCEEDED if together else FAILED

@@ -1,7 +1,8 @@
-"""What the work on leases is done with, and how all reservations of a lease are worked on at once.
+"""The context of lease handlers: engine, booking writer, host pools, resource plug-ins and policies.
 
-If the resources of one reservation fail, the others go on. What may succeed later is tried again, all of it together,
-because every step can be repeated; after so many attempts, what still fails has failed.
+It runs a step (start, end) for all reservations of a lease at once. If the resources of one reservation fail, the
+others go on. Temporary failures make the whole step repeat, because every step is idempotent; after MAX_ATTEMPTS the
+failures that are left are final.
 """
 
 import asyncio
@@ -20,21 +21,21 @@ from stateward.engine.handlers import Fenced, WorkError
 from stateward.store.errors import StoreError
 
 MAX_ATTEMPTS = 6
-"""How often the work on a lease is tried before what still fails has failed."""
+"""Attempts at a step of a lease before temporary failures count as final."""
 
 MAX_CHILD_ROUNDS = 3
-"""How often other objects are asked to do something before a lease starts or ends."""
+"""Rounds of child operations (on other objects) before a lease starts or ends."""
 
 Failures = dict[str, WorkError]
-"""Reservations whose resources could not be had, or taken back, with the reason."""
+"""Errors by the id of the reservation whose resources could not be handed over or taken back."""
 
 
 DenialReasons = dict[str, str]
-"""Reservations for which another object was not allowed to do something, with the reason."""
+"""Reasons by the id of the reservation whose child operation was denied."""
 
 
 class LeaseContext(Struct, frozen=True):
-    """The engine, the hosts' books, the pools and the plug-ins."""
+    """What handlers of leases work with."""
 
     engine: Engine
     booking_writer: BookingWriter
@@ -43,7 +44,7 @@ class LeaseContext(Struct, frozen=True):
     filters: PolicyFilters
 
     def tasks(self, job: Job, only: Callable[[ReservationTask], bool] = lambda _task: True) -> list[ReservationTask]:
-        """Return the reservations of a job's lease that something is to be done for."""
+        """Return a task for each reservation of the job's lease that `only` accepts."""
         lease = read_lease(job.claim.object)
         tasks = [
             ReservationTask(self.engine, self.booking_writer, job, lease, spec, seen)
@@ -52,21 +53,21 @@ class LeaseContext(Struct, frozen=True):
         return [one for one in tasks if only(one)]
 
     def resource(self, task: ReservationTask) -> ResourcePlugin:
-        """Return a reservation's plug-in."""
+        """Return the resource plug-in of a task's reservation."""
         return self.resources[task.spec.resource_type]
 
     async def start(self, job: Job, tasks: Sequence[ReservationTask]) -> Failures:
-        """Hand resources over; returns what failed for good."""
+        """Hand the resources over to the reservations; returns the final failures."""
         denied = await self._run_children(job, "start", tasks, lambda task: self.resource(task).start_requests(task))
         return await self._run_all(job, tasks, denied, lambda task: self.resource(task).start(task))
 
     async def end(self, job: Job, tasks: Sequence[ReservationTask]) -> Failures:
-        """Take resources back; returns what failed for good."""
+        """Take the resources of the reservations back; returns the final failures."""
         denied = await self._run_children(job, "end", tasks, lambda task: self.resource(task).end_requests(task))
         return await self._run_all(job, tasks, denied, lambda task: self.resource(task).end(task))
 
     async def release(self, job: Job, lease: Lease, reservations: Sequence[str]) -> None:
-        """Take back what hosts have promised, also those that the lease itself has lost sight of."""
+        """Remove the bookings of reservations, also from hosts that only the pool still knows to be booked."""
         known = (await self.pools.get(job.ns)).hosts_of(lease.object.id)
         hosts = sorted(known | lease.seen.booked)
         await self.booking_writer.write(job, [(name, ReleaseHost(one)) for name in hosts for one in reservations])
@@ -78,7 +79,7 @@ class LeaseContext(Struct, frozen=True):
         tasks: Sequence[ReservationTask],
         left: Callable[[ReservationTask], Awaitable[Sequence[Request]]],
     ) -> DenialReasons:
-        """Have other objects worked on, until nothing is left to be done there; returns what was denied, and why."""
+        """Run child operations on other objects until no task asks for more; returns the denials by reservation."""
         denied: DenialReasons = {}
         for round_ in range(MAX_CHILD_ROUNDS):
             wanted = {task.spec.id: await left(task) for task in tasks if task.spec.id not in denied}
@@ -109,9 +110,10 @@ class LeaseContext(Struct, frozen=True):
 async def _run_for_reservation(
     work: Callable[[ReservationTask], Awaitable[None]], task: ReservationTask, denied: str | None
 ) -> WorkError | None:
-    """Work on one reservation; what a plug-in lets through that talked to somebody may succeed later.
+    """Run a step for one reservation; returns its error, if any.
 
-    Where another object was not allowed to do its part, that is the cause of what follows.
+    An error of I/O that the plug-in did not translate counts as temporary, any other as permanent. A denied child
+    operation is named in the error, because it is the cause.
     """
     try:
         await work(task)
@@ -127,5 +129,5 @@ async def _run_for_reservation(
 
 
 def describe_failures(failures: Failures) -> str:
-    """Return what failed, for whoever looks at the lease."""
+    """Return the failures as the error text of the lease."""
     return "; ".join(f"reservation {one}: {error}" for one, error in failures.items())

@@ -1,7 +1,10 @@
-"""What follows when the work on a lease has ended, in the very transaction that ends it.
+"""The end hook of leases, and the journal of their parts.
 
-The journal is told what the work has done to the lease's parts. And what fell due meanwhile, and had to wait because
-the lease was in transition, rings again at once, in its own order: a warning before the end that it warns of.
+Reservations and events live inside their lease's row, so the commit that writes the row also writes their journal
+entries, be it the commit that accepts an action or the one that ends it. An entry is about the part's own id.
+
+The end hook runs in the transaction that ends an operation. Timers that fell due while the lease was in transition had
+to wait; the hook sets them again, so that they fire at once and in their order.
 """
 
 from msgspec.structs import replace
@@ -17,7 +20,7 @@ _EVENTS = frozenset(EventType)
 
 
 def append_part_history(uow: UnitOfWork, lease: Key, seen: LeaseSeen, op: str | None, who: str) -> LeaseSeen:
-    """Write down what has happened to the parts of a lease; returns them with nothing left to tell."""
+    """Append the pending moves of a lease's parts to the journal; returns the parts without them."""
     for one in seen.moves:
         uow.append_journal(_part_entry(uow.now, lease, one, op, who))
     return replace(seen, moves=()) if seen.moves else seen
@@ -30,8 +33,8 @@ def _part_entry(now: float, lease: Key, moved: PartMove, op: str | None, who: st
     return JournalEntry(lease.ns, part, kind, op, now, moved.actor, who, moved.event, None, None, moved.why or None)
 
 
-async def on_lease_end(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:  # noqa: ARG001 - see `Kind.after`
-    """Tell the journal of a lease's parts, and let ring what is due."""
+async def on_lease_end(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:  # noqa: ARG001 - see `Kind.on_end`
+    """Journal the moves of the lease's parts, and set the timers again that fell due meanwhile."""
     key = Key(operation.ns, operation.object)
     found = uow.objects.get(key)
     if found is None or found.seen == "{}":

@@ -1,4 +1,4 @@
-"""What the policy service is asked and told, in the form of Blazar's filter for external services.
+"""Bodies of requests to the policy service, in the form of Blazar's filter for external services.
 
 `context` says on whose behalf a lease is, `lease` what is wanted, and `current_lease` what there is before a change.
 Each reservation carries its `allocations`: the hosts that it has, or would get. Dates are in ISO 8601 and UTC.
@@ -17,7 +17,7 @@ Body = dict[str, Any]
 
 
 class PolicyQuestion(Struct, frozen=True):
-    """A lease that is to be made, or changed from what it is: with the hosts that each reservation would get."""
+    """A new lease, or an update of the `current` one, with the hosts that each reservation would get."""
 
     wanted: LeaseSpec
     current: Lease | None = None

@@ -1,7 +1,7 @@
-"""Errors of input that the clients of OpenStack Blazar know by a certain sentence.
+"""The errors of the leases domain: denials of the guards, failures of actions, and bad input.
 
-Programs look for these sentences in `error_message`, and Blazar's own API tests do too. The facts beside the sentence
-are the same as for any other bad input: the field, its value, and what would be allowed.
+`BlazarBadInput` carries the sentences by which clients of OpenStack Blazar know bad input: programs look for them in
+`error_message`, and Blazar's own API tests do too. Its fields are those of any bad input: field, value, allowed.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from stateward.store.records import Operation
 
 
 class BlazarBadInput(BadInput):
-    """Bad input, told by Blazar's own sentence."""
+    """Bad input, worded by Blazar's own sentence."""
 
     def __init__(self, sentence: str, field: str, value: object, allowed: str, *, state: str | None = None) -> None:
         super().__init__(field, value, allowed, state=state)
@@ -30,7 +30,7 @@ class BlazarBadInput(BadInput):
 
 
 class HostsTaken(Denied):
-    """Hosts cannot promise what is wanted: another was faster, or they are out of order."""
+    """Hosts cannot be booked: another lease booked them first, or they failed."""
 
     code = "hosts_taken"
     retry = True
@@ -40,7 +40,7 @@ class HostsTaken(Denied):
         super().__init__(self.hosts)
 
     def __str__(self) -> str:
-        return f"not to be had at that time: {', '.join(self.hosts)}"
+        return f"hosts not available in that period: {', '.join(self.hosts)}"
 
 
 class HostHeld(Denied):
@@ -58,7 +58,7 @@ class HostHeld(Denied):
 
 
 class HostNotFree(Denied):
-    """A lease cannot start while another one that came before it on a host is not over."""
+    """A lease cannot start while an earlier lease still has one of its hosts."""
 
     code = "not_ready"
     retry = True
@@ -73,7 +73,7 @@ class HostNotFree(Denied):
 
 
 class NotPlanned(Denied):
-    """A lease cannot be made or changed by a bare request: hosts have to be found for it first."""
+    """A lease cannot be created or updated by a generic request: hosts must be allocated first."""
 
     code = "not_planned"
 
@@ -82,7 +82,7 @@ class NotPlanned(Denied):
 
 
 class NotRecoverable(Denied):
-    """What a lease's parts say is not what it is to be."""
+    """The lease cannot leave ERROR: its parts do not derive the wanted status."""
 
     code = "not_recoverable"
 
@@ -101,7 +101,7 @@ class LeaseBeingDeleted(Occupied):
 
 
 class HostStillBooked(Denied):
-    """A host cannot go, or shrink, while it is promised to leases."""
+    """A host cannot be removed or shrink while leases have booked it."""
 
     code = "still_booked"
 
@@ -115,7 +115,7 @@ class HostStillBooked(Denied):
 
 
 class TooEarly(Denied):
-    """It is too early: the timer is to come again."""
+    """The timer fired too early: it is rescheduled."""
 
     code = "not_yet"
     retry = True
@@ -129,13 +129,13 @@ class TooEarly(Denied):
 
     @classmethod
     def unless_due(cls, due: float, now: float) -> None:
-        """Refuse what comes too early."""
+        """Raise if it is not due yet."""
         if now < due:
             raise cls(due, now)
 
 
 class NotEnoughHosts(Denied):
-    """There are not enough free hosts that will do."""
+    """There are not enough free hosts that match."""
 
     code = "not_enough"
 
@@ -150,7 +150,7 @@ class NotEnoughHosts(Denied):
 
 
 class ReservationNotChangeable(Denied):
-    """A reservation cannot become that any more: its resources are in use, or have failed."""
+    """A reservation cannot be changed like that: its resources are in use, or failed."""
 
     code = "not_changeable"
 
@@ -176,7 +176,7 @@ class InvalidCombination(Denied):
 
 
 class PartRefused(Denied):
-    """A reservation or an event cannot be moved like that."""
+    """The table of a reservation or an event does not have this move."""
 
     code = "part"
 
@@ -202,7 +202,7 @@ class DeniedByPolicy(Denied):
 
 
 class NoticeUndelivered(Denied):
-    """A policy service has not taken what it was told."""
+    """The policy service did not accept a notice."""
 
     code = "undelivered"
 
@@ -215,7 +215,7 @@ class NoticeUndelivered(Denied):
 
 
 class LeaseActionFailed(Denied):
-    """What was asked for was begun, and came to nothing."""
+    """The action was accepted, and failed."""
 
     code = "failed"
 

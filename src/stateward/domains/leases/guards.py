@@ -1,8 +1,11 @@
-"""What is true of every commit: the rules that are checked, and the parts that are moved, inside the transaction.
+"""Guards of leases and hosts: rules that are checked, and parts that are moved, inside the accepting transaction.
 
-A request about a lease is completed here: the clock's `start` says nothing but that it is time, and it is the guard
-that moves the event to IN_PROGRESS, arms the timers of what follows, and refuses while a host is not free yet. Timers
-are wake-up calls that may come too early; when something is really due, the lease itself says.
+The guard completes a request about a lease. The `start` of a timer only says that it is time: the guard moves the event
+to IN_PROGRESS, sets the timers of the next events, and refuses while a host is not free yet. A timer may fire early;
+the guard compares the lease's own times with the clock.
+
+The guard of hosts keeps bookings valid (a host with bookings cannot shrink or go) and starts the replacement of a
+failed host in the leases that have it.
 """
 
 from collections.abc import Iterable
@@ -59,11 +62,11 @@ from stateward.store.records import (
 
 L = LeaseState
 FINISHED = frozenset({L.ERROR, L.TERMINATED})
-"""The statuses of a lease that nobody waits for."""
+"""The statuses of a lease that does not keep a later lease waiting."""
 
 
 class GuardCall(NamedTuple):
-    """A request about a lease, on a unit of work."""
+    """A request about a lease that the guard checks, with its unit of work and the object as it was found."""
 
     uow: UnitOfWork
     request: Request
@@ -76,7 +79,7 @@ class GuardCall(NamedTuple):
 
 
 class LeaseGuard:
-    """The guard of leases; `notifies` says that there is a policy service that is told of their ends."""
+    """The guard of leases; `notifies`: a policy service is told of the ends of leases."""
 
     def __init__(self, resources: ResourcePlugins, *, notifies: bool = False) -> None:
         self._resources = resources
@@ -93,7 +96,7 @@ class LeaseGuard:
         }
 
     def lock_set(self, request: Request, found: Object | None) -> Iterable[Key]:
-        """Return the hosts that a request is about: those it wants, or those that it is to be handed over."""
+        """Return the keys of the hosts that a request books or takes over, and of the notice that it queues."""
         if request.action in ("end", "delete"):
             return [notice_key(request.ns, request.object)] if self._notifies else ()
         if request.action in ("create", "update"):
@@ -123,7 +126,7 @@ class LeaseGuard:
         return lease.seen
 
     async def _update(self, call: GuardCall) -> LeaseSeen | None:
-        """Take a new plan over; it was made for the version that it names, so it fits what the lease is now."""
+        """Accept a new allocation; it was made for the version that the request names, so it fits the lease."""
         if call.request.version is None or call.request.seen is None:
             raise NotPlanned
         before = call.lease
@@ -137,14 +140,14 @@ class LeaseGuard:
         return lease.seen
 
     async def _delete(self, call: GuardCall) -> LeaseSeen | None:
-        """Begin to delete a lease; a delete under way goes on, because each anew would end the resources once more."""
+        """Begin to delete a lease; a second delete is refused, because it would end the resources once more."""
         if status_of(call.found) is L.DELETING and call.found.op is not None:
             raise LeaseBeingDeleted("delete", blocker_of(call.uow.operations[Key(call.found.ns, call.found.op)]))
         call.uow.changes.timers_gone += timer_keys(call.request.ns, call.request.object)
         return self._queue_end_notice(call, call.lease.seen, L.DELETING)
 
     async def _recover(self, call: GuardCall) -> LeaseSeen | None:
-        """Leave ERROR for what the parts say, whatever the request claims that they say."""
+        """Leave ERROR for the status that the parts derive, if the request names the same status."""
         lease = call.lease
         seen = lease_parts.reset_interrupted_events(lease.seen)
         status = derived_status(seen.events.get(EventType.START), seen.events.get(EventType.END))
@@ -155,7 +158,7 @@ class LeaseGuard:
         return seen
 
     def _book_hosts(self, call: GuardCall, lease: Lease, plan: dict[str, dict[str, int]]) -> None:
-        """Write a plan on the hosts, if they can keep it."""
+        """Book the hosts of an allocation; raises HostsTaken if one does not fit."""
         changes = []
         for one in lease.spec.reservations:
             demand = self._resources[one.resource_type].demand(one.details)
@@ -182,11 +185,11 @@ class LeaseGuard:
         return lease_parts.require_valid(L.ACTIVE, lease_parts.complete_event(fired, EventType.BEFORE_END))
 
     async def _end(self, call: GuardCall) -> LeaseSeen | None:
-        """Begin the end, also of a lease whose start has failed: what was handed over is to be taken back."""
+        """Begin the end, also of a lease whose start failed: resources that were handed over must be taken back."""
         lease = call.lease
         TooEarly.unless_due(lease.spec.end, call.uow.now)
         seen = lease_parts.give_up_event(lease.seen, EventType.START)
-        if seen.events[EventType.END] is EventState.IN_PROGRESS:  # left behind by an end that ran out of time
+        if seen.events[EventType.END] is EventState.IN_PROGRESS:  # an earlier end timed out
             seen = lease_parts.reset_interrupted_events(seen)
         for one in lease.spec.reservations:
             if seen.reservations[one.id].status is ReservationState.PENDING:
@@ -196,16 +199,16 @@ class LeaseGuard:
         return self._queue_end_notice(call, ending, L.TERMINATING)
 
     def _queue_end_notice(self, call: GuardCall, seen: LeaseSeen, status: LeaseState) -> LeaseSeen:
-        """Queue what the policy service is to be told, if there is one."""
+        """Queue the notice of the lease's end, if there is a policy service."""
         return queue_notice(call.uow, call.found, seen, status, call.request.op) if self._notifies else seen
 
     async def _heal(self, call: GuardCall) -> LeaseSeen | None:
         return lease_parts.require_valid(L.UPDATING, call.lease.seen)
 
     async def _wait_for_hosts(self, uow: UnitOfWork, lease: Lease) -> None:
-        """Refuse while somebody holds a host, or comes before on it, and is not over: after a downtime, all are late.
+        """Refuse while an unfinished lease holds a host, or has booked it for an earlier time.
 
-        Nobody waits for ever: whoever is not over has a deadline, or a timer of its own.
+        After a downtime all leases are late. None waits for ever: the unfinished one has a deadline or a timer.
         """
         for one, seen in lease.reservations():
             for name in seen.hosts:
@@ -227,7 +230,7 @@ class LeaseGuard:
 
 
 def _find_booking(uow: UnitOfWork, lease: Lease, id_: str, name: str) -> tuple[LeaseHost | None, Booking | None]:
-    """Return a host, and what it has promised to a reservation."""
+    """Return a host, and its booking for a reservation; None if there is none."""
     found = uow.objects.get(host_key(lease.object.ns, name))
     if found is None or found.removed:
         return None, None
@@ -236,7 +239,7 @@ def _find_booking(uow: UnitOfWork, lease: Lease, id_: str, name: str) -> tuple[L
 
 
 def _bookings_match(uow: UnitOfWork, lease: Lease, spec: ReservationSpec, seen: ReservationSeen) -> bool:
-    """Tell whether the hosts have promised what the lease says: a change that failed half-way may have left it."""
+    """Tell whether the hosts have the bookings that the lease says; a failed update may have left others."""
     window = lease.spec.window
     bookings = [_find_booking(uow, lease, spec.id, name)[1] for name in seen.hosts]
     return all(one is not None and (one.start, one.end) == (window.start, window.end) for one in bookings)
@@ -265,7 +268,7 @@ async def host_guard(uow: UnitOfWork, request: Request, found: Object) -> Reques
 
 
 def _check_spec(text: str, found: Object) -> None:
-    """Refuse a spec with which a host could not keep what it promises, whichever way it came."""
+    """Refuse an invalid spec of a host, also one that comes over the generic API."""
     try:
         spec = msgspec.json.decode(text, type=HostSpec)
     except msgspec.ValidationError as error:

@@ -1,7 +1,7 @@
-"""What is done when a lease is made, starts, ends and is deleted.
+"""Handlers of leases: create, start, end and delete.
 
-Each ends with one report that carries the lease's new status and the statuses of all of its parts together; whether
-they go together is looked at here before it is said, and what does not is an error.
+Each handler ends with one report: the lease's new status together with the statuses of all of its parts. The handler
+checks the combination before it reports; a combination that the table does not have is an error.
 """
 
 from stateward.domains.leases import lease_parts
@@ -17,18 +17,18 @@ L = LeaseState
 
 
 def lease_ending(status: LeaseState, seen: LeaseSeen, failure: str | None = None) -> Ending:
-    """Return the report that a lease's work is over: it is what it was to be, or it is in ERROR."""
+    """Return the report that ends an action on a lease: in the given status, or in ERROR with the failure."""
     if failure is None:
         return Ending(seen=to_json(lease_parts.require_valid(status, seen)))
     return Ending(FAILED, error=failure, seen=to_json(lease_parts.require_valid(L.ERROR, seen)))
 
 
 async def create(_ctx: LeaseContext, _job: Job) -> None:
-    """Do nothing: hosts were booked by the commit that accepted the lease."""
+    """Do nothing: the commit that accepted the lease has booked the hosts."""
 
 
 async def start(ctx: LeaseContext, job: Job) -> Ending:
-    """Hand the resources over."""
+    """Hand the resources of all reservations over."""
     tasks = ctx.tasks(job)
     failures = await ctx.start(job, tasks)
     seen = read_lease(job.claim.object).seen
@@ -45,7 +45,7 @@ async def start(ctx: LeaseContext, job: Job) -> Ending:
 
 
 async def end(ctx: LeaseContext, job: Job) -> Ending:
-    """Take the resources back."""
+    """Take the resources of all reservations back."""
     failures, seen = await _release_resources(ctx, job)
     if failures:
         return lease_ending(L.ERROR, lease_parts.fail_event(seen, EventType.END), describe_failures(failures))
@@ -56,7 +56,7 @@ async def end(ctx: LeaseContext, job: Job) -> Ending:
 
 
 async def delete(ctx: LeaseContext, job: Job) -> Ending:
-    """Take the resources back, whatever had become of them; what fails here can be asked for again."""
+    """Take the resources back, whatever the status was before; a delete that fails can be repeated."""
     failures, seen = await _release_resources(ctx, job)
     return lease_ending(L.DELETING, seen, describe_failures(failures) if failures else None)
 
@@ -83,7 +83,7 @@ def _not_released(task: ReservationTask) -> bool:
 
 
 def _mark_release_failed(seen: LeaseSeen, task: ReservationTask, error: str) -> LeaseSeen:
-    """Say that a reservation's resources could not be taken back; one that failed before has failed once more."""
+    """Record that a reservation's resources could not be taken back; in ERROR only the error text changes."""
     if task.seen.status is ReservationState.ERROR:
         return lease_parts.update_reservation(seen, task.spec.id, error=error)
     return lease_parts.fail_reservation(seen, task.spec.id, error)

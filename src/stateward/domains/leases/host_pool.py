@@ -1,8 +1,8 @@
-"""The hosts of a namespace in memory, for finding free ones quickly.
+"""The hosts of a namespace in memory, to find free ones quickly.
 
-The pool is not the truth: that stands on the hosts' objects, and is looked at under their locks when a booking is
-written. A pool that lags behind costs its user another try, never a host that is promised twice. What is about to be
-written is pencilled in, so that those who search at the same time in the same process do not choose the same hosts.
+The pool is a cache: bookings are checked again under the locks of the hosts when they are written. A stale pool costs
+its caller another try, but never books a host twice. Bookings that are about to be written are tentative, so that
+concurrent searches of the same process choose other hosts.
 """
 
 from collections import defaultdict
@@ -16,11 +16,11 @@ from stateward.domains.leases.lifecycle import HostState
 from stateward.domains.leases.model import Allocation, Booking, LeaseHost, LeaseWindow
 
 MAX_PROBES = 8
-"""How many hosts that carry something already are looked at one by one, before empty ones are taken."""
+"""Partly booked hosts that are checked one by one before the search takes empty ones."""
 
 
 class HostPool:
-    """Hosts by name, and by number: a bit in the sets that the calendars speak in."""
+    """Hosts by name and by number; the number is the host's bit in the sets of the calendars."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -37,7 +37,7 @@ class HostPool:
         return len(self._hosts)
 
     def hosts(self) -> Iterator[LeaseHost]:
-        """Walk over the hosts."""
+        """Iterate over the hosts."""
         return iter(self._hosts.values())
 
     def get(self, name: str) -> LeaseHost | None:
@@ -45,21 +45,21 @@ class HostPool:
         return self._hosts.get(self._numbers.get(name, -1))
 
     def get_usable(self, name: str, demand: Demand) -> LeaseHost | None:
-        """Return a host by its name, if it can be reserved and will do."""
+        """Return a host by its name, if it can be reserved and matches the demand."""
         host = self.get(name)
         return host if host is not None and self._eligible(demand, ()) >> self._numbers[name] & 1 else None
 
     # --- keeping up --------------------------------------------------------------------------------------------------
 
     def put(self, host: LeaseHost) -> None:
-        """Take over what a host is now; one that was removed is forgotten."""
+        """Update a host; a removed one is dropped. A version that is not newer is ignored."""
         number = self._numbers.get(host.spec.name)
         if number is None:
             number = self._numbers[host.spec.name] = next(self._names)
         known = self._hosts.get(number)
         if known is not None and known.object.version >= host.object.version:
             return
-        self._tentative.pop(host.spec.name, None)  # whatever was being written has been written, or has lost
+        self._tentative.pop(host.spec.name, None)  # the tentative bookings are committed, or were refused
         self._note_leases(known, host)
         if host.object.removed:
             self._hosts.pop(number, None)
@@ -81,13 +81,13 @@ class HostPool:
             self._by_lease[lease].add(host.spec.name)
 
     def add_tentative(self, allocation: Allocation, booking: Callable[[int], Booking]) -> None:
-        """Keep hosts from being chosen again while their bookings are being written."""
+        """Add tentative bookings, so that the hosts are not chosen again while the bookings are written."""
         for name, each in allocation.items():
             self._tentative[name].append(booking(each))
             self._refresh_calendar(name)
 
     def remove_tentative(self, allocation: Allocation, reservation: str) -> None:
-        """Take pencilled bookings back that were not to be had; those that were written go with the next word of it."""
+        """Remove the tentative bookings of a reservation; committed ones go with the next update of the host."""
         for name in allocation:
             known = self._tentative.get(name, [])
             left = [one for one in known if one.reservation != reservation]
@@ -117,7 +117,7 @@ class HostPool:
     # --- searching ---------------------------------------------------------------------------------------------------
 
     def search(self, demand: Demand, booking: Booking, avoid: Collection[str] = ()) -> Allocation | None:
-        """Return hosts that can promise what is wanted, as many of it as can be had, or None if it is too little."""
+        """Return as many matching free hosts as there are, up to the demand; None if there are too few."""
         found = (
             self._search_whole(demand, booking, avoid)
             if demand.share is None
@@ -126,7 +126,7 @@ class HostPool:
         return found if sum(found.values()) >= demand.min_count else None
 
     def _search_whole(self, demand: Demand, booking: Booking, avoid: Collection[str]) -> Allocation:
-        """Fill gaps between other leases, then take hosts that are free for longer."""
+        """Find whole hosts: fill gaps between other leases first, then take hosts that are free for longer."""
         eligible = self._eligible(demand, avoid)
         whole = self._whole_days.busy(booking.start, booking.until)
         part = self._part_days.busy(booking.start, booking.until)
@@ -144,7 +144,7 @@ class HostPool:
         return found
 
     def _search_shares(self, demand: Demand, booking: Booking, avoid: Collection[str]) -> Allocation:
-        """Fill hosts that carry something already, then empty ones."""
+        """Find shares: fill partly booked hosts first, then empty ones."""
         eligible = self._eligible(demand, avoid)
         whole = self._whole_days.busy(booking.start, booking.until)
         part = self._part_days.busy(booking.start, booking.until)
@@ -165,7 +165,7 @@ class HostPool:
         return found
 
     def _free_shares(self, host: LeaseHost, demand: Demand, booking: Booking, most: int) -> int:
-        """Return how many shares a host has room for, up to so many."""
+        """Return how many shares fit on a host, up to `most`."""
         bookings = self._bookings(host)
         window = LeaseWindow(booking.start, booking.end)
 
@@ -193,7 +193,7 @@ class HostPool:
         return self._matching[text]
 
     def _iterate(self, hosts: int) -> Iterator[LeaseHost]:
-        """Walk over a set of hosts, those with low numbers first."""
+        """Iterate over a set of hosts in the order of their numbers."""
         while hosts:
             low = hosts & -hosts
             yield self._hosts[low.bit_length() - 1]
@@ -207,7 +207,7 @@ def _leases_of(host: LeaseHost | None) -> frozenset[str]:
 
 
 def _split(hosts: int, number: int) -> tuple[int, int]:
-    """Return so many of a set of hosts, and the others."""
+    """Split a set of hosts: the first `number` of them, and the rest."""
     first = 0
     while hosts and number:
         low = hosts & -hosts

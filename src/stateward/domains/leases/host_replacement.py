@@ -1,7 +1,7 @@
-"""What is done when a host of a lease has failed, or has come back: another takes its place for the rest of the time.
+"""The handler `heal` of leases: it replaces failed hosts by free ones for the rest of the lease.
 
-Where none is free the lease goes on with what it has, says so by its flags, and looks again from time to time. All
-flags are reset when nothing of it is broken any more.
+If no host is free, the lease goes on with the hosts that it has, sets its flags, and tries again after HEAL_RETRY_S.
+The flags are reset when no host is missing or lost any more.
 """
 
 from msgspec import Struct
@@ -37,11 +37,11 @@ from stateward.engine import Ending, Job, Temporary
 R = ReservationState
 
 HEAL_RETRY_S = 30.0
-"""How many seconds pass before a lease that lacks something looks for it again."""
+"""Seconds before a lease with missing hosts searches again."""
 
 
 class DegradedReservation(Struct, frozen=True):
-    """A reservation that is looked after."""
+    """A reservation that may have failed hosts, with the pool in which replacements are searched."""
 
     lease: Lease
     spec: ReservationSpec
@@ -50,28 +50,28 @@ class DegradedReservation(Struct, frozen=True):
     pool: HostPool
 
     def is_up(self, name: str) -> bool:
-        """Tell whether a host is in order."""
+        """Tell whether a host is up."""
         host = self.pool.get(name)
         return host is not None and host.object.state == HostState.UP
 
     @property
     def failed_hosts(self) -> list[str]:
-        """The hosts that failed."""
+        """The hosts of the reservation that failed."""
         return [name for name in self.seen.hosts if not self.is_up(name)]
 
     @property
     def healthy_hosts(self) -> Allocation:
-        """The hosts that did not."""
+        """The hosts of the reservation that are up."""
         return {name: count for name, count in self.seen.hosts.items() if self.is_up(name)}
 
     @property
     def is_active(self) -> bool:
-        """Whether its hosts were handed over."""
+        """Whether the hosts were handed over."""
         return self.seen.status is R.ACTIVE
 
 
 async def heal(ctx: LeaseContext, job: Job) -> Ending:
-    """Replace hosts that failed, as far as others are free; take note of those that are back."""
+    """Replace failed hosts as far as others are free, and record which hosts are up again."""
     lease, pool = read_lease(job.claim.object), await ctx.pools.get(job.ns)
     seen = lease.seen
     for spec, mine in lease.reservations():
@@ -97,7 +97,7 @@ async def _heal_reservation(ctx: LeaseContext, job: Job, degraded: DegradedReser
 
 
 def with_replacement(degraded: DegradedReservation, new: Allocation) -> ReservationSeen:
-    """Return what a reservation is when hosts were replaced."""
+    """Return the reservation with its new hosts and flags."""
     has = degraded.healthy_hosts | new
     missing = sum(has.values()) < degraded.demand.min_count
     lost = [name for name in degraded.seen.lost if not degraded.is_up(name)]
@@ -113,7 +113,7 @@ def with_replacement(degraded: DegradedReservation, new: Allocation) -> Reservat
 
 
 def _find_replacement(degraded: DegradedReservation, lacking: int) -> Allocation:
-    """Return hosts in the place of those that failed: those that an earlier attempt has booked already come first."""
+    """Return hosts that replace the failed ones; hosts that an earlier attempt has booked already come first."""
     known = sorted(degraded.pool.hosts_of(degraded.lease.object.id) - set(degraded.seen.hosts))
     mine = [name for name in known if degraded.is_up(name) and _is_booked(degraded, name)]
     if mine and degraded.demand.share is None:

@@ -1,4 +1,4 @@
-"""Hosts, as their clients ask for them: registered, looked at, changed, removed."""
+"""The service for hosts and their properties: register, list, update, remove, report as failed or recovered."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,12 +21,12 @@ MAX_KEY_LENGTH = 64
 
 
 def property_key(ns: str, name: str) -> Key:
-    """Return the object that says whether a property is shown to everybody."""
+    """Return the key of the object that says whether a property is private."""
     return Key(ns, f"property-{name}")
 
 
 class HostService:
-    """Hosts of all namespaces."""
+    """The hosts of all namespaces; `cleaning` is the default cleaning time in seconds."""
 
     def __init__(self, engine: Engine, cleaning: float = 0.0) -> None:
         self._engine = engine
@@ -55,7 +55,7 @@ class HostService:
             after = found[-1].id
 
     async def register(self, caller: LeaseCaller, given: Mapping[str, Any]) -> LeaseHost:
-        """Add a host."""
+        """Register a host."""
         name = given.get("name")
         if not isinstance(name, str):
             raise BadInput("name", name, "a text")
@@ -68,20 +68,20 @@ class HostService:
         return read_host(done.object)
 
     async def update(self, caller: LeaseCaller, name: str, given: Mapping[str, Any]) -> LeaseHost:
-        """Change what a host is said to be; a property that is given as null is taken away."""
+        """Update the properties of a host; null removes a property."""
         spec = read_host_spec((await self.get(caller.ns, name)).spec, given, self._cleaning)
         return await self._act(caller, name, "update", spec=spec)
 
     async def remove(self, caller: LeaseCaller, name: str) -> LeaseHost:
-        """Remove a host that nothing is promised of."""
+        """Remove a host without bookings."""
         return await self._act(caller, name, "remove")
 
     async def fail(self, caller: LeaseCaller, name: str) -> LeaseHost:
-        """Say that a host is out of order; its leases are told."""
+        """Report a host as failed; its leases replace it."""
         return await self._act(caller, name, "fail")
 
     async def recover(self, caller: LeaseCaller, name: str) -> LeaseHost:
-        """Say that a host is in order again; the leases that miss it are told."""
+        """Report a host as up again; the leases that lost it are healed."""
         return await self._act(caller, name, "recover")
 
     # --- properties --------------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ class HostService:
         }
 
     async def show_property(self, caller: LeaseCaller, name: str, *, private: bool) -> Property:
-        """Show a property of hosts to everybody, or not."""
+        """Make a property of hosts private or public."""
         key = property_key(caller.ns, name)
         found = (await self.properties(caller.ns)).get(name)
         if found is None:
@@ -119,7 +119,7 @@ class HostService:
 
 
 def read_host_spec(spec: HostSpec, given: Mapping[str, Any], cleaning: float) -> HostSpec:
-    """Return a host with what is said of it: its size, and properties that reservations can ask for.
+    """Return the spec of a host with the given properties, and the size that some of them say.
 
     `cleaning` is the cleaning time, in seconds, of a host that has no `cleaning_time` of its own any more.
     """

@@ -1,8 +1,8 @@
-"""Moving the parts of a lease: every change of a reservation or an event is decided by its own table.
+"""Changes of a lease's parts: reservations and events move as their own tables say. Pure.
 
-And whoever changes one of the three says what the lease is to be with it: a combination that the table of combinations
-does not have is refused, inside the transaction that would have written it. What is moved here is noted with the parts,
-for the journal.
+A caller that changes a part also says which status the lease has with it; a combination that the table of
+combinations does not have is refused inside the transaction. Each move is recorded with the parts, for the journal
+(`end_hooks.append_part_history`).
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ E, R = EventState, ReservationState
 
 
 def new_parts(reservations: dict[str, ReservationSeen]) -> LeaseSeen:
-    """Return the parts of a lease that is about to be made."""
+    """Return the parts of a new lease."""
     born = (PartMove(id_, "reserve", str(CONTROLLER), _describe_hosts(one)) for id_, one in reservations.items())
     return LeaseSeen(reservations, dict.fromkeys(EventType, E.UNDONE), tuple(born))
 
@@ -30,7 +30,7 @@ def _describe_hosts(reservation: ReservationSeen) -> str:
 
 
 def require_valid(status: LeaseState, seen: LeaseSeen) -> LeaseSeen:
-    """Return the parts of a lease, if it can have a status with them."""
+    """Return the parts; raises InvalidCombination if the lease cannot have this status with them."""
     found = violations(status, _reservations(seen), seen.events.get(EventType.START), seen.events.get(EventType.END))
     if found:
         raise InvalidCombination(found)
@@ -38,7 +38,7 @@ def require_valid(status: LeaseState, seen: LeaseSeen) -> LeaseSeen:
 
 
 def is_valid(status: LeaseState, seen: LeaseSeen) -> bool:
-    """Tell whether a lease can have a status with its parts."""
+    """Tell whether a lease can have this status with its parts."""
     return not violations(status, _reservations(seen), seen.events.get(EventType.START), seen.events.get(EventType.END))
 
 
@@ -50,27 +50,27 @@ def _reservations(seen: LeaseSeen) -> Iterable[ReservationState]:
 
 
 def fire_event(seen: LeaseSeen, which: EventType) -> LeaseSeen:
-    """An event's time has come."""
+    """Move an event to IN_PROGRESS: its time has come."""
     return _move_event(seen, which, "fire", CLOCK)
 
 
 def complete_event(seen: LeaseSeen, which: EventType) -> LeaseSeen:
-    """An event was done."""
+    """Move an event to DONE."""
     return _move_event(seen, which, "done", WORKER)
 
 
 def fail_event(seen: LeaseSeen, which: EventType) -> LeaseSeen:
-    """An event has failed for good."""
+    """Move an event to ERROR: it failed for good."""
     return _move_event(seen, which, "failed", WORKER)
 
 
 def rearm_event(seen: LeaseSeen, which: EventType) -> LeaseSeen:
-    """An event that was done is to be done again."""
+    """Move an event from DONE back to UNDONE, so that it happens again; any other stays."""
     return seen if seen.events[which] is not E.DONE else _move_event(seen, which, "re-arm", CONTROLLER)
 
 
 def reset_interrupted_events(seen: LeaseSeen) -> LeaseSeen:
-    """What was left in progress by work that ran out of time is undone again, as the table says."""
+    """Move events that timed-out work left IN_PROGRESS back to UNDONE, as the table says."""
     for which, status in seen.events.items():
         if status is E.IN_PROGRESS:
             seen = _move_event(seen, which, TIMED_OUT, CLOCK)
@@ -78,7 +78,7 @@ def reset_interrupted_events(seen: LeaseSeen) -> LeaseSeen:
 
 
 def give_up_event(seen: LeaseSeen, which: EventType) -> LeaseSeen:
-    """An event that was not done will not be done any more."""
+    """Move an event that was not done to ERROR: it will not be done any more."""
     if seen.events[which] is E.UNDONE:
         seen = fire_event(seen, which)
     return fail_event(seen, which) if seen.events[which] is E.IN_PROGRESS else seen
@@ -96,18 +96,18 @@ def _move_event(seen: LeaseSeen, which: EventType, event: str, actor: Actor) -> 
 
 
 def start_reservation(seen: LeaseSeen, reservation: str) -> LeaseSeen:
-    """A reservation's resources were handed over."""
+    """Move a reservation to active: its resources were handed over."""
     return _move_reservation(seen, reservation, "start", R.ACTIVE)
 
 
 def fail_reservation(seen: LeaseSeen, reservation: str, error: str) -> LeaseSeen:
-    """A reservation's resources have failed."""
+    """Move a reservation to error, with the reason."""
     moved = _move_reservation(seen, reservation, "fail", R.ERROR, f": {error}")
     return update_reservation(moved, reservation, error=error)
 
 
 def release_reservation(seen: LeaseSeen, reservation: str) -> LeaseSeen:
-    """A reservation's resources were taken back, and nothing is booked for it any more."""
+    """Move a reservation to deleted: its resources were taken back and its bookings removed."""
     moved = _move_reservation(seen, reservation, "release", R.DELETED)
     return update_reservation(
         moved, reservation, hosts={}, proposed=None, lost=(), missing_resources=False, resources_changed=False
@@ -115,13 +115,13 @@ def release_reservation(seen: LeaseSeen, reservation: str) -> LeaseSeen:
 
 
 def update_reservation(seen: LeaseSeen, reservation: str, **changes: object) -> LeaseSeen:
-    """Say something else about a reservation than its status."""
+    """Change fields of a reservation other than its status."""
     changed = replace(seen.reservations[reservation], **changes)
     return replace(seen, reservations={**seen.reservations, reservation: changed})
 
 
 def reassign_hosts(seen: LeaseSeen, reservation: str, event: str, after: ReservationSeen) -> LeaseSeen:
-    """A reservation has other hosts than before, or says something else about them."""
+    """Replace a reservation's record after a change of its hosts, and record the difference for the journal."""
     why = _difference(seen.reservations[reservation], after)
     moved = replace(seen, reservations={**seen.reservations, reservation: after})
     return record_move(moved, PartMove(reservation, event, str(CONTROLLER), why)) if why else moved
@@ -137,7 +137,7 @@ def _difference(before: ReservationSeen, after: ReservationSeen) -> str:
 
 
 def record_move(seen: LeaseSeen, moved: PartMove) -> LeaseSeen:
-    """Note what the journal is to be told of."""
+    """Record a move for the journal."""
     return replace(seen, moves=(*seen.moves, moved))
 
 

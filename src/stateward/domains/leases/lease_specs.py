@@ -1,4 +1,4 @@
-"""From what a client says to what a lease is to be: reading, checking, and the rules of what may change when. Pure."""
+"""Specs of leases read from clients' bodies, and the rules of what an update may change. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,14 +16,14 @@ from stateward.naming import check_text
 Given = Mapping[str, Any]
 
 START_GRACE_S = 60.0
-"""How many seconds ago a start may be that counts as now: clients say times to the minute."""
+"""Seconds in the past that still count as now: clients give times to the minute."""
 
 STARTS_IN_THE_PAST = "Start date must be later than current date"
 ENDS_BEFORE_START = "End date must be later than start date."
 ENDS_TOO_EARLY = "End date must be later than current and start date"
 HAS_STARTED = "Cannot modify the start date of already started leases"
 ONLY_THE_NAME = "Terminated leases can only be renamed"
-"""The sentences by which clients know what is wrong with a date."""
+"""Blazar's sentences about dates, by which clients know what is wrong."""
 
 MAX_RESERVATIONS = 100
 MAX_NAME_LENGTH = 255
@@ -32,7 +32,7 @@ MAX_NAME_LENGTH = 255
 def read_new_spec(
     given: Given, resources: ResourcePlugins, new_id: Callable[[], str], now: float, before_end: float
 ) -> LeaseSpec:
-    """Read what a lease is to be."""
+    """Read the spec of a new lease."""
     start = read_time("start_date", given.get("start_date", "now"), now)
     if start < now - START_GRACE_S:
         raise BlazarBadInput(STARTS_IN_THE_PAST, "start_date", given.get("start_date"), "now or later")
@@ -51,7 +51,7 @@ def read_new_spec(
 def read_changed_spec(
     lease: Lease, given: Given, resources: ResourcePlugins, now: float, before_end: float
 ) -> LeaseSpec:
-    """Read what a lease is to become; whatever may not change any more is refused."""
+    """Read the spec of a lease after an update; fields that may not change any more are refused."""
     unknown = set(given) - {"name", "start_date", "end_date", "before_end_date", "reservations"}
     if unknown:
         raise BadInput(min(unknown), given[min(unknown)], "something of a lease that can be changed")
@@ -98,7 +98,7 @@ def _changed_end(lease: Lease, given: object, start: float, now: float) -> float
 
 
 def _warning_lead(spec: LeaseSpec, default: float) -> float:
-    """Return how many seconds before the end the owner was told so far."""
+    """Return how many seconds before the end the warning was due so far."""
     return default if spec.before_end is None else spec.end - spec.before_end
 
 
@@ -142,7 +142,7 @@ def _name(given: object) -> str:
 
 
 def _end(given: object, start: float, now: float, sentence: str, state: str | None = None) -> float:
-    """Read an end; it may be now, and it may be the start, but not before."""
+    """Read an end: now or later, and not before the start."""
     end = read_time("end_date", given, now)
     if end < start - START_GRACE_S or end < now - START_GRACE_S:
         raise BlazarBadInput(sentence, "end_date", given, "a time after the start, and not in the past", state=state)
@@ -150,7 +150,7 @@ def _end(given: object, start: float, now: float, sentence: str, state: str | No
 
 
 def _warning_time(given: Given) -> object:
-    """Return when the owner is to be told, by the field or by an event of that type; there are no others to be had."""
+    """Return the time of the warning, from the field or from an event of that type; other events are refused."""
     events = _list("events", given.get("events"))
     for one in events:
         named = isinstance(one, dict) and one.get("event_type") in (EventType.BEFORE_END, "before_end")

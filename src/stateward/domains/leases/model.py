@@ -1,9 +1,8 @@
-"""The records of the domain: what a lease and a host are, as their objects hold them.
+"""The records of the leases domain: what the objects of leases and hosts hold.
 
-A lease is one object, with its reservations and events inside it: its row says what all of them are, so no commit can
-ever show one of them without the others. What was asked for is its `spec`; what has become of it is its `seen`. A host
-is an object too, and who has booked it, and holds it, stands on the host itself: whoever locks its row knows all that
-there is to know about it.
+A lease is one object with its reservations and events inside, so that no commit shows one of them without the others.
+Its `spec` is what the client asked for, its `seen` what has become of it. A host is an object too: its `seen` has its
+bookings and holdings, so a transaction that locks the host's row knows all of them.
 """
 
 from enum import StrEnum
@@ -17,11 +16,11 @@ from stateward.domains.leases.lifecycle import EventState, LeaseState, Reservati
 from stateward.store.records import Key, Object
 
 MIN_BOOKING_S = 60.0
-"""How many seconds a host is booked for at least: the clients' clock has minutes only."""
+"""Shortest booking of a host, in seconds: clients give times to the minute."""
 
 
 class EventType(StrEnum):
-    """What is done for a lease at a certain time; each is an event of its table, in the clients' words."""
+    """The events of a lease, by the names that clients use."""
 
     START = "start_lease"
     BEFORE_END = "before_end_lease"
@@ -32,14 +31,14 @@ ACTIONS = {EventType.START: "start", EventType.BEFORE_END: "before end", EventTy
 
 
 class LeaseWindow(Struct, frozen=True):
-    """A span of time: the end is not in it."""
+    """A span of time; the end is not part of it."""
 
     start: float
     end: float
 
 
 class ReservationSpec(Struct, frozen=True):
-    """What a lease wants: a type of resource, and what its plug-in made of the rest."""
+    """A reservation as it was asked for: a type of resource, and the details that its plug-in has read."""
 
     id: str
     resource_type: str
@@ -47,7 +46,7 @@ class ReservationSpec(Struct, frozen=True):
 
 
 class LeaseSpec(Struct, frozen=True):
-    """What was asked for."""
+    """A lease as it was asked for."""
 
     name: str
     start: float
@@ -59,7 +58,7 @@ class LeaseSpec(Struct, frozen=True):
 
     @property
     def window(self) -> LeaseWindow:
-        """The time that the lease is for."""
+        """The time of the lease."""
         return LeaseWindow(self.start, self.end)
 
     def time_of(self, event: EventType) -> float | None:
@@ -68,13 +67,13 @@ class LeaseSpec(Struct, frozen=True):
 
 
 Allocation = dict[str, int]
-"""Hosts by name, and how many instances each is to carry; a host that is reserved as a whole carries one."""
+"""Number of instances by the name of the host; 1 for a host that is reserved as a whole."""
 
 
 class ReservationSeen(Struct, frozen=True, omit_defaults=True):
-    """What has become of a reservation.
+    """The state of a reservation.
 
-    `proposed` is what an update under way has booked besides; `lost` are hosts that failed under it.
+    `proposed` are the hosts that an update under way has booked in addition; `lost` are hosts that failed.
     """
 
     status: ReservationState = ReservationState.PENDING
@@ -87,12 +86,12 @@ class ReservationSeen(Struct, frozen=True, omit_defaults=True):
 
     @property
     def booked(self) -> frozenset[str]:
-        """Every host that may have been booked for it."""
+        """Every host that may have a booking for it."""
         return frozenset({*self.hosts, *(self.proposed or ())})
 
 
 class PartMove(Struct, frozen=True, array_like=True):
-    """Something that has happened to a reservation (by its id) or an event (by its type), and why."""
+    """A move of a reservation (by its id) or of an event (by its type), and its reason."""
 
     part: str
     event: str
@@ -101,9 +100,9 @@ class PartMove(Struct, frozen=True, array_like=True):
 
 
 class LeaseSeen(Struct, frozen=True, omit_defaults=True):
-    """What has become of a lease: its reservations by id, its events by type.
+    """The state of a lease: its reservations by id, its events by type.
 
-    `moves` is what the journal is still to be told of; it is told by the commit that writes it (`chronicle`).
+    `moves` are not in the journal yet; the commit that writes them journals them (`end_hooks`).
     `notified` says that the notice of the lease's end was queued for the policy service (`notices`).
     """
 
@@ -114,37 +113,37 @@ class LeaseSeen(Struct, frozen=True, omit_defaults=True):
 
     @property
     def degraded(self) -> bool:
-        """Whether one of the reservations is not what it was promised to be."""
+        """Whether a reservation has missing or replaced resources."""
         return any(one.missing_resources or one.resources_changed for one in self.reservations.values())
 
     @property
     def booked(self) -> frozenset[str]:
-        """Every host that may have been booked for it."""
+        """Every host that may have a booking for it."""
         return frozenset(host for one in self.reservations.values() for host in one.booked)
 
 
 class Share(Struct, frozen=True, array_like=True):
-    """A part of a host."""
+    """A share of a host, or the size of one."""
 
     vcpus: int = 0
     memory_mb: int = 0
     disk_gb: int = 0
 
     def times(self, count: int) -> "Share":
-        """Return so many of it."""
+        """Return the share multiplied by a count."""
         return Share(self.vcpus * count, self.memory_mb * count, self.disk_gb * count)
 
     def plus(self, other: "Share") -> "Share":
-        """Return both together."""
+        """Return the sum of two shares."""
         return Share(self.vcpus + other.vcpus, self.memory_mb + other.memory_mb, self.disk_gb + other.disk_gb)
 
     def within(self, other: "Share") -> bool:
-        """Tell whether it is no more than another."""
+        """Tell whether the share is at most as large as another."""
         return self.vcpus <= other.vcpus and self.memory_mb <= other.memory_mb and self.disk_gb <= other.disk_gb
 
 
 class Booking(Struct, frozen=True, array_like=True):
-    """A host's promise to a reservation; without a share it is the whole host's."""
+    """A host, or a share of it, booked for a reservation."""
 
     lease: str
     reservation: str
@@ -154,12 +153,12 @@ class Booking(Struct, frozen=True, array_like=True):
 
     @property
     def until(self) -> float:
-        """The end of the time that it takes."""
+        """The end of the booked time, at least MIN_BOOKING_S after the start."""
         return max(self.end, self.start + MIN_BOOKING_S)
 
 
 class Holding(Struct, frozen=True, array_like=True):
-    """A reservation that a host was handed over to."""
+    """A reservation that has a host in use."""
 
     lease: str
     reservation: str
@@ -177,7 +176,7 @@ class HostSpec(Struct, frozen=True):
 
 
 SIZES = ("vcpus", "memory_mb", "local_gb")
-"""The properties of a host that are its size, in the order of a share's fields."""
+"""The properties that are a host's size, in the order of the fields of Share."""
 
 
 class Property(Struct, frozen=True):
@@ -189,7 +188,7 @@ class Property(Struct, frozen=True):
 
 
 class HostSeen(Struct, frozen=True, omit_defaults=True):
-    """Who has booked a host, who holds it, and which leases lost it when it failed."""
+    """The bookings and holdings of a host, and the leases that lost it when it failed."""
 
     bookings: tuple[Booking, ...] = ()
     held: tuple[Holding, ...] = ()
@@ -197,7 +196,7 @@ class HostSeen(Struct, frozen=True, omit_defaults=True):
 
 
 class LeaseHost(Struct, frozen=True):
-    """A host: its object, read."""
+    """A host: its object with spec and seen decoded."""
 
     object: Object
     spec: HostSpec
@@ -205,14 +204,14 @@ class LeaseHost(Struct, frozen=True):
 
 
 class Lease(Struct, frozen=True):
-    """A lease: its object, read."""
+    """A lease: its object with spec and seen decoded."""
 
     object: Object
     spec: LeaseSpec
     seen: LeaseSeen
 
     def reservations(self) -> list[tuple[ReservationSpec, ReservationSeen]]:
-        """Return the reservations, what was wanted beside what became of it."""
+        """Return the reservations, each as its spec and its state."""
         return [(one, self.seen.reservations[one.id]) for one in self.spec.reservations]
 
 
@@ -221,12 +220,12 @@ _HOST_SPEC, _HOST_SEEN = msgspec.json.Decoder(HostSpec), msgspec.json.Decoder(Ho
 
 
 def read_lease(found: Object) -> Lease:
-    """Read a lease."""
+    """Decode the object of a lease."""
     return Lease(found, _LEASE_SPEC.decode(found.spec), read_lease_seen(found.seen))
 
 
 def read_host(found: Object) -> LeaseHost:
-    """Read a host."""
+    """Decode the object of a host."""
     return LeaseHost(found, _HOST_SPEC.decode(found.spec), _HOST_SEEN.decode(found.seen))
 
 
@@ -239,22 +238,22 @@ def status_of(found: Object) -> LeaseState:
 
 
 def status_from_word(word: str) -> LeaseState:
-    """Return the status that a word stands for."""
+    """Return the status with a name."""
     return _STATUSES[word]
 
 
 def read_lease_spec(text: str) -> LeaseSpec:
-    """Read what was asked for."""
+    """Decode the spec of a lease."""
     return _LEASE_SPEC.decode(text)
 
 
 def read_lease_seen(text: str) -> LeaseSeen:
-    """Read what has become of a lease; of one that was made by other means, nothing has."""
+    """Decode the state of a lease; empty for an object that was not created as a lease."""
     return _LEASE_SEEN.decode(text) if text != "{}" else LeaseSeen({}, {})
 
 
 def host_key(ns: str, name: str) -> Key:
-    """Return the object that a host is."""
+    """Return the key of a host's object."""
     return Key(ns, f"host-{name}")
 
 

@@ -1,11 +1,11 @@
-"""Notices to the policy service: what it is told of the end of a lease, until it has taken it.
+"""Notices of the ends of leases to the policy service, delivered until it accepts them.
 
 A service that counts what is in use must learn of every end, also when it is down for a while, and when a process of
 ours is killed. So a notice is an object of its own, written by the commit that begins the end or the delete of a lease.
 A worker delivers it, with growing pauses between the attempts. After a day it is given up: the notice stays as
 `undelivered`, where people see it and can have it delivered again, or discard it.
 
-Each lease has one notice at most. A notice may arrive twice: when nobody knows whether an attempt was heard.
+Each lease has at most one notice. A notice may arrive twice, if the answer to an attempt was lost.
 """
 
 import logging
@@ -37,7 +37,7 @@ log = logging.getLogger("stateward.leases")
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 3600.0
 RANK = 4
-"""Where the timer of a notice stands among those of the same instant: after all that concerns leases."""
+"""Rank of the timer of a notice among timers of the same instant: after all timers of leases."""
 
 
 class Notice(Struct, frozen=True):
@@ -47,12 +47,12 @@ class Notice(Struct, frozen=True):
 
 
 def notice_key(ns: str, lease: str) -> Key:
-    """Return the object that a lease's notice is."""
+    """Return the key of a lease's notice."""
     return Key(ns, f"notice-{lease}")
 
 
 def queue_notice(uow: UnitOfWork, found: Object, seen: LeaseSeen, status: LeaseState, op: str) -> LeaseSeen:
-    """Write the notice of a lease that is about to end or to go; returns its parts, which remember that."""
+    """Write the notice of a lease whose end or delete begins; returns its parts, marked as notified."""
     if seen.notified or not seen.events or seen.events[EventType.END] is EventState.DONE:
         return seen
     key = notice_key(found.ns, found.id)
@@ -80,18 +80,20 @@ def queue_notice(uow: UnitOfWork, found: Object, seen: LeaseSeen, status: LeaseS
 
 
 def pause_after(attempt: int) -> float:
-    """Return how many seconds pass after an attempt that failed, before the next one."""
+    """Return the seconds between a failed attempt and the next one."""
     return min(FIRST_PAUSE_S * 2.0 ** min(attempt - 1, 30), LONGEST_PAUSE_S)
 
 
 async def deliver(ctx: LeaseContext, job: Job) -> None:
-    """Tell the policies that a lease is over; what is not taken is tried again later."""
+    """Notify the policies of the end of a lease; a notice that is not accepted is delivered again later."""
     lease = read_lease(msgspec.json.decode(job.claim.object.spec, type=Notice).lease)
     try:
         await ctx.filters.on_end(lease, await _hosts_of(ctx, lease))
     except NoticeUndelivered as error:
         pause = pause_after(job.attempt)
-        log.warning("notice of lease %s is not delivered, next attempt in %g s: %s", lease.object.id, pause, error)
+        log.warning(
+            "notice of the end of lease %s was not accepted; next attempt in %g s: %s", lease.object.id, pause, error
+        )
         raise Temporary(str(error), after=pause) from error
 
 

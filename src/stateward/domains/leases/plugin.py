@@ -82,16 +82,16 @@ class LeasesPlugin(DomainPlugin):
     @property
     def leases(self) -> LeaseService:
         """The service for leases."""
-        return LeaseService(_there(self._ctx), self._settings.before_end, self._new_id)
+        return LeaseService(_require_bound(self._ctx), self._settings.before_end, self._new_id)
 
     @property
     def hosts(self) -> HostService:
         """The service for hosts."""
-        return HostService(_there(self._ctx).engine, self._settings.cleaning)
+        return HostService(_require_bound(self._ctx).engine, self._settings.cleaning)
 
     def _handler(self, work: Work) -> Callable[[Job], Awaitable[object]]:
         async def run(job: Job) -> object:
-            return await work(_there(self._ctx), job)
+            return await work(_require_bound(self._ctx), job)
 
         return run
 
@@ -105,7 +105,7 @@ def create_plugin(context: ProcessContext) -> LeasesPlugin:
     return LeasesPlugin(context, context.settings.get(PREFIX))
 
 
-def _there(ctx: LeaseContext | None) -> LeaseContext:
+def _require_bound(ctx: LeaseContext | None) -> LeaseContext:
     if ctx is None:
         raise Temporary("the engine is not known yet", after=0.1)
     return ctx

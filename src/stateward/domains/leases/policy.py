@@ -1,7 +1,7 @@
-"""Policies: who may have what for how long. Filters are asked when a lease is made or changed, and told when it ends.
+"""Policy filters: they check a lease when it is created or updated, and are notified when it ends.
 
-A filter denies by raising. An external service is asked over HTTP, within a time-out; if it does not answer, nobody has
-said yes, and the lease is denied. What it is told is delivered until it has taken it (`notices`).
+A filter denies by raising. The external service is asked over HTTP with a time-out; without an answer the lease is
+denied. Notices of ends are delivered again until the service accepts them (`notices`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,19 +15,19 @@ from stateward.domains.leases.model import Lease, LeaseHost
 from stateward.domains.leases.settings import Settings
 
 MAX_MESSAGE_LENGTH = 500
-"""How much of a service's own words is passed on to a caller."""
+"""Characters of the service's own message that a caller gets."""
 
 
 class PolicyFilter(Protocol):
-    """A policy; one that `needs_hosts` wants to know which hosts a lease would get."""
+    """A policy; `needs_hosts`: its check needs the hosts that the lease would get."""
 
     needs_hosts: bool
 
     async def check(self, question: PolicyQuestion) -> None:
-        """Deny a lease that is to be made, or changed from what it was before."""
+        """Raise DeniedByPolicy for a new lease, or an update, that is not allowed."""
 
     async def on_end(self, lease: Lease, hosts: Mapping[str, LeaseHost]) -> None:
-        """Be told that a lease is over; raises Undelivered if that has to be told again."""
+        """Take notice of the end of a lease; raises NoticeUndelivered if it must be delivered again."""
 
 
 class PolicyFilters:
@@ -38,18 +38,18 @@ class PolicyFilters:
         self.needs_hosts = any(one.needs_hosts for one in filters)
 
     async def check(self, question: PolicyQuestion) -> None:
-        """Deny what one of them denies."""
+        """Raise if one of the filters denies."""
         for one in self._filters:
             await one.check(question)
 
     async def on_end(self, lease: Lease, hosts: Mapping[str, LeaseHost]) -> None:
-        """Tell all of them that a lease is over."""
+        """Notify all filters of the end of a lease."""
         for one in self._filters:
             await one.on_end(lease, hosts)
 
 
 class MaxLeaseDurationFilter:
-    """No lease may be longer than so many seconds, except those of some projects."""
+    """Limits the duration of leases, except those of exempt projects."""
 
     needs_hosts = False
 
@@ -58,7 +58,7 @@ class MaxLeaseDurationFilter:
         self._exempt = frozenset(exempt)
 
     async def check(self, question: PolicyQuestion) -> None:
-        """Deny a lease that is too long; one that was before may stay, but not grow."""
+        """Deny a lease that is too long; a lease that is too long already may stay, but not grow."""
         spec, before = question.wanted, None if question.current is None else question.current.spec
         lasts = spec.end - spec.start
         grows = before is None or lasts > before.end - before.start
@@ -72,7 +72,7 @@ class MaxLeaseDurationFilter:
 
 
 class ExternalServiceFilter:
-    """Asks a service: POST to /check-create or /check-update allows with 2xx, denies with anything else."""
+    """Asks a service by POST to /check-create or /check-update: 2xx allows, anything else denies."""
 
     needs_hosts = True
 
@@ -92,7 +92,7 @@ class ExternalServiceFilter:
             raise DeniedByPolicy("external check", _message(answer))
 
     async def on_end(self, lease: Lease, hosts: Mapping[str, LeaseHost]) -> None:
-        """Tell that a lease is over; only an answer of 2xx says that it was taken."""
+        """Notify the service of the end of a lease by POST to /on-end; only 2xx means that it was accepted."""
         try:
             answer = await self._post("on-end", ending_body(lease, hosts))
         except httpx.HTTPError as error:
@@ -106,7 +106,7 @@ class ExternalServiceFilter:
 
 
 def create_filters(settings: Settings) -> PolicyFilters:
-    """Return the policies that are set."""
+    """Create the filters that the settings ask for."""
     found: list[PolicyFilter] = []
     if settings.max_duration > 0:
         exempt = [one.strip() for one in settings.max_duration_exempt.split(",") if one.strip()]

@@ -1,4 +1,4 @@
-"""Pools that keep up with the journal: whoever searches first takes over what was committed since the last search."""
+"""Host pools by namespace that follow the journal: each search first applies what was committed since the last one."""
 
 import asyncio
 import logging
@@ -17,23 +17,23 @@ log = logging.getLogger("stateward.leases")
 
 PAGE_SIZE = 1000
 RELOAD_AFTER_S = 1800.0
-"""After how many seconds without a look something of what followed may have been pruned."""
+"""Seconds without a search after which journal entries may have been pruned, so that pools are loaded anew."""
 
 
 class PoolCache:
-    """The pools of all namespaces that were asked for."""
+    """The pools of those namespaces that were searched."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._faults = FaultIsolation(log)
         self._pools: dict[str, HostPool] = {}
-        self._last_seq = 0  # the last line of the journal that was taken over
+        self._last_seq = 0  # the last journal entry that was applied
         self._caught_up_at = 0.0
         self._lock = asyncio.Lock()
         self._next_round: asyncio.Future[None] | None = None
 
     async def get(self, ns: str) -> HostPool:
-        """Return the pool of a namespace as it is now."""
+        """Return the current pool of a namespace."""
         if ns not in self._pools:
             async with self._lock:
                 if ns not in self._pools:
@@ -44,7 +44,7 @@ class PoolCache:
         return self._pools[ns]
 
     async def refresh_hosts(self, ns: str, names: Iterable[str]) -> None:
-        """Look at hosts anew that are not what they were thought to be."""
+        """Reload hosts whose cached record is stale."""
         await self._reload_hosts({host_key(ns, name) for name in names})
 
     async def _load(self, ns: str) -> HostPool:
@@ -58,13 +58,13 @@ class PoolCache:
             after = found[-1].id
 
     async def _catch_up_shared(self) -> None:
-        """Keep up; whoever comes while somebody does waits for the next round, which serves all of them."""
+        """Catch up with the journal; callers that arrive meanwhile share the next round."""
         if self._next_round is not None:
             await asyncio.shield(self._next_round)
             return
         round_ = self._next_round = asyncio.get_running_loop().create_future()
         async with self._lock:
-            self._next_round = None  # whoever comes from now on may have seen what this round does not see
+            self._next_round = None  # later callers may have seen commits that this round does not see
             try:
                 await self._catch_up()
             finally:
@@ -84,7 +84,7 @@ class PoolCache:
                 return
 
     async def _reload_if_pruned(self) -> None:
-        """Load the pools again if nobody asked for so long that the removal of a host may have left no trace."""
+        """Reload the pools after a long pause: the removal of a host may have been pruned from the journal."""
         now = asyncio.get_running_loop().time()
         long_ago, self._caught_up_at = now - self._caught_up_at > RELOAD_AFTER_S, now
         if long_ago and self._last_seq < (await horizon(self._reader)).seq:
@@ -99,6 +99,6 @@ class PoolCache:
                 self._put_host(self._pools[key.ns], found)
 
     def _put_host(self, pool: HostPool, found: Object) -> None:
-        """Put a host into a pool; one whose record cannot be read is not offered, and the others are."""
+        """Put a host into a pool; a host whose record cannot be read is skipped."""
         with self._faults.isolate(f"reading of host {found.id} in {found.ns}"):
             pool.put(read_host(found))

@@ -1,4 +1,4 @@
-"""Which hosts a reservation will do with: the clients' expressions, such as `["and", [">=", "$vcpus", "4"], ...]`.
+"""Expressions by which a reservation chooses hosts, such as `["and", [">=", "$vcpus", "4"], ...]`.
 
 An expression is JSON text: an operator and its two operands, of which the first is the name of a property after a
 dollar sign; `and` and `or` join further expressions. Numbers are compared as numbers, everything else as text.
@@ -30,12 +30,12 @@ ALLOWED = 'an expression such as [">=", "$vcpus", "4"], or several in ["and", ..
 
 
 def match_all(_properties: Mapping[str, str]) -> bool:
-    """Will do with any host."""
+    """Match any host."""
     return True
 
 
 def parse_expression(field: str, text: str) -> HostTest:
-    """Read an expression; an empty one will do with any host."""
+    """Read an expression; an empty one matches any host."""
     if not text:
         return match_all
     try:

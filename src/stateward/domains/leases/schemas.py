@@ -19,7 +19,7 @@ from stateward.domains.leases.wire_values import format_time
 
 
 class NewLease(Struct, frozen=True):
-    """A lease to be made. Times are UTC: `2030-01-31 14:00`, or `now`."""
+    """A new lease. Times are UTC: `2030-01-31 14:00`, or `now`."""
 
     name: str
     end_date: str
@@ -30,7 +30,7 @@ class NewLease(Struct, frozen=True):
 
 
 class LeaseChange(Struct, frozen=True):
-    """What is to be different about a lease."""
+    """The fields of a lease that an update changes."""
 
     name: str | UnsetType | None = UNSET
     start_date: str | UnsetType | None = UNSET
@@ -64,19 +64,19 @@ class HostList(Struct, frozen=True):
 
 
 class AllocationAnswer(Struct, frozen=True):
-    """What a host is promised to."""
+    """The bookings of a host."""
 
     allocation: dict[str, Any]
 
 
 class AllocationList(Struct, frozen=True):
-    """What hosts are promised to."""
+    """The bookings of hosts."""
 
     allocations: list[dict[str, Any]]
 
 
 class PropertyChange(Struct, frozen=True):
-    """Whether a property is shown to everybody."""
+    """Whether a property is private."""
 
     private: bool
 
@@ -190,7 +190,7 @@ def host_view(host: LeaseHost) -> dict[str, Any]:
 
 
 def allocation_view(host: LeaseHost, lease: str | None = None, reservation: str | None = None) -> dict[str, Any]:
-    """Return what a host is promised to: everything, or what is of one lease or reservation."""
+    """Return the bookings of a host: all of them, or those of one lease or reservation."""
     return {
         "resource_id": host.spec.name,
         "reservations": [
@@ -207,5 +207,5 @@ def allocation_view(host: LeaseHost, lease: str | None = None, reservation: str 
 
 
 def property_view(found: Property, *, detail: bool) -> dict[str, Any]:
-    """Return a property that hosts have, with the values that it has if wanted."""
+    """Return a property of hosts; with `detail` also its values."""
     return {"property": found.name, "private": found.private} | ({"values": list(found.values)} if detail else {})

@@ -1,8 +1,8 @@
-"""Leases, as their clients ask for them: made, looked at, changed, deleted.
+"""The service for leases: create, list, update, delete and recover.
 
-Hosts are searched for in memory and booked by the commit that accepts the lease. If another was faster, the commit
-refuses, and the search begins again with what is true now: of two who want the last host one gets it, and the other is
-told that there is none.
+The service searches hosts in memory; the commit that accepts the lease books them. If another lease has booked a host
+first, the commit is refused and the service searches again on fresh data. Of two clients that want the last host, one
+gets it and the other one is refused.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -30,13 +30,13 @@ from stateward.store.records import Key, Status
 T = TypeVar("T")
 
 MAX_TRIES = 100
-"""How often a search begins again; every time, somebody else has got what he wanted."""
+"""Searches before the service gives up; each repetition means that another client has succeeded."""
 
 OUTCOME_TIMEOUT_S = 60.0
-"""How many seconds a caller waits until a lease is what he asked for."""
+"""Seconds that a caller waits for the end of a create or an update."""
 
 DELETE_TIMEOUT_S = 10.0
-"""How many seconds a caller waits until a lease is gone; most are gone at once."""
+"""Seconds that a caller waits for the end of a delete; most end at once."""
 
 PAGE_SIZE = 1000
 
@@ -48,7 +48,7 @@ class LeaseCaller(Caller, frozen=True, kw_only=True):
 
 
 class LeaseService:
-    """Leases of all namespaces."""
+    """The leases of all namespaces."""
 
     def __init__(self, ctx: LeaseContext, before_end: float, new_id: Callable[[], str] = lambda: str(uuid4())) -> None:
         self._ctx = ctx
@@ -57,18 +57,18 @@ class LeaseService:
 
     @property
     def engine(self) -> Engine:
-        """The engine that they live in."""
+        """The engine of the leases."""
         return self._ctx.engine
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
     @property
     def resource_types(self) -> list[str]:
-        """What can be reserved."""
+        """The names of the types of resources that can be reserved."""
         return self._ctx.resources.names
 
     async def get(self, ns: str, id_: str, *, deleted: bool = False) -> Lease:
-        """Return a lease; with `deleted`, also one that was deleted and is still remembered."""
+        """Return a lease; with `deleted`, also one that was deleted and is not pruned yet."""
         found = await self.engine.store.reader.object(Key(ns, id_))
         if found is None or found.kind != LEASE.kind or found.seen == "{}" or (found.removed and not deleted):
             raise NotFound(ns, id_)
@@ -88,7 +88,7 @@ class LeaseService:
     # --- making and changing -----------------------------------------------------------------------------------------
 
     async def create(self, caller: LeaseCaller, given: Mapping[str, Any]) -> Lease:
-        """Make a lease; returns when it waits for its start."""
+        """Create a lease; returns when it is PENDING."""
         now = await self.engine.store.reader.time()
         spec = read_new_spec(given, self._ctx.resources, self._new_id, now, self._before_end)
         spec = replace(spec, user=caller.who, project=caller.ns)
@@ -112,13 +112,13 @@ class LeaseService:
             return await self._submit(caller.ns, lambda: self.engine.submit(request))
 
     async def update(self, caller: LeaseCaller, id_: str, given: Mapping[str, Any]) -> Lease:
-        """Change a lease; returns when it is changed."""
+        """Update a lease; returns when the update has ended."""
         accepted = await self._retry_if_taken(lambda: self._update(caller, id_, given))
         return await self.get(caller.ns, id_) if accepted is None else await self._wait_for_outcome(accepted)
 
     async def _update(self, caller: LeaseCaller, id_: str, given: Mapping[str, Any]) -> Accepted | None:
         lease = await self.get(caller.ns, id_)
-        if lease.object.op is not None:  # whatever is wanted of it, the engine says what is in the way
+        if lease.object.op is not None:  # the engine refuses with the operation in the way
             how: dict[str, Any] = {"version": lease.object.version, "actor": caller.actor, "who": caller.who}
             return await self.engine.act(caller.ns, id_, "update", seen=lease.seen, **how)
         now = await self.engine.store.reader.time()
@@ -136,7 +136,7 @@ class LeaseService:
             return await self._submit(caller.ns, lambda: self.engine.submit(request))
 
     async def delete(self, caller: LeaseCaller, id_: str) -> Lease:
-        """Begin to delete a lease, whatever it is doing; one that is being deleted already is left to that."""
+        """Begin to delete a lease in any status; if a delete is under way, return the lease with that operation."""
         await self.get(caller.ns, id_)
         try:
             begun = await self.engine.act(caller.ns, id_, "delete", actor=caller.actor, who=caller.who)
@@ -146,7 +146,7 @@ class LeaseService:
         return read_lease(begun.object)
 
     async def await_delete(self, lease: Lease) -> None:
-        """Wait for the end of a delete for a while; what takes longer goes on by itself, and what fails is raised."""
+        """Wait for the end of a delete, at most DELETE_TIMEOUT_S; raises if the delete failed."""
         try:
             operation = await self.engine.wait(lease.object.ns, str(lease.object.op), DELETE_TIMEOUT_S)
         except TimeoutError:
@@ -155,7 +155,7 @@ class LeaseService:
             raise LeaseActionFailed(operation)
 
     async def recover(self, caller: LeaseCaller, id_: str) -> Lease:
-        """Let a lease leave ERROR for what its events say."""
+        """Let a lease leave ERROR for the status that its events derive."""
         seen = lease_parts.reset_interrupted_events((await self.get(caller.ns, id_)).seen)
         status = derived_status(seen.events[EventType.START], seen.events[EventType.END])
         if status is LeaseState.ERROR:
@@ -167,7 +167,7 @@ class LeaseService:
     # --- how ---------------------------------------------------------------------------------------------------------
 
     async def _check(self, ns: str, spec: LeaseSpec, lease: Lease | None = None) -> None:
-        """Ask the policies, with the hosts that the lease would get now if one of them looks at those."""
+        """Ask the policies; if one needs the hosts, allocate them as a preview first."""
         filters = self._ctx.filters
         preview = await self._preview(ns, spec, lease) if filters.needs_hosts else PolicyQuestion(spec, lease)
         await filters.check(preview)
@@ -184,7 +184,7 @@ class LeaseService:
         return PolicyQuestion(spec, lease, plan, {name: host for name in names if (host := pool.get(name)) is not None})
 
     async def _retry_if_taken(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Try again where another was faster."""
+        """Repeat an attempt while another client was faster."""
         for _ in range(MAX_TRIES - 1):
             try:
                 return await attempt()
@@ -193,7 +193,7 @@ class LeaseService:
         return await attempt()
 
     async def _submit(self, ns: str, submit: Callable[[], Awaitable[T]]) -> T:
-        """Submit a plan; where another was faster, its hosts are not what they were thought to be."""
+        """Submit an allocation; if hosts were taken, refresh them in the pool before the error goes on."""
         try:
             return await submit()
         except HostsTaken as taken:
@@ -208,7 +208,7 @@ class LeaseService:
 
 
 def _with_plan(lease: Lease, spec: LeaseSpec, plan: AllocationPlan, now: float) -> LeaseSeen:
-    """Return the parts of a lease that is to be changed; whoever was warned of the end is warned again."""
+    """Return the parts of a lease with a new allocation; a warning whose time moved into the future is due again."""
     seen = lease_parts.reset_interrupted_events(lease.seen)
     for one, allocation in plan.items():
         seen = lease_parts.update_reservation(seen, one, proposed=allocation)

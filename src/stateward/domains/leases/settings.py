@@ -34,7 +34,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _is_url(text: str) -> bool:
-    """Tell whether a text is the URL of a service; the parser raises where a bracket or a port is wrong."""
+    """Tell whether a text is the URL of a service; the parser raises on a wrong bracket or port."""
     try:
         parts = urlsplit(text)
         named = bool(parts.hostname) and parts.port != 0

@@ -1,7 +1,8 @@
-"""A lease's timers. Each is a wake-up call: never too late, perhaps too early; when it is time, the lease itself says.
+"""Timers of a lease: start, warning before the end, end, and the replacement of failed hosts.
 
-Of several that are due at the same instant the ends come before the starts, so that a host goes from one lease to the
-next. The timers of what follows the start are set when the lease starts.
+Timers may fire early but never late: the guard checks the lease's own times again and reschedules the timer. Of timers
+that are due at the same instant, ends fire before starts, so that a host goes from one lease to the next. The timers of
+the warning and of the end are set when the lease starts.
 """
 
 from collections.abc import Iterable
@@ -17,11 +18,11 @@ PENDING_EVENTS = {
     LeaseState.ACTIVE: (EventType.BEFORE_END, EventType.END),
     LeaseState.ERROR: (EventType.END,),
 }
-"""What a lease has before it, by its status."""
+"""The events that are still to come, by the status of the lease."""
 
 
 def pending_timers(lease: Lease, *events: EventType) -> list[Timer]:
-    """Return the timers of events that are still to come."""
+    """Return the timers of those events that are not done yet."""
     return [
         _timer(lease, event, due)
         for event in events
@@ -30,7 +31,10 @@ def pending_timers(lease: Lease, *events: EventType) -> list[Timer]:
 
 
 def rescheduled_timers(lease: Lease, before: Lease) -> list[Timer]:
-    """Return the timers of a lease that is being changed: they must do if the change fails, too."""
+    """Return the timers of a lease that is being updated; each is due at the earlier of its old and its new time.
+
+    If the update fails, the old times hold again, so a timer must not fire later than they say.
+    """
     timers = pending_timers(lease, *PENDING_EVENTS.get(status_of(lease.object), ()))
     return [_timer(lease, _event_of(one), min(one.due, _previous_due(before, _event_of(one)))) for one in timers]
 
@@ -41,12 +45,12 @@ def timer_keys(ns: str, lease: str) -> list[Key]:
 
 
 def heal_timer(ns: str, lease: str, host: str, due: float) -> Timer:
-    """Return the timer by which a lease is to look after a host of its own."""
+    """Return the timer that starts the action `heal` of a lease, for one of its hosts."""
     return Timer(ns, f"{lease}/heal/{host}", due, HEAL_RANK, lease, "heal", "[]", "{}")
 
 
 def heal_timers(ns: str, leases: Iterable[str], host: str, due: float) -> list[Timer]:
-    """Return the timers by which leases are to look after a host of theirs."""
+    """Return the timers that start the action `heal` of several leases, for a host that they share."""
     return [heal_timer(ns, lease, host, due) for lease in dict.fromkeys(leases)]
 
 
@@ -60,7 +64,7 @@ def _event_of(timer: Timer) -> EventType:
 
 
 def _previous_due(before: Lease, event: EventType) -> float:
-    """Return when an event was to happen before, if it still was to."""
+    """Return when an event was due before the update; infinity if it was not due any more."""
     undone = before.seen.events[event] is EventState.UNDONE
     due = before.spec.time_of(event) if undone else None
     return float("inf") if due is None else due

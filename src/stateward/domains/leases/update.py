@@ -1,4 +1,4 @@
-"""What is done when a lease is changed: it goes over to what was booked for the change, and lets the rest go."""
+"""The handler of an update of a lease: it switches to the hosts that were booked for the update."""
 
 from collections.abc import Iterable
 
@@ -26,7 +26,7 @@ R = ReservationState
 
 
 async def update(ctx: LeaseContext, job: Job) -> Ending:
-    """Go over to the hosts that were booked for the change, and let the others go."""
+    """Switch to the hosts that were booked for the update, and release the others."""
     lease = read_lease(job.claim.object)
     changing = [(spec, seen) for spec, seen in lease.reservations() if seen.proposed is not None]
     try:
@@ -54,7 +54,7 @@ def _switch_changes(
 
 
 def _updated_reservation(ctx: LeaseContext, spec: ReservationSpec, seen: ReservationSeen) -> ReservationSeen:
-    """Return what a reservation is after a change: whatever had failed under it, its owner knows what it has now."""
+    """Return a reservation after the update; the record of lost hosts is reset unless hosts are still missing."""
     demand, hosts = ctx.resources[spec.resource_type].demand(spec.details), seen.proposed or {}
     missing = demand is not None and sum(hosts.values()) < demand.min_count
     return replace(
@@ -68,7 +68,7 @@ def _updated_reservation(ctx: LeaseContext, spec: ReservationSpec, seen: Reserva
 
 
 async def _roll_back(ctx: LeaseContext, job: Job, lease: Lease, why: str) -> Ending:
-    """Give up a change: the hosts are booked as they were before, if they still can be."""
+    """Roll the update back: book the hosts as they were before, if they are still free."""
     former = job.claim.operation.previous_spec
     spec = lease.spec if former is None else read_lease_spec(former)
     changes = [one for mine in spec.reservations for one in _rollback_changes(ctx, lease, spec, mine)]

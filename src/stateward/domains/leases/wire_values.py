@@ -1,4 +1,7 @@
-"""Numbers as the clients of leases write them: JSON integers, or text in plain decimal digits.
+"""Times and numbers in the requests and answers of the API.
+
+Times are UTC, to the minute in requests and to the microsecond in answers. Numbers are JSON integers, or text in plain
+decimal digits.
 
 Python's `int` and `float` also read `1_0`, `+2`, `02`, ` 10 `, digits of other scripts and `nan`. A client that sends
 one of these made a mistake, and a number below zero books a host twice. So every number of the domain is read here,
@@ -41,7 +44,7 @@ def read_whole_number(field: str, value: object, least: int, most: int) -> int:
 
 
 def parse_decimal(text: str) -> float | None:
-    """Return the number that a text is, or None if it is none."""
+    """Return the number in a text, or None if the text is not a number."""
     return float(text) if _DECIMAL.fullmatch(text) else None
 
 
@@ -50,17 +53,17 @@ MINUTE_FORMAT = "%Y-%m-%d %H:%M"
 ANSWER_FORMAT = "%Y-%m-%dT%H:%M:%S.%f"
 ACCEPTED_FORMATS = (MINUTE_FORMAT, ANSWER_FORMAT, "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S")
 TIME_CHARACTERS = re.compile(r"[0-9T:. -]{1,32}")
-"""The characters of a time; `strptime` also reads digits of other scripts, and line breaks between date and hour."""
+"""The characters of a time; `strptime` also reads digits of other scripts and line breaks."""
 
 LATEST_TIME = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
-"""The last time that is read: after it comes a year that dates of Python have no room for."""
+"""The latest accepted time: Python's dates end with the year 9999."""
 
 DATE_ONLY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 TIME_EXAMPLE = "such as '2030-01-31 14:00', or 'now'"
 
 
 def read_time(field: str, text: object, now: float) -> float:
-    """Read a time."""
+    """Read a time; raises BlazarBadInput for anything else."""
     if text == NOW:
         return now
     found = _parse_time(text) if isinstance(text, str) and TIME_CHARACTERS.fullmatch(text) else None
@@ -72,7 +75,7 @@ def read_time(field: str, text: object, now: float) -> float:
 
 
 def _allowed(text: object, found: float | None) -> str:
-    """Return what a time must be that is refused."""
+    """Return what a refused time must be."""
     if found is not None:
         return f"a time after 1970 and before the year 9999, {TIME_EXAMPLE}"
     if isinstance(text, str) and DATE_ONLY.fullmatch(text):
@@ -90,10 +93,10 @@ def _parse_time(text: str) -> float | None:
 
 
 def format_time(time: float | None) -> str | None:
-    """Write a time."""
+    """Return a time as it is written in answers."""
     return None if time is None else datetime.fromtimestamp(time, UTC).strftime(ANSWER_FORMAT)
 
 
 def format_minute(time: float) -> str:
-    """Write a time to the minute."""
+    """Return a time to the minute."""
     return datetime.fromtimestamp(time, UTC).strftime(MINUTE_FORMAT)

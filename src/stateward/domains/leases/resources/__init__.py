@@ -1,4 +1,4 @@
-"""What can be reserved: each type of resource is a plug-in behind one interface."""
+"""Resource plug-ins: each type of resource that can be reserved, behind one interface."""
 
 from stateward.domains.leases.resources.host_resources import PhysicalHosts, VirtualInstances
 from stateward.domains.leases.resources.leased_mcis import LeasedMcis

@@ -15,12 +15,12 @@ PROPERTIES = ("hypervisor_properties", "resource_properties")
 
 
 class PhysicalHosts:
-    """Hosts that one lease has to itself."""
+    """`physical:host`: whole hosts, chosen by their properties."""
 
     name = "physical:host"
 
     def read_details(self, given: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Read how many hosts are wanted, and which will do."""
+        """Read how many hosts are wanted, and which properties they must have."""
         least = read_count("min", given, before, 1)
         most = read_count("max", given, before, 1)
         if most < least:
@@ -28,22 +28,22 @@ class PhysicalHosts:
         return {"min": least, "max": most} | read_properties(given, before)
 
     def demand(self, details: Mapping[str, Any]) -> Demand:
-        """Ask for whole hosts."""
+        """Return a demand for whole hosts."""
         return Demand(details["min"], details["max"], properties=wanted_properties(details))
 
     async def check(self, ns: str, spec: ReservationSpec) -> None:
-        """Refuse nothing: whether hosts can be had is for the search to say."""
+        """Accept everything: the allocation decides whether there are hosts."""
 
     async def start_requests(self, task: ReservationTask) -> Sequence[Request]:  # noqa: ARG002 - others need it
-        """Wait for nobody."""
+        """Return nothing: no other object is involved."""
         return ()
 
     async def start(self, task: ReservationTask) -> None:
-        """Hand the hosts over, as soon as whoever had them before has given them back."""
+        """Hand the hosts over, as soon as the previous reservation has given them back."""
         await task.bookings.hand_over(task.job, task.spec.id, task.seen.hosts, whole=True)
 
     async def end_requests(self, task: ReservationTask) -> Sequence[Request]:  # noqa: ARG002
-        """Wait for nobody."""
+        """Return nothing: no other object is involved."""
         return ()
 
     async def end(self, task: ReservationTask) -> None:
@@ -52,7 +52,7 @@ class PhysicalHosts:
 
 
 def read_properties(given: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, str]:
-    """Read which hosts will do."""
+    """Read the expressions by which hosts are chosen."""
     found = {field: read_text(field, given, before) for field in PROPERTIES}
     for field, expression in found.items():
         property_expressions.parse_expression(field, expression)
@@ -60,7 +60,7 @@ def read_properties(given: Mapping[str, Any], before: Mapping[str, Any] | None) 
 
 
 def wanted_properties(details: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the expressions that a host has to satisfy."""
+    """Return the expressions that a host must match."""
     return tuple(details[field] for field in PROPERTIES if details.get(field))
 
 
@@ -68,12 +68,12 @@ AFFINITIES = {"true": True, "1": True, "false": False, "0": False, "none": None,
 
 
 class VirtualInstances:
-    """Shares of hosts."""
+    """`virtual:instance`: instances of one size, on hosts that several leases may share."""
 
     name = "virtual:instance"
 
     def read_details(self, given: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Read how large the instances are, and how many of them there are to be."""
+        """Read the size and the number of the instances."""
         size = {field: read_count(field, given, before, 0, MAX_SIZE) for field in ("vcpus", "memory_mb", "disk_gb")}
         if not any(size.values()):
             raise BadInput("vcpus", 0, "more than nothing, where memory_mb and disk_gb are nothing")
@@ -81,7 +81,7 @@ class VirtualInstances:
         return {**size, "amount": amount, "affinity": _affinity(given, before)} | read_properties(given, before)
 
     def demand(self, details: Mapping[str, Any]) -> Demand:
-        """Ask for shares: all on one host, all on different ones, or anyhow."""
+        """Return a demand for shares: all on one host, all on different hosts, or on any."""
         share, affinity = Share(details["vcpus"], details["memory_mb"], details["disk_gb"]), details["affinity"]
         return Demand(
             details["amount"],
@@ -93,22 +93,22 @@ class VirtualInstances:
         )
 
     async def check(self, ns: str, spec: ReservationSpec) -> None:
-        """Refuse nothing: whether hosts can be had is for the search to say."""
+        """Accept everything: the allocation decides whether there are hosts."""
 
     async def start_requests(self, task: ReservationTask) -> Sequence[Request]:  # noqa: ARG002 - others need it
-        """Wait for nobody."""
+        """Return nothing: no other object is involved."""
         return ()
 
     async def start(self, task: ReservationTask) -> None:
-        """Open the hosts to the instances."""
+        """Hand the shares of the hosts over."""
         await task.bookings.hand_over(task.job, task.spec.id, task.seen.hosts, whole=False)
 
     async def end_requests(self, task: ReservationTask) -> Sequence[Request]:  # noqa: ARG002
-        """Wait for nobody."""
+        """Return nothing: no other object is involved."""
         return ()
 
     async def end(self, task: ReservationTask) -> None:
-        """Close the hosts to the instances."""
+        """Take the shares of the hosts back."""
         await task.bookings.take_back(task.job, task.spec.id, task.seen.booked)
 
 

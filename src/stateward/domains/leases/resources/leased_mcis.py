@@ -1,9 +1,9 @@
-"""`mci`: an MCI of our own, created from a template when the lease starts and removed when it ends.
+"""`mci`: an MCI that is created from a template when the lease starts and removed when it ends.
 
-The leases know nothing of MCIs but what can be asked of them; the domain that makes them says what a template has to
-look like (`domains.templates`). They are children of the lease's operation, which waits for them without keeping
-anybody busy. Only an MCI that was made for the reservation is used and removed: its labels say so. Its record goes too,
-however far the start had come: otherwise the next lease of the same template would find its name taken.
+This domain does not know the domain of MCIs: that one passes in what a template must look like (`domains.templates`).
+The MCI is created and removed by child operations of the lease's operation, which waits without a worker. Only an MCI
+whose labels name this reservation is used and removed. Its record is removed too, however far the start had come:
+otherwise the next lease of the same template would find its name taken.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ LEASE, RESERVATION = "lease", "reservation"
 
 
 class LeasedMcis:
-    """Groups of VMs over many clouds; `templates` has the one of MCIs, as soon as its domain is there."""
+    """MCIs as resources; `templates` gets the template of MCIs when their domain is loaded."""
 
     name = "mci"
 
@@ -35,7 +35,7 @@ class LeasedMcis:
         self._templates = templates
 
     def read_details(self, given: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Read the template: an object, or one as text; neither it nor the name can be changed later."""
+        """Read the template (an object, or JSON text) and the name; neither can be changed later."""
         template = given.get("template", (before or {}).get("template"))
         if isinstance(template, str):
             template = _decode_template(template)
@@ -48,10 +48,10 @@ class LeasedMcis:
         return details
 
     def demand(self, details: Mapping[str, Any]) -> None:
-        """Ask nothing of the hosts."""
+        """Return nothing: an MCI needs no hosts of this domain."""
 
     async def check(self, ns: str, spec: ReservationSpec) -> None:
-        """Refuse a template of which no MCI could be made."""
+        """Refuse a template from which no MCI could be created."""
         template = self._templates.get(self.name)
         if template is None:
             raise BadInput(
@@ -64,7 +64,7 @@ class LeasedMcis:
             raise BadInput(field, error.value, error.allowed) from error
 
     async def start_requests(self, task: ReservationTask) -> Sequence[Request]:
-        """Have the MCI created, if it is not there."""
+        """Return the request that creates the MCI, if it does not exist."""
         if await self._find_mci(task) is not None:
             return ()
         spec = self._spec(task.spec)
@@ -73,26 +73,26 @@ class LeasedMcis:
         return [self._request(task, "create", spec=to_json(spec), creates=birth)]
 
     async def start(self, task: ReservationTask) -> None:
-        """See whether it runs."""
+        """Raise if the MCI does not run."""
         found = await self._find_mci(task)
         if found is None or found.state != RUNNING or not _is_made_for(task, found):
             raise Permanent(f"the MCI {_name(task.spec)} is {_describe_mci(task, found)}")
 
     async def end_requests(self, task: ReservationTask) -> Sequence[Request]:
-        """Have the MCI removed with all of its VMs, step by step."""
+        """Return the next requests that remove the MCI with all of its VMs."""
         found, template = await self._find_mci(task), self._templates.get(self.name)
         if found is None or template is None or not _is_made_for(task, found):
             return ()
         return await template.removal(task.engine.store.reader, found, _who(task))
 
     async def end(self, task: ReservationTask) -> None:
-        """See whether it is gone."""
+        """Raise if the MCI still exists."""
         found = await self._find_mci(task)
         if found is not None and _is_made_for(task, found):
             raise Permanent(f"the MCI {_name(task.spec)} is {_describe_mci(task, found)}")
 
     def _spec(self, spec: ReservationSpec) -> dict[str, Any]:
-        """Return the spec of a reservation's MCI: the same each time, and with a uid that no other MCI has."""
+        """Return the spec of a reservation's MCI: the same for each call, with a uid of its own."""
         uid = blake2b(spec.id.encode(), digest_size=16).hexdigest()
         return self._templates[self.name].read(_name(spec), uid, spec.details["template"])
 
@@ -105,7 +105,7 @@ class LeasedMcis:
 
 
 def _name(spec: ReservationSpec) -> str:
-    """Return the name of a reservation's MCI: as it was asked for, or as the template has it, or one of its own."""
+    """Return the name of a reservation's MCI: from the request, from the template, or from the reservation's id."""
     return str(spec.details["mci"] or spec.details["template"].get("name") or f"lease-{spec.id}")
 
 
@@ -114,7 +114,7 @@ def _who(task: ReservationTask) -> str:
 
 
 def _is_made_for(task: ReservationTask, found: Object) -> bool:
-    """Tell whether an MCI was made for a reservation; those of earlier versions are labelled with the lease alone."""
+    """Tell whether an MCI was created for a reservation; earlier versions labelled it with the lease alone."""
     labels: dict[str, str] = msgspec.json.decode(found.labels)
     mine = (task.lease.object.id, task.spec.id)
     return (labels.get(LEASE), labels.get(RESERVATION, task.spec.id)) == mine

@@ -1,8 +1,8 @@
-"""The plug-in interface: what is asked of a type of resource when a lease is made, starts and ends.
+"""The plug-in interface of a type of resource: what the domain calls when a lease is created, starts and ends.
 
-A plug-in reads what clients say about a reservation, says what that demands of the hosts (if it is made of hosts), and
-hands the resources over and takes them back. Both may be asked for again, after a crash or an unclear answer, so they
-are to be idempotent. Their errors are the engine's policies: Temporary is tried again, Permanent is not.
+A plug-in reads the details of a reservation, returns its demand for hosts (if it is made of hosts), hands the resources
+over and takes them back. Both calls may be repeated after a crash or an unclear answer, so they must be idempotent.
+Their errors are the engine's policies: Temporary is tried again, Permanent is not.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,17 +18,17 @@ from stateward.errors import BadInput, UnknownName
 
 
 class HostBookings(Protocol):
-    """The hosts' books, as far as a plug-in may write them."""
+    """The part of the booking writer that plug-ins may use."""
 
     async def hand_over(self, job: Job, reservation: str, hosts: Iterable[str], *, whole: bool) -> None:
-        """Hand hosts over to a reservation; Temporary if another still holds one of them."""
+        """Hand hosts over to a reservation; raises Temporary while another reservation holds one of them."""
 
     async def take_back(self, job: Job, reservation: str, hosts: Iterable[str]) -> None:
         """Take hosts back from a reservation."""
 
 
 class ReservationTask(Struct, frozen=True):
-    """A reservation that something is to be done for."""
+    """A step of a job for one reservation of its lease."""
 
     engine: Engine
     bookings: HostBookings
@@ -39,34 +39,34 @@ class ReservationTask(Struct, frozen=True):
 
 
 class ResourcePlugin(Protocol):
-    """A type of resource."""
+    """A type of resource that can be reserved."""
 
     name: str
 
     def read_details(self, given: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Read what a client says about a reservation, or about a change of one; raises BadInput."""
+        """Read the details of a new reservation, or of an update (`before`: the details so far); raises BadInput."""
 
     def demand(self, details: Mapping[str, Any]) -> Demand | None:
-        """Return what a reservation asks of the hosts, if it is made of hosts."""
+        """Return a reservation's demand for hosts; None if it needs no hosts."""
 
     async def check(self, ns: str, spec: ReservationSpec) -> None:
-        """Raise BadInput for a new reservation that could not be had in a namespace; nothing is accepted before."""
+        """Raise BadInput for a new reservation that a namespace cannot provide; called before the lease is accepted."""
 
     async def start_requests(self, task: ReservationTask) -> Sequence[Request]:
-        """Return what is still to be done on other objects before `start` is called; asked again when it has ended."""
+        """Return requests for other objects that must end before `start`; called again when they have ended."""
 
     async def start(self, task: ReservationTask) -> None:
-        """Hand the resources over."""
+        """Hand the resources over to the reservation."""
 
     async def end_requests(self, task: ReservationTask) -> Sequence[Request]:
-        """Return what is still to be done on other objects before `end` is called; asked again when it has ended."""
+        """Return requests for other objects that must end before `end`; called again when they have ended."""
 
     async def end(self, task: ReservationTask) -> None:
-        """Take the resources back, however much of them was handed over."""
+        """Take the resources back, also if only part of them was handed over."""
 
 
 class ResourcePlugins:
-    """All types of resources, by name."""
+    """The plug-ins of all types of resources, by name."""
 
     def __init__(self, resources: Iterable[ResourcePlugin]) -> None:
         self._resources = {one.name: one for one in resources}
@@ -83,7 +83,7 @@ class ResourcePlugins:
         return sorted(self._resources)
 
     def get_by_name(self, name: object) -> ResourcePlugin:
-        """Return the type that a client names."""
+        """Return the plug-in that a client names; raises BadInput."""
         if not isinstance(name, str) or name not in self._resources:
             raise BadInput("resource_type", name, f"one of {', '.join(sorted(self._resources))}")
         return self._resources[name]
@@ -92,12 +92,12 @@ class ResourcePlugins:
 def read_count(
     field: str, given: Mapping[str, Any], before: Mapping[str, Any] | None, least: int, most: int = MAX_COUNT
 ) -> int:
-    """Read a whole number; one that is not given is what it was before."""
+    """Read a whole number; a missing one keeps the value of `before`."""
     return read_whole_number(field, given.get(field, (before or {}).get(field)), least, most)
 
 
 def read_text(field: str, given: Mapping[str, Any], before: Mapping[str, Any] | None, default: str = "") -> str:
-    """Read a text; one that is not given is what it was before, or the default."""
+    """Read a text; a missing one keeps the value of `before`, or is the default."""
     value = given.get(field, (before or {}).get(field, default))
     if value is None:
         return default
