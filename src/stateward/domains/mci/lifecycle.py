@@ -177,13 +177,13 @@ SECURITY_GROUP = declare("mci.securitygroup", ResourceState, PART_ROWS,    PARTI
 SSH_KEY        = declare("mci.sshkey",        ResourceState, PART_ROWS,    PARTIES, unknown=P.ERROR, about="a key pair to reach VMs with")
 
 
-class RecordState(State):
+class MciRecordState(State):
     """The one state of what is only written down."""
 
     REGISTERED = "Registered", STABLE, "can be used"
 
 
-R = RecordState
+R = MciRecordState
 
 RECORD_ROWS = (
     #    from          event       by      to
@@ -192,10 +192,10 @@ RECORD_ROWS = (
     step(R.REGISTERED, "remove",   ANYONE, GONE),
 )
 
-NAMESPACE  = declare("mci.namespace",  RecordState, RECORD_ROWS, USER | CONTROLLER, about="a namespace of MCIs and their resources")
-CONNECTION = declare("mci.connection", RecordState, RECORD_ROWS, USER | CONTROLLER, about="a way to a provider's region, with a driver behind it")
-SPEC       = declare("mci.spec",       RecordState, RECORD_ROWS, USER | CONTROLLER, about="a size of machine")
-IMAGE      = declare("mci.image",      RecordState, RECORD_ROWS, USER | CONTROLLER, about="what a machine starts from")
-CALL       = declare("mci.call",       RecordState, RECORD_ROWS, USER | CONTROLLER, about="what became of a request, for whoever lost the answer")
+NAMESPACE  = declare("mci.namespace",  MciRecordState, RECORD_ROWS, USER | CONTROLLER, about="a namespace of MCIs and their resources")
+CONNECTION = declare("mci.connection", MciRecordState, RECORD_ROWS, USER | CONTROLLER, about="a way to a provider's region, with a driver behind it")
+SPEC       = declare("mci.spec",       MciRecordState, RECORD_ROWS, USER | CONTROLLER, about="a size of machine")
+IMAGE      = declare("mci.image",      MciRecordState, RECORD_ROWS, USER | CONTROLLER, about="what a machine starts from")
+CALL       = declare("mci.call",       MciRecordState, RECORD_ROWS, USER | CONTROLLER, about="what became of a request, for whoever lost the answer")
 
 LIFECYCLES = (MCI, VM, VNET, SECURITY_GROUP, SSH_KEY, NAMESPACE, CONNECTION, SPEC, IMAGE, CALL)

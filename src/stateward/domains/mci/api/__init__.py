@@ -1,12 +1,10 @@
-"""The mci domain over HTTP: the original's API under `/tumblebug`, and routes of ours under `/api/v1/mci`.
+"""The mci domain over HTTP: the Tumblebug API under `/tumblebug`, and the native API under `/api/v1/mci`.
 
-lenient, names, bodies, part_bodies         reading what is asked for
-wire, views, places, targets, part_views,   showing what there is
-states
-fresh, usage, access, review, orphans       finding it out
-mcis, vms, control, resources, subnets,     the routes
-records, namespaces, system, own
-hall, diary, keeping                        what all calls share, and what became of them
+lenient_json, request_params, *_bodies     parsing of requests
+schemas, views, *_views, target_status     responses
+live_status                                states from the providers, for readers
+routes/                                    the route handlers
+context, request_log, request_log_store    the context of a request, and the log of requests
 """
 
 from collections.abc import Callable, Sequence
@@ -50,14 +48,14 @@ def routes(
     *,
     fresh_for: float = FRESH_LISTING_S,
 ) -> list[ControllerRouterHandler]:
-    """Return the routes of the domain; `saved` is told how many calls to a provider were not needed."""
+    """Return the routes of the domain; `saved` counts the provider calls that were not needed."""
     hall = ApiContext(house, LiveStatus(house.clients, saved, serves=fresh_for), RequestLog())
     original = [one for module in MODULES for one in module.ROUTES]
     return [_router(BASE, original, hall), _router(native_routes.BASE, native_routes.ROUTES, hall)]
 
 
 def _router(path: str, handlers: Sequence[ControllerRouterHandler], hall: ApiContext) -> Router:
-    def reception(app: ASGIApp) -> ASGIApp:  # a function, because the framework copies all else that a router has
+    def reception(app: ASGIApp) -> ASGIApp:  # a function, because Litestar copies any other middleware of a router
         return RequestLogMiddleware(app, hall)
 
     return Router(path, route_handlers=handlers, request_class=TumblebugRequest, middleware=[reception], tags=["mci"])

@@ -1,4 +1,4 @@
-"""Ways in, and surroundings: how the VMs of an MCI are reached, and all that it has to do with."""
+"""Views of the access to the VMs of an MCI (addresses, users, keys), and of its associated resources."""
 
 from collections.abc import Iterable
 
@@ -10,15 +10,15 @@ from stateward.store.records import Object
 
 
 async def vm_access(look: Views, found: Object) -> VmAccess:
-    """Return how to reach a VM."""
+    """Return the access data of a VM."""
     vm, seen = vm_of(found), vm_seen(found)
     connection = await look.connection(vm.connection)
-    key = vm.key if seen.ssh_port else ""  # a key opens nothing where nobody can log in
+    key = vm.key if seen.ssh_port else ""  # without a login there is no use for a key
     return VmAccess(vm.name, seen.public_ip, seen.private_ip, seen.ssh_port, vm.user, key, connection)
 
 
 async def access_of(look: Views, mci: Object) -> MciAccess:
-    """Return how to reach the VMs of an MCI, by subgroup."""
+    """Return the access data of the VMs of an MCI, by subgroup."""
     groups: dict[str, list[VmAccess]] = {}
     for one in await look.vms(mci):
         groups.setdefault(vm_of(one).group, []).append(await vm_access(look, one))
@@ -26,7 +26,7 @@ async def access_of(look: Views, mci: Object) -> MciAccess:
 
 
 async def associated_of(look: Views, mci: Object) -> Associated:
-    """Return all that an MCI has to do with."""
+    """Return the names of all objects that an MCI is associated with."""
     vms = await look.vms(mci)
     specs, infos = [vm_of(one) for one in vms], await look.vm_infos(mci, vms)
     return Associated(

@@ -1,4 +1,4 @@
-"""Where the providers' regions are, roughly: for maps. A region that is not known here is at no place in particular."""
+"""Views of connections, specs and images, with the approximate locations of regions for maps."""
 
 from stateward.domains.mci.api.schemas import (
     ConnectionView,
@@ -11,7 +11,7 @@ from stateward.domains.mci.api.schemas import (
 from stateward.domains.mci.model import CloudConnection, ImageRecord, SpecRecord
 
 CREDENTIAL_HOLDER = "admin"
-"""Whose credentials connections use."""
+"""The holder of the credentials of all connections."""
 
 LOCATIONS = {
     #               display          latitude  longitude
@@ -60,7 +60,7 @@ LOCATION_OF_REGION = {
 
 
 def location_of(provider: str, region: str) -> Location:
-    """Return where a region is."""
+    """Return the location of a region; an unknown region is at 0, 0."""
     town = LOCATION_OF_REGION.get((provider, region))
     return Location(region, 0.0, 0.0) if town is None else LOCATIONS[town]
 
@@ -73,7 +73,7 @@ def region_view(connection: CloudConnection) -> RegionDetail:
 
 
 def connection_view(connection: CloudConnection, *, credential: bool = False) -> ConnectionView:
-    """Return a connection as it is shown; the name of its credential is for administrators of everything."""
+    """Return the view of a connection; only global administrators see the name of its credential."""
     return ConnectionView(
         config_name=connection.name,
         provider_name=connection.provider,
@@ -89,7 +89,7 @@ def connection_view(connection: CloudConnection, *, credential: bool = False) ->
 
 
 def spec_view(spec: SpecRecord, connection: CloudConnection | None) -> SpecView:
-    """Return a spec as it is shown."""
+    """Return the view of a spec."""
     return SpecView(
         id=spec.id,
         name=spec.id,
@@ -105,7 +105,7 @@ def spec_view(spec: SpecRecord, connection: CloudConnection | None) -> SpecView:
 
 
 def image_view(image: ImageRecord, connection: CloudConnection | None) -> ImageView:
-    """Return an image as it is shown."""
+    """Return the view of an image."""
     return ImageView(
         id=image.id,
         name=image.id,

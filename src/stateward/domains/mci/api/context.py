@@ -1,6 +1,6 @@
-"""The hall: what every call of this API finds, and what every answer carries.
+"""Context of a request: the domain, the caller, the request log, and the object state in errors.
 
-Who calls under an id of their own (`x-request-id`) finds it in the answer, and can ask later what became of the call.
+A caller who sends an `x-request-id` gets it back in the response, and can look up the request later.
 """
 
 import re
@@ -19,7 +19,7 @@ from stateward.domains.mci.api.lenient_json import Fields, parse_body
 from stateward.domains.mci.api.live_status import LiveStatus
 from stateward.domains.mci.api.request_log import RequestLog, RequestLogEntry
 from stateward.domains.mci.api.request_log_store import store_request
-from stateward.domains.mci.api.route_params import normalize_id
+from stateward.domains.mci.api.request_params import normalize_id
 from stateward.domains.mci.guards.connection_grants import check_grant, is_granted, unknown_connection
 from stateward.domains.mci.model import CloudConnection, record_id, vm_id
 from stateward.domains.mci.provider.catalogue import Catalogue
@@ -38,18 +38,18 @@ AnyResponse = Response[Any]
 
 
 class MciDomain(Protocol):
-    """The domain in this process, as far as its API needs it."""
+    """The parts of the domain that its API uses."""
 
     catalogue: Catalogue
     clients: ProviderClients
 
     @property
     def service(self) -> Service:
-        """What can be asked; it is there when the engine is."""
+        """The service; available when the engine is open."""
 
 
 class ApiContext(Struct, frozen=True):
-    """What all calls share."""
+    """The context that all requests share."""
 
     domain: MciDomain
     live_status: LiveStatus
@@ -57,41 +57,41 @@ class ApiContext(Struct, frozen=True):
 
 
 class TumblebugRequest(Request[Any, Grant, State]):
-    """A request to this API."""
+    """A request to the mci API."""
 
     @property
     def context(self) -> ApiContext:
-        """What all calls share."""
+        """The context that all requests share."""
         hall: ApiContext = self.scope[CONTEXT_KEY]  # type: ignore[literal-required]
         return hall
 
     @property
     def service(self) -> Service:
-        """What can be asked."""
+        """The service of the domain."""
         return self.context.domain.service
 
     @property
     def catalogue(self) -> Catalogue:
-        """What is known of connections, specs and images."""
+        """The catalogue of connections, specs and images."""
         return self.context.domain.catalogue
 
     @property
     def caller(self) -> Caller:
-        """Who asks."""
+        """The caller of the request."""
         return Caller(actor_of(self), grant_of(self).name)
 
     async def fields(self) -> Fields:
-        """Return the body, to be read leniently."""
+        """Return the body for lenient reading."""
         return parse_body(await self.body())
 
     def link_operation(self, ns: str, op: str | None) -> None:
-        """Note the operation that the call has led to, for whoever asks later."""
+        """Link the request to the operation that it has started, for the request log."""
         entry: RequestLogEntry | None = self.scope.get(LOG_ENTRY_KEY)  # type: ignore[assignment]
         if entry is not None and op is not None:
             entry.operation = Key(ns, op)
 
     async def visible_connections(self) -> list[CloudConnection]:
-        """Return the connections that one of the caller's namespaces may use; readers of everything see all."""
+        """Return the connections that one of the caller's namespaces may use; a global reader sees all."""
         namespaces = grant_of(self).namespace_filter
         found = await self.catalogue.connections()
         return [one for one in found if namespaces is None or any(is_granted(one, ns) for ns in namespaces)]
@@ -104,7 +104,7 @@ class TumblebugRequest(Request[Any, Grant, State]):
         return found[name]
 
     async def require_connection(self, field: str, name: str, ns: str | None = None) -> CloudConnection:
-        """Return a connection that a body names; one that the namespace `ns` may not use is refused."""
+        """Return the connection that a body names; refuse one without a grant for the namespace `ns`."""
         try:
             found = await self.catalogue.connection(name)
         except UnknownName as error:
@@ -116,13 +116,13 @@ class TumblebugRequest(Request[Any, Grant, State]):
 
 
 class RequestLogMiddleware:
-    """A layer around the routes: hands out what they share, and keeps the diary."""
+    """ASGI middleware around the routes: sets the context and logs the request."""
 
     def __init__(self, app: ASGIApp, hall: ApiContext) -> None:
         self._app, self._hall = app, hall
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a call on."""
+        """Handle a request."""
         given = dict(scope["headers"]).get(REQUEST_ID, b"").decode("latin-1")
         id_ = given if re.match(IDEMPOTENCY_KEY, given) else new_id()
         entry = self._hall.request_log.begin(id_, scope, time.time())
@@ -153,28 +153,31 @@ class RequestLogMiddleware:
 P = ParamSpec("P")
 T = TypeVar("T")
 ObjectIdInPath = Callable[[Mapping[str, str]], str]
-"""Returns the id of the object that a call is about, of what stands in its path."""
+"""Returns the id of the object that a request is about, from the parameters of its path."""
 
 Route = Callable[P, Awaitable[T]]
 
 
 def mci_in_path(path: Mapping[str, str]) -> str:
-    """Return the id of the MCI that a call is about."""
+    """Return the id of the MCI in the path."""
     return path["mci"]
 
 
 def vm_in_path(path: Mapping[str, str]) -> str:
-    """Return the id of the VM that a call is about."""
+    """Return the id of the VM in the path."""
     return vm_id(path["mci"], normalize_id(path["vm"]))
 
 
 def resource_in_path(word: str) -> ObjectIdInPath:
-    """Return what gives the id of the network, security group or key that a call is about."""
+    """Return a function that gives the id of the network, security group or key in the path."""
     return lambda path: record_id(word, path["name"])
 
 
 def adds_object_state(meant: ObjectIdInPath) -> Callable[[Route[P, T]], Route[P, T]]:
-    """Let a route tell the state of what it is about with the bad input that it refuses."""
+    """Let a route add the state of its object to the bad input that it refuses, as in other refusals.
+
+    Most input is parsed before the object is read, so the state is read only if it is needed.
+    """
 
     def telling(route: Route[P, T]) -> Route[P, T]:
         @wraps(route)

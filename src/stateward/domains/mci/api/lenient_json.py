@@ -1,7 +1,7 @@
-"""Reading bodies leniently: the clients of this API have sent many dialects over the years.
+"""Lenient reading of JSON bodies: the clients of this API send many dialects.
 
-Keys count in any case, those that nobody knows are passed over, numbers may come as texts, and one thing may come where
-a list is expected. What can be read in no way at all is bad input, and the field is named by its path.
+Keys are case-insensitive, unknown keys are ignored, numbers may be texts, and a single value may stand for a list.
+Anything else is bad input, and the error names the path of the field.
 """
 
 import math
@@ -13,7 +13,7 @@ import msgspec
 from stateward.errors import BadInput, UnknownField
 
 MAX_TEXT_CHARS = 10_000
-"""How many signs a text may have."""
+"""Maximal length of a text."""
 
 MAX_ITEMS = 10_000
 MAX_DIGITS = 20
@@ -22,7 +22,7 @@ YES, NO = frozenset({"true", "yes", "y", "on", "1"}), frozenset({"false", "no", 
 
 
 class Fields:
-    """A JSON object; `path` is where it stands in the body."""
+    """A JSON object; `path` is its place in the body."""
 
     def __init__(self, value: object, path: str = "") -> None:
         if not isinstance(value, dict):
@@ -31,7 +31,7 @@ class Fields:
         self._values = {str(key).lower(): one for key, one in value.items()}
 
     def require_known(self, *names: str) -> None:
-        """Refuse fields of other names: our own routes read strictly, so that nothing wanted is passed over."""
+        """Refuse unknown fields: native routes read strictly, so that no field is ignored by mistake."""
         known = {name.lower() for name in names}
         for name in self._values:
             if name not in known:
@@ -42,15 +42,15 @@ class Fields:
         return f"{self.path}.{name}" if self.path else name
 
     def raw(self, *names: str) -> Any:  # noqa: ANN401 - any JSON
-        """Return what is given under the first of some names, or None."""
+        """Return the value of the first name that is present, or None."""
         return next((found for name in names if (found := self._values.get(name.lower())) is not None), None)
 
     def text(self, *names: str, default: str = "") -> str:
-        """Return a text; a number is as good as its digits."""
+        """Return a text; a number is converted to its digits."""
         return _parse_text(self.field(names[0]), self.raw(*names), default)
 
     def number(self, *names: str, default: int, low: int, high: int) -> int:
-        """Return a whole number within limits; an empty text is as good as none."""
+        """Return an integer within limits; an empty text counts as missing."""
         value = self.raw(*names)
         if value is None or value == "":
             return default
@@ -67,23 +67,23 @@ class Fields:
         return read
 
     def texts(self, *names: str) -> tuple[str, ...]:
-        """Return texts; a single one is as good as a list of one, and empty ones do not count."""
+        """Return texts; a single text counts as a list of one, and empty texts are dropped."""
         value, field = self.raw(*names), self.field(names[0])
         found = [_parse_text(f"{field}[{number}]", one, "") for number, one in enumerate(_parse_list(field, value))]
         return tuple(one for one in found if one)
 
     def objects(self, *names: str) -> list["Fields"]:
-        """Return objects; a single one is as good as a list of one."""
+        """Return objects; a single object counts as a list of one."""
         value, field = self.raw(*names), self.field(names[0])
         return [Fields(one, f"{field}[{number}]") for number, one in enumerate(_parse_list(field, value))]
 
     def object(self, *names: str) -> "Fields | None":
-        """Return an object, if there is one."""
+        """Return an object, or None if it is missing."""
         value = self.raw(*names)
         return None if value is None or value == "" else Fields(value, self.field(names[0]))
 
     def labels(self, *names: str) -> dict[str, str]:
-        """Return labels: a map, or a text such as `a=b,c=d`, in which a word without a value is a label too."""
+        """Return labels from a map, or from a text such as `a=b,c=d`; a word without a value is a label too."""
         value, field = self.raw(*names), self.field(names[0])
         if value is None:
             return {}
@@ -97,7 +97,7 @@ class Fields:
 
 
 def parse_body(body: bytes) -> Fields:
-    """Read a body; an empty one is an object without fields."""
+    """Parse a body; an empty body is an object without fields."""
     try:
         return Fields(msgspec.json.decode(body) if body.strip() else {})
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -107,7 +107,7 @@ def parse_body(body: bytes) -> Fields:
 
 
 def parse_flag(field: str, text: str | None) -> bool:
-    """Read a flag, such as `force=true`."""
+    """Parse a flag such as `force=true`."""
     word = (text or "").strip().lower()
     if word not in YES | NO:
         raise BadInput(field, text, "true or false")
@@ -115,7 +115,7 @@ def parse_flag(field: str, text: str | None) -> bool:
 
 
 def parse_int(field: str, value: object, low: int, high: int) -> int:
-    """Read a whole number within limits."""
+    """Parse an integer within limits."""
     read = _parse_number(value)
     if read is None or not read.is_integer() or not low <= read <= high:
         raise BadInput(field, value, f"a whole number from {low} to {high}")

@@ -1,14 +1,13 @@
-"""Fresh sights: what providers show of the VMs that a reader asks about, with as few calls as can be.
+"""Live status: the current states of VMs from their providers, for readers, with few provider calls.
 
-VMs that are Terminated, Failed or Suspended do not change by themselves and are not asked about. The rest costs one
-listing per connection, however many VMs and readers there are. A listing that is at hand serves, whoever asked for it:
-for a plain status, one that is a few seconds old; for a fresh one, one that is at most as old as the connection says
-(option `fresh`). Readers share a listing while it is made.
+VMs that are Terminated, Failed or Suspended do not change by themselves and are not checked. The others cost one
+listing per connection, however many VMs and readers there are. Readers share a running listing. A recent listing serves
+too: a few seconds old for a plain status, at most as old as the connection's option `fresh` says for a fresh status.
 
-What a listing shows counts: VMs at rest that are something else are changed to it, as the regular rounds do.
+Drift that a listing shows is applied, as the reconciler does.
 
-Invariant: a reader waits for a bounded time only, for all connections together. A connection that does not answer does
-not hold up what is known of the others.
+Invariant: a reader waits for a limited time, for all connections together. A connection that does not answer does not
+delay the states from the others.
 """
 
 import asyncio
@@ -31,30 +30,30 @@ from stateward.lifecycle import TRANSITIONAL
 from stateward.store.records import Object
 
 FRESH_LISTING_S = 1.0
-"""For how many seconds a listing serves those who ask for a fresh status, where the connection does not say."""
+"""How long a listing serves fresh status requests, unless the connection has the option."""
 
 RECENT_LISTING_S = 10.0
-"""For how many seconds at least a listing serves those who ask for a plain status."""
+"""How long a listing serves plain status requests, at least."""
 
 PLAIN_WAIT_S, FRESH_WAIT_S = 1.0, 10.0
-"""For how many seconds the answer to a plain status, and to a fresh one, waits for providers at most."""
+"""How long a plain and a fresh status request wait for providers, at most."""
 
 SETTLED_STATES = frozenset({VmState.TERMINATED, VmState.FAILED, VmState.SUSPENDED})
 NOT_LISTED, UNKNOWN = "not listed", "unknown"
-"""What is shown where the provider shows nothing, or did not answer in full."""
+"""The native state of a VM that its provider does not show, or did not answer about."""
 
 OnCallsSaved = Callable[[str, int], None]
 
 
 class LiveResult(Struct, frozen=True):
-    """What a look at VMs has brought: what is shown of each, by its id, and how many records have changed by it."""
+    """The states shown by VM id, and the number of changed records."""
 
     shown: dict[str, VmSeen]
     changed: int
 
 
 class StatusQuery(Struct, frozen=True):
-    """What a reader wants to see, at what time of the store, and for how many seconds it waits at most."""
+    """A reader's query: the store's time, the time limit, and whether a fresh status is wanted."""
 
     engine: Engine
     now: float
@@ -64,7 +63,7 @@ class StatusQuery(Struct, frozen=True):
     def needs_check(self, vm: Object) -> bool:
         """Tell whether a VM may have changed by itself.
 
-        VMs that are worked on are looked at by whoever does. One that has just changed was seen just then.
+        A VM with an operation is observed by its handler. A VM that has just changed was observed then.
         """
         if vm.state in SETTLED_STATES:
             return False
@@ -73,24 +72,24 @@ class StatusQuery(Struct, frozen=True):
 
 
 class WaitBudget:
-    """What is left of the time that one answer may wait for providers, however many MCIs it is about."""
+    """The remaining time that one response may wait for providers, over all its MCIs."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock, self._began = clock, clock()
 
     def remaining_s(self, *, fresh: bool) -> float:
-        """Return for how many seconds the answer may still wait."""
+        """Return how many seconds the response may still wait."""
         return max(0.0, self._began + (FRESH_WAIT_S if fresh else PLAIN_WAIT_S) - self._clock())
 
 
 class LiveStatus:
-    """Looks at providers for readers."""
+    """Refreshes the states of VMs for readers."""
 
     def __init__(self, clients: ProviderClients, saved: OnCallsSaved, *, serves: float = FRESH_LISTING_S) -> None:
         self._clouds, self._saved, self._serves = clients, saved, serves
 
     async def refresh(self, engine: Engine, vms: Sequence[Object], patience: float, *, fresh: bool) -> LiveResult:
-        """Compare VMs with what their providers show."""
+        """Compare VMs with their providers' listings and apply the drift."""
         places: dict[str, list[Object]] = defaultdict(list)
         for one in vms:
             places[vm_of(one).connection].append(one)
@@ -107,7 +106,7 @@ class LiveStatus:
                 client = await self._clouds.by_name(connection)
                 listing, calls = await self._listing(client, look, max(one.since for one in asked))
                 changed = 0 if listing is None else await apply_vm_drift(look.engine, client, listing, asked)
-            except StatewardError:  # the connection is gone, or its driver is: nothing is known of it
+            except StatewardError:  # the connection or its driver does not exist any more, so nothing is known
                 listing = None
         self._saved(vm_of(known[0]).provider, len(known) - calls)
         return LiveResult(_shown(asked, listing) if look.fresh else {}, changed)
@@ -115,9 +114,9 @@ class LiveStatus:
     async def _listing(
         self, client: ProviderClient, look: StatusQuery, since: float
     ) -> tuple[MachineListing | None, int]:
-        """Return a listing that is new enough, if there is one in time, and how many calls it has cost.
+        """Return a recent listing, or None if there is none in time, and the number of calls it cost.
 
-        One from before the last change of a VM (`since`) tells nothing of it.
+        A listing from before the last change of a VM (`since`) proves nothing about it.
         """
         serves = self._serves if client.listing_ttl_s is None else client.listing_ttl_s
         recent = client.recent_listing(min(look.now - since, serves if look.fresh else max(serves, RECENT_LISTING_S)))
@@ -125,7 +124,7 @@ class LiveStatus:
             return recent, 0
         calls = int(not client.is_listing)
         try:
-            # A provider that did not answer last time is asked again, but only who wants to know it waits for that.
+            # A provider that did not answer last time is listed again, but only a fresh status waits for it.
             async with asyncio.timeout(look.timeout_s if look.fresh or client.is_answering else 0.0):
                 return await client.list_shared(), calls
         except TimeoutError:
@@ -133,7 +132,7 @@ class LiveStatus:
 
 
 def _shown(asked: Sequence[Object], listing: MachineListing | None) -> dict[str, VmSeen]:
-    """Return what a listing shows of VMs, by their ids."""
+    """Return what a listing shows of VMs, by VM id."""
     shown = {} if listing is None else {one.key: seen_of(one) for one in listing.machines}
     silence = NOT_LISTED if listing is not None and listing.complete else UNKNOWN
     return {one.id: shown.get(vm_of(one).uid) or replace(vm_seen(one), native_state=silence) for one in asked}

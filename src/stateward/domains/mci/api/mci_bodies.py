@@ -1,4 +1,4 @@
-"""What bodies ask for: MCIs, their subgroups, and by how much a subgroup is to grow or to shrink."""
+"""Parsers of request bodies: MCIs, subgroups and scaling."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.domains.mci.api.lenient_json import Fields
-from stateward.domains.mci.api.route_params import check_choice, check_id, check_name, check_reference
+from stateward.domains.mci.api.request_params import check_choice, check_id, check_name, check_reference
 from stateward.domains.mci.guards.spec_validation import MAX_VMS
 from stateward.domains.mci.model import MciSpec, Policy, PostCommand, SubGroup
 from stateward.domains.mci.provider.key_pairs import check_public_key, needs_key
@@ -24,21 +24,21 @@ A_GROUP = A_DYNAMIC_GROUP | {"vNetId": "net", "subnetId": "front", "securityGrou
 A_DYNAMIC_MCI = {"name": "shop", "subGroups": [A_DYNAMIC_GROUP], "policyOnPartialFailure": "continue"}
 AN_MCI = {"name": "shop", "subGroups": [A_GROUP]}
 A_CHANGE = {"numVMsToAdd": "1"}
-"""Examples of what is asked for, for the description of the API."""
+"""Examples of request bodies, for the API description."""
 
 MAX_COMMAND_MINUTES = 7 * 24 * 60.0
 POLICIES: dict[str, Policy] = {"": "continue", "continue": "continue", "rollback": "rollback", "refine": "refine"}
 
 
 class ScaleRequest(Struct, frozen=True):
-    """By how much a subgroup is to change, or to what size."""
+    """The change of a subgroup: by a number of VMs, or to a size."""
 
     how: Literal["by", "to"]
     count: int
 
 
 def parse_mci(body: Fields, uid: str, *, dynamic: bool, hold: bool = False, least: int = 0) -> MciSpec:
-    """Read what MCI is wanted; `least` is the smallest size of a subgroup that may be given."""
+    """Parse an MCI; `least` is the smallest allowed size of a subgroup."""
     groups = with_public_key(body, _groups(body.objects("subGroups", "vm"), dynamic=dynamic, least=least))
     return MciSpec(
         name=check_name("name", body.text("name").strip()),
@@ -57,7 +57,7 @@ def parse_mci(body: Fields, uid: str, *, dynamic: bool, hold: bool = False, leas
 
 
 def with_public_key(body: Fields, groups: tuple[SubGroup, ...]) -> tuple[SubGroup, ...]:
-    """Read the public key that somebody brings along; it is for the subgroups that name no key."""
+    """Parse the caller's public key; it is for the subgroups that name no key."""
     public = body.text("publicKey").strip()
     if not public:
         return groups
@@ -80,9 +80,9 @@ def _groups(wishes: Sequence[Fields], *, dynamic: bool, least: int) -> tuple[Sub
 
 
 def parse_subgroup(body: Fields, otherwise: str = "g1", *, dynamic: bool, least: int = 0) -> SubGroup:
-    """Read what subgroup is wanted; one that has no name is called otherwise.
+    """Parse a subgroup; `otherwise` is the default name.
 
-    A size of 0 stands for one VM: the clients of this API send it for a VM without companions.
+    A size of 0 stands for one VM: Tumblebug clients send it for a single VM.
     """
     group = SubGroup(
         name=check_id(body.field("name"), body.text("name") or otherwise),
@@ -106,7 +106,7 @@ def _required(body: Fields, *names: str) -> str:
 
 
 def _with_existing_resources(body: Fields, group: SubGroup) -> SubGroup:
-    """Read what existing parts a static subgroup names; the subnet `null` means the first one."""
+    """Parse the existing resources of a static subgroup; the subnet `null` stands for the first one."""
     subnet = body.text("subnetId")
     groups = tuple(check_reference(body.field("securityGroupIds"), one) for one in body.texts("securityGroupIds"))
     return replace(
@@ -137,11 +137,11 @@ def _post_command(body: Fields | None) -> PostCommand | None:
 
 
 SCALE_FIELDS = {"numVMsToAdd": 1, "numVMsToRemove": -1, "size": 0}
-"""The fields by which a subgroup is scaled, and in which direction each counts."""
+"""The fields that scale a subgroup, with their sign."""
 
 
 def parse_scale(body: Fields) -> ScaleRequest:
-    """Read by how much a subgroup is to change: more, fewer, or to a size."""
+    """Parse a scaling: add, remove, or set the size."""
     given = [name for name in SCALE_FIELDS if body.raw(name) not in (None, "")]
     if len(given) != 1:
         raise BadInput("numVMsToAdd", given, "one of numVMsToAdd, numVMsToRemove and size")

@@ -1,4 +1,4 @@
-"""Endings: waiting for what was begun, for as long as the caller likes, and telling what came of it."""
+"""Replies to requests that start operations: the operation, its end if the caller waits, and skipped VMs."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from stateward.store.records import Operation
 
 
 class OperationReply(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What a request has begun: the operation, and where it is."""
+    """The operation that a request has started, and its status."""
 
     message: str
     operation: str | None = None
@@ -20,7 +20,7 @@ class OperationReply(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class SkippedVm(Struct, frozen=True):
-    """A VM that an action passed over, and why."""
+    """A VM that an action skipped, with the reason."""
 
     vm: str
     status: str
@@ -29,7 +29,7 @@ class SkippedVm(Struct, frozen=True):
 
 
 def operation_id(accepted: Accepted) -> str | None:
-    """Return the operation that works on what was accepted: its own, or the one that was waiting for it."""
+    """Return the id of the accepted operation, or of the operation that was waiting for the event."""
     return accepted.object.op if accepted.operation is None else accepted.operation.id
 
 
@@ -41,5 +41,5 @@ async def wait_for_end(engine: Engine, ns: str, op: str | None, seconds: float |
 
 
 def with_possible_orphans(answer: dict[str, object], left: Sequence[PossibleOrphan]) -> dict[str, object]:
-    """Return an answer with the machines that may be left, if there are any."""
+    """Return a reply with the machines that may be left at their providers, if there are any."""
     return {**answer, "remains": [one.key for one in left], "left": list(left)} if left else answer

@@ -1,7 +1,7 @@
-"""The diary: the latest calls of this process, by the ids under which they came, without secrets.
+"""Request log: the latest requests of this process, by their ids, without secrets.
 
-It is for whoever lost an answer and wants to know what became of a call. What a call has led to is known from its
-operation; the diary only remembers which one that was. What others than this process are to know is kept (`keeping`).
+A caller who lost a response can look up what became of the request. The outcome comes from the operation; the log only
+knows its id. Requests that must outlive the process are stored (`request_log_store`).
 """
 
 from collections import OrderedDict
@@ -18,21 +18,21 @@ from stateward.store.records import Key, Operation, Status
 
 MAX_REQUESTS = 1000
 MAX_BODY_BYTES = 16_384
-"""How much is kept of a body."""
+"""Maximal size of a logged body."""
 
 SHOWN_HEADERS = frozenset({"content-type", "user-agent", "x-request-id", "x-credential-holder"})
 SECRET_WORDS = ("password", "privatekey", "secret", "token", "credential", "passphrase")
-"""What a key has in it whose value is nobody's business."""
+"""Words in the names of fields whose values are masked."""
 
 MASK = "***"
 REQUEST_TIMEOUT_S = 900.0
-"""How many seconds a call takes at most; one that has not ended by then was cut off with its server."""
+"""Time limit of a request; an older request without a response was cut off with its server."""
 
 NO_ANSWER = "the server ended before it could answer; the journal tells what the call has led to"
 
 
 class RequestInfo(Struct, frozen=True):
-    """A call as it came."""
+    """A request as it arrived."""
 
     method: str
     url: str
@@ -41,7 +41,7 @@ class RequestInfo(Struct, frozen=True):
 
 
 class RequestView(Struct, frozen=True, rename="camel"):
-    """What became of a call."""
+    """The outcome of a request."""
 
     id: str
     start_time: str
@@ -53,7 +53,7 @@ class RequestView(Struct, frozen=True, rename="camel"):
 
 
 class LoggedRequest(Struct, frozen=True, omit_defaults=True):
-    """A call as it is remembered: without secrets, and without what is too long."""
+    """A logged request, without secrets and long bodies. Stored as JSON: field names must not change."""
 
     id: str
     method: str
@@ -70,17 +70,17 @@ class LoggedRequest(Struct, frozen=True, omit_defaults=True):
 
     @property
     def changes(self) -> bool:
-        """Whether the call changes something."""
+        """Whether the request changes something."""
         return _changes(self.method, self.url)
 
     def visible_to(self, grant: Grant) -> bool:
-        """Tell whether somebody may see it: who calls with the same token, or administers its namespace, or all."""
+        """Tell whether a caller may see the request: its own token, or an administrator of its namespace or of all."""
         if self.token == grant.token or grant.governs_all:
             return True
         return grant.role is Role.ADMIN and self.ns is not None and grant.opens(self.ns)
 
     def view(self, operation: Operation | None, now: float) -> RequestView:
-        """Return what became of the call; `operation` is what it has led to."""
+        """Return the outcome of the request; `operation` is the operation that it has started."""
         status, ended = self._status(operation, now)
         return RequestView(
             id=self.id,
@@ -113,7 +113,7 @@ class LoggedRequest(Struct, frozen=True, omit_defaults=True):
 
 
 class RequestLogEntry(Struct):
-    """A call that is under way, or was."""
+    """The log entry of a request, running or ended."""
 
     id: str
     method: str
@@ -131,22 +131,22 @@ class RequestLogEntry(Struct):
 
     @property
     def changes(self) -> bool:
-        """Whether the call changes something."""
+        """Whether the request changes something."""
         return _changes(self.method, self.url)
 
     def add_request_body(self, part: bytes) -> None:
-        """Keep a part of the body."""
+        """Add a chunk of the request body."""
         self.lengths[0] += len(part)
         self.body = self.body + part if self.lengths[0] <= MAX_BODY_BYTES else b""
 
     def add_response_body(self, part: bytes, now: float) -> None:
-        """Keep a part of the answer."""
+        """Add a chunk of the response body."""
         self.lengths[1] += len(part)
         self.answer = self.answer + part if self.lengths[1] <= MAX_BODY_BYTES else b""
         self.ended = now
 
     def to_logged_request(self) -> LoggedRequest:
-        """Return the call as it is remembered."""
+        """Return the request without secrets."""
         return LoggedRequest(
             self.id,
             self.method,
@@ -164,16 +164,16 @@ class RequestLogEntry(Struct):
 
 
 class RequestLog:
-    """Keeps the latest calls."""
+    """Keeps the latest requests of this process."""
 
     def __init__(self, most: int = MAX_REQUESTS) -> None:
         self._most = most
-        self._entries: OrderedDict[tuple[str, str], RequestLogEntry] = OrderedDict()  # by the token and the id
+        self._entries: OrderedDict[tuple[str, str], RequestLogEntry] = OrderedDict()  # by token and id
 
     def begin(self, id_: str, scope: Scope, now: float) -> RequestLogEntry:
-        """Begin an entry; the caller's entry of the same id is forgotten, and so is the oldest when there are too many.
+        """Start an entry; it replaces the caller's entry of the same id, and the oldest one if there are too many.
 
-        A call that only reads is not entered over one that changes something.
+        A request that only reads does not replace one that changes something.
         """
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         grant: Grant | None = scope.get("auth")
@@ -196,16 +196,16 @@ class RequestLog:
         return entry
 
     def find(self, id_: str) -> list[LoggedRequest]:
-        """Return the calls of an id: each caller has one of its own."""
+        """Return the requests of an id, one per caller."""
         return [entry.to_logged_request() for entry in self._entries.values() if entry.id == id_]
 
     def all(self) -> list[LoggedRequest]:
-        """Return all calls."""
+        """Return all requests."""
         return [entry.to_logged_request() for entry in self._entries.values()]
 
 
 def without_secrets(value: Any) -> Any:  # noqa: ANN401 - any JSON
-    """Return JSON in which the values of keys that look secret are masked."""
+    """Return JSON with the values of secret fields masked."""
     match value:
         case dict():
             return {name: MASK if _is_secret(name) else without_secrets(one) for name, one in value.items()}
@@ -216,7 +216,7 @@ def without_secrets(value: Any) -> Any:  # noqa: ANN401 - any JSON
 
 
 def _changes(method: str, url: str) -> bool:
-    """Tell whether a call changes something, in either form of control."""
+    """Tell whether a request changes something, in either form of control."""
     return method in ("POST", "PUT", "DELETE") or "/control/" in url.partition("?")[0]
 
 

@@ -1,7 +1,7 @@
-"""Keeping calls: those that change something, and came under an id of the caller's own, outlive their process.
+"""Store of logged requests: requests that change something and have an id of the caller's own.
 
-Only who has given a call its id can ask for it after the answer was lost. Such a call is written down in the store
-before it is handled and again before it is answered, so any process can tell what became of it, and none loses it.
+Only a caller who has chosen the id can ask for a request whose response was lost. Such a request is stored before it is
+handled and again before the response, so that any process can tell its outcome.
 """
 
 import logging
@@ -26,14 +26,14 @@ from stateward.store.records import Key, Object
 log = logging.getLogger("stateward.mci")
 
 RETENTION_S = 86_400.0
-"""For how many seconds calls are kept."""
+"""How long requests are stored."""
 
 MAX_STORED = 5000
 SLOTS, SLOT_CHOICES = 32_768, 4
-"""How many places there are for calls, and how many of them each call has to choose from.
+"""The number of slots for requests, and the number of slots that each request can choose from.
 
-A record that is removed stays behind as a tombstone. So a call has no record of its own name: it takes a place that is
-free, one that was forgotten before included, and there are never more records than places, however many calls come.
+A removed record leaves a tombstone. A request therefore has no record of its own name, but takes a free slot. The
+number of records never exceeds the number of slots.
 """
 
 MAX_WRITE_ATTEMPTS = 5
@@ -41,10 +41,10 @@ PRUNE_INTERVAL_S = 3600.0
 
 
 async def store_request(engine: Engine, past: LoggedRequest) -> None:
-    """Write a call down, over what was written of it before; what goes wrong is no reason not to answer."""
+    """Store a request over its earlier version; an error is logged and does not fail the request."""
     try:
         for _ in range(MAX_WRITE_ATTEMPTS):
-            with suppress(AlreadyExists, VersionMismatch):  # another call has come into the same place
+            with suppress(AlreadyExists, VersionMismatch):  # another request has taken the slot
                 return await _write(engine, past)
     except (StoreError, Denied) as error:
         log.warning("request %s was not stored: %s", past.id, error)
@@ -58,48 +58,48 @@ async def _write(engine: Engine, past: LoggedRequest) -> None:
     if same is None and free:
         await engine.create(*free[0], CALL.kind, "register", spec=to_builtins(past), actor=CONTROLLER)
         return
-    # A caller's own record goes before that of another caller.
+    # The caller's own record is replaced before another caller's.
     oldest = same or min(found, key=lambda call: (call[0].token != past.token, call[0].began))[1]
     await engine.act(*oldest.key, "change", spec=to_builtins(past), actor=CONTROLLER, version=oldest.version)
 
 
 async def stored_requests(engine: Engine, id_: str) -> list[LoggedRequest]:
-    """Return the calls that were kept under an id: each caller has one of its own."""
+    """Return the stored requests of an id, one per caller."""
     found = [_logged_request(one) for one in (await _read_slots(engine, id_)).values() if one is not None]
     return [one for one in found if one.id == id_]
 
 
 async def all_stored_requests(engine: Engine) -> list[LoggedRequest]:
-    """Return all calls that are kept."""
+    """Return all stored requests."""
     return [_logged_request(one) async for one in objects(engine.store.reader, Selector(DEPLOYMENT_NS, CALL.kind))]
 
 
 async def prune_requests(engine: Engine, kept_for: float = RETENTION_S, most: int = MAX_STORED) -> None:
-    """Forget calls that are old, and the oldest of too many; nothing of them stays in their places."""
+    """Remove requests that are too old or too many."""
     found = [one async for one in objects(engine.store.reader, Selector(DEPLOYMENT_NS, CALL.kind))]
     calls = sorted(((_logged_request(one).began, one) for one in found), key=lambda call: -call[0])
     oldest = await engine.store.reader.time() - kept_for
     for number, (began, one) in enumerate(calls):
         if number >= most or began < oldest:
-            with suppress(Denied):  # somebody else was faster
+            with suppress(Denied):  # another process was first
                 await engine.act(*one.key, "remove", actor=CONTROLLER, version=one.version, spec={})
 
 
 async def prune_requests_loop(engine: Engine) -> None:
-    """Forget old calls from time to time, for as long as the process lives."""
+    """Prune stored requests from time to time until cancelled."""
     run_once, interval_s = partial(prune_requests, engine), lambda: PRUNE_INTERVAL_S
     await repeat("retention of the request log", run_once, interval_s, log, transient=StoreError)
 
 
 async def _read_slots(engine: Engine, id_: str) -> dict[Key, Object | None]:
-    """Return the places that a call may be kept in, with what is kept there now."""
+    """Return the slots of a request, with their current records."""
     keys = slots_of(id_)
     found = await engine.store.reader.objects(keys)
     return {key: one if (one := found.get(key)) is not None and not one.removed else None for key in keys}
 
 
 def slots_of(id_: str) -> list[Key]:
-    """Return the places that a call may be kept in: always the same, and hardly ever all taken."""
+    """Return the slots of a request: always the same ones, and rarely all taken."""
     digest = blake2b(id_.encode(), digest_size=4 * SLOT_CHOICES).digest()
     numbers = [int.from_bytes(digest[at : at + 4]) % SLOTS for at in range(0, len(digest), 4)]
     return [Key(DEPLOYMENT_NS, record_id("call", str(number))) for number in dict.fromkeys(numbers)]

@@ -1,4 +1,4 @@
-"""What bodies ask for: networks, security groups, keys, specs, images and connections."""
+"""Parsers of request bodies: networks, security groups, keys, specs, images and connections."""
 
 import re
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from ipaddress import IPv4Network, ip_network
 
 from stateward import naming
 from stateward.domains.mci.api.lenient_json import Fields, parse_int
-from stateward.domains.mci.api.route_params import check_choice, check_name, check_record_name, check_reference
+from stateward.domains.mci.api.request_params import check_choice, check_name, check_record_name, check_reference
 from stateward.domains.mci.guards.connection_grants import ALL_NAMESPACES
 from stateward.domains.mci.model import (
     CloudConnection,
@@ -28,7 +28,7 @@ DIRECTIONS = {"inbound": "inbound", "ingress": "inbound", "outbound": "outbound"
 
 
 def parse_network(body: Fields, place: CloudConnection, uid: str) -> NetworkSpec:
-    """Read what network is wanted."""
+    """Parse a network."""
     cidr = _network("cidrBlock", body.text("cidrBlock", "cidr") or CIDR)
     subnets = tuple(parse_subnet(one) for one in body.objects("subnetInfoList", "subnetReqInfoList"))
     check_subnets_fit(cidr, subnets)
@@ -45,14 +45,14 @@ def parse_network(body: Fields, place: CloudConnection, uid: str) -> NetworkSpec
 
 
 def parse_subnet(body: Fields) -> Subnet:
-    """Read what subnet is wanted."""
+    """Parse a subnet."""
     cidr = _network(body.field("ipv4_CIDR"), body.text("ipv4_CIDR", "cidrBlock", "cidr"))
     name = check_name(body.field("name"), body.text("name").strip())
     return Subnet(name, str(cidr), check_reference(body.field("zone"), body.text("zone")), body.text("description"))
 
 
 def check_subnets_fit(cidr: IPv4Network, subnets: Sequence[Subnet]) -> None:
-    """See that subnets lie within their network, and apart from each other."""
+    """Refuse subnets that overlap or lie outside their network."""
     ranges = [IPv4Network(one.cidr) for one in subnets]
     if len({one.name for one in subnets}) < len(subnets):
         raise BadInput("subnetInfoList", [one.name for one in subnets], "a list of subnets with different names")
@@ -69,7 +69,7 @@ def _network(field: str, text: str) -> IPv4Network:
 
 
 def parse_security_group(body: Fields, place: CloudConnection, uid: str) -> SecurityGroupSpec:
-    """Read what security group is wanted."""
+    """Parse a security group."""
     return SecurityGroupSpec(
         check_name("name", body.text("name").strip()),
         uid,
@@ -83,7 +83,7 @@ def parse_security_group(body: Fields, place: CloudConnection, uid: str) -> Secu
 
 
 def parse_rule(body: Fields) -> FirewallRule:
-    """Read a rule, in the newer words or in the older ones."""
+    """Parse a firewall rule, in the newer or the older field names."""
     protocol = PROTOCOLS[check_choice(body.field("Protocol"), body.text("Protocol", "IPProtocol").strip(), *PROTOCOLS)]
     direction = DIRECTIONS[check_choice(body.field("Direction"), body.text("Direction").strip(), *DIRECTIONS)]
     ports = "" if protocol in ("icmp", "all") else _ports(body)
@@ -112,7 +112,7 @@ def _range(field: str, text: str) -> str:
 
 
 def parse_key(body: Fields, place: CloudConnection, uid: str) -> KeySpec:
-    """Read what key is wanted; a private half that somebody sends along is passed over."""
+    """Parse a key; a private key in the body is ignored."""
     name, public = check_name("name", body.text("name").strip()), body.text("publicKey").strip()
     if public:
         check_public_key("publicKey", public)
@@ -120,7 +120,7 @@ def parse_key(body: Fields, place: CloudConnection, uid: str) -> KeySpec:
 
 
 def parse_spec(body: Fields, place: CloudConnection) -> SpecRecord:
-    """Read what spec is to be known."""
+    """Parse a spec."""
     csp_name = check_reference("cspSpecName", body.text("cspSpecName", "cspResourceId", "cspResourceName"), needed=True)
     return SpecRecord(
         check_record_name("name", body.text("name").strip() or f"{place.provider}+{place.region}+{csp_name}"),
@@ -134,7 +134,7 @@ def parse_spec(body: Fields, place: CloudConnection) -> SpecRecord:
 
 
 def parse_image(body: Fields, place: CloudConnection) -> ImageRecord:
-    """Read what image is to be known."""
+    """Parse an image."""
     csp_name = check_reference("cspImageName", body.text("cspImageName", "cspImageId", "cspResourceId"), needed=True)
     name = check_record_name("name", body.text("name").strip() or f"{place.provider}+{place.region}+{csp_name}")
     return ImageRecord(name, place.name, csp_name, body.text("osType", "guestOS"), body.text("description"))
@@ -144,14 +144,14 @@ CONNECTION_FIELDS = (
     "name", "configName", "provider", "providerName", "region", "regionName", "zone", "driver", "driverName",
     "credential", "credentialName", "options", "namespaces", "built_in",
 )  # fmt: skip
-"""The fields of a connection, and by what other names they may go.
+"""The fields of a connection, with their aliases.
 
-`built_in` is only shown, and not read: a client may send back what it was shown.
+`built_in` is accepted and ignored: a client may send back what it was shown.
 """
 
 
 def parse_connection(body: Fields) -> CloudConnection:
-    """Read what connection is to be known."""
+    """Parse a connection."""
     options = body.object("options")
     return CloudConnection(
         check_record_name("name", body.text("name", "configName").strip()),
@@ -166,7 +166,7 @@ def parse_connection(body: Fields) -> CloudConnection:
 
 
 def parse_namespaces(body: Fields, *, needed: bool = False) -> tuple[str, ...] | None:
-    """Read which namespaces may use a connection; None where nothing is said of them."""
+    """Parse the namespaces of a connection; None if the body does not name any."""
     if body.raw("namespaces") is None and not needed:
         return None
     found = body.texts("namespaces")

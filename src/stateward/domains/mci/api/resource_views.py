@@ -1,4 +1,4 @@
-"""How networks, security groups and keys are shown. A private key is in the answer to the request that made it only."""
+"""Views of networks, security groups and keys. Only the response to the creation of a key has its private key."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ IN_USE = "InUse"
 
 
 class SubnetView(Struct, frozen=True, rename="camel", kw_only=True):
-    """A part of a network."""
+    """A subnet."""
 
     resource_type: str = "subnet"
     id: str
@@ -27,7 +27,7 @@ class SubnetView(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class RuleView(Struct, frozen=True, rename="pascal"):
-    """What a security group lets through."""
+    """A firewall rule."""
 
     ports: str
     protocol: str
@@ -36,7 +36,7 @@ class RuleView(Struct, frozen=True, rename="pascal"):
 
 
 class ResourceView(Struct, frozen=True, rename="camel", kw_only=True):
-    """What all parts show."""
+    """The fields that all resources show."""
 
     resource_type: str
     id: str
@@ -73,7 +73,7 @@ class KeyView(ResourceView, frozen=True, rename="camel", kw_only=True, omit_defa
 
 
 def resource_view(word: str, found: Object, users: Sequence[str] = (), secret: str = "") -> ResourceView:
-    """Return a part as it is shown; `secret` is the private key, for whoever asked for the pair."""
+    """Return the view of a resource; `secret` is the private key, for the creator of the pair."""
     match word:
         case "vNet":
             network = msgspec.json.decode(found.spec, type=NetworkSpec)
@@ -89,7 +89,7 @@ def resource_view(word: str, found: Object, users: Sequence[str] = (), secret: s
 
 
 def subnet_views(found: Object) -> list[SubnetView]:
-    """Return the subnets of a network as they are shown."""
+    """Return the views of the subnets of a network."""
     network, natives = msgspec.json.decode(found.spec, type=NetworkSpec), resource_seen(found).subnets
     return [_subnet(one, found.state, natives.get(one.name, "")) for one in network.subnets]
 

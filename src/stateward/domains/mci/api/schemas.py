@@ -1,4 +1,4 @@
-"""The shapes of answers, as the original's clients read them: MCIs and VMs."""
+"""Schemas of the responses about MCIs and VMs, in the format of Tumblebug."""
 
 from typing import Any
 
@@ -7,11 +7,11 @@ from msgspec import Struct, field
 from stateward.domains.mci.control.status_rollup import StatusCount
 
 NONE = "None"
-"""What a target is when there is none."""
+"""The target of an object without an operation."""
 
 
 class Location(Struct, frozen=True):
-    """A place on the globe."""
+    """A geographical location."""
 
     display: str
     latitude: float
@@ -19,21 +19,21 @@ class Location(Struct, frozen=True):
 
 
 class RegionView(Struct, frozen=True):
-    """A provider's region, and a zone of it."""
+    """A region and a zone of a provider."""
 
     region: str
     zone: str
 
 
 class KeyValue(Struct, frozen=True):
-    """A detail."""
+    """A key with a value."""
 
     key: str
     value: str
 
 
 class RegionZoneInfo(Struct, frozen=True, rename="camel"):
-    """Where a connection leads to."""
+    """A connection's region and zone."""
 
     assigned_region: str
     assigned_zone: str
@@ -65,7 +65,7 @@ class ConnectionView(Struct, frozen=True, rename="camel"):
 
 
 class SpecView(Struct, frozen=True, rename="camel", kw_only=True):
-    """A size of machine."""
+    """A machine size."""
 
     resource_type: str = "spec"
     id: str
@@ -81,7 +81,7 @@ class SpecView(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class ImageView(Struct, frozen=True, rename="camel", kw_only=True):
-    """What a machine starts from."""
+    """A machine image."""
 
     resource_type: str = "image"
     id: str
@@ -94,7 +94,7 @@ class ImageView(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class VmInfo(Struct, frozen=True, rename="camel", kw_only=True):
-    """A VM, in full."""
+    """A VM with all fields."""
 
     resource_type: str = "vm"
     id: str
@@ -141,11 +141,11 @@ class VmInfo(Struct, frozen=True, rename="camel", kw_only=True):
     ssh_key_id: str
     csp_ssh_key_id: str
     vm_user_name: str
-    addtional_details: list[KeyValue]  # the spelling is the original's
+    addtional_details: list[KeyValue]  # Tumblebug's spelling
 
 
 class VmStatusInfo(Struct, frozen=True, rename="camel", kw_only=True):
-    """A VM, in short."""
+    """The status of a VM."""
 
     id: str
     uid: str
@@ -166,7 +166,7 @@ class VmStatusInfo(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class PostCommandView(Struct, frozen=True, rename="camel"):
-    """What is run on every VM after its creation."""
+    """Commands that run on each VM after its creation."""
 
     user_name: str
     command: list[str]
@@ -174,7 +174,7 @@ class PostCommandView(Struct, frozen=True, rename="camel"):
 
 
 class CommandResult(Struct, frozen=True, rename="camel"):
-    """What became of the commands on a VM, each by its number; `stdout` has what it wrote to either stream."""
+    """The results of the commands on a VM, each by its number; `stdout` has the output of both streams."""
 
     mci_id: str
     vm_id: str
@@ -187,13 +187,13 @@ class CommandResult(Struct, frozen=True, rename="camel"):
 
 
 class CommandResults(Struct, frozen=True):
-    """What all VMs wrote."""
+    """The results of the commands on all VMs."""
 
     results: list[CommandResult]
 
 
 class VmCreationError(Struct, frozen=True, rename="camel"):
-    """Why a VM, or a subgroup, could not be made."""
+    """The reason why a VM or a subgroup could not be created."""
 
     vm_name: str
     error: str
@@ -201,7 +201,7 @@ class VmCreationError(Struct, frozen=True, rename="camel"):
 
 
 class CreationErrors(Struct, frozen=True, rename="camel"):
-    """What went wrong when an MCI was made, and what was done about it."""
+    """The failures of a creation, and how they were handled."""
 
     vm_object_creation_errors: list[VmCreationError]
     vm_creation_errors: list[VmCreationError]
@@ -212,18 +212,18 @@ class CreationErrors(Struct, frozen=True, rename="camel"):
 
 
 class NewKeyPair(Struct, frozen=True, rename="camel"):
-    """A key pair that a request has made for VMs; the private half is in the answer to that request only."""
+    """A key pair that a request has created for VMs; only the response to that request has the private key."""
 
     public_key: str
     private_key: str
 
     def __repr__(self) -> str:
-        """Show the public half only: answers may be logged."""
+        """Show the public key only: responses may be logged."""
         return f"NewKeyPair(public_key={self.public_key!r})"
 
 
 class MciInfo(Struct, frozen=True, rename="camel", kw_only=True):
-    """An MCI, in full; `operation` is what a request has begun."""
+    """An MCI with all fields; `operation` is the operation that the request has started."""
 
     resource_type: str = "mci"
     id: str
@@ -249,7 +249,7 @@ class MciInfo(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class MciStatusInfo(Struct, frozen=True, rename="camel", kw_only=True):
-    """An MCI, in short."""
+    """The status of an MCI."""
 
     id: str
     uid: str
@@ -269,7 +269,7 @@ class MciStatusInfo(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class VmAccess(Struct, frozen=True, rename="camel"):
-    """How to reach a VM; the private half of its key is with whoever was given it."""
+    """The access data of a VM; its private key is with the creator of the pair."""
 
     vm_id: str
     public_ip: str = field(name="publicIP")
@@ -281,7 +281,7 @@ class VmAccess(Struct, frozen=True, rename="camel"):
 
 
 class GroupAccess(Struct, frozen=True, rename="pascal"):
-    """How to reach the VMs of a subgroup."""
+    """The access data of the VMs of a subgroup."""
 
     sub_group_id: str
     bastion_vm_id: str
@@ -289,14 +289,14 @@ class GroupAccess(Struct, frozen=True, rename="pascal"):
 
 
 class MciAccess(Struct, frozen=True, rename="pascal"):
-    """How to reach the VMs of an MCI."""
+    """The access data of the VMs of an MCI."""
 
     mci_id: str
     mci_sub_group_access_info: list[GroupAccess]
 
 
 class VmIds(Struct, frozen=True, rename="camel"):
-    """All names that a VM goes by."""
+    """All names of a VM."""
 
     id_in_tb: str
     id_in_sp: str
@@ -305,7 +305,7 @@ class VmIds(Struct, frozen=True, rename="camel"):
 
 
 class Associated(Struct, frozen=True, rename="camel"):
-    """All that an MCI has to do with."""
+    """The names of all objects that an MCI is associated with."""
 
     connection_names: list[str]
     provider_names: list[str]
@@ -325,7 +325,7 @@ class Associated(Struct, frozen=True, rename="camel"):
 
 
 def matches_filter(shown: Struct, key: str, value: str) -> bool:
-    """Tell whether an answer has a value in a field; fields count in any case, and a list has what is in it."""
+    """Tell whether a view has a value in a field; field names are case-insensitive, and a list has its items."""
     found: Any = next(
         (getattr(shown, name) for name, outside in _outside(shown) if key.lower() in (name.lower(), outside.lower())),
         None,

@@ -1,4 +1,9 @@
-"""Targets: what an object is on its way to, by the operation that works on it. At rest, there is none."""
+"""Target status of MCIs and VMs from their operations, and the problems that keep an MCI waiting.
+
+An object without an operation has no target. The engine stores the last problem of an operation with its object. An MCI
+waits for its VMs, and before them for networks, security groups and keys. A problem is shown once, with the number of
+objects that wait for it.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -25,11 +30,11 @@ NO_TARGET = TargetStatus()
 
 
 def target_of(operation: Operation | None) -> TargetStatus:
-    """Return what an operation leads to."""
+    """Return the target of an operation."""
     if operation is None:
         return NO_TARGET
     action = WORDS.get(operation.action, operation.action.capitalize())
-    if operation.hidden:  # it leaves the status as it is
+    if operation.hidden:  # a hidden operation does not change the status
         return TargetStatus(action)
     return TargetStatus(action, "Terminated" if operation.desired == GONE else operation.desired)
 
@@ -41,7 +46,7 @@ class TargetFinder:
         self._reader = reader
 
     async def of_mci(self, found: Object) -> TargetStatus:
-        """Return the target of an MCI; hidden work on it counts as well, because it keeps other work away."""
+        """Return the target of an MCI; hidden operations count too, because they block others."""
         if found.op is not None:
             return target_of(await self._reader.operation(Key(found.ns, found.op)))
         for work in await self._reader.queue_of(found.key):
@@ -51,7 +56,7 @@ class TargetFinder:
         return NO_TARGET
 
     async def of_vms(self, whole: str | None, vms: Sequence[Object]) -> dict[str, TargetStatus]:
-        """Return the targets of VMs by their ids; `whole` is the operation of their MCI, mostly the parent."""
+        """Return the targets of VMs by id; `whole` is the operation of their MCI, usually the parent."""
         busy = {one.op: one for one in vms if one.op is not None}
         if not busy:
             return {}
@@ -65,14 +70,14 @@ class TargetFinder:
 
 
 MAX_PROBLEMS = 10
-"""How many troubles are told at most."""
+"""Maximal number of problems shown."""
 
 MAX_CHILDREN = 50
-"""How many operations are looked at, at most, that an MCI without VMs waits for."""
+"""Maximal number of child operations read for an MCI without VMs."""
 
 
 async def waiting_problems(reader: Reader, mci: Object, vms: Sequence[Object]) -> list[str]:
-    """Return what keeps an MCI waiting, in the words of its providers."""
+    """Return the problems that keep an MCI waiting, in the providers' words."""
     waiting = [one for one in vms if VM.state(one.state).state_class is TRANSITIONAL]
     if mci.op is not None and not waiting:
         waiting = await _parts(reader, Key(mci.ns, mci.op))
@@ -80,7 +85,7 @@ async def waiting_problems(reader: Reader, mci: Object, vms: Sequence[Object]) -
 
 
 async def _parts(reader: Reader, op: Key) -> list[Object]:
-    """Return the objects of operations that an MCI's operation waits for."""
+    """Return the objects of the operations that an MCI's operation waits for."""
     under_way = [one for one in await reader.children_of(op) if one.status in (Status.WAITING, Status.RUNNING)]
     keys = [Key(op.ns, one.object) for one in under_way[:MAX_CHILDREN]]
     found = await reader.objects(keys)
@@ -88,7 +93,7 @@ async def _parts(reader: Reader, op: Key) -> list[Object]:
 
 
 def _told(waiting: Iterable[Object]) -> list[str]:
-    """Return each trouble once, with the first that has it and how many others do."""
+    """Return each problem once, with the first object that has it and the number of others."""
     names: dict[str, list[str]] = {}
     for one in waiting:
         if one.error:

@@ -1,4 +1,4 @@
-"""Views: MCIs and VMs as answers show them. All is read, nothing is changed by it."""
+"""Views of MCIs and VMs. Reading changes nothing but drift."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -51,7 +51,7 @@ STATES = {one.word: one for one in MciState}
 
 
 class Views:
-    """Shows MCIs and VMs; made for one answer, it looks up each connection, spec and image once."""
+    """Builds the views for one response; reads each connection, spec and image once."""
 
     def __init__(self, service: Service, catalogue: Catalogue, fresh: LiveStatus) -> None:
         self._service, self._catalogue, self._fresh = service, catalogue, fresh
@@ -65,7 +65,7 @@ class Views:
     # --- MCIs --------------------------------------------------------------------------------------------------------
 
     async def mci(self, found: Object, *, new: Sequence[str] = (), op: str | None = None) -> MciInfo:
-        """Return an MCI in full; `new` are the VMs that a request has asked for, `op` is what works on that."""
+        """Return an MCI with all fields; `new` are the VMs of this request, `op` is its operation."""
         wanted, seen = mci_of(found), mci_seen(found)
         vms = await self.vms(found)
         status, target = _status(found, vms), await self._targets.of_mci(found)
@@ -91,14 +91,14 @@ class Views:
         )
 
     async def status(self, found: Object, *, fresh: bool = False) -> MciStatusInfo:
-        """Return an MCI in short, with its VMs as their providers show them: now, or a moment ago."""
+        """Return the status of an MCI, with the live states of its VMs."""
         vms, sights = await self._look_at(found, await self.vms(found), fresh=fresh)
         short = await self._short(found, _status(found, vms), await self._vm_statuses(found, vms, sights))
         troubles = await waiting_problems(self._reader, found, vms)
         return replace(short, system_message=[*short.system_message, *troubles]) if troubles else short
 
     async def status_without_vms(self, found: Object) -> MciStatusInfo:
-        """Return an MCI in short without its VMs, which are only counted: that costs the same however many they are."""
+        """Return the status of an MCI without its VMs, from counts: the cost does not depend on their number."""
         counts = await self._service.engine.store.reader.count_states(Selector(found.ns, VM.kind, found.id))
         states = [state for (_, state), number in counts.items() for _ in range(number)]
         return await self._short(found, roll_up_status(STATES[found.state], states), [])
@@ -127,11 +127,11 @@ class Views:
     # --- VMs ---------------------------------------------------------------------------------------------------------
 
     async def vms(self, mci: Object) -> list[Object]:
-        """Return the VMs of an MCI: by subgroup, and then by number."""
+        """Return the VMs of an MCI, sorted by subgroup and number."""
         return sorted(await self._service.vms(mci.ns, mci.id), key=vm_sort_key)
 
     async def vm_infos(self, mci: Object, vms: Sequence[Object]) -> list[VmInfo]:
-        """Return VMs in full."""
+        """Return VMs with all fields."""
         targets = await self._targets.of_vms(mci.op, vms)
         return [await self._vm(one, targets.get(one.id, NO_TARGET)) for one in vms]
 
@@ -180,13 +180,13 @@ class Views:
         )
 
     async def vm_statuses(self, mci: Object, vms: Sequence[Object], *, fresh: bool = False) -> list[VmStatusInfo]:
-        """Return VMs in short, as their providers show them: now, or a moment ago."""
+        """Return the live status of VMs."""
         return await self._vm_statuses(mci, *await self._look_at(mci, vms, fresh=fresh))
 
     async def _look_at(
         self, mci: Object, vms: Sequence[Object], *, fresh: bool
     ) -> tuple[Sequence[Object], dict[str, VmSeen]]:
-        """Have VMs compared with what their providers show; returns them as they are then, and what is shown."""
+        """Refresh VMs from their providers; returns the VMs, read again if changed, and their live states."""
         looked = await self._fresh.refresh(
             self._service.engine, vms, self._patience.remaining_s(fresh=fresh), fresh=fresh
         )
@@ -205,7 +205,7 @@ class Views:
     # --- what VMs are made of ----------------------------------------------------------------------------------------
 
     async def connection(self, name: str) -> ConnectionView | None:
-        """Return a connection as it is shown; one that is gone since is not."""
+        """Return the view of a connection, or None if it is gone."""
         found = await self._connection(name)
         return None if found is None else connection_view(found)
 
@@ -239,12 +239,12 @@ class Views:
 
 
 def vm_sort_key(vm: Object) -> tuple[str, int, str]:
-    """Return the place of a VM among the others of its MCI."""
+    """Return the sort key of a VM within its MCI."""
     return sort_key_of(vm.id)
 
 
 def sort_key_of(vm: str) -> tuple[str, int, str]:
-    """Return the place of a VM among the others of its MCI, by its name or id."""
+    """Return the sort key of a VM within its MCI, by its name or id."""
     group, _, number = vm.rpartition("-")
     return group, int(number) if number.isdecimal() else 0, vm
 
@@ -301,7 +301,7 @@ def _results(mci: str, wanted: MciSpec, seen: MciSeen, vms: Sequence[Object]) ->
 
 
 def _result(vm: CommandResult, runs: CommandRuns) -> CommandResult:
-    """Return the result of a VM with one entry for each command that was run."""
+    """Return the result of a VM with one entry per command."""
     each = (CommandRun(runs),) if isinstance(runs, str) else runs
     written = {str(number): one.written for number, one in enumerate(each)}
     statuses = {str(number): one.status for number, one in enumerate(each) if one.status is not None}
@@ -309,7 +309,7 @@ def _result(vm: CommandResult, runs: CommandRuns) -> CommandResult:
 
 
 def _errors(wanted: MciSpec, seen: MciSeen, vms: Sequence[Object]) -> CreationErrors | None:
-    """Return what went wrong at the creation: with subgroups, before there were VMs, and with VMs."""
+    """Return the failures of a creation: of subgroups before there were VMs, and of VMs."""
     if not seen.errors:
         return None
     asked = seen.asked or {one.name: one.size for one in wanted.groups}

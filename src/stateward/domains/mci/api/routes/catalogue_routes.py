@@ -1,4 +1,4 @@
-"""Specs and images: those that a namespace has registered, and those that every server knows (namespace `system`)."""
+"""Routes of specs and images: registered ones, and built-in ones in the namespace `system`."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,8 +9,8 @@ from stateward.domains.mci.api.connection_views import image_view, spec_view
 from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest
 from stateward.domains.mci.api.lenient_json import Fields
 from stateward.domains.mci.api.operation_replies import OperationReply
+from stateward.domains.mci.api.request_params import ACT, READ, FilterKey, FilterVal, Name, Ns, Text, check_choice
 from stateward.domains.mci.api.resource_bodies import parse_image, parse_spec
-from stateward.domains.mci.api.route_params import ACT, READ, FilterKey, FilterVal, Name, Ns, Text, check_choice
 from stateward.domains.mci.api.schemas import ImageView, SpecView, matches_filter
 from stateward.domains.mci.model import CloudConnection, ImageRecord, SpecRecord
 from stateward.domains.mci.provider.catalogue import known_images, known_specs
@@ -18,7 +18,7 @@ from stateward.domains.plugin import reads
 from stateward.engine import Denied, NotFound
 
 EVERYBODY = "system"
-"""The namespace under which the original's clients look for what is known from the start."""
+"""The namespace in which Tumblebug clients look for built-in specs and images."""
 
 PARSERS: dict[str, Callable[[Fields, CloudConnection], SpecRecord | ImageRecord]] = {
     "spec": parse_spec,
@@ -34,7 +34,7 @@ Record = SpecView | ImageView
 
 
 def _routes(word: str) -> list[HTTPRouteHandler]:
-    """Return the routes of specs, or of images."""
+    """Return the routes of specs or of images."""
     path = f"/ns/{{ns:str}}/resources/{word}"
 
     @post(path, opt=ACT | reads(EXAMPLES[word]), status_code=200, name=f"register {word}")
@@ -55,7 +55,7 @@ def _routes(word: str) -> list[HTTPRouteHandler]:
         filter_key: FilterKey = None,
         filter_val: FilterVal = None,
     ) -> AnyResponse:
-        """Return what is registered: in full, or the ids."""
+        """Return the registered records, or their ids."""
         found = await records(request, ns, word)
         chosen = [one for one in found if not filter_key or matches_filter(one, filter_key, filter_val or "")]
         if check_choice("option", option, "id") == "id":
@@ -64,7 +64,7 @@ def _routes(word: str) -> list[HTTPRouteHandler]:
 
     @get(f"{path}/{{name:str}}", opt=READ, name=f"get {word}")
     async def get_one(request: TumblebugRequest, ns: Ns, name: Name) -> Record:
-        """Return one that is registered, or known from the start."""
+        """Return a registered or a built-in record."""
         for home in dict.fromkeys((ns, EVERYBODY)):
             for one in await records(request, home, word):
                 if one.id == name:
@@ -73,13 +73,13 @@ def _routes(word: str) -> list[HTTPRouteHandler]:
 
     @delete(f"{path}/{{name:str}}", opt=ACT, status_code=200, name=f"delete {word}")
     async def delete_one(request: TumblebugRequest, ns: Ns, name: Name, force: Text = None) -> OperationReply:  # noqa: ARG001 - as others
-        """Forget one that is registered."""
+        """Remove a registered record."""
         await request.service.unregister(ns, word, name, request.caller)
         return OperationReply(f"The {word} {name} has been deleted")
 
     @delete(path, opt=ACT, status_code=200, name=f"delete every {word}")
     async def delete_all(request: TumblebugRequest, ns: Ns) -> dict[str, list[str]]:
-        """Forget all that are registered."""
+        """Remove all registered records."""
         await request.service.namespace(ns)
         registered = [one.id for one in await _registered(request, ns, word)]
         return {"output": [await _delete(request, ns, word, name) for name in registered]}
@@ -96,9 +96,9 @@ async def _delete(request: TumblebugRequest, ns: str, word: str, name: str) -> s
 
 
 async def records(request: TumblebugRequest, ns: str, word: str) -> list[Record]:
-    """Return the specs, or the images, of a namespace; those of everybody have one of their own.
+    """Return the specs or the images of a namespace; the built-in ones are in a namespace of their own.
 
-    Provider and region are told of connections that the caller's namespaces may use.
+    Provider and region are shown for connections that the caller's namespaces may use.
     """
     places = {one.name: one for one in await request.visible_connections()}
     if ns == EVERYBODY:

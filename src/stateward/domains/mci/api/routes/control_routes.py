@@ -1,11 +1,11 @@
-"""Control: doing something to an MCI or to a VM, in the form of the design (POST) and in the original's (GET)."""
+"""Control routes: actions on an MCI or a VM, as POST and in Tumblebug's form (GET)."""
 
 from litestar import get, post
 
 from stateward.domains.mci.api.context import TumblebugRequest, adds_object_state, mci_in_path, vm_in_path
 from stateward.domains.mci.api.lenient_json import parse_flag
 from stateward.domains.mci.api.operation_replies import OperationReply, SkippedVm, operation_id, wait_for_end
-from stateward.domains.mci.api.route_params import ACT, Mci, Ns, Text, Vm, Wait, check_choice, normalize_id
+from stateward.domains.mci.api.request_params import ACT, Mci, Ns, Text, Vm, Wait, check_choice, normalize_id
 from stateward.domains.mci.service import GROUP_ACTIONS
 from stateward.engine import Denied, Refused
 from stateward.errors import BadInput, StatewardError
@@ -20,7 +20,7 @@ MESSAGES = {
     "refine": "Refined the MCI",
     "reconcile": "Reconciling the MCI",
 }
-"""What is said of each action; the words are the original's."""
+"""The message of each action, in Tumblebug's words."""
 
 VM_ACTIONS = (*GROUP_ACTIONS, "reconcile")
 
@@ -30,7 +30,7 @@ VM_ACTIONS = (*GROUP_ACTIONS, "reconcile")
 async def control_mci(
     request: TumblebugRequest, ns: Ns, mci: Mci, action: Text = None, force: Text = None, wait: Wait = None
 ) -> OperationReply:
-    """Do something to an MCI."""
+    """Run an action on an MCI."""
     return await control_whole_mci(request, ns, mci, _required_action(action, *MESSAGES), force, wait)
 
 
@@ -39,7 +39,7 @@ async def control_mci(
 async def control_mci_by_get(
     request: TumblebugRequest, ns: Ns, mci: Mci, action: Text = None, force: Text = None, wait: Wait = None
 ) -> OperationReply:
-    """Do something to an MCI, in the original's form."""
+    """Run an action on an MCI, in Tumblebug's form."""
     return await control_whole_mci(request, ns, mci, _required_action(action, *MESSAGES), force, wait)
 
 
@@ -48,7 +48,7 @@ async def control_mci_by_get(
 async def control_vm(
     request: TumblebugRequest, ns: Ns, mci: Mci, vm: Vm, action: Text = None, force: Text = None, wait: Wait = None
 ) -> OperationReply:
-    """Do something to a VM."""
+    """Run an action on a VM."""
     return await control_one_vm(request, ns, mci, vm, _required_action(action, *VM_ACTIONS), force, wait)
 
 
@@ -57,7 +57,7 @@ async def control_vm(
 async def control_vm_by_get(
     request: TumblebugRequest, ns: Ns, mci: Mci, vm: Vm, action: Text = None, force: Text = None, wait: Wait = None
 ) -> OperationReply:
-    """Do something to a VM, in the original's form."""
+    """Run an action on a VM, in Tumblebug's form."""
     return await control_one_vm(request, ns, mci, vm, _required_action(action, *VM_ACTIONS), force, wait)
 
 
@@ -70,7 +70,7 @@ def _required_action(action: str | None, *allowed: str) -> str:
 async def control_whole_mci(
     request: TumblebugRequest, ns: str, mci: str, action: str, force: str | None = None, wait: float | None = None
 ) -> OperationReply:
-    """Do something to an MCI, and tell what was begun and which VMs were passed over."""
+    """Run an action on an MCI; the reply names the operation and the skipped VMs."""
     service, skipped = request.service, None
     if action in GROUP_ACTIONS:
         verdict = await service.control(ns, mci, action, request.caller, force=parse_flag("force", force))
@@ -93,7 +93,7 @@ async def control_one_vm(
     force: str | None = None,
     wait: float | None = None,
 ) -> OperationReply:
-    """Do something to a VM, and tell what was begun."""
+    """Run an action on a VM; the reply names the operation."""
     service, name = request.service, normalize_id(vm)
     if action == "reconcile":
         accepted = await service.reconcile_vm(ns, mci, name, request.caller)
@@ -110,7 +110,7 @@ async def reply_to(
     wait: float | None,
     skipped: list[SkippedVm] | None = None,
 ) -> OperationReply:
-    """Tell what was begun, and how it ended if that is waited for."""
+    """Return the reply to an accepted action, after its end if the caller waits."""
     request.link_operation(ns, op)
     over = await wait_for_end(request.service.engine, ns, op, wait)
     if over is None:

@@ -1,4 +1,4 @@
-"""MCIs: making them, looking at them, deleting them."""
+"""Routes of MCIs: create, read, delete."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from stateward.domains.mci.api.operation_replies import (
     wait_for_end,
     with_possible_orphans,
 )
-from stateward.domains.mci.api.route_params import ACT, READ, FilterKey, FilterVal, Mci, Ns, Text, Wait, check_choice
+from stateward.domains.mci.api.request_params import ACT, READ, FilterKey, FilterVal, Mci, Ns, Text, Wait, check_choice
 from stateward.domains.mci.api.schemas import Associated, MciInfo, NewKeyPair, matches_filter
 from stateward.domains.mci.api.views import Views
 from stateward.domains.mci.control.orphan_machines import PossibleOrphan
@@ -29,11 +29,11 @@ from stateward.naming import new_id
 from stateward.store.records import Object
 
 DELETE_WAIT_S = 120.0
-"""How many seconds a deletion that terminates first is waited for."""
+"""How long a delete waits for the termination of VMs."""
 
 
 def views(request: TumblebugRequest) -> Views:
-    """Return what shows MCIs in one answer."""
+    """Return the views for one response."""
     return Views(request.service, request.catalogue, request.context.live_status)
 
 
@@ -42,13 +42,13 @@ def views(request: TumblebugRequest) -> Views:
 
 @post("/ns/{ns:str}/mci", opt=ACT | reads(AN_MCI), status_code=200)
 async def create_mci(request: TumblebugRequest, ns: Ns, option: Text = None, wait: Wait = None) -> MciInfo:
-    """Make an MCI of existing resources."""
+    """Create an MCI from existing resources."""
     return await _create(request, ns, option, wait, dynamic=False)
 
 
 @post("/ns/{ns:str}/mciDynamic", opt=ACT | reads(A_DYNAMIC_MCI), status_code=200)
 async def create_mci_dynamic(request: TumblebugRequest, ns: Ns, option: Text = None, wait: Wait = None) -> MciInfo:
-    """Make an MCI, and whatever it stands on."""
+    """Create an MCI and the resources that it needs."""
     return await _create(request, ns, option, wait, dynamic=True)
 
 
@@ -64,14 +64,14 @@ async def _create(
 
 
 def pair_view(pair: KeyPair | None) -> NewKeyPair | None:
-    """Return a key pair that was made for VMs, as the answer to the request shows it."""
+    """Return the view of a new key pair, for the response to the request that created it."""
     return None if pair is None else NewKeyPair(pair.public, pair.private)
 
 
 async def wait_and_show(
     request: TumblebugRequest, ns: str, mci: str, op: str | None, wait: float | None, new: Sequence[str] = ()
 ) -> MciInfo:
-    """Return an MCI on which work was begun, after its end if that is waited for."""
+    """Return an MCI after an accepted request, after its end if the caller waits."""
     request.link_operation(ns, op)
     await wait_for_end(request.service.engine, ns, op, wait)
     return await views(request).mci(await request.service.mci(ns, mci), new=new, op=op)
@@ -84,7 +84,7 @@ async def wait_and_show(
 async def list_mcis(
     request: TumblebugRequest, ns: Ns, option: Text = None, fresh: Text = None, vm: Text = None
 ) -> AnyResponse:
-    """Return the MCIs of a namespace: in full, in short, or their ids."""
+    """Return the MCIs of a namespace, their statuses, or their ids."""
     await request.service.namespace(ns)
     found, look = await request.service.mcis(ns), views(request)
     match check_choice("option", option, "id", "status", "simple"):
@@ -108,7 +108,7 @@ async def get_mci(
     filter_key: FilterKey = None,
     filter_val: FilterVal = None,
 ) -> AnyResponse:
-    """Return an MCI: in full, in short, the ids of its VMs, or how to reach them."""
+    """Return an MCI, its status, the ids of its VMs, or their access data."""
     found, look = await request.service.mci(ns, mci), views(request)
     match check_choice("option", option, "id", "status", "accessinfo", "simple"):
         case "id":
@@ -123,7 +123,7 @@ async def get_mci(
 
 @get("/ns/{ns:str}/mci/{mci:str}/associatedResources", opt=READ)
 async def get_associated(request: TumblebugRequest, ns: Ns, mci: Mci) -> Associated:
-    """Return all that an MCI has to do with."""
+    """Return the names of all objects that an MCI is associated with."""
     return await associated_of(views(request), await request.service.mci(ns, mci))
 
 
@@ -148,9 +148,9 @@ async def _ids(look: Views, found: Object, key: str | None, value: str | None) -
 async def delete_mci(
     request: TumblebugRequest, ns: Ns, mci: Mci, option: Text = None, force: Text = None, wait: Wait = None
 ) -> AnyResponse:
-    """Delete an MCI; with `terminate`, its VMs first, and that is waited for, up to a limit.
+    """Delete an MCI; with `terminate`, terminate its VMs first and wait for that, up to a limit.
 
-    With `force` the records go whatever the VMs are; the answer names the machines that may be left.
+    With `force`, records are removed in any state; the response names the machines that may be left.
     """
     word = delete_option(option, force)
     found = await request.service.mci(ns, mci)
@@ -165,7 +165,7 @@ async def delete_mci(
 async def delete_mcis(
     request: TumblebugRequest, ns: Ns, option: Text = None, force: Text = None, wait: Wait = None
 ) -> AnyResponse:
-    """Delete all MCIs of a namespace; those that cannot be are named, and the others are deleted all the same."""
+    """Delete all MCIs of a namespace; the error names those that could not be deleted."""
     word = delete_option(option, force)
     await request.service.namespace(ns)
     begun: list[tuple[Object, str | None]] = []
@@ -193,7 +193,7 @@ async def delete_mcis(
 
 
 def delete_option(option: str | None, force: str | None) -> str:
-    """Return what a deletion does with VMs that live; `force=true` is another word for `option=force`."""
+    """Return how a delete treats running VMs; `force=true` is the same as `option=force`."""
     word = check_choice("option", option, "terminate", "force")
     if parse_flag("force", force) and word == "terminate":
         raise BadInput("force", force, "left out with option=terminate: force removes records only")
@@ -201,7 +201,7 @@ def delete_option(option: str | None, force: str | None) -> str:
 
 
 async def _delete(request: TumblebugRequest, found: Object, option: str) -> tuple[str | None, list[PossibleOrphan]]:
-    """Delete an MCI; returns the operation, if that takes one, and the machines that may be left."""
+    """Delete an MCI; returns the operation, if there is one, and the machines that may be left."""
     accepted, left = await request.service.delete(found.ns, found.id, option, request.caller)
     op = None if accepted.operation is None else accepted.operation.id
     request.link_operation(found.ns, op)
@@ -209,7 +209,7 @@ async def _delete(request: TumblebugRequest, found: Object, option: str) -> tupl
 
 
 async def wait_until_deleted(request: TumblebugRequest, found: Object, op: str | None, wait: float | None) -> bool:
-    """Tell whether an MCI or a VM is gone, after waiting; one whose deletion came to another end is a failure."""
+    """Wait for a delete; tells whether the object is gone, and raises if the delete failed."""
     if op is None:
         return True
     engine = request.service.engine

@@ -1,4 +1,4 @@
-"""Namespaces: of MCIs and their resources."""
+"""Routes of namespaces."""
 
 import msgspec
 from litestar import Response, delete, get, post, put
@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest
 from stateward.domains.mci.api.operation_replies import OperationReply
-from stateward.domains.mci.api.route_params import ACT, READ, Ns, Text, check_choice, check_name
+from stateward.domains.mci.api.request_params import ACT, READ, Ns, Text, check_choice, check_name
 from stateward.domains.plugin import grant_of, reads
 from stateward.store.records import Object
 
@@ -15,7 +15,7 @@ EXAMPLE = {"name": "shop", "description": "all that sells"}
 
 
 class NamespaceSpec(Struct, frozen=True):
-    """A namespace as it is stored."""
+    """The stored spec of a namespace."""
 
     name: str
     description: str = ""
@@ -37,7 +37,7 @@ def _view(found: Object) -> MciNamespaceView:
 
 @post("/ns", opt=ACT | reads(EXAMPLE), status_code=200)
 async def create_ns(request: TumblebugRequest) -> MciNamespaceView:
-    """Make a namespace that the caller's token is for."""
+    """Create a namespace that the caller's token covers."""
     body = await request.fields()
     name = check_name("name", body.text("name").strip())
     if not grant_of(request).opens(name):
@@ -47,7 +47,7 @@ async def create_ns(request: TumblebugRequest) -> MciNamespaceView:
 
 @get("/ns", opt=READ)
 async def list_ns(request: TumblebugRequest, option: Text = None) -> AnyResponse:
-    """Return the namespaces that the caller's token is for."""
+    """Return the namespaces that the caller's token covers."""
     grant = grant_of(request)
     found = [view for one in await request.service.namespaces() if grant.opens((view := _view(one)).name)]
     if check_choice("option", option, "id") == "id":
@@ -63,14 +63,14 @@ async def get_ns(request: TumblebugRequest, ns: Ns) -> MciNamespaceView:
 
 @put("/ns/{ns:str}", opt=ACT | reads(EXAMPLE))
 async def change_ns(request: TumblebugRequest, ns: Ns) -> MciNamespaceView:
-    """Change what is said of a namespace."""
+    """Change the description of a namespace."""
     body = await request.fields()
     return _view(await request.service.describe_namespace(ns, body.text("description"), request.caller))
 
 
 @delete("/ns/{ns:str}", opt=ACT, status_code=200)
 async def delete_ns(request: TumblebugRequest, ns: Ns) -> OperationReply:
-    """Remove a namespace that has nothing in it."""
+    """Remove an empty namespace."""
     await request.service.remove_namespace(ns, request.caller)
     return OperationReply(f"The ns {ns} has been deleted")
 

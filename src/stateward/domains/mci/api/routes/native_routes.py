@@ -1,4 +1,4 @@
-"""Routes of ours, for the command line and the console: connections, orphans, what can be had, reconciling, scaling."""
+"""Native routes, for the command line and the console: connections, offers, orphans, reconcile, scaling."""
 
 from litestar import delete, get, post
 from msgspec import Struct
@@ -9,8 +9,8 @@ from stateward.domains.mci.api.connection_views import image_view, spec_view
 from stateward.domains.mci.api.context import TumblebugRequest, adds_object_state, mci_in_path
 from stateward.domains.mci.api.mci_bodies import A_CHANGE, SCALE_FIELDS
 from stateward.domains.mci.api.operation_replies import OperationReply
+from stateward.domains.mci.api.request_params import GOVERN_ALL, READ_ALL, Group, Mci, Name, Ns, Text, Vm, Wait
 from stateward.domains.mci.api.resource_bodies import CONNECTION_FIELDS, parse_connection, parse_namespaces
-from stateward.domains.mci.api.route_params import GOVERN_ALL, READ_ALL, Group, Mci, Name, Ns, Text, Vm, Wait
 from stateward.domains.mci.api.routes.control_routes import control_one_vm, control_whole_mci
 from stateward.domains.mci.api.routes.vm_routes import scale
 from stateward.domains.mci.api.schemas import ImageView, MciInfo, SpecView
@@ -29,9 +29,9 @@ AN_ORPHAN = {"connection": "aws-ap-northeast-2", "key": "8f14e45fceea167a5a36ded
 
 
 class ConnectionDetails(Struct, frozen=True, omit_defaults=True):
-    """A connection; `built_in` ones are known from the start.
+    """A connection; `built_in` ones exist on every server.
 
-    Administrators of everything see how it is reached, and the `namespaces` that may make things there; `*` means all.
+    Only global administrators see its credential, its options and its `namespaces`; `*` means all.
     """
 
     name: str
@@ -46,7 +46,7 @@ class ConnectionDetails(Struct, frozen=True, omit_defaults=True):
 
 
 class Offer(Struct, frozen=True):
-    """What can be had at a connection."""
+    """The built-in specs and images of a connection."""
 
     specs: list[SpecView]
     images: list[ImageView]
@@ -74,7 +74,7 @@ async def _namespaces(request: TumblebugRequest) -> tuple[str, ...]:
 
 @post("/connections", opt=GOVERN_ALL | reads(A_CONNECTION))
 async def add_connection(request: TumblebugRequest) -> ConnectionDetails:
-    """Add a connection, or change one; without `namespaces` it keeps its own, or starts with those of its driver."""
+    """Add or change a connection; without `namespaces` it keeps its own, or gets the default of its driver."""
     body = await request.fields()
     body.require_known(*CONNECTION_FIELDS)
     wanted = parse_connection(body)
@@ -86,28 +86,28 @@ async def add_connection(request: TumblebugRequest) -> ConnectionDetails:
 
 @delete("/connections/{name:str}", opt=GOVERN_ALL, status_code=200)
 async def remove_connection(request: TumblebugRequest, name: Name) -> OperationReply:
-    """Remove a connection; one that every server knows comes back when it is added again."""
+    """Remove a connection; a built-in one comes back when it is added again."""
     await request.service.remove_connection(name, request.caller)
     return OperationReply(f"the connection {name} has been removed")
 
 
 @post("/connections/{name:str}/grant", opt=GOVERN_ALL | reads(A_GRANT), status_code=200)
 async def grant_connection(request: TumblebugRequest, name: Name) -> ConnectionDetails:
-    """Let further namespaces make things at a connection; `*` stands for all."""
+    """Let further namespaces create VMs and resources at a connection; `*` stands for all."""
     namespaces = await _namespaces(request)
     return _out(await request.service.grant(name, namespaces, request.caller), grant_of(request))
 
 
 @post("/connections/{name:str}/revoke", opt=GOVERN_ALL | reads(A_GRANT), status_code=200)
 async def revoke_connection(request: TumblebugRequest, name: Name) -> ConnectionDetails:
-    """Let namespaces make nothing more at a connection; what they have there can be controlled and terminated."""
+    """Take the grant of namespaces away; their VMs can still be controlled and terminated."""
     namespaces = await _namespaces(request)
     return _out(await request.service.revoke(name, namespaces, request.caller), grant_of(request))
 
 
 @get("/connections/{name:str}/offer", opt=needs(Right.READ))
 async def get_offer(request: TumblebugRequest, name: Name) -> Offer:
-    """Return the specs and images that are known from the start at a connection."""
+    """Return the built-in specs and images of a connection."""
     place = await request.visible_connection(name)
     specs = [spec_view(one, place) for one in known_specs(place)]
     return Offer(specs, [image_view(one, place) for one in known_images(place)])
@@ -115,7 +115,7 @@ async def get_offer(request: TumblebugRequest, name: Name) -> Offer:
 
 @get("/orphans", opt=READ_ALL)
 async def list_orphans(request: TumblebugRequest, connection: Text = None) -> OrphanMachines:
-    """Return the machines of ours that no record knows, at one connection or at all."""
+    """Return the orphan machines, at one connection or at all."""
     domain, catalogue = request.context.domain, request.catalogue
     chosen = [await catalogue.connection_of_machines(connection)] if connection else await catalogue.connections()
     return await find_orphans(domain.clients, request.service.engine.store.reader, chosen)
@@ -123,7 +123,7 @@ async def list_orphans(request: TumblebugRequest, connection: Text = None) -> Or
 
 @post("/orphans/terminate", opt=GOVERN_ALL | reads(AN_ORPHAN), status_code=202)
 async def end_orphan(request: TumblebugRequest) -> OperationReply:
-    """Terminate a machine that no record knows."""
+    """Terminate an orphan machine."""
     body = await request.fields()
     body.require_known(*AN_ORPHAN)
     place = await request.require_connection("connection", body.text("connection"))
@@ -134,20 +134,20 @@ async def end_orphan(request: TumblebugRequest) -> OperationReply:
 
 @post("/ns/{ns:str}/mci/{mci:str}/reconcile", opt=needs(Right.ACT), status_code=202)
 async def reconcile_mci(request: TumblebugRequest, ns: Ns, mci: Mci, wait: Wait = None) -> OperationReply:
-    """Take over what the providers show of an MCI's VMs that have failed, or of which nobody can say anything."""
+    """Move the Failed and Undefined VMs of an MCI to their providers' states."""
     return await control_whole_mci(request, ns, mci, "reconcile", wait=wait)
 
 
 @post("/ns/{ns:str}/mci/{mci:str}/vm/{vm:str}/reconcile", opt=needs(Right.ACT), status_code=202)
 async def reconcile_vm(request: TumblebugRequest, ns: Ns, mci: Mci, vm: Vm, wait: Wait = None) -> OperationReply:
-    """Take over what the provider shows of a VM that has failed, or of which nobody can say anything."""
+    """Move a Failed or Undefined VM to its provider's state."""
     return await control_one_vm(request, ns, mci, vm, "reconcile", wait=wait)
 
 
 @post("/ns/{ns:str}/mci/{mci:str}/subgroup/{group:str}", opt=needs(Right.ACT) | reads(A_CHANGE), status_code=202)
 @adds_object_state(mci_in_path)
 async def scale_group(request: TumblebugRequest, ns: Ns, mci: Mci, group: Group, wait: Wait = None) -> MciInfo:
-    """Let a subgroup grow or shrink: `numVMsToAdd`, `numVMsToRemove` or `size`."""
+    """Scale a subgroup: `numVMsToAdd`, `numVMsToRemove` or `size`."""
     (await request.fields()).require_known(*SCALE_FIELDS)
     return await scale(request, ns, mci, group, wait)
 

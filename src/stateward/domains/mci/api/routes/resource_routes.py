@@ -1,4 +1,4 @@
-"""Networks, security groups and keys: what VMs stand on, under `/ns/{ns}/resources`."""
+"""Routes of networks, security groups and keys, under `/ns/{ns}/resources`."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,9 +9,9 @@ from litestar.handlers import HTTPRouteHandler
 from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest, adds_object_state, resource_in_path
 from stateward.domains.mci.api.lenient_json import Fields, parse_flag
 from stateward.domains.mci.api.operation_replies import OperationReply, wait_for_end
+from stateward.domains.mci.api.request_params import ACT, READ, FilterKey, FilterVal, Name, Ns, Text, check_choice
 from stateward.domains.mci.api.resource_bodies import parse_key, parse_network, parse_security_group
 from stateward.domains.mci.api.resource_views import ResourceView, resource_view
-from stateward.domains.mci.api.route_params import ACT, READ, FilterKey, FilterVal, Name, Ns, Text, check_choice
 from stateward.domains.mci.api.schemas import matches_filter
 from stateward.domains.mci.errors import InUse, NotDone
 from stateward.domains.mci.lifecycle import ResourceState
@@ -52,16 +52,16 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "sshKey": {"name": "key", "connectionName": "aws-ap-northeast-2"},
 }
 RESOURCE_WAIT_S = 60.0
-"""How many seconds the making and the removing of a part are waited for."""
+"""How long requests wait for the creation or deletion of a resource."""
 
 
 def _routes(word: str, made: int) -> list[HTTPRouteHandler]:
-    """Return the routes of one type of parts."""
+    """Return the routes of one type of resources."""
     path = f"/ns/{{ns:str}}/resources/{word}"
 
     @post(path, opt=ACT | reads(EXAMPLES[word]), status_code=made, name=f"make {word}")
     async def make(request: TumblebugRequest, ns: Ns) -> ResourceView:
-        """Make a part that VMs stand on, and wait for it."""
+        """Create a resource and wait for it."""
         return await _make(request, ns, word)
 
     @get(path, opt=READ, name=f"list {word}")
@@ -72,12 +72,12 @@ def _routes(word: str, made: int) -> list[HTTPRouteHandler]:
         filter_key: FilterKey = None,
         filter_val: FilterVal = None,
     ) -> AnyResponse:
-        """Return the parts of a namespace: in full, or the ids."""
+        """Return the resources of a namespace, or their ids."""
         return await _list(request, ns, word, option, filter_key, filter_val)
 
     @get(f"{path}/{{name:str}}", opt=READ, name=f"get {word}")
     async def get_one(request: TumblebugRequest, ns: Ns, name: Name) -> ResourceView:
-        """Return a part, and what uses it."""
+        """Return a resource with its users."""
         found = await request.service.resource(ns, word, name)
         usage = await usage_of(request.service.engine.store.reader, ns)
         return resource_view(word, found, usage.get((word, name), ()))
@@ -87,7 +87,7 @@ def _routes(word: str, made: int) -> list[HTTPRouteHandler]:
     async def delete_one(
         request: TumblebugRequest, ns: Ns, name: Name, force: Text = None, action: Text = None
     ) -> OperationReply:
-        """Delete a part that nothing uses, and wait for it."""
+        """Delete an unused resource and wait for it."""
         anyway = (
             parse_flag("force", force) or check_choice("action", action, "withsubnets", "refine", "force") == "force"
         )
@@ -95,7 +95,7 @@ def _routes(word: str, made: int) -> list[HTTPRouteHandler]:
 
     @delete(path, opt=ACT, status_code=200, name=f"delete every {word}")
     async def delete_all(request: TumblebugRequest, ns: Ns, force: Text = None) -> dict[str, list[str]]:
-        """Delete all parts that nothing uses."""
+        """Delete all unused resources."""
         await request.service.namespace(ns)
         found = await request.service.resources(ns, word)
         return {"output": await remove_all(request, word, found, force=parse_flag("force", force))}
@@ -116,7 +116,7 @@ async def _make(request: TumblebugRequest, ns: str, word: str) -> ResourceView:
 
 
 async def _check_network(request: TumblebugRequest, ns: str, want: SecurityGroupSpec) -> None:
-    """Refuse a security group on a network that is not there, or is somewhere else, before anything is begun."""
+    """Refuse a security group whose network is missing or at another connection, before anything starts."""
     try:
         network = resource_identity(await request.service.resource(ns, "vNet", want.network))
     except NotFound as error:
@@ -139,7 +139,7 @@ async def _list(
 
 
 async def remove(request: TumblebugRequest, ns: str, word: str, name: str, *, force: bool = False) -> str:
-    """Remove a part, and wait until it is gone; returns the sentence that says so."""
+    """Delete a resource and wait for it; returns the message."""
     native = resource_seen(await request.service.resource(ns, word, name)).native_id
     accepted = await request.service.delete_resource(ns, word, name, request.caller, force=force)
     if accepted.operation is not None:
@@ -156,7 +156,7 @@ async def remove(request: TumblebugRequest, ns: str, word: str, name: str, *, fo
 async def remove_all(
     request: TumblebugRequest, word: str, parts: Sequence[Object], *, force: bool = False
 ) -> list[str]:
-    """Remove parts; those that cannot be are told of, unless that is all of them: then it is refused."""
+    """Delete resources; the messages name those that could not be deleted, and an error is raised if none could be."""
     lines: list[str] = []
     refused: list[Denied] = []
     for one in parts:
@@ -173,7 +173,7 @@ async def remove_all(
 
 @delete("/ns/{ns:str}/sharedResources", opt=ACT, status_code=200)
 async def delete_shared(request: TumblebugRequest, ns: Ns) -> dict[str, list[str]]:
-    """Remove what the making of MCIs has made and nobody uses."""
+    """Delete unused resources that were created for MCIs."""
     await request.service.namespace(ns)
     lines: list[str] = []
     reader = request.service.engine.store.reader
@@ -185,7 +185,7 @@ async def delete_shared(request: TumblebugRequest, ns: Ns) -> dict[str, list[str
                 lines.append(await remove(request, ns, word, name))
             except InUse:
                 continue
-            except Denied as error:  # one provider that is not able to does not hold up the others
+            except Denied as error:  # one provider that fails must not stop the others
                 lines.append(f"The {word} {name} has not been deleted: {error}")
     return {"output": lines}
 

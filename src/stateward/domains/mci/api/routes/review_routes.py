@@ -1,4 +1,4 @@
-"""The review: what would become of an MCI that is asked for, without making anything."""
+"""Review route: whether an MCI could be created, and its cost, without creating anything."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.api.context import TumblebugRequest
 from stateward.domains.mci.api.mci_bodies import A_DYNAMIC_MCI, parse_mci
-from stateward.domains.mci.api.route_params import READ, Ns
+from stateward.domains.mci.api.request_params import READ, Ns
 from stateward.domains.mci.model import CloudConnection, ImageRecord, MciSpec, SpecRecord, SubGroup
 from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.domains.mci.vm_placement import (
@@ -32,11 +32,11 @@ POLICIES = {
     "rollback": ("if one VM fails, all are terminated and removed", "for groups that are of use as a whole only"),
     "refine": ("VMs that fail are removed, and the others are used", "for groups in which any VM will do"),
 }
-"""What each policy does, and when it is of use."""
+"""The effect of each policy, and when to use it."""
 
 
 class Validation(Struct, frozen=True, rename="camel"):
-    """Whether a spec or an image can be had."""
+    """Whether a spec or an image is available."""
 
     resource_id: str
     resource_name: str
@@ -47,7 +47,7 @@ class Validation(Struct, frozen=True, rename="camel"):
 
 
 class VmReview(Struct, frozen=True, rename="camel", kw_only=True):
-    """Whether a subgroup can be made, why not, and what it would cost."""
+    """Whether a subgroup can be created, the reason if not, and its cost."""
 
     vm_name: str
     sub_group_size: int
@@ -66,7 +66,7 @@ class VmReview(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class ResourceSummary(Struct, frozen=True, rename="camel"):
-    """What all subgroups together need."""
+    """The resources that all subgroups need together."""
 
     total_providers: int
     total_regions: int
@@ -82,7 +82,7 @@ class ResourceSummary(Struct, frozen=True, rename="camel"):
 
 
 class MciReview(Struct, frozen=True, rename="camel", kw_only=True):
-    """What would become of an MCI."""
+    """The review of an MCI."""
 
     overall_status: str
     overall_message: str
@@ -99,7 +99,7 @@ class MciReview(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class ReviewedSubGroup(Struct, frozen=True):
-    """What was found of all that a subgroup names, and what is wrong."""
+    """A subgroup with its resolved records and its errors."""
 
     group: SubGroup
     spec: SpecRecord | None
@@ -111,13 +111,13 @@ class ReviewedSubGroup(Struct, frozen=True):
 
     @property
     def cost(self) -> float:
-        """Dollars an hour."""
+        """Cost in dollars per hour."""
         return 0.0 if self.spec is None else self.spec.cost * self.group.size
 
 
 @post("/ns/{ns:str}/mciDynamicReview", opt=READ | reads(A_DYNAMIC_MCI), status_code=200)
 async def review_mci(request: TumblebugRequest, ns: Ns) -> MciReview:
-    """Say whether an MCI can be made, and what it would cost; writes nothing."""
+    """Tell whether an MCI can be created, and its cost; writes nothing."""
     await request.service.namespace(ns)
     wanted = parse_mci(await request.fields(), "", dynamic=True)
     known, driver_of = request.catalogue.snapshot(), request.context.domain.clients.driver_for
@@ -135,7 +135,7 @@ async def _taken(request: TumblebugRequest, ns: str, name: str) -> bool:
 
 
 async def _look(catalogue: Catalogue, ns: str, group: SubGroup) -> ReviewedSubGroup:
-    """Look up what a subgroup names, as far as it is known."""
+    """Resolve a subgroup as far as possible."""
     looked = ReviewedSubGroup(group, None, None, None, [])
     try:
         spec = await catalogue.spec(ns, group.spec)
@@ -149,7 +149,7 @@ async def _look(catalogue: Catalogue, ns: str, group: SubGroup) -> ReviewedSubGr
 
 
 async def _ask(driver_of: DriverOf, looked: Sequence[ReviewedSubGroup]) -> list[ReviewedSubGroup]:
-    """Ask the providers for what could be looked up: all at the same time, and each question once."""
+    """Ask the providers about the resolved subgroups: all concurrently, each question once."""
     planned = [one.planned for one in looked if one.planned is not None]
     for one in planned:
         driver = await driver_of(one.connection)
@@ -168,7 +168,7 @@ def _answered(
 
 
 def reviewed(wanted: MciSpec, looked: Sequence[ReviewedSubGroup], *, taken: bool) -> MciReview:
-    """Return what was found, as it is shown."""
+    """Return the review of an MCI."""
     bad = [one for one in looked if one.errors]
     viable = not bad and not taken
     said = [f"an MCI of the name {wanted.name!r} exists already"] if taken else []
@@ -253,7 +253,7 @@ def _each(names: Iterable[str]) -> list[str]:
 
 
 def money(dollars: float) -> str:
-    """Return dollars an hour as they are written."""
+    """Return a text for dollars per hour."""
     return f"${dollars:.4f}/hour"
 
 

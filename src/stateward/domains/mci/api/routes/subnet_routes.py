@@ -1,4 +1,4 @@
-"""The subnets of a network, under `/ns/{ns}/resources/vNet/{name}/subnet`."""
+"""Routes of subnets, under `/ns/{ns}/resources/vNet/{name}/subnet`."""
 
 from ipaddress import IPv4Network
 
@@ -7,9 +7,9 @@ from litestar import Response, delete, get, post
 from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest, adds_object_state, resource_in_path
 from stateward.domains.mci.api.lenient_json import parse_flag
 from stateward.domains.mci.api.operation_replies import OperationReply, wait_for_end
+from stateward.domains.mci.api.request_params import ACT, READ, Name, Ns, Text, check_choice
 from stateward.domains.mci.api.resource_bodies import check_subnets_fit, parse_subnet
 from stateward.domains.mci.api.resource_views import SubnetView, subnet_views
-from stateward.domains.mci.api.route_params import ACT, READ, Name, Ns, Text, check_choice
 from stateward.domains.mci.api.routes.resource_routes import RESOURCE_WAIT_S
 from stateward.domains.mci.errors import NotDone
 from stateward.domains.mci.model import network_of
@@ -19,7 +19,7 @@ from stateward.store.records import Status
 
 PATH = "/ns/{ns:str}/resources/vNet/{name:str}/subnet"
 A_SUBNET = {"name": "back", "ipv4_CIDR": "10.0.2.0/24", "zone": "a"}
-"""An example of what is asked for, for the description of the API."""
+"""An example of a request body, for the API description."""
 
 
 @get(PATH, opt=READ)
@@ -41,7 +41,7 @@ async def get_subnet(request: TumblebugRequest, ns: Ns, name: Name, subnet: Name
 @post(PATH, opt=ACT | reads(A_SUBNET), status_code=201)
 @adds_object_state(resource_in_path("vNet"))
 async def make_subnet(request: TumblebugRequest, ns: Ns, name: Name) -> SubnetView:
-    """Give a network one more subnet."""
+    """Add a subnet to a network."""
     wanted = parse_subnet(await request.fields())
     network = network_of(await request.service.resource(ns, "vNet", name))
     if all(one.name != wanted.name for one in network.subnets):
@@ -56,7 +56,7 @@ async def make_subnet(request: TumblebugRequest, ns: Ns, name: Name) -> SubnetVi
 async def delete_subnet(
     request: TumblebugRequest, ns: Ns, name: Name, subnet: Name, force: Text = None, action: Text = None
 ) -> OperationReply:
-    """Take a subnet away from a network."""
+    """Remove a subnet from a network."""
     anyway = parse_flag("force", force) or check_choice("action", action, "refine", "force") == "force"
     accepted = await request.service.remove_subnet(ns, name, subnet, request.caller, force=anyway)
     over = await _wait_done(request, accepted, f"delete of subnet {subnet!r} of vNet {name!r}")
@@ -71,7 +71,7 @@ async def _subnet(request: TumblebugRequest, ns: str, name: str, subnet: str) ->
 
 
 async def _wait_done(request: TumblebugRequest, accepted: Accepted, what: str) -> bool:
-    """Wait a while for the end; tells whether it has come, and raises where it was not the one that was wanted."""
+    """Wait a while for an operation; tells whether it has ended, and raises if it failed."""
     request.link_operation(accepted.op.ns, accepted.op.id)
     over = await wait_for_end(request.service.engine, accepted.op.ns, accepted.op.id, RESOURCE_WAIT_S)
     if over is not None and over.status is not Status.SUCCEEDED:

@@ -1,4 +1,4 @@
-"""The system: whether it is ready, what connections and providers there are, and what became of a call."""
+"""System routes: readiness, connections, providers, and the outcome of requests."""
 
 from time import time
 
@@ -9,7 +9,7 @@ from stateward.domains.mci.api.connection_views import CREDENTIAL_HOLDER, connec
 from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest
 from stateward.domains.mci.api.request_log import MAX_REQUESTS, LoggedRequest, RequestView
 from stateward.domains.mci.api.request_log_store import all_stored_requests, stored_requests
-from stateward.domains.mci.api.route_params import OPEN, READ, Holder, Name, Text, check_choice
+from stateward.domains.mci.api.request_params import OPEN, READ, Holder, Name, Text, check_choice
 from stateward.domains.mci.api.schemas import ConnectionView
 from stateward.domains.plugin import grant_of
 from stateward.engine import NotFound
@@ -18,7 +18,7 @@ from stateward.store.records import Key
 
 
 class Ready(Struct, frozen=True):
-    """Whether calls can be answered."""
+    """Whether the server is ready."""
 
     message: str
     ready: bool
@@ -27,7 +27,7 @@ class Ready(Struct, frozen=True):
 
 @get("/readyz", opt=OPEN)
 async def readyz(request: TumblebugRequest) -> Ready:
-    """Tell whether calls can be answered: the store is asked for its time."""
+    """Tell whether the server is ready: the store must answer."""
     await request.service.engine.store.reader.time()
     return Ready("The server is ready", True, True)
 
@@ -49,13 +49,13 @@ async def get_connection(request: TumblebugRequest, name: Name) -> ConnectionVie
 
 @get("/provider", opt=READ)
 async def list_providers(request: TumblebugRequest) -> dict[str, list[str]]:
-    """Return the providers that there are connections to."""
+    """Return the providers of the visible connections."""
     return {"output": sorted({one.provider for one in await request.visible_connections()})}
 
 
 @get("/provider/{name:str}/region", opt=READ)
 async def list_regions(request: TumblebugRequest, name: Name) -> AnyResponse:
-    """Return the regions of a provider that there are connections to."""
+    """Return the regions of a provider with visible connections."""
     found = await request.visible_connections()
     regions = {one.region: region_view(one) for one in found if one.provider == name.lower()}
     if not regions:
@@ -68,13 +68,13 @@ async def list_regions(request: TumblebugRequest, name: Name) -> AnyResponse:
 
 @get("/request/{name:str}", opt=READ)
 async def get_request(request: TumblebugRequest, name: Name) -> RequestView:
-    """Return what became of a call."""
+    """Return the outcome of a request."""
     grant = grant_of(request)
     calls = [*request.context.request_log.find(name), *await stored_requests(request.service.engine, name)]
     visible = [one for one in calls if one.visible_to(grant)]
     if not visible:
         raise NotFound("requests", name)
-    # The caller's own call goes before those of others, and one that changes something before one that reads.
+    # The caller's own request comes first, then one that changes something.
     return await _view(request, max(visible, key=lambda one: (one.token == grant.token, one.changes, one.began)))
 
 
@@ -82,7 +82,7 @@ async def get_request(request: TumblebugRequest, name: Name) -> RequestView:
 async def list_requests(
     request: TumblebugRequest, status: Text = None, method: Text = None, url: Text = None
 ) -> AnyResponse:
-    """Return what became of the latest calls, the latest first."""
+    """Return the outcomes of the latest requests, newest first."""
     wanted = check_choice("status", status, "Handling", "Error", "Success")
     found = [*await all_stored_requests(request.service.engine), *request.context.request_log.all()]
     calls = {(one.token, one.id): one for one in sorted(found, key=lambda one: one.changes)}

@@ -1,4 +1,4 @@
-"""Subgroups and VMs: adding and scaling subgroups, looking at VMs, forgetting them."""
+"""Routes of subgroups and VMs: add and scale subgroups, read VMs, delete VMs."""
 
 from litestar import Response, delete, get, post
 from msgspec.structs import replace
@@ -16,7 +16,18 @@ from stateward.domains.mci.api.mci_bodies import (
     with_public_key,
 )
 from stateward.domains.mci.api.operation_replies import OperationReply, operation_id, with_possible_orphans
-from stateward.domains.mci.api.route_params import ACT, READ, Group, Mci, Ns, Text, Vm, Wait, check_choice, normalize_id
+from stateward.domains.mci.api.request_params import (
+    ACT,
+    READ,
+    Group,
+    Mci,
+    Ns,
+    Text,
+    Vm,
+    Wait,
+    check_choice,
+    normalize_id,
+)
 from stateward.domains.mci.api.routes.mci_routes import (
     delete_option,
     pair_view,
@@ -35,7 +46,7 @@ from stateward.errors import BadInput
 
 DELETED = "Deleted the VM info"
 MAX_ATTEMPTS = 5
-"""How often a scaling is written anew when the MCI has changed meanwhile."""
+"""Attempts of a scaling if other requests change the MCI at the same time."""
 
 
 # --- subgroups -------------------------------------------------------------------------------------------------------
@@ -44,7 +55,7 @@ MAX_ATTEMPTS = 5
 @post("/ns/{ns:str}/mci/{mci:str}/vm", opt=ACT | reads(A_GROUP), status_code=200)
 @adds_object_state(mci_in_path)
 async def add_group(request: TumblebugRequest, ns: Ns, mci: Mci, wait: Wait = None) -> MciInfo:
-    """Add a subgroup that stands on existing resources."""
+    """Add a subgroup on existing resources."""
     return await _add(request, ns, mci, wait, dynamic=False)
 
 
@@ -55,7 +66,7 @@ async def add_group(request: TumblebugRequest, ns: Ns, mci: Mci, wait: Wait = No
 )
 @adds_object_state(mci_in_path)
 async def add_group_dynamic(request: TumblebugRequest, ns: Ns, mci: Mci, wait: Wait = None) -> MciInfo:
-    """Add a subgroup, and whatever it stands on."""
+    """Add a subgroup and the resources that it needs."""
     return await _add(request, ns, mci, wait, dynamic=True)
 
 
@@ -84,7 +95,7 @@ async def list_vms(request: TumblebugRequest, ns: Ns, mci: Mci, group: Group) ->
 
 
 async def names_in(request: TumblebugRequest, ns: str, mci: str, group: str) -> list[str]:
-    """Return the VMs of a subgroup, or raise if there is none of this name."""
+    """Return the VMs of a subgroup, or raise if it does not exist."""
     found = await request.service.mci(ns, mci)
     names = [vm.name for one in await views(request).vms(found) if (vm := vm_of(one)).group == group]
     if not names and all(one.name != group for one in mci_of(found).groups):
@@ -95,12 +106,12 @@ async def names_in(request: TumblebugRequest, ns: str, mci: str, group: str) -> 
 @post("/ns/{ns:str}/mci/{mci:str}/subgroup/{group:str}", opt=ACT | reads(A_CHANGE), status_code=200)
 @adds_object_state(mci_in_path)
 async def scale_group(request: TumblebugRequest, ns: Ns, mci: Mci, group: Group, wait: Wait = None) -> MciInfo:
-    """Let a subgroup grow or shrink: `numVMsToAdd`, `numVMsToRemove` or `size`."""
+    """Scale a subgroup: `numVMsToAdd`, `numVMsToRemove` or `size`."""
     return await scale(request, ns, mci, group, wait)
 
 
 async def scale(request: TumblebugRequest, ns: str, mci: str, group: str, wait: float | None) -> MciInfo:
-    """Let a subgroup grow or shrink."""
+    """Scale a subgroup."""
     wish, name = parse_scale(await request.fields()), normalize_id(group)
     for left in reversed(range(MAX_ATTEMPTS)):
         names = await names_in(request, ns, mci, name)
@@ -132,7 +143,7 @@ def _change(wish: ScaleRequest, now: int) -> int:
 async def get_vm(
     request: TumblebugRequest, ns: Ns, mci: Mci, vm: Vm, option: Text = None, fresh: Text = None
 ) -> AnyResponse:
-    """Return a VM: in full, in short, all its names, or how to reach it."""
+    """Return a VM, its status, all its names, or its access data."""
     whole = await request.service.mci(ns, mci)
     found, look = await request.service.vm(ns, mci, normalize_id(vm)), views(request)
     match check_choice("option", option, "status", "idsInDetail", "accessinfo"):
@@ -152,9 +163,9 @@ async def get_vm(
 async def delete_vm(
     request: TumblebugRequest, ns: Ns, mci: Mci, vm: Vm, option: Text = None, force: Text = None, wait: Wait = None
 ) -> AnyResponse:
-    """Delete a VM that is terminated or failed; with `terminate`, any, at its provider first.
+    """Delete a VM that is Terminated or Failed; with `terminate`, any VM, at its provider first.
 
-    With `force` the record goes whatever the VM is; the answer names the machine that may be left.
+    With `force`, the record is removed in any state; the response names the machine that may be left.
     """
     service, name, word = request.service, normalize_id(vm), delete_option(option, force)
     if word == "terminate":

@@ -1,7 +1,7 @@
-"""How things are named here: in paths, in queries and in bodies.
+"""Parameters of routes, and the rules for names in paths, queries and bodies.
 
-A name is a letter, then letters, digits, `-` and `+`. The ids of subgroups and VMs are lower-cased, and what clients
-like to put between words becomes a `-`. Specs and images keep their providers' names.
+A name is a letter, then letters, digits, `-` and `+`. The ids of subgroups and VMs are lower-case, with `-` for spaces
+and underscores. Specs and images keep their providers' names. Tumblebug clients read errors in a field `message`.
 """
 
 import re
@@ -34,38 +34,38 @@ Wait = Annotated[float | None, QueryParameter(ge=0, le=300, description="seconds
 
 
 def check_name(field: str, text: str) -> str:
-    """Return a name, or raise."""
+    """Return a valid name, or raise."""
     if MCI_NAME.match(text) is None:
         raise BadInput(field, text, MCI_NAME_RULE)
     return text
 
 
 def check_id(field: str, text: str) -> str:
-    """Return the id that a subgroup or a VM of this name has, or raise."""
+    """Return the id of a subgroup or a VM from its name, or raise."""
     return check_name(field, normalize_id(text))
 
 
 def normalize_id(text: str) -> str:
-    """Return a name in the form that ids have."""
+    """Return a name in the form of an id."""
     return text.strip().lower().translate(ID_SEPARATORS)
 
 
 def check_record_name(field: str, text: str) -> str:
-    """Return the name of a spec or an image, or raise."""
+    """Return a valid name of a spec or an image, or raise."""
     if re.match(naming.NAME, text) is None:
         raise BadInput(field, text, naming.NAME_MEANS)
     return text
 
 
 def check_reference(field: str, text: str, *, needed: bool = False) -> str:
-    """Return the name of something that is to be looked up; none is an empty one, unless it is needed."""
+    """Return the name of a referenced object; empty is allowed unless the name is needed."""
     if needed and not text:
         raise BadInput(field, text, "given: it is needed")
     return naming.check_text(field, text, 0, 500)
 
 
 def check_choice(field: str, text: str | None, *allowed: str) -> str:
-    """Return a word that is allowed, in any case; none is an empty one."""
+    """Return one of the allowed words, case-insensitive; a missing word is empty."""
     word = next((one for one in ("", *allowed) if one.lower() == (text or "").lower()), None)
     if word is None:
         raise BadInput(field, text, f"one of {', '.join(allowed)}")
