@@ -9,7 +9,7 @@ from stateward.store.records import Operation, Status, WorkItem
 
 
 class Blocker(Struct, frozen=True, gc=False):
-    """What is in the way: an operation, who asked for it, and since when; for locks also where and how."""
+    """An operation in the way: who asked for it, and since when; for locks also the path and the mode."""
 
     op: str
     action: str
@@ -28,7 +28,7 @@ class Denied(StatewardError):
 
 
 class NotFound(Denied):
-    """There is no such object."""
+    """The object does not exist."""
 
     code = "not_found"
 
@@ -41,7 +41,7 @@ class NotFound(Denied):
 
 
 class AlreadyExists(Denied):
-    """An object of this name exists."""
+    """An object of this name exists already."""
 
     code = "exists"
 
@@ -54,7 +54,7 @@ class AlreadyExists(Denied):
 
 
 class Refused(Denied):
-    """The lifecycle, or an operation in the way, does not allow it now."""
+    """The lifecycle, or an operation in the way, does not allow the action now."""
 
     code = "refused"
 
@@ -82,22 +82,22 @@ class Occupied(Denied):
 
 
 class Locked(Denied):
-    """Locks that the action needs are held, or were asked for before."""
+    """A lock that the action needs conflicts with locks that others hold or wait for."""
 
     code = "locked"
     retry = True
 
-    def __init__(self, tree: str, wish: LockRequest, blockers: tuple[Blocker, ...]) -> None:
-        super().__init__(tree, wish)
-        self.tree, self.wish, self.blockers = tree, wish, blockers
+    def __init__(self, tree: str, lock: LockRequest, blockers: tuple[Blocker, ...]) -> None:
+        super().__init__(tree, lock)
+        self.tree, self.lock, self.blockers = tree, lock, blockers
 
     def __str__(self) -> str:
         held = "; ".join(map(_describe_lock, self.blockers))
-        return f"{self.wish.mode} on {self.wish.path} of {self.tree} is not to be had: {held}"
+        return f"lock {self.lock.mode} on {self.lock.path} of {self.tree} is not free: {held}"
 
 
 def _describe_lock(blocker: Blocker) -> str:
-    """Say which lock somebody has, or wants, and what for."""
+    """Return the lock that an operation holds or waits for, as text."""
     what = f"{blocker.action} " * bool(blocker.action) + blocker.op
     who = f" of {blocker.who}" if blocker.who else ""
     return f"{what}{who} {'waits for' if blocker.waiting else 'holds'} {blocker.mode} on {blocker.path}"
@@ -130,7 +130,7 @@ class KeyReused(Denied):
 
 
 def blocker_of(operation: Operation, work: WorkItem | None = None) -> Blocker:
-    """Return an operation as something that is in the way."""
+    """Return an operation as the blocker of a request."""
     since = operation.started if operation.started is not None else operation.created
     return Blocker(
         operation.id,
@@ -150,7 +150,7 @@ def _describe_blocker(blocker: Blocker | None) -> str:
 
 
 class NoSuchOperation(Denied):
-    """There is no such operation."""
+    """The operation does not exist."""
 
     code = "not_found"
 
@@ -163,7 +163,7 @@ class NoSuchOperation(Denied):
 
 
 class AlreadyEnded(Denied):
-    """The operation has ended."""
+    """The operation has ended already."""
 
     code = "ended"
 
@@ -176,7 +176,7 @@ class AlreadyEnded(Denied):
 
 
 class NotCancelled(Denied):
-    """Operations of this kind run to their end."""
+    """Operations of this kind cannot be cancelled."""
 
     code = "not_cancelled"
 
@@ -191,7 +191,7 @@ class NotCancelled(Denied):
 
 
 class NoneAllowed(Denied):
-    """Not one member allows the action."""
+    """No member of a group allows the action."""
 
     code = "none_allowed"
 

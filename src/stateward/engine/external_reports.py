@@ -1,4 +1,11 @@
-"""Reports of other parties (agents, controllers) about requests that they work on, guarded by the operation's id."""
+"""Reports from outside the engine: of other parties about their operations, and of providers about objects at rest.
+
+Another party (an agent, a controller) reports about an operation that it carries out. The report counts only if it has
+the id and the generation of the object's current operation. A provider changes objects without our doing: a listing
+shows it as sightings, and one transaction records all sightings of a listing, however many objects it shows.
+
+Invariant: a sighting changes no object that an operation holds, and none that has changed since the provider was asked.
+"""
 
 from collections.abc import Sequence
 
@@ -15,7 +22,7 @@ from stateward.store.records import Key, Object
 
 
 class ExternalReport(Struct, frozen=True):
-    """What another party says about an operation that it works on."""
+    """A report of another party about an operation that it carries out."""
 
     ns: str
     object: str
@@ -30,60 +37,60 @@ class ExternalReport(Struct, frozen=True):
     seen: str | None = None
 
 
-async def record_external_reports(tx: Tx, kinds: Kinds, words: list[ExternalReport]) -> list[bool]:
-    """Take a batch of reports; tells for each whether it counted. One that does not is journaled as rejected."""
+async def record_external_reports(tx: Tx, kinds: Kinds, reports: list[ExternalReport]) -> list[bool]:
+    """Record a batch of reports; returns for each whether it counted. The others are journaled as rejected."""
     uow = UnitOfWork(tx)
-    await uow.load({Key(word.ns, word.object) for word in words})
-    await uow.load_operations({Key(word.ns, word.op) for word in words})
+    await uow.load({Key(report.ns, report.object) for report in reports})
+    await uow.load_operations({Key(report.ns, report.op) for report in reports})
     trees = {Key(one.ns, one.tree) for one in uow.operations.values() if one.tree is not None}
     await uow.load_locks(trees)
-    counted = [_record_report(uow, kinds, word) for word in words]
+    counted = [_record_report(uow, kinds, report) for report in reports]
     await run_end_hooks(uow, kinds)
     await promote_waiters(uow)
     await uow.apply()
     return counted
 
 
-def _record_report(uow: UnitOfWork, kinds: Kinds, word: ExternalReport) -> bool:
-    found = uow.objects.get(Key(word.ns, word.object))
+def _record_report(uow: UnitOfWork, kinds: Kinds, report: ExternalReport) -> bool:
+    found = uow.objects.get(Key(report.ns, report.object))
     if found is None:
         return False
-    operation = uow.operations.get(Key(word.ns, word.op))
-    if operation is None or found.op != word.op:
-        return _reject(uow, found, word, "it is about an operation that is not the current one")
-    if word.generation != operation.generation:
-        return _reject(uow, found, word, f"it is about generation {word.generation}, not {operation.generation}")
+    operation = uow.operations.get(Key(report.ns, report.op))
+    if operation is None or found.op != report.op:
+        return _reject(uow, found, report, "it is about an operation that is not the current one")
+    if report.generation != operation.generation:
+        return _reject(uow, found, report, f"it is about generation {report.generation}, not {operation.generation}")
     lifecycle = kinds[found.kind].lifecycle
     try:
-        verdict = decide(lifecycle, found.state, word.event, word.actor, word.facts, operation.origin)
+        verdict = decide(lifecycle, found.state, report.event, report.actor, report.facts, operation.origin)
     except UnknownName as unknown:
-        return _reject(uow, found, word, str(unknown))
+        return _reject(uow, found, report, str(unknown))
     if not isinstance(verdict, Move):
-        return _reject(uow, found, word, str(verdict))
+        return _reject(uow, found, report, str(verdict))
     if verdict.begins:
-        return _reject(uow, found, word, "it would begin something, and a report only tells")
-    advance(uow, found, operation, verdict, word.who, word.result, word.error, word.seen)
+        return _reject(uow, found, report, "a report cannot begin an action")
+    advance(uow, found, operation, verdict, report.who, report.result, report.error, report.seen)
     return True
 
 
-def _reject(uow: UnitOfWork, found: Object, word: ExternalReport, why: str) -> bool:
-    journal_rejection(uow, found, word.op, word.actor, word.who, word.event, why)
+def _reject(uow: UnitOfWork, found: Object, report: ExternalReport, reason: str) -> bool:
+    journal_rejection(uow, found, report.op, report.actor, report.who, report.event, reason)
     return False
 
 
 class Sighting(Struct, frozen=True, gc=False):
-    """An event that a provider's listing shows; `at` is the store's time from which on the listing is true."""
+    """An event that a provider's listing shows; `at` is the store's time when the provider was asked."""
 
     ns: str
     object: str
     event: str
     at: float
-    seen: str | None = None  # what was seen of the object, as JSON
-    reason: str | None = None  # for the journal, and for the object
+    seen: str | None = None  # the observed state of the object, as JSON
+    reason: str | None = None  # for the journal, and as the object's error
 
 
 async def record_sightings(tx: Tx, kinds: Kinds, sightings: Sequence[Sighting]) -> list[bool]:
-    """Change objects to what is shown; tells for each sighting whether it counted."""
+    """Apply sightings to objects at rest; returns for each whether it counted."""
     uow = UnitOfWork(tx)
     await uow.load({Key(one.ns, one.object) for one in sightings})
     counted = [_record_sighting(uow, kinds, one) for one in sightings]
@@ -103,5 +110,5 @@ def _record_sighting(uow: UnitOfWork, kinds: Kinds, one: Sighting) -> bool:
 
 
 def _is_newer(one: Sighting, found: Object) -> bool:
-    """Tell whether the provider was asked after the object came to rest: an older sighting tells of what was before."""
+    """Tell whether the provider was asked after the object came to rest; an older sighting shows an earlier state."""
     return found.op is None and found.since <= one.at

@@ -1,4 +1,9 @@
-"""The healer's report: what was settled since a time, and how."""
+"""Queries over the journal: recovered operations, past states, and the stream of entries.
+
+The journal's numbers are the position in the stream. A reader takes a snapshot, then every entry that follows it, each
+exactly once. It pulls the stream page by page, so that a slow reader holds nobody up, and reconnects by the last number
+that it has seen. If entries that follow were pruned meanwhile, it gets an error instead of a gap.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
@@ -17,7 +22,7 @@ from stateward.store.topics import Topic
 
 
 class Recovered(Struct, frozen=True):
-    """Something that the healer, or the clock, has settled: what, since when it was under way, how it was settled."""
+    """An operation that the healer or the clock has ended or requeued: which, since when it ran, and how it ended."""
 
     ns: str
     object: str
@@ -37,9 +42,9 @@ async def recovered(
     show: Callable[[JournalEntry], JournalEntry | None] = lambda line: line,
     limit: int = 1000,
 ) -> list[Recovered]:
-    """Return what was settled since a time, oldest first: taken from the dead, finished, restored, timed out.
+    """Return what was recovered since a time, oldest first: requeued from dead workers, finished, or timed out.
 
-    `show` returns a line as the reader sees it, or None if it does not.
+    `show` returns a journal entry as the reader may see it, or None if the reader may not.
     """
     by_healer = await reader.journal(0, limit, JournalFilter(ns=ns, actor=HEALER, since=since))
     by_clock = await reader.journal(0, limit, JournalFilter(ns=ns, actor=CLOCK, since=since))
@@ -101,22 +106,22 @@ async def watch_pages(
 
 
 class PastState(Struct, frozen=True):
-    """The state that an object was in at a time; None: it did not exist, or, where that is not `known`, was pruned."""
+    """The state of an object at a time. None: it did not exist, or, if not `known`, the entries were pruned."""
 
     state: str | None
     known: bool = True
 
 
 async def state_at(reader: Reader, key: Key, time: float) -> PastState:
-    """Return the state that an object was in at a time, as far as the journal still tells it.
+    """Return the state of an object at a time, as far as the journal reaches.
 
-    From before the horizon each object has kept the last line that tells its state, and perhaps others, with gaps
-    between them: what was true before that last one is not known any more.
+    From before the horizon, each object keeps at least the last entry that has its state. Earlier entries may be
+    missing, so the states before that last one are unknown.
     """
     lines = await reader.journal(0, 1_000_000, JournalFilter(ns=key.ns, object=key.id))
     kept = await horizon(reader)
-    told = [line for line in lines if line.target is not None]
-    last_old = max((line.at for line in told if line.at < kept.before), default=kept.before)
+    with_state = [line for line in lines if line.target is not None]
+    last_old = max((line.at for line in with_state if line.at < kept.before), default=kept.before)
     if time < last_old:
         return PastState(None, known=False)
-    return PastState(next((line.target for line in reversed(told) if line.at < nextafter(time, inf)), None))
+    return PastState(next((line.target for line in reversed(with_state) if line.at < nextafter(time, inf)), None))

@@ -1,8 +1,8 @@
-"""The healer: nothing outlives its deadline, and nothing waits for the dead.
+"""Recovery (the healer): no operation outlives its deadline, and none waits for a dead worker.
 
-What a dead worker held is put back, to be looked at first by whoever takes it over. What has passed its deadline is
-ended if another party worked on it; otherwise it is handed to a living worker, to look at what is true and to settle
-it. Nothing is taken from a worker that is alive and renewing: it keeps the deadline itself.
+The claims of a dead worker are requeued, and the next worker observes their outcome first. Overdue work of another
+party is ended. Other overdue work goes first in its lane: the next worker observes its outcome and ends it. Nothing is
+taken from a live worker, which keeps the deadlines of its own claims.
 """
 
 from collections.abc import Sequence
@@ -18,16 +18,16 @@ from stateward.store.port import Tx
 from stateward.store.records import Key, WorkItem
 
 OVERDUE_PRIORITY = 2**31 - 1
-"""The priority of what is overdue."""
+"""The priority of overdue work."""
 
 
 async def reap_dead_workers(tx: Tx, by: str) -> int:
-    """Put back what dead workers held; returns how much it was. Whoever asks is not dead, whatever the clock says."""
+    """Requeue the work of workers whose lease expired; returns the count. The calling worker is never reaped."""
     return await release_worker_claims(tx, [one.id for one in await tx.dead_workers() if one.id != by])
 
 
 async def release_worker_claims(tx: Tx, dead: Sequence[str]) -> int:
-    """Put back what workers held that are known to be dead, or to have stopped."""
+    """Requeue the claims of workers that are dead or have stopped, and remove the workers; returns how many claims."""
     held = [work for one in dead for work in await tx.owned(one)]
     uow = UnitOfWork(tx)
     await uow.load({Key(work.ns, work.object) for work in held})
@@ -50,9 +50,9 @@ def _requeue(uow: UnitOfWork, work: WorkItem) -> None:
 
 
 async def expedite_overdue(tx: Tx, kinds: Kinds, worker: str, most: int) -> int:
-    """End what other parties left undone; the rest goes first in its lane, to be looked at and settled by a worker.
+    """End overdue operations of other parties, and let all others go first in their lanes; returns how many.
 
-    What the asking worker owns is its own business, even if the store has not heard of it for too long.
+    The calling worker keeps the deadlines of its own claims, even if its lease looks expired.
     """
     overdue = [work for work in await tx.overdue(most) if work.owner != worker and not _is_expedited(work)]
     if not overdue:
@@ -73,9 +73,9 @@ def _is_expedited(work: WorkItem) -> bool:
 
 
 def _expedite(uow: UnitOfWork, work: WorkItem) -> None:
-    """Hand overdue work to the next worker that has room: by the usual way, so that the limits hold for looking too."""
+    """Requeue overdue work with the highest priority; its observation needs a slot of the lane like any attempt."""
     if work.fenced:
         uow.remove_work(work)
         return
-    first = min(work.not_before, uow.now)
-    uow.update_work(replace(work, owner=None, observe=True, priority=OVERDUE_PRIORITY, not_before=first))
+    not_before = min(work.not_before, uow.now)
+    uow.update_work(replace(work, owner=None, observe=True, priority=OVERDUE_PRIORITY, not_before=not_before))

@@ -1,4 +1,4 @@
-"""Durable intention locks: the same rules as in `stateward.locks`, over rows that operations hold."""
+"""Durable intention locks: the rules of `stateward.locks`, applied to the lock rows of operations."""
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -9,7 +9,7 @@ from stateward.store.records import Lock
 
 
 def conflicts(one: Lock, other: Lock) -> bool:
-    """Tell whether two locks of a tree cannot be held at once by different operations."""
+    """Tell whether different operations cannot hold two locks of a tree at once."""
     if one.op == other.op:
         return False
     here, there = _read(one.path), _read(other.path)
@@ -19,28 +19,28 @@ def conflicts(one: Lock, other: Lock) -> bool:
         return not compatible(Mode(one.mode), intention(Mode(other.mode)))
     if _below(here, there):
         return not compatible(intention(Mode(one.mode)), Mode(other.mode))
-    return False  # strangers meet only on common ancestors, where both have mere intentions
+    return False  # they share common ancestors only, where both have intentions, which never conflict
 
 
 def conflicting_locks(wanted: Lock, locks: Iterable[Lock]) -> list[Lock]:
-    """Return the locks, held or asked for before, that a lock has to wait for."""
+    """Return the locks, held or waiting, that a lock conflicts with."""
     return [lock for lock in locks if conflicts(wanted, lock)]
 
 
 def grantable_operations(locks: Sequence[Lock]) -> list[str]:
-    """Return the operations that may now have all locks they wait for; no wish overtakes an earlier, clashing one."""
+    """Return the operations that can get all locks they wait for; no lock overtakes an earlier, conflicting one."""
     held = [lock for lock in locks if not lock.waiting]
     waiting: dict[str, list[Lock]] = {}
     for lock in locks:
         if lock.waiting:
             waiting.setdefault(lock.op, []).append(lock)
-    lucky: list[str] = []
-    before = list(held)
-    for op, wishes in waiting.items():
-        if not any(conflicting_locks(wish, before) for wish in wishes):
-            lucky.append(op)
-        before += wishes
-    return lucky
+    grantable: list[str] = []
+    earlier = list(held)
+    for op, requested in waiting.items():
+        if not any(conflicting_locks(lock, earlier) for lock in requested):
+            grantable.append(op)
+        earlier += requested
+    return grantable
 
 
 @lru_cache(maxsize=10_000)  # each lock of a tree is compared with all others

@@ -1,8 +1,8 @@
-"""Troubles of work that goes on: whoever waits is told why, once and then at growing distance.
+"""Troubles: errors of operations that are retried, recorded at growing intervals.
 
-Work at a provider that does not answer is tried again until its deadline, which may be in half an hour. A line for each
-attempt would bury the journal. So the second attempt is told, and then the fourth, the eighth, and so on: in the
-journal, as the object's error, and to the journal of the whole that waits for it. An object that gets on has no error.
+An operation at a provider that does not answer is retried until its deadline, maybe for half an hour. An entry for each
+attempt would flood the journal. So the error of the second attempt is recorded, then of the fourth, the eighth, and so
+on: in the journal, as the object's error, and in the journal of the parent operation's object.
 """
 
 import logging
@@ -21,12 +21,12 @@ from stateward.store.records import JournalEntry, Object, Operation
 
 
 def is_worth_reporting(attempt: int) -> bool:
-    """Tell whether an attempt's trouble is to be told: that of the second, and of each power of two from there on."""
+    """Tell whether an attempt's error is recorded: that of the second, and of each further power of two."""
     return attempt > 1 and attempt & (attempt - 1) == 0
 
 
 def journal_trouble(uow: UnitOfWork, found: Object, operation: Operation, text: str, parent: Operation | None) -> None:
-    """Journal a trouble, and keep it with the object whose state the operation holds."""
+    """Journal an error of an operation that goes on, and set it as the error of the object that the operation holds."""
     journal(uow, found, operation.id, WORKER, operation.who, "has trouble", reason=text)
     if found.op == operation.id:
         uow.save_object(found.key, replace(found, error=sanitize_text(text), version=uow.next_version(found.key)))
@@ -39,21 +39,21 @@ def journal_trouble(uow: UnitOfWork, found: Object, operation: Operation, text: 
 
 
 class FaultIsolation:
-    """Keeps an error with one of many objects from the others; it is logged at growing distance.
+    """Keeps the error of one object from affecting the others of a round, and logs it at growing intervals.
 
-    An error of the store concerns all of them, and is raised.
+    An error of the store concerns all objects, and is raised.
     """
 
     def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
-        self._log, self._distances = log, GrowingIntervals(clock)
+        self._log, self._intervals = log, GrowingIntervals(clock)
 
     @contextmanager
     def isolate(self, subject: str) -> Iterator[None]:
-        """Do something with one object; an error ends only that."""
+        """Run the body for one object; an error ends only the body."""
         try:
             yield
         except StoreError:
             raise
         except Exception:
-            if self._distances.is_due(subject):
+            if self._intervals.is_due(subject):
                 self._log.exception("%s has failed, and is left for later", subject)

@@ -1,4 +1,4 @@
-"""Waiting for operations to end: one look for all who wait, whenever something was committed."""
+"""Waiters for the end of operations: one query serves all waiters, whenever something was committed."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,13 +13,13 @@ from stateward.store.records import Key, Operation, Status
 from stateward.store.topics import Topic
 
 WAITER_POLL_S = 1.0
-"""How many seconds pass at most between two looks, should a wake-up call be lost."""
+"""How many seconds pass at most between two queries, should a notification be lost."""
 
 ENDED_STATUSES = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
 
 
 class OperationWaiters:
-    """Those who wait, by the operation that they wait for."""
+    """The waiters of an engine, by the operation that they wait for."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -29,12 +29,12 @@ class OperationWaiters:
         self._unsubscribe: Callable[[], None] = lambda: None
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start to query."""
         self._unsubscribe = self._store.subscribe(self._on_topics)
         self._task = asyncio.create_task(self._poll_loop())
 
     async def stop(self) -> None:
-        """Look no more; whoever still waits is told."""
+        """Stop to query, and cancel the waiters that are left."""
         self._unsubscribe()
         if self._task is not None:
             await cancel_tasks([self._task])
@@ -43,7 +43,7 @@ class OperationWaiters:
                 future.cancel()
 
     async def wait_for_end(self, key: Key) -> Operation:
-        """Return an operation when it has ended."""
+        """Wait for the end of an operation, and return it."""
         future: asyncio.Future[Operation] = asyncio.get_running_loop().create_future()
         self._futures.setdefault(key, []).append(future)
         self._changed.set()
@@ -53,7 +53,7 @@ class OperationWaiters:
             self._forget(key, future)
 
     def _forget(self, key: Key, future: "asyncio.Future[Operation]") -> None:
-        """Look no more for somebody who has gone away."""
+        """Remove a waiter that was answered or cancelled."""
         others = [one for one in self._futures.get(key, ()) if one is not future]
         if others:
             self._futures[key] = others
@@ -65,7 +65,7 @@ class OperationWaiters:
             self._changed.set()
 
     async def _poll_loop(self) -> None:
-        """Look whenever there is news, and then rest for as long as that took: half of the time is enough for it."""
+        """Query whenever something was committed, then rest as long as the query took, to use half of the time."""
         clock = asyncio.get_running_loop().time
         while True:
             await self._wait()

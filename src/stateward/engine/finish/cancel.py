@@ -1,8 +1,8 @@
-"""Cancelling: what waits is ended at once; what runs is told to stop, and then says what has become of it.
+"""Cancellation: a waiting operation ends at once; a running one is stopped, and its worker reports how it ended.
 
-An operation that has children is marked first, and begins no more of them. Then its children are cancelled, each of
-which ends as what is true. When all have ended, a worker says how the operation itself has ended. A crash in between
-leaves children uncancelled: they are waited for all the same.
+A parent operation is marked first, and begins no more children. Then its children are cancelled, and each ends with its
+observed outcome. When all have ended, a worker reports how the parent itself has ended. A crash in between leaves some
+children uncancelled: the parent then waits until they have ended.
 """
 
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ from stateward.store.port import Tx
 from stateward.store.records import Key, Operation, WorkItem
 
 CANCEL_REQUESTED_EVENT = "cancel requested"
-"""The event of a cancellation that takes effect later; its line says who asked for it."""
+"""The journal event of a cancellation that takes effect later; the entry says who asked for it."""
 
 
 async def cancel(tx: Tx, kinds: Kinds, key: Key, who: str) -> Operation:
-    """Cancel an operation; returns it as it was found. Its children are cancelled after it: it begins no more then."""
+    """Cancel an operation, and return it as it was. Its children must be cancelled after it, when it begins no more."""
     uow = UnitOfWork(tx)
     await uow.load_operations([key])
     operation = uow.operations.get(key)
@@ -33,22 +33,22 @@ async def cancel(tx: Tx, kinds: Kinds, key: Key, who: str) -> Operation:
     await _load(uow, [operation])
     work = uow.work(key)
     if work is None or work.fenced:
-        ended = (await tx.operations([key])).get(key, operation)  # it was read before its object was locked
+        ended = (await tx.operations([key])).get(key, operation)  # the first read was before its object was locked
         raise AlreadyEnded(ended.id, ended.status)
     if not kinds[operation.kind].cancels:
         raise NotCancelled(operation.id, operation.kind)
     _cancel_work(uow, kinds, operation, work, who)
     marked = uow.work(key)
-    if marked is not None and not work.cancelled:  # it ends later, by a worker that does not know who asked for it
+    if marked is not None and not work.cancelled:  # the worker that ends it later does not know who asked
         journal(uow, uow.objects[Key(operation.ns, operation.object)], operation.id, USER, who, CANCEL_REQUESTED_EVENT)
     await _apply(uow, kinds)
     return operation
 
 
 async def cancel_children(tx: Tx, kinds: Kinds, children: Sequence[Operation], who: str) -> list[Key]:
-    """Cancel the operations that a parent waits for, but for those that have ended or run to their end.
+    """Cancel the children of a parent, except those that have ended or cannot be cancelled.
 
-    Returns those that wait for children of their own.
+    Returns the children that have children of their own.
     """
     uow = UnitOfWork(tx)
     uow.operations.update((one.key, one) for one in children)
@@ -73,14 +73,14 @@ async def _load(uow: UnitOfWork, operations: Sequence[Operation]) -> None:
 def _cancel_work(uow: UnitOfWork, kinds: Kinds, operation: Operation, work: WorkItem, who: str) -> None:
     kind = kinds[operation.kind]
     handler = kind.handlers.get(operation.action)
-    has_own_look = handler is not None and handler.cancelled is not None
-    if work.owner is None and not work.observe and not work.children and not has_own_look:
+    has_observer = handler is not None and handler.cancelled is not None
+    if work.owner is None and not work.observe and not work.children and not has_observer:
         found = uow.objects[Key(operation.ns, operation.object)]
         ending = Ending(CANCELLED, error=f"cancelled by {who}" if who else "cancelled")
         complete(uow, kind.lifecycle, found, operation, work, ending)
     else:
-        # Somebody is at it, or was and has vanished, or its children are: a worker has to look before anything can be
-        # said. It can claim the work when the last child has ended.
+        # A worker runs it, or a dead one did, or children run: only an observation can tell the outcome. A worker can
+        # claim the operation when the last child has ended.
         uow.update_work(replace(work, cancelled=True, not_before=min(work.not_before, uow.now)))
         uow.changes.fences_running_work = True
 
