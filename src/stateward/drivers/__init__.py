@@ -1,4 +1,4 @@
-"""Clouds and hosts behind one interface. Drivers know nothing of the engine: they are asked, and answer."""
+"""Clouds and hosts behind one interface. Drivers know nothing of the engine: they answer calls."""
 
 from stateward.drivers.port import (
     AlreadyDone,

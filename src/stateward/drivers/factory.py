@@ -1,4 +1,4 @@
-"""The drivers there are, by name. Each is loaded when it is first needed: not everybody has every cloud's library."""
+"""The factory of drivers, by name. A driver's library is imported when the driver is first used."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,14 +16,14 @@ DriverMaker: TypeAlias = Callable[[ProviderRegion, Meter], Driver]
 
 
 class DriverEntry(Struct, frozen=True):
-    """How a driver is made, and whether its machines run on the host of the worker that calls it."""
+    """How to make a driver, and whether its machines run on the host of the calling worker."""
 
     make: DriverMaker
     on_host: bool = False
 
 
 class DriverFactory:
-    """Makes drivers; what they keep on this host is in one folder."""
+    """Makes drivers; those that keep files on this host get a subfolder of `folder`."""
 
     def __init__(
         self, folder: Path, simulated: Callable[[], SimulatedCloud], confinement: Confinement | None = None
@@ -43,11 +43,11 @@ class DriverFactory:
         return tuple(self._makers)
 
     def is_on_host(self, name: str) -> bool:
-        """Tell whether a driver's machines run on the host of its worker; of an unknown driver that is assumed."""
+        """Tell whether a driver's machines run on the worker's host; for an unknown driver the answer is yes."""
         return name not in self._makers or self._makers[name].on_host
 
     def make(self, name: str, provider_region: ProviderRegion, meter: Meter = lambda _: None) -> Driver:
-        """Make a driver for a place."""
+        """Make a driver for a region."""
         try:
             maker = self._makers[name].make
         except KeyError:
@@ -77,7 +77,7 @@ class DriverFactory:
         return AwsDriver(provider_region, meter)
 
     def _with_folder(self, provider_region: ProviderRegion, name: str) -> ProviderRegion:
-        """Give a host's driver a folder of its own, unless the place names one."""
+        """Add the folder of a driver to the region's options, unless they name one."""
         if "folder" in provider_region.options:
             return provider_region
         folder = str(self._folder / name / provider_region.region)

@@ -1,12 +1,13 @@
-"""The drivers' port: what is asked of every cloud and host, and the words in which it answers.
+"""The drivers' port: the calls that every cloud and host must answer, and the records of the answers.
 
-A driver is bound to one place: a provider's region, or a host. It is asked in bulk, and it answers as soon as the
-provider has accepted, never waiting for the end state: that is seen in a listing. Whatever is made carries a key that
-our store holds *before* the call, as the provider's client token where there is one and always as a tag, so that a
-create whose answer was lost is found again and not repeated.
+A driver serves one region of a provider, or one host. Calls are in bulk, and return as soon as the provider has
+accepted; a listing shows the end state. Every machine and resource carries a key that our store holds *before* the
+call: as the provider's client token if there is one, and always as a tag. So a create whose answer was lost is found
+again, and not repeated.
 
-Nothing here raises for what a provider says. An answer is an outcome, and "no answer" is one too (`Unanswered`): it is
-never taken for a yes or a no. A listing says whether it is complete; only then does absence mean anything.
+A driver never raises for an answer of the provider. Each answer is an outcome. "No answer" is an outcome too,
+`CallUnanswered`, and never counts as a yes or a no. A listing says whether it is complete; only then does absence mean
+anything.
 """
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
@@ -16,11 +17,11 @@ from typing import Protocol, TypeAlias, runtime_checkable
 from msgspec import Struct
 
 Meter: TypeAlias = Callable[[str], None]
-"""Is told the name of every call that goes out to a provider, one for one."""
+"""Callback that gets the name of every call to a provider, once per call."""
 
 
 class ProviderRegion(Struct, frozen=True):
-    """Where a driver works: the provider's region, by what credential, and what else the driver needs to know.
+    """The region that a driver serves, the credential for it, and the driver's options.
 
     The credential is a reference (`env:NAME`, `file:PATH`), never the secret itself.
     """
@@ -32,11 +33,11 @@ class ProviderRegion(Struct, frozen=True):
     options: Mapping[str, str] = {}
 
 
-# --- what a driver can do --------------------------------------------------------------------------------------------
+# --- capabilities ----------------------------------------------------------------------------------------------------
 
 
 class Suspension(StrEnum):
-    """How machines are suspended there."""
+    """How the provider suspends machines."""
 
     NATIVE = "native"
     BY_STOPPING = "by stopping"
@@ -44,7 +45,7 @@ class Suspension(StrEnum):
 
 
 class Idempotency(StrEnum):
-    """What keeps a repeated create from making a second machine there."""
+    """How the provider keeps a repeated create from making a second machine."""
 
     TOKEN = "client token"  # noqa: S105 - no secret
     NAME = "put by name"
@@ -52,26 +53,26 @@ class Idempotency(StrEnum):
 
 
 class Capabilities(Struct, frozen=True):
-    """What a provider can do, and in what portions."""
+    """What a provider can do, and the limits of its calls."""
 
     suspension: Suspension
     idempotency: Idempotency
     can_reboot: bool = True
-    max_bulk: int = 1  # how many machines one call may name
-    page_size: int = 1000  # how many machines one page of a listing holds
-    listing_lag_s: float = 0.0  # how many seconds old what a listing shows may be
-    calls_a_second: float | None = None  # the provider's own budget, if it tells one
+    max_bulk: int = 1  # machines per call
+    page_size: int = 1000  # machines per page of a listing
+    listing_lag_s: float = 0.0  # maximum age of the data in a listing
+    calls_a_second: float | None = None  # the provider's request budget, if it is known
     has_events: bool = False  # whether `watch` yields anything
     runs_commands: bool = False  # whether `run` works
-    has_resources: bool = True  # whether networks, security groups and keys are something there
-    lists_reboot_tokens: bool = False  # whether a listing shows which reboots were done, by their tokens
+    has_resources: bool = True  # whether the provider has networks, security groups and keys
+    lists_reboot_tokens: bool = False  # whether a listing shows the tokens of finished reboots
 
 
 # --- machines --------------------------------------------------------------------------------------------------------
 
 
 class MachineState(StrEnum):
-    """What a machine is, in words that all providers share; the provider's own word is kept beside it."""
+    """The normalised state of a machine; `Observation.native_state` keeps the provider's own."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -82,11 +83,11 @@ class MachineState(StrEnum):
     TERMINATING = "terminating"
     TERMINATED = "terminated"
     FAILED = "failed"
-    OTHER = "other"  # a word that this driver does not know
+    OTHER = "other"  # a native state that this driver does not know
 
 
 class MachineAction(StrEnum):
-    """What can be done to machines."""
+    """An action on machines."""
 
     SUSPEND = "suspend"
     RESUME = "resume"
@@ -95,22 +96,22 @@ class MachineAction(StrEnum):
 
 
 class MachineSpec(Struct, frozen=True):
-    """A machine that is to be: its key, its name, of what size and from what image, and among which parts."""
+    """A machine to create: its key, name, size, image and resources."""
 
     key: str
     name: str
     spec: str
     image: str
-    resources: Mapping[str, str] = {}  # PartKind -> the provider's id of it
+    resources: Mapping[str, str] = {}  # ResourceKind -> the provider's id
     disk_gib: int | None = None
     user: str = ""
     tags: Mapping[str, str] = {}
 
 
 class MachineHandle(Struct, frozen=True):
-    """A machine that may be there: by its key, and by the provider's own id if that is known.
+    """A reference to a machine that may exist: its key, and the provider's id if it is known.
 
-    `token` is one and the same however often one deed is repeated, and another one for the next deed.
+    `token` is the idempotency token of one action: the same for every repetition, another for the next action.
     """
 
     key: str
@@ -119,7 +120,7 @@ class MachineHandle(Struct, frozen=True):
 
 
 class Observation(Struct, frozen=True):
-    """A machine as the provider shows it."""
+    """A machine as the provider lists it."""
 
     key: str
     native_id: str
@@ -128,31 +129,27 @@ class Observation(Struct, frozen=True):
     name: str = ""
     public_ip: str = ""
     private_ip: str = ""
-    ssh_port: int = 22  # 0: nothing listens there, as in a machine without a network
+    ssh_port: int = 22  # 0: no SSH server, as in a machine without a network
     details: Mapping[str, str] = {}
-    reboot_tokens: tuple[
-        str, ...
-    ] = ()  # of the latest deeds that it has taken; of reboots, where the listing shows them
-    unconfirmed_reboot: str = ""  # the token of a reboot that was begun, and of which nobody knows whether it was done
+    reboot_tokens: tuple[str, ...] = ()  # of the latest actions, where the listing shows them
+    unconfirmed_reboot: str = ""  # the token of a reboot that was started and not confirmed
 
 
 class MachineListing(Struct, frozen=True):
-    """What a look has shown. Only where it is complete does a machine that is not in it count as absent."""
+    """A listing of machines. Only in a complete listing does a missing machine count as absent."""
 
     machines: Sequence[Observation]
     complete: bool
     problem: str = ""
-    retry_after_s: float = 0.0  # for how many seconds the provider wants to be left alone
-    requested_at: float = (
-        0.0  # when it was asked for, by the clock of who did: `Capabilities.lag` counts from then back
-    )
+    retry_after_s: float = 0.0  # if the provider throttles: how long to wait
+    requested_at: float = 0.0  # by the caller's clock; `Capabilities.listing_lag_s` counts back from it
 
 
-# --- parts: what machines stand on -----------------------------------------------------------------------------------
+# --- resources that machines use -------------------------------------------------------------------------------------
 
 
 class ResourceKind(StrEnum):
-    """What machines stand on."""
+    """A kind of resource that machines use."""
 
     NETWORK = "vNet"
     SUBNET = "subnet"
@@ -161,29 +158,29 @@ class ResourceKind(StrEnum):
 
 
 class CloudResource(Struct, frozen=True):
-    """A part that is to be, or is: found by its key."""
+    """A resource to create, or one that exists; its key identifies it."""
 
     kind: ResourceKind
     key: str
     name: str
-    within: str = ""  # the provider's id of the network that it belongs to
+    within: str = ""  # the provider's id of its network
     facts: Mapping[str, str] = {}  # cidr, rules (JSON), public_key, ...
     native_id: str = ""
 
 
 class ResourceListing(Struct, frozen=True):
-    """The parts that a look has shown. Only where it is complete does a part that is not in it count as absent."""
+    """A listing of resources. Only in a complete listing does a missing resource count as absent."""
 
     resources: Sequence[CloudResource]
     complete: bool
     problem: str = ""
 
 
-# --- answers ---------------------------------------------------------------------------------------------------------
+# --- outcomes --------------------------------------------------------------------------------------------------------
 
 
 class RefusalReason(StrEnum):
-    """Why a provider refuses; it will refuse again."""
+    """Why a provider refuses a call; a repetition would be refused again."""
 
     INVALID = "invalid"
     CONFLICT = "conflict"
@@ -196,7 +193,7 @@ class RefusalReason(StrEnum):
 
 
 class CallAccepted(Struct, frozen=True):
-    """The provider has accepted; the end is seen in a listing. A new secret (a private key) is told here only."""
+    """The provider has accepted; a listing shows the end state. A new private key is returned here only."""
 
     key: str
     native_id: str = ""
@@ -208,14 +205,14 @@ class CallAccepted(Struct, frozen=True):
 
 
 class AlreadyDone(Struct, frozen=True):
-    """It is so already, by an earlier call of ours."""
+    """An earlier call of ours has done it already."""
 
     key: str
     native_id: str = ""
 
 
 class CallRefused(Struct, frozen=True):
-    """The provider says no."""
+    """The provider has refused the call."""
 
     key: str
     why: RefusalReason
@@ -223,7 +220,7 @@ class CallRefused(Struct, frozen=True):
 
 
 class CallThrottled(Struct, frozen=True):
-    """The provider wants to be left alone for a while; nothing was done."""
+    """The provider throttles; nothing was done."""
 
     key: str
     retry_after_s: float
@@ -231,14 +228,14 @@ class CallThrottled(Struct, frozen=True):
 
 
 class TransientFailure(Struct, frozen=True):
-    """It did not work now, and certainly nothing was done."""
+    """The call failed for now, and certainly nothing was done."""
 
     key: str
     message: str
 
 
 class CallUnanswered(Struct, frozen=True):
-    """It was sent, and nobody knows what became of it: look by key before sending it again."""
+    """The call was sent and its result is unknown: observe by key before sending it again."""
 
     key: str
     message: str
@@ -246,11 +243,11 @@ class CallUnanswered(Struct, frozen=True):
 
 Outcome: TypeAlias = CallAccepted | AlreadyDone | CallRefused | CallThrottled | TransientFailure | CallUnanswered
 Inconclusive: TypeAlias = CallThrottled | TransientFailure | CallUnanswered
-"""What is said where nobody can say yes or no."""
+"""An outcome that is neither a yes nor a no."""
 
 
 class CommandFailed(OSError):
-    """A command ended with another status than 0; `written` is what it wrote until then."""
+    """A command ended with an exit status other than 0; `written` is its output."""
 
     def __init__(self, status: int, written: str) -> None:
         super().__init__(f"exit status {status}")
@@ -259,51 +256,51 @@ class CommandFailed(OSError):
 
 @runtime_checkable
 class SpecRegistrar(Protocol):
-    """A driver whose provider takes any size and image that is registered by name."""
+    """A driver whose provider accepts any size and image once they are registered by name."""
 
     def register(self, spec: str, image: str) -> None:
-        """Take a size and an image, if they are not known."""
+        """Register a size and an image, unless they are known."""
 
 
 class Driver(Protocol):
-    """A provider's region, or a host. Every method may be called concurrently."""
+    """A region of a provider, or a host. Every method may be called concurrently."""
 
     @property
     def caps(self) -> Capabilities:
-        """What can be done there."""
+        """The capabilities of the provider."""
 
     async def check(self, spec: str, image: str) -> CallRefused | Inconclusive | None:
-        """Say why a machine of this size from this image cannot be made here, or why that cannot be said now.
+        """Return why a machine of this size and image cannot be created here; None if it can.
 
-        It has no side effect.
+        The check has no side effect.
         """
 
     async def ensure(self, resource: CloudResource) -> Outcome:
-        """Find a part by its key, or make it."""
+        """Find a resource by its key, or create it."""
 
     async def remove(self, resource: CloudResource) -> Outcome:
-        """Remove a part; one that is not there is `Already` gone."""
+        """Remove a resource; `AlreadyDone` if it does not exist."""
 
     async def list_resources(self) -> ResourceListing:
-        """List all parts of ours here. Trouble makes it incomplete; it never raises."""
+        """List all our resources here. On a failure the listing is incomplete; it never raises."""
 
     async def create(self, machine_specs: Sequence[MachineSpec]) -> Sequence[Outcome]:
-        """Make machines; one outcome for each, in order. A key that is known makes nothing new."""
+        """Create machines; one outcome for each, in order. A known key creates nothing new."""
 
     async def act(self, action: MachineAction, handles: Sequence[MachineHandle]) -> Sequence[Outcome]:
-        """Do something to machines; one outcome for each, in order."""
+        """Carry out an action on machines; one outcome for each, in order."""
 
     async def observe(self, keys: Collection[str] | None = None) -> MachineListing:
-        """List all machines of ours here, or those with these keys. Trouble makes it incomplete; it never raises."""
+        """List all our machines here, or those with these keys. A failure makes it incomplete; it never raises."""
 
     async def run(self, handle: MachineHandle, command: str, user: str, seconds: float) -> str:
-        """Run a command on a machine and return what it wrote; raises `OSError` or `TimeoutError`.
+        """Run a command on a machine and return its output; raises `OSError` or `TimeoutError`.
 
-        A command that ends with another status than 0 has failed: that is a `CommandFailed`.
+        An exit status other than 0 raises `CommandFailed`.
         """
 
     def watch(self) -> AsyncIterator[str]:
-        """Yield the keys of machines that may have changed: hints, the listing is the truth."""
+        """Yield the keys of machines that may have changed. They are hints; the listing is the truth."""
 
     async def close(self) -> None:
-        """Let go of connections; the machines stay as they are."""
+        """Close the connections; the machines stay as they are."""

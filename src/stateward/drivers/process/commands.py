@@ -1,6 +1,6 @@
-"""Where drivers of this host take orders: many at once, one at a time for each machine, and each to its end.
+"""Creates and actions of the drivers of this host: concurrent, but one at a time per machine.
 
-What was begun is finished even if nobody waits for it any more; otherwise the machine's lock would be free while a
+A call that has started is finished even if its caller was cancelled. Otherwise the machine's lock would be free while a
 thread still starts its process.
 """
 
@@ -31,7 +31,7 @@ from stateward.errors import BadInput
 
 THREADS = 8
 ENDED_RETENTION_S = 3600.0
-"""How long a machine that has ended is still listed, in seconds."""
+"""How long a machine that has ended is still listed."""
 SWEEP_INTERVAL_S = 60.0
 
 P = ParamSpec("P")
@@ -40,7 +40,7 @@ Check = Callable[[str, str, str], CallRefused | None]
 
 
 class MachineCommands:
-    """Takes orders for the machines of one place."""
+    """Carries out creates and actions on the machines of one region."""
 
     def __init__(self, provider_region: ProviderRegion, kind: MachineKind, meter: Meter, milestone: Milestone) -> None:
         self.meter = meter
@@ -51,11 +51,11 @@ class MachineCommands:
         self._work: set[asyncio.Task[Outcome]] = set()
 
     async def in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do what waits for the disk or the kernel beside the loop."""
+        """Run a blocking function in the thread pool."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: function(*args, **kwargs))
 
     async def create(self, machine_specs: Sequence[MachineSpec], check: Check) -> Sequence[Outcome]:
-        """Make machines, each once."""
+        """Create machines, each key once."""
         if time.monotonic() > self._swept + min(self._keep, SWEEP_INTERVAL_S):
             await self.forget_ended_machines()
         return await asyncio.gather(
@@ -65,7 +65,7 @@ class MachineCommands:
     async def act(
         self, handles: Sequence[MachineHandle], action: Callable[[MachineHandle, MachineRecord], Awaitable[Outcome]]
     ) -> Sequence[Outcome]:
-        """Do something to machines that are known."""
+        """Carry out an action on machines that have a record."""
         return await asyncio.gather(*(self._run_to_end(self._act(handle, action)) for handle in handles))
 
     def _run_to_end(self, work: Coroutine[None, None, Outcome]) -> asyncio.Future[Outcome]:
@@ -103,7 +103,7 @@ class MachineCommands:
         except OSError as error:
             if (
                 self.supervisor.inspect(record).process is not None
-            ):  # only the note of it failed: the next try takes it over
+            ):  # only the record failed: the next try takes the process over
                 return TransientFailure(record.key, str(error))
             self.supervisor.machine_dir.remove(record.key)
             unable = isinstance(error, (FileNotFoundError, PermissionError))
@@ -136,7 +136,7 @@ class MachineCommands:
         return await action(handle, record)
 
     async def forget_ended_machines(self) -> None:
-        """Forget the machines that ended long ago."""
+        """Remove the machines that ended long ago."""
         self._swept = time.monotonic()
         scan = await self.in_thread(self.supervisor.scan)
         for status in scan.machines:
@@ -148,7 +148,7 @@ class MachineCommands:
                 )
 
     def _forget_if_old(self, record: MachineRecord) -> Outcome:
-        """Forget a machine; one that was found dead is first noted as ended, and forgotten when that is long ago."""
+        """Remove a machine that ended long ago; one that was found dead is first recorded as ended."""
         status = self.supervisor.inspect(record)
         if status.process_status is ProcessStatus.GONE and record.phase is not MachinePhase.ENDING:
             self.supervisor.terminate(record)
@@ -160,7 +160,7 @@ class MachineCommands:
         return AlreadyDone(record.key, record.native_id)
 
     async def close(self) -> None:
-        """Finish what was begun."""
+        """Finish the calls under way."""
         await asyncio.gather(*self._work, return_exceptions=True)
         self._pool.shutdown(wait=False)
 
@@ -168,7 +168,7 @@ class MachineCommands:
 def _folder(provider_region: ProviderRegion) -> MachineDir:
     path = provider_region.options.get("folder", "")
     if not path:
-        raise BadInput("folder", path, "a folder for the machines of this place")
+        raise BadInput("folder", path, "a folder for the machines of this region")
     try:
         return MachineDir(Path(path).absolute())
     except OSError as error:

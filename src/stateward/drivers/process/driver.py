@@ -1,9 +1,8 @@
-"""The driver for machines that are process groups on this host: real, small, and without any rights.
+"""The driver for machines that are process groups on this host: real, small and without privileges.
 
-A machine that was killed behind our back counts as terminated and not as failed: its record stands, no process has its
-identity, and the kernel has taken its sign of life back. Nothing of it is left that could run or cost anything, it
-never comes back, and its key makes no new one; that is what other providers call terminated. Nothing failed that was
-asked for.
+A machine that was killed out of band counts as terminated, not as failed. Its record exists, no process has its
+identity, and the kernel has released its liveness lock. Nothing of it can run or cost anything, and its key creates no
+new machine. Other providers call that terminated too.
 """
 
 import asyncio
@@ -53,12 +52,12 @@ CAPABILITIES = Capabilities(
 )
 IMAGE = "sh"
 SIGNAL_TIMEOUT_S = 1.0
-"""How many seconds a process may take to stop or to go on after its signal was sent."""
+"""How long the kernel may take to stop or continue a process after the signal."""
 NATIVE_STATES = {"R": "running", "S": "sleeping", "D": "waiting", "I": "idle", "T": "stopped", "t": "traced"}
 
 
 class ProcessDriver:
-    """Process groups on this host, in `folder`. Further `specs` and `images` are names, with commas between them."""
+    """Process groups on this host, in `folder`. The options `specs` and `images` add names, separated by commas."""
 
     def __init__(
         self,
@@ -78,7 +77,7 @@ class ProcessDriver:
         return CAPABILITIES
 
     def register(self, spec: str, image: str) -> None:
-        """Take a size and an image by name: a process is the same whatever they are called."""
+        """Register a size and an image by name; they make no difference to a process."""
         self._specs.add(spec)
         self._images.add(image)
 
@@ -98,19 +97,19 @@ class ProcessDriver:
         return _no_resources(resource)
 
     async def remove(self, resource: CloudResource) -> Outcome:
-        """Refuse: there are no parts here."""
+        """Refuse: there are no resources here."""
         return _no_resources(resource)
 
     async def list_resources(self) -> ResourceListing:
-        """List nothing: there are no parts here."""
+        """List nothing: there are no resources here."""
         return ResourceListing((), complete=True)
 
     async def create(self, machine_specs: Sequence[MachineSpec]) -> Sequence[Outcome]:
-        """Make machines."""
+        """Create machines."""
         return await self._commands.create(machine_specs, self._check)
 
     async def act(self, action: MachineAction, handles: Sequence[MachineHandle]) -> Sequence[Outcome]:
-        """Do something to machines."""
+        """Carry out an action on machines."""
         return await self._commands.act(
             handles, lambda handle, record: self._commands.in_thread(self._do, action, handle, record)
         )
@@ -140,13 +139,13 @@ class ProcessDriver:
         return CallAccepted(record.key, record.native_id)
 
     def _wait_for_status(self, record: MachineRecord, wanted: ProcessStatus) -> None:
-        """Wait a moment until a listing shows what the signal does: the kernel stops a process when it next runs it."""
+        """Wait until /proc shows the effect of a signal: the kernel stops a process when it next schedules it."""
         deadline = time.monotonic() + SIGNAL_TIMEOUT_S
         while self._supervisor.inspect(record).process_status is not wanted and time.monotonic() < deadline:
             time.sleep(POLL_INTERVAL_S)
 
     def _reboot(self, status: MachineStatus, token: str) -> Outcome:
-        """Begin a new boot; one that was begun with this token is brought to its end."""
+        """Start a new boot, or finish the one that was started with this token."""
         record = status.record
         begun = record.boot > 1 and token != "" and record.token == token
         if begun and record.phase is MachinePhase.UP and status.process is not None:
@@ -178,7 +177,7 @@ class ProcessDriver:
         return MachineListing([_observation(one) for one in scan.machines], not scan.problems, "; ".join(scan.problems))
 
     async def run(self, handle: MachineHandle, command: str, user: str, seconds: float) -> str:
-        """Run a command on a machine, as one of its own processes; `user` is a name in the environment and no more."""
+        """Run a command on a machine, as one of its processes; `user` only sets USER and LOGNAME."""
         scan = await self._commands.in_thread(self._supervisor.scan, [handle.key])
         record, process = next(((one.record, one.process) for one in scan.machines), (None, None))
         if record is None or process is None:
@@ -200,7 +199,7 @@ class ProcessDriver:
             yield key
 
     async def close(self) -> None:
-        """Finish what was begun; the machines stay as they are."""
+        """Finish the calls under way; the machines stay as they are."""
         await self._commands.close()
 
 

@@ -1,6 +1,6 @@
-"""Running a command on a process machine: the machine's own shell starts it, so that it belongs to the machine.
+"""Commands on a process machine: its own shell starts them, so that they belong to the machine.
 
-A suspended machine runs nothing; who waits for it waits in vain, as with any machine that does not answer.
+A suspended machine runs nothing, so a command on it runs into its time-out.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from stateward.drivers.process.procfs import ProcessId, find_descendants
 POLL_INTERVAL_S = 0.01
 
 MAX_OUTPUT_BYTES = 1_000_000
-"""How many bytes are read of what a command has written: the last ones."""
+"""How many bytes of a command's output are read: the last ones."""
 
 
 async def run_job(
     machine: Path, home: Path, process: ProcessId, command: str, user: str, alive: Callable[[], Awaitable[bool]]
 ) -> str:
-    """Have a command run by a machine, and return what it wrote; ends with the machine, or when it is cancelled.
+    """Run a command on a machine, and return its output; ends with the machine, or when it is cancelled.
 
     `home` is the machine's folder as the machine sees it.
     """
@@ -49,32 +49,32 @@ def _script(job: Path, user: str) -> str:
     parts = {suffix: quote(str(job.with_suffix(f".{suffix}"))) for suffix in names}
     who = f"USER={quote(user)} LOGNAME={quote(user)} " if user else ""
     run = f"{who}sh {parts['command']} >{parts['out']} 2>&1"
-    return f"{run}\necho $? >{parts['status']}\n: >{parts['done']}\n"  # done comes last: then the status is whole
+    return f"{run}\necho $? >{parts['status']}\n: >{parts['done']}\n"  # done comes last: then the status is complete
 
 
 def _write(file: Path, text: str) -> None:
-    """Write a new file for the machine to read; what the machine may have put there before is not followed."""
+    """Write a new file for the machine to read; a link that the machine put there is not followed."""
     handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
     with open(handle, "w", encoding="utf-8") as stream:  # noqa: PTH123 - it is open
-        os.fchmod(handle, 0o644)  # whatever our own mask is: the machine may run as another user
+        os.fchmod(handle, 0o644)  # regardless of our umask: the machine may run as another user
         stream.write(text)
 
 
 def _read_result(job: Path) -> str:
-    """Return what a job wrote, if it ended well."""
+    """Return the output of a job that ended with status 0."""
     written = _read_tail(job.with_suffix(".out"))
     status = _read_tail(job.with_suffix(".status")).strip()
     if not status.isascii() or not status.isdecimal() or len(status) > 3:
-        raise OSError(errno.EINVAL, "the machine told no exit status")
+        raise OSError(errno.EINVAL, "the machine reported no exit status")
     if int(status) != 0:
         raise CommandFailed(int(status), written)
     return written
 
 
 def _read_tail(path: Path) -> str:
-    """Return the last that is in a file; whatever a command writes, the server can hold it.
+    """Return the end of a file, at most so much as the server can hold.
 
-    The machine makes the file. A link in its place could lead to a file that only we may read.
+    The machine creates the file. A link in its place could lead to a file that only we may read.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with open(handle, "rb") as file:  # noqa: PTH123 - it is open
@@ -86,7 +86,7 @@ def _read_tail(path: Path) -> str:
 
 
 def _send_job(pipe: Path, script: Path) -> bool:
-    """Put a job into the machine's pipe; false while the machine does not listen yet."""
+    """Write a job to the machine's pipe; false while the machine does not read it yet."""
     try:
         handle = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError as error:
@@ -109,7 +109,7 @@ async def _pause(alive: Callable[[], Awaitable[bool]]) -> None:
 
 
 def _remove_job(process: ProcessId, job: Path) -> None:
-    """Take a job away: from the disk, so that it does not begin any more, and what of it still runs."""
+    """Remove the files of a job, so that it cannot start any more, and kill its processes."""
     finished = job.with_suffix(".done").exists()
     for file in job.parent.glob(f"{job.name}.*"):
         file.unlink(missing_ok=True)

@@ -1,9 +1,11 @@
-"""The folder of a place: one subfolder for each machine, with its record, a lock, and a sign of life.
+"""The directory of a region's machines: one subfolder per machine, with its record and two file locks.
 
-Two locks of the kernel's are all that is shared between controllers. `lock` is held by whoever does something to a
-machine. `alive` is the machine's own standard input, taken before its process is started and given back by the kernel
-when that ends, however it ends; so whether it is free tells what became of a machine, even where its process cannot be
-seen.
+Controllers share nothing but these locks. A controller holds `lock` while it changes a machine. `alive`, the liveness
+lock, is the machine's standard input: it is locked before the process starts, and the kernel releases it when the
+process ends, however it ends. So a free lock proves the end of a machine, even where its process cannot be seen.
+
+The record is on the disk before the process is started, so no machine is without one. Unknown fields are ignored when a
+record is read, and stored field names never change.
 """
 
 import asyncio
@@ -28,7 +30,7 @@ from stateward.drivers.process.trees import clear_tree, remove_tree
 
 
 class MachinePhase(StrEnum):
-    """How far we have brought a machine."""
+    """The phase of a machine's life, as we have recorded it."""
 
     STARTING = "starting"
     UP = "up"
@@ -36,7 +38,7 @@ class MachinePhase(StrEnum):
 
 
 class MachineRecord(Struct, frozen=True, omit_defaults=True):
-    """A machine of ours. `process` is that of its latest boot that is known to have started."""
+    """The stored record of a machine. `process` is that of the latest boot that is known to have started."""
 
     key: str
     native_id: str
@@ -49,13 +51,13 @@ class MachineRecord(Struct, frozen=True, omit_defaults=True):
     token: str = ""  # of the latest reboot
     user: str = ""
     tags: Mapping[str, str] = {}
-    more: Mapping[str, str] = {}  # what one kind of machine keeps beside
-    uid: int | None = None  # the user that it runs as, where that is one of its own
-    home: str = ""  # its folder as it sees it; empty: as it is
+    more: Mapping[str, str] = {}  # further facts of one kind of machine
+    uid: int | None = None  # the user that it runs as, if it has one of its own
+    home: str = ""  # its folder inside its mount namespace; empty: the same as outside
 
 
 class ProcessStatus(StrEnum):
-    """What the operating system says about a machine of which there is a record."""
+    """What the operating system shows of a machine that has a record."""
 
     NOT_YET = "not started yet"
     RUNNING = "there"
@@ -66,7 +68,7 @@ class ProcessStatus(StrEnum):
 
 
 class MachineStatus(Struct, frozen=True):
-    """A machine as record and operating system show it together."""
+    """A machine as its record and the operating system show it."""
 
     record: MachineRecord
     process_status: ProcessStatus
@@ -74,17 +76,17 @@ class MachineStatus(Struct, frozen=True):
     stat: ProcessStat | None = None
 
     def __str__(self) -> str:
-        """Say what both show of it: they may differ."""
+        """Describe both views: they may differ."""
         return f"its record says that it is {self.record.phase}, and its process is {self.process_status}"
 
     @property
     def is_alive(self) -> bool:
-        """Whether its process can be reached."""
+        """Whether its process is visible."""
         return self.process is not None
 
 
 def new_record(machine_spec: MachineSpec, root: Path) -> MachineRecord:
-    """Return the record of a machine that is to be."""
+    """Return the first record of a machine."""
     native_id = str(uuid5(NAMESPACE_URL, f"{root}?{machine_spec.key}"))
     return MachineRecord(
         machine_spec.key,
@@ -99,19 +101,19 @@ def new_record(machine_spec: MachineSpec, root: Path) -> MachineRecord:
 
 PLAIN_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 LOCK_TIMEOUT_S = 10.0
-"""How long one waits for another who is doing something to the same machine, in seconds."""
+"""How long a controller waits for the lock of a machine."""
 LOCK_RETRY_S = 0.005
 REMOVED_LAST = frozenset({"record.json", "lock"})
-"""What is removed last: as long as it is there, the machine is known and nobody else has it."""
+"""The files that are removed last: while they exist, the machine is known and locked."""
 
 
 def folder_name(key: str) -> str:
-    """Return a name for a folder that no other key has."""
+    """Return the folder name of a key; no other key has it."""
     return key if PLAIN_KEY.fullmatch(key) else f"={sha256(key.encode()).hexdigest()}"
 
 
 class MachineDir:
-    """The machines of a place, as far as the disk knows of them."""
+    """The records and locks of a region's machines."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -119,23 +121,23 @@ class MachineDir:
         self._machines.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def path_of(self, key: str) -> Path:
-        """Return where a machine's files are."""
+        """Return the folder of a machine."""
         return self._machines / folder_name(key)
 
     def read_all(self) -> tuple[list[MachineRecord], list[str]]:
-        """Return all records, and what is wrong with those that are none; a missing folder of all is an error."""
+        """Return all records, and the problems of unreadable ones; raises if the directory itself is missing."""
         records, troubles = [], []
         for machine in sorted(self._machines.iterdir()):
             try:
                 records.append(self._read(machine))
             except FileNotFoundError:
-                continue  # it is just being made, or being forgotten
+                continue  # it is being created or removed
             except BadMachineRecord as error:
                 troubles.append(str(error))
         return records, troubles
 
     def read(self, key: str) -> MachineRecord | None:
-        """Return the record of a machine, if there is one; a missing folder of all is an error."""
+        """Return the record of a machine, or None; raises if the directory itself is missing."""
         try:
             return self._read(self.path_of(key))
         except FileNotFoundError:
@@ -150,11 +152,11 @@ class MachineDir:
             raise BadMachineRecord(str(file), str(error)) from error
 
     def write(self, record: MachineRecord) -> None:
-        """Put a record in the place of the one before: whole, or not at all."""
+        """Replace a record atomically."""
         self._write(record)
 
     def write_durably(self, record: MachineRecord) -> None:
-        """Put a record in the place of the one before, and return when it would survive a loss of power."""
+        """Replace a record atomically, and return when it would survive a loss of power."""
         self._write(record, sync=os.fsync)
         _sync_folder(self.path_of(record.key))
         _sync_folder(self._machines)
@@ -170,18 +172,18 @@ class MachineDir:
         new.replace(file)
 
     def record_age_s(self, key: str) -> float:
-        """Say how long ago a record was written, in seconds."""
+        """Return how long ago a record was written, in seconds."""
         return time.time() - (self.path_of(key) / "record.json").stat().st_mtime
 
     def remove(self, key: str) -> None:
-        """Forget a machine; the caller holds its lock. If files of it cannot be removed, its record stays, to retry."""
+        """Remove a machine; the caller holds its lock. If a file cannot be removed, the record stays, for a retry."""
         if clear_tree(self.path_of(key), REMOVED_LAST):
             (self.path_of(key) / "record.json").unlink(missing_ok=True)
             remove_tree(self.path_of(key))
 
     @asynccontextmanager
     async def lock(self, key: str) -> AsyncIterator[None]:
-        """Be the only one, in any process, who does something to a machine."""
+        """Hold the lock of a machine against all controllers of this host."""
         deadline = asyncio.get_running_loop().time() + LOCK_TIMEOUT_S
         while (handle := self._try_lock(key)) is None:
             if asyncio.get_running_loop().time() > deadline:
@@ -204,7 +206,7 @@ class MachineDir:
 
     @contextmanager
     def liveness_lock(self, key: str) -> Iterator[int | None]:
-        """Take the sign of life, to hand it on to a machine's process; None where a process has it."""
+        """Take the liveness lock, to pass it to a machine's process; None if a process has it."""
         handle = os.open(self.path_of(key) / "alive", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             yield handle if _try_flock(handle) else None
@@ -212,7 +214,7 @@ class MachineDir:
             os.close(handle)
 
     def is_alive(self, key: str) -> bool:
-        """Tell whether a process has the machine's sign of life."""
+        """Tell whether a process has the machine's liveness lock."""
         try:
             handle = os.open(self.path_of(key) / "alive", os.O_RDWR)
         except FileNotFoundError:
@@ -236,7 +238,7 @@ def _try_flock(handle: int, how: int = fcntl.LOCK_EX) -> bool:
 
 
 def _is_same_file(handle: int, file: Path) -> bool:
-    """Tell whether a file that was locked is the one that is there; its machine may have been forgotten meanwhile."""
+    """Tell whether the locked file is still the one at its path; its machine may have been removed meanwhile."""
     try:
         return os.path.samestat(os.fstat(handle), file.stat())
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""What the operating system tells about processes: one line of `/proc/PID/stat` each.
+"""Processes as `/proc` shows them: identities, states, sessions and arguments.
 
-A number of a process is used again after a while. Together with the moment at which the process was started, the boot
-of the host and the namespace that the number counts in, it names one process and never another.
+The kernel reuses process ids. A pid with the start time of the process, the boot of the host and the pid namespace
+identifies one process, and never another.
 """
 
 import os
@@ -16,14 +16,14 @@ DEAD = frozenset("ZXx")
 
 
 class PidNamespace(Struct, frozen=True):
-    """Where the number of a process means something: one boot of one kernel, and a namespace in it."""
+    """The scope of a pid: one boot of one kernel, and a pid namespace."""
 
     boot: str
     namespace: str
 
 
 class ProcessId(Struct, frozen=True):
-    """One process, and never another one that was given the same number later."""
+    """The identity of a process, which a later process with the same pid does not have."""
 
     pid: int
     started: int  # in ticks since the host's boot
@@ -31,7 +31,7 @@ class ProcessId(Struct, frozen=True):
 
 
 class ProcessStat(Struct, frozen=True):
-    """A process as the kernel shows it."""
+    """One line of `/proc/PID/stat`."""
 
     pid: int
     state: str
@@ -42,12 +42,12 @@ class ProcessStat(Struct, frozen=True):
 
     @property
     def alive(self) -> bool:
-        """Whether it is more than the memory of a process."""
+        """Whether it is neither a zombie nor dead."""
         return self.state not in DEAD
 
 
 def parse_stat(text: str) -> ProcessStat:
-    """Read a line of `/proc/PID/stat`; the program's name in it may hold anything, blanks and brackets too."""
+    """Parse a line of `/proc/PID/stat`; the program's name may contain blanks and brackets."""
     head, _, tail = text.rpartition(")")
     words = tail.split()
     return ProcessStat(
@@ -57,13 +57,13 @@ def parse_stat(text: str) -> ProcessStat:
 
 @cache
 def this_pid_namespace() -> PidNamespace:
-    """Say where we are."""
+    """Return the pid namespace of this process."""
     boot = (PROC / "sys/kernel/random/boot_id").read_text().strip()
     return PidNamespace(boot, str((PROC / "self/ns/pid").readlink()))
 
 
 def stat_of(pid: int) -> ProcessStat | None:
-    """Return a process as it is now, if there is one of that number."""
+    """Return the present state of a pid, or None."""
     try:
         return parse_stat((PROC / str(pid) / "stat").read_text(errors="replace"))
     except (FileNotFoundError, ProcessLookupError):
@@ -71,7 +71,7 @@ def stat_of(pid: int) -> ProcessStat | None:
 
 
 def process_of(pid: int) -> ProcessId | None:
-    """Name a process of ours that is alive."""
+    """Return the identity of a living process of this host."""
     stat = stat_of(pid)
     if stat is None or not stat.alive:
         return None
@@ -79,18 +79,18 @@ def process_of(pid: int) -> ProcessId | None:
 
 
 def process_age_s(process: ProcessId) -> float:
-    """Say how long ago a process of this host was started, in seconds."""
+    """Return the age of a process of this host, in seconds."""
     uptime = float((PROC / "uptime").read_text().split()[0])
     return uptime - process.started / os.sysconf("SC_CLK_TCK")
 
 
 def is_same_process(process: ProcessId, stat: ProcessStat | None) -> bool:
-    """Tell whether what has that number now is the process that was named, and alive."""
+    """Tell whether the pid still belongs to this process, and it is alive."""
     return stat is not None and stat.alive and stat.started == process.started
 
 
 def find_marked(marks: Collection[str]) -> dict[str, int]:
-    """Look through all processes for those that lead a session and have a mark among their arguments."""
+    """Return the session leaders that have one of the marks among their arguments."""
     wanted = {mark.encode(): mark for mark in marks}
     found: dict[str, int] = {}
     for pid, arguments in _command_lines() if wanted else ():
@@ -102,9 +102,9 @@ def find_marked(marks: Collection[str]) -> dict[str, int]:
 
 
 def session_orphans(leader: ProcessId) -> list[int]:
-    """Return what is left of a session whose leader has ended.
+    """Return the living processes of a session whose leader has ended.
 
-    The kernel does not give the leader's number away while there is anything left of its session.
+    The kernel does not reuse the leader's pid while its session has a process.
     """
     if leader.host != this_pid_namespace() or ((stat := stat_of(leader.pid)) is not None and stat.alive):
         return []
@@ -112,7 +112,7 @@ def session_orphans(leader: ProcessId) -> list[int]:
 
 
 def find_descendants(group: int, text: str) -> list[int]:
-    """Return the processes of a group that have a text somewhere in their arguments, and all that come from them."""
+    """Return the processes of a group that have a text in their arguments, and all their descendants."""
     found = {pid for pid, arguments in _command_lines() if any(text.encode() in one for one in arguments)}
     alive = [one for one in _all_stats() if one.alive]
     taken = {one.pid for one in alive if one.pid in found and one.group == group}
@@ -136,4 +136,4 @@ def _command_lines() -> Iterator[tuple[int, list[bytes]]]:
         try:
             yield pid, (PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
         except OSError:
-            continue  # it has gone meanwhile, or is nobody's business
+            continue  # it has ended, or is not readable for us

@@ -1,9 +1,10 @@
-"""A machine of the process driver: one small shell, waiting.
+"""The machine of the process driver: one small shell that waits for jobs; and the sizes of machines.
 
-It leads a session of its own and starts what is asked of it as its own children, so that whatever runs on the machine
-is suspended, resumed and ended with it. It is asked through a named pipe, which it holds open at both ends so that it
-never ends. The program is given as text and not as a file, because a shell goes on reading a file that is changed
-under it when we are upgraded.
+The shell leads a session and starts jobs as its children, so that every job is suspended, resumed and ended with the
+machine. It reads the jobs from a named pipe, which it holds open at both ends, so it never sees an end of file. The
+program is passed as text and not as a file, because a shell would go on reading a file that an upgrade replaces.
+
+A size is a name, or `{processors}c{memory}m` or `...g`.
 """
 
 import os
@@ -20,7 +21,7 @@ SIZE_PATTERN = re.compile(r"([1-9][0-9]{0,2})c([1-9][0-9]{0,6})([mg])")
 
 
 class MachineSize(Struct, frozen=True):
-    """How large a machine is."""
+    """The size of a machine."""
 
     processors: int
     mib: int
@@ -35,7 +36,7 @@ NAMED_SIZES = {
 
 
 def size_of(spec: str) -> MachineSize | None:
-    """Return the size that a spec means, if it means one."""
+    """Return the size that a spec means, or None."""
     if spec in NAMED_SIZES:
         return NAMED_SIZES[spec]
     if not (match := SIZE_PATTERN.fullmatch(spec)):
@@ -55,25 +56,25 @@ done
 
 
 class ShellMachine:
-    """What a process machine is made of."""
+    """The command, environment and files of a process machine."""
 
     def __init__(self, confinement: Confinement) -> None:
         self._confinement = confinement
 
     def mark(self, record: MachineRecord) -> str:
-        """Return the argument by which its process is known: another one at each boot."""
+        """Return the argument that identifies its process; each boot has another."""
         return f"{record.native_id}/{record.boot}"
 
     def command(self, record: MachineRecord, box: Sandbox) -> Sequence[str]:
-        """Return what is to be started."""
+        """Return the command to start."""
         return [SHELL, "-c", PROGRAM, self.mark(record), str(box.home), str(record.boot)]
 
     def environment(self, record: MachineRecord, box: Sandbox) -> Mapping[str, str]:
-        """Return the environment of what is started: the machine's own, and no secret of ours."""
+        """Return the environment of the command: the machine's own, without any secret of ours."""
         return {**box.environment(), "STATEWARD_KEY": record.key, "STATEWARD_NAME": record.name}
 
     def prepare(self, folder: Path) -> Sandbox:
-        """Lay out its working folder and the pipe through which it is asked, and confine it to them."""
+        """Create its working folder and the pipe for jobs, and return the sandbox of both."""
         (folder / "jobs").mkdir(mode=0o700, exist_ok=True)
         if not (folder / "asked").exists():
             os.mkfifo(folder / "asked", 0o600)
@@ -84,6 +85,6 @@ class ShellMachine:
         return self._confinement.run(box, start)
 
     def end(self, record: MachineRecord, folder: Path) -> None:
-        """Kill what it has started, wherever that has gone to; its user is free for others."""
+        """Kill every process of its user, and release the user."""
         if record.uid is not None:
             self._confinement.end(folder, record.uid)

@@ -1,4 +1,4 @@
-"""Starting processes that outlive us, and burying those that do not."""
+"""Starting processes that outlive this one, and reaping those that have ended."""
 
 import os
 import signal
@@ -13,16 +13,16 @@ _RESTORED = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, sign
 
 
 Run = Callable[[Callable[[], int]], int]
-"""Calls a function that starts a process, wherever that is to be called."""
+"""Calls a function that starts a process, for example in a confined thread."""
 
 
 def spawn(
     command: Sequence[str], environment: Mapping[str, str], stdin: int, log: Path, run: Run = lambda start: start()
 ) -> int:
-    """Start a process in a session of its own, and return its number.
+    """Start a process in a session of its own, and return its pid.
 
-    It inherits nothing of ours but what it is given: Python's own files are closed by the kernel, and those that a
-    library has left open are closed here. Its log is opened by us: where it is confined, it could not.
+    It inherits only the files given here. The kernel closes Python's own files; files that a library left inheritable
+    are closed here. We open its log, because a confined process could not.
     """
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     try:
@@ -53,7 +53,7 @@ def _start(command: Sequence[str], environment: Mapping[str, str], stdin: int, o
 
 
 def reap_children() -> None:
-    """Let the kernel forget those of our children that have ended."""
+    """Reap our children that have ended."""
     with _guard:
         _children.difference_update([pid for pid in _children if _has_ended(pid)])
 

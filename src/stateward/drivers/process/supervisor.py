@@ -1,10 +1,10 @@
-"""Machines as processes on this host: started once for each key, found again, and ended.
+"""The supervisor of machines that are processes of this host: started once per key, found again, and ended.
 
-Every step can be the last one of a controller. The order is: the record, the process, the record with the process in
-it. Whoever comes next finds a record without a process, looks for the process by the mark in its arguments, and either
-takes it over or starts it. The machine's sign of life keeps a second process from being started meanwhile.
+The controller may die after any step. The order is: write the record, start the process, write the process into the
+record. The next controller finds a record without a process, looks for the process by the mark in its arguments, and
+takes it over or starts it. The machine's liveness lock prevents a second process meanwhile.
 
-Everything here waits for the disk and belongs into a thread; whoever changes something holds the machine's lock.
+All methods block on the disk, so they run in a thread. A caller that changes something holds the machine's lock.
 """
 
 import os
@@ -34,48 +34,48 @@ from stateward.drivers.process.procfs import (
 from stateward.drivers.process.spawn import reap_children, spawn
 
 EXIT_TIMEOUT_S = 5.0
-"""How long a killed process may take to be gone, in seconds."""
+"""How long a killed process may take to disappear."""
 POLL_INTERVAL_S = 0.002
 
 Milestone = Callable[[str], None]
-"""Is told what has just been done; lets a test end the controller there."""
+"""Callback with the name of the step that was just done; lets a test kill the controller there."""
 
 
 class MachineKind(Protocol):
-    """What one kind of machine is made of."""
+    """The command, environment and files of one kind of machine."""
 
     def mark(self, record: MachineRecord) -> str:
-        """Return the argument by which its process is known."""
+        """Return the argument that identifies its process."""
 
     def command(self, record: MachineRecord, box: Sandbox) -> Sequence[str]:
-        """Return what is to be started."""
+        """Return the command to start."""
 
     def environment(self, record: MachineRecord, box: Sandbox) -> Mapping[str, str]:
-        """Return the environment of what is started."""
+        """Return the environment of the command."""
 
     def prepare(self, folder: Path) -> Sandbox:
-        """Lay out the files that it needs, and return to what it is confined."""
+        """Create the files that it needs, and return its sandbox."""
 
     def start(self, box: Sandbox, start: Callable[[], int]) -> int:
-        """Call what starts it, confined as this kind of machine is."""
+        """Call the function that starts it, confined as this kind of machine needs."""
 
     def end(self, record: MachineRecord, folder: Path) -> None:
-        """End what may have outlived its process group."""
+        """Kill the processes that may have left its process group."""
 
 
 class MachineScan(Struct, frozen=True):
-    """What a look at machines has shown, and what could not be seen."""
+    """The statuses of machines, and the problems that hid some of them."""
 
     machines: Sequence[MachineStatus]
     problems: Sequence[str] = ()
 
 
 def ignore_milestone(_: str) -> None:
-    """Take no notice of a milestone."""
+    """Ignore a milestone."""
 
 
 class ProcessSupervisor:
-    """The machines of one kind in one folder."""
+    """Supervises the machines of one kind in one directory."""
 
     def __init__(self, folder: MachineDir, kind: MachineKind, milestone: Milestone = ignore_milestone) -> None:
         self.machine_dir = folder
@@ -85,7 +85,7 @@ class ProcessSupervisor:
     # --- looking -----------------------------------------------------------------------------------------------------
 
     def scan(self, keys: Collection[str] | None = None) -> MachineScan:
-        """Look at all machines, or at some; trouble of any sort is told and not raised."""
+        """Inspect all machines, or some; problems are returned, not raised."""
         reap_children()
         if stat_of(os.getpid()) is None:
             return MachineScan((), ("/proc cannot be read, and nothing is known of any process",))
@@ -97,7 +97,7 @@ class ProcessSupervisor:
         for record in records:
             try:
                 statuses.append(self.inspect(record))
-            except (OSError, BadMachineRecord) as error:  # the others can be seen all the same
+            except (OSError, BadMachineRecord) as error:  # the other machines can still be inspected
                 troubles.append(f"{record.key}: {error}")
         hidden = [
             f"{one.record.key} is {one.process_status}"
@@ -120,14 +120,16 @@ class ProcessSupervisor:
         return records, troubles
 
     def inspect(self, record: MachineRecord) -> MachineStatus:
-        """Say what became of a machine.
+        """Return the status of a machine.
 
-        It is gone if two signs say so: no process has its identity, and its sign of life is free.
+        It is gone if both signs agree: no process has its identity, and its liveness lock is free.
         """
         if record.phase is not MachinePhase.STARTING and (seen := _status_of(record, record.process)):
             return seen
         if record.phase is MachinePhase.STARTING and _status_of(record, record.process):
-            return MachineStatus(record, ProcessStatus.NOT_YET)  # the boot before has the sign of life
+            return MachineStatus(
+                record, ProcessStatus.NOT_YET
+            )  # the process of the previous boot has the liveness lock
         if not self.machine_dir.is_alive(record.key):
             return MachineStatus(
                 record, ProcessStatus.NOT_YET if record.phase is MachinePhase.STARTING else ProcessStatus.GONE
@@ -153,20 +155,20 @@ class ProcessSupervisor:
     # --- doing -------------------------------------------------------------------------------------------------------
 
     def start(self, record: MachineRecord) -> MachineRecord:
-        """Start a machine of which there is no record, or one that says that it is to be started."""
+        """Write the record of a machine that is to start, and start it."""
         self.machine_dir.write_durably(record)
         self._milestone("recorded")
         return self.finish_start(record)
 
     def finish_start(self, record: MachineRecord) -> MachineRecord:
-        """Bring a start to its end that was recorded, by whomever: take over what runs, and start what does not."""
+        """Finish a recorded start: take over the process if it runs, else start it."""
         status = self.inspect(record)
         if status.process is not None:
             return self._record_up(record, status.process)
         self.kill(record)
         box = self._kind.prepare(self.machine_dir.path_of(record.key))
         home = "" if box.home == box.folder else str(box.home)
-        if (record.uid, record.home) != (box.uid, home):  # whoever comes next must know whose processes these are
+        if (record.uid, record.home) != (box.uid, home):  # the next controller must know the user of these processes
             record = replace(record, uid=box.uid, home=home)
             self.machine_dir.write(record)
         return self._record_up(record, process_of(self._spawn(record, box)))
@@ -181,7 +183,7 @@ class ProcessSupervisor:
                     pid = spawn(command, environment, handle, folder / "log", partial(self._kind.start, box))
                     self._milestone("started")
                     return pid
-            time.sleep(POLL_INTERVAL_S)  # the one before is on its way out, or somebody is just looking
+            time.sleep(POLL_INTERVAL_S)  # the previous process is exiting, or another controller tests the lock
         raise ProcessStillRunning(f"{record.key}: its process has not ended in {EXIT_TIMEOUT_S:.0f} s")
 
     def _record_up(self, record: MachineRecord, process: ProcessId | None) -> MachineRecord:
@@ -191,11 +193,11 @@ class ProcessSupervisor:
         return settled
 
     def terminate(self, record: MachineRecord) -> None:
-        """Say that a machine is to end, and then kill it; returns when that is under way."""
+        """Record that a machine is to end, and kill it; returns when the signal was sent."""
         self.kill(self.record_end(record))
 
     def record_end(self, record: MachineRecord) -> MachineRecord:
-        """Say that a machine is to end, before anything is done about it."""
+        """Record that a machine is to end, before it is killed."""
         status = self.inspect(record)
         known = replace(record, phase=MachinePhase.ENDING, process=status.process or record.process)
         self.machine_dir.write_durably(known)
@@ -203,7 +205,7 @@ class ProcessSupervisor:
         return known
 
     def kill(self, record: MachineRecord) -> None:
-        """Kill what there is of a machine's known process: its whole group, or what has outlived the group's leader."""
+        """Kill the group of a machine's known process, or the processes that outlived the group's leader."""
         process = record.process
         if process is None or process.host != this_pid_namespace():
             self._kind.end(record, self.machine_dir.path_of(record.key))
@@ -219,7 +221,7 @@ class ProcessSupervisor:
 
 
 def signal_group(process: ProcessId, number: signal.Signals) -> bool:
-    """Send a signal to a machine's whole group, if its leader is still the one that is known."""
+    """Send a signal to a machine's group, if its leader is still the known process."""
     if not is_same_process(process, stat_of(process.pid)):
         return False
     with suppress(ProcessLookupError):
@@ -229,7 +231,7 @@ def signal_group(process: ProcessId, number: signal.Signals) -> bool:
 
 
 def _is_exiting(process: ProcessId) -> bool:
-    """Tell whether a process is dead, while some thread of it may still be on its way out."""
+    """Tell whether a process is dead while a thread of it may still be exiting."""
     stat = stat_of(process.pid) if process.host == this_pid_namespace() else None
     return stat is not None and stat.started == process.started and not stat.alive
 

@@ -1,4 +1,4 @@
-"""Clouds that exist in one process only, with the providers' names, prices and troubles, for 100,000 machines."""
+"""Simulated clouds in one process, with the providers' names, prices and faults, for 100,000 machines."""
 
 from stateward.drivers.simulated.cloud import SimulatedCloud
 from stateward.drivers.simulated.cloud_file import CloudUnavailable

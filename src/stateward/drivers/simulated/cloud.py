@@ -1,7 +1,6 @@
-"""One simulated world of providers: it outlives the drivers that look at it and, with a file, the server too.
+"""The simulated cloud of all providers: it outlives its drivers and, with a file, the server too.
 
-It runs on a clock and a sleep that are given to it, and draws all chances from one source, so that under virtual time
-one seed gives one run.
+Clock, sleep and randomness are injected, so that under virtual time one seed gives one run.
 """
 
 import asyncio
@@ -23,13 +22,13 @@ from stateward.drivers.simulated.provider_catalogue import IMAGES, SPECS, Simula
 from stateward.drivers.simulated.region import MACHINE, RESOURCE, USED_KEY, Region
 
 SPEC, IMAGE, NUMBER = "spec", "image", "number"
-"""What is kept beside the regions."""
+"""The sorts of rows that belong to no region."""
 
 DEFAULT_PROFILE = FaultProfile()
 
 
 class SimulatedCloud:
-    """All simulated providers with all their regions, which come to be when they are first asked for."""
+    """All simulated providers; a region is created when it is first used."""
 
     def __init__(
         self,
@@ -53,7 +52,7 @@ class SimulatedCloud:
     # --- regions ---
 
     def region(self, provider_region: ProviderRegion) -> Region:
-        """Return the region of a place."""
+        """Return a region."""
         return self._region(f"{provider_region.provider}/{provider_region.region}")
 
     def _region(self, name: str) -> Region:
@@ -71,19 +70,19 @@ class SimulatedCloud:
         return there
 
     def set_profile(self, provider_region: ProviderRegion, profile: FaultProfile) -> None:
-        """Let a region behave in another way from now on."""
+        """Replace the fault profile of a region."""
         region = self.region(provider_region)
         region.profile = region.base_profile = profile
 
     def save(self, region: Region) -> None:
-        """Write down what has changed in a region, if anything has; nothing is answered before."""
+        """Save the changes of a region; no call is answered before."""
         if not region.has_changes:
             return
         self._storage.save(chain(region.changes(), self._number_row()))
         region.mark_saved()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._storage.close()
 
     # --- the catalogue ---
@@ -97,50 +96,50 @@ class SimulatedCloud:
         return list(self._images.get(provider, {}).values())
 
     def register_spec(self, provider: str, spec: SimulatedSpec) -> None:
-        """Let a provider have one more size."""
+        """Register a size of a provider."""
         self._specs.setdefault(provider, {})[spec.name] = spec
         self._storage.save([(SPEC, provider, spec.name, msgpack.encode(spec))])
 
     def register_image(self, provider: str, image: SimulatedImage) -> None:
-        """Let a provider have one more image."""
+        """Register an image of a provider."""
         self._images.setdefault(provider, {})[image.name] = image
         self._storage.save([(IMAGE, provider, image.name, msgpack.encode(image))])
 
     def register(self, provider: str, spec: str, image: str) -> None:
-        """Let a provider have a size and an image that it does not have yet, by their names alone."""
+        """Register a size and an image by name, unless the provider has them."""
         if spec not in self._specs.get(provider, ()):
             self.register_spec(provider, SimulatedSpec(spec, 1, 1.0, 0.0))
         if image not in self._images.get(provider, ()):
             self.register_image(provider, SimulatedImage(image, ""))
 
     def spec_problem(self, provider: str, spec: str, image: str) -> str:
-        """Say what is wrong with a size and an image; nothing if the provider has both."""
+        """Return what is wrong with a size and an image; empty if the provider has both."""
         if spec not in self._specs.get(provider, ()):
             return f"{provider} has no spec {spec!r}"
         return "" if image in self._images.get(provider, ()) else f"{provider} has no image {image!r}"
 
-    # --- behind our back ---
+    # --- out-of-band changes ---
 
     def stop(self, provider_region: ProviderRegion, key: str) -> None:
-        """Stop a machine at the provider, as somebody does it in the provider's own console."""
+        """Stop a machine, as a user of the provider's own console would."""
         self._force(provider_region, key, MachineState.SUSPENDED)
 
     def fail(self, provider_region: ProviderRegion, key: str) -> None:
-        """Let a machine break down."""
+        """Let a machine fail."""
         self._force(provider_region, key, MachineState.FAILED, "the host broke down")
 
     def terminate(self, provider_region: ProviderRegion, key: str) -> None:
-        """Terminate a machine at the provider."""
+        """Terminate a machine, as a user of the provider's own console would."""
         self._force(provider_region, key, MachineState.TERMINATED)
 
     def remove_resource(self, provider_region: ProviderRegion, kind: ResourceKind, key: str) -> None:
-        """Remove a part at the provider, as somebody does it in the provider's own console."""
+        """Remove a resource, as a user of the provider's own console would."""
         region = self.region(provider_region)
         region.drop_resource(kind, key)
         self.save(region)
 
     def create_orphan(self, provider_region: ProviderRegion, machine_spec: MachineSpec) -> Outcome:
-        """Make a machine that nobody of ours has asked for."""
+        """Create a machine that no object of ours stands for."""
         region = self.region(provider_region)
         outcome = region.create(machine_spec, self.clock())
         self.save(region)
@@ -154,7 +153,7 @@ class SimulatedCloud:
     # --- the file ---
 
     def _load(self) -> None:
-        """Be as it was when the file was last written."""
+        """Restore the cloud from the file."""
         for provider, name, body in self._storage.load(SPEC):
             self._specs.setdefault(provider, {})[name] = msgpack.decode(body, type=SimulatedSpec)
         for provider, name, body in self._storage.load(IMAGE):

@@ -1,8 +1,8 @@
-"""The file in which a simulated cloud outlives its server.
+"""The SQLite file that keeps a simulated cloud across restarts of its server.
 
-What the provider has accepted is in the file before the answer goes out, so that a killed server finds it there. The
-system's cache is enough for that: a simulated machine need not outlive a power cut, and so nothing waits for the disk.
-One server at a time has the file; a second one is told so, because it would not see what the first one does.
+An accepted call is in the file before it is answered, so a killed server finds it there. Nothing waits for the disk
+(`synchronous = OFF`): a simulated machine need not survive a power cut. One server at a time can open the file. A
+second one is refused, because it would not see the changes of the first.
 """
 
 import sqlite3
@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias
 from stateward.errors import StatewardError
 
 CloudRow: TypeAlias = tuple[str, str, str, bytes | None]
-"""Of what sort, of which region, by which key, and what is to be written: nothing removes it."""
+"""Sort, region, key and encoded body; a body of None deletes the row."""
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS things (
@@ -24,7 +24,7 @@ CREATE TABLE IF NOT EXISTS things (
 
 
 class CloudUnavailable(StatewardError):
-    """The file of a simulated cloud cannot be used, mostly because another server has it."""
+    """The file of a simulated cloud cannot be opened, mostly because another server has it."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(path, reason)
@@ -36,33 +36,33 @@ class CloudUnavailable(StatewardError):
 
 
 class CloudStorage(Protocol):
-    """Where things are kept."""
+    """The storage of a simulated cloud."""
 
     def load(self, sort: str) -> Iterator[tuple[str, str, bytes]]:
-        """Yield all things of a sort: the region, the key, and what was written."""
+        """Yield all rows of a sort: region, key and body."""
 
     def save(self, rows: Iterable[CloudRow]) -> None:
-        """Write all of this or nothing."""
+        """Write all rows in one transaction."""
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
 
 
 class NoStorage:
-    """Keeps nothing: the cloud is gone with its process."""
+    """Stores nothing: the cloud ends with its process."""
 
-    def load(self, sort: str) -> Iterator[tuple[str, str, bytes]]:  # noqa: ARG002 - there is nothing of any sort
+    def load(self, sort: str) -> Iterator[tuple[str, str, bytes]]:  # noqa: ARG002 - there are no rows
         yield from ()
 
     def save(self, rows: Iterable[CloudRow]) -> None:
-        """Write nothing."""
+        """Store nothing."""
 
     def close(self) -> None:
-        """Have nothing to let go of."""
+        """Do nothing."""
 
 
 class CloudFile:
-    """Keeps everything in one file."""
+    """Stores everything in one SQLite file."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -89,7 +89,7 @@ class CloudFile:
 
 def _open(path: Path) -> sqlite3.Connection:
     """Open a file for this process alone."""
-    db = sqlite3.connect(path, timeout=0.0, isolation_level=None)  # whoever has it has it until its end
+    db = sqlite3.connect(path, timeout=0.0, isolation_level=None)  # the holder keeps it: no use to wait
     try:
         db.execute("PRAGMA locking_mode = EXCLUSIVE")  # before WAL, so that it is held from the first write on
         db.execute("PRAGMA journal_mode = WAL")

@@ -1,4 +1,4 @@
-"""The driver of a simulated region: the way there and back, and all that can go wrong on it."""
+"""The driver of a simulated region: calls with latency, lost requests and answers, throttling and pages."""
 
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
@@ -42,7 +42,7 @@ PAGE_MISSING = "a page of the listing is missing"
 
 
 class HasKey(Protocol):
-    """Something that is asked for by its key."""
+    """A record with a key."""
 
     @property
     def key(self) -> str:
@@ -53,7 +53,7 @@ T = TypeVar("T", bound=HasKey)
 
 
 class SimulatedDriver:
-    """A region of a simulated cloud; the options of its place change the region's temper, until it is closed."""
+    """A region of a simulated cloud; its options change the region's fault profile until the driver is closed."""
 
     def __init__(self, provider_region: ProviderRegion, cloud: SimulatedCloud, meter: Meter = lambda _: None) -> None:
         self._provider = provider_region.provider
@@ -70,7 +70,7 @@ class SimulatedDriver:
 
     @property
     def caps(self) -> Capabilities:
-        """What can be done there; the portions follow the region's temper, and are asked for with every VM."""
+        """The capabilities of the region, cached per fault profile: the caller reads them for every VM."""
         profile = self._region.profile
         if self._cached_caps is None or self._cached_caps[0] is not profile:
             self._cached_caps = profile, self._capabilities(profile)
@@ -90,11 +90,11 @@ class SimulatedDriver:
         )
 
     def register(self, spec: str, image: str) -> None:
-        """Take a size and an image by name."""
+        """Register a size and an image by name."""
         self._cloud.register(self._provider, spec, image)
 
     async def check(self, spec: str, image: str) -> CallRefused | Inconclusive | None:
-        """Look into the catalogue, which is at hand unless the region is dead."""
+        """Check the catalogue, unless the region is dead."""
         self._meter("check")
         await self._wait(self._region.profile.latency)
         if self._region.profile.dead:
@@ -103,17 +103,17 @@ class SimulatedDriver:
         return CallRefused("", RefusalReason.INVALID, wrong) if wrong else None
 
     async def ensure(self, resource: CloudResource) -> Outcome:
-        """Find a part by its key, or make it."""
+        """Find a resource by its key, or create it."""
         (outcome,) = await self._call("ensure", [resource], lambda one, _: self._region.ensure(one))
         return outcome
 
     async def remove(self, resource: CloudResource) -> Outcome:
-        """Remove a part that nothing stands on."""
+        """Remove a resource that nothing uses."""
         (outcome,) = await self._call("remove", [resource], self._region.remove)
         return outcome
 
     async def list_resources(self) -> ResourceListing:
-        """List parts; they are few, and always shown as they are."""
+        """List the resources, always as they are now."""
         self._meter("list parts")
         await self._wait(self._region.profile.latency)
         fate, _ = self._region.fault_injector.next_fate(self._region.profile, self._deliver_duplicates())
@@ -122,26 +122,26 @@ class SimulatedDriver:
         return ResourceListing((), complete=False, problem=f"{PAGE_MISSING}: {fate.name.lower().replace('_', ' ')}")
 
     async def create(self, machine_specs: Sequence[MachineSpec]) -> Sequence[Outcome]:
-        """Make machines, in portions."""
+        """Create machines, in portions."""
         return await self._in_portions("create", machine_specs, self._region.create)
 
     async def act(self, action: MachineAction, handles: Sequence[MachineHandle]) -> Sequence[Outcome]:
-        """Do something to machines, in portions."""
+        """Carry out an action on machines, in portions."""
         return await self._in_portions(action.value, handles, lambda handle, now: self._region.act(action, handle, now))
 
     async def observe(self, keys: Collection[str] | None = None) -> MachineListing:
-        """List machines as they were a while ago, where the truth is late."""
+        """List the machines as they were before the lag of the profile."""
         if keys is not None and not keys:
             return MachineListing([], complete=True)
         found = self._region.find(keys, self._deliver_duplicates())
         try:
             self._cloud.save(self._region)
-        except sqlite3.Error as error:  # what came late must not be seen and then forgotten
+        except sqlite3.Error as error:  # a late duplicate must not be shown and then lost
             return MachineListing([], complete=False, problem=str(error))
         return await self._fetch_pages(found)
 
     async def run(self, handle: MachineHandle, command: str, user: str, seconds: float) -> str:
-        """Pretend to run a command: what comes back is the command itself; `exit 3` and `false` fail as they would."""
+        """Pretend to run a command: its output is the command itself; `exit 3` and `false` fail as usual."""
         self._meter("run")
         took = draw_seconds(self._region.profile.latency, self._cloud.chance)
         late = took > seconds or self._region.profile.dead
@@ -157,18 +157,18 @@ class SimulatedDriver:
         return f"{command}\n"
 
     async def watch(self) -> AsyncGenerator[str, None]:
-        """Yield the keys of machines when they change, as far as the hints are not lost."""
+        """Yield the keys of machines when they change, unless the hint is lost."""
         async with aclosing(watch_changes(self._region, self._cloud.clock, self._cloud.sleep)) as heard:
             async for key in heard:
                 if self._cloud.chance.random() >= self._region.profile.hint_lost:
                     yield key
 
     async def close(self) -> None:
-        """Take the options back, unless somebody has set others since; the cloud is closed by whoever opened it."""
+        """Restore the region's own profile, unless another was set since; the owner of the cloud closes it."""
         if self._own_profile is not None and self._region.profile is self._own_profile:
             self._region.profile = self._region.base_profile
 
-    # --- the way there and back ---
+    # --- calls ---
 
     async def _in_portions(self, call: str, items: Sequence[T], do: Callable[[T, float], Outcome]) -> list[Outcome]:
         outcomes: list[Outcome] = []
@@ -178,7 +178,7 @@ class SimulatedDriver:
         return outcomes
 
     async def _call(self, call: str, items: Sequence[T], do: Callable[[T, float], Outcome]) -> list[Outcome]:
-        """Send a call. What is done is done in the middle, so that a caller may die on either side of it."""
+        """Send a call. Its effect is in the middle of the latency, so that a caller may die before or after it."""
         self._meter(call)
         there = draw_seconds(self._region.profile.latency, self._cloud.chance) / 2
         await self._cloud.sleep(there)
@@ -208,12 +208,12 @@ class SimulatedDriver:
             )
         try:
             self._cloud.save(self._region)
-        except sqlite3.Error as error:  # it is done, but would not survive: so it must not count as answered
+        except sqlite3.Error as error:  # done, but not durable: so it must not count as answered
             return [CallUnanswered(item.key, str(error)) for item in items]
         return [CallUnanswered(item.key, "no answer") for item in items] if fate is CallFate.ANSWER_LOST else outcomes
 
     def _deliver_duplicates(self) -> float:
-        """Let everything arrive that was sent before now; return the time."""
+        """Deliver the duplicates that are due; return the time."""
         now = self._cloud.clock()
         self._region.fault_injector.deliver_due(now)
         return now
@@ -233,7 +233,7 @@ class SimulatedDriver:
     async def _fetch_page(
         self, page: Sequence[SimulatedMachine], age: float, seen: list[Observation]
     ) -> tuple[str, float]:
-        """Fetch a page of a listing; return what went wrong, and how long to wait if it was throttled."""
+        """Fetch a page of a listing; return the problem, and how long to wait if the call was throttled."""
         self._meter("list")
         await self._wait(self._region.profile.latency)
         now = self._cloud.clock()
@@ -253,7 +253,7 @@ class SimulatedDriver:
 
 
 def _exit_status(command: str) -> int:
-    """Return the status that a command ends with, as far as that can be told without running it."""
+    """Return the exit status of a command, as far as it is known without running it."""
     match command.split():
         case ["false"]:
             return 1

@@ -1,4 +1,4 @@
-"""The way into a region: which calls get through, which are turned back, and which come twice."""
+"""The fault injector of a region: the fate of each call, and duplicates that arrive later."""
 
 from collections import deque
 from collections.abc import Callable
@@ -10,11 +10,11 @@ from stateward.aio.token_bucket import TokenBucket
 from stateward.drivers.simulated.faults import CallFate, FaultProfile, draw_fate, draw_seconds
 
 DEFAULT_RETRY_AFTER_S = 1.0
-"""How long a caller is to wait who was throttled by chance."""
+"""The retry-after of a call that was throttled at random."""
 
 
 class FaultInjector:
-    """What becomes of the calls to one region."""
+    """Decides the fate of the calls to one region."""
 
     def __init__(self, chance: Random) -> None:
         self._chance = chance
@@ -24,18 +24,18 @@ class FaultInjector:
         self._bucket: TokenBucket | None = None
 
     def script_next(self, *fates: CallFate) -> None:
-        """Say what is to become of the next calls, one for one; after them it is chance again."""
+        """Set the fates of the next calls; later calls are random again."""
         self._scripted.extend(fates)
 
     def next_fate(self, profile: FaultProfile, now: float) -> tuple[CallFate, float]:
-        """Say what becomes of a call that comes now, and how long to wait if it is throttled."""
+        """Return the fate of a call that arrives now, and the retry-after if it is throttled."""
         if self._scripted:
             return self._scripted.popleft(), DEFAULT_RETRY_AFTER_S
         short = self._take_from_budget(profile, now)
         return (CallFate.THROTTLED, short) if short else (draw_fate(profile, self._chance), DEFAULT_RETRY_AFTER_S)
 
     def _take_from_budget(self, profile: FaultProfile, now: float) -> float:
-        """Take the call out of the region's budget; return how long it takes until there is some again."""
+        """Take the call from the region's budget; return how long to wait if there is none left."""
         if profile.calls_a_second is None or profile.dead:
             return 0.0
         if self._bucket is None:
@@ -44,12 +44,12 @@ class FaultInjector:
         return self._bucket.take(now)
 
     def schedule_duplicate(self, profile: FaultProfile, now: float, deliver: Callable[[float], object]) -> None:
-        """Deliver something once more, some time from now."""
+        """Deliver a call once more, later."""
         when = now + draw_seconds(profile.duplicate_after, self._chance)
         heappush(self._duplicates, (when, next(self._order), deliver))
 
     def deliver_due(self, now: float) -> None:
-        """Deliver what has been on its way long enough, each at its own moment."""
+        """Deliver the duplicates that are due, each at its own time."""
         while self._duplicates and self._duplicates[0][0] <= now:
             when, _, deliver = heappop(self._duplicates)
             deliver(when)

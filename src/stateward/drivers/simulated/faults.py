@@ -1,6 +1,6 @@
-"""How a simulated region behaves: how long things take, and how often each thing goes wrong.
+"""The fault profile of a simulated region: how long things take, and how often each fault occurs.
 
-All times are in seconds, all chances between 0 and 1 and drawn for each call, or each machine where it says so.
+All times are in seconds. All chances are between 0 and 1, and drawn per call unless the comment says otherwise.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ Span: TypeAlias = float | tuple[float, float]
 """A time, or a range to draw one from."""
 
 MAX_TIME_S = 31_536_000.0
-"""Of all times, in seconds: a year."""
+"""The longest time that an option may set: a year."""
 
 Time: TypeAlias = Annotated[float, Meta(ge=0.0, le=MAX_TIME_S)]
 
@@ -30,10 +30,10 @@ Burst: TypeAlias = Annotated[float, Meta(ge=1.0, le=1e9)]
 
 
 class FaultProfile(Struct, frozen=True, kw_only=True):
-    """The settings of a region; as they stand, things take a few seconds and nothing goes wrong."""
+    """The settings of a region; by default transitions take a few seconds and nothing fails."""
 
-    latency: Span = (0.02, 0.1)  # of each call, there and back
-    patience: Span = 2.0  # how long is waited for an answer that does not come
+    latency: Span = (0.02, 0.1)  # of each call, both ways
+    patience: Span = 2.0  # time-out of an answer that is lost
 
     pending: Span = (1.0, 4.0)
     suspending: Span = (0.5, 2.0)
@@ -42,31 +42,31 @@ class FaultProfile(Struct, frozen=True, kw_only=True):
     terminating: Span = (0.5, 2.0)
     forgotten: Time = 3600.0  # how long a terminated machine is still listed
 
-    refused: Chance = 0.0  # for each machine: there is no room for it
-    fails: Chance = 0.0  # for each machine: accepted, and then it does not come up
-    relapses: Chance = 0.0  # for each deed: accepted, and then the machine is back where it was
+    refused: Chance = 0.0  # per machine: no capacity
+    fails: Chance = 0.0  # per machine: accepted, and then it fails to start
+    relapses: Chance = 0.0  # per action: accepted, and then the machine returns to its former state
     transient: Chance = 0.0
     throttled: Chance = 0.0
     request_lost: Chance = 0.0  # not done, and no answer
     answer_lost: Chance = 0.0  # done, and no answer
     duplicated: Chance = 0.0  # delivered a second time, later
     duplicate_after: Span = (0.0, 10.0)
-    cut_short: Chance = 0.0  # for each listing: a page of it is missing
-    hint_lost: Chance = 0.0  # for each event
+    cut_short: Chance = 0.0  # per listing: a page is missing
+    hint_lost: Chance = 0.0  # per event
 
-    late: Span = 0.0  # how old the truth is that a listing shows; what is younger is not in it
-    dead: bool = False  # nothing gets through
+    late: Span = 0.0  # age of the data in a listing; newer changes are not in it
+    dead: bool = False  # no call gets through
 
-    calls_a_second: Budget | None = None  # the budget of the region; who asks more often is throttled
-    burst: Burst = 10.0  # how many calls may come at once
+    calls_a_second: Budget | None = None  # the request budget of the region; further calls are throttled
+    burst: Burst = 10.0  # calls that may come at once
 
-    knows_tokens: bool = True  # whether a deed that comes again is known by its token; at most real providers it is not
+    knows_tokens: bool = True  # whether a repeated action is recognised by its token; most providers do not
     bulk: Portion = 100
     page: Portion = 1000
 
 
 CALM = FaultProfile(latency=0.0, pending=0.0, suspending=0.0, resuming=0.0, rebooting=0.0, terminating=0.0)
-"""Everything happens at once and nothing goes wrong."""
+"""Transitions take no time and nothing fails."""
 
 STORMY = FaultProfile(
     refused=0.02,
@@ -81,11 +81,11 @@ STORMY = FaultProfile(
     hint_lost=0.2,
     late=(0.0, 5.0),
 )
-"""Everything goes wrong now and then."""
+"""Every fault occurs now and then."""
 
 
 class CallFate(Enum):
-    """What becomes of a call on its way."""
+    """The fate of a call."""
 
     DONE = auto()
     DUPLICATED = auto()
@@ -96,7 +96,7 @@ class CallFate(Enum):
 
 
 def with_options(profile: FaultProfile, options: Mapping[str, str]) -> FaultProfile:
-    """Return a temper with settings changed as options say; a span is written `1..4`."""
+    """Return a profile with the settings of the options; a span is written `1..4`."""
     known = {one.name: one.type for one in fields(FaultProfile)}
     for name in options:
         if name not in known:
@@ -108,7 +108,7 @@ def _setting(name: str, text: str, sort: object) -> object:
     value = text.split("..", 1) if ".." in text else text
     try:
         setting = msgspec.convert(value, sort, strict=False)
-        if sort == Span:  # a limit within it is what the library cannot check
+        if sort == Span:  # msgspec cannot check the limits inside a union
             msgspec.convert(_span_bounds(setting), tuple[Time, ...])
         return setting
     except msgspec.ValidationError as error:
@@ -121,7 +121,7 @@ def _span_bounds(span: Span) -> tuple[float, ...]:
 
 
 def transition_time(profile: FaultProfile, state: MachineState) -> Span:
-    """Return how long machines are in a transitional state."""
+    """Return how long a transitional state takes."""
     match state:
         case MachineState.SUSPENDING:
             return profile.suspending
@@ -141,7 +141,7 @@ def draw_seconds(span: Span, chance: Random) -> float:
 
 
 def draw_fate(profile: FaultProfile, chance: Random) -> CallFate:
-    """Return what becomes of a call: at most one thing goes wrong with it."""
+    """Draw the fate of a call: at most one fault."""
     if profile.dead:
         return CallFate.REQUEST_LOST if chance.random() < 0.5 else CallFate.TRANSIENT
     left = chance.random()

@@ -1,8 +1,8 @@
-"""A simulated machine and the provider's own rules (pure).
+"""Simulated machines and the provider's rules for their states (pure).
 
-A machine does not change by itself: what it is follows from the time. Each deed leaves a passage, "it was, it goes
-through, it will be", with the two moments between them, so that a hundred thousand machines need no timer, and an old
-truth can be shown as easily as the new one.
+The state of a machine is a function of time. Each action stores a timed transition: the state before, the transitional
+state, the state after, and the two times between them. So 100,000 machines need no timers, and a listing can show an
+older state as easily as the present one.
 """
 
 from collections.abc import Mapping
@@ -19,11 +19,11 @@ SUSPENDING, SUSPENDED, RESUMING = MachineState.SUSPENDING, MachineState.SUSPENDE
 REBOOTING, TERMINATING, TERMINATED = MachineState.REBOOTING, MachineState.TERMINATING, MachineState.TERMINATED
 
 MAX_TOKENS = 8
-"""How many tokens of deeds a machine remembers."""
+"""How many action tokens a machine remembers."""
 
 
 class TimedTransition(Struct, frozen=True, gc=False):
-    """What a machine was, goes through, and will be; one that was nothing was not there."""
+    """The states before, during and after an action; None before the machine existed."""
 
     was: MachineState | None
     by: MachineState
@@ -32,20 +32,20 @@ class TimedTransition(Struct, frozen=True, gc=False):
 
 @cache
 def shared_transition(was: MachineState | None, by: MachineState, then: MachineState) -> TimedTransition:
-    """Return a passage; machines share them."""
+    """Return a transition; machines share equal ones."""
     return TimedTransition(was, by, then)
 
 
 class MachineTemplate(Struct, frozen=True):
-    """What machines of one sort have in common; they share it."""
+    """Spec, image and resources; equal machines share one template."""
 
     spec: str
     image: str
-    parts: tuple[str, ...] = ()  # the ids of what they stand on
+    parts: tuple[str, ...] = ()  # the ids of their resources
 
     @property
     def details(self) -> Mapping[str, str]:
-        """Return what a listing tells of it."""
+        """The details that a listing shows."""
         return _details(self.spec, self.image)
 
 
@@ -55,7 +55,7 @@ def _details(spec: str, image: str) -> Mapping[str, str]:
 
 
 class SimulatedMachine(Struct, gc=False):
-    """One machine. It is not seen by the garbage collector: it refers to nothing that could refer back."""
+    """One machine. `gc=False`: it refers to nothing that could refer back."""
 
     key: str
     name: str
@@ -70,24 +70,24 @@ class SimulatedMachine(Struct, gc=False):
 
     @property
     def native_id(self) -> str:
-        """The provider's own id."""
+        """The provider's id."""
         return native_id(self.number)
 
 
 def native_id(number: int) -> str:
-    """Return the id of a machine with a number."""
+    """Return the provider's id of a machine number."""
     return f"i-{number:017x}"
 
 
 def state_at(machine: SimulatedMachine, moment: float) -> MachineState | None:
-    """Return what a machine is at a moment; nothing before it was made."""
+    """Return the state of a machine at a time; None before it existed."""
     if moment >= machine.until:
         return machine.passage.then
     return machine.passage.by if moment >= machine.since else machine.passage.was
 
 
 class Verdict(Enum):
-    """What the provider says to a deed."""
+    """The provider's answer to an action."""
 
     GO = auto()
     ALREADY = auto()
@@ -100,7 +100,7 @@ TRANSITIONS: Mapping[MachineAction, tuple[MachineState, MachineState]] = {
     MachineAction.REBOOT:    (REBOOTING,   RUNNING),
     MachineAction.TERMINATE: (TERMINATING, TERMINATED),
 }  # fmt: skip
-"""What each deed leads through, and to."""
+"""The transitional state and the end state of each action."""
 
 ALLOWED_STATES: Mapping[MachineAction, frozenset[MachineState]] = {
     MachineAction.SUSPEND: frozenset({RUNNING}),
@@ -108,7 +108,7 @@ ALLOWED_STATES: Mapping[MachineAction, frozenset[MachineState]] = {
     MachineAction.REBOOT: frozenset({RUNNING}),
     MachineAction.TERMINATE: frozenset({PENDING, RUNNING, SUSPENDING, SUSPENDED, RESUMING, REBOOTING, FAILED}),
 }
-"""In which states each deed can be done."""
+"""The states in which each action is accepted."""
 
 DONE_STATES: Mapping[MachineAction, frozenset[MachineState]] = {
     MachineAction.SUSPEND: frozenset({SUSPENDING, SUSPENDED}),
@@ -116,16 +116,16 @@ DONE_STATES: Mapping[MachineAction, frozenset[MachineState]] = {
     MachineAction.REBOOT: frozenset(),
     MachineAction.TERMINATE: frozenset({TERMINATING, TERMINATED}),
 }
-"""In which states there is nothing left to do."""
+"""The states in which an action is already done."""
 
 
 def judge_action(action: MachineAction, state: MachineState) -> Verdict:
-    """Say what the provider says to a deed on a machine in a state."""
+    """Return the provider's answer to an action in a state."""
     if state in ALLOWED_STATES[action]:
         return Verdict.GO
     return Verdict.ALREADY if state in DONE_STATES[action] else Verdict.CONFLICT
 
 
 def with_token(tokens: tuple[str, ...], token: str) -> tuple[str, ...]:
-    """Return the tokens that a machine remembers when another one comes."""
+    """Return the remembered tokens with another one added."""
     return (*tokens, token)[-MAX_TOKENS:] if token else tokens

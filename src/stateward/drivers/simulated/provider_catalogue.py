@@ -1,6 +1,6 @@
-"""What the simulated providers offer: regions, sizes of machines with their prices, and images.
+"""The catalogue of the simulated providers: regions, machine sizes with prices, and images.
 
-The names are the providers' own; the prices are near what they ask in the first of their regions, in dollars an hour.
+The names are the providers' own; the prices are close to those in the first of their regions, in dollars an hour.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ class SimulatedSpec(Struct, frozen=True):
 
 
 class SimulatedImage(Struct, frozen=True):
-    """What a machine starts from."""
+    """An image that a machine boots from."""
 
     name: str
     system: str
@@ -139,5 +139,5 @@ IMAGES: Mapping[str, Sequence[SimulatedImage]] = {
 
 
 def spec_of(provider: str, name: str) -> SimulatedSpec | None:
-    """Return a size of a provider's, if it has it."""
+    """Return a size of a provider, or None."""
     return next((spec for spec in SPECS.get(provider, ()) if spec.name == name), None)

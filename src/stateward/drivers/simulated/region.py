@@ -1,7 +1,7 @@
-"""One region of a simulated provider: what is true there, and what it answers.
+"""One region of a simulated provider: its machines, its resources and its answers.
 
-Everything here happens at once, between two awaits; the way there and back, with all that can go wrong on it, is the
-driver's.
+Everything here is synchronous; latency and lost messages are the driver's. Machines change by time alone, so a listener
+of changes sleeps until the next known time.
 """
 
 import asyncio
@@ -43,39 +43,37 @@ from stateward.drivers.simulated.machine import (
 from stateward.drivers.simulated.resources import ResourceTable
 
 ChangeListener: TypeAlias = Callable[[str, float], None]
-"""Is told the key of a machine that changes, and when it does."""
+"""Callback with the key of a machine that changes, and the time of the change."""
 
 SpecCheck: TypeAlias = Callable[[str, str], str]
-"""Says what is wrong with a size and an image; nothing if both can be had."""
+"""Returns what is wrong with a size and an image; empty if both exist."""
 
 MACHINE, RESOURCE, USED_KEY = "machine", "part", "grave"
-"""What is kept of a region."""
+"""The sorts of rows of a region, as the file has them."""
 
 
 class Region:
-    """A region: its machines, its parts, and how it behaves."""
+    """A region: its machines, its resources and its fault profile."""
 
     def __init__(
         self, name: str, profile: FaultProfile, chance: Random, wrong: SpecCheck, number: Callable[[], int]
     ) -> None:
         self.name = name
-        self.profile = self.base_profile = (
-            profile  # the nature is the temper that it has by itself, without any options
-        )
+        self.profile = self.base_profile = profile  # the base profile is the one without a driver's options
         self.fault_injector = FaultInjector(chance)
         self.machines: dict[str, SimulatedMachine] = {}
-        self.used_keys: dict[str, int] = {}  # keys that are used up, with the numbers of their machines
+        self.used_keys: dict[str, int] = {}  # keys of forgotten machines, with their numbers
         self.resources = ResourceTable()
         self.listeners: list[ChangeListener] = []
         self._chance, self._spec_problem, self._next_number = chance, wrong, number
         self._builds: dict[MachineTemplate, MachineTemplate] = {}
-        self._forget_queue: list[tuple[float, str]] = []  # when each terminated machine is no longer listed
+        self._forget_queue: list[tuple[float, str]] = []  # when each terminated machine leaves the listing
         self._changed: dict[tuple[str, str], CloudResource | None] = {}
 
     # --- machines ---
 
     def create(self, machine_spec: MachineSpec, now: float) -> Outcome:
-        """Make a machine, unless its key has made one before."""
+        """Create a machine, unless its key was used before."""
         there = self.machines.get(machine_spec.key)
         if there is not None:
             return AlreadyDone(machine_spec.key, there.native_id)
@@ -114,7 +112,7 @@ class Region:
         return CallAccepted(machine_spec.key, machine.native_id)
 
     def act(self, action: MachineAction, handle: MachineHandle, now: float) -> Outcome:
-        """Do something to a machine, if its state allows it."""
+        """Start an action on a machine, if its state allows it."""
         machine = self.machines.get(handle.key)
         if machine is None or handle.native_id not in (None, "", machine.native_id):
             return CallRefused(
@@ -145,7 +143,7 @@ class Region:
         self._note_change(machine)
 
     def force(self, key: str, state: MachineState, now: float, trouble: str = "") -> None:
-        """Put a machine into a state behind everybody's back; it must be there."""
+        """Set the state of an existing machine out of band."""
         machine = self.machines[key]
         machine.passage = shared_transition(state_at(machine, now), state, state)
         machine.since = machine.until = now
@@ -160,7 +158,7 @@ class Region:
         return [self.machines[key] for key in dict.fromkeys(keys) if key in self.machines]
 
     def forget_terminated(self, now: float) -> None:
-        """Forget the machines that were terminated long ago; their keys stay used up."""
+        """Remove the machines that were terminated long ago; their keys stay used."""
         while self._forget_queue and self._forget_queue[0][0] <= now:
             _, key = heappop(self._forget_queue)
             machine = self.machines.get(key)
@@ -172,24 +170,24 @@ class Region:
     # --- parts ---
 
     def ensure(self, resource: CloudResource) -> Outcome:
-        """Find a part by its key, or make it."""
+        """Find a resource by its key, or create it."""
         outcome = self.resources.ensure(resource, self._next_number())
         self._changed[RESOURCE, f"{resource.kind}/{resource.key}"] = resource
         return outcome
 
     def remove(self, resource: CloudResource, now: float) -> Outcome:
-        """Remove a part that nothing stands on."""
+        """Remove a resource that nothing uses."""
         there = self.resources.get(resource.kind, resource.key)
         outcome = self.resources.remove(resource, there is not None and self._is_in_use(there.native_id, now))
         self._changed[RESOURCE, f"{resource.kind}/{resource.key}"] = resource
         return outcome
 
     def drop_resource(self, kind: ResourceKind, key: str) -> None:
-        """Lose a part, whatever stands on it."""
+        """Remove a resource out of band, even if it is used."""
         self._changed[RESOURCE, f"{kind}/{key}"] = self.resources.drop(kind, key)
 
     def _is_in_use(self, part_id: str, now: float) -> bool:
-        """Tell whether any machine stands on a part; most do not even share its build."""
+        """Tell whether a machine uses a resource; the templates rule out most machines."""
         builds = {id(build) for build in self._builds if part_id in build.parts}
         return bool(builds) and any(
             id(machine.build) in builds and state_at(machine, now) is not MachineState.TERMINATED
@@ -200,22 +198,22 @@ class Region:
 
     @property
     def has_changes(self) -> bool:
-        """Whether there is anything to write."""
+        """Whether there are unsaved changes."""
         return bool(self._changed)
 
     def changes(self) -> Iterator[CloudRow]:
-        """Yield what has changed since `settled`, as it is to be written."""
+        """Yield the rows that changed since `mark_saved`."""
         for (sort, key), resource in self._changed.items():
             yield sort, self.name, key, self._body(sort, key, resource)
 
     def mark_saved(self) -> None:
-        """Take note that the changes are written."""
+        """Clear the changes: they are saved."""
         self._changed.clear()
 
     def restore(
         self, machines: Sequence[SimulatedMachine], graves: dict[str, int], resources: Sequence[CloudResource]
     ) -> None:
-        """Be as it was when all this was written."""
+        """Restore the region from its saved rows."""
         for machine in machines:
             old: TimedTransition = machine.passage
             machine.passage = shared_transition(old.was, old.by, old.then)
@@ -235,7 +233,7 @@ class Region:
         return self._builds.setdefault(build, build)
 
     def _note_change(self, machine: SimulatedMachine) -> None:
-        """Remember that a machine changed, and tell those who listen when it does."""
+        """Mark a machine as changed, and tell the listeners the times of its changes."""
         self._changed[MACHINE, machine.key] = None
         self._schedule_forget(machine)
         for ear in self.listeners:
@@ -248,13 +246,13 @@ class Region:
 
 
 MIN_SLEEP_S = 0.001
-"""How long to wait at least, should a sleep end a little before its time."""
+"""The shortest sleep, because a sleep may end a little early."""
 
 Sleep = Callable[[float], Awaitable[None]]
 
 
 async def watch_changes(region: Region, clock: Callable[[], float], sleep: Sleep) -> AsyncGenerator[str, None]:
-    """Yield the key of each machine whenever it changes its state."""
+    """Yield the key of each machine when it changes its state."""
     due: list[tuple[float, str]] = []
     news = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""The parts of a simulated region: networks, subnets, security groups and keys, and who stands on what."""
+"""The resources of a simulated region: networks, subnets, security groups and keys."""
 
 from collections.abc import Collection, Sequence
 
@@ -25,26 +25,26 @@ PRIVATE_KEY_TEXT = "-----BEGIN SIMULATED PRIVATE KEY-----\n{}\n-----END SIMULATE
 
 
 class ResourceTable:
-    """All parts of a region, by kind and key."""
+    """All resources of a region, by kind and key."""
 
     def __init__(self, resources: Sequence[CloudResource] = ()) -> None:
         self._resources = {(resource.kind, resource.key): resource for resource in resources}
         self._ids = {resource.native_id for resource in resources}
 
     def get(self, kind: ResourceKind, key: str) -> CloudResource | None:
-        """Return a part that is there."""
+        """Return a resource, or None."""
         return self._resources.get((kind, key))
 
     def all(self) -> list[CloudResource]:
-        """Return all parts."""
+        """Return all resources."""
         return list(self._resources.values())
 
     def missing(self, ids: Collection[str]) -> list[str]:
-        """Return those of some ids that no part has."""
+        """Return the ids that no resource has."""
         return [one for one in ids if one not in self._ids]
 
     def ensure(self, resource: CloudResource, number: int) -> Outcome:
-        """Find a part by its key, or make it with this number."""
+        """Find a resource by its key, or create it with this number."""
         there = self.get(resource.kind, resource.key)
         if there is not None:
             return AlreadyDone(resource.key, there.native_id)
@@ -56,13 +56,13 @@ class ResourceTable:
         return CallAccepted(resource.key, made.native_id, _secret(made))
 
     def drop(self, kind: ResourceKind, key: str) -> CloudResource:
-        """Take a part away, whatever is in it or stands on it."""
+        """Remove a resource, even if it is used."""
         gone = self._resources.pop((kind, key))
         self._ids.discard(gone.native_id)
         return gone
 
     def remove(self, resource: CloudResource, in_use: bool) -> Outcome:
-        """Remove a part, unless other parts are inside it or machines stand on it."""
+        """Remove a resource, unless it contains other resources or machines use it."""
         there = self.get(resource.kind, resource.key)
         if there is None:
             return AlreadyDone(resource.key, resource.native_id)
@@ -78,12 +78,12 @@ class ResourceTable:
 
 
 def _needs_network(resource: CloudResource) -> bool:
-    """Tell whether a part is inside a network: a subnet always is, others where they say so."""
+    """Tell whether a resource needs a network: a subnet always does, others if they name one."""
     return resource.kind is ResourceKind.SUBNET or bool(resource.within)
 
 
 def _secret(resource: CloudResource) -> str:
-    """Return the secret of a new key pair; who brought a public key has it already."""
+    """Return the private key of a new key pair; empty if the caller brought the public key."""
     if resource.kind is not ResourceKind.SSH_KEY or resource.facts.get("public_key"):
         return ""
     return PRIVATE_KEY_TEXT.format(resource.native_id)
