@@ -30,6 +30,7 @@ from bench.figures import Line, plain, ratio
 from bench.measure import Timing
 from stateward.agents.messages import Heartbeat, Hello, InventoryEnd, encode
 from stateward.agents.simulation import SimulatedFleet
+from stateward.domains.edge.api.routes import AGENTS_PATH
 from stateward.domains.edge.lifecycle import CLOUDLET, CLUSTERINST
 from stateward.domains.edge.model import ClusterInst, InstanceStatus
 from stateward.lifecycle import AGENT, CONTROLLER
@@ -263,7 +264,7 @@ def returns(folder: Path) -> list[Line]:
 
 async def _returns(folder: Path) -> list[Line]:
     server = await asyncio.to_thread(Server, folder)
-    fleet = SimulatedFleet([f"ws://127.0.0.1:{server.port}"], NS, names(), server.token())
+    fleet = SimulatedFleet([f"ws://127.0.0.1:{server.port}"], AGENTS_PATH, NS, names(), server.token())
     fleet.add_existing({name: {f"c{n}": 7 for n in range(EACH)} for name in names()})
     fleet.start()
     await fleet.wait_synced()

@@ -5,7 +5,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, expect
 
 from tests.console.browser import signed_in
-from tests.integration.domains.edge.field import gated, open_field
+from tests.integration.domains.edge.process_deployment import gated, open_deployment
 
 HERE = "/cloudlets/munich"
 
@@ -13,12 +13,12 @@ HERE = "/cloudlets/munich"
 def test_an_upgrade_is_asked_for_and_seen_from_its_first_step_to_the_new_version(
     browser: Browser, tmp_path: Path
 ) -> None:
-    with open_field(tmp_path) as field:
-        field.call("POST", "/cloudlets", {"name": "munich"})
-        field.work()
-        field.until(HERE, "Ready", online=True)
-        gate = gated(field, "9.9")
-        with signed_in(browser, f"{field.server.url}/#/edge", field.server.token) as (_, page, complaints):
+    with open_deployment(tmp_path) as deployment:
+        deployment.call("POST", "/cloudlets", {"name": "munich"})
+        deployment.work()
+        deployment.until(HERE, "Ready", online=True)
+        gate = gated(deployment, "9.9")
+        with signed_in(browser, f"{deployment.server.url}/#/edge", deployment.server.token) as (_, page, complaints):
             row = page.locator("tr", has_text="munich").first
             expect(row).to_contain_text("connected")
             row.get_by_role("button", name="upgrade…").click()

@@ -11,6 +11,7 @@ from stateward.agents.messages import AgentOrder, Existing
 from stateward.agents.self_upgrade import NoUpgrade
 from stateward.agents.simulation import SimulatedSite
 from stateward.agents.site import ReportProgress
+from stateward.domains.edge.api.routes import AGENTS_PATH
 from tests.chaos.ledger import Ledger, What
 
 PACE, STEPS = 0.1, 2
@@ -42,7 +43,7 @@ class Agents:
         self._agents: list[Agent] = []
         for number, (name, site) in enumerate(self._sites.items()):
             turned = [*controllers[number % len(controllers) :], *controllers[: number % len(controllers)]]
-            caller = WebSocketDialer(turned, ns, name, token, chance)
+            caller = WebSocketDialer(turned, AGENTS_PATH, ns, name, token, chance)
             self._agents.append(Agent(site, caller, "1.0", NoUpgrade(), observe_interval_s=3600.0))
         self._tasks: list[asyncio.Task[None]] = []
 

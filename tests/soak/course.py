@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 
 from stateward.agents.simulation import SimulatedFleet
+from stateward.domains.edge.api.routes import AGENTS_PATH
 from tests.soak import rows
 from tests.soak.town import LEASE, Sample, Town
 from tests.soak.users import CLOUDLETS, NS, PATIENT, Calls, User, users
@@ -67,7 +68,7 @@ class Course:
     async def _agents(self) -> SimulatedFleet:
         body = {"name": "agents", "role": "agent", "namespaces": [f"{NS}:*"]}
         token = (await self.calls.call("POST", "/api/v1/tokens", body)).json()["token"]
-        fleet = SimulatedFleet([f"ws://127.0.0.1:{self.town.proxy.port}"], NS, CLOUDLETS, token)
+        fleet = SimulatedFleet([f"ws://127.0.0.1:{self.town.proxy.port}"], AGENTS_PATH, NS, CLOUDLETS, token)
         fleet.start()
         return fleet
 

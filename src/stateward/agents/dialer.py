@@ -9,18 +9,19 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from stateward.errors import BadInput
 
-PATH = "/api/v1/edge/agents"
 INITIAL_DELAY_S, MAX_DELAY_S = 0.2, 10.0
 CONNECT_TIMEOUT_S = 10.0
 MAX_MESSAGE_BYTES = 1 << 20
 
 
 class WebSocketDialer:
-    """Connects to one controller after the other."""
+    """Connects to one controller after the other; `path` is the route that agents connect to."""
 
-    def __init__(self, controllers: Sequence[str], ns: str, cloudlet: str, token: str, chance: Random) -> None:
+    def __init__(
+        self, controllers: Sequence[str], path: str, ns: str, cloudlet: str, token: str, chance: Random
+    ) -> None:
         self._urls = [
-            f"{check_controller_url(one)}{PATH}/{quote(ns, safe='')}/{quote(cloudlet, safe='')}" for one in controllers
+            f"{check_controller_url(one)}{path}/{quote(ns, safe='')}/{quote(cloudlet, safe='')}" for one in controllers
         ]
         self._token, self._chance = token, chance
         self._failures = 0

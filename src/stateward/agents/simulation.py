@@ -59,13 +59,13 @@ FLEET_OBSERVE_INTERVAL_S = 3600.0
 class SimulatedFleet:
     """Many agents in one process, one for each cloudlet, each with a simulated site."""
 
-    def __init__(self, controllers: Sequence[str], ns: str, cloudlets: Sequence[str], token: str) -> None:
+    def __init__(self, controllers: Sequence[str], path: str, ns: str, cloudlets: Sequence[str], token: str) -> None:
         chance = Random(1)  # noqa: S311 - for jitter
         self.sites = {name: SimulatedSite() for name in cloudlets}
         self.agents = {
             name: Agent(
                 site,
-                WebSocketDialer(controllers, ns, name, token, chance),
+                WebSocketDialer(controllers, path, ns, name, token, chance),
                 "1.0",
                 NoUpgrade(),
                 observe_interval_s=FLEET_OBSERVE_INTERVAL_S,

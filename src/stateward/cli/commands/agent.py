@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from stateward.agents.agent import Agent
     from stateward.agents.site import AgentSite
 
+AGENTS_PATH = "/api/v1/edge/agents"
+"""The route of the edge API that agents connect to."""
+
 
 class Drivers(StrEnum):
     """What an agent can work with."""
@@ -65,7 +68,7 @@ def agent(
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(name)s %(message)s")
     logging.getLogger("websockets").setLevel(logging.WARNING)
     folder = (data or Path(f"stateward-agent-{cloudlet}")).absolute()
-    caller = WebSocketDialer(controller, namespace, cloudlet, _token(token_file), Random())  # noqa: S311 - for jitter
+    caller = WebSocketDialer(controller, AGENTS_PATH, namespace, cloudlet, _token(token_file), Random())  # noqa: S311 - for jitter
     succession = SelfUpgrade(folder, releases or folder / "releases", __version__, _arguments(sys.argv), heir)
     identity = read_installation(folder)
     made = Agent(

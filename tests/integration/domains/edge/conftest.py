@@ -45,18 +45,18 @@ ADA = Caller("admin", "ada")
 PATIENT = 60.0
 
 
-class Hand:
+class AgentRunner:
     """An agent at work in this process, with its site."""
 
     def __init__(self, cloudlet: str, site: SimulatedSite, version: str = "1.0", installation: str = "") -> None:
-        self.site, self.board, self.version = site, InProcessDialer(None, NS, cloudlet), version
+        self.site, self.dialer, self.version = site, InProcessDialer(None, NS, cloudlet), version
         self.installation = installation
         self.task: asyncio.Task[None] | None = None
 
     def start(self, hub: AgentHub) -> None:
-        self.board.handler = hub
+        self.dialer.handler = hub
         self.agent = Agent(
-            self.site, self.board, self.version, NoUpgrade(), observe_interval_s=0.05, installation=self.installation
+            self.site, self.dialer, self.version, NoUpgrade(), observe_interval_s=0.05, installation=self.installation
         )
         self.task = asyncio.create_task(self.agent.run())
 
@@ -65,15 +65,15 @@ class Hand:
         if self.task is not None:
             self.task.cancel()
             await asyncio.gather(self.task, return_exceptions=True)
-        self.board.break_connections()
+        self.dialer.break_connections()
 
 
-class House:
+class EdgeHarness:
     """The domain with its engine, and ways to say what a test waits for."""
 
     def __init__(self, engine: Engine, plugin: EdgePlugin) -> None:
         self.engine, self.plugin = engine, plugin
-        self.hands: list[Hand] = []
+        self.runners: list[AgentRunner] = []
 
     @property
     def service(self) -> Service:
@@ -83,18 +83,18 @@ class House:
     def hub(self) -> AgentHub:
         return self.plugin.agent_hub
 
-    async def cloudlet(self, name: str = "munich", hand: Hand | None = None, **spec: Any) -> Hand:
+    async def cloudlet(self, name: str = "munich", runner: AgentRunner | None = None, **spec: Any) -> AgentRunner:
         """Make a cloudlet with an agent, and wait until it is ready."""
         accepted = await self.service.create_cloudlet(NS, name, CloudletSpec(**spec), ANN)
-        hand = self.start(hand or Hand(name, SimulatedSite()))
+        runner = self.start(runner or AgentRunner(name, SimulatedSite()))
         await self.ended(accepted)
-        return hand
+        return runner
 
-    def start(self, hand: Hand) -> Hand:
+    def start(self, runner: AgentRunner) -> AgentRunner:
         """Let an agent dial."""
-        self.hands.append(hand)
-        hand.start(self.hub)
-        return hand
+        self.runners.append(runner)
+        runner.start(self.hub)
+        return runner
 
     async def cluster(self, name: str = "c1", cloudlet: str = "munich", **spec: Any) -> Operation:
         """Make a cluster, and wait until that has ended."""
@@ -165,29 +165,29 @@ class House:
         return instance_status(await self.get(id_))
 
     async def close(self) -> None:
-        for hand in self.hands:
-            await hand.kill()
+        for runner in self.runners:
+            await runner.kill()
 
 
-def hold(hand: Hand) -> asyncio.Event:
+def hold(runner: AgentRunner) -> asyncio.Event:
     """Let the agent's work wait until it is let go; what is removed does not wait."""
     gate = asyncio.Event()
-    hand.site.gate = lambda order: gate if order.work != "delete" else None
+    runner.site.gate = lambda order: gate if order.work != "delete" else None
     return gate
 
 
-async def overdue(house: House, op: str) -> None:
+async def overdue(harness: EdgeHarness, op: str) -> None:
     """Let the deadline of an operation pass."""
 
     async def program(tx: Tx) -> None:
         (work,) = (await tx.work([Key(NS, op)])).values()
         await tx.apply(Changes(work=[replace(work, deadline=tx.now - 1, not_before=tx.now - 1)]))
 
-    await house.engine.store.transact(program)
+    await harness.engine.store.transact(program)
 
 
 @asynccontextmanager
-async def open_house(store: Store, folder: Path, *, works: bool = True, **times: float) -> AsyncIterator[House]:
+async def open_harness(store: Store, folder: Path, *, works: bool = True, **times: float) -> AsyncIterator[EdgeHarness]:
     """Open the domain on a store."""
     plugin = EdgePlugin(
         ProcessContext(folder, random=Random(1)),
@@ -196,11 +196,11 @@ async def open_house(store: Store, folder: Path, *, works: bool = True, **times:
     engine = Engine(store, [token_kind(), quota_kind(), *plugin.kinds], works=works, lease_s=30.0)
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=works):
-        house = House(engine, plugin)
+        harness = EdgeHarness(engine, plugin)
         try:
-            yield house
+            yield harness
         finally:
-            await house.close()
+            await harness.close()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -210,7 +210,7 @@ def new_store(request: pytest.FixtureRequest) -> Callable[[], Store]:
 
 
 @pytest.fixture
-async def house(new_store: Callable[[], Store], tmp_path: Path) -> AsyncIterator[House]:
+async def harness(new_store: Callable[[], Store], tmp_path: Path) -> AsyncIterator[EdgeHarness]:
     """An edge domain at work."""
-    async with open_house(new_store(), tmp_path) as opened:
+    async with open_harness(new_store(), tmp_path) as opened:
         yield opened

@@ -22,6 +22,7 @@ from stateward.agents.inprocess import AgentEnd
 from stateward.agents.messages import Load, Welcome, encode
 from stateward.agents.self_upgrade import NoUpgrade
 from stateward.agents.simulation import SimulatedSite
+from stateward.domains.edge.api.routes import AGENTS_PATH
 from tests.integration.domains.edge.proxy import read_frame
 from tests.integration.server.server_processes import Served
 
@@ -125,7 +126,9 @@ class Lab:
         return self.client.get(f"{EDGE}{path}").json()
 
     def agent(self, cloudlet: str, port: int) -> Agent:
-        caller = WebSocketDialer([f"ws://127.0.0.1:{port}"], NS, cloudlet, self.tokens[cloudlet], Random(1))
+        caller = WebSocketDialer(
+            [f"ws://127.0.0.1:{port}"], AGENTS_PATH, NS, cloudlet, self.tokens[cloudlet], Random(1)
+        )
         return Agent(SimulatedSite(), caller, "1.0", NoUpgrade(), observe_interval_s=0.1)
 
     async def until(self, path: str, *states: str) -> Any:

@@ -13,128 +13,128 @@ from stateward.domains.edge.policy.demand import ClusterLoad
 from stateward.domains.edge.service import Service
 from stateward.engine import Accepted, Denied
 from stateward.store.records import Key, Object
-from tests.integration.domains.edge.conftest import ANN, NS, Hand, House, open_house
+from tests.integration.domains.edge.conftest import ANN, NS, AgentRunner, EdgeHarness, open_harness
 from tests.stores import fresh_store
 
 PATIENT = 60.0
 
 
-async def marks(house: House, app: str = "web") -> AppStatus:
-    return app_status(await house.get(f"app.{app}"))
+async def marks(harness: EdgeHarness, app: str = "web") -> AppStatus:
+    return app_status(await harness.get(f"app.{app}"))
 
 
 async def test_a_load_of_an_agent_that_is_out_of_range_does_not_count_and_does_not_end_its_connection(
-    house: House, caplog: pytest.LogCaptureFixture
+    harness: EdgeHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hand = await house.cloudlet()
-    await house.autoscale("busy", min=1, max=3, cpu=0.001)
-    await house.cluster(autoscale="busy")
-    connection = hand.agent.notify
+    runner = await harness.cloudlet()
+    await harness.autoscale("busy", min=1, max=3, cpu=0.001)
+    await harness.cluster(autoscale="busy")
+    connection = runner.agent.notify
     for how in ({"cpu": 1e308}, {"mem": -1.0}, {"cpu": 0.003}):
-        await hand.agent._send(Load(connection, "c1", **how))
-    await house.until_true("munich:c1", lambda one: read_spec(one, ClusterInst).nodes == 3 and one.state == "Ready")
-    assert hand.agent.notify == connection
+        await runner.agent._send(Load(connection, "c1", **how))
+    await harness.until_true("munich:c1", lambda one: read_spec(one, ClusterInst).nodes == 3 and one.state == "Ready")
+    assert runner.agent.notify == connection
     assert sum("out of range" in line.getMessage() for line in caplog.records) == 2
 
 
 async def test_an_error_with_one_app_keeps_no_other_from_being_deployed(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    harness: EdgeHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await house.cloudlet()
-    await house.autoprov("near", "munich", min=1)
-    provide = house.plugin.policy_controller.reconcile_app
+    await harness.cloudlet()
+    await harness.autoprov("near", "munich", min=1)
+    provide = harness.plugin.policy_controller.reconcile_app
 
     async def provide_or_fail(ns: str, app: Object) -> None:
         if app.id == "app.bad":
             raise ValueError("broken")
         await provide(ns, app)
 
-    monkeypatch.setattr(house.plugin.policy_controller, "reconcile_app", provide_or_fail)
+    monkeypatch.setattr(harness.plugin.policy_controller, "reconcile_app", provide_or_fail)
     for name in ("bad", "web"):
-        await house.app(name, autoprov="near")
-    await house.plugin.policy_controller._reconcile_all()
-    assert (await marks(house)).members
-    assert not (await marks(house, "bad")).members
+        await harness.app(name, autoprov="near")
+    await harness.plugin.policy_controller._reconcile_all()
+    assert (await marks(harness)).members
+    assert not (await marks(harness, "bad")).members
 
 
-async def test_a_cluster_grows_and_shrinks_with_its_load(house: House) -> None:
-    await house.cloudlet()
-    await house.autoscale("busy", min=1, max=4, cpu=100.0)
-    await house.cluster(autoscale="busy")
-    accepted = await house.service.report_load(NS, "munich:c1", ClusterLoad(cpu=350.0))
+async def test_a_cluster_grows_and_shrinks_with_its_load(harness: EdgeHarness) -> None:
+    await harness.cloudlet()
+    await harness.autoscale("busy", min=1, max=4, cpu=100.0)
+    await harness.cluster(autoscale="busy")
+    accepted = await harness.service.report_load(NS, "munich:c1", ClusterLoad(cpu=350.0))
     assert accepted is not None
-    await house.ended(accepted)
-    assert read_spec(await house.get("munich:c1"), ClusterInst).nodes == 4
-    assert await house.service.report_load(NS, "munich:c1", ClusterLoad(cpu=390.0)) is None
-    accepted = await house.service.report_load(NS, "munich:c1", ClusterLoad(cpu=90.0))
+    await harness.ended(accepted)
+    assert read_spec(await harness.get("munich:c1"), ClusterInst).nodes == 4
+    assert await harness.service.report_load(NS, "munich:c1", ClusterLoad(cpu=390.0)) is None
+    accepted = await harness.service.report_load(NS, "munich:c1", ClusterLoad(cpu=90.0))
     assert accepted is not None
-    assert (await house.ended(accepted)).status == "succeeded"
-    assert read_spec(await house.get("munich:c1"), ClusterInst).nodes == 1
+    assert (await harness.ended(accepted)).status == "succeeded"
+    assert read_spec(await harness.get("munich:c1"), ClusterInst).nodes == 1
 
 
-async def test_an_app_is_deployed_by_demand_and_removed_without(house: House) -> None:
+async def test_an_app_is_deployed_by_demand_and_removed_without(harness: EdgeHarness) -> None:
     for name in ("munich", "berlin"):
-        await house.cloudlet(name)
-    await house.autoprov("follow", "munich", "berlin", min=0, max=2, requests=5, deploy_after=2, undeploy_after=1)
-    await house.app(autoprov="follow")
+        await harness.cloudlet(name)
+    await harness.autoprov("follow", "munich", "berlin", min=0, max=2, requests=5, deploy_after=2, undeploy_after=1)
+    await harness.app(autoprov="follow")
     for _ in range(2):
-        await demanded(house, {"berlin": 7})
-    await house.until("berlin:autocluster-web:web", "Ready")
-    assert (await marks(house)).members == ("berlin:autocluster-web:web",)
-    await demanded(house, {})
-    await house.until("berlin:autocluster-web:web", "NotPresent")
-    await until_members(house, 0)
+        await demanded(harness, {"berlin": 7})
+    await harness.until("berlin:autocluster-web:web", "Ready")
+    assert (await marks(harness)).members == ("berlin:autocluster-web:web",)
+    await demanded(harness, {})
+    await harness.until("berlin:autocluster-web:web", "NotPresent")
+    await until_members(harness, 0)
 
 
-async def test_instances_on_cloudlets_that_went_offline_are_replaced(house: House) -> None:
-    hands = {name: await house.cloudlet(name) for name in ("munich", "berlin")}
-    await house.autoprov("always", "munich", "berlin", min=1, max=2)
-    await house.app(autoprov="always")
-    await demanded(house, {})
-    await house.until("munich:autocluster-web:web", "Ready")
-    await hands["munich"].kill()
-    await house.until("munich", "Offline")
-    await demanded(house, {})
-    await house.until("berlin:autocluster-web:web", "Ready")
-    assert len((await marks(house)).members) == 2
+async def test_instances_on_cloudlets_that_went_offline_are_replaced(harness: EdgeHarness) -> None:
+    runners = {name: await harness.cloudlet(name) for name in ("munich", "berlin")}
+    await harness.autoprov("always", "munich", "berlin", min=1, max=2)
+    await harness.app(autoprov="always")
+    await demanded(harness, {})
+    await harness.until("munich:autocluster-web:web", "Ready")
+    await runners["munich"].kill()
+    await harness.until("munich", "Offline")
+    await demanded(harness, {})
+    await harness.until("berlin:autocluster-web:web", "Ready")
+    assert len((await marks(harness)).members) == 2
 
 
-async def test_an_app_shrinks_to_a_lower_max(house: House) -> None:
+async def test_an_app_shrinks_to_a_lower_max(harness: EdgeHarness) -> None:
     names = ("munich", "berlin", "turin")
     for name in names:
-        await house.cloudlet(name)
-    await house.autoprov("few", *names, min=3, max=3)
-    await house.app(autoprov="few")
-    await demanded(house, {})
+        await harness.cloudlet(name)
+    await harness.autoprov("few", *names, min=3, max=3)
+    await harness.app(autoprov="few")
+    await demanded(harness, {})
     for name in names:
-        await house.until(f"{name}:autocluster-web:web", "Ready")
-    await house.autoprov("few", *names, min=1, max=1, requests=5)
-    await demanded(house, {"berlin": 9})
-    await until_members(house, 1)
-    assert (await marks(house)).members == ("berlin:autocluster-web:web",)
+        await harness.until(f"{name}:autocluster-web:web", "Ready")
+    await harness.autoprov("few", *names, min=1, max=1, requests=5)
+    await demanded(harness, {"berlin": 9})
+    await until_members(harness, 1)
+    assert (await marks(harness)).members == ("berlin:autocluster-web:web",)
 
 
-async def test_an_instance_that_is_missing_does_not_count_as_one_that_serves(house: House) -> None:
-    hands = {name: await house.cloudlet(name, missing="leave") for name in ("munich", "berlin")}
-    await house.autoprov("always", "munich", "berlin", min=1, max=2)
-    await house.app(autoprov="always")
-    await demanded(house, {})
+async def test_an_instance_that_is_missing_does_not_count_as_one_that_serves(harness: EdgeHarness) -> None:
+    runners = {name: await harness.cloudlet(name, missing="leave") for name in ("munich", "berlin")}
+    await harness.autoprov("always", "munich", "berlin", min=1, max=2)
+    await harness.app(autoprov="always")
+    await demanded(harness, {})
     lost = "munich:autocluster-web:web"
-    await house.until(lost, "Ready")
-    hands["munich"].site.things.pop("autocluster-web:web")
-    await house.until_true(lost, lambda one: instance_status(one).missing)
-    await demanded(house, {})
-    await house.until("berlin:autocluster-web:web", "Ready")
+    await harness.until(lost, "Ready")
+    runners["munich"].site.things.pop("autocluster-web:web")
+    await harness.until_true(lost, lambda one: instance_status(one).missing)
+    await demanded(harness, {})
+    await harness.until("berlin:autocluster-web:web", "Ready")
 
 
-async def demanded(house: House, requests: dict[str, int]) -> None:
-    await house.service.report_demand(NS, "web", requests)
-    await house.plugin.policy_controller.reconcile_app(NS, await house.get("app.web"))
+async def demanded(harness: EdgeHarness, requests: dict[str, int]) -> None:
+    await harness.service.report_demand(NS, "web", requests)
+    await harness.plugin.policy_controller.reconcile_app(NS, await harness.get("app.web"))
 
 
-async def until_members(house: House, number: int) -> None:
+async def until_members(harness: EdgeHarness, number: int) -> None:
     async with asyncio.timeout(PATIENT):
-        while len((await marks(house)).members) != number:
+        while len((await marks(harness)).members) != number:
             await asyncio.sleep(0.005)
 
 
@@ -159,10 +159,10 @@ async def test_fifty_racing_creates_end_at_exactly_max_and_fifty_racing_deletes_
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     new_store = fresh_store("postgres", request)
-    async with open_house(new_store(), tmp_path) as one, open_house(new_store(), tmp_path) as other:
+    async with open_harness(new_store(), tmp_path) as one, open_harness(new_store(), tmp_path) as other:
         names = [f"site{n:02}" for n in range(50)]
         for nth, name in enumerate(names):
-            (one, other)[nth % 2].start(Hand(name, SimulatedSite()))
+            (one, other)[nth % 2].start(AgentRunner(name, SimulatedSite()))
         await asyncio.gather(*(one.service.create_cloudlet(NS, name, CloudletSpec(), ANN) for name in names))
         await asyncio.gather(*(one.online(name) for name in names))
         await asyncio.gather(*(one.cluster("c1", name) for name in names))
@@ -184,13 +184,13 @@ async def test_with_two_controllers_no_app_is_ever_without_its_cluster(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     new_store = fresh_store("postgres", request)
-    async with open_house(new_store(), tmp_path) as one, open_house(new_store(), tmp_path) as other:
+    async with open_harness(new_store(), tmp_path) as one, open_harness(new_store(), tmp_path) as other:
         await one.cloudlet()
         await asyncio.gather(*(one.app(f"app{n}") for n in range(8)))
         for _ in range(6):
             await one.cluster()
             creates = [(one, other)[n % 2].service.create_app(NS, "munich", "c1", f"app{n}", ANN) for n in range(8)]
-            deletes = [house.service.delete(NS, "munich:c1", "edge.clusterinst", ANN) for house in (one, other)]
+            deletes = [harness.service.delete(NS, "munich:c1", "edge.clusterinst", ANN) for harness in (one, other)]
             answers = await asyncio.gather(*creates[:4], *deletes, *creates[4:], return_exceptions=True)
             apps, gone = [*answers[:4], *answers[6:]], answers[4:6]
             assert all(isinstance(answer, Accepted | Denied) for answer in answers), answers
@@ -203,9 +203,9 @@ async def test_with_two_controllers_no_app_is_ever_without_its_cluster(
             await cleared(one)
 
 
-async def cleared(house: House) -> None:
+async def cleared(harness: EdgeHarness) -> None:
     """Remove everything from the cloudlet."""
     for kind in ("edge.appinst", "edge.clusterinst"):
-        for found in await house.service.list_all(NS, kind):
+        for found in await harness.service.list_all(NS, kind):
             if found.state != "NotPresent":
-                await house.ended(await house.service.delete(NS, found.id, kind, ANN))
+                await harness.ended(await harness.service.delete(NS, found.id, kind, ANN))

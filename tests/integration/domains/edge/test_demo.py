@@ -9,7 +9,7 @@ import pytest
 
 from stateward.domains.edge import demo
 from stateward.store.port import Store
-from tests.integration.domains.edge.conftest import open_house
+from tests.integration.domains.edge.conftest import open_harness
 from tests.stores import fresh_store
 
 
@@ -23,10 +23,10 @@ async def test_the_demo_keeps_clusters_and_apps_in_motion(
 ) -> None:
     monkeypatch.setattr(demo, "PAUSE", 0.02)
     monkeypatch.setattr(demo, "SLOWEST", 0.01)
-    async with open_house(new_store(), tmp_path) as house:
-        running = asyncio.create_task(demo.run_demo(house.service, house.hub, Random(1)))
+    async with open_harness(new_store(), tmp_path) as harness:
+        running = asyncio.create_task(demo.run_demo(harness.service, harness.hub, Random(1)))
         async with asyncio.timeout(60):
-            while not any(one.state == "Ready" for one in await house.service.list_all(demo.NS, "edge.appinst")):
+            while not any(one.state == "Ready" for one in await harness.service.list_all(demo.NS, "edge.appinst")):
                 await asyncio.sleep(0.02)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

@@ -14,7 +14,7 @@ from stateward.engine import Denied, NotFound
 from stateward.errors import BadInput
 from stateward.schemas.caller import Caller
 from stateward.store.port import Store
-from tests.integration.domains.edge.conftest import ANN, NS, House, hold
+from tests.integration.domains.edge.conftest import ANN, NS, EdgeHarness, hold
 from tests.stores import fresh_store
 
 C1, WEB = "munich:c1", "munich:c1:web"
@@ -27,90 +27,90 @@ def new_store(request: pytest.FixtureRequest) -> Callable[[], Store]:
     return fresh_store("sqlite", request)
 
 
-async def test_an_app_needs_its_cluster_and_its_app(house: House) -> None:
-    await house.cloudlet()
+async def test_an_app_needs_its_cluster_and_its_app(harness: EdgeHarness) -> None:
+    await harness.cloudlet()
     with pytest.raises(NotFound):
-        await house.service.create_app(NS, "munich", "c1", "web", ANN)
-    await house.app()
+        await harness.service.create_app(NS, "munich", "c1", "web", ANN)
+    await harness.app()
     with pytest.raises(NotFound, match="munich:c1"):
-        await house.service.create_app(NS, "munich", "c1", "web", ANN)
+        await harness.service.create_app(NS, "munich", "c1", "web", ANN)
     with pytest.raises(NotFound):
-        await house.service.create_cluster(NS, "berlin", "c1", ClusterInst(), ANN)
+        await harness.service.create_cluster(NS, "berlin", "c1", ClusterInst(), ANN)
 
 
-async def test_an_app_waits_for_no_cluster_that_is_not_ready(house: House) -> None:
-    hand = await house.cloudlet()
-    await house.app()
-    gate = hold(hand)
-    created = await house.service.create_cluster(NS, "munich", "c1", ClusterInst(), ANN)
+async def test_an_app_waits_for_no_cluster_that_is_not_ready(harness: EdgeHarness) -> None:
+    runner = await harness.cloudlet()
+    await harness.app()
+    gate = hold(runner)
+    created = await harness.service.create_cluster(NS, "munich", "c1", ClusterInst(), ANN)
     with pytest.raises(ActionInProgress, match="operation"):
-        await house.service.create_app(NS, "munich", "c1", "web", ANN)
+        await harness.service.create_app(NS, "munich", "c1", "web", ANN)
     gate.set()
-    await house.ended(created)
-    await house.deployed()
-    hold(hand)
-    await house.service.update(NS, WEB, APP, {"count": 2}, ANN)
+    await harness.ended(created)
+    await harness.deployed()
+    hold(runner)
+    await harness.service.update(NS, WEB, APP, {"count": 2}, ANN)
     with pytest.raises(ActionInProgress):
-        await house.service.update(NS, C1, CLUSTER, {"nodes": 2}, ANN)
+        await harness.service.update(NS, C1, CLUSTER, {"nodes": 2}, ANN)
 
 
-async def test_a_cluster_in_use_is_not_deleted_and_says_by_whom(house: House) -> None:
-    await house.cloudlet()
-    await house.cluster()
-    await house.app()
-    await house.deployed()
+async def test_a_cluster_in_use_is_not_deleted_and_says_by_whom(harness: EdgeHarness) -> None:
+    await harness.cloudlet()
+    await harness.cluster()
+    await harness.app()
+    await harness.deployed()
     with pytest.raises(StillReferenced, match="in use by AppInst munich:c1:web"):
-        await house.service.delete(NS, C1, CLUSTER, ANN)
+        await harness.service.delete(NS, C1, CLUSTER, ANN)
     with pytest.raises(StillReferenced):
-        await house.service.delete_cloudlet(NS, "munich", ANN)
+        await harness.service.delete_cloudlet(NS, "munich", ANN)
     with pytest.raises(StillReferenced):
-        await house.service.delete_record(NS, "edge.app", "web", ANN)
+        await harness.service.delete_record(NS, "edge.app", "web", ANN)
 
 
-async def test_apps_that_go_along_are_deleted_with_their_cluster(house: House) -> None:
-    hand = await house.cloudlet()
-    await house.cluster()
-    await house.app(auto_delete=True)
-    await house.deployed()
-    operation = await house.ended(await house.service.delete(NS, C1, CLUSTER, ANN))
+async def test_apps_that_go_along_are_deleted_with_their_cluster(harness: EdgeHarness) -> None:
+    runner = await harness.cloudlet()
+    await harness.cluster()
+    await harness.app(auto_delete=True)
+    await harness.deployed()
+    operation = await harness.ended(await harness.service.delete(NS, C1, CLUSTER, ANN))
     assert operation.status == "succeeded"
-    assert await house.state(WEB) == "NotPresent"
-    assert hand.site.things == {}
+    assert await harness.state(WEB) == "NotPresent"
+    assert runner.site.things == {}
 
 
-async def test_apps_and_clusters_that_go_along_are_deleted_with_their_cloudlet(house: House) -> None:
-    hand = await house.cloudlet()
-    await house.app(auto_delete=True)
-    await house.deployed(cluster="autocluster")
-    operation = await house.ended(await house.service.delete_cloudlet(NS, "munich", ANN))
+async def test_apps_and_clusters_that_go_along_are_deleted_with_their_cloudlet(harness: EdgeHarness) -> None:
+    runner = await harness.cloudlet()
+    await harness.app(auto_delete=True)
+    await harness.deployed(cluster="autocluster")
+    operation = await harness.ended(await harness.service.delete_cloudlet(NS, "munich", ANN))
     assert operation.status == "succeeded"
-    assert [await house.state(one) for one in ("munich:autocluster:web", "munich:reservable0")] == ["NotPresent"] * 2
-    assert hand.site.things == {}
+    assert [await harness.state(one) for one in ("munich:autocluster:web", "munich:reservable0")] == ["NotPresent"] * 2
+    assert runner.site.things == {}
 
 
-async def test_what_refers_to_something_that_is_being_deleted_is_refused(house: House) -> None:
-    hand = await house.cloudlet()
-    await house.cluster()
-    await house.app()
+async def test_what_refers_to_something_that_is_being_deleted_is_refused(harness: EdgeHarness) -> None:
+    runner = await harness.cloudlet()
+    await harness.cluster()
+    await harness.app()
     gate = asyncio.Event()
-    hand.site.gate = lambda _: gate
-    deleted = await house.service.delete(NS, C1, CLUSTER, ANN)
+    runner.site.gate = lambda _: gate
+    deleted = await harness.service.delete(NS, C1, CLUSTER, ANN)
     with pytest.raises(ReferenceBeingDeleted, match="being deleted"):
-        await house.service.create_app(NS, "munich", "c1", "web", ANN)
+        await harness.service.create_app(NS, "munich", "c1", "web", ANN)
     gate.set()
-    await house.ended(deleted)
+    await harness.ended(deleted)
     with pytest.raises(NotFound):
-        await house.service.create_app(NS, "munich", "c1", "web", ANN)
+        await harness.service.create_app(NS, "munich", "c1", "web", ANN)
 
 
-async def test_of_racing_creates_and_deletes_no_app_is_ever_without_its_cluster(house: House) -> None:
-    await house.cloudlet()
+async def test_of_racing_creates_and_deletes_no_app_is_ever_without_its_cluster(harness: EdgeHarness) -> None:
+    await harness.cloudlet()
     for n in range(20):
-        await house.app(f"app{n}")
-    await house.cluster()
-    creates = [house.service.create_app(NS, "munich", "c1", f"app{n}", ANN) for n in range(20)]
+        await harness.app(f"app{n}")
+    await harness.cluster()
+    creates = [harness.service.create_app(NS, "munich", "c1", f"app{n}", ANN) for n in range(20)]
     answers = await asyncio.gather(
-        *creates[:10], house.service.delete(NS, C1, CLUSTER, ANN), *creates[10:], return_exceptions=True
+        *creates[:10], harness.service.delete(NS, C1, CLUSTER, ANN), *creates[10:], return_exceptions=True
     )
     assert all(isinstance(one, Denied) or hasattr(one, "op") for one in answers)
     deleted = not isinstance(answers[10], Denied)
@@ -118,79 +118,79 @@ async def test_of_racing_creates_and_deletes_no_app_is_ever_without_its_cluster(
     assert deleted != bool(made)
 
 
-async def test_overrides_are_for_administrators(house: House) -> None:
-    await house.cloudlet()
+async def test_overrides_are_for_administrators(harness: EdgeHarness) -> None:
+    await harness.cloudlet()
     by = Caller("user", "ann", frozenset({IGNORE_AGENT}))
     with pytest.raises(AdminOnly):
-        await house.service.create_cluster(NS, "munich", "c1", ClusterInst(), by)
+        await harness.service.create_cluster(NS, "munich", "c1", ClusterInst(), by)
 
 
-async def test_ids_have_their_form_whoever_makes_them(house: House) -> None:
-    await house.cloudlet()
+async def test_ids_have_their_form_whoever_makes_them(harness: EdgeHarness) -> None:
+    await harness.cloudlet()
     with pytest.raises(BadInput):
-        await house.engine.create(NS, "c1", "edge.clusterinst", spec={}, parent="munich")
+        await harness.engine.create(NS, "c1", "edge.clusterinst", spec={}, parent="munich")
     with pytest.raises(BadInput):
-        await house.engine.create(NS, "Munich:c1", "edge.clusterinst", spec={}, parent="munich")
+        await harness.engine.create(NS, "Munich:c1", "edge.clusterinst", spec={}, parent="munich")
     with pytest.raises(BadInput, match="parent"):
-        await house.engine.create(NS, "munich:c1", "edge.clusterinst", spec={}, parent="berlin")
+        await harness.engine.create(NS, "munich:c1", "edge.clusterinst", spec={}, parent="berlin")
 
 
 # --- reservable clusters ---------------------------------------------------------------------------------------------
 
 
-async def test_an_app_on_an_autocluster_gets_a_cluster_made_and_then_reserved(house: House) -> None:
-    await house.cloudlet()
-    await house.flavor()
-    await house.app(flavor="m4", organization="acme")
-    operation = await house.deployed(cluster="autocluster1")
+async def test_an_app_on_an_autocluster_gets_a_cluster_made_and_then_reserved(harness: EdgeHarness) -> None:
+    await harness.cloudlet()
+    await harness.flavor()
+    await harness.app(flavor="m4", organization="acme")
+    operation = await harness.deployed(cluster="autocluster1")
     assert operation.status == "succeeded"
-    made = await house.get("munich:reservable0")
+    made = await harness.get("munich:reservable0")
     assert (made.state, instance_status(made).reserved_by) == ("Ready", "acme")
-    assert (await house.history("munich:autocluster1:web"))[0].target == "CreatingDependencies"
-    await house.app("other", flavor="m4", organization="umbrella")
-    await house.deployed("other", "autocluster2")
-    assert (await house.get("munich:reservable1")).state == "Ready"
+    assert (await harness.history("munich:autocluster1:web"))[0].target == "CreatingDependencies"
+    await harness.app("other", flavor="m4", organization="umbrella")
+    await harness.deployed("other", "autocluster2")
+    assert (await harness.get("munich:reservable1")).state == "Ready"
     with pytest.raises(Reserved):
-        await house.service.create_app(NS, "munich", "reservable0", "other", ANN)
+        await harness.service.create_app(NS, "munich", "reservable0", "other", ANN)
 
 
-async def test_a_cluster_that_is_free_is_reserved_again_and_goes_when_it_is_idle(house: House) -> None:
-    await house.cloudlet()
-    await house.app(organization="acme")
-    await house.deployed(cluster="autocluster1")
-    await house.ended(await house.service.delete(NS, "munich:autocluster1:web", APP, ANN))
-    await house.until_true("munich:reservable0", lambda one: not instance_status(one).reserved_by)
-    (timer,) = [one for one in await house.engine.store.reader.timers(NS, 10) if one.event == "expire"]
+async def test_a_cluster_that_is_free_is_reserved_again_and_goes_when_it_is_idle(harness: EdgeHarness) -> None:
+    await harness.cloudlet()
+    await harness.app(organization="acme")
+    await harness.deployed(cluster="autocluster1")
+    await harness.ended(await harness.service.delete(NS, "munich:autocluster1:web", APP, ANN))
+    await harness.until_true("munich:reservable0", lambda one: not instance_status(one).reserved_by)
+    (timer,) = [one for one in await harness.engine.store.reader.timers(NS, 10) if one.event == "expire"]
     assert timer.object == "munich:reservable0"
-    await house.app("other", organization="umbrella")
-    await house.deployed("other", "autocluster9")
-    assert instance_status(await house.get("munich:reservable0")).reserved_by == "umbrella"
-    assert not [one for one in await house.engine.store.reader.timers(NS, 10) if one.event == "expire"]
-    await house.ended(await house.service.delete(NS, "munich:autocluster9:other", APP, ANN))
-    await house.until_true("munich:reservable0", lambda one: not instance_status(one).reserved_by)
-    (timer,) = [one for one in await house.engine.store.reader.timers(NS, 10) if one.event == "expire"]
-    await house.engine.set_timer(replace(timer, due=0.0))
-    await house.until("munich:reservable0", "NotPresent")
+    await harness.app("other", organization="umbrella")
+    await harness.deployed("other", "autocluster9")
+    assert instance_status(await harness.get("munich:reservable0")).reserved_by == "umbrella"
+    assert not [one for one in await harness.engine.store.reader.timers(NS, 10) if one.event == "expire"]
+    await harness.ended(await harness.service.delete(NS, "munich:autocluster9:other", APP, ANN))
+    await harness.until_true("munich:reservable0", lambda one: not instance_status(one).reserved_by)
+    (timer,) = [one for one in await harness.engine.store.reader.timers(NS, 10) if one.event == "expire"]
+    await harness.engine.set_timer(replace(timer, due=0.0))
+    await harness.until("munich:reservable0", "NotPresent")
 
 
-async def test_a_cluster_that_cannot_be_made_fails_its_app(house: House) -> None:
-    hand = await house.cloudlet()
+async def test_a_cluster_that_cannot_be_made_fails_its_app(harness: EdgeHarness) -> None:
+    runner = await harness.cloudlet()
 
     async def refuse(order: object, report_progress: object) -> None:
         raise SiteError("no room")
 
-    hand.site.execute = refuse  # type: ignore[method-assign]
-    await house.app()
-    operation = await house.deployed(cluster="autocluster1")
+    runner.site.execute = refuse  # type: ignore[method-assign]
+    await harness.app()
+    operation = await harness.deployed(cluster="autocluster1")
     assert operation.status == "failed"
     assert operation.error == "cluster munich:reservable0 could not be made: no room"
 
 
-async def test_a_refresh_brings_an_app_up_to_its_definition(house: House) -> None:
-    await house.cloudlet()
-    await house.cluster()
-    await house.app(command="sleep 1")
-    await house.deployed()
-    await house.app(command="sleep 2")
-    await house.ended(await house.service.refresh(NS, WEB, ANN))
-    assert read_spec(await house.get(WEB), AppSpec).command == "sleep 2"
+async def test_a_refresh_brings_an_app_up_to_its_definition(harness: EdgeHarness) -> None:
+    await harness.cloudlet()
+    await harness.cluster()
+    await harness.app(command="sleep 1")
+    await harness.deployed()
+    await harness.app(command="sleep 2")
+    await harness.ended(await harness.service.refresh(NS, WEB, ANN))
+    assert read_spec(await harness.get(WEB), AppSpec).command == "sleep 2"

@@ -10,7 +10,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.domains.edge.field import Field, gated, let_in, open_field, program, release
+from tests.integration.domains.edge.process_deployment import (
+    ProcessDeployment,
+    gated,
+    let_in,
+    open_deployment,
+    program,
+    release,
+)
 
 HERE = "/cloudlets/munich"
 CLUSTER = f"{HERE}/clusterinsts/c1"
@@ -20,9 +27,9 @@ every_fault = pytest.mark.parametrize("fault", FAULTS)
 
 
 @pytest.fixture(scope="module")
-def field(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Field]:
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessDeployment]:
     """A cloudlet on which an app runs; while nobody was there yet, its controller has died."""
-    with open_field(tmp_path_factory.mktemp("field")) as opened:
+    with open_deployment(tmp_path_factory.mktemp("field")) as opened:
         opened.call("POST", "/cloudlets", {"name": "munich"})
         opened.until(HERE, "Init")
         opened.suffer("controller")
@@ -38,73 +45,75 @@ def field(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Field]:
 
 
 @pytest.fixture(autouse=True)
-def undisturbed(field: Field) -> Iterator[None]:
+def undisturbed(deployment: ProcessDeployment) -> Iterator[None]:
     """See that the same process of the app runs before and after."""
-    field.sure(lambda: len(field.apps("c1:web")) == 1)
-    before = field.apps("c1:web")
+    deployment.sure(lambda: len(deployment.apps("c1:web")) == 1)
+    before = deployment.apps("c1:web")
     yield
-    assert field.apps("c1:web") == before
+    assert deployment.apps("c1:web") == before
 
 
 @every_fault
-def test_an_upgrade_that_was_asked_for_is_asked_for_again(field: Field, fault: str) -> None:
-    version, before = f"1{FAULTS.index(fault)}.1", field.holder.version
-    gate = gated(field, version)
-    field.proxy.hold("", "upgrading")
-    field.call("POST", f"{HERE}/upgrade", {"version": version})
-    field.until(HERE, "UpdateRequested")
-    field.suffer(fault, before)
+def test_an_upgrade_that_was_asked_for_is_asked_for_again(deployment: ProcessDeployment, fault: str) -> None:
+    version, before = f"1{FAULTS.index(fault)}.1", deployment.holder.version
+    gate = gated(deployment, version)
+    deployment.proxy.hold("", "upgrading")
+    deployment.call("POST", f"{HERE}/upgrade", {"version": version})
+    deployment.until(HERE, "UpdateRequested")
+    deployment.suffer(fault, before)
     gate.touch()
-    let_in(field, version)
+    let_in(deployment, version)
 
 
 @every_fault
-def test_a_successor_that_comes_up_is_let_in(field: Field, fault: str) -> None:
-    version, before = f"1{FAULTS.index(fault)}.2", field.holder.version
-    gate = gated(field, version)
-    field.call("POST", f"{HERE}/upgrade", {"version": version})
-    field.until(HERE, "Updating")
-    field.suffer(fault, before)
+def test_a_successor_that_comes_up_is_let_in(deployment: ProcessDeployment, fault: str) -> None:
+    version, before = f"1{FAULTS.index(fault)}.2", deployment.holder.version
+    gate = gated(deployment, version)
+    deployment.call("POST", f"{HERE}/upgrade", {"version": version})
+    deployment.until(HERE, "Updating")
+    deployment.suffer(fault, before)
     gate.touch()
-    let_in(field, version)
+    let_in(deployment, version)
 
 
 @every_fault
-def test_a_successor_that_has_taken_over_and_could_not_say_so_serves_all_the_same(field: Field, fault: str) -> None:
+def test_a_successor_that_has_taken_over_and_could_not_say_so_serves_all_the_same(
+    deployment: ProcessDeployment, fault: str
+) -> None:
     version = f"1{FAULTS.index(fault)}.3"
-    release(field.releases, version)
-    field.proxy.hold("", "end")
-    field.call("POST", f"{HERE}/upgrade", {"version": version})
-    field.until(HERE, "InitOk")
-    field.sure(lambda: field.agents() == [field.holder.pid] and field.holder.version == version)
-    field.suffer(fault, version)
-    let_in(field, version)
+    release(deployment.releases, version)
+    deployment.proxy.hold("", "end")
+    deployment.call("POST", f"{HERE}/upgrade", {"version": version})
+    deployment.until(HERE, "InitOk")
+    deployment.sure(lambda: deployment.agents() == [deployment.holder.pid] and deployment.holder.version == version)
+    deployment.suffer(fault, version)
+    let_in(deployment, version)
 
 
 @every_fault
-def test_an_agent_that_starts_is_ready_in_the_end(field: Field, fault: str) -> None:
-    version = field.holder.version
-    field.kill_agent()
-    field.until(HERE, "Offline")
-    field.proxy.hold("", "end")
-    field.work(version)
-    field.until(HERE, "InitOk")
-    field.suffer(fault, version)
-    let_in(field, version)
+def test_an_agent_that_starts_is_ready_in_the_end(deployment: ProcessDeployment, fault: str) -> None:
+    version = deployment.holder.version
+    deployment.kill_agent()
+    deployment.until(HERE, "Offline")
+    deployment.proxy.hold("", "end")
+    deployment.work(version)
+    deployment.until(HERE, "InitOk")
+    deployment.suffer(fault, version)
+    let_in(deployment, version)
 
 
 @every_fault
-def test_a_failed_upgrade_stays_failed_until_somebody_settles_it(field: Field, fault: str) -> None:
-    serves = field.holder.version
-    program(field.releases, "99.0", "exit 7")
-    field.call("POST", f"{HERE}/upgrade", {"version": "99.0"})
-    field.until(HERE, "UpdateError")
-    field.suffer(fault, serves)
-    field.sure(lambda: [one["cloudlet"] for one in field.get("/agents")["agents"]] == ["munich"])
-    field.until(HERE, "UpdateError", version=serves, online=True)
-    change = {"nodes": 3 - field.get(CLUSTER)["spec"]["nodes"]}
-    assert "upgrade has failed" in field.call("PATCH", CLUSTER, change, 409)["detail"]
-    assert field.call("POST", f"{HERE}/fix")["object"]["state"] == "Ready"
-    let_in(field, serves)
-    field.call("PATCH", CLUSTER, change)
-    field.until(CLUSTER, "Ready")
+def test_a_failed_upgrade_stays_failed_until_somebody_settles_it(deployment: ProcessDeployment, fault: str) -> None:
+    serves = deployment.holder.version
+    program(deployment.releases, "99.0", "exit 7")
+    deployment.call("POST", f"{HERE}/upgrade", {"version": "99.0"})
+    deployment.until(HERE, "UpdateError")
+    deployment.suffer(fault, serves)
+    deployment.sure(lambda: [one["cloudlet"] for one in deployment.get("/agents")["agents"]] == ["munich"])
+    deployment.until(HERE, "UpdateError", version=serves, online=True)
+    change = {"nodes": 3 - deployment.get(CLUSTER)["spec"]["nodes"]}
+    assert "upgrade has failed" in deployment.call("PATCH", CLUSTER, change, 409)["detail"]
+    assert deployment.call("POST", f"{HERE}/fix")["object"]["state"] == "Ready"
+    let_in(deployment, serves)
+    deployment.call("PATCH", CLUSTER, change)
+    deployment.until(CLUSTER, "Ready")

@@ -14,165 +14,169 @@ from stateward.engine import Refused
 from stateward.errors import BadInput
 from stateward.store.port import Store
 from stateward.store.records import Object
-from tests.integration.domains.edge.conftest import ADA, ANN, NS, Hand, House, open_house
-from tests.integration.domains.edge.field import Agent, open_field
+from tests.integration.domains.edge.conftest import ADA, ANN, NS, AgentRunner, EdgeHarness, open_harness
+from tests.integration.domains.edge.process_deployment import Agent, open_deployment
 
 FIRST, SECOND = "1" * 32, "2" * 32
 
 
-def hand(installation: str) -> Hand:
-    return Hand("munich", SimulatedSite(), installation=installation)
+def runner(installation: str) -> AgentRunner:
+    return AgentRunner("munich", SimulatedSite(), installation=installation)
 
 
-async def marks(house: House) -> CloudletStatus:
-    return cloudlet_status(await house.get("munich"))
+async def marks(harness: EdgeHarness) -> CloudletStatus:
+    return cloudlet_status(await harness.get("munich"))
 
 
-async def held(house: House, installation: str, *things: str) -> HeldAgent:
+async def held(harness: EdgeHarness, installation: str, *things: str) -> HeldAgent:
     """Wait until an installation is held, and has told that it has these things."""
 
     def condition(one: HeldAgent) -> bool:
         return one.installation == installation and one.things == things
 
-    found = await house.until_true("munich", lambda one: any(map(condition, cloudlet_status(one).held)))
+    found = await harness.until_true("munich", lambda one: any(map(condition, cloudlet_status(one).held)))
     return next(filter(condition, cloudlet_status(found).held))
 
 
-async def owned(house: House, installation: str | None) -> None:
+async def owned(harness: EdgeHarness, installation: str | None) -> None:
     """Wait until an installation serves."""
 
     def serves(found: Object) -> bool:
         now = cloudlet_status(found)
         return found.state == "Ready" and now.installation == installation and now.serving > 0
 
-    await house.until_true("munich", serves)
+    await harness.until_true("munich", serves)
 
 
-async def dials_on(second: Hand) -> None:
+async def dials_on(second: AgentRunner) -> None:
     """Wait until an agent has been told that it is held."""
     async with asyncio.timeout(60):
         while not second.agent._is_held:
             await asyncio.sleep(0.005)
 
 
-async def test_the_second_installation_is_held_runs_nothing_and_is_shown_and_journaled_once(house: House) -> None:
-    first = await house.cloudlet(hand=hand(FIRST))
-    serving = (await marks(house)).serving
-    second = house.start(hand(SECOND))
-    await held(house, SECOND)
-    assert (await house.cluster()).status == "succeeded"
+async def test_the_second_installation_is_held_runs_nothing_and_is_shown_and_journaled_once(
+    harness: EdgeHarness,
+) -> None:
+    first = await harness.cloudlet(runner=runner(FIRST))
+    serving = (await marks(harness)).serving
+    second = harness.start(runner(SECOND))
+    await held(harness, SECOND)
+    assert (await harness.cluster()).status == "succeeded"
     await dials_on(second)
-    assert (await marks(house)).serving == serving
+    assert (await marks(harness)).serving == serving
     assert second.site.applied == []
     assert [name for name, _, _ in first.site.applied] == ["c1"]
-    shown = view(await house.get("munich")).conditions
+    shown = view(await harness.get("munich")).conditions
     assert shown.installation == FIRST
     assert [one.installation for one in shown.held] == [SECOND]
-    refusals = [one for one in await house.history("munich") if one.event == "rejected: start"]
+    refusals = [one for one in await harness.history("munich") if one.event == "rejected: start"]
     assert len(refusals) == 1
     assert FIRST in str(refusals[0].reason)
     assert SECOND in str(refusals[0].reason)
 
 
-async def test_a_held_agent_tells_what_it_has_already(house: House) -> None:
-    await house.cloudlet(hand=hand(FIRST))
-    second = hand(SECOND)
+async def test_a_held_agent_tells_what_it_has_already(harness: EdgeHarness) -> None:
+    await harness.cloudlet(runner=runner(FIRST))
+    second = runner(SECOND)
     second.site.things["c7"] = Existing(1)
-    house.start(second)
-    assert (await held(house, SECOND, "c7")).version == "1.0"
+    harness.start(second)
+    assert (await held(harness, SECOND, "c7")).version == "1.0"
     assert second.site.things == {"c7": Existing(1)}
 
 
-async def test_a_first_that_is_gone_keeps_its_cloudlet_until_an_administrator_hands_it_over(house: House) -> None:
-    first = await house.cloudlet(hand=hand(FIRST), missing="recreate")
-    await house.cluster()
+async def test_a_first_that_is_gone_keeps_its_cloudlet_until_an_administrator_hands_it_over(
+    harness: EdgeHarness,
+) -> None:
+    first = await harness.cloudlet(runner=runner(FIRST), missing="recreate")
+    await harness.cluster()
     await first.kill()
-    await house.until("munich", "Offline")
-    second = house.start(hand(SECOND))
-    await held(house, SECOND)
-    assert await house.state("munich") == "Offline"
+    await harness.until("munich", "Offline")
+    second = harness.start(runner(SECOND))
+    await held(harness, SECOND)
+    assert await harness.state("munich") == "Offline"
     with pytest.raises(Refused):
-        await house.service.hand_over(NS, "munich", None, ANN)
-    await house.service.hand_over(NS, "munich", None, ADA)
-    await owned(house, SECOND)
-    await house.renewed("munich:c1", 0)
-    await house.until_true("munich:c1", lambda one: one.state == "Ready" and "c1" in second.site.things)
-    lines = [one for one in await house.history("munich") if one.event == "handed over"]
+        await harness.service.hand_over(NS, "munich", None, ANN)
+    await harness.service.hand_over(NS, "munich", None, ADA)
+    await owned(harness, SECOND)
+    await harness.renewed("munich:c1", 0)
+    await harness.until_true("munich:c1", lambda one: one.state == "Ready" and "c1" in second.site.things)
+    lines = [one for one in await harness.history("munich") if one.event == "handed over"]
     assert [(one.who, one.reason) for one in lines] == [("ada", f"from installation {FIRST} to {SECOND}")]
 
 
 async def test_a_hand_over_disconnects_the_first_which_is_held_from_then_on_and_tells_what_it_still_has(
-    house: House,
+    harness: EdgeHarness,
 ) -> None:
-    await house.cloudlet(hand=hand(FIRST), missing="leave")
-    await house.cluster()
-    house.start(hand(SECOND))
-    await held(house, SECOND)
-    await house.service.hand_over(NS, "munich", SECOND, ADA)
-    await owned(house, SECOND)
-    await held(house, FIRST, "c1")
-    await house.until_true("munich:c1", lambda one: view(one).conditions.missing)
+    await harness.cloudlet(runner=runner(FIRST), missing="leave")
+    await harness.cluster()
+    harness.start(runner(SECOND))
+    await held(harness, SECOND)
+    await harness.service.hand_over(NS, "munich", SECOND, ADA)
+    await owned(harness, SECOND)
+    await held(harness, FIRST, "c1")
+    await harness.until_true("munich:c1", lambda one: view(one).conditions.missing)
 
 
-async def test_a_hand_over_to_one_that_is_not_held_is_refused_and_says_which_are(house: House) -> None:
-    await house.cloudlet(hand=hand(FIRST))
+async def test_a_hand_over_to_one_that_is_not_held_is_refused_and_says_which_are(harness: EdgeHarness) -> None:
+    await harness.cloudlet(runner=runner(FIRST))
     with pytest.raises(BadInput, match="none is"):
-        await house.service.hand_over(NS, "munich", None, ADA)
-    house.start(hand(SECOND))
-    await held(house, SECOND)
+        await harness.service.hand_over(NS, "munich", None, ADA)
+    harness.start(runner(SECOND))
+    await held(harness, SECOND)
     with pytest.raises(BadInput, match=SECOND):
-        await house.service.hand_over(NS, "munich", "3" * 32, ADA)
-    assert (await marks(house)).installation == FIRST
+        await harness.service.hand_over(NS, "munich", "3" * 32, ADA)
+    assert (await marks(harness)).installation == FIRST
 
 
 async def test_owner_and_held_survive_a_restart_of_the_controller(
     new_store: Callable[[], Store], tmp_path: Path
 ) -> None:
-    first, second = hand(FIRST), hand(SECOND)
-    async with open_house(new_store(), tmp_path) as house:
-        await house.cloudlet(hand=first)
-        house.start(second)
-        await held(house, SECOND)
-    async with open_house(new_store(), tmp_path) as house:
-        house.start(second)
+    first, second = runner(FIRST), runner(SECOND)
+    async with open_harness(new_store(), tmp_path) as harness:
+        await harness.cloudlet(runner=first)
+        harness.start(second)
+        await held(harness, SECOND)
+    async with open_harness(new_store(), tmp_path) as harness:
+        harness.start(second)
         await dials_on(second)
-        house.start(first)
-        await owned(house, FIRST)
-        assert [one.installation for one in (await marks(house)).held] == [SECOND]
+        harness.start(first)
+        await owned(harness, FIRST)
+        assert [one.installation for one in (await marks(harness)).held] == [SECOND]
 
 
-async def test_agents_without_an_identity_serve_as_ever_and_own_nothing(house: House) -> None:
-    old = await house.cloudlet(hand=hand(""))
-    assert (await marks(house)).installation is None
-    new = house.start(hand(FIRST))
-    await held(house, FIRST)
+async def test_agents_without_an_identity_serve_as_ever_and_own_nothing(harness: EdgeHarness) -> None:
+    old = await harness.cloudlet(runner=runner(""))
+    assert (await marks(harness)).installation is None
+    new = harness.start(runner(FIRST))
+    await held(harness, FIRST)
     await old.kill()
-    await owned(house, FIRST)
-    assert (await marks(house)).held == ()
-    again = house.start(hand(""))
-    await held(house, "")
-    await house.service.hand_over(NS, "munich", None, ADA)
-    await owned(house, "")
+    await owned(harness, FIRST)
+    assert (await marks(harness)).held == ()
+    again = harness.start(runner(""))
+    await held(harness, "")
+    await harness.service.hand_over(NS, "munich", None, ADA)
+    await owned(harness, "")
     assert again.agent.notify
     assert not new.agent.notify
 
 
 def test_real_agents_in_two_folders_do_not_duel_and_the_command_line_hands_over(tmp_path: Path) -> None:
-    with open_field(tmp_path) as field:
-        field.work()
-        field.call("POST", "/cloudlets", {"name": "munich"})
-        field.until("/cloudlets/munich", "Ready", online=True)
-        field.call("POST", "/cloudlets/munich/clusterinsts", {"name": "c1"})
-        field.until("/cloudlets/munich/clusterinsts/c1", "Ready")
-        field.work(site="other")
-        field.sure(lambda: bool(field.get("/cloudlets/munich")["conditions"]["held"]))
-        owner = field.get("/cloudlets/munich")["conditions"]["installation"]
-        (rival,) = field.get("/cloudlets/munich")["conditions"]["held"]
+    with open_deployment(tmp_path) as deployment:
+        deployment.work()
+        deployment.call("POST", "/cloudlets", {"name": "munich"})
+        deployment.until("/cloudlets/munich", "Ready", online=True)
+        deployment.call("POST", "/cloudlets/munich/clusterinsts", {"name": "c1"})
+        deployment.until("/cloudlets/munich/clusterinsts/c1", "Ready")
+        deployment.work(site="other")
+        deployment.sure(lambda: bool(deployment.get("/cloudlets/munich")["conditions"]["held"]))
+        owner = deployment.get("/cloudlets/munich")["conditions"]["installation"]
+        (rival,) = deployment.get("/cloudlets/munich")["conditions"]["held"]
         assert owner == (tmp_path / "site" / "installation").read_text()
         assert rival["installation"] == (tmp_path / "other" / "installation").read_text()
-        assert field.nodes("c1") == 1
-        said = field.agent.said.read_text() if isinstance(field.agent, Agent) else ""
+        assert deployment.nodes("c1") == 1
+        said = deployment.agent.said.read_text() if isinstance(deployment.agent, Agent) else ""
         assert said.count("agent is held and waits: the cloudlet belongs to another installation") == 1
         assert "serves" not in said
-        field.call("POST", "/cloudlets/munich/handover", {})
-        field.until("/cloudlets/munich", "Ready", online=True, installation=rival["installation"])
+        deployment.call("POST", "/cloudlets/munich/handover", {})
+        deployment.until("/cloudlets/munich", "Ready", online=True, installation=rival["installation"])

@@ -9,7 +9,7 @@ from stateward.domains.edge.api.schemas import accepted_view
 from stateward.domains.edge.errors import OrphansLeft
 from stateward.domains.edge.lifecycle import APPINST, CLUSTERINST, IGNORE_AGENT, IGNORE_AGENT_ERRORS, IGNORE_TRANSIENT
 from stateward.domains.edge.model import ClusterInst, cloudlet_status, instance_status
-from tests.integration.domains.edge.conftest import ADA, ANN, NS, House, hold
+from tests.integration.domains.edge.conftest import ADA, ANN, NS, EdgeHarness, hold
 
 C1, WEB = "munich:c1", "munich:c1:web"
 WITHOUT_AGENT = replace(ADA, facts=frozenset({IGNORE_AGENT}))
@@ -17,136 +17,138 @@ AT_ANY_TIME = replace(ADA, facts=frozenset({IGNORE_TRANSIENT}))
 DESPITE_ERRORS = replace(ADA, facts=frozenset({IGNORE_AGENT_ERRORS}))
 
 
-async def with_app(house: House) -> None:
-    await house.cluster()
-    await house.app(auto_delete=True)
-    await house.deployed()
+async def with_app(harness: EdgeHarness) -> None:
+    await harness.cluster()
+    await harness.app(auto_delete=True)
+    await harness.deployed()
 
 
-async def test_a_cluster_and_its_apps_are_deleted_without_an_agent(house: House) -> None:
-    hand = await house.cloudlet()
-    await with_app(house)
-    await hand.kill()
-    await house.until("munich", "Offline")
-    operation = await house.ended(await house.service.delete(NS, C1, CLUSTERINST.kind, WITHOUT_AGENT))
+async def test_a_cluster_and_its_apps_are_deleted_without_an_agent(harness: EdgeHarness) -> None:
+    runner = await harness.cloudlet()
+    await with_app(harness)
+    await runner.kill()
+    await harness.until("munich", "Offline")
+    operation = await harness.ended(await harness.service.delete(NS, C1, CLUSTERINST.kind, WITHOUT_AGENT))
     assert operation.status == "succeeded", operation.error
-    assert [await house.state(one) for one in (C1, WEB)] == ["NotPresent"] * 2
-    assert [one.who for one in await house.history(WEB) if one.event == "delete"] == ["edge"]
+    assert [await harness.state(one) for one in (C1, WEB)] == ["NotPresent"] * 2
+    assert [one.who for one in await harness.history(WEB) if one.event == "delete"] == ["edge"]
 
 
-async def test_a_cloudlet_and_what_goes_along_are_deleted_without_an_agent(house: House) -> None:
-    hand = await house.cloudlet()
-    await house.app(auto_delete=True)
-    await house.deployed(cluster="autocluster1")
-    await hand.kill()
-    await house.until("munich", "Offline")
-    operation = await house.ended(await house.service.delete_cloudlet(NS, "munich", WITHOUT_AGENT))
+async def test_a_cloudlet_and_what_goes_along_are_deleted_without_an_agent(harness: EdgeHarness) -> None:
+    runner = await harness.cloudlet()
+    await harness.app(auto_delete=True)
+    await harness.deployed(cluster="autocluster1")
+    await runner.kill()
+    await harness.until("munich", "Offline")
+    operation = await harness.ended(await harness.service.delete_cloudlet(NS, "munich", WITHOUT_AGENT))
     assert operation.status == "succeeded", operation.error
     for one in ("munich:autocluster1:web", "munich:reservable0"):
-        assert await house.state(one) == "NotPresent"
+        assert await harness.state(one) == "NotPresent"
 
 
-async def test_a_cluster_is_deleted_with_an_app_on_which_something_is_under_way(house: House) -> None:
-    hand = await house.cloudlet()
-    await house.cluster()
-    await house.app(auto_delete=True)
-    gate = hold(hand)
-    begun = await house.service.create_app(NS, "munich", "c1", "web", ANN)
-    await house.until(WEB, "Creating")
-    accepted = await house.service.delete(NS, C1, CLUSTERINST.kind, AT_ANY_TIME)
-    await house.until(WEB, "DeleteRequested")
+async def test_a_cluster_is_deleted_with_an_app_on_which_something_is_under_way(harness: EdgeHarness) -> None:
+    runner = await harness.cloudlet()
+    await harness.cluster()
+    await harness.app(auto_delete=True)
+    gate = hold(runner)
+    begun = await harness.service.create_app(NS, "munich", "c1", "web", ANN)
+    await harness.until(WEB, "Creating")
+    accepted = await harness.service.delete(NS, C1, CLUSTERINST.kind, AT_ANY_TIME)
+    await harness.until(WEB, "DeleteRequested")
     gate.set()
-    operation = await house.ended(accepted)
+    operation = await harness.ended(accepted)
     assert operation.status == "succeeded", operation.error
-    assert (await house.ended(begun)).status == "cancelled"
-    assert [await house.state(one) for one in (C1, WEB)] == ["NotPresent"] * 2
-    assert hand.site.things == {}
+    assert (await harness.ended(begun)).status == "cancelled"
+    assert [await harness.state(one) for one in (C1, WEB)] == ["NotPresent"] * 2
+    assert runner.site.things == {}
 
 
-async def test_a_cluster_is_deleted_with_an_app_that_its_agent_cannot_delete(house: House) -> None:
-    hand = await house.cloudlet()
-    await with_app(house)
-    do = hand.site.execute
+async def test_a_cluster_is_deleted_with_an_app_that_its_agent_cannot_delete(harness: EdgeHarness) -> None:
+    runner = await harness.cloudlet()
+    await with_app(harness)
+    do = runner.site.execute
 
     async def fail(order: AgentOrder, report_progress: ReportProgress) -> None:
         if order.work == "delete":
             raise SiteError("it cannot be deleted")
         await do(order, report_progress)
 
-    hand.site.execute = fail  # type: ignore[method-assign]
-    operation = await house.ended(await house.service.delete(NS, C1, CLUSTERINST.kind, DESPITE_ERRORS))
+    runner.site.execute = fail  # type: ignore[method-assign]
+    operation = await harness.ended(await harness.service.delete(NS, C1, CLUSTERINST.kind, DESPITE_ERRORS))
     assert operation.status == "succeeded", operation.error
-    assert [await house.state(one) for one in (C1, WEB)] == ["NotPresent"] * 2
+    assert [await harness.state(one) for one in (C1, WEB)] == ["NotPresent"] * 2
 
 
-async def test_the_cluster_of_an_autocluster_is_made_without_an_agent_too(house: House) -> None:
-    hand = await house.cloudlet()
-    await hand.kill()
-    await house.until("munich", "Offline")
-    await house.app()
-    operation = await house.ended(await house.service.create_app(NS, "munich", "autocluster1", "web", WITHOUT_AGENT))
+async def test_the_cluster_of_an_autocluster_is_made_without_an_agent_too(harness: EdgeHarness) -> None:
+    runner = await harness.cloudlet()
+    await runner.kill()
+    await harness.until("munich", "Offline")
+    await harness.app()
+    operation = await harness.ended(
+        await harness.service.create_app(NS, "munich", "autocluster1", "web", WITHOUT_AGENT)
+    )
     assert operation.status == "succeeded", operation.error
-    assert await house.state("munich:reservable0") == "Ready"
+    assert await harness.state("munich:reservable0") == "Ready"
 
 
-async def test_what_is_deleted_without_its_agent_is_an_orphan_at_once(house: House) -> None:
-    hand = await house.cloudlet()
-    await with_app(house)
-    before = hand.agent.notify
-    await house.ended(await house.service.delete(NS, C1, CLUSTERINST.kind, WITHOUT_AGENT))
-    await house.until_true("munich", lambda one: cloudlet_status(one).orphans == ("c1", "c1:web"))
-    assert hand.agent.notify != before
+async def test_what_is_deleted_without_its_agent_is_an_orphan_at_once(harness: EdgeHarness) -> None:
+    runner = await harness.cloudlet()
+    await with_app(harness)
+    before = runner.agent.notify
+    await harness.ended(await harness.service.delete(NS, C1, CLUSTERINST.kind, WITHOUT_AGENT))
+    await harness.until_true("munich", lambda one: cloudlet_status(one).orphans == ("c1", "c1:web"))
+    assert runner.agent.notify != before
 
 
-async def test_what_is_deleted_without_its_agent_is_removed_where_orphans_are(house: House) -> None:
-    hand = await house.cloudlet(orphans="remove")
-    await house.cluster()
-    await house.ended(await house.service.delete(NS, C1, CLUSTERINST.kind, WITHOUT_AGENT))
-    await house.until_true("munich", lambda _: hand.site.things == {})
+async def test_what_is_deleted_without_its_agent_is_removed_where_orphans_are(harness: EdgeHarness) -> None:
+    runner = await harness.cloudlet(orphans="remove")
+    await harness.cluster()
+    await harness.ended(await harness.service.delete(NS, C1, CLUSTERINST.kind, WITHOUT_AGENT))
+    await harness.until_true("munich", lambda _: runner.site.things == {})
 
 
-async def test_what_is_made_without_its_agent_is_missing_at_once(house: House) -> None:
-    await house.cloudlet(missing="leave")
-    await house.ended(await house.service.create_cluster(NS, "munich", "c1", ClusterInst(), WITHOUT_AGENT))
-    await house.until_true(C1, lambda one: one.state == "Ready" and instance_status(one).missing)
+async def test_what_is_made_without_its_agent_is_missing_at_once(harness: EdgeHarness) -> None:
+    await harness.cloudlet(missing="leave")
+    await harness.ended(await harness.service.create_cluster(NS, "munich", "c1", ClusterInst(), WITHOUT_AGENT))
+    await harness.until_true(C1, lambda one: one.state == "Ready" and instance_status(one).missing)
 
 
-async def test_an_app_that_is_deleted_alone_without_its_agent_is_an_orphan_too(house: House) -> None:
-    await house.cloudlet()
-    await with_app(house)
-    await house.ended(await house.service.delete(NS, WEB, APPINST.kind, WITHOUT_AGENT))
-    await house.until_true("munich", lambda one: cloudlet_status(one).orphans == ("c1:web",))
+async def test_an_app_that_is_deleted_alone_without_its_agent_is_an_orphan_too(harness: EdgeHarness) -> None:
+    await harness.cloudlet()
+    await with_app(harness)
+    await harness.ended(await harness.service.delete(NS, WEB, APPINST.kind, WITHOUT_AGENT))
+    await harness.until_true("munich", lambda one: cloudlet_status(one).orphans == ("c1:web",))
 
 
-async def with_orphan(house: House) -> None:
+async def with_orphan(harness: EdgeHarness) -> None:
     """Have a cloudlet with an orphan that is known."""
-    await house.cluster()
-    await house.ended(await house.service.delete(NS, C1, CLUSTERINST.kind, WITHOUT_AGENT))
-    await house.until_true("munich", lambda one: cloudlet_status(one).orphans == ("c1",))
-    await house.online()
+    await harness.cluster()
+    await harness.ended(await harness.service.delete(NS, C1, CLUSTERINST.kind, WITHOUT_AGENT))
+    await harness.until_true("munich", lambda one: cloudlet_status(one).orphans == ("c1",))
+    await harness.online()
 
 
-async def test_a_cloudlet_with_orphans_is_deleted_only_when_its_agent_has_removed_them(house: House) -> None:
-    hand = await house.cloudlet()
-    await with_orphan(house)
+async def test_a_cloudlet_with_orphans_is_deleted_only_when_its_agent_has_removed_them(harness: EdgeHarness) -> None:
+    runner = await harness.cloudlet()
+    await with_orphan(harness)
     with pytest.raises(OrphansLeft, match=r"orphans run at cloudlet munich: c1\. .*--orphans remove.*--ignore agent"):
-        await house.service.delete_cloudlet(NS, "munich", ANN)
-    assert hand.site.things.keys() == {"c1"}
-    await house.service.change_cloudlet(NS, "munich", {"orphans": "remove"}, ANN)
-    await house.until_true("munich", lambda one: cloudlet_status(one).orphans == ())
-    await house.online()
-    assert (await house.ended(await house.service.delete_cloudlet(NS, "munich", ANN))).status == "succeeded"
-    assert hand.site.things == {}
+        await harness.service.delete_cloudlet(NS, "munich", ANN)
+    assert runner.site.things.keys() == {"c1"}
+    await harness.service.change_cloudlet(NS, "munich", {"orphans": "remove"}, ANN)
+    await harness.until_true("munich", lambda one: cloudlet_status(one).orphans == ())
+    await harness.online()
+    assert (await harness.ended(await harness.service.delete_cloudlet(NS, "munich", ANN))).status == "succeeded"
+    assert runner.site.things == {}
 
 
-async def test_an_administrator_may_leave_orphans_and_is_told_their_names(house: House) -> None:
-    await house.cloudlet()
-    await with_orphan(house)
-    await house.app(auto_delete=True)
-    await house.deployed(cluster="autocluster1")
-    accepted = await house.service.delete_cloudlet(NS, "munich", WITHOUT_AGENT)
+async def test_an_administrator_may_leave_orphans_and_is_told_their_names(harness: EdgeHarness) -> None:
+    await harness.cloudlet()
+    await with_orphan(harness)
+    await harness.app(auto_delete=True)
+    await harness.deployed(cluster="autocluster1")
+    accepted = await harness.service.delete_cloudlet(NS, "munich", WITHOUT_AGENT)
     left = ("autocluster1:web", "c1", "reservable0")
     assert accepted_view(accepted).object.conditions.orphans == left
-    assert (await house.ended(accepted)).status == "succeeded"
-    (line,) = [one for one in await house.history("munich") if one.event == "orphans left"]
+    assert (await harness.ended(accepted)).status == "succeeded"
+    (line,) = [one for one in await harness.history("munich") if one.event == "orphans left"]
     assert (line.reason, line.who) == (", ".join(left), "ada")

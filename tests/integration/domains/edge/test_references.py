@@ -15,7 +15,7 @@ from stateward.domains.edge.service import Service
 from stateward.engine import Denied, NotFound
 from stateward.errors import BadInput
 from stateward.store.port import Store
-from tests.integration.domains.edge.conftest import ADA, ANN, NS, Hand, House, open_house
+from tests.integration.domains.edge.conftest import ADA, ANN, NS, AgentRunner, EdgeHarness, open_harness
 from tests.integration.domains.edge.conftest import hold as hold_work
 
 C1 = "munich:c1"
@@ -25,16 +25,16 @@ async def drop(service: Service, kind: str, name: str) -> None:
     await service.delete_record(NS, kind, name, ANN)
 
 
-async def furnished(house: House) -> Hand:
+async def furnished(harness: EdgeHarness) -> AgentRunner:
     """A cluster and an app that name everything there is."""
-    hand = await house.cloudlet()
-    await house.flavor()
-    await house.autoscale("busy", max=4, cpu=1.0)
-    await house.autoprov("near", "munich")
-    await house.cluster(flavor="m4", autoscale="busy")
-    await house.app(flavor="m4", autoprov="near")
-    await house.deployed()
-    return hand
+    runner = await harness.cloudlet()
+    await harness.flavor()
+    await harness.autoscale("busy", max=4, cpu=1.0)
+    await harness.autoprov("near", "munich")
+    await harness.cluster(flavor="m4", autoscale="busy")
+    await harness.app(flavor="m4", autoprov="near")
+    await harness.deployed()
+    return runner
 
 
 @pytest.mark.parametrize(
@@ -47,42 +47,42 @@ async def furnished(house: House) -> Hand:
     ],
 )
 async def test_what_is_in_use_is_not_deleted_and_the_refusal_names_the_users(
-    house: House, kind: str, name: str, users: str
+    harness: EdgeHarness, kind: str, name: str, users: str
 ) -> None:
-    await furnished(house)
+    await furnished(harness)
     with pytest.raises(StillReferenced, match=f"{name} is in use by {users}"):
-        await drop(house.service, kind, name)
-    assert (await house.service.get_record(NS, kind, name)).removed is False
+        await drop(harness.service, kind, name)
+    assert (await harness.service.get_record(NS, kind, name)).removed is False
 
 
-async def test_what_nobody_names_any_more_is_deleted(house: House) -> None:
-    await furnished(house)
-    await house.ended(await house.service.delete(NS, "munich:c1:web", APPINST.kind, ADA))
-    await house.until_true("app.web", lambda one: one.seen == "{}")
-    await drop(house.service, APP.kind, "web")
-    await house.ended(await house.service.update(NS, C1, CLUSTERINST.kind, {"autoscale": ""}, ANN))
-    await drop(house.service, AUTOSCALE.kind, "busy")
-    await drop(house.service, AUTOPROV.kind, "near")
-    await house.ended(await house.service.delete(NS, C1, CLUSTERINST.kind, ANN))
-    await drop(house.service, FLAVOR.kind, "m4")
+async def test_what_nobody_names_any_more_is_deleted(harness: EdgeHarness) -> None:
+    await furnished(harness)
+    await harness.ended(await harness.service.delete(NS, "munich:c1:web", APPINST.kind, ADA))
+    await harness.until_true("app.web", lambda one: one.seen == "{}")
+    await drop(harness.service, APP.kind, "web")
+    await harness.ended(await harness.service.update(NS, C1, CLUSTERINST.kind, {"autoscale": ""}, ANN))
+    await drop(harness.service, AUTOSCALE.kind, "busy")
+    await drop(harness.service, AUTOPROV.kind, "near")
+    await harness.ended(await harness.service.delete(NS, C1, CLUSTERINST.kind, ANN))
+    await drop(harness.service, FLAVOR.kind, "m4")
 
 
-async def test_a_policy_to_which_a_failed_update_would_go_back_is_in_use(house: House) -> None:
-    hand = await furnished(house)
-    await house.autoscale("calm", max=2)
-    gate = hold_work(hand)
-    accepted = await house.service.update(NS, C1, CLUSTERINST.kind, {"autoscale": "calm"}, ANN)
+async def test_a_policy_to_which_a_failed_update_would_go_back_is_in_use(harness: EdgeHarness) -> None:
+    runner = await furnished(harness)
+    await harness.autoscale("calm", max=2)
+    gate = hold_work(runner)
+    accepted = await harness.service.update(NS, C1, CLUSTERINST.kind, {"autoscale": "calm"}, ANN)
     for name in ("busy", "calm"):
         with pytest.raises(StillReferenced):
-            await drop(house.service, AUTOSCALE.kind, name)
+            await drop(harness.service, AUTOSCALE.kind, name)
     gate.set()
-    await house.ended(accepted)
-    await drop(house.service, AUTOSCALE.kind, "busy")
+    await harness.ended(accepted)
+    await drop(harness.service, AUTOSCALE.kind, "busy")
 
 
-async def test_what_does_not_exist_cannot_be_named(house: House) -> None:
-    await furnished(house)
-    service, before = house.service, await house.get("app.web")
+async def test_what_does_not_exist_cannot_be_named(harness: EdgeHarness) -> None:
+    await furnished(harness)
+    service, before = harness.service, await harness.get("app.web")
     for change in (
         lambda: service.create_cluster(NS, "munich", "c2", ClusterInst(flavor="none"), ANN),
         lambda: service.create_cluster(NS, "munich", "c2", ClusterInst(autoscale="none"), ANN),
@@ -92,14 +92,14 @@ async def test_what_does_not_exist_cannot_be_named(house: House) -> None:
     ):
         with pytest.raises(NotFound, match="none"):
             await change()
-    assert (await house.get("app.web")).version == before.version
-    assert read_spec(await house.get(C1), ClusterInst).autoscale == "busy"
+    assert (await harness.get("app.web")).version == before.version
+    assert read_spec(await harness.get(C1), ClusterInst).autoscale == "busy"
 
 
-async def test_a_least_above_the_most_is_refused(house: House) -> None:
+async def test_a_least_above_the_most_is_refused(harness: EdgeHarness) -> None:
     for kind, spec in ((AUTOSCALE.kind, AutoscaleSpec(min=3, max=2)), (AUTOPROV.kind, AutoprovSpec((), min=3, max=2))):
         with pytest.raises(BadInput, match="at least min, which is 3"):
-            await house.service.put_record(NS, kind, "p", spec, ANN)
+            await harness.service.put_record(NS, kind, "p", spec, ANN)
 
 
 Ask = Callable[[Service, str], Awaitable[object]]
@@ -139,9 +139,9 @@ async def test_of_a_user_and_a_deletion_that_race_exactly_one_wins(
     request: pytest.FixtureRequest, new_store: Callable[[], Store], tmp_path: Path, kind: str, spec: Struct, ask: Ask
 ) -> None:
     async with AsyncExitStack() as stack:
-        first = second = await stack.enter_async_context(open_house(new_store(), tmp_path / "first"))
+        first = second = await stack.enter_async_context(open_harness(new_store(), tmp_path / "first"))
         if "postgres" in request.node.name:  # two processes on one store, where it takes two
-            second = await stack.enter_async_context(open_house(new_store(), tmp_path / "second"))
+            second = await stack.enter_async_context(open_harness(new_store(), tmp_path / "second"))
         await first.cloudlet()
         await first.cluster("home")
         for nth in range(10):

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from stateward.agents.simulation import SimulatedFleet
+from stateward.domains.edge.api.routes import AGENTS_PATH
 from stateward.domains.edge.lifecycle import CLOUDLET, CLUSTERINST
 from stateward.domains.edge.model import ClusterInst, InstanceStatus
 from stateward.store import open_store
@@ -71,7 +72,7 @@ async def test_a_thousand_agents_come_back_at_once_and_all_are_settled(
     with server.client() as client:
         token = client.post("/api/v1/tokens", json=AGENTS).json()
     port = int(server.url.rpartition(":")[2])
-    fleet = SimulatedFleet([f"ws://127.0.0.1:{port}"], NS, names, token["token"])
+    fleet = SimulatedFleet([f"ws://127.0.0.1:{port}"], AGENTS_PATH, NS, names, token["token"])
     fleet.add_existing(things)
     fleet.start()
     try:

@@ -19,7 +19,7 @@ from stateward.lifecycle import ADMIN, CONTROLLER
 from stateward.store.changes import Changes
 from stateward.store.port import Store, Tx
 from stateward.store.records import Key, Object, Timer
-from tests.integration.domains.edge.conftest import ADA, ANN, NS, Hand, House, hold, open_house, overdue
+from tests.integration.domains.edge.conftest import ADA, ANN, NS, AgentRunner, EdgeHarness, hold, open_harness, overdue
 from tests.stores import fresh_store
 
 
@@ -28,32 +28,32 @@ def new_store(request: pytest.FixtureRequest) -> Callable[[], Store]:
     return fresh_store("sqlite", request)
 
 
-async def upgraded(house: House, version: str = "2.0") -> Accepted:
-    return await house.service.upgrade(NS, "munich", version, 60.0, ANN)
+async def upgraded(harness: EdgeHarness, version: str = "2.0") -> Accepted:
+    return await harness.service.upgrade(NS, "munich", version, 60.0, ANN)
 
 
-async def silent(house: House) -> Hand:
+async def silent(harness: EdgeHarness) -> AgentRunner:
     """Make a cloudlet whose agent does not answer when it is to be upgraded."""
-    hand = await house.cloudlet()
+    runner = await harness.cloudlet()
 
     async def nothing(_: object) -> None:
         return
 
-    hand.agent._upgrade = nothing  # type: ignore[method-assign, assignment]
-    return hand
+    runner.agent._upgrade = nothing  # type: ignore[method-assign, assignment]
+    return runner
 
 
-async def test_a_new_version_that_connects_and_gathers_ends_the_upgrade(house: House) -> None:
-    await silent(house)
-    await house.cluster()
-    accepted = await upgraded(house)
+async def test_a_new_version_that_connects_and_gathers_ends_the_upgrade(harness: EdgeHarness) -> None:
+    await silent(harness)
+    await harness.cluster()
+    accepted = await upgraded(harness)
     with pytest.raises(Upgrading, match="being upgraded"):
-        await house.service.update(NS, "munich:c1", "edge.clusterinst", {"nodes": 2}, ANN)
-    house.start(Hand("munich", house.hands[0].site, "2.0"))
-    assert (await house.ended(accepted)).status == "succeeded"
-    found = await house.online()
+        await harness.service.update(NS, "munich:c1", "edge.clusterinst", {"nodes": 2}, ANN)
+    harness.start(AgentRunner("munich", harness.runners[0].site, "2.0"))
+    assert (await harness.ended(accepted)).status == "succeeded"
+    found = await harness.online()
     assert cloudlet_status(found).version == "2.0"
-    assert [line.event for line in await house.history("munich")][-2:] == ["acknowledge", "ready"]
+    assert [line.event for line in await harness.history("munich")][-2:] == ["acknowledge", "ready"]
 
 
 @pytest.mark.parametrize(
@@ -61,118 +61,124 @@ async def test_a_new_version_that_connects_and_gathers_ends_the_upgrade(house: H
     [({"version": "../x"}, "version"), ({"version": "2\n"}, "version"), ({"version": "2", "within": "long"}, "within")],
 )
 async def test_an_upgrade_is_held_to_its_limits_however_it_is_asked_for(
-    house: House, args: dict[str, str], field: str
+    harness: EdgeHarness, args: dict[str, str], field: str
 ) -> None:
-    await house.cloudlet()
+    await harness.cloudlet()
     with pytest.raises(BadInput) as caught:
-        await house.engine.act(NS, "munich", "upgrade", args=args)
+        await harness.engine.act(NS, "munich", "upgrade", args=args)
     assert caught.value.field == field
 
 
-async def test_an_upgrade_is_refused_while_an_instance_is_in_transition(house: House) -> None:
-    hand = await house.cloudlet()
-    gate = hold(hand)
-    created = await house.service.create_cluster(NS, "munich", "c1", ClusterInst(), ANN)
+async def test_an_upgrade_is_refused_while_an_instance_is_in_transition(harness: EdgeHarness) -> None:
+    runner = await harness.cloudlet()
+    gate = hold(runner)
+    created = await harness.service.create_cluster(NS, "munich", "c1", ClusterInst(), ANN)
     with pytest.raises(ActionInProgress):
-        await upgraded(house)
+        await upgraded(harness)
     gate.set()
-    await house.ended(created)
+    await harness.ended(created)
     with pytest.raises(BadInput):
-        await upgraded(house, "1.0")
+        await upgraded(harness, "1.0")
 
 
-async def test_a_failed_upgrade_is_left_and_instances_with_it_until_it_is_settled(house: House) -> None:
-    await house.cloudlet()
-    await house.cluster()
-    operation = await house.ended(await upgraded(house))
+async def test_a_failed_upgrade_is_left_and_instances_with_it_until_it_is_settled(harness: EdgeHarness) -> None:
+    await harness.cloudlet()
+    await harness.cluster()
+    operation = await harness.ended(await upgraded(harness))
     assert (operation.status, operation.error) == ("failed", "version 2.0 is not installed here")
-    assert await house.state("munich") == "UpdateError"
+    assert await harness.state("munich") == "UpdateError"
     with pytest.raises(Upgrading, match="has failed"):
-        await house.service.delete(NS, "munich:c1", "edge.clusterinst", ANN)
+        await harness.service.delete(NS, "munich:c1", "edge.clusterinst", ANN)
     with pytest.raises(Refused):
-        await house.service.fix(NS, "munich", ANN)
-    await house.service.fix(NS, "munich", ADA)
-    await house.ended(await house.service.delete(NS, "munich:c1", "edge.clusterinst", ANN))
+        await harness.service.fix(NS, "munich", ANN)
+    await harness.service.fix(NS, "munich", ADA)
+    await harness.ended(await harness.service.delete(NS, "munich:c1", "edge.clusterinst", ANN))
 
 
-async def test_a_failed_upgrade_that_is_settled_without_an_agent_leaves_the_cloudlet_offline(house: House) -> None:
-    hand = await house.cloudlet()
-    await house.ended(await upgraded(house))
-    assert (await house.service.fix(NS, "munich", ADA)).object.state == "Ready"
-    await house.ended(await upgraded(house))
-    await hand.kill()
-    await house.until_true("munich", lambda one: not cloudlet_status(one).serving)
-    settled = (await house.service.fix(NS, "munich", ADA)).object
+async def test_a_failed_upgrade_that_is_settled_without_an_agent_leaves_the_cloudlet_offline(
+    harness: EdgeHarness,
+) -> None:
+    runner = await harness.cloudlet()
+    await harness.ended(await upgraded(harness))
+    assert (await harness.service.fix(NS, "munich", ADA)).object.state == "Ready"
+    await harness.ended(await upgraded(harness))
+    await runner.kill()
+    await harness.until_true("munich", lambda one: not cloudlet_status(one).serving)
+    settled = (await harness.service.fix(NS, "munich", ADA)).object
     assert (settled.state, view(settled).conditions.online) == ("Offline", False)
-    house.start(hand)
-    await house.online()
+    harness.start(runner)
+    await harness.online()
 
 
-async def test_a_failed_upgrade_is_settled_only_as_what_it_is(house: House) -> None:
-    await house.cloudlet()
-    await house.ended(await upgraded(house))
+async def test_a_failed_upgrade_is_settled_only_as_what_it_is(harness: EdgeHarness) -> None:
+    await harness.cloudlet()
+    await harness.ended(await upgraded(harness))
     with pytest.raises(AgentConnectionChanged):
-        await house.engine.act(NS, "munich", "fix", actor=ADMIN, who="ada")
-    assert await house.state("munich") == "UpdateError"
+        await harness.engine.act(NS, "munich", "fix", actor=ADMIN, who="ada")
+    assert await harness.state("munich") == "UpdateError"
 
 
-async def test_a_failed_upgrade_can_be_tried_again(house: House) -> None:
-    hand = await house.cloudlet()
-    assert (await house.ended(await upgraded(house))).status == "failed"
+async def test_a_failed_upgrade_can_be_tried_again(harness: EdgeHarness) -> None:
+    runner = await harness.cloudlet()
+    assert (await harness.ended(await upgraded(harness))).status == "failed"
 
     async def nothing(_: object) -> None:
         return
 
-    hand.agent._upgrade = nothing  # type: ignore[method-assign, assignment]
-    accepted = await upgraded(house)
-    house.start(Hand("munich", SimulatedSite(), "2.0"))
-    assert (await house.ended(accepted)).status == "succeeded"
+    runner.agent._upgrade = nothing  # type: ignore[method-assign, assignment]
+    accepted = await upgraded(harness)
+    harness.start(AgentRunner("munich", SimulatedSite(), "2.0"))
+    assert (await harness.ended(accepted)).status == "succeeded"
 
 
-async def test_when_both_agents_are_dead_time_ends_the_upgrade(house: House) -> None:
-    hand = await silent(house)
-    accepted = await upgraded(house)
-    await hand.kill()
-    await house.until_true("munich", lambda one: not cloudlet_status(one).serving)
-    assert await house.state("munich") == "UpdateRequested"
-    await overdue(house, accepted.op.id)
-    assert (await house.ended(accepted)).status == "failed"
-    assert await house.state("munich") == "UpdateError"
-    house.start(Hand("munich", SimulatedSite()))
-    await house.until_true("munich", lambda one: cloudlet_status(one).serving > 0)
-    assert await house.state("munich") == "UpdateError"
+async def test_when_both_agents_are_dead_time_ends_the_upgrade(harness: EdgeHarness) -> None:
+    runner = await silent(harness)
+    accepted = await upgraded(harness)
+    await runner.kill()
+    await harness.until_true("munich", lambda one: not cloudlet_status(one).serving)
+    assert await harness.state("munich") == "UpdateRequested"
+    await overdue(harness, accepted.op.id)
+    assert (await harness.ended(accepted)).status == "failed"
+    assert await harness.state("munich") == "UpdateError"
+    harness.start(AgentRunner("munich", SimulatedSite()))
+    await harness.until_true("munich", lambda one: cloudlet_status(one).serving > 0)
+    assert await harness.state("munich") == "UpdateError"
 
 
-async def test_a_successor_that_is_let_in_and_then_silent_is_timed_out_and_no_longer_wanted(house: House) -> None:
-    await silent(house)
-    accepted = await upgraded(house)
-    number = cloudlet_status(await house.get("munich")).operation
-    board = InProcessDialer(house.hub, NS, "munich")
-    assert isinstance(await introduced(board, "2.0", number), Welcome)
-    assert await house.state("munich") == "InitOk"
-    await overdue(house, accepted.op.id)
-    await house.until("munich", "UpdateError")
-    answer = await introduced(board, "2.0", number)
+async def test_a_successor_that_is_let_in_and_then_silent_is_timed_out_and_no_longer_wanted(
+    harness: EdgeHarness,
+) -> None:
+    await silent(harness)
+    accepted = await upgraded(harness)
+    number = cloudlet_status(await harness.get("munich")).operation
+    dialer = InProcessDialer(harness.hub, NS, "munich")
+    assert isinstance(await introduced(dialer, "2.0", number), Welcome)
+    assert await harness.state("munich") == "InitOk"
+    await overdue(harness, accepted.op.id)
+    await harness.until("munich", "UpdateError")
+    answer = await introduced(dialer, "2.0", number)
     assert isinstance(answer, Goodbye)
     assert answer.final
 
 
-async def introduced(board: InProcessDialer, version: str, heir: int) -> object:
-    end = await board.dial()
+async def introduced(dialer: InProcessDialer, version: str, heir: int) -> object:
+    end = await dialer.dial()
     await end.send(encode(Hello(version, heir)))
     return read_controller(await end.recv())
 
 
-async def test_an_agent_of_another_protocol_is_told_so(house: House) -> None:
-    await house.service.create_cloudlet(NS, "munich", CloudletSpec(), ANN)
-    end = await InProcessDialer(house.hub, NS, "munich").dial()
+async def test_an_agent_of_another_protocol_is_told_so(harness: EdgeHarness) -> None:
+    await harness.service.create_cloudlet(NS, "munich", CloudletSpec(), ANN)
+    end = await InProcessDialer(harness.hub, NS, "munich").dial()
     await end.send(encode(Hello("1.0", protocol=99)))
     assert read_controller(await end.recv()) == Goodbye("protocol 99 is not spoken here, but 1", final=True)
 
 
-async def test_what_was_connected_to_a_controller_that_died_is_offline_when_its_time_is_over(house: House) -> None:
-    await house.engine.create(CONTROLLER_NS, "controller-dead", LISTENER.kind, "listen", actor=CONTROLLER)
-    now = await house.engine.store.reader.time()
+async def test_what_was_connected_to_a_controller_that_died_is_offline_when_its_time_is_over(
+    harness: EdgeHarness,
+) -> None:
+    await harness.engine.create(CONTROLLER_NS, "controller-dead", LISTENER.kind, "listen", actor=CONTROLLER)
+    now = await harness.engine.store.reader.time()
     seen = '{"version":"1.0","issued":5,"serving":5,"controller":"controller-dead"}'
     row = Object(
         NS, "munich", CLOUDLET.kind, "Ready", now, 1, 1, None, "munich", None, "{}", "{}", None, now, seen=seen
@@ -181,27 +187,27 @@ async def test_what_was_connected_to_a_controller_that_died_is_offline_when_its_
     async def program(tx: Tx) -> None:
         await tx.apply(Changes(objects=[row]))
 
-    await house.engine.store.transact(program)
-    await house.engine.set_timer(Timer(CONTROLLER_NS, "lapse", 0.0, 0, "controller-dead", "lapse", "[]", "{}"))
-    await house.until("munich", "Offline")
+    await harness.engine.store.transact(program)
+    await harness.engine.set_timer(Timer(CONTROLLER_NS, "lapse", 0.0, 0, "controller-dead", "lapse", "[]", "{}"))
+    await harness.until("munich", "Offline")
 
 
-async def test_a_load_that_the_agent_reports_scales_its_cluster(house: House) -> None:
-    hand = await house.cloudlet()
-    await house.autoscale("busy", min=1, max=4, cpu=100.0)
-    await house.cluster(autoscale="busy")
-    await hand.agent._send(Load(hand.agent.notify, "c1", cpu=250.0))
-    await house.until_true("munich:c1", lambda one: read_spec(one, ClusterInst).nodes == 3 and one.state == "Ready")
+async def test_a_load_that_the_agent_reports_scales_its_cluster(harness: EdgeHarness) -> None:
+    runner = await harness.cloudlet()
+    await harness.autoscale("busy", min=1, max=4, cpu=100.0)
+    await harness.cluster(autoscale="busy")
+    await runner.agent._send(Load(runner.agent.notify, "c1", cpu=250.0))
+    await harness.until_true("munich:c1", lambda one: read_spec(one, ClusterInst).nodes == 3 and one.state == "Ready")
 
 
 async def test_a_controller_that_was_taken_for_dead_and_is_not_enters_again(
     new_store: Callable[[], Store], tmp_path: Path
 ) -> None:
-    async with open_house(new_store(), tmp_path, lease_s=1.0) as house:
-        await house.cloudlet()
-        me = house.plugin.controller_lease.id
-        await house.engine.act(CONTROLLER_NS, me, "leave", actor=CONTROLLER)
+    async with open_harness(new_store(), tmp_path, lease_s=1.0) as harness:
+        await harness.cloudlet()
+        me = harness.plugin.controller_lease.id
+        await harness.engine.act(CONTROLLER_NS, me, "leave", actor=CONTROLLER)
         async with asyncio.timeout(60):
-            while (found := await house.engine.store.reader.object(Key(CONTROLLER_NS, me))) is None or found.removed:
+            while (found := await harness.engine.store.reader.object(Key(CONTROLLER_NS, me))) is None or found.removed:
                 await asyncio.sleep(0.01)
-        await house.online()
+        await harness.online()

@@ -11,16 +11,16 @@ from stateward.domains.edge.model import ClusterInst
 from stateward.engine.transitions import time_text
 from stateward.server.app import create_app
 from stateward.store.records import Key, WorkItem
-from tests.integration.domains.edge.conftest import ANN, NS, PATIENT, House, hold
+from tests.integration.domains.edge.conftest import ANN, NS, PATIENT, EdgeHarness, hold
 
 C1 = "munich:c1"
 
 
-async def why(house: House) -> Any:
+async def why(harness: EdgeHarness) -> Any:
     """Return what the API says about the cluster."""
-    tokens = Tokens(house.engine)
+    tokens = Tokens(harness.engine)
     token, _ = await tokens.issue("vic", Role.VIEWER, [NS])
-    transport = httpx.ASGITransport(create_app(house.engine, tokens, Config()))  # type: ignore[arg-type]
+    transport = httpx.ASGITransport(create_app(harness.engine, tokens, Config()))  # type: ignore[arg-type]
     headers = {"Authorization": f"Bearer {token}"}
     async with httpx.AsyncClient(transport=transport, base_url="http://x", headers=headers) as client:
         answer = await client.get(f"/api/v1/ns/{NS}/objects/{C1}/why")
@@ -28,28 +28,28 @@ async def why(house: House) -> Any:
     return answer.json()
 
 
-async def parked(house: House) -> WorkItem:
+async def parked(harness: EdgeHarness) -> WorkItem:
     """Wait until the work on the cluster is left to the agent."""
     async with asyncio.timeout(PATIENT):
         while True:
-            (work,) = await house.engine.store.reader.queue_of(Key(NS, C1))
-            if work.is_parked and (await house.get(C1)).state == "Creating":
+            (work,) = await harness.engine.store.reader.queue_of(Key(NS, C1))
+            if work.is_parked and (await harness.get(C1)).state == "Creating":
                 return work
             await asyncio.sleep(0.005)
 
 
 async def test_why_names_the_agent_its_last_report_and_the_deadline_and_that_its_cloudlet_is_offline(
-    house: House,
+    harness: EdgeHarness,
 ) -> None:
-    house.hub.retry_s = 3600.0  # an order that is sent again is answered again, which renews its time
-    hand = await house.cloudlet()
-    gate = hold(hand)
-    accepted = await house.service.create_cluster(NS, "munich", "c1", ClusterInst(), ANN)
-    await house.told(accepted, 1)
-    work = await parked(house)
-    (report,) = await house.engine.store.reader.progress_of(accepted.op.key, 0)
+    harness.hub.retry_s = 3600.0  # an order that is sent again is answered again, which renews its time
+    runner = await harness.cloudlet()
+    gate = hold(runner)
+    accepted = await harness.service.create_cluster(NS, "munich", "c1", ClusterInst(), ANN)
+    await harness.told(accepted, 1)
+    work = await parked(harness)
+    (report,) = await harness.engine.store.reader.progress_of(accepted.op.key, 0)
     assert work.deadline is not None
-    told = await why(house)
+    told = await why(harness)
     assert told["reason"] == "another party works on it"
     begin = (
         f"create: it waits for the agent of cloudlet munich, which has it since {time_text(accepted.op.created)}; "
@@ -57,7 +57,7 @@ async def test_why_names_the_agent_its_last_report_and_the_deadline_and_that_its
     )
     end = f"; it may take until {time_text(work.deadline)}"
     assert told["text"] == begin + end
-    await hand.kill()
-    offline = await house.until("munich", "Offline")
-    assert (await why(house))["text"] == f"{begin}; munich is Offline since {time_text(offline.since)}{end}"
+    await runner.kill()
+    offline = await harness.until("munich", "Offline")
+    assert (await why(harness))["text"] == f"{begin}; munich is Offline since {time_text(offline.since)}{end}"
     gate.set()

@@ -67,6 +67,9 @@ from stateward.store.errors import StoreError
 log = logging.getLogger("stateward.edge")
 
 BASE = "/api/v1/edge"
+AGENTS = "/agents"
+AGENTS_PATH = f"{BASE}{AGENTS}"
+"""The route that agents connect to, followed by namespace and cloudlet."""
 
 CLOUDLETS = f"{NS_PATH}/cloudlets"
 ONE_CLOUDLET = f"{CLOUDLETS}/{{cloudlet:str}}"
@@ -342,7 +345,7 @@ async def list_agents(request: Call, hub: HubDependency, ns: Ns) -> AgentsView:
     return AgentsView(hub.controller, agents, rejected)
 
 
-@websocket("/agents/{space:str}/{cloudlet:str}", opt=needs(Right.REPORT))
+@websocket(AGENTS + "/{space:str}/{cloudlet:str}", opt=needs(Right.REPORT))
 async def connect_agent(socket: WebSocket[Any, Any, Any], hub: HubDependency, space: Ns, cloudlet: Cloudlet) -> None:
     """Serve an agent's connection."""
     grant = grant_of(socket)

@@ -9,7 +9,7 @@ from stateward.errors import BadInput
 
 
 def caller(*controllers: str) -> WebSocketDialer:
-    return WebSocketDialer(controllers or ("ws://127.0.0.1:1",), "lab", "munich", "token", Random(1))
+    return WebSocketDialer(controllers or ("ws://127.0.0.1:1",), "/agents", "lab", "munich", "token", Random(1))
 
 
 @pytest.mark.parametrize("url", ["http://x", "wss://", "x", "ws://user:secret@x", "ws://x?y=1"])

@@ -45,7 +45,7 @@ class Agent(Process):
             )
 
 
-class Field:
+class ProcessDeployment:
     """A controller, an agent, and what lies between."""
 
     def __init__(self, folder: Path) -> None:
@@ -247,22 +247,22 @@ def release(folder: Path, version: str) -> None:
     program(folder, version, f'PYTHONPATH="{library}" exec "{sys.executable}" -m stateward "$@"')
 
 
-def gated(field: Field, version: str) -> Path:
+def gated(deployment: ProcessDeployment, version: str) -> Path:
     """Install a version that comes up only when it is let."""
-    release(field.releases, version)
-    file = field.releases / version / "stateward"
-    gate = field.folder / f"gate-{version}"
+    release(deployment.releases, version)
+    file = deployment.releases / version / "stateward"
+    gate = deployment.folder / f"gate-{version}"
     file.write_text(file.read_text().replace("#!/bin/sh\n", f"#!/bin/sh\nuntil [ -e {gate} ]; do sleep 0.05; done\n"))
     return gate
 
 
-def let_in(field: Field, version: str) -> None:
+def let_in(deployment: ProcessDeployment, version: str) -> None:
     """Wait until a version serves, as the only agent that runs."""
-    field.until("/cloudlets/munich", "Ready", version=version, online=True)
-    field.sure(lambda: field.agents() == [field.holder.pid])
-    assert field.holder.version == version
-    identity = (field.folder / "site" / "installation").read_text()
-    assert field.get("/cloudlets/munich")["conditions"]["installation"] == identity
+    deployment.until("/cloudlets/munich", "Ready", version=version, online=True)
+    deployment.sure(lambda: deployment.agents() == [deployment.holder.pid])
+    assert deployment.holder.version == version
+    identity = (deployment.folder / "site" / "installation").read_text()
+    assert deployment.get("/cloudlets/munich")["conditions"]["installation"] == identity
 
 
 def program(folder: Path, version: str, text: str) -> None:
@@ -274,13 +274,13 @@ def program(folder: Path, version: str, text: str) -> None:
 
 
 @contextmanager
-def open_field(folder: Path) -> Iterator[Field]:
+def open_deployment(folder: Path) -> Iterator[ProcessDeployment]:
     """Set everything up; whatever happens, all of it is gone in the end."""
-    field = Field(folder)
+    deployment = ProcessDeployment(folder)
     try:
-        yield field
+        yield deployment
     finally:
-        field.close()
+        deployment.close()
 
 
 def events(client: httpx.Client, op: str) -> str:
