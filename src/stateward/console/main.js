@@ -1,4 +1,4 @@
-// The page: signs in, opens the stream, and shows the view that the address names.
+// The entry point: signs in, loads the domains, opens the stream, and shows the view of the address.
 
 import { get, keepToken, session, token } from "./core/api.js";
 import { fill, find, h, throttle } from "./core/dom.js";

@@ -1,12 +1,12 @@
-// Speaking to the server. Whatever goes wrong is a Problem, with the fields that the server gave it.
+// The client of the HTTP API. Every error is a Problem with the fields that the server sent.
 
 /** @import {ProblemFields} from "./types.js" */
 
 const BASE = "/api/v1";
-const KEPT = "stateward-token";
+const STORAGE_KEY = "stateward-token";
 
 /** The ways to the domains' own APIs, which do not all lie below ours. */
-const OWN = /^\/(api\/|tumblebug\/|ns\/[^/]+\/blazar\/)/;
+const DOMAIN_API = /^\/(api\/|tumblebug\/|ns\/[^/]+\/blazar\/)/;
 
 /** Why a request was not done. */
 export class Problem extends Error {
@@ -24,13 +24,13 @@ export const session = { onUnknown: () => {} };
 
 /** @returns {string | null} the token, which this tab keeps and no other */
 export function token() {
-  return sessionStorage.getItem(KEPT);
+  return sessionStorage.getItem(STORAGE_KEY);
 }
 
 /** @param {string | null} text */
 export function keepToken(text) {
-  if (text === null) sessionStorage.removeItem(KEPT);
-  else sessionStorage.setItem(KEPT, text);
+  if (text === null) sessionStorage.removeItem(STORAGE_KEY);
+  else sessionStorage.setItem(STORAGE_KEY, text);
 }
 
 /** @typedef {Record<string, string | number | string[] | null | undefined>} Query */
@@ -44,7 +44,7 @@ export function address(path, query = {}) {
     }
   }
   const text = words.toString();
-  return (OWN.test(path) ? path : BASE + path) + (text ? `?${text}` : "");
+  return (DOMAIN_API.test(path) ? path : BASE + path) + (text ? `?${text}` : "");
 }
 
 /** @param {string} where @param {RequestInit} how @returns {Promise<Response>} */

@@ -1,11 +1,11 @@
-// Making elements: no markup is ever parsed, so nothing that a server says can become a script.
+// Creation of elements. No markup is ever parsed, so text from a server cannot become a script.
 
 const SVG = "http://www.w3.org/2000/svg";
 
 /** @typedef {Node | string | number | null | undefined | false} Child */
 
 /**
- * Make an element. `on...` are listeners, `style` is an object, true and false set and leave out an attribute.
+ * Create an element. `on...` are listeners, `style` is an object, true and false set and leave out an attribute.
  * @param {string} tag
  * @param {Record<string, any> | null} [attributes]
  * @param {...(Child | Child[])} children
@@ -16,7 +16,7 @@ export function h(tag, attributes, ...children) {
 }
 
 /**
- * Make an element of a drawing.
+ * Create an SVG element.
  * @param {string} tag
  * @param {Record<string, any> | null} [attributes]
  * @param {...(Child | Child[])} children
@@ -61,7 +61,7 @@ function nodes(children) {
 }
 
 /**
- * Put something else into an element.
+ * Replace the content of an element.
  * @param {Element} element
  * @param {...(Child | Child[])} children
  */
@@ -73,7 +73,7 @@ export function fill(element, ...children) {
 const filledFor = new WeakMap();
 
 /**
- * Put something else into an element, unless it is about the same: whoever is at a button or in a field stays there.
+ * Replace the content of an element unless the data is unchanged, so that buttons and fields keep the focus.
  * @param {Element} element
  * @param {unknown} about
  * @param {() => Child | Child[]} make
@@ -86,7 +86,7 @@ export function fillIfChanged(element, about, make) {
 }
 
 /**
- * Find an element that must be there.
+ * Return an element that must exist.
  * @param {string} selector
  * @param {ParentNode} [where]
  * @returns {HTMLElement}
@@ -98,7 +98,7 @@ export function find(selector, where = document) {
 }
 
 /**
- * Let something happen at the next frame, once, however often it is asked for.
+ * Return a function that runs an action once in the next frame, however often it is called.
  * @param {() => void} act
  * @returns {() => void}
  */
@@ -115,7 +115,7 @@ export function oncePerFrame(act) {
 }
 
 /**
- * Let something happen now and then, once for all that ask meanwhile: eyes need no more.
+ * Return a function that runs an action once after a delay, for all calls meanwhile.
  * @param {number} milliseconds
  * @param {() => void} act
  * @returns {() => void}

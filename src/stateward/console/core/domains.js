@@ -3,7 +3,7 @@
 
 import { store } from "./store.js";
 
-/** @import {ActionForm, Domain, Thing} from "./types.js" */
+/** @import {ActionForm, Domain, ObjectView} from "./types.js" */
 
 /** @type {Map<string, Domain>} */
 export const domains = new Map();
@@ -37,12 +37,12 @@ export function hasOwnApi(kind) {
   return store.me?.domains?.includes(kind.split(".", 1)[0] ?? "") ?? false;
 }
 
-/** @param {Thing} thing @param {string} action @returns {ActionForm | null} the call of the domain's own API, if any */
+/** @param {ObjectView} thing @param {string} action @returns {ActionForm | null} the call of the domain's own API, if any */
 export function actionForm(thing, action) {
   return hasOwnApi(thing.kind) ? (domainOf(thing.kind)?.actions[thing.kind]?.[action] ?? null) : null;
 }
 
-/** @param {Thing} thing @returns {string[]} actions of the domain's own API beside those of the lifecycle table */
+/** @param {ObjectView} thing @returns {string[]} actions of the domain's own API beside those of the lifecycle table */
 export function extraActions(thing) {
   return hasOwnApi(thing.kind) ? (domainOf(thing.kind)?.extraActions?.[thing.kind] ?? []) : [];
 }

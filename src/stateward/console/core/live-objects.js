@@ -1,35 +1,35 @@
-// Objects of some kinds, kept as they are now: read once, changed by the journal's lines, read again when others come.
+// Live lists of objects: read once, updated by journal entries, and read again when objects appear.
 
 import { oncePerFrame } from "./dom.js";
 import { allObjects } from "./pagination.js";
 import { classOf, isNowhere } from "./store.js";
 
-/** @import {Context, Line, Thing} from "./types.js" */
+/** @import {Context, JournalEntry, ObjectView} from "./types.js" */
 
-const AGAIN = 1_000;
+const REREAD_MS = 1_000;
 
 /**
  * @param {Context} context
  * @param {string[]} kinds
- * @param {(things: Thing[]) => unknown} draw
- * @param {(signal: AbortSignal) => Promise<Thing[]>} [reading] how they are read, if not all of these kinds
+ * @param {(things: ObjectView[]) => unknown} draw
+ * @param {(signal: AbortSignal) => Promise<ObjectView[]>} [fetchObjects] reads the objects, if not all of these kinds
  * @returns {Promise<() => void>} reads everything again
  */
-export async function liveObjects(context, kinds, draw, reading = (signal) => allOf(kinds, signal)) {
-  /** @type {Map<string, Thing>} */
+export async function liveObjects(context, kinds, draw, fetchObjects = (signal) => allOf(kinds, signal)) {
+  /** @type {Map<string, ObjectView>} */
   let things = new Map();
   let asked = 0;
   const show = oncePerFrame(() => draw([...things.values()]));
-  /** @param {Line} line about what was there before, and was not read */
+  /** @param {JournalEntry} line about an object that existed before and is not in the list */
   const others = (line) => line.source !== null && !isNowhere(line.kind, line.source);
-  /** @type {Set<Line[]>} what has come while something is being read: the answer may be older, or newer */
+  /** @type {Set<JournalEntry[]>} entries that arrive during a read, whose answer may be older or newer */
   const meanwhile = new Set();
   const read = async () => {
-    /** @type {Line[]} */
+    /** @type {JournalEntry[]} */
     const came = [];
     meanwhile.add(came);
     try {
-      const found = await reading(context.signal);
+      const found = await fetchObjects(context.signal);
       things = new Map(found.map((one) => [`${one.ns}/${one.id}`, one]));
     } finally {
       meanwhile.delete(came);
@@ -39,9 +39,9 @@ export async function liveObjects(context, kinds, draw, reading = (signal) => al
   };
   const readSoon = () => {
     clearTimeout(asked);
-    asked = window.setTimeout(() => read().catch(() => {}), AGAIN);
+    asked = window.setTimeout(() => read().catch(() => {}), REREAD_MS);
   };
-  /** @param {Line[]} lines */
+  /** @param {JournalEntry[]} lines */
   const apply = (lines) => {
     for (const line of lines) {
       if (!kinds.includes(line.kind) || line.target === null) continue;
@@ -59,7 +59,7 @@ export async function liveObjects(context, kinds, draw, reading = (signal) => al
       show();
     }
   };
-  context.on("lines", (/** @type {Line[]} */ lines) => {
+  context.on("lines", (/** @type {JournalEntry[]} */ lines) => {
     for (const came of meanwhile) came.push(...lines);
     apply(lines);
   });
@@ -73,7 +73,7 @@ async function allOf(kinds, signal) {
   return (await Promise.all(kinds.map((kind) => allObjects({ kind }, signal)))).flat();
 }
 
-/** @param {Thing[]} things @returns {Map<string, number>} how many are in which state */
+/** @param {ObjectView[]} things @returns {Map<string, number>} how many are in which state */
 export function countStates(things) {
   /** @type {Map<string, number>} */
   const counts = new Map();
@@ -83,12 +83,12 @@ export function countStates(things) {
 
 /**
  * @template K
- * @param {Thing[]} things
- * @param {(thing: Thing) => K} by
- * @returns {Map<K, Thing[]>}
+ * @param {ObjectView[]} things
+ * @param {(thing: ObjectView) => K} by
+ * @returns {Map<K, ObjectView[]>}
  */
 export function groupBy(things, by) {
-  /** @type {Map<K, Thing[]>} */
+  /** @type {Map<K, ObjectView[]>} */
   const groups = new Map();
   for (const one of things) {
     const group = groups.get(by(one));
@@ -98,12 +98,12 @@ export function groupBy(things, by) {
   return groups;
 }
 
-/** @param {Thing} one @returns {string} what people call it: often not its id */
+/** @param {ObjectView} one @returns {string} its display name, often not its id */
 export function nameOf(one) {
   return String(pick(one.spec, ["name"]) ?? one.id);
 }
 
-/** The first of some fields that a spec or a sighting has, however deep its name says. @param {any} record @param {string[]} names */
+/** The first field that a spec or an observation has; a name may be a path with dots. @param {any} record @param {string[]} names */
 export function pick(record, names) {
   for (const name of names) {
     const value = name.split(".").reduce((found, key) => found?.[key], record);

@@ -1,13 +1,13 @@
-// Reading objects: pages over one namespace or all that are chosen.
+// Pages of objects, over one namespace or all chosen ones.
 
 import { get, part } from "./api.js";
 import { chosenNamespaces, classOf, tally } from "./store.js";
 
-/** @import {Thing} from "./types.js" */
+/** @import {ObjectView} from "./types.js" */
 
 /** @typedef {{kind?: string, state?: string, label?: string[], q?: string, parent?: string}} Filter */
 
-/** Pages of the objects that fit, one namespace after the other. */
+/** Pages of the matching objects, one namespace after the other. */
 export class Pager {
   /** @param {string[]} namespaces @param {Filter} filter @param {number} [size] */
   constructor(namespaces, filter, size = 200) {
@@ -22,9 +22,9 @@ export class Pager {
     return this.rest.length === 0;
   }
 
-  /** @param {AbortSignal} [signal] @returns {Promise<Thing[]>} */
+  /** @param {AbortSignal} [signal] @returns {Promise<ObjectView[]>} */
   async next(signal) {
-    /** @type {Thing[]} */
+    /** @type {ObjectView[]} */
     const found = [];
     while (!this.done && found.length < this.size) {
       const ns = this.rest[0] ?? "";
@@ -44,18 +44,18 @@ export class Pager {
 /** All objects of a kind, up to a limit. @param {Filter} filter @param {AbortSignal} [signal] @param {number} [most] */
 export async function allObjects(filter, signal, most = 2_000) {
   const pager = new Pager(readableNamespaces(), filter, 1_000);
-  /** @type {Thing[]} */
+  /** @type {ObjectView[]} */
   const found = [];
   while (!pager.done && found.length < most) found.push(...(await pager.next(signal)));
   return found;
 }
 
-/** @returns {string[]} the chosen namespaces that can stand in an address */
+/** @returns {string[]} the chosen namespaces that can be part of an address */
 export function readableNamespaces() {
   return chosenNamespaces().filter((ns) => !ns.startsWith("("));
 }
 
-/** All objects that are under way. @param {AbortSignal} [signal] @returns {Promise<Thing[]>} */
+/** All objects in a transitional state. @param {AbortSignal} [signal] @returns {Promise<ObjectView[]>} */
 export async function transitionalObjects(signal) {
   const found = [];
   for (const [kind, counts] of tally()) {

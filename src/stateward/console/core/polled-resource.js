@@ -1,20 +1,20 @@
-// What a domain tells in its own words: read at once, again soon after something of it has changed, and now and then.
+// A resource of a domain's own API: read at once, soon after each change in the domain, and periodically.
 
 import { throttle } from "./dom.js";
 import { readableNamespaces } from "./pagination.js";
 import { store } from "./store.js";
 
-/** @import {Context, Line} from "./types.js" */
+/** @import {Context, JournalEntry} from "./types.js" */
 
-const SOON = 300;
-const SECONDS = 10;
+const DEBOUNCE_MS = 300;
+const INTERVAL_S = 10;
 
 /**
  * @template T
  * @param {Context} context
  * @param {string} domain
  * @param {(ns: string) => Promise<T>} read
- * @param {(told: Map<string, T>) => void} draw gets what is told, by namespace
+ * @param {(resource: Map<string, T>) => void} draw gets what is resource, by namespace
  */
 export function pollResource(context, domain, read, draw) {
   if (!store.me?.domains?.includes(domain)) return;
@@ -28,11 +28,11 @@ export function pollResource(context, domain, read, draw) {
         .map(async (ns) => /** @type {[string, T | null]} */ ([ns, await read(ns).catch(() => null)])),
     );
     if (context.signal.aborted) return;
-    draw(new Map(found.flatMap(([ns, told]) => (told === null ? [] : [[ns, told]]))));
+    draw(new Map(found.flatMap(([ns, resource]) => (resource === null ? [] : [[ns, resource]]))));
   };
-  const soon = throttle(SOON, () => void ask());
-  context.on("lines", (/** @type {Line[]} */ lines) => {
+  const soon = throttle(DEBOUNCE_MS, () => void ask());
+  context.on("lines", (/** @type {JournalEntry[]} */ lines) => {
     if (lines.some((line) => line.kind.startsWith(begins))) soon();
   });
-  context.every(SECONDS, ask);
+  context.every(INTERVAL_S, ask);
 }

@@ -1,16 +1,16 @@
-// The newest lines of the journal that fit: it is read forwards, so one looks further back until there are enough.
+// The newest matching journal entries. The journal is read forwards, so the start moves back until there are enough.
 
 import { get } from "./api.js";
 import { listen, store } from "./store.js";
 
 /** @import {Query} from "./api.js" */
-/** @import {Line} from "./types.js" */
+/** @import {JournalEntry} from "./types.js" */
 
 /**
  * @param {Query} filter
  * @param {number} enough
  * @param {AbortSignal} [signal]
- * @returns {Promise<Line[]>} oldest first
+ * @returns {Promise<JournalEntry[]>} oldest first
  */
 export async function recentJournal(filter, enough, signal) {
   await streaming();
@@ -23,7 +23,7 @@ export async function recentJournal(filter, enough, signal) {
 
 /** @param {Query} filter @param {number} after @param {number} enough @param {AbortSignal} [signal] */
 async function everything(filter, after, enough, signal) {
-  /** @type {Line[]} */
+  /** @type {JournalEntry[]} */
   let found = [];
   for (let next = String(after); next !== null;) {
     const page = await get("/journal", { ...filter, after: next, limit: 1_000 }, signal);
@@ -33,7 +33,7 @@ async function everything(filter, after, enough, signal) {
   return found;
 }
 
-/** Wait until the stream has told where the journal ends; without it, everything would have to be read. */
+/** Wait until the stream has sent the end of the journal; without it, everything would have to be read. */
 function streaming() {
   if (store.seq > 0) return undefined;
   return new Promise((resolve) => {

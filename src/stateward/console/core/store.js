@@ -1,20 +1,20 @@
-// The one store: who is signed in, which kinds there are, how many objects are in which state, and what is new.
+// The store of the page: the session, the kinds, the number of objects by state, and the latest journal entries.
 //
-// It is fed by the stream, and whoever shows something listens to a topic:
-//   session   somebody has signed in or out          lines       new lines of the journal (an array)
+// The stream updates it, and views listen to topics:
+//   session   a user has signed in or out            lines       new journal entries (an array)
 //   counts    the numbers of objects have changed    connection  the stream is up or down
-//   ns        another namespace is looked at         afresh      the stream began anew: read everything again
+//   ns        another namespace was chosen           afresh      the stream restarted: read everything again
 
-/** @import {Counts, Kind, Line, Me, StateClass} from "./types.js" */
+/** @import {Counts, Kind, JournalEntry, Me, StateClass} from "./types.js" */
 
 export const ALL = "*";
 export const LATEST = 400;
-const SECONDS = 120;
+const RATE_SECONDS = 120;
 
 /** @typedef {"live" | "away" | "out"} Connection */
 
 /**
- * @type {{me: Me | null, kinds: Map<string, Kind>, counts: Counts, latest: Line[], rates: number[], seq: number,
+ * @type {{me: Me | null, kinds: Map<string, Kind>, counts: Counts, latest: JournalEntry[], rates: number[], seq: number,
  *   connection: Connection, ns: string, missed: number}}
  */
 export const store = {
@@ -22,7 +22,7 @@ export const store = {
   kinds: new Map(),
   counts: {},
   latest: [],
-  rates: new Array(SECONDS).fill(0),
+  rates: new Array(RATE_SECONDS).fill(0),
   seq: 0,
   connection: "out",
   ns: ALL,
@@ -44,11 +44,11 @@ export function listen(topic, listener) {
 }
 
 /** @param {string} topic @param {any} [detail] */
-export function tell(topic, detail) {
+export function notify(topic, detail) {
   for (const listener of [...(listeners.get(topic) ?? [])]) listener(detail);
 }
 
-// --- what is known ---------------------------------------------------------------------------------------------------
+// --- known data ------------------------------------------------------------------------------------------------------
 
 /** @type {Map<string, Map<string, StateClass>>} */
 const classes = new Map();
@@ -70,7 +70,7 @@ export function may(right) {
   return store.me?.rights.includes(right) ?? false;
 }
 
-/** @returns {boolean} whether the token opens all namespaces */
+/** @returns {boolean} whether the token is valid for all namespaces */
 export function mayAll() {
   return store.me?.namespaces.includes(ALL) ?? false;
 }
@@ -81,7 +81,7 @@ export function namespaces() {
   return [...new Set([...Object.keys(store.counts), ...named])].sort();
 }
 
-/** @returns {string[]} the namespaces that are looked at */
+/** @returns {string[]} the chosen namespaces */
 export function chosenNamespaces() {
   return store.ns === ALL ? namespaces() : [store.ns];
 }
@@ -91,7 +91,7 @@ export function chooseNamespace(ns) {
   if (ns === store.ns) return;
   store.ns = ns;
   sessionStorage.setItem("stateward-ns", ns);
-  tell("ns", ns);
+  notify("ns", ns);
 }
 
 /**
@@ -113,18 +113,18 @@ export function tally() {
   return sums;
 }
 
-// --- what is new -----------------------------------------------------------------------------------------------------
+// --- new entries -----------------------------------------------------------------------------------------------------
 
 /** @param {{seq: number, objects: Counts}} snapshot */
 export function takeSnapshot(snapshot) {
   const again = store.seq > 0;
   store.seq = snapshot.seq;
   store.counts = snapshot.objects;
-  tell("counts");
-  if (again) tell("afresh");
+  notify("counts");
+  if (again) notify("afresh");
 }
 
-/** @param {Line[]} lines @param {number} seq */
+/** @param {JournalEntry[]} lines @param {number} seq */
 export function takeLines(lines, seq) {
   const fresh = lines.filter((line) => line.seq > store.seq);
   store.seq = Math.max(store.seq, seq);
@@ -132,11 +132,11 @@ export function takeLines(lines, seq) {
   for (const line of fresh) count(line);
   store.latest.push(...fresh);
   if (store.latest.length > 2 * LATEST) store.latest.splice(0, store.latest.length - LATEST);
-  tell("lines", fresh);
-  tell("counts");
+  notify("lines", fresh);
+  notify("counts");
 }
 
-/** @param {Line} line */
+/** @param {JournalEntry} line */
 function count(line) {
   if (line.target === null || line.source === line.target || line.ns.startsWith("(system")) return;
   store.rates[store.rates.length - 1] = (store.rates.at(-1) ?? 0) + 1;
@@ -145,7 +145,7 @@ function count(line) {
   if (!isNowhere(line.kind, line.target)) states[line.target] = (states[line.target] ?? 0) + 1;
 }
 
-/** @param {string} kind @param {string} state @returns {boolean} whether an object in it is none (any more) */
+/** @param {string} kind @param {string} state @returns {boolean} whether an object in this state does not exist (any more) */
 export function isNowhere(kind, state) {
   return state === "(gone)" || state === store.kinds.get(kind)?.initial;
 }
@@ -160,5 +160,5 @@ export function tick() {
 export function connected(connection) {
   if (store.connection === connection) return;
   store.connection = connection;
-  tell("connection", connection);
+  notify("connection", connection);
 }

@@ -1,16 +1,16 @@
-// The stream: one WebSocket for the whole page. It comes back by itself, with the number that it saw last.
+// The stream: one WebSocket for the page. It reconnects by itself, from the last sequence number that it saw.
 
 import { session, token } from "./api.js";
 import { connected, store, takeLines, takeSnapshot } from "./store.js";
 
-const NOT_KNOWN = 4401;
-const SHORTEST = 250;
-const LONGEST = 5_000;
-const SILENCE = 45_000;
+const CLOSE_UNAUTHORIZED = 4401;
+const RECONNECT_MIN_MS = 250;
+const RECONNECT_MAX_MS = 5_000;
+const SILENCE_MS = 45_000;
 
 /** @type {WebSocket | null} */
 let socket = null;
-let pause = SHORTEST;
+let pause = RECONNECT_MIN_MS;
 let wanted = false;
 let retry = 0;
 let watchdog = 0;
@@ -44,8 +44,8 @@ function firstWord() {
 function heard(mine, word) {
   if (mine !== socket) return;
   clearTimeout(watchdog);
-  watchdog = window.setTimeout(() => mine.close(), SILENCE);
-  pause = SHORTEST;
+  watchdog = window.setTimeout(() => mine.close(), SILENCE_MS);
+  pause = RECONNECT_MIN_MS;
   if (word.snapshot) takeSnapshot(word.snapshot);
   else takeLines(word.lines, word.seq);
   connected("live");
@@ -54,13 +54,13 @@ function heard(mine, word) {
 /** @param {WebSocket} mine @param {number} code */
 function closed(mine, code) {
   if (mine !== socket || !wanted) return;
-  if (code === NOT_KNOWN) {
+  if (code === CLOSE_UNAUTHORIZED) {
     session.onUnknown();
     return;
   }
   connected("away");
   retry = window.setTimeout(openStream, pause * (0.75 + Math.random() / 2));
-  pause = Math.min(pause * 2, LONGEST);
+  pause = Math.min(pause * 2, RECONNECT_MAX_MS);
 }
 
 window.addEventListener("online", () => {

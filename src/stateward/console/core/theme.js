@@ -1,13 +1,13 @@
-// Dark or light: as the system has it, unless somebody chose.
+// The dark or light theme: that of the system, unless the user chose one.
 
-import { tell } from "./store.js";
+import { notify } from "./store.js";
 
-const KEPT = "stateward-theme";
+const STORAGE_KEY = "stateward-theme";
 const system = matchMedia("(prefers-color-scheme: dark)");
 
 /** @returns {"dark" | "light"} */
 export function theme() {
-  const kept = localStorage.getItem(KEPT);
+  const kept = localStorage.getItem(STORAGE_KEY);
   if (kept === "dark" || kept === "light") return kept;
   return system.matches ? "dark" : "light";
 }
@@ -20,13 +20,13 @@ export function followTheme() {
 
 /** Change from dark to light or back. */
 export function turnTheme() {
-  localStorage.setItem(KEPT, theme() === "dark" ? "light" : "dark");
+  localStorage.setItem(STORAGE_KEY, theme() === "dark" ? "light" : "dark");
   apply();
 }
 
 function apply() {
   document.documentElement.dataset.theme = theme();
-  tell("theme");
+  notify("theme");
 }
 
 /** @param {string} name @returns {string} a colour of the theme */

@@ -1,4 +1,4 @@
-// What the API answers with, as types that the checker reads. Nothing here runs.
+// Types of the API's answers and of the console, for the type checker. Nothing here runs.
 
 /**
  * @typedef {{name: string, role: string, rights: string[], namespaces: string[], demo: boolean, version: string,
@@ -22,7 +22,7 @@
 /**
  * @typedef {{ns: string, id: string, kind: string, state: string, state_class: StateClass | null, since: string,
  *   version: number, generation: number, op: string | null, queue: string, parent: string | null, spec: any, seen: any,
- *   labels: Record<string, string>, error: string | null, created: string}} Thing
+ *   labels: Record<string, string>, error: string | null, created: string}} ObjectView
  */
 
 /**
@@ -33,16 +33,16 @@
  *   ended: string | null}} Operation
  */
 
-/** @typedef {{object: Thing, operation: Operation | null}} Accepted */
+/** @typedef {{object: ObjectView, operation: Operation | null}} Accepted */
 
 /**
  * @typedef {{seq: number, ns: string, object: string, kind: string, op: string | null, at: string, actor: string,
- *   who: string, event: string, source: string | null, target: string | null, reason: string | null, spec: any}} Line
+ *   who: string, event: string, source: string | null, target: string | null, reason: string | null, spec: any}} JournalEntry
  */
 
 /**
  * @typedef {{event: string, allowed: boolean, why_not: string | null, needs: string[], target: string | null,
- *   desired: string | null, within: number | null}} Possible
+ *   desired: string | null, within: number | null}} AllowedAction
  */
 
 /**
@@ -70,18 +70,18 @@
 /**
  * @typedef {{position: number, op: string, object: string, action: string, who: string, lane: string, grp: string,
  *   priority: number, attempts: number, owner: string | null, not_before: string | null, deadline: string | null,
- *   reason: string, text: string}} Queued
+ *   reason: string, text: string}} QueuedOperation
  */
 
 /**
  * @typedef {{id: string, kind: string, state: string, state_class: StateClass | null,
- *   operation: Operation | null}} Above
+ *   operation: Operation | null}} Ancestor
  */
 
 /**
  * @typedef {{id: string, kind: string, state: string, text: string, reason: string | null,
- *   operation: Operation | null, queue: Queued[], lane: Lane | null, locks: Lock[], children: Operation[],
- *   parents: Above[]}} Why
+ *   operation: Operation | null, queue: QueuedOperation[], lane: Lane | null, locks: Lock[], children: Operation[],
+ *   parents: Ancestor[]}} Why
  */
 
 /**
@@ -123,8 +123,8 @@
 
 /**
  * @typedef {object} ActionForm An action through the own API of a domain.
- * @property {(thing: Thing) => Field[] | Promise<Field[]>} [fields] its arguments
- * @property {(thing: Thing, facts: string[], values: Values) => Call} call
+ * @property {(thing: ObjectView) => Field[] | Promise<Field[]>} [fields] its arguments
+ * @property {(thing: ObjectView, facts: string[], values: Values) => Call} call
  */
 
 /**

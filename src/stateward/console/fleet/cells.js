@@ -1,12 +1,12 @@
-// The cells of the fleet map: one for each object, loaded in one stream and kept up to date by the journal's lines.
+// The cells of the fleet map: one for each object, loaded in one stream and updated by journal entries.
 
 import { get, lines, part } from "../core/api.js";
 import { isNowhere } from "../core/store.js";
 
-/** @import {Line, Thing} from "../core/types.js" */
+/** @import {JournalEntry, ObjectView} from "../core/types.js" */
 
-const MOST_ASKED = 20;
-const TOO_MANY_GONE = 500;
+const MAX_PARENTS_READ = 20;
+const MAX_REMOVED_CELLS = 500;
 
 /** @typedef {{ns: string, id: string, kind: string, state: string, place: string, parent: string, gone: boolean}} Cell */
 
@@ -59,12 +59,12 @@ export class Cells {
 
   /**
    * Take lines in; returns the cells that changed, and tells whether some came or went.
-   * @param {Line[]} fresh
+   * @param {JournalEntry[]} fresh
    * @param {(ns: string) => boolean} wanted
    */
   apply(fresh, wanted) {
     const changed = [];
-    /** @type {Line[]} */
+    /** @type {JournalEntry[]} */
     const born = [];
     for (const line of fresh) {
       if (line.target === null || !wanted(line.ns)) continue;
@@ -86,14 +86,14 @@ export class Cells {
     return { changed, born };
   }
 
-  /** Ask where new objects are, as far as they are few. @param {Line[]} born @param {AbortSignal} signal */
+  /** Ask where new objects are, as far as they are few. @param {JournalEntry[]} born @param {AbortSignal} signal */
   async ask(born, signal) {
-    await Promise.all(born.slice(0, MOST_ASKED).map((line) => this.askOne(line, signal)));
+    await Promise.all(born.slice(0, MAX_PARENTS_READ).map((line) => this.askOne(line, signal)));
   }
 
-  /** @param {Line} line @param {AbortSignal} signal */
+  /** @param {JournalEntry} line @param {AbortSignal} signal */
   async askOne(line, signal) {
-    /** @type {Thing} */
+    /** @type {ObjectView} */
     let found;
     try {
       found = await get(`/ns/${part(line.ns)}/objects/${part(line.object)}`, {}, signal);
@@ -107,7 +107,7 @@ export class Cells {
 
   /** Forget the cells of what has gone, once they are many; tells whether it did. */
   compact() {
-    if (this.gone < TOO_MANY_GONE) return false;
+    if (this.gone < MAX_REMOVED_CELLS) return false;
     const kept = this.all.filter((cell) => !cell.gone);
     this.all = [];
     this.index = new Map();
@@ -117,7 +117,7 @@ export class Cells {
   }
 }
 
-/** @param {Line} line @returns {Cell} */
+/** @param {JournalEntry} line @returns {Cell} */
 function cellOf(line) {
   return {
     ns: line.ns,

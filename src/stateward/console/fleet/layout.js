@@ -1,4 +1,4 @@
-// Where the cells of the fleet map lie: groups as blocks on shelves, with cells as large as there is room for.
+// The layout of the fleet map: groups are blocks in rows, with the largest cells that fit.
 
 /** @import {Cell} from "./cells.js" */
 
@@ -6,11 +6,11 @@
 /** @typedef {{blocks: Block[], pitch: number, height: number, spots: ([number, number] | undefined)[]}} Layout */
 
 const PITCHES = [18, 16, 14, 12, 10, 9, 8, 7, 6, 5, 4];
-const TALLEST = 460;
-const NARROW = 500;
-const GAP = 18;
-const LABEL = 22;
-const NARROWEST = 92;
+const MAX_HEIGHT_PX = 460;
+const NARROW_PX = 500;
+const GAP_PX = 18;
+const LABEL_PX = 22;
+const MIN_BLOCK_PX = 92;
 
 /**
  * @param {Cell[]} cells
@@ -23,7 +23,7 @@ export function layOut(cells, groupOf, wanted, width) {
   const groups = grouped(cells, groupOf, wanted);
   for (const pitch of PITCHES) {
     const found = shelve(groups, pitch, width);
-    if (found.height <= (width < NARROW ? 1.6 * TALLEST : TALLEST) || pitch === PITCHES.at(-1))
+    if (found.height <= (width < NARROW_PX ? 1.6 * MAX_HEIGHT_PX : MAX_HEIGHT_PX) || pitch === PITCHES.at(-1))
       return { ...found, spots: spotted(found.blocks, pitch, cells.length) };
   }
   return { blocks: [], pitch: 4, height: 0, spots: [] };
@@ -53,20 +53,20 @@ function shelve(groups, pitch, width) {
   /** @type {Block[]} */
   const blocks = [];
   let x = 0;
-  let y = LABEL;
+  let y = LABEL_PX;
   let shelf = 0;
   for (const [name, cells] of groups) {
     const most = Math.max(1, Math.floor(width / pitch));
-    const columns = Math.min(most, Math.max(Math.ceil(NARROWEST / pitch), Math.ceil(Math.sqrt(cells.length * 1.9))));
+    const columns = Math.min(most, Math.max(Math.ceil(MIN_BLOCK_PX / pitch), Math.ceil(Math.sqrt(cells.length * 1.9))));
     const rows = Math.ceil(cells.length / columns);
     const wide = columns * pitch;
     if (x > 0 && x + wide > width) {
       x = 0;
-      y += shelf + GAP + LABEL - 6;
+      y += shelf + GAP_PX + LABEL_PX - 6;
       shelf = 0;
     }
-    blocks.push({ name, cells, x, y, width: wide + GAP - 6, columns, rows });
-    x += wide + GAP;
+    blocks.push({ name, cells, x, y, width: wide + GAP_PX - 6, columns, rows });
+    x += wide + GAP_PX;
     shelf = Math.max(shelf, rows * pitch);
   }
   return { blocks, pitch, height: groups.length ? y + shelf + 4 : 0 };

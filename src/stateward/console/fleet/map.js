@@ -1,5 +1,5 @@
-// The fleet map: a canvas with one cell for each object. Only what changes is drawn again, so tens of thousands of cells
-// cost no more than the few that move.
+// The fleet map: a canvas with one cell for each object. Only changed cells are drawn again, so that the cost depends on
+// the number of changes, not on the number of cells.
 
 import { h, oncePerFrame } from "../core/dom.js";
 import { layOut } from "./layout.js";
@@ -11,8 +11,8 @@ import { colour } from "../core/theme.js";
 /** @import {Block, Layout} from "./layout.js" */
 /** @import {Tone} from "../ui/states.js" */
 
-const FLASH = 700;
-const SHAPED = 8;
+const FLASH_MS = 700;
+const MIN_SHAPE_PX = 8;
 
 /** @typedef {{side: number, rows: Uint32Array[]}} Stamp */
 
@@ -129,7 +129,7 @@ export class FleetMap {
       const pen = tile.getContext("2d", { willReadFrequently: true });
       if (pen === null) continue;
       pen.fillStyle = colour(`tone-${tone}`);
-      if (side >= SHAPED) {
+      if (side >= MIN_SHAPE_PX) {
         pen.scale(tile.width / 10, tile.width / 10);
         pen.fill(new Path2D(SHAPES[tone]));
       } else {
@@ -200,7 +200,7 @@ export class FleetMap {
   frame() {
     const now = performance.now();
     for (const [index, begun] of this.flashing) {
-      const glow = 1 - (now - begun) / FLASH;
+      const glow = 1 - (now - begun) / FLASH_MS;
       if (glow <= 0) this.flashing.delete(index);
       this.drawCell(index, Math.max(0, glow));
     }

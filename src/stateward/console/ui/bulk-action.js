@@ -8,11 +8,11 @@ import { fieldsOf } from "./problems.js";
 import { badge, shape } from "./states.js";
 import { classOf, store } from "../core/store.js";
 
-/** @import {Accepted, Context, Line, Thing} from "../core/types.js" */
+/** @import {Accepted, Context, JournalEntry, ObjectView} from "../core/types.js" */
 /** @import {Filter} from "../core/pagination.js" */
 
-const AT_ONCE = 8;
-const SHOWN = 200;
+const MAX_PARALLEL = 8;
+const MAX_SHOWN = 200;
 const NEEDS_MORE = { title: "It needs arguments", status: 0, code: "page" };
 
 /** @typedef {"asked" | "accepted" | "refused" | "done" | "failed"} Status */
@@ -30,10 +30,10 @@ export class BulkAction {
     this.body = h("div", null);
     this.element = card(`Group action: ${action}`, "each object answers for itself", this.body);
     this.show = oncePerFrame(() => this.draw());
-    context.on("lines", (/** @type {Line[]} */ lines) => lines.forEach((line) => this.hear(line)));
+    context.on("lines", (/** @type {JournalEntry[]} */ lines) => lines.forEach((line) => this.onEntry(line)));
   }
 
-  /** Ask for the action on each of these. @param {Thing[]} things @param {string[]} facts */
+  /** Ask for the action on each of these. @param {ObjectView[]} things @param {string[]} facts */
   async each(things, facts) {
     this.entries = things.map((one) => entryOf(one, "asked"));
     this.show();
@@ -41,10 +41,10 @@ export class BulkAction {
     const worker = async () => {
       for (let one = waiting.shift(); one; one = waiting.shift()) await this.ask(one.thing, one.entry, facts);
     };
-    await Promise.all(Array.from({ length: AT_ONCE }, worker));
+    await Promise.all(Array.from({ length: MAX_PARALLEL }, worker));
   }
 
-  /** @param {Thing} thing @param {Entry} entry @param {string[]} facts */
+  /** @param {ObjectView} thing @param {Entry} entry @param {string[]} facts */
   async ask(thing, entry, facts) {
     const path = `/ns/${part(entry.ns)}/objects/${part(entry.id)}`;
     const form = actionForm(thing, this.action);
@@ -116,11 +116,11 @@ export class BulkAction {
     entry.op = accepted.operation.id;
     entry.desired = accepted.operation.desired;
     this.byOp.set(entry.op, entry);
-    for (const line of store.latest) this.hear(line); // the end may have come before the answer
+    for (const line of store.latest) this.onEntry(line); // the end may have come before the answer
   }
 
-  /** @param {Line} line */
-  hear(line) {
+  /** @param {JournalEntry} line */
+  onEntry(line) {
     const entry = line.op === null ? undefined : this.byOp.get(line.op);
     if (!entry || line.target === null || entry.id !== line.object || entry.status !== "accepted") return;
     entry.state = line.target;
@@ -141,13 +141,13 @@ export class BulkAction {
     const ended = total - this.count("asked") - this.count("accepted");
     const words = `${total} asked · ${this.count("refused")} refused · ${this.count("accepted")} under way · ${this.count("done")} done · ${this.count("failed")} failed`;
     const order = { refused: 0, failed: 1, asked: 2, accepted: 3, done: 4 };
-    const shown = [...this.entries].sort((one, other) => order[one.status] - order[other.status]).slice(0, SHOWN);
+    const shown = [...this.entries].sort((one, other) => order[one.status] - order[other.status]).slice(0, MAX_SHOWN);
     fill(
       this.body,
       h("p", { class: "sentence", role: "status", "data-ended": ended === total ? "true" : "false" }, words),
       meter(ended, total, "ended"),
       h("div", { class: "results" }, table("Results", ["object", "result", "state", "why"], shown.map(resultRow))),
-      total > SHOWN ? h("p", { class: "quiet" }, `and ${total - SHOWN} more`) : null,
+      total > MAX_SHOWN ? h("p", { class: "quiet" }, `and ${total - MAX_SHOWN} more`) : null,
     );
   }
 }
@@ -169,7 +169,7 @@ function resultRow(entry) {
   ];
 }
 
-/** @param {Thing} thing @param {Status} status @returns {Entry} */
+/** @param {ObjectView} thing @param {Status} status @returns {Entry} */
 function entryOf(thing, status) {
   return { ns: thing.ns, id: thing.id, kind: thing.kind, state: thing.state, status, text: "", op: "", desired: "" };
 }

@@ -1,4 +1,4 @@
-// The parts that views are put together from.
+// Components of views.
 
 import { fill, find, h } from "../core/dom.js";
 import { link, objectLink } from "../core/links.js";
@@ -7,7 +7,7 @@ import { classOf } from "../core/store.js";
 import { clock } from "../core/time.js";
 
 /** @import {Child} from "../core/dom.js" */
-/** @import {Line} from "../core/types.js" */
+/** @import {JournalEntry} from "../core/types.js" */
 
 /**
  * @param {string} title
@@ -24,7 +24,7 @@ export function card(title, about, ...children) {
   );
 }
 
-/** Where there is nothing: what it would be, and what to do next. @param {string} what @param {...(Child | Child[])} next */
+/** A placeholder for an empty list: what it would show, and what to do next. @param {string} what @param {...(Child | Child[])} next */
 export function empty(what, ...next) {
   return h("div", { class: "empty" }, h("p", null, what), next.length ? h("p", { class: "next" }, ...next) : null);
 }
@@ -45,7 +45,7 @@ export function heading(title, about, ...tools) {
 }
 
 /**
- * @param {string} name what is listed, for those who do not see it
+ * @param {string} name what is listed, for screen readers
  * @param {string[]} columns
  * @param {(Child | Child[])[][]} rows
  */
@@ -109,12 +109,12 @@ export function legend(kind, counts) {
   );
 }
 
-/** @param {string} ns @param {string} id @param {string} [name] what it is called, if not by its id */
+/** @param {string} ns @param {string} id @param {string} [name] its display name, if not its id */
 export function objectAnchor(ns, id, name = id) {
   return h("a", { href: objectLink(ns, id), class: "object", title: id }, shortenIds(name));
 }
 
-/** A line of the journal, in a line. @param {Line} line */
+/** A line of the journal, in a line. @param {JournalEntry} line */
 export function lineRow(line) {
   const rejected = line.event.startsWith("rejected");
   return h(
@@ -131,7 +131,7 @@ export function lineRow(line) {
 }
 
 /**
- * Ask before something that cannot be taken back.
+ * Ask before an action that cannot be undone.
  * @param {string} question
  * @param {string} yes
  * @param {Child[]} [more]
@@ -172,7 +172,7 @@ export function select(options, chosen, onchange, name) {
   );
 }
 
-/** JSON as people read it. @param {any} value @param {string} name */
+/** Formatted JSON. @param {any} value @param {string} name */
 export function json(value, name) {
   return h("pre", { class: "json", tabindex: "0", role: "region", "aria-label": name }, JSON.stringify(value, null, 2));
 }
@@ -182,12 +182,12 @@ export function kindLink(kind) {
   return h("a", { href: link("objects", [], { kind }) }, kind);
 }
 
-/** The end of an id that was made up: its beginning is the same for all that were made at a time. @param {string} id */
+/** The end of a generated id; the beginning is the same for ids of the same time. @param {string} id */
 export function shortId(id) {
   return id.slice(-6);
 }
 
-/** A sentence of the server with the ids in it made short. @param {string} text */
+/** A text of the server with shortened ids. @param {string} text */
 export function shortenIds(text) {
   return text.replace(/[0-9a-f]{32}/g, shortId);
 }

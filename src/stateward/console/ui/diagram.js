@@ -1,15 +1,15 @@
-// The picture of a lifecycle, alive: how many objects are in each state, and a dot along the edge for each step.
+// The live diagram of a lifecycle: the number of objects in each state, and a moving dot for each transition.
 
 import { text, part } from "../core/api.js";
 import { svg } from "../core/dom.js";
 
-/** @import {Line} from "../core/types.js" */
+/** @import {JournalEntry} from "../core/types.js" */
 
-const TRAVEL = 900;
-const MOST_DOTS = 30;
+const TRAVEL_MS = 900;
+const MAX_DOTS = 30;
 const POINTS = 32;
-const READABLE = 0.66;
-const LARGEST = 1.15;
+const MIN_SCALE = 0.66;
+const MAX_SCALE = 1.15;
 
 /** @type {Map<string, Promise<string>>} */
 const drawn = new Map();
@@ -22,8 +22,8 @@ export class Diagram {
   constructor(element) {
     this.element = element;
     const wide = Number(element.getAttribute("width"));
-    element.style.setProperty("min-width", `${Math.min(wide, Math.round(wide * READABLE))}px`);
-    element.style.setProperty("max-width", `${Math.round(wide * LARGEST)}px`);
+    element.style.setProperty("min-width", `${Math.min(wide, Math.round(wide * MIN_SCALE))}px`);
+    element.style.setProperty("max-width", `${Math.round(wide * MAX_SCALE)}px`);
     /** @type {Map<string, Element>} */
     this.states = new Map();
     /** @type {Map<string, Element>} */
@@ -64,7 +64,7 @@ export class Diagram {
     if (place && here) place.scrollLeft += here.left - place.getBoundingClientRect().left - place.clientWidth / 2;
   }
 
-  /** Show steps as they happen. @param {Line[]} lines */
+  /** Show steps as they happen. @param {JournalEntry[]} lines */
   step(lines) {
     for (const line of lines) {
       if (line.source === null || line.target === null || line.source === line.target) continue;
@@ -78,7 +78,7 @@ export class Diagram {
 
   /** @param {Element} move @param {SVGPathElement} path */
   travel(move, path) {
-    if (calm.matches || document.hidden || this.dots.length >= MOST_DOTS) return;
+    if (calm.matches || document.hidden || this.dots.length >= MAX_DOTS) return;
     const dot = svg("circle", { class: "dot", r: 4.5 });
     this.element.append(dot);
     move.classList.add("lively");
@@ -89,7 +89,7 @@ export class Diagram {
   frame() {
     const now = performance.now();
     this.dots = this.dots.filter((one) => {
-      const share = (now - one.begun) / TRAVEL;
+      const share = (now - one.begun) / TRAVEL_MS;
       if (share >= 1 || !this.element.isConnected) {
         one.dot.remove();
         one.path.parentElement?.classList.remove("lively");

@@ -6,7 +6,7 @@ import { nameOf } from "../core/live-objects.js";
 import { labeled } from "./components.js";
 import { fieldsOf, problemPanel } from "./problems.js";
 
-/** @import {Thing} from "../core/types.js" */
+/** @import {ObjectView} from "../core/types.js" */
 
 /** @typedef {[string, string][]} Options values and their texts */
 
@@ -15,14 +15,14 @@ import { fieldsOf, problemPanel } from "./problems.js";
  * @property {string} name
  * @property {string} label
  * @property {"text" | "number" | "choice" | "long" | "flag" | "time"} [type]
- * @property {Options} [options] what can be chosen; for a text, what is proposed
- * @property {string} [value] what stands there at first
+ * @property {Options} [options] the choices; for a text, proposals
+ * @property {string} [value] the initial value
  * @property {string} [hint]
  * @property {boolean} [optional]
  * @property {number} [least]
  */
 
-/** @typedef {Record<string, string>} Values what was filled in; a flag is "yes" or empty */
+/** @typedef {Record<string, string>} Values the entered values; a flag is "yes" or empty */
 
 /**
  * @typedef {object} Repeat a part of the form that can be filled in several times
@@ -41,7 +41,7 @@ export function wordOptions(...words) {
 /** @param {string} ns @param {string} kind @returns {Promise<Options>} the objects of a kind */
 export async function objectOptions(ns, kind) {
   const found = await get(`/ns/${part(ns)}/objects`, { kind, limit: 1_000 });
-  return found.items.map((/** @type {Thing} */ one) => [
+  return found.items.map((/** @type {ObjectView} */ one) => [
     one.id,
     nameOf(one) === one.id ? one.id : `${nameOf(one)} (${one.id})`,
   ]);
@@ -112,7 +112,7 @@ export function showForm(title, about, asked, yes, submit, others, repeat) {
   dialog.showModal();
 }
 
-/** @param {Field} field @returns {string} what stands there at first in another turn: a name is to be another one */
+/** @param {Field} field @returns {string} the initial value in a repetition: a name must differ */
 const anew = ({ type, least = 1 }) => (type === "number" ? String(least) : "");
 
 /** @param {Field} field @param {HTMLElement} input */
@@ -157,7 +157,7 @@ function optionsOf({ options = [], value: chosen }) {
   return options.map(([value, text]) => h("option", { value, selected: value === chosen }, text));
 }
 
-/** Offer other choices; what was chosen stays, if it still can be. @param {HTMLInputElement | undefined} input @param {Field} field */
+/** Replace the choices; the chosen one stays if it still exists. @param {HTMLInputElement | undefined} input @param {Field} field */
 function offer(input, field) {
   if (input && field.type === "choice") fill(input, optionsOf({ ...field, value: input.value || field.value }));
 }

@@ -1,4 +1,4 @@
-// The tree of locks: the paths that somebody holds or waits for, with all that lies between them.
+// The tree of locks: the paths that are held or awaited, with the paths between them.
 
 import { h } from "../core/dom.js";
 

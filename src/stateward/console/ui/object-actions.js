@@ -12,20 +12,20 @@ import { span } from "../core/time.js";
 import { parseJson } from "./create-buttons.js";
 
 /** @import {Field} from "./form.js" */
-/** @import {ActionForm, Possible, Thing} from "../core/types.js" */
+/** @import {ActionForm, AllowedAction, ObjectView} from "../core/types.js" */
 
-/** @type {Possible} */
+/** @type {AllowedAction} */
 const UNKNOWN = { event: "", allowed: true, why_not: null, needs: [], target: null, desired: null, within: null };
 
-const GRAVE = /delete|terminate|destroy|remove|teardown|purge|decommission|reset/;
+const DESTRUCTIVE = /delete|terminate|destroy|remove|teardown|purge|decommission|reset/;
 
 /**
- * @param {Thing} thing
- * @param {Possible[]} actions
+ * @param {ObjectView} thing
+ * @param {AllowedAction[]} actions
  * @param {() => void} then
  */
 export function actionButtons(thing, actions, then) {
-  const order = (/** @type {Possible} */ one) => (one.allowed ? 0 : one.needs.length ? 1 : 2);
+  const order = (/** @type {AllowedAction} */ one) => (one.allowed ? 0 : one.needs.length ? 1 : 2);
   const settled = thing.state_class !== "transitional";
   const more = (settled ? extraActions(thing) : []).map((event) => ({ ...UNKNOWN, event }));
   if (!actions.length && !more.length)
@@ -37,7 +37,7 @@ export function actionButtons(thing, actions, then) {
 
 /**
  * One action as a button, where a view knows when it makes sense.
- * @param {Thing} thing
+ * @param {ObjectView} thing
  * @param {string} event
  * @param {boolean} allowed
  * @param {() => void} then
@@ -46,7 +46,7 @@ export function actionButton(thing, event, allowed, then) {
   return may("act") && allowed ? button(thing, { ...UNKNOWN, event }, [], then) : "";
 }
 
-/** @param {Thing} thing @param {Possible} one @param {Possible[]} all @param {() => void} then */
+/** @param {ObjectView} thing @param {AllowedAction} one @param {AllowedAction[]} all @param {() => void} then */
 function button(thing, one, all, then) {
   const able = may("act") && (one.allowed || one.needs.length > 0);
   const why = may("act") ? one.why_not : `your role, ${store.me?.role}, may only look`;
@@ -58,7 +58,7 @@ function button(thing, one, all, then) {
     "button",
     {
       "aria-disabled": able ? null : "true",
-      class: GRAVE.test(one.event) && able ? "danger" : "",
+      class: DESTRUCTIVE.test(one.event) && able ? "danger" : "",
       title: about,
       "aria-description": about,
       "data-action": one.event,
@@ -69,20 +69,20 @@ function button(thing, one, all, then) {
   );
 }
 
-/** @param {Thing} thing @param {Possible} one @param {Possible[]} all @param {() => void} then */
+/** @param {ObjectView} thing @param {AllowedAction} one @param {AllowedAction[]} all @param {() => void} then */
 async function ask(thing, one, all, then) {
   const form = actionForm(thing, one.event);
   if (form?.fields) {
     await fillIn(thing, one, form, then);
     return;
   }
-  const grave = GRAVE.test(one.event) || one.needs.length > 0;
+  const destructive = DESTRUCTIVE.test(one.event) || one.needs.length > 0;
   const how = one.needs.length ? ` with ${one.needs.join(", ")}` : "";
-  if (grave && !(await confirm(`${one.event} ${nameOf(thing)}${how}?`, one.event))) return;
+  if (destructive && !(await confirm(`${one.event} ${nameOf(thing)}${how}?`, one.event))) return;
   await act(thing, one.event, one.needs, all, then);
 }
 
-/** Ask for an action's arguments first. @param {Thing} thing @param {Possible} one @param {ActionForm} form @param {() => void} then */
+/** Ask for an action's arguments first. @param {ObjectView} thing @param {AllowedAction} one @param {ActionForm} form @param {() => void} then */
 async function fillIn(thing, one, form, then) {
   try {
     const fields = (await form.fields?.(thing)) ?? [];
@@ -96,7 +96,7 @@ async function fillIn(thing, one, form, then) {
   }
 }
 
-/** A button for any action with any arguments. @param {Thing} thing @param {Possible[]} actions @param {() => void} then */
+/** A button for any action with any arguments. @param {ObjectView} thing @param {AllowedAction[]} actions @param {() => void} then */
 export function anyAction(thing, actions, then) {
   const names = [...new Set(actions.map((one) => one.event))];
   const ask = () =>
@@ -129,7 +129,7 @@ function fieldsOf(names) {
   ];
 }
 
-/** @param {Thing} thing @param {Possible} one @param {string} why @param {Possible[]} all @param {() => void} then */
+/** @param {ObjectView} thing @param {AllowedAction} one @param {string} why @param {AllowedAction[]} all @param {() => void} then */
 async function explain(thing, one, why, all, then) {
   if (!may("act")) {
     toast(why, "failed");
@@ -139,17 +139,17 @@ async function explain(thing, one, why, all, then) {
     await act(thing, one.event, [], all, then);
 }
 
-/** @param {Thing} thing @param {string} action */
+/** @param {ObjectView} thing @param {string} action */
 function actionPath(thing, action) {
   return `/ns/${part(thing.ns)}/objects/${part(thing.id)}/actions/${part(action)}`;
 }
 
 /**
  * Ask the server for an action; a refusal is shown with what would be allowed.
- * @param {Thing} thing
+ * @param {ObjectView} thing
  * @param {string} action
  * @param {string[]} facts
- * @param {Possible[]} all
+ * @param {AllowedAction[]} all
  * @param {() => void} then
  */
 export async function act(thing, action, facts, all, then) {

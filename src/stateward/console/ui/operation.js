@@ -1,4 +1,4 @@
-// The operation that holds an object's state: its steps, its lines of progress as they come, how it ended.
+// The current operation of an object: its steps, its progress, and its end.
 
 import { follow, get, part, send } from "../core/api.js";
 import { fill, h } from "../core/dom.js";
@@ -8,10 +8,10 @@ import { shape } from "./states.js";
 import { may } from "../core/store.js";
 import { ago, clock, seconds, span } from "../core/time.js";
 
-/** @import {Context, Operation, Thing} from "../core/types.js" */
+/** @import {Context, Operation, ObjectView} from "../core/types.js" */
 /** @import {Tone} from "./states.js" */
 
-const LATEST = 6;
+const MAX_PROGRESS_SHOWN = 6;
 
 /** @type {Record<string, Tone>} */
 const TONES = { waiting: "arriving", running: "moving", succeeded: "good", failed: "failed", cancelled: "over" };
@@ -33,9 +33,9 @@ export class OperationCard {
     context.signal.addEventListener("abort", () => this.following?.abort());
   }
 
-  /** @param {Thing} thing */
+  /** @param {ObjectView} thing */
   async show(thing) {
-    const page = await get(`/ns/${part(this.ns)}/operations`, { object: thing.id, limit: LATEST }, this.context.signal);
+    const page = await get(`/ns/${part(this.ns)}/operations`, { object: thing.id, limit: MAX_PROGRESS_SHOWN }, this.context.signal);
     /** @type {Operation[]} */
     const found = page.items;
     const mine = found.find((one) => one.id === thing.op) ?? null;

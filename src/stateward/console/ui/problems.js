@@ -1,4 +1,4 @@
-// Problems as people read them: what was refused, why, by what, and what would be allowed instead.
+// Display of problems: the refusal, its reason, its blocker, and the allowed actions.
 
 import { Problem } from "../core/api.js";
 import { fill, find, h } from "../core/dom.js";

@@ -1,4 +1,4 @@
-// The transitions of the last two minutes as a line.
+// A sparkline of the transitions in the last two minutes.
 
 import { h, svg } from "../core/dom.js";
 import { store } from "../core/store.js";

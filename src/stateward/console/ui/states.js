@@ -1,4 +1,4 @@
-// How states look: a tone and a shape each, so that nobody has to tell colours apart.
+// The look of states: a tone and a shape each, so that colour is never the only difference.
 
 import { h, svg } from "../core/dom.js";
 

@@ -1,4 +1,4 @@
-// The first run: a few steps along the views, offered once where a demo fleet lives.
+// The tour: a few steps along the views, offered once on a server with the demo.
 
 import { fill, find, h } from "../core/dom.js";
 import { domains } from "../core/domains.js";
@@ -7,7 +7,7 @@ import { store } from "../core/store.js";
 
 /** @import {Domain} from "../core/types.js" */
 
-const KEPT = "stateward-tour";
+const STORAGE_KEY = "stateward-tour";
 
 /** @returns {[string, string, string][]} the steps: view, title, text */
 function steps() {
@@ -39,7 +39,7 @@ function domainSteps({ name, tour }) {
 
 /** Offer the tour, if it was not taken yet and there is a demo to see. */
 export function offerTour() {
-  if (store.me?.demo && localStorage.getItem(KEPT) === null) step(-1);
+  if (store.me?.demo && localStorage.getItem(STORAGE_KEY) === null) step(-1);
 }
 
 /** @param {number} number */
@@ -68,6 +68,6 @@ function step(number) {
 }
 
 function end() {
-  localStorage.setItem(KEPT, "seen");
+  localStorage.setItem(STORAGE_KEY, "seen");
   find("#tour").hidden = true;
 }

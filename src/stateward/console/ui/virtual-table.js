@@ -1,12 +1,12 @@
-// A table over any number of rows: only those in sight are in the page, and further pages come as one walks down.
+// A table with any number of rows: only visible rows are in the page, and further pages are read on scrolling.
 
 import { fill, h, oncePerFrame } from "../core/dom.js";
 import { showProblem } from "./problems.js";
 
 /** @import {Child} from "../core/dom.js" */
 
-const ROW = 34;
-const AHEAD = 12;
+const ROW_PX = 34;
+const ROWS_AHEAD = 12;
 
 /**
  * @template T
@@ -111,10 +111,10 @@ export class VirtualTable {
   }
 
   draw() {
-    const tall = Math.max(ROW, this.rows.length * ROW);
+    const tall = Math.max(ROW_PX, this.rows.length * ROW_PX);
     this.space.style.height = `${tall}px`;
-    const first = Math.max(0, Math.floor(this.body.scrollTop / ROW) - AHEAD);
-    const last = Math.min(this.rows.length, Math.ceil((this.body.scrollTop + this.body.clientHeight) / ROW) + AHEAD);
+    const first = Math.max(0, Math.floor(this.body.scrollTop / ROW_PX) - ROWS_AHEAD);
+    const last = Math.min(this.rows.length, Math.ceil((this.body.scrollTop + this.body.clientHeight) / ROW_PX) + ROWS_AHEAD);
     const focused = this.space.contains(document.activeElement);
     fill(
       this.space,
@@ -123,7 +123,7 @@ export class VirtualTable {
     if (focused) this.focusRow();
     this.fresh.clear();
     this.foot.textContent = this.how.foot();
-    if (last >= this.rows.length - AHEAD) this.load();
+    if (last >= this.rows.length - ROWS_AHEAD) this.load();
   }
 
   /** @param {T} row @param {number} number */
@@ -140,7 +140,7 @@ export class VirtualTable {
         "aria-rowindex": number + 2,
         "aria-selected": this.how.onSelect ? String(chosen) : null,
         "data-key": key,
-        style: { top: `${number * ROW}px` },
+        style: { top: `${number * ROW_PX}px` },
         onclick: (/** @type {MouseEvent} */ event) => this.click(event, number),
       },
       this.how.onSelect ? h("span", { role: "gridcell" }, mark()) : null,
@@ -203,7 +203,7 @@ export class VirtualTable {
 
   /** @param {KeyboardEvent} event */
   key(event) {
-    const page = Math.floor(this.body.clientHeight / ROW);
+    const page = Math.floor(this.body.clientHeight / ROW_PX);
     const steps = /** @type {Record<string, number>} */ ({
       ArrowDown: 1,
       ArrowUp: -1,
@@ -224,10 +224,10 @@ export class VirtualTable {
   /** @param {number} step @param {boolean} range */
   walk(step, range) {
     this.cursor = Math.min(this.rows.length - 1, Math.max(0, this.cursor + step));
-    const top = this.cursor * ROW;
+    const top = this.cursor * ROW_PX;
     if (top < this.body.scrollTop) this.body.scrollTop = top;
-    if (top + ROW > this.body.scrollTop + this.body.clientHeight)
-      this.body.scrollTop = top + ROW - this.body.clientHeight;
+    if (top + ROW_PX > this.body.scrollTop + this.body.clientHeight)
+      this.body.scrollTop = top + ROW_PX - this.body.clientHeight;
     if (range) this.select(this.cursor, true);
     this.draw();
     this.focusRow();

@@ -11,10 +11,10 @@ import { classOf, store } from "../core/store.js";
 import { moment } from "../core/time.js";
 import { VirtualTable } from "../ui/virtual-table.js";
 
-/** @import {Context, Line} from "../core/types.js" */
+/** @import {Context, JournalEntry} from "../core/types.js" */
 
-const READ = 500;
-const KEPT = 5_000;
+const PAGE_SIZE = 500;
+const MAX_ROWS = 5_000;
 const NDJSON = "application/x-ndjson";
 
 /** @param {Context} context */
@@ -28,7 +28,7 @@ async function show(context) {
   );
   const filters = h("form", { class: "filters", onsubmit: (/** @type {Event} */ event) => event.preventDefault() });
 
-  /** @type {VirtualTable<Line>} */
+  /** @type {VirtualTable<JournalEntry>} */
   const rows = new VirtualTable({
     name: "Journal",
     columns: [
@@ -67,7 +67,7 @@ async function show(context) {
     actor: filter.actor,
     op: filter.op,
   });
-  const fits = (/** @type {Line} */ line) =>
+  const fits = (/** @type {JournalEntry} */ line) =>
     (store.ns === "*" || line.ns === store.ns) &&
     (!filter.object || line.object === filter.object) &&
     (!filter.kind || line.kind === filter.kind) &&
@@ -78,11 +78,11 @@ async function show(context) {
   async function reload() {
     keepQuery(filter);
     showFilters();
-    const found = await recentJournal(asked(), READ, context.signal);
+    const found = await recentJournal(asked(), PAGE_SIZE, context.signal);
     put(found.filter(fits).reverse());
   }
 
-  /** @param {Line[]} found newest first */
+  /** @param {JournalEntry[]} found newest first */
   function put(found) {
     rows.clear();
     rows.add(found);
@@ -154,18 +154,18 @@ async function show(context) {
     none,
     rows.element,
   );
-  context.on("lines", (/** @type {Line[]} */ fresh) => {
+  context.on("lines", (/** @type {JournalEntry[]} */ fresh) => {
     const mine = fresh.filter(fits).reverse();
     if (!following || !mine.length) return;
     const top = rows.body.scrollTop;
-    const all = [...mine, ...rows.rows].slice(0, KEPT);
+    const all = [...mine, ...rows.rows].slice(0, MAX_ROWS);
     put(all);
     rows.body.scrollTop = top;
   });
   await reload();
 }
 
-/** @param {Line} line @param {string} text */
+/** @param {JournalEntry} line @param {string} text */
 function has(line, text) {
   return (
     !text ||

@@ -14,11 +14,11 @@ import { badge, shape, toneOf } from "../ui/states.js";
 import { classOf, may, store } from "../core/store.js";
 import { ago, clock, moment, seconds, span } from "../core/time.js";
 
-/** @import {Above, Context, Line, Queued, Thing, Why} from "../core/types.js" */
+/** @import {Ancestor, Context, JournalEntry, QueuedOperation, ObjectView, Why} from "../core/types.js" */
 
-const TIMELINE = 100;
-const MOST_CHILDREN = 200;
-const CALM = 250;
+const MAX_TIMELINE = 100;
+const MAX_CHILDREN = 200;
+const REDRAW_MS = 250;
 
 /** @param {Context} context */
 async function show(context) {
@@ -32,7 +32,7 @@ async function show(context) {
   const children = h("div", null);
   const timeline = h("ol", { class: "timeline" });
   const operation = new OperationCard(context, ns);
-  /** @type {Line[]} */
+  /** @type {JournalEntry[]} */
   let history = [];
 
   const showHistory = () =>
@@ -93,14 +93,14 @@ async function show(context) {
   const diagram = first === null ? null : await diagramOf(first.kind);
   if (diagram) fill(picture, diagram.element);
   refresh();
-  history = await recentJournal({ ns, object: id }, TIMELINE, context.signal);
+  history = await recentJournal({ ns, object: id }, MAX_TIMELINE, context.signal);
   showHistory();
 
-  context.on("lines", (/** @type {Line[]} */ lines) => {
+  context.on("lines", (/** @type {JournalEntry[]} */ lines) => {
     const mine = lines.filter((line) => line.ns === ns && line.object === id);
     if (mine.length) {
       const last = history.at(-1)?.seq ?? 0;
-      history = [...history, ...mine.filter((line) => line.seq > last)].slice(-TIMELINE);
+      history = [...history, ...mine.filter((line) => line.seq > last)].slice(-MAX_TIMELINE);
       showHistory();
       diagram?.step(mine);
     }
@@ -135,13 +135,13 @@ function calmly(act, signal) {
       } catch {
         // the server is away, or the view was left: the stream tells when it is back
       }
-      await new Promise((resolve) => setTimeout(resolve, CALM));
+      await new Promise((resolve) => setTimeout(resolve, REDRAW_MS));
     }
     busy = false;
   };
 }
 
-/** @param {string} ns @param {string} id @param {Thing | null} found */
+/** @param {string} ns @param {string} id @param {ObjectView | null} found */
 function title(ns, id, found) {
   return h(
     "div",
@@ -199,7 +199,7 @@ function waiting(reason, ns) {
   ];
 }
 
-/** @param {Queued} one @param {string} ns */
+/** @param {QueuedOperation} one @param {string} ns */
 function queued(one, ns) {
   return h(
     "li",
@@ -211,7 +211,7 @@ function queued(one, ns) {
   );
 }
 
-/** @param {Above} one @param {string} ns */
+/** @param {Ancestor} one @param {string} ns */
 function above(one, ns) {
   const work = one.operation ? `${one.operation.action} by ${one.operation.who || one.operation.actor}` : "";
   return h(
@@ -225,7 +225,7 @@ function above(one, ns) {
 
 // --- timeline --------------------------------------------------------------------------------------------------------
 
-/** @param {Line} line */
+/** @param {JournalEntry} line */
 function event(line) {
   const rejected = line.event.startsWith("rejected");
   const tone = rejected ? "failed" : line.target ? toneOf(line.target, classOf(line.kind, line.target)) : "over";
@@ -252,7 +252,7 @@ function event(line) {
 
 // --- what it is ------------------------------------------------------------------------------------------------------
 
-/** @param {Thing} found @param {() => void} refresh */
+/** @param {ObjectView} found @param {() => void} refresh */
 function specs(found, refresh) {
   const seen = Object.keys(found.seen ?? {}).length > 0;
   return [
@@ -273,7 +273,7 @@ function specs(found, refresh) {
   ];
 }
 
-/** @param {Thing} found */
+/** @param {ObjectView} found */
 function within(found) {
   const row = store.kinds.get(found.kind)?.rows.find((one) => one.via === found.state && one.within !== null);
   return row?.within ? `at most ${span(row.within)}` : "any time";
@@ -284,7 +284,7 @@ function fact(name, value) {
   return [h("dt", null, name), h("dd", null, value)];
 }
 
-/** @param {Thing} found @param {() => void} refresh */
+/** @param {ObjectView} found @param {() => void} refresh */
 function labels(found, refresh) {
   const text = Object.entries(found.labels)
     .map(([name, value]) => `${name}=${value}`)
@@ -314,10 +314,10 @@ function labels(found, refresh) {
   return h("form", { class: "row", onsubmit: save }, input, h("button", { type: "submit" }, "Set"), said);
 }
 
-/** @param {HTMLElement} place @param {Thing} found @param {AbortSignal} signal */
+/** @param {HTMLElement} place @param {ObjectView} found @param {AbortSignal} signal */
 async function showChildren(place, found, signal) {
-  const page = await get(`/ns/${part(found.ns)}/objects`, { parent: found.id, limit: MOST_CHILDREN }, signal);
-  /** @type {Thing[]} */
+  const page = await get(`/ns/${part(found.ns)}/objects`, { parent: found.id, limit: MAX_CHILDREN }, signal);
+  /** @type {ObjectView[]} */
   const things = page.items;
   if (!things.length) {
     fill(

@@ -14,10 +14,10 @@ import { ago } from "../core/time.js";
 import { VirtualTable } from "../ui/virtual-table.js";
 import { createAnyButton } from "../ui/create-buttons.js";
 
-/** @import {Context, Line, Thing} from "../core/types.js" */
+/** @import {Context, JournalEntry, ObjectView} from "../core/types.js" */
 /** @import {Filter} from "../core/pagination.js" */
 
-/** @param {Thing} row */
+/** @param {ObjectView} row */
 const keyOf = (row) => `${row.ns}/${row.id}`;
 
 /** @param {Context} context */
@@ -40,7 +40,7 @@ function show(context) {
   const results = h("div", { class: "column" });
   const filters = h("form", { class: "filters", onsubmit: (/** @type {Event} */ event) => event.preventDefault() });
 
-  /** @type {VirtualTable<Thing>} */
+  /** @type {VirtualTable<ObjectView>} */
   const rows = new VirtualTable({
     name: "Objects",
     columns: [
@@ -135,7 +135,7 @@ function show(context) {
 
   // --- acting on many ------------------------------------------------------------------------------------------------
 
-  /** @returns {Thing[]} */
+  /** @returns {ObjectView[]} */
   function chosen() {
     return rows.rows.filter((row) => rows.selected.has(keyOf(row)));
   }
@@ -168,7 +168,7 @@ function show(context) {
     );
   }
 
-  /** @param {Thing[]} things @param {string} action */
+  /** @param {ObjectView[]} things @param {string} action */
   async function check(things, action) {
     try {
       const answers = [];
@@ -198,7 +198,7 @@ function show(context) {
     }
   }
 
-  /** @param {Thing[]} things @param {string} action */
+  /** @param {ObjectView[]} things @param {string} action */
   async function run(things, action) {
     if (!(await confirm(`${action}: ${things.length} objects?`, action))) return;
     const mine = new BulkAction(context, action);
@@ -221,7 +221,7 @@ function show(context) {
     }
   }
 
-  context.on("lines", (/** @type {Line[]} */ lines) => {
+  context.on("lines", (/** @type {JournalEntry[]} */ lines) => {
     for (const line of lines) {
       if (line.target === null) continue;
       const target = line.target;
@@ -249,7 +249,7 @@ function show(context) {
   showFilters();
 }
 
-/** @param {Thing} row */
+/** @param {ObjectView} row */
 function labels(row) {
   return Object.entries(row.labels)
     .map(([name, value]) => `${name}=${value}`)

@@ -16,13 +16,13 @@ import { ago } from "../core/time.js";
 /** @import {Cell} from "../fleet/cells.js" */
 /** @import {Diagram} from "../ui/diagram.js" */
 /** @import {Tone} from "../ui/states.js" */
-/** @import {Context, Lane, Line, Stuck} from "../core/types.js" */
+/** @import {Context, Lane, JournalEntry, Stuck} from "../core/types.js" */
 
-const SHOWN_LINES = 13;
-const CALM = 200;
-const LOADING = 400;
-const MOST_LANES = 16;
-const FEW_LANES = 8;
+const MAX_ENTRIES = 13;
+const REDRAW_MS = 200;
+const LOADING_MS = 400;
+const MAX_LANES = 16;
+const MIN_LANES = 8;
 
 /** @type {Record<string, {text: string, of: (cell: Cell) => string}>} */
 const GROUPINGS = {
@@ -81,7 +81,7 @@ function numbers(context) {
       rate.element,
     );
   };
-  context.on("counts", throttle(CALM, draw));
+  context.on("counts", throttle(REDRAW_MS, draw));
   context.every(1, rate.show);
   draw();
   return row;
@@ -117,7 +117,7 @@ function fleet(context) {
       ".",
     ),
   );
-  context.on("lines", (/** @type {Line[]} */ lines) => {
+  context.on("lines", (/** @type {JournalEntry[]} */ lines) => {
     const { changed, born } = cells.apply(lines, (ns) => wanted.has(ns));
     if (born.length) cells.ask(born, context.signal).then(map.arrange);
     if (born.length || cells.compact()) map.arrange();
@@ -125,7 +125,7 @@ function fleet(context) {
     nothing.hidden = cells.all.length > 0;
   });
   context.on("theme", map.arrange);
-  cells.load(namespaces, context.signal, throttle(LOADING, map.arrange)).then(
+  cells.load(namespaces, context.signal, throttle(LOADING_MS, map.arrange)).then(
     () => {
       map.arrange();
       map.canvas.dataset.loaded = "true";
@@ -170,14 +170,14 @@ function latest(context) {
   const draw = () => {
     const mine = store.latest
       .filter((line) => store.ns === "*" || line.ns === store.ns)
-      .slice(-SHOWN_LINES)
+      .slice(-MAX_ENTRIES)
       .reverse();
     fill(
       list,
       mine.length ? mine.map(lineRow) : h("li", { class: "quiet" }, "Nothing has happened since this page was opened."),
     );
   };
-  context.on("lines", throttle(CALM, draw));
+  context.on("lines", throttle(REDRAW_MS, draw));
   draw();
   return card("Latest", [h("a", { href: link("journal") }, "journal")], list);
 }
@@ -245,8 +245,8 @@ function lifecycle(context) {
   };
   choose();
   draw();
-  context.on("counts", throttle(CALM, count));
-  context.on("lines", (/** @type {Line[]} */ lines) =>
+  context.on("counts", throttle(REDRAW_MS, count));
+  context.on("lines", (/** @type {JournalEntry[]} */ lines) =>
     shown?.step(lines.filter((line) => line.kind === chosen.kind && (store.ns === "*" || line.ns === store.ns))),
   );
   return card(
@@ -274,7 +274,7 @@ function lanes(context) {
         .filter((/** @type {Lane} */ one) => one.lane)
         .sort((/** @type {Lane} */ a, /** @type {Lane} */ b) => b.running / b.capacity - a.running / a.capacity);
       const shown = sorted.filter((one, place) =>
-        one.running || one.back_off ? place < MOST_LANES : place < FEW_LANES,
+        one.running || one.back_off ? place < MAX_LANES : place < MIN_LANES,
       );
       fill(list, shown.length ? shown.map(lane) : h("li", { class: "quiet" }, "No lane has work or a limit yet."));
     });

@@ -7,9 +7,9 @@ import { transitionalObjects } from "../core/pagination.js";
 import { badge } from "../ui/states.js";
 import { ago, seconds } from "../core/time.js";
 
-/** @import {Context, Queued, Thing} from "../core/types.js" */
+/** @import {Context, QueuedOperation, ObjectView} from "../core/types.js" */
 
-const SHOWN = 24;
+const MAX_SHOWN = 24;
 
 /** @param {Context} context */
 async function show(context) {
@@ -18,16 +18,16 @@ async function show(context) {
   fill(context.main, heading("Queues", "one action at a time for each object; the rest waits in line"), sum, list);
   context.every(2, async () => {
     const things = await transitionalObjects(context.signal);
-    /** @type {Map<string, Thing[]>} */
+    /** @type {Map<string, ObjectView[]>} */
     const queues = new Map();
     for (const one of things)
       queues.set(`${one.ns}/${one.queue}`, [...(queues.get(`${one.ns}/${one.queue}`) ?? []), one]);
-    const shown = [...queues].slice(0, SHOWN);
+    const shown = [...queues].slice(0, MAX_SHOWN);
     const cards = await Promise.all(shown.map(([, some]) => queue(some, context.signal)));
     fill(
       sum,
       things.length
-        ? `${things.length} objects are under way in ${queues.size} queues${queues.size > SHOWN ? `; the first ${SHOWN} are shown` : ""}.`
+        ? `${things.length} objects are under way in ${queues.size} queues${queues.size > MAX_SHOWN ? `; the first ${MAX_SHOWN} are shown` : ""}.`
         : "",
     );
     fill(
@@ -44,7 +44,7 @@ async function show(context) {
   });
 }
 
-/** @param {Thing[]} some @param {AbortSignal} signal */
+/** @param {ObjectView[]} some @param {AbortSignal} signal */
 async function queue(some, signal) {
   const first = some[0];
   if (!first) return null;
@@ -59,13 +59,13 @@ async function queue(some, signal) {
       ? table(
           `Queue of ${first.queue}`,
           ["", "object", "action", "why"],
-          found.items.map((/** @type {Queued} */ one) => row(one, first.ns)),
+          found.items.map((/** @type {QueuedOperation} */ one) => row(one, first.ns)),
         )
       : h("p", { class: "quiet" }, "It has just ended."),
   );
 }
 
-/** @param {Queued} one @param {string} ns */
+/** @param {QueuedOperation} one @param {string} ns */
 function row(one, ns) {
   return [
     `${one.position + 1}`,
@@ -81,7 +81,7 @@ function row(one, ns) {
   ];
 }
 
-/** @param {Queued} one */
+/** @param {QueuedOperation} one */
 function left(one) {
   const rest = Math.max(0, seconds(one.deadline ?? "") - Date.now() / 1000);
   return rest < 60 ? meter(60 - rest, 60, "Time used", "leaving") : null;

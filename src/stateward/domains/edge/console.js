@@ -13,9 +13,9 @@ import { ago } from "/console/core/time.js";
 import { createButtons } from "/console/ui/create-buttons.js";
 import { objectOptions, wordOptions } from "/console/ui/form.js";
 
-/** @import {ActionForm, Context, CreateForm, Domain, Thing} from "/console/core/types.js" */
-/** @typedef {{version: string, settled: boolean, orders: number}} Agent as its controller has it on the line */
-/** @typedef {{agents: Map<string, Agent>, orphans: Map<string, string[]>, rejected: Map<string, number>}} Told */
+/** @import {ActionForm, Context, CreateForm, Domain, ObjectView} from "/console/core/types.js" */
+/** @typedef {{version: string, settled: boolean, orders: number}} Agent as its controller sees it */
+/** @typedef {{agents: Map<string, Agent>, orphans: Map<string, string[]>, rejected: Map<string, number>}} EdgeStatus */
 
 const KINDS = ["edge.cloudlet", "edge.clusterinst", "edge.appinst"];
 
@@ -30,15 +30,15 @@ const STEPS = {
 /** @param {Context} context */
 async function show(context) {
   const list = h("div", { class: "column" });
-  /** @type {Told} */
-  const told = { agents: new Map(), orphans: new Map(), rejected: new Map() };
-  /** @type {Thing[]} */
+  /** @type {EdgeStatus} */
+  const status = { agents: new Map(), orphans: new Map(), rejected: new Map() };
+  /** @type {ObjectView[]} */
   let shown = [];
   let again = () => {};
   const draw = () =>
     fill(
       list,
-      page(shown, told, () => again()),
+      page(shown, status, () => again()),
     );
   fill(
     context.main,
@@ -50,11 +50,11 @@ async function show(context) {
     draw();
   });
   pollResource(context, "edge", readOwn, (all) => {
-    for (const one of [told.agents, told.orphans, told.rejected]) one.clear();
+    for (const one of [status.agents, status.orphans, status.rejected]) one.clear();
     for (const [ns, [office, cloudlets]] of all) {
-      for (const one of office.agents) told.agents.set(`${ns}/${one.cloudlet}`, one);
-      for (const one of cloudlets) told.orphans.set(`${ns}/${one.id}`, one.conditions.orphans);
-      for (const [why, count] of Object.entries(office.rejected)) told.rejected.set(why, Number(count));
+      for (const one of office.agents) status.agents.set(`${ns}/${one.cloudlet}`, one);
+      for (const one of cloudlets) status.orphans.set(`${ns}/${one.id}`, one.conditions.orphans);
+      for (const [why, count] of Object.entries(office.rejected)) status.rejected.set(why, Number(count));
     }
     draw();
   });
@@ -66,8 +66,8 @@ async function readOwn(ns) {
   return Promise.all([get(`${base}/agents`), get(`${base}/cloudlets`)]);
 }
 
-/** @param {Thing[]} things @param {Told} told @param {() => void} again */
-function page(things, told, again) {
+/** @param {ObjectView[]} things @param {EdgeStatus} status @param {() => void} again */
+function page(things, status, again) {
   const cloudlets = things.filter((one) => one.kind === "edge.cloudlet");
   if (!cloudlets.length)
     return empty(
@@ -86,9 +86,9 @@ function page(things, told, again) {
       table(
         "Cloudlets",
         ["cloudlet", "state", "agent", "version", "upgrade", "runs there", "since", ""],
-        cloudlets.map((one) => row(one, below.get(`${one.ns}/${one.id}`) ?? [], told, again)),
+        cloudlets.map((one) => row(one, below.get(`${one.ns}/${one.id}`) ?? [], status, again)),
       ),
-      rejections(told.rejected),
+      rejections(status.rejected),
     ),
     h(
       "div",
@@ -105,24 +105,24 @@ function rejections(rejected) {
   return h("p", { class: "quiet" }, `Words of agents that did not count: ${words}.`);
 }
 
-/** @param {Thing} one @param {Thing[]} things @returns {string} the cloudlet that something runs on */
+/** @param {ObjectView} one @param {ObjectView[]} things @returns {string} the cloudlet that something runs on */
 function cloudletOf(one, things) {
   const above = things.find((other) => other.ns === one.ns && other.id === one.parent);
   if (above && above.kind !== "edge.cloudlet") return cloudletOf(above, things);
   return above?.id ?? String(pick(one.spec, ["cloudlet", "region"]) ?? "");
 }
 
-/** @param {Thing} one */
+/** @param {ObjectView} one */
 function version(one) {
   return String(pick(one.seen, ["version", "agent.version"]) ?? "");
 }
 
-/** @param {Thing} one */
+/** @param {ObjectView} one */
 function wanted(one) {
   return String(pick(one.seen, ["target"]) ?? pick(one.spec, ["version", "target_version"]) ?? "");
 }
 
-/** @param {Thing[]} cloudlets */
+/** @param {ObjectView[]} cloudlets */
 function versions(cloudlets) {
   const known = groupBy(
     cloudlets.filter((one) => version(one)),
@@ -132,16 +132,16 @@ function versions(cloudlets) {
   return words.join(" · ") || "no agent has told its version";
 }
 
-/** @param {Thing} one @param {Thing[]} below @param {Told} told @param {() => void} again */
-function row(one, below, told, again) {
-  const line = told.agents.get(`${one.ns}/${one.id}`) ?? null;
+/** @param {ObjectView} one @param {ObjectView[]} below @param {EdgeStatus} status @param {() => void} again */
+function row(one, below, status, again) {
+  const line = status.agents.get(`${one.ns}/${one.id}`) ?? null;
   const mine = version(one);
   const target = wanted(one);
   const moving = one.state in STEPS || one.state === "UpdateError";
   return [
     objectAnchor(one.ns, one.id),
     badge(one.state, one.state_class),
-    agent(one, line, told.orphans.get(`${one.ns}/${one.id}`) ?? []),
+    agent(one, line, status.orphans.get(`${one.ns}/${one.id}`) ?? []),
     moving && mine && target && mine !== target ? `${mine} → ${target}` : mine || target || "?",
     upgrade(one, mine),
     below.length ? counts(below) : h("span", { class: "quiet" }, "nothing"),
@@ -155,14 +155,14 @@ function row(one, below, told, again) {
   ];
 }
 
-/** @param {Thing[]} below */
+/** @param {ObjectView[]} below */
 function counts(below) {
   const clusters = below.filter((one) => one.kind === "edge.clusterinst").length;
   const apps = below.length - clusters;
   return `${clusters} cluster${clusters === 1 ? "" : "s"}, ${apps} app${apps === 1 ? "" : "s"}`;
 }
 
-/** @param {Thing} one @param {Agent | null} line @param {string[]} orphans */
+/** @param {ObjectView} one @param {Agent | null} line @param {string[]} orphans */
 function agent(one, line, orphans) {
   const serving = one.state !== "Offline" && Number(pick(one.seen, ["serving"]) ?? (one.state === "Ready" ? 1 : 0)) > 0;
   const controller = shortenIds(String(pick(one.seen, ["controller"]) ?? ""));
@@ -174,7 +174,7 @@ function agent(one, line, orphans) {
   return h("span", { class: "fine", title: orphans.join(", ") }, shape(serving ? "good" : "unknown"), words.join(", "));
 }
 
-/** @param {Thing} one @param {string} mine */
+/** @param {ObjectView} one @param {string} mine */
 function upgrade(one, mine) {
   const [step, text] = (mine || one.state.startsWith("Up") ? STEPS[one.state] : null) ?? [0, ""];
   if (step)
@@ -183,7 +183,7 @@ function upgrade(one, mine) {
   return mine ? "none under way" : h("span", { class: "quiet" }, "no agent has called");
 }
 
-/** @param {Thing} one @param {Thing[]} below */
+/** @param {ObjectView} one @param {ObjectView[]} below */
 function runs(one, below) {
   const kinds = groupBy(below, (thing) => thing.kind);
   const parts = [...kinds].map(([kind, some]) =>
@@ -218,7 +218,7 @@ function runs(one, below) {
   );
 }
 
-/** @param {Thing} thing */
+/** @param {ObjectView} thing */
 function size(thing) {
   const nodes = Number(pick(thing.spec, ["nodes"]) ?? 0);
   if (thing.kind === "edge.clusterinst" && nodes) return `${nodes} node${nodes === 1 ? "" : "s"}`;
@@ -227,7 +227,7 @@ function size(thing) {
 
 // --- actions --------------------------------------------------------------------------------------------------------
 
-/** @param {Thing} thing */
+/** @param {ObjectView} thing */
 const cloudletPath = (thing) => `/api/v1/edge/ns/${part(thing.ns)}/cloudlets/${part(thing.id)}`;
 
 /** @type {Record<string, Record<string, ActionForm>>} */

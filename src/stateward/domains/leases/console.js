@@ -11,14 +11,14 @@ import { badge, SHAPES, toneOf } from "/console/ui/states.js";
 import { ago, moment, seconds, span } from "/console/core/time.js";
 import { createButtons } from "/console/ui/create-buttons.js";
 
-/** @import {ActionForm, Context, CreateForm, Domain, Possible, Thing} from "/console/core/types.js" */
-/** @typedef {{lease: Thing, start: number, end: number}} Booking */
-/** @typedef {{name: string, host: Thing | null, bookings: Booking[]}} Row */
+/** @import {ActionForm, Context, CreateForm, Domain, AllowedAction, ObjectView} from "/console/core/types.js" */
+/** @typedef {{lease: ObjectView, start: number, end: number}} Booking */
+/** @typedef {{name: string, host: ObjectView | null, bookings: Booking[]}} Row */
 
-const HOUR = 3_600;
-const WIDE = 1_200;
-const LEFT = 130;
-const TALL = 34;
+const HOUR_S = 3_600;
+const WIDTH_PX = 1_200;
+const LABEL_PX = 130;
+const ROW_PX = 34;
 
 const SPANS = /** @type {[string, string][]} */ ([
   ["", "all that is planned"],
@@ -38,10 +38,10 @@ async function show(context) {
   const place = h("div", { class: "gantt", tabindex: "0", role: "region", "aria-label": "Calendar of leases" });
   const detail = h("div", null);
   const list = h("div", null);
-  /** @type {Thing[]} */
+  /** @type {ObjectView[]} */
   let shown = [];
   let again = () => {};
-  const choose = (/** @type {Thing} */ lease) => {
+  const choose = (/** @type {ObjectView} */ lease) => {
     chosen.lease = `${lease.ns}/${lease.id}`;
     draw();
     tell(detail, lease, context.signal, () => again());
@@ -93,21 +93,21 @@ async function show(context) {
   context.every(30, draw);
 }
 
-/** @param {Thing[]} leases @returns {number} how many seconds the calendar shows: what was chosen, or what is planned */
+/** @param {ObjectView[]} leases @returns {number} how many seconds the calendar shows: what was chosen, or what is planned */
 function spanOf(leases) {
   const last = Math.max(0, ...leases.filter((one) => TO_COME.includes(one.state)).map((one) => endOf(one) ?? 0));
-  const ahead = (last - Date.now() / 1000) / HOUR;
+  const ahead = (last - Date.now() / 1000) / HOUR_S;
   const fits = SPANS.map(([hours]) => Number(hours)).find((hours) => hours && hours * 0.8 >= ahead);
-  return (Number(chosen.hours) || fits || 720) * HOUR;
+  return (Number(chosen.hours) || fits || 720) * HOUR_S;
 }
 
-/** @param {Thing} lease @returns {number | undefined} */
+/** @param {ObjectView} lease @returns {number | undefined} */
 function endOf(lease) {
   const end = pick(lease.spec, ["end", "end_date"]);
   return end === undefined ? undefined : seconds(end);
 }
 
-/** @param {Thing[]} things @returns {Row[]} */
+/** @param {ObjectView[]} things @returns {Row[]} */
 function rowsOf(things) {
   const leases = new Map(things.filter((one) => one.kind === "leases.lease").map((one) => [one.id, one]));
   /** @type {Set<string>} */
@@ -139,27 +139,27 @@ function rowsOf(things) {
   return rows;
 }
 
-/** @param {Row[]} rows @param {number} length @param {(lease: Thing) => void} onChosen */
+/** @param {Row[]} rows @param {number} length @param {(lease: ObjectView) => void} onChosen */
 function calendar(rows, length, onChosen) {
   const now = Date.now() / 1000;
   const step = length / 12;
   const from = Math.floor((now - length / 6) / step) * step;
-  const x = (/** @type {number} */ at) => LEFT + ((at - from) / length) * (WIDE - LEFT);
-  const tall = 30 + rows.length * TALL + 6;
+  const x = (/** @type {number} */ at) => LABEL_PX + ((at - from) / length) * (WIDTH_PX - LABEL_PX);
+  const tall = 30 + rows.length * ROW_PX + 6;
   const ticks = Array.from({ length: 12 }, (_, number) => from + number * step);
   return svg(
     "svg",
-    { viewBox: `0 0 ${WIDE} ${tall}` },
+    { viewBox: `0 0 ${WIDTH_PX} ${tall}` },
     rows.map((_, number) =>
-      number % 2 ? null : svg("rect", { class: "stripe", x: 0, y: 28 + number * TALL, width: WIDE, height: TALL }),
+      number % 2 ? null : svg("rect", { class: "stripe", x: 0, y: 28 + number * ROW_PX, width: WIDTH_PX, height: ROW_PX }),
     ),
     ticks.flatMap((at) => [
       svg("line", { class: "rule", x1: x(at), x2: x(at), y1: 22, y2: tall }),
       svg("text", { class: "tick", x: x(at) + 3, y: 16 }, tick(at, length)),
     ]),
     rows.flatMap((row, number) => [
-      hostName(row, 28 + number * TALL),
-      ...row.bookings.map((one) => bar(one, 28 + number * TALL, x, onChosen)),
+      hostName(row, 28 + number * ROW_PX),
+      ...row.bookings.map((one) => bar(one, 28 + number * ROW_PX, x, onChosen)),
     ]),
     svg("line", { class: "now", x1: x(now), x2: x(now), y1: 22, y2: tall }),
   );
@@ -170,7 +170,7 @@ function tick(at, length) {
   const date = new Date(at * 1000);
   const day = `${date.getMonth() + 1}/${date.getDate()}`;
   const time = `${String(date.getHours()).padStart(2, "0")}:${String(date.getMinutes()).padStart(2, "0")}`;
-  return length > 100 * HOUR ? day : length < 20 * HOUR ? time : `${day} ${time}`;
+  return length > 100 * HOUR_S ? day : length < 20 * HOUR_S ? time : `${day} ${time}`;
 }
 
 /** @param {Row} row @param {number} y */
@@ -193,10 +193,10 @@ function hostName(row, y) {
   );
 }
 
-/** @param {Booking} one @param {number} y @param {(at: number) => number} x @param {(lease: Thing) => void} onChosen */
+/** @param {Booking} one @param {number} y @param {(at: number) => number} x @param {(lease: ObjectView) => void} onChosen */
 function bar(one, y, x, onChosen) {
-  const left = Math.max(LEFT, x(one.start));
-  const right = Math.min(WIDE, x(one.end));
+  const left = Math.max(LABEL_PX, x(one.start));
+  const right = Math.min(WIDTH_PX, x(one.end));
   if (right <= left) return null;
   const key = `${one.lease.ns}/${one.lease.id}`;
   const fits = right - left > nameOf(one.lease).length * 7 + 10;
@@ -212,13 +212,13 @@ function bar(one, y, x, onChosen) {
       onkeydown: (/** @type {KeyboardEvent} */ event) =>
         event.key === "Enter" || event.key === " " ? onChosen(one.lease) : null,
     },
-    svg("rect", { x: left, y: y + 5, width: right - left, height: TALL - 10, rx: 6 }),
+    svg("rect", { x: left, y: y + 5, width: right - left, height: ROW_PX - 10, rx: 6 }),
     fits ? svg("text", { x: left + 9, y: y + 22 }, nameOf(one.lease)) : null,
     svg("title", null, `${nameOf(one.lease)} · ${one.lease.state}\n${moment(one.start)} – ${moment(one.end)}`),
   );
 }
 
-/** @param {Thing} lease @param {Row[]} rows */
+/** @param {ObjectView} lease @param {Row[]} rows */
 function row(lease, rows) {
   const start = pick(lease.spec, ["start", "start_date"]);
   const end = endOf(lease);
@@ -235,14 +235,14 @@ function row(lease, rows) {
   ];
 }
 
-/** @param {Thing} lease */
+/** @param {ObjectView} lease */
 function leaseAnchor(lease) {
   return h("a", { href: objectLink(lease.ns, lease.id), class: "object" }, nameOf(lease));
 }
 
 // --- one lease -------------------------------------------------------------------------------------------------------
 
-/** Tell all of a lease: in the domain's own words, if it speaks here. @param {HTMLElement} place @param {Thing} lease @param {AbortSignal} signal @param {() => void} then */
+/** Tell all of a lease: in the domain's own words, if it speaks here. @param {HTMLElement} place @param {ObjectView} lease @param {AbortSignal} signal @param {() => void} then */
 async function tell(place, lease, signal, then) {
   const path = `/ns/${part(lease.ns)}`;
   try {
@@ -250,14 +250,14 @@ async function tell(place, lease, signal, then) {
       hasOwnApi(lease.kind) ? get(`${path}/blazar/v1/leases/${part(lease.id)}`, {}, signal) : null,
       get(`${path}/objects/${part(lease.id)}/allowed`, {}, signal),
     ]);
-    const plain = allowed.actions.filter((/** @type {Possible} */ way) => way.allowed && !way.needs.length);
+    const plain = allowed.actions.filter((/** @type {AllowedAction} */ way) => way.allowed && !way.needs.length);
     fill(place, told(lease, own?.lease ?? null), h("div", { class: "actions" }, actionButtons(lease, plain, then)));
   } catch {
     fill(place); // it has gone, or the server is away
   }
 }
 
-/** @param {Thing} lease @param {any} own */
+/** @param {ObjectView} lease @param {any} own */
 function told(lease, own) {
   const reservations = own?.reservations ?? pick(lease.spec, ["reservations"]) ?? [];
   return h(
@@ -308,7 +308,7 @@ function happening(one) {
 
 // --- actions --------------------------------------------------------------------------------------------------------
 
-/** @param {Thing} thing */
+/** @param {ObjectView} thing */
 const leasePath = (thing) => `/ns/${part(thing.ns)}/blazar/v1/leases/${part(thing.id)}`;
 
 /** @param {number} at @returns {string} for a field of time */

@@ -14,7 +14,7 @@ import { tally } from "/console/core/store.js";
 import { createButtons } from "/console/ui/create-buttons.js";
 import { repeatedName } from "/console/ui/form.js";
 
-/** @import {ActionForm, Context, CreateForm, Domain, Possible, Thing} from "/console/core/types.js" */
+/** @import {ActionForm, Context, CreateForm, Domain, AllowedAction, ObjectView} from "/console/core/types.js" */
 /** @import {Field, Options, Values} from "/console/ui/form.js" */
 
 /** Of states that equally many VMs have, the first dominates; the server counts in the same order. */
@@ -31,12 +31,12 @@ const ORDER = [
   "Undefined",
 ];
 
-const MOST = 100;
+const MAX_MCIS = 100;
 
-/** What is shown even while it is not allowed: the rest is seldom meant. */
+/** Actions that are shown even if they are not allowed. */
 const USUAL = ["suspend", "resume", "reboot", "terminate"];
 
-/** @typedef {Map<string, string>} Statuses what the domain says of each MCI */
+/** @typedef {Map<string, string>} Statuses the status string of each MCI */
 
 /** @param {Context} context */
 async function show(context) {
@@ -104,7 +104,7 @@ async function show(context) {
 
 /** @param {AbortSignal} signal */
 async function read(signal) {
-  const mcis = await allObjects({ kind: "mci.mci" }, signal, MOST);
+  const mcis = await allObjects({ kind: "mci.mci" }, signal, MAX_MCIS);
   const vms = await Promise.all(mcis.map((one) => allObjects({ kind: "mci.vm", parent: one.id }, signal)));
   return [...mcis, ...vms.flat()];
 }
@@ -115,7 +115,7 @@ async function readStatuses(ns) {
   return found.mci.map((/** @type {any} */ one) => [one.id, one.status]);
 }
 
-/** @param {Thing} one @param {Thing[]} vms @param {Map<string, HTMLElement>} buttons @param {Statuses} statuses @param {AbortSignal} signal */
+/** @param {ObjectView} one @param {ObjectView[]} vms @param {Map<string, HTMLElement>} buttons @param {Statuses} statuses @param {AbortSignal} signal */
 function mci(one, vms, buttons, statuses, signal) {
   const counts = countStates(vms);
   const key = `${one.ns}/${one.id}`;
@@ -141,14 +141,14 @@ function mci(one, vms, buttons, statuses, signal) {
   return made;
 }
 
-/** @param {Thing} one @param {HTMLElement} place @param {AbortSignal} signal */
+/** @param {ObjectView} one @param {HTMLElement} place @param {AbortSignal} signal */
 async function showActions(one, place, signal) {
   if (place.dataset.state === one.state) return;
   place.dataset.state = one.state;
   try {
     const allowed = await get(`/ns/${part(one.ns)}/objects/${part(one.id)}/allowed`, {}, signal);
     const plain = allowed.actions.filter(
-      (/** @type {Possible} */ way) => way.needs.length === 0 && (way.allowed || USUAL.includes(way.event)),
+      (/** @type {AllowedAction} */ way) => way.needs.length === 0 && (way.allowed || USUAL.includes(way.event)),
     );
     fillIfChanged(place, plain, () => actionButtons(one, plain, () => {}));
   } catch {
@@ -170,7 +170,7 @@ export function statusText(state, counts, total) {
   return `${count < total ? "Partial-" : ""}${most}:${count} (R:${counts.get("Running") ?? 0}/${total})`;
 }
 
-/** @param {Thing[]} vms */
+/** @param {ObjectView[]} vms */
 function matrix(vms) {
   const groups = groupBy(vms, (one) => String(pick(one.spec, ["group", "subgroup", "subGroupId"]) ?? "vms"));
   const regions = [...groupBy(vms, region).keys()].sort();
@@ -196,12 +196,12 @@ function matrix(vms) {
   );
 }
 
-/** @param {Thing} one */
+/** @param {ObjectView} one */
 function region(one) {
   return placeOf(one.spec) || String(pick(one.spec, ["connection"]) ?? "elsewhere");
 }
 
-/** @param {Thing} one */
+/** @param {ObjectView} one */
 function vm(one) {
   const name = String(pick(one.spec, ["name"]) ?? one.id);
   const address = pick(one.seen, ["public_ip"]);
@@ -221,7 +221,7 @@ function vm(one) {
 
 // --- actions --------------------------------------------------------------------------------------------------------
 
-/** @param {Thing} thing */
+/** @param {ObjectView} thing */
 const mciPath = (thing) => `/tumblebug/ns/${part(thing.ns)}/mci/${part(thing.id)}`;
 
 /** @param {string} action @returns {ActionForm} */
@@ -247,7 +247,7 @@ const scale = (way) => ({
   call: (thing, _, values) => ["POST", `${mciPath(thing)}/subgroup/${part(values.group ?? "")}`, { [way]: values[way] }],
 });
 
-/** @param {Thing} thing @returns {Promise<Options>} */
+/** @param {ObjectView} thing @returns {Promise<Options>} */
 async function subgroups(thing) {
   const found = await get(`${mciPath(thing)}/subgroup`);
   return found.output.map((/** @type {string} */ one) => [one, one]);
@@ -364,6 +364,6 @@ export default {
   tour: ["Machines on many clouds", "One page for each group of machines: subgroups and regions, and the status string that clients read."],
   view: { title: "MCI", show },
   actions: ACTIONS,
-  extraActions: {"mci.mci": ["add subgroup"]},
+  extraActions: { "mci.mci": ["add subgroup"] },
   createForms: CREATE_FORMS,
 };

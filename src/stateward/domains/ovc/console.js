@@ -12,13 +12,13 @@ import { ago, seconds, span } from "/console/core/time.js";
 import { createButtons } from "/console/ui/create-buttons.js";
 import { objectOptions, wordOptions } from "/console/ui/form.js";
 
-/** @import {ActionForm, Context, CreateForm, Domain, Thing, Timer} from "/console/core/types.js" */
+/** @import {ActionForm, Context, CreateForm, Domain, ObjectView, Timer} from "/console/core/types.js" */
 /** @import {Options} from "/console/ui/form.js" */
 
 const KINDS = ["ovc.account", "ovc.cloudspace", "ovc.vm", "ovc.disk", "ovc.image", "ovc.node"];
 const BINNED = ["DELETED", "TOBEDELETED"];
-const KEPT = 7 * 86_400;
-const SOON = 86_400;
+const DEFAULT_RETENTION_S = 7 * 86_400;
+const URGENT_S = 86_400;
 
 /** @type {Record<string, string>} */
 const NAMES = {
@@ -37,7 +37,7 @@ async function show(context) {
   const sums = h("div", { class: "grid" });
   /** @type {Timer[]} */
   let timers = [];
-  /** @type {Thing[]} */
+  /** @type {ObjectView[]} */
   let shown = [];
   const drawBin = () => fill(bin, recycled(shown, timers, again));
   let again = () => {};
@@ -90,7 +90,7 @@ async function show(context) {
 
 // --- the bin ---------------------------------------------------------------------------------------------------------
 
-/** @param {Thing[]} things @param {Timer[]} timers @param {() => void} again */
+/** @param {ObjectView[]} things @param {Timer[]} timers @param {() => void} again */
 function recycled(things, timers, again) {
   const found = things.filter((one) => BINNED.includes(one.state));
   if (!found.length) return empty("The bin is empty.", "What is deleted without force goes here first.");
@@ -118,13 +118,13 @@ function recycled(things, timers, again) {
   );
 }
 
-/** What went down with another comes back, or goes for good, with it. @param {Thing} one @param {Thing[]} found */
+/** What went down with another comes back, or goes for good, with it. @param {ObjectView} one @param {ObjectView[]} found */
 function goesWith(one, found) {
   const along = pick(one.seen, ["bin.along"]);
   return found.find((other) => other.ns === one.ns && other.id === along) ?? null;
 }
 
-/** @param {Thing} one */
+/** @param {ObjectView} one */
 function what(one) {
   return one.kind.replace("ovc.", "").replace("vm", "machine");
 }
@@ -135,19 +135,19 @@ function timeLeft(left, timer) {
   return left > 0 ? `${span(left)}, then ${timer?.event}` : "over";
 }
 
-/** @param {Thing} one @param {Thing[]} things @returns {number} for how many seconds its account keeps what is deleted */
+/** @param {ObjectView} one @param {ObjectView[]} things @returns {number} for how many seconds its account keeps what is deleted */
 function kept(one, things) {
   const account = pick(one.spec, ["account"]);
   const found = things.find((other) => other.ns === one.ns && other.id === account);
-  return Number(pick(found?.spec, ["retention"]) ?? KEPT) || KEPT;
+  return Number(pick(found?.spec, ["retention"]) ?? DEFAULT_RETENTION_S) || DEFAULT_RETENTION_S;
 }
 
 /** @param {number} left @param {number} whole @param {string} id */
 function timeBar(left, whole, id) {
-  return meter(Math.max(0, left), Math.max(whole, left), `Time left for ${id}`, left < SOON ? "leaving" : "good");
+  return meter(Math.max(0, left), Math.max(whole, left), `Time left for ${id}`, left < URGENT_S ? "leaving" : "good");
 }
 
-/** @param {Thing} one @param {() => void} again */
+/** @param {ObjectView} one @param {() => void} again */
 function ways(one, again) {
   return h(
     "span",
@@ -157,14 +157,14 @@ function ways(one, again) {
   );
 }
 
-/** @param {Thing} one @param {() => void} again */
+/** @param {ObjectView} one @param {() => void} again */
 async function destroy(one, again) {
   if (await confirm(`Destroy ${nameOf(one)} for good?`, "Destroy")) await act(one, "destroy", [], [], again);
 }
 
 // --- the tree --------------------------------------------------------------------------------------------------------
 
-/** @param {Thing[]} some @param {Map<string, Thing[]>} below @returns {HTMLElement} */
+/** @param {ObjectView[]} some @param {Map<string, ObjectView[]>} below @returns {HTMLElement} */
 function branch(some, below) {
   return h(
     "ul",
@@ -188,13 +188,13 @@ function branch(some, below) {
   );
 }
 
-/** @param {Thing} one @param {Thing} other */
+/** @param {ObjectView} one @param {ObjectView} other */
 function byName(one, other) {
   const kinds = KINDS.indexOf(one.kind) - KINDS.indexOf(other.kind);
   return kinds || nameOf(one).localeCompare(nameOf(other), undefined, { numeric: true });
 }
 
-/** @param {Thing} one @returns {string[]} */
+/** @param {ObjectView} one @returns {string[]} */
 function details(one) {
   const size = pick(one.spec, ["size"]);
   const gib = pick(one.spec, ["gib"]);
@@ -207,17 +207,17 @@ function details(one) {
 
 // --- actions --------------------------------------------------------------------------------------------------------
 
-/** @param {string} path @returns {(thing: Thing) => string} */
+/** @param {string} path @returns {(thing: ObjectView) => string} */
 const ovcPath = (path) => (thing) => `/api/v1/ovc/${part(thing.ns)}/${path}/${part(thing.id)}`;
 const machinePath = ovcPath("machines");
 
-/** @param {string} way @param {(thing: Thing) => Promise<Options>} options @returns {ActionForm} */
+/** @param {string} way @param {(thing: ObjectView) => Promise<Options>} options @returns {ActionForm} */
 const withDisk = (way, options) => ({
   fields: async (thing) => [{ name: "disk", label: "disk", type: "choice", options: await options(thing) }],
   call: (thing, _, values) => ["POST", `${machinePath(thing)}/${way}`, { disk: values.disk }],
 });
 
-/** @param {Thing} thing @returns {Promise<Options>} */
+/** @param {ObjectView} thing @returns {Promise<Options>} */
 async function itsDisks(thing) {
   const found = await get(`${machinePath(thing)}/disks`);
   return found.map((/** @type {any} */ one) => [one.id, `${one.name} (${one.id})`]);
@@ -341,6 +341,6 @@ export default {
   hotkey: "v",
   view: { title: "OVC", show },
   actions: ACTIONS,
-  extraActions: {"ovc.vm": ["clone"]},
+  extraActions: { "ovc.vm": ["clone"] },
   createForms: CREATE_FORMS,
 };

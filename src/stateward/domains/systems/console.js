@@ -12,16 +12,16 @@ import { createButtons } from "/console/ui/create-buttons.js";
 import { lockTree } from "/console/ui/lock-tree.js";
 import { wordOptions } from "/console/ui/form.js";
 
-/** @import {ActionForm, Context, CreateForm, Domain, Line, Operation, Possible, Thing} from "/console/core/types.js" */
+/** @import {ActionForm, Context, CreateForm, Domain, JournalEntry, Operation, AllowedAction, ObjectView} from "/console/core/types.js" */
 /** @import {Field, Values} from "/console/ui/form.js" */
 /** @import {Held} from "/console/ui/lock-tree.js" */
 /** @typedef {{name: string, phase: string, ready: boolean, restarts: number, node: string | null, why: string}} Instance */
 
 const KINDS = ["systems.system", "systems.service", "systems.nodepool", "systems.deploy", "systems.teardown"];
 const CHANGES = ["systems.deploy", "systems.teardown"];
-const SHOWN = 12;
-const SOON = 100;
-const MOST = 500;
+const MAX_CHANGES = 12;
+const DEBOUNCE_MS = 100;
+const MAX_OPERATIONS = 500;
 
 /** @param {Context} context */
 async function show(context) {
@@ -32,7 +32,7 @@ async function show(context) {
   const operations = new Map();
   /** @type {Map<string, Instance[]>} */
   const instances = new Map();
-  /** @type {Thing[]} */
+  /** @type {ObjectView[]} */
   let shown = [];
   let again = () => {};
   const systems = () => shown.filter((one) => one.kind === "systems.system");
@@ -68,14 +68,14 @@ async function show(context) {
     },
   );
   const readLocks = () => Promise.all(systems().map((one) => showLocks(one, places, operations, context.signal)));
-  const soon = throttle(SOON, () => void readLocks().catch(() => {}));
-  context.on("lines", (/** @type {Line[]} */ lines) => {
+  const soon = throttle(DEBOUNCE_MS, () => void readLocks().catch(() => {}));
+  context.on("lines", (/** @type {JournalEntry[]} */ lines) => {
     if (lines.some((line) => CHANGES.includes(line.kind))) soon();
   });
   context.every(2, readLocks);
 }
 
-/** @param {string} ns @param {Thing[]} systems @returns {Promise<[string, Instance[]][]>} */
+/** @param {string} ns @param {ObjectView[]} systems @returns {Promise<[string, Instance[]][]>} */
 async function readInstances(ns, systems) {
   const mine = systems.filter((one) => one.ns === ns);
   const found = await Promise.all(
@@ -86,7 +86,7 @@ async function readInstances(ns, systems) {
   );
 }
 
-/** @param {Thing} one @param {Thing[]} things @param {Map<string, Instance[]>} instances @param {Map<string, {locks: HTMLElement, actions: HTMLElement}>} places */
+/** @param {ObjectView} one @param {ObjectView[]} things @param {Map<string, Instance[]>} instances @param {Map<string, {locks: HTMLElement, actions: HTMLElement}>} places */
 function system(one, things, instances, places) {
   const key = `${one.ns}/${one.id}`;
   const place = places.get(key) ?? {
@@ -124,19 +124,19 @@ function system(one, things, instances, places) {
   );
 }
 
-/** @param {Thing} other @param {Thing} one @param {Thing[]} things @returns {boolean} whether it is a part of a system, however deep */
+/** @param {ObjectView} other @param {ObjectView} one @param {ObjectView[]} things @returns {boolean} whether it is a part of a system, however deep */
 function belongs(other, one, things) {
   if (other.id === one.id || other.parent === one.id || pick(other.spec, ["system"]) === one.id) return true;
   const above = things.find((thing) => thing.ns === other.ns && thing.id === other.parent);
   return above !== undefined && above !== other && belongs(above, one, things);
 }
 
-/** @param {Thing[]} changes */
+/** @param {ObjectView[]} changes */
 function newest(changes) {
-  return [...changes].sort((one, other) => seconds(other.created) - seconds(one.created)).slice(0, SHOWN);
+  return [...changes].sort((one, other) => seconds(other.created) - seconds(one.created)).slice(0, MAX_CHANGES);
 }
 
-/** @param {Thing} one */
+/** @param {ObjectView} one */
 function change(one) {
   return h(
     "li",
@@ -148,14 +148,14 @@ function change(one) {
   );
 }
 
-/** @param {Thing} one @param {Map<string, {locks: HTMLElement, actions: HTMLElement}>} places @param {AbortSignal} signal @param {() => void} then */
+/** @param {ObjectView} one @param {Map<string, {locks: HTMLElement, actions: HTMLElement}>} places @param {AbortSignal} signal @param {() => void} then */
 async function showActions(one, places, signal, then) {
   const place = places.get(`${one.ns}/${one.id}`)?.actions;
   if (!place || place.dataset.state === one.state) return;
   place.dataset.state = one.state;
   try {
     const found = await get(`/ns/${part(one.ns)}/objects/${part(one.id)}/allowed`, {}, signal);
-    const plain = found.actions.filter((/** @type {Possible} */ way) => way.allowed && !way.needs.length);
+    const plain = found.actions.filter((/** @type {AllowedAction} */ way) => way.allowed && !way.needs.length);
     fillIfChanged(place, plain, () => actionButtons(one, plain, then));
   } catch {
     delete place.dataset.state; // it has gone, or the server is away
@@ -164,16 +164,16 @@ async function showActions(one, places, signal, then) {
 
 // --- the tree --------------------------------------------------------------------------------------------------------
 
-/** @typedef {{name: string, thing: Thing | null, below: Map<string, Branch>}} Branch */
+/** @typedef {{name: string, thing: ObjectView | null, below: Map<string, Branch>}} Branch */
 
-/** @param {Thing} one @param {string} system @returns {string[]} its place in the tree: the path of a service, or its name */
+/** @param {ObjectView} one @param {string} system @returns {string[]} its place in the tree: the path of a service, or its name */
 function pathOf(one, system) {
   const told = pick(one.spec, ["path"]);
   const name = one.id.startsWith(system) ? one.id.slice(system.length + 1) : one.id;
   return (typeof told === "string" ? told.split("/") : name.split(".")).filter(Boolean);
 }
 
-/** @param {Thing[]} parts @param {string} system @param {Map<string, Instance[]>} instances */
+/** @param {ObjectView[]} parts @param {string} system @param {Map<string, Instance[]>} instances */
 function tree(parts, system, instances) {
   /** @type {Branch} */
   const root = { name: "", thing: null, below: new Map() };
@@ -226,7 +226,7 @@ function crew(some) {
   );
 }
 
-/** @param {Thing} one @param {Instance[] | undefined} some */
+/** @param {ObjectView} one @param {Instance[] | undefined} some */
 function size(one, some) {
   const want = pick(one.spec, ["service.instances", "instances", "replicas"]) ?? (some ? 1 : undefined);
   const have = some ? some.filter((instance) => instance.ready).length : pick(one.seen, ["ready", "instances"]);
@@ -238,7 +238,7 @@ function size(one, some) {
 
 // --- locks -----------------------------------------------------------------------------------------------------------
 
-/** @param {Thing} one @param {Map<string, {locks: HTMLElement, actions: HTMLElement}>} places @param {Map<string, Promise<Operation>>} operations @param {AbortSignal} signal */
+/** @param {ObjectView} one @param {Map<string, {locks: HTMLElement, actions: HTMLElement}>} places @param {Map<string, Promise<Operation>>} operations @param {AbortSignal} signal */
 async function showLocks(one, places, operations, signal) {
   const place = places.get(`${one.ns}/${one.id}`)?.locks;
   if (!place) return;
@@ -260,7 +260,7 @@ async function showLocks(one, places, operations, signal) {
 
 /** @param {string} ns @param {string} op @param {Map<string, Promise<Operation>>} operations @param {AbortSignal} signal */
 function operation(ns, op, operations, signal) {
-  if (operations.size > MOST) operations.clear();
+  if (operations.size > MAX_OPERATIONS) operations.clear();
   const asked = operations.get(op) ?? get(`/ns/${part(ns)}/operations/${part(op)}`, {}, signal);
   operations.set(op, asked);
   return asked.catch(() => (operations.delete(op), null));
@@ -280,7 +280,7 @@ function holder({ by, op }, ns) {
 
 // --- actions --------------------------------------------------------------------------------------------------------
 
-/** @param {Thing} thing @returns {string} */
+/** @param {ObjectView} thing @returns {string} */
 const systemPath = (thing) => `/api/v1/systems/${part(thing.ns)}/${part(thing.id)}`;
 
 /** @type {Field} */
@@ -350,6 +350,6 @@ export default {
   tour: ["Trees and locks", "Services in their tree, and who holds which lock, and who waits for it."],
   view: { title: "Systems", show },
   actions: ACTIONS,
-  extraActions: {"systems.system": ["deploy", "roll back", "teardown"]},
+  extraActions: { "systems.system": ["deploy", "roll back", "teardown"] },
   createForms: CREATE_FORMS,
 };
