@@ -14,7 +14,7 @@ const INTERVAL_S = 10;
  * @param {Context} context
  * @param {string} domain
  * @param {(ns: string) => Promise<T>} read
- * @param {(resource: Map<string, T>) => void} draw gets what is resource, by namespace
+ * @param {(resource: Map<string, T>) => void} draw gets the resource of each namespace
  */
 export function pollResource(context, domain, read, draw) {
   if (!store.me?.domains?.includes(domain)) return;
