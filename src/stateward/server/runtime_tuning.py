@@ -1,17 +1,17 @@
-"""The garbage collector of a process that stays: what was there when it began to work is left alone.
+"""Tuning of the Python runtime for a server process: the garbage collector.
 
-That stays until the process ends. The collector would look through all of it again whenever enough has come to it, and
-nobody is answered meanwhile. Neither are the parts of calls that are under way garbage, however many come at once.
-"""
+Modules, routes and tables live until the process ends. Without tuning, the collector scans them again and again, and
+the process serves no request meanwhile. Objects of open requests are no garbage either, however many requests there
+are."""
 
 import gc
 
 GC_THRESHOLD = 10_000
-"""How many objects must have come, and not gone, before the collector looks at them."""
+"""How many more objects must exist before the collector scans the youngest generation; Python's default is 700."""
 
 
 def tune_garbage_collector() -> None:
-    """Leave alone what is there now, and look at what comes less often."""
+    """Exempt all present objects from collection, and collect new ones less often."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)

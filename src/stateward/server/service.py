@@ -1,4 +1,4 @@
-"""What every call needs: the engine, who may do what, and the limits in force."""
+"""The parts of the application that every request uses, and the request class."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +19,14 @@ from stateward.server.routes.composite_actions import CompositeActions
 from stateward.server.views import StateClasses
 from stateward.store.port import Reader
 
-if TYPE_CHECKING:  # its routes import this module
+if TYPE_CHECKING:  # kind_routes imports this module
     from stateward.server.routes.kind_routes import Drawings
 
 AnyConnection = ASGIConnection[Any, Any, Any, Any]
 
 
 class Service(Struct, frozen=True):
-    """The parts that all calls of an application share."""
+    """The parts that all requests of an application share."""
 
     engine: Engine
     tokens: Tokens
@@ -41,22 +41,22 @@ class Service(Struct, frozen=True):
 
     @property
     def reader(self) -> Reader:
-        """The store, for reading."""
+        """The reader of the store."""
         return self.engine.store.reader
 
     def page_size(self, limit: int) -> int:
-        """Return how many rows an answer may have, where so many are wanted."""
+        """Return the size of a page: the limit that the caller asks for, or the configured one."""
         return min(limit, self.config.page_limit)
 
 
 def service_of(connection: AnyConnection) -> Service:
-    """Return the parts of the application that a connection is to."""
+    """Return the parts of the application that serves a connection."""
     service: Service = connection.app.state["service"]
     return service
 
 
 class ApiRequest(Request[Any, Grant, State]):
-    """A request by the holder of a token."""
+    """A request to the API, after authentication."""
 
     @property
     def service(self) -> Service:
@@ -65,12 +65,12 @@ class ApiRequest(Request[Any, Grant, State]):
 
     @property
     def grant(self) -> Grant:
-        """What the caller may do."""
+        """The caller's grant."""
         grant: Grant = self.scope["auth"]
         return grant
 
     @property
     def presenter(self) -> Presenter:
-        """What shows stored records to the caller."""
+        """The presenter of stored records for the caller."""
         service = self.service
         return Presenter(service.engine.kinds.disclosure(internal=sees_internal(self.grant)), service.state_classes)

@@ -90,7 +90,7 @@ def test_no_more_operations_are_remembered_than_may_be() -> None:
     many = JournalClassifier(KINDS)
     for number in range(journal_classifier.MAX_REMEMBERED_OPERATIONS + 10):
         many.classify(line("mci.vm", USER, "suspend", "Running", "Suspending", f"op-{number}"))
-    assert len(many._begun) == journal_classifier.MAX_REMEMBERED_OPERATIONS
+    assert len(many._actions) == journal_classifier.MAX_REMEMBERED_OPERATIONS
 
 
 MOVES = [(kind.name, move) for kind in KINDS for move in kind.lifecycle.every_move()]

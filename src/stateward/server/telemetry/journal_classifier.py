@@ -1,9 +1,8 @@
-"""What a line of the journal tells, in the words of the metrics: which action of which kind, and what became of it.
+"""The journal classifier: turns journal entries into the labels of the metrics (kind, action, result).
 
-A line has the event and the two states; what the event meant is looked up in the lifecycle's table. The end of an
-action is told by events such as `succeeded`, so the action itself is remembered from the line that began it, or read
-from the table where only one action leads through that state.
-"""
+An entry has an event and two states; the lifecycle's table tells what the event meant. The entry that ends an action
+has an event such as `succeeded`, not the action. So the classifier remembers the action from the entry that began it,
+or takes it from the table if only one action leads through that state."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -15,7 +14,7 @@ from stateward.lifecycle.rows import ENDINGS
 from stateward.store.records import JournalEntry
 
 OTHER = "(other)"
-"""What every word is counted as that no table has: a label must not grow with what people and agents write."""
+"""The label of every event that is in no table: callers and agents must not be able to create labels."""
 
 MAX_REMEMBERED_OPERATIONS = 100_000
 
@@ -32,7 +31,7 @@ RESULTS = {
 
 
 class ActionResult(NamedTuple):
-    """What a line tells: the kind, the action, and the result."""
+    """The labels of an entry: the kind, the action, and the result."""
 
     kind: str
     action: str
@@ -40,7 +39,7 @@ class ActionResult(NamedTuple):
 
 
 class JournalClassifier:
-    """Reads lines in their order."""
+    """Classifies journal entries, which have to come in their order."""
 
     def __init__(self, kinds: Iterable[Kind]) -> None:
         self._lifecycles = {kind.name: kind.lifecycle for kind in kinds}
@@ -53,10 +52,10 @@ class JournalClassifier:
         self._words = {
             name: {row.event for row in one.rows} | set(one.actions) | ENDINGS for name, one in self._lifecycles.items()
         }
-        self._begun: dict[str, str] = {}  # actions by operation, until it has ended
+        self._actions: dict[str, str] = {}  # actions by operation, until the operation has ended
 
     def classify(self, line: JournalEntry) -> ActionResult:
-        """Return what a line tells."""
+        """Return the labels of an entry."""
         told = self._read(line)
         return told if told.action in self._words.get(line.kind, ENDINGS) else told._replace(action=OTHER)
 
@@ -73,7 +72,7 @@ class JournalClassifier:
         return ActionResult(line.kind, self._named(line, lifecycle, meaning), result)
 
     def _named(self, line: JournalEntry, lifecycle: Lifecycle | None, meaning: Meaning) -> str:
-        """Return the action that a line is about, and remember or forget it."""
+        """Return the action of an entry; remember it at the beginning of the operation, forget it at the end."""
         if RESULTS[meaning] == "accepted":
             if line.op is not None:
                 self._remember(line.op, line.event)
@@ -82,24 +81,24 @@ class JournalClassifier:
             return line.event
         action = self._action(line, lifecycle)
         if line.op is not None and (line.kind, line.target) not in self._moving:
-            self._begun.pop(line.op, None)
+            self._actions.pop(line.op, None)
         return action
 
     def _action(self, line: JournalEntry, lifecycle: Lifecycle | None) -> str:
-        known = self._begun.get(line.op) if line.op is not None else None
+        known = self._actions.get(line.op) if line.op is not None else None
         if known is not None or lifecycle is None:
             return known or line.event
         leading = {row.event for row in lifecycle.rows if row.via is not None and row.via == line.source}
         return leading.pop() if len(leading) == 1 else line.event
 
     def _remember(self, op: str, action: str) -> None:
-        if len(self._begun) >= MAX_REMEMBERED_OPERATIONS:
-            del self._begun[next(iter(self._begun))]
-        self._begun[op] = action
+        if len(self._actions) >= MAX_REMEMBERED_OPERATIONS:
+            del self._actions[next(iter(self._actions))]
+        self._actions[op] = action
 
 
 def _meaning(lifecycle: Lifecycle | None, line: JournalEntry) -> Meaning | None:
-    """Return what an event meant, from the table; what no table has is told by the event alone."""
+    """Return the meaning of an event by the table, or by the event alone if the table does not have it."""
     if lifecycle is not None and line.source is not None:
         move = lifecycle.moves.get((line.source, line.event, line.actor))
         while move is not None and move.target != line.target:

@@ -1,8 +1,7 @@
-"""Logs: one line per event, as text for a terminal or as JSON for a machine, and never a secret in it.
+"""Logs: one line for each event, as text or as JSON, without secrets.
 
-Whoever writes a line does not have to think of secrets or of ids: what looks like one of our tokens, a password in a
-database URL or an authorization header is masked in the last step before the line is written; and a line written while
-an operation is worked on carries the operation's id.
+Code that logs does not have to care about secrets or ids. The formatter masks texts that look like a token, a password
+in a database URL or an authorization header. A line that is logged while a handler runs carries the operation's id.
 """
 
 import logging
@@ -24,20 +23,20 @@ HEADER = re.compile(r"\b(basic|bearer)(\s+)[A-Za-z0-9+/=._-]{8,}", re.IGNORECASE
 NAMED = re.compile(r"\boperation ([0-9a-f]{32}(?:[0-9a-f]{16})?)\b")
 
 STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
-"""What every record has; anything else was added by whoever wrote the line."""
+"""The attributes of every log record; further ones were added by `extra`."""
 
 OPERATION: ContextVar[str | None] = ContextVar("operation", default=None)
-"""The operation that is being worked on here."""
+"""The operation of the running handler."""
 
 
 def redacted(text: str) -> str:
-    """Return a text without secrets; of a token, the part stays that finds its record."""
+    """Return a text with its secrets masked; the id of a token stays."""
     return HEADER.sub(r"\1\2***", masked(TOKEN.sub(r"\1_***", text)))
 
 
 @contextmanager
 def log_operation(op: str) -> Iterator[None]:
-    """Let every line that is written meanwhile carry an operation's id."""
+    """Add an operation's id to all lines that are logged in this context."""
     before = OPERATION.set(op)
     try:
         yield
@@ -46,7 +45,7 @@ def log_operation(op: str) -> Iterator[None]:
 
 
 class JsonFormatter(logging.Formatter):
-    """A line as one JSON object."""
+    """Formats a line as one JSON object."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -66,7 +65,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """A line for a person: the time of the day, the level, what happened."""
+    """Formats a line as text: the time of the day, the level, the message."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line, and the traceback after it if there is one."""
@@ -80,9 +79,9 @@ class TextFormatter(logging.Formatter):
 
 
 def is_not_repeated(record: logging.LogRecord) -> bool:
-    """Tell whether a record says something new.
+    """Tell whether a record is not the repeated error of a replaced database.
 
-    The store logs once that its file was replaced. Every request and every loop meets that error from then on.
+    The store logs once that its file was replaced; every request and every loop fails with that error from then on.
     """
     causes = record.args if isinstance(record.args, tuple) else ()
     error = record.exc_info[1] if record.exc_info else None
@@ -99,7 +98,7 @@ FORMS = {"json": JsonFormatter, "text": TextFormatter}
 
 
 def start_logging(form: Literal["text", "json"], level: str, stream: IO[str] | None = None) -> None:
-    """Send everybody's lines one way: ours, the server's, the libraries'."""
+    """Set up one handler for all loggers: ours, the server's, the libraries'."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(FORMS[form]())
     handler.addFilter(is_not_repeated)
@@ -118,7 +117,7 @@ def _time(record: logging.LogRecord) -> datetime:
 
 
 def _operation(message: str) -> str | None:
-    """Return the operation that a line is about: the one being worked on, or the one that it names."""
+    """Return the operation of a line: that of the running handler, or the one that the message names."""
     current = OPERATION.get()
     if current is not None:
         return current
@@ -127,7 +126,7 @@ def _operation(message: str) -> str | None:
 
 
 def _cleaned(value: Any) -> Any:  # noqa: ANN401 - whatever was logged
-    """Redact every text in a value; before it is encoded, because a mask must not eat quotation marks."""
+    """Mask every text in a value; before it is encoded, because a mask must not remove quotation marks."""
     match value:
         case str():
             return redacted(value)

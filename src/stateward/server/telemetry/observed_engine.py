@@ -1,4 +1,4 @@
-"""The engine as a server runs it: what it accepts is timed and traced, and whoever logs in a handler names its job."""
+"""The engine of a server process, with telemetry: acceptance is timed and traced, handlers are traced and logged."""
 
 from time import perf_counter
 from typing import Any
@@ -29,29 +29,29 @@ class ObservedEngine(Engine):
             return await super().submit(request)
 
     async def group(self, whole: Request | None, members: Selector, each: Request) -> GroupVerdict:
-        """Ask for an action on a whole and on its members."""
+        """Request an action on a composite and on its members."""
         with AcceptanceTimer(self.metrics):
             return await super().group(whole, members, each)
 
 
 class AcceptanceTimer:
-    """The time from a request to the verdict, for the metrics."""
+    """Measures the time from a request to its acceptance or refusal."""
 
     def __init__(self, metrics: Metrics | None) -> None:
         self._metrics, self._begun = metrics, perf_counter()
 
     def __enter__(self) -> None:
-        """Begin."""
+        """Start the measurement."""
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        """Count the verdict."""
+        """Record the time and the result."""
         if self._metrics is not None:
             refused = "denied" if error is not None and issubclass(error, Denied) else "failed"
             self._metrics.observe_acceptance(perf_counter() - self._begun, refused if error is not None else "accepted")
 
 
 def with_telemetry(kind: Kind, traces: Traces) -> Kind:
-    """Return a kind whose handlers are traced, and whose operations are named in what they log."""
+    """Return a kind whose handlers are traced, and whose log lines carry the operation's id."""
     handlers = {action: replace(one, run=_observed(one.run, traces)) for action, one in kind.handlers.items()}
     return kind.with_handlers(handlers)
 

@@ -1,12 +1,15 @@
-"""Metrics: what happens, in numbers, for Prometheus.
+"""Metrics for Prometheus.
 
-What happened is counted from the journal's stream, so every process counts what the whole deployment does since the
-process started, whoever did it: rates of several processes are to be compared, not added up. What is now (operations in
-flight, their age, what waits) is asked of the store when somebody looks, as sets and at most once a second. Calls and
-how long they take are counted where they are answered.
+Counters of transitions come from the journal feed: every process counts the whole deployment since the process started,
+so rates of several processes must not be added up. Gauges (operations in flight, their age, queue depth) come from a
+snapshot of the store, at most once a second. HTTP requests and their durations are counted by the process that serves
+them.
 
-A token for some namespaces gets what is now in those namespaces. Counters, workers, timers and the capacity of lanes
-tell of the whole deployment: they are for tokens for all namespaces.
+A token for some namespaces gets the gauges of those namespaces. Counters, workers, timers and lane capacities concern
+the whole deployment: they are for tokens for all namespaces.
+
+Labels name lanes and actions. A lane can be the name of a node, and an action can be an internal operation. Readers who
+are not administrators see the internal lanes of a kind as one lane, and nothing of internal operations.
 """
 
 import asyncio
@@ -44,13 +47,13 @@ from stateward.server.telemetry.snapshot import DeploymentSnapshot
 from stateward.store.errors import StoreError
 from stateward.store.records import JournalEntry
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # when a counter began is of no use here
+disable_created_metrics()  # type: ignore[no-untyped-call]  # the creation times of counters are not used
 
 SNAPSHOT_MAX_AGE_S = 1.0
-"""How many seconds a survey is good for."""
+"""How many seconds a snapshot is served before a new one is taken."""
 
 MAX_CACHED_TEXTS = 1_000
-"""For how many sets of namespaces the latest answer is kept."""
+"""For how many sets of namespaces the latest text is cached."""
 
 ACCEPTANCE_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 REQUEST_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -59,58 +62,62 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 
 class Metrics:
-    """The numbers of one process, in a registry of its own."""
+    """The metrics of one process, in a registry of its own."""
 
     def __init__(self, kinds: Sequence[Kind], survey: Callable[..., Awaitable[DeploymentSnapshot]]) -> None:
         self.registry = CollectorRegistry()
         self._kinds = Kinds(kinds)
-        self._tally = JournalClassifier(kinds)
-        self._counters: dict[ActionResult, Counter] = {}  # finding one by its labels costs more than counting
+        self._classifier = JournalClassifier(kinds)
+        self._counters: dict[ActionResult, Counter] = {}  # a lookup by labels costs more than an increment
         self._verdicts: dict[str, Histogram] = {}
         self._answers: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._survey = survey
         self._surveyed = -SNAPSHOT_MAX_AGE_S
         self._texts: dict[tuple[frozenset[str], Disclosure], tuple[float, str]] = {}
         self._lock = asyncio.Lock()
-        self._count_happenings()
-        self._count_calls()
-        self._show_the_present()
+        self._create_journal_counters()
+        self._create_request_metrics()
+        self._create_gauges()
 
-    def _count_happenings(self) -> None:
+    def _create_journal_counters(self) -> None:
         labels = ("kind", "action", "result")
-        self.transitions = self._counter(
-            "transitions", "lines of the journal: what was done, and how it ended", *labels
+        self.transitions = self._counter("transitions", "journal entries by kind, action and result", *labels)
+        self.rejected = self._counter("rejected_reports", "reports of workers and agents that were rejected", "kind")
+        self.handed_over = self._counter(
+            "lease_handovers", "operations taken from a worker whose lease expired", "kind"
         )
-        self.rejected = self._counter("rejected_reports", "reports that did not count", "kind")
-        self.handed_over = self._counter("lease_handovers", "operations taken from a worker that was lost", "kind")
-        self.journal = self._gauge("journal_seq", "the number of the newest line of the journal that was seen")
+        self.journal = self._gauge(
+            "journal_seq", "sequence number of the newest journal entry that this process has read"
+        )
 
-    def _count_calls(self) -> None:
+    def _create_request_metrics(self) -> None:
         self.acceptance = Histogram(
             "stateward_acceptance_seconds",
-            "how long it takes to accept or to deny a request, durably",
+            "seconds to accept or deny a request, including the commit",
             ("verdict",),
             registry=self.registry,
             buckets=ACCEPTANCE_BUCKETS_S,
         )
         self.answers = Histogram(
             "stateward_http_request_seconds",
-            "how long it takes to answer a call",
+            "seconds to serve an HTTP request",
             ("method", "route"),
             registry=self.registry,
             buckets=REQUEST_BUCKETS_S,
         )
         self.provider_calls = self._counter("provider_calls", "calls to providers", "provider", "call")
-        self.provider_saved = self._counter("provider_calls_saved", "calls to providers that were spared", "provider")
-        self.calls = self._counter("http_requests", "calls by route and status", "method", "route", "status")
+        self.provider_saved = self._counter(
+            "provider_calls_saved", "calls to providers that were not necessary", "provider"
+        )
+        self.calls = self._counter("http_requests", "HTTP requests by route and status", "method", "route", "status")
 
-    def _show_the_present(self) -> None:
+    def _create_gauges(self) -> None:
         self._present = StateGauges(self.registry)
-        self.capacity = self._gauge("lane_capacity", "operations that may run in a lane at once", "lane")
+        self.capacity = self._gauge("lane_capacity", "operations that may run in a lane at the same time", "lane")
         self.backed_off = self._gauge("lane_backed_off", "whether a lane is backed off (throttled)", "lane")
-        self.workers = self._gauge("workers", "workers, by whether they are alive", "alive")
-        self.timers = self._gauge("oldest_timer_seconds", "how long the oldest timer has been due")
-        self.readers = self._gauge("stream_readers", "open streams of this process")
+        self.workers = self._gauge("workers", "workers by whether their lease is valid", "alive")
+        self.timers = self._gauge("oldest_timer_seconds", "seconds since the oldest pending timer was due")
+        self.readers = self._gauge("stream_readers", "open journal streams of this process")
 
     def _counter(self, name: str, about: str, *labels: str) -> Counter:
         return Counter(f"stateward_{name}", about, labels, registry=self.registry)
@@ -121,29 +128,29 @@ class Metrics:
     # --- counting ----------------------------------------------------------------------------------------------------
 
     def count_entries(self, lines: Sequence[JournalEntry]) -> None:
-        """Count what lines of the journal tell."""
+        """Count new journal entries."""
         for line in lines:
-            told = self._tally.classify(line)
-            counter = self._counters.get(told)
+            labels = self._classifier.classify(line)
+            counter = self._counters.get(labels)
             if counter is None:
-                counter = self._counters[told] = self.transitions.labels(*told)
+                counter = self._counters[labels] = self.transitions.labels(*labels)
             counter.inc()
-            if told.result == "rejected":
-                self.rejected.labels(told.kind).inc()
-            elif told.result == "handed_over":
-                self.handed_over.labels(told.kind).inc()
+            if labels.result == "rejected":
+                self.rejected.labels(labels.kind).inc()
+            elif labels.result == "handed_over":
+                self.handed_over.labels(labels.kind).inc()
         if lines:
             self.journal.set(lines[-1].seq)
 
     def observe_acceptance(self, seconds: float, verdict: str) -> None:
-        """Count a request that was accepted or denied, and how long that took."""
+        """Record the time to a verdict: accepted, denied or failed."""
         times = self._verdicts.get(verdict)
         if times is None:
             times = self._verdicts[verdict] = self.acceptance.labels(verdict)
         times.observe(seconds)
 
     def observe_request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count a call."""
+        """Record an HTTP request."""
         known = self._answers.get((method, route, status))
         if known is None:
             known = self.calls.labels(method, route, str(status)), self.answers.labels(method, route)
@@ -154,9 +161,9 @@ class Metrics:
     # --- showing -----------------------------------------------------------------------------------------------------
 
     async def text(self, namespaces: frozenset[str] | None = None, *, internal: bool = True) -> str:
-        """Return what Prometheus reads: everything, or what is now in some namespaces.
+        """Return the metrics as text: all of them, or the gauges of some namespaces.
 
-        Administrators see what is internal too.
+        With `internal`, for administrators, internal lanes and operations are included.
         """
         disclosure = self._kinds.disclosure(internal=internal)
         async with self._lock:
@@ -167,7 +174,7 @@ class Metrics:
         return metrics_text(self.registry, disclosure)
 
     async def _text_of(self, namespaces: frozenset[str], disclosure: Disclosure) -> str:
-        """Return what is now in some namespaces; asked at most once a second for the same ones."""
+        """Return the gauges of some namespaces, from a snapshot that is at most one second old."""
         known = self._texts.get((namespaces, disclosure))
         if known is not None and known[0] + SNAPSHOT_MAX_AGE_S > monotonic():
             return known[1]
@@ -184,7 +191,7 @@ class Metrics:
         return text
 
     async def _look(self) -> None:
-        """Show the present; a store that does not answer is shown as down, and nothing stale beside it."""
+        """Take a snapshot; if the store does not answer, report it as down and show no stale gauges."""
         self._present.clear()
         for gauge in (self.capacity, self.backed_off):
             gauge.clear()
@@ -206,31 +213,33 @@ class Metrics:
 
 
 class StateGauges:
-    """The gauges of what is now: objects, and what is under way. They can be of some namespaces alone."""
+    """The gauges of objects and open operations, of the whole deployment or of some namespaces."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
-        self.build = self._gauge("build_info", "the program's version", "version")
+        self.build = self._gauge("build_info", "version of the program", "version")
         self.build.labels(__version__).set(1)
-        self.store = self._gauge("store_up", "whether the store answers")
+        self.store = self._gauge("store_up", "whether the store answers (1) or not (0)")
         self.objects = self._gauge("objects", "objects by kind and state", "kind", "state")
         self.in_flight = self._gauge(
-            "operations_in_flight", "operations that have not ended, by lane", "lane", "status"
+            "operations_in_flight", "operations that have not ended, by lane and status", "lane", "status"
         )
-        self.oldest = self._gauge("operation_oldest_seconds", "the age of the oldest that has not ended", "lane")
-        self.depth = self._gauge("queue_depth", "operations that wait to be claimed, by lane", "lane")
+        self.oldest = self._gauge(
+            "operation_oldest_seconds", "age of the oldest operation that has not ended, by lane", "lane"
+        )
+        self.depth = self._gauge("queue_depth", "operations that wait for a worker, by lane", "lane")
         self.stuck = self._gauge("stuck_objects", "operations past their deadline or of a dead worker, as in /stuck")
 
     def _gauge(self, name: str, about: str, *labels: str) -> Gauge:
         return Gauge(f"stateward_{name}", about, labels, registry=self._registry)
 
     def clear(self) -> None:
-        """Forget what has labels: what is no longer there is not to be shown."""
+        """Remove all labelled values, so that lanes and states that are gone are not shown."""
         for gauge in (self.objects, self.in_flight, self.oldest, self.depth):
             gauge.clear()
 
     def show(self, survey: DeploymentSnapshot) -> None:
-        """Show what was surveyed."""
+        """Set the gauges from a snapshot."""
         self.store.set(1)
         for (kind, state), count in survey.objects.items():
             self.objects.labels(kind, state).set(count)
@@ -243,14 +252,14 @@ class StateGauges:
 
 
 class ProviderCalls:
-    """Counts the calls to providers, and those that were not needed; others may take note of them too."""
+    """Counts calls to providers, and calls that were not necessary; `noted` is called for each call, too."""
 
     def __init__(self, noted: Callable[[str, str], None] = lambda _provider, _call: None) -> None:
         self._metrics: Metrics | None = None
         self._noted = noted
 
     def bind_metrics(self, metrics: Metrics) -> None:
-        """Begin to count."""
+        """Set the metrics to count into; before that, nothing is counted."""
         self._metrics = metrics
 
     def count_call(self, provider: str, call: str) -> None:
@@ -260,19 +269,19 @@ class ProviderCalls:
             self._metrics.provider_calls.labels(provider, call).inc()
 
     def count_saved(self, provider: str, calls: int) -> None:
-        """Count calls that were not needed, because one listing or what was known already told."""
+        """Count calls that were not necessary, because a listing or the cache had the answer."""
         if self._metrics is not None:
             self._metrics.provider_saved.labels(provider).inc(calls)
 
 
 class RequestCounter:
-    """An application around another one, which counts its calls by route: a name never becomes a label."""
+    """An ASGI application that counts the requests of another one, by route: the path itself is never a label."""
 
     def __init__(self, app: Any, metrics: Metrics) -> None:  # noqa: ANN401 - an ASGI application
         self._app, self._metrics = app, metrics
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - as ASGI has it
-        """Pass a call on, and count it when it is answered."""
+        """Pass a request on, and count it when its response starts."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -320,18 +329,18 @@ ROUTES = (show_metrics,)
 
 
 MAX_OF_LANES = frozenset({"stateward_operation_oldest_seconds", "stateward_lane_backed_off"})
-"""Of several lanes that are shown as one, the largest of these counts; of all others the sum."""
+"""Metrics whose maximum counts where several lanes are shown as one; for all others it is the sum."""
 
 
 class DisclosedRegistry(CollectorRegistry):
-    """A registry as its readers see it."""
+    """A registry without what is hidden from its readers."""
 
     def __init__(self, registry: CollectorRegistry, disclosure: Disclosure) -> None:
         super().__init__()
         self._whole, self._disclosure = registry, disclosure
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics with those samples that are shown."""
+        """Yield the metrics with the visible samples."""
         for metric in self._whole.collect():
             metric.samples = list(self._shown(metric.samples))
             yield metric
@@ -352,5 +361,5 @@ class DisclosedRegistry(CollectorRegistry):
 
 
 def metrics_text(registry: CollectorRegistry, disclosure: Disclosure) -> str:
-    """Return what Prometheus reads."""
+    """Return a registry in the text format of Prometheus."""
     return generate_latest(DisclosedRegistry(registry, disclosure)).decode()

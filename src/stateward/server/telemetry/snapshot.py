@@ -1,4 +1,4 @@
-"""Surveys: what there is now, in numbers, asked of the store as sets and never object by object."""
+"""Snapshots of the deployment for metrics and streams: counts that the store computes, never object by object."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -13,11 +13,11 @@ from stateward.store.port import LaneLoad, LaneWork, StateCounts, Store
 from stateward.store.records import default_lane
 
 MAX_STUCK_COUNTED = 1_000
-"""How many stuck objects are counted; more are as bad."""
+"""How many stuck objects are counted at most."""
 
 
 class LaneSnapshot(Struct, frozen=True):
-    """A lane: what runs, what it may run, whether it is backed off, how much waits, and how old the oldest is."""
+    """A lane: running operations, capacity, whether it is backed off, waiting operations, age of the oldest."""
 
     lane: str
     running: int
@@ -28,7 +28,7 @@ class LaneSnapshot(Struct, frozen=True):
 
 
 class DeploymentSnapshot(Struct, frozen=True):
-    """What there is now."""
+    """The numbers of a deployment, or of some namespaces, at one time."""
 
     objects: Mapping[tuple[str, str], int]
     lanes: Sequence[LaneSnapshot]
@@ -39,16 +39,16 @@ class DeploymentSnapshot(Struct, frozen=True):
 
 
 class SnapshotReader:
-    """Asks the store."""
+    """Takes snapshots from the store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def take(self, namespaces: frozenset[str] | None = None) -> DeploymentSnapshot:
-        """Return what there is now: in the whole deployment, or in some namespaces and nothing of the rest."""
-        return await self._survey_all() if namespaces is None else await self._survey_some(namespaces)
+        """Return a snapshot of the whole deployment, or of some namespaces only."""
+        return await self._take_all() if namespaces is None else await self._take_some(namespaces)
 
-    async def _survey_some(self, namespaces: frozenset[str]) -> DeploymentSnapshot:
+    async def _take_some(self, namespaces: frozenset[str]) -> DeploymentSnapshot:
         reader = self._store.reader
         now = await reader.time()
         work = {one.lane: one for one in await reader.work_by_lane(namespaces)}
@@ -61,7 +61,7 @@ class SnapshotReader:
             timer_late=0.0,
         )
 
-    async def _survey_all(self) -> DeploymentSnapshot:
+    async def _take_all(self) -> DeploymentSnapshot:
         reader = self._store.reader
         now = await reader.time()
         _, loads = await reader.lanes()
@@ -78,7 +78,7 @@ class SnapshotReader:
         )
 
     async def count_states(self, interest: Interest) -> StateSnapshot:
-        """Return how many objects there are for somebody, and the line after which exactly that is true."""
+        """Return the number of objects of interest to a reader, and the journal entry after which it is valid."""
         census = await self._store.reader.count_by_namespace(await self._names(interest), interest.kind)
         found: dict[str, dict[str, dict[str, int]]] = {}
         for (ns, kind, state), count in census.counts.items():
@@ -100,7 +100,7 @@ def _counts(census: StateCounts) -> dict[tuple[str, str], int]:
 
 
 def _lanes(loads: Sequence[LaneLoad], work: Mapping[str, LaneWork], now: float) -> list[LaneSnapshot]:
-    """Put together what is known of the lanes; one whose work cannot be claimed yet is known by that work alone."""
+    """Combine loads and work of the lanes; a lane whose work is not claimable yet is known by its work only."""
     known = {load.lane.lane for load in loads}
     others = [LaneLoad(default_lane(lane, ""), one.running, False) for lane, one in work.items() if lane not in known]
     return [_lane(load, work.get(load.lane.lane), now) for load in (*loads, *others)]

@@ -1,9 +1,8 @@
-"""Traces: a call, the operation that it begins, and the handler that works on it, as one trace across processes.
+"""Traces: a request, the operation that it starts, and the handler's work form one trace across processes.
 
-They need `stateward[otel]` and an address to send them to (`OTEL_EXPORTER_OTLP_ENDPOINT`); without either, nothing is
-traced and nothing is paid. What a handler needs to go on with a trace, perhaps hours later in another process, is in
-the operation's id: 32 digits for the trace, then 16 for the span of its acceptance. So nothing has to be kept beside
-it, and the trace of an operation can be found by the operation's id.
+Tracing needs `stateward[otel]` and an endpoint (`OTEL_EXPORTER_OTLP_ENDPOINT`); without either it costs nothing. A
+handler may run hours later in another process. So the operation's id carries the trace: 32 digits of the trace id, then
+16 of the span id of the acceptance. Nothing else has to be stored, and a trace can be found by the operation's id.
 """
 
 import logging
@@ -30,17 +29,17 @@ TRACED_ID = re.compile(r"[0-9a-f]{48}")
 NOTHING = nullcontext()
 
 NEXT_SPAN_ID: ContextVar[int | None] = ContextVar("planned span", default=None)
-"""The number that the next span is to have."""
+"""The id of the next span, if it is fixed."""
 
 
 class Traces(Protocol):
-    """What is traced."""
+    """A tracer of requests, acceptance, handlers and provider calls."""
 
     def new_id(self) -> str:
         """Return the id of a new operation."""
 
     def call(self, scope: Mapping[str, Any]) -> AbstractContextManager[Any]:
-        """Trace a call."""
+        """Trace an HTTP request."""
 
     def accepting(self, request: Request) -> AbstractContextManager[Any]:
         """Trace the acceptance of a request."""
@@ -49,14 +48,14 @@ class Traces(Protocol):
         """Trace the work of a handler."""
 
     def provider_call(self, provider: str, call: str) -> None:
-        """Note a call to a provider."""
+        """Record a call to a provider."""
 
     def stop(self) -> None:
-        """Send what has not been sent."""
+        """Send all pending spans."""
 
 
 class NoTraces:
-    """Traces nothing."""
+    """A tracer that does nothing."""
 
     def new_id(self) -> str:
         """Return the id of a new operation."""
@@ -78,17 +77,17 @@ class NoTraces:
         """Trace nothing."""
 
     def stop(self) -> None:
-        """Have nothing to send."""
+        """Do nothing."""
 
 
 def start_traces(environ: Mapping[str, str]) -> Traces:
-    """Return what traces, if an exporter is named and the packages are there."""
+    """Return a tracer; one that does nothing unless an endpoint is set and the packages are installed."""
     if not any(environ.get(name) for name in ENDPOINT_VARIABLES):
         return NoTraces()
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     except ImportError:
-        log.warning("nothing is traced: install stateward[otel] for that")
+        log.warning("tracing is off, because OpenTelemetry is not installed; install stateward[otel]")
         return NoTraces()
     return OpenTelemetry(OTLPSpanExporter())
 
@@ -109,7 +108,7 @@ class OpenTelemetry:
         self._headers = TraceContextTextMapPropagator()
 
     def new_id(self) -> str:
-        """Return an id that carries the current trace, if there is one that is kept."""
+        """Return an id that carries the current trace, if that is sampled."""
         from opentelemetry.trace import get_current_span
 
         here = get_current_span().get_span_context()
@@ -118,7 +117,7 @@ class OpenTelemetry:
 
     @contextmanager
     def call(self, scope: Mapping[str, Any]) -> Iterator[None]:
-        """Trace a call, as part of its caller's trace if it says so; it is named when its route is known."""
+        """Trace a request, in its caller's trace if it has one; the span is named when the route is known."""
         from opentelemetry.trace import SpanKind
 
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
@@ -161,7 +160,7 @@ class OpenTelemetry:
             yield
 
     def provider_call(self, provider: str, call: str) -> None:
-        """Note a call to a provider, as a part of the work that it is made for; one for many is part of the first's."""
+        """Record a provider call in the current trace; a batched call belongs to the trace of its first caller."""
         from opentelemetry.trace import SpanKind, get_current_span
 
         if get_current_span().get_span_context().is_valid:
@@ -169,7 +168,7 @@ class OpenTelemetry:
             self._tracer.start_span(f"{call} at {provider}", kind=SpanKind.CLIENT, attributes=facts).end()
 
     def stop(self) -> None:
-        """Send what has not been sent."""
+        """Send all pending spans."""
         self._provider.shutdown()
 
 
@@ -183,7 +182,7 @@ def _attributes(request: Request) -> dict[str, str]:
 
 
 def _context_of_operation(op: str) -> "Context | None":
-    """Return the trace that an operation's id carries."""
+    """Return the trace context that an operation's id carries."""
     from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
     if not TRACED_ID.fullmatch(op):
@@ -194,11 +193,11 @@ def _context_of_operation(op: str) -> "Context | None":
 
 
 def _ids() -> Any:  # noqa: ANN401 - the class exists only where the package does
-    """Return what gives spans their numbers: the planned one, or any."""
+    """Return a generator of span ids that uses the fixed id once, and random ids otherwise."""
     from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 
     class PlannedIds(RandomIdGenerator):
-        """Gives the planned number, once."""
+        """Uses `NEXT_SPAN_ID` once."""
 
         def generate_span_id(self) -> int:
             planned = NEXT_SPAN_ID.get()
@@ -209,13 +208,13 @@ def _ids() -> Any:  # noqa: ANN401 - the class exists only where the package doe
 
 
 class RequestTracer:
-    """An application around another one, which traces its calls."""
+    """An ASGI application that traces the requests of another one."""
 
     def __init__(self, app: Any, traces: Traces) -> None:  # noqa: ANN401 - an ASGI application
         self._app, self._traces = app, traces
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - as ASGI has it
-        """Pass a call on, and trace it."""
+        """Pass a request on, and trace it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
