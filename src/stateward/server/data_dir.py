@@ -1,4 +1,4 @@
-"""The data folder of a server: the embedded database, the administrator's token, and where the server is reached."""
+"""The data folder of a server: the embedded database, the administrator's token, the address of the server."""
 
 import os
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ class DataDirInUse(StatewardError):
 
 
 class DataDir:
-    """The files of a server; nobody but its owner can read them."""
+    """The files of a server, readable by their owner only."""
 
     def __init__(self, config: Config) -> None:
         self.path = Path(config.data)
@@ -38,11 +38,11 @@ class DataDir:
 
     @property
     def token_file(self) -> Path:
-        """Where the administrator's token is kept."""
+        """The file with the administrator's token."""
         return self.path / TOKEN_FILE
 
     def create(self) -> None:
-        """Make the folder, if there is none."""
+        """Create the folder, if it does not exist."""
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
@@ -50,10 +50,10 @@ class DataDir:
 
     @contextmanager
     def worker_lock(self) -> Iterator[None]:
-        """Keep a second process with a worker out of the folder of an embedded database.
+        """Hold the folder's worker lock; raises if another process has a worker on the embedded database.
 
-        The simulated clouds and the hosts of that folder belong to the process that works with them. A second one would
-        claim operations which it cannot carry out, and hold them until their deadlines.
+        The simulated clouds and the hosts of the folder belong to the process of its worker. A second worker would
+        claim operations that it cannot run, and hold them until their deadlines.
         """
         lock = os.open(self.path / WORKER_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -67,7 +67,7 @@ class DataDir:
             os.close(lock)
 
     async def ensure_admin_token(self, tokens: Tokens) -> str | None:
-        """See to it that there is an administrator's token; returns what is wrong with the one that is kept here."""
+        """Issue an administrator's token if there is none; returns a warning if the token in the file is not valid."""
         if self.token_file.exists():
             return await self._check_token(tokens)
         if self._embedded or not await _has_administrator(tokens):
@@ -89,14 +89,14 @@ class DataDir:
         write_private(self.token_file, text + "\n")
 
     def write_address(self, url: str) -> None:
-        """Say where the server can be reached; the address of a server that has the folder's worker stays."""
+        """Write the address of the server, unless the file has that of the server with the folder's worker."""
         if self._has_address_of_worker():
             return
         found = msgspec.json.encode(ServerFile(url, os.getpid())).decode()
         write_private(self.path / SERVER_FILE, found)
 
     def _has_address_of_worker(self) -> bool:
-        """Tell whether the address that is there is that of another process, which has the folder's worker."""
+        """Tell whether the file has the address of another process, which has the folder's worker."""
         with suppress(OSError, msgspec.MsgspecError), (self.path / WORKER_LOCK).open("rb") as lock:
             try:
                 flock(lock, LOCK_SH | LOCK_NB)
@@ -107,7 +107,7 @@ class DataDir:
         return False
 
     def remove_address(self) -> None:
-        """Say that the server is gone, unless another one has come since."""
+        """Remove the address, unless another server has written its own."""
         file = self.path / SERVER_FILE
         with suppress(OSError, msgspec.MsgspecError):
             if msgspec.json.decode(file.read_bytes(), type=ServerFile).pid == os.getpid():
@@ -115,7 +115,7 @@ class DataDir:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that nobody else can read, at no time: whole, or not at all."""
+    """Write a file atomically, readable by its owner only."""
     new = path.with_name(f".{path.name}.{os.getpid()}")
     new.unlink(missing_ok=True)
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -126,7 +126,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def create_private(path: Path) -> None:
-    """Make a file that nobody else can read, if there is none; if that cannot be, whoever opens it says why."""
+    """Create an empty file that only its owner can read, if it does not exist; the caller's open reports errors."""
     with suppress(OSError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 

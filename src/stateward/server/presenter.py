@@ -1,8 +1,7 @@
-"""Answers made of stored records, for one caller.
+"""The presenter: views of stored records for one caller.
 
-Every route that shows an object, an operation or a line of the journal asks the presenter of its call. So what a kind
-declares as internal or secret stays so in all of them.
-"""
+Every route that shows an object, an operation or a journal entry uses the presenter of its request. So the fields that
+a kind declares as internal or secret are hidden in all routes."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
@@ -28,48 +27,48 @@ V = TypeVar("V")
 
 
 def sees_internal(grant: Grant) -> bool:
-    """Tell whether the holder of a token sees what is internal: administrators do."""
+    """Tell whether a grant shows internal fields: administrators see them."""
     return ACTORS[grant.role] == ADMIN
 
 
 class Presenter(Struct, frozen=True):
-    """Shows stored records to one group of readers."""
+    """Creates the views for one group of readers."""
 
     disclosure: Disclosure
     classes: StateClasses
 
     def object(self, found: Object) -> ObjectView:
-        """Return an object as it is shown."""
+        """Return the view of an object."""
         return object_view(self.disclosure.object(found), self.classes)
 
     def operation(self, found: Operation) -> OperationView | None:
-        """Return an operation as it is shown; None if it is not."""
+        """Return the view of an operation; None if it is hidden."""
         shown = self.disclosure.operation(found)
         return None if shown is None else operation_view(shown)
 
     def operations(self, found: Iterable[Operation]) -> list[OperationView]:
-        """Return those operations that are shown."""
+        """Return the views of the operations that are not hidden."""
         return [shown for one in found if (shown := self.operation(one)) is not None]
 
     def required(self, key: Key, found: Operation | None) -> OperationView:
-        """Return an operation as it is shown; raises if there is none, or none that is shown."""
+        """Return the view of an operation; raises if there is none, or it is hidden."""
         shown = None if found is None else self.operation(found)
         if shown is None:
             raise NoSuchOperation(*key)
         return shown
 
     def accepted(self, accepted: Accepted) -> AcceptedView:
-        """Return what was accepted as it is shown."""
+        """Return the view of an accepted request."""
         operation = None if accepted.operation is None else self.operation(accepted.operation)
         return AcceptedView(self.object(accepted.object), operation)
 
     def lines(self, lines: Iterable[JournalEntry]) -> list[LineView]:
-        """Return those lines of the journal that are shown."""
+        """Return the views of the journal entries that are not hidden."""
         return [shown for one in lines if (shown := entry_view_for(self.disclosure, one)) is not None]
 
 
 def entry_view_for(disclosure: Disclosure, line: JournalEntry) -> LineView | None:
-    """Return a line as it is shown; None if it is not. What is kept of tokens is never shown."""
+    """Return the view of a journal entry; None if it is hidden. The specs of tokens are never shown."""
     shown = disclosure.line(line)
     return None if shown is None else line_view(shown, bare=line.ns == SYSTEM)
 
@@ -77,7 +76,7 @@ def entry_view_for(disclosure: Disclosure, line: JournalEntry) -> LineView | Non
 async def list_visible(
     read: Callable[[int], Awaitable[Sequence[T]]], show: Callable[[T], V | None], limit: int, most: int
 ) -> list[V]:
-    """Return the first records that are shown; hidden ones take no place among them, unless there are very many."""
+    """Return the first `limit` visible records; hidden records do not count, unless there are very many."""
     found = await read(limit)
     shown = [view for one in found if (view := show(one)) is not None]
     if len(shown) < len(found) == limit < most:

@@ -1,8 +1,8 @@
-"""The processes: `serve` (the API, and a worker beside it) and `work` (a worker alone).
+"""The processes: `serve` (the API, usually with a worker) and `work` (a worker alone).
 
-A process stops gracefully when it is told to (SIGTERM, SIGINT): it accepts nothing more, answers what it has begun to
-answer, lets the streams go, ends what its handlers can end in time, and gives the rest back to whoever works next. A
-second signal ends the waiting. Nothing that was accepted is lost either way: that is the store's business, not ours.
+SIGTERM or SIGINT stops a process gracefully: it accepts no new requests, completes open responses, closes streams, lets
+handlers end in time, and requeues the remaining operations. A second signal ends the waiting. No accepted operation is
+lost either way, because the store has it.
 """
 
 import asyncio
@@ -53,10 +53,10 @@ log = logging.getLogger("stateward.server")
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SHUTDOWN_TIMEOUT_S = 15
-"""How many seconds calls have to be answered when the server stops."""
+"""How many seconds open responses have to complete when the server stops."""
 
 STREAM_CLOSE_TIMEOUT_S = 2.0
-"""How many seconds the readers of streams have to take their leave."""
+"""How many seconds the readers of streams have to disconnect when the server stops."""
 
 MAX_FIRST_MESSAGE_BYTES = 64 * 1024
 
@@ -71,7 +71,7 @@ class CannotListen(StatewardError):
 
 
 class ServerApplication(Struct, frozen=True):
-    """An application with all that it needs, at work."""
+    """A running application with its parts."""
 
     app: Litestar
     engine: ObservedEngine
@@ -81,7 +81,7 @@ class ServerApplication(Struct, frozen=True):
 
 
 class ServerInfo(Struct, frozen=True):
-    """A server that answers: where, and where its administrator's token is, if that is known here."""
+    """The URL of a started server, and the file with the administrator's token, if there is one."""
 
     url: str
     token_file: str | None
@@ -91,7 +91,7 @@ class ServerInfo(Struct, frozen=True):
 
 
 def store_of(config: Config) -> Store:
-    """Return the store that a configuration names; an embedded one that is not there yet is for its owner alone."""
+    """Return the configured store; the file of a new embedded database is readable by its owner only."""
     if not config.database:
         create_private(Path(config.store_url))
     try:
@@ -101,17 +101,17 @@ def store_of(config: Config) -> Store:
 
 
 def plugins_of(config: Config, calls: ProviderCalls) -> list[DomainPlugin]:
-    """Furnish the domains; the programs that they start are told of a folder that does not depend on where we are."""
+    """Create the plug-ins; they get an absolute data folder, because they pass it to programs that they start."""
     folder = Path(config.data).resolve()
-    chance = Random()  # noqa: S311 - not for secrets
-    site = ProcessContext(
-        folder, config.demo, config.local, chance, calls.count_call, calls.count_saved, settings=config.domains
+    random = Random()  # noqa: S311 - not for secrets
+    context = ProcessContext(
+        folder, config.demo, config.local, random, calls.count_call, calls.count_saved, settings=config.domains
     )
-    return load_plugins(replace(site, confinement=confinement_of(config)))
+    return load_plugins(replace(context, confinement=confinement_of(config)))
 
 
 def confinement_of(config: Config) -> Confinement:
-    """Return how programs of tenants on this host are kept from what is ours."""
+    """Return the confinement of tenants' programs on this host: the files of the server are hidden from them."""
     hidden = [Path(name).resolve() for name in (config.data, config.tls_key) if name]
     readable = [Path(name).resolve() for name in config.machine_paths.split(":") if name]
     return Confinement(hidden, readable, config.machine_uids, required=config.confinement == "required")
@@ -119,7 +119,7 @@ def confinement_of(config: Config) -> Confinement:
 
 @asynccontextmanager
 async def engine_of(config: Config, traces: Traces, plugins: Sequence[DomainPlugin]) -> AsyncIterator[ObservedEngine]:
-    """Run an engine with all domains beside it, with a worker if the configuration says so."""
+    """Run an engine and the background tasks of all domains, with a worker if configured."""
     engine = ObservedEngine(
         store_of(config),
         kinds_of(plugins),
@@ -143,7 +143,7 @@ async def engine_of(config: Config, traces: Traces, plugins: Sequence[DomainPlug
 
 @asynccontextmanager
 async def open_application(config: Config, traces: Traces | None = None) -> AsyncIterator[ServerApplication]:
-    """Run the whole application on a configuration, but listen nowhere."""
+    """Run the whole application, without listening on a port."""
     DataDir(config).create()
     traces = traces or NoTraces()
     calls = ProviderCalls(traces.provider_call)
@@ -168,29 +168,29 @@ async def open_application(config: Config, traces: Traces | None = None) -> Asyn
 
 @asynccontextmanager
 async def _demo_running(parts: ServerApplication, config: Config) -> AsyncIterator[None]:
-    """Keep the demo's users at it, if the configuration says so."""
-    shows = [plugin.demo(parts.engine) for plugin in parts.plugins] if config.demo else []
-    users = [asyncio.create_task(show) for show in shows]
-    for user in users:
-        user.add_done_callback(_log_demo_failure)
+    """Run the demos of all domains, if configured."""
+    demos = [plugin.demo(parts.engine) for plugin in parts.plugins] if config.demo else []
+    tasks = [asyncio.create_task(demo) for demo in demos]
+    for task in tasks:
+        task.add_done_callback(_log_demo_failure)
     try:
         yield
     finally:
-        await cancel_tasks(users)
+        await cancel_tasks(tasks)
 
 
-def _log_demo_failure(user: "asyncio.Task[None]") -> None:
-    """Tell of a part of the demo that has ended by an error: nobody waits for it."""
-    error = None if user.cancelled() else user.exception()
+def _log_demo_failure(task: "asyncio.Task[None]") -> None:
+    """Log a demo that failed: nobody awaits its task."""
+    error = None if task.cancelled() else task.exception()
     if error is not None:
-        log.error("a part of the demo has ended", exc_info=error)
+        log.error("demo of a domain failed and is not restarted", exc_info=error)
 
 
 # --- serving ---------------------------------------------------------------------------------------------------------
 
 
 async def serve(config: Config, started: Callable[[ServerInfo], None]) -> None:
-    """Serve until told to stop; `started` is called when calls are answered."""
+    """Serve until a signal stops the process; `started` is called when the server accepts requests."""
     traces = start_traces(os.environ)
     folder = DataDir(config)
     folder.create()
@@ -216,37 +216,39 @@ async def _listen(
     folder: DataDir,
     started: Callable[[ServerInfo], None],
 ) -> None:
-    def tell() -> None:
+    def on_started() -> None:
         tune_garbage_collector()
         folder.write_address(_url(config, listener, local=True))
         token = str(folder.token_file) if folder.token_file.exists() else None
         started(ServerInfo(_url(config, listener), token))
 
-    async def let_go() -> None:
+    async def close_streams() -> None:
         await parts.live_feeds.close()
         await _wait_until(STREAM_CLOSE_TIMEOUT_S, lambda: not parts.live_feeds.feed.readers)
 
     app = with_telemetry(parts.app, traces, parts.live_feeds.metrics)
-    await Server(_load_certificate(uvicorn_config(config, app), config), tell, let_go).serve(sockets=[listener])
+    await Server(_load_certificate(uvicorn_config(config, app), config), on_started, close_streams).serve(
+        sockets=[listener]
+    )
 
 
 def _load_certificate(settings: uvicorn.Config, config: Config) -> uvicorn.Config:
-    """Read what the settings name, which is a certificate if anything."""
+    """Load the certificate, if one is configured."""
     try:
         settings.load()
-    except OSError as error:  # one of TLS is one of these, too
+    except OSError as error:  # ssl.SSLError is an OSError
         allowed = f"a certificate that can be used with the key {config.tls_key!r} ({error.strerror or error})"
         raise BadInput("tls_cert", config.tls_cert, allowed) from error
     return settings
 
 
 def with_telemetry(app: Any, traces: Traces, metrics: Metrics) -> Any:  # noqa: ANN401 - an ASGI application
-    """Return an application whose calls are counted, and traced if anything is."""
+    """Return an application whose requests are counted, and traced if tracing is on."""
     return RequestCounter(app if isinstance(traces, NoTraces) else RequestTracer(app, traces), metrics)
 
 
 def uvicorn_config(config: Config, app: Any) -> uvicorn.Config:  # noqa: ANN401 - an ASGI application
-    """Return how an application is served."""
+    """Return the uvicorn configuration for an application."""
     return uvicorn.Config(
         app,
         log_config=None,
@@ -254,7 +256,7 @@ def uvicorn_config(config: Config, app: Any) -> uvicorn.Config:  # noqa: ANN401 
         http=limited_http_protocol(config.body_time, config.body_limit),
         ws=LimitedWebSocketProtocol,
         ws_max_size=MAX_FIRST_MESSAGE_BYTES,
-        ws_per_message_deflate=False,  # it costs each connection more memory than all else together
+        ws_per_message_deflate=False,  # compression needs more memory per connection than the rest
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         server_header=False,
         proxy_headers=False,
@@ -266,44 +268,46 @@ def uvicorn_config(config: Config, app: Any) -> uvicorn.Config:  # noqa: ANN401 
 
 
 SAME_SIGNAL_S = 1.0
-"""Within how many seconds two signals are one wish: a whole group of processes is told, and some pass it on."""
+"""Within how many seconds two signals count as one: a parent may pass on a signal that the whole group gets."""
 
 
 class Server(uvicorn.Server):
-    """A server that says when it answers, and lets those go who would stay for ever before it stops."""
+    """A uvicorn server that calls back when it accepts requests, and closes endless streams before it stops."""
 
-    def __init__(self, config: uvicorn.Config, tell: Callable[[], None], let_go: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, on_started: Callable[[], None], close_streams: Callable[[], Awaitable[None]]
+    ) -> None:
         super().__init__(config)
-        self._tell, self._let_go = tell, let_go
-        self._told_at = 0.0
+        self._on_started, self._close_streams = on_started, close_streams
+        self._stopped_at = 0.0
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Stop on a signal: gracefully on the first, at once on a second one that comes later."""
-        with _on_signals(self._told):
+        with _on_signals(self._stop):
             yield
 
-    def _told(self) -> None:
+    def _stop(self) -> None:
         if not self.should_exit:
-            self.should_exit, self._told_at = True, monotonic()
-        elif monotonic() - self._told_at > SAME_SIGNAL_S:
+            self.should_exit, self._stopped_at = True, monotonic()
+        elif monotonic() - self._stopped_at > SAME_SIGNAL_S:
             self.force_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to answer."""
+        """Start to accept requests, and call back."""
         await super().startup(sockets)
-        self._tell()
+        self._on_started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept nothing more, let the streams go, answer what was begun."""
+        """Accept no more connections, close streams, complete open responses."""
         for server in self.servers:
             server.close()
-        await self._let_go()
+        await self._close_streams()
         await super().shutdown(sockets)
 
 
 def listener_of(config: Config) -> socket.socket:
-    """Take the address first: whoever cannot have it is to know at once."""
+    """Bind the configured address, before anything else starts, so that a conflict is reported at once."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
@@ -315,9 +319,9 @@ def listener_of(config: Config) -> socket.socket:
 
 
 def _url(config: Config, listener: socket.socket, *, local: bool = False) -> str:
-    """Return where the server is: as it was named, or as this machine reaches it."""
+    """Return the URL of the server: with the configured host, or (`local`) as this machine reaches it."""
     bound, port = listener.getsockname()[:2]
-    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - to be told from others, not to be bound to
+    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared with, not bound to
     host = everywhere.get(bound, bound) if local or config.host in ("", *everywhere) else config.host
     return f"{'https' if config.tls_cert else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
@@ -326,7 +330,7 @@ def _url(config: Config, listener: socket.socket, *, local: bool = False) -> str
 
 
 async def work(config: Config, started: Callable[[str], None]) -> None:
-    """Work until told to stop; `started` is called with the worker's name when it is at work."""
+    """Run a worker until a signal stops the process; `started` is called with the worker's name."""
     traces, stop = start_traces(os.environ), asyncio.Event()
     try:
         with _on_signals(stop.set):
@@ -339,10 +343,10 @@ async def work(config: Config, started: Callable[[str], None]) -> None:
 
 
 @contextmanager
-def _on_signals(told: Callable[[], None]) -> Iterator[None]:
+def _on_signals(callback: Callable[[], None]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     for one in SIGNALS:
-        loop.add_signal_handler(one, told)
+        loop.add_signal_handler(one, callback)
     try:
         yield
     finally:
@@ -360,7 +364,7 @@ async def _wait_until(seconds: float, condition: Callable[[], bool]) -> None:
 
 
 def run_on_best_loop(program: Awaitable[None]) -> None:
-    """Run a program on uvloop where there is one."""
+    """Run a coroutine on uvloop, if that is installed."""
 
     async def run() -> None:
         await program
@@ -375,5 +379,5 @@ def run_on_best_loop(program: Awaitable[None]) -> None:
 
 
 def kinds_of(plugins: Sequence[DomainPlugin]) -> list[Kind]:
-    """Return every kind that a server knows: those of the domains, and the deployment's own."""
+    """Return the kinds of all domains, and the deployment's own kinds."""
     return [*(kind for plugin in plugins for kind in plugin.kinds), token_kind(), quota_kind(), history_kind()]

@@ -1,9 +1,8 @@
-"""Copies of an embedded database: made while servers use it, and put back when none does.
+"""Backup and restore of an embedded database.
 
-A backup is one consistent state, read beside the writer, which is never held up. It is complete or not there: it gets
-its name when it has been checked. A restore is one transaction: whatever goes wrong, the database is what it was
-before. It needs the folder to itself, and holds the lock by which servers notice each other, so that none can start in
-the middle of it.
+A backup is one consistent state. It is read beside the writer and never blocks it. The file gets its name after it was
+checked, so it is complete or absent. A restore is one transaction: if it fails, the database is unchanged. It needs
+that no server runs, and holds the servers' lock, so that none can start meanwhile.
 """
 
 import os
@@ -24,7 +23,7 @@ from stateward.store.sqlite.connections import APPLICATION, SqliteSettings
 
 
 class BackupInfo(Struct, frozen=True):
-    """What was copied: how large it is, how many objects it holds, and the last line of its journal."""
+    """The size of a backup, the number of its objects, and its last journal entry."""
 
     file: str
     bytes: int
@@ -41,7 +40,7 @@ class BackupError(StatewardError):
 
 
 def embedded_file(store_url: str) -> Path:
-    """Return the file of an embedded database; one on PostgreSQL has tools of its own."""
+    """Return the file of an embedded database; raises for PostgreSQL, which has tools of its own."""
     path = store_url.removeprefix("sqlite:///")
     if "://" in path:
         raise BackupError(masked(store_url), "this is for embedded databases; PostgreSQL has pg_dump and pg_basebackup")
@@ -49,7 +48,7 @@ def embedded_file(store_url: str) -> Path:
 
 
 def back_up(database: Path, file: Path) -> BackupInfo:
-    """Copy a database into a file, whoever uses it meanwhile."""
+    """Copy a database into a file, while servers may use it."""
     if not database.exists():
         raise BackupError(str(database), "there is no database")
     if file.exists():
@@ -59,7 +58,7 @@ def back_up(database: Path, file: Path) -> BackupInfo:
         with closing(_connected(database, "ro")) as source, closing(_created(new)) as target:
             _check_ours(source, database)
             source.backup(target)
-            target.execute("PRAGMA journal_mode = DELETE").fetchone()  # one file, without a log beside it
+            target.execute("PRAGMA journal_mode = DELETE").fetchone()  # one file, without a write-ahead log
             found = _check_content(target, file)
         _sync_to_disk(new)
         new.replace(file)
@@ -74,7 +73,7 @@ def back_up(database: Path, file: Path) -> BackupInfo:
 
 
 def restore(file: Path, database: Path, *, replace: bool) -> BackupInfo:
-    """Put a copy in the place of a database that no server uses."""
+    """Replace a database, which no server may use, by a backup."""
     if not file.is_file():
         raise BackupError(str(file), "there is no such file")
     if database.exists() and not replace:
@@ -102,7 +101,7 @@ def _overwrite(source: sqlite3.Connection, database: Path) -> BackupInfo:
 
 @contextmanager
 def _exclusive_lock(database: Path) -> Iterator[None]:
-    """Keep servers away: each holds the lock file for as long as it runs."""
+    """Hold the lock that every server holds while it runs; raises if a server has it."""
     lock = os.open(SqliteSettings(str(database)).lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         flock(lock, LOCK_EX | LOCK_NB)
@@ -124,11 +123,11 @@ def _created(file: Path) -> sqlite3.Connection:
 
 
 def _check_ours(connection: sqlite3.Connection, file: Path) -> None:
-    """Refuse what is not a database of ours, or is one of a newer program."""
+    """Raise if a file is not a database of ours, or has a newer schema."""
     try:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-    except sqlite3.OperationalError as error:  # it may well be one of ours
+    except sqlite3.OperationalError as error:  # locked or unreadable, which says nothing about its content
         raise BackupError(str(file), str(error)) from error
     except sqlite3.DatabaseError as error:
         raise NotADatabase(f"{file}: {error}") from error

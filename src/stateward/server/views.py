@@ -1,6 +1,6 @@
-"""What the server answers with: records as JSON has them, with times that people can read.
+"""Views of stored records, as the API returns them.
 
-JSON text that the store keeps (specs, arguments, results) is passed on as it is, and never decoded on the way.
+JSON text in the store (specs, arguments, results) is passed on without decoding it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ from stateward.store.port import LaneLoad
 from stateward.store.records import JournalEntry, LaneGroup, Lock, Object, Operation, Timer, WorkerRecord
 
 StateClasses: TypeAlias = Mapping[tuple[str, str], StateClass]
-"""By kind and state; a state of a kind that this process does not know is not there."""
+"""The class of a state, by kind and state; states of unknown kinds are missing."""
 
 
 def state_classes(kinds: Iterable[Kind]) -> StateClasses:
@@ -32,11 +32,11 @@ def state_classes(kinds: Iterable[Kind]) -> StateClasses:
 
 
 FIRST, LAST = (one.replace(tzinfo=UTC) for one in (datetime.min, datetime.max))
-"""The times that can be told: one in another zone may be just outside, where it is told as the nearest."""
+"""The first and the last time of `datetime`; a time outside is shown as the nearer of them."""
 
 
 def to_datetime(seconds: float) -> datetime:
-    """Return a time of the store as one that people can read."""
+    """Return a time of the store, in seconds since 1970, as a UTC time."""
     try:
         return datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError):
@@ -44,12 +44,12 @@ def to_datetime(seconds: float) -> datetime:
 
 
 def to_datetime_or_none(seconds: float | None) -> datetime | None:
-    """Return a time that may not have come yet."""
+    """Return a time of the store as a UTC time, or None."""
     return None if seconds is None else to_datetime(seconds)
 
 
 def raw_json(text: str | None) -> Raw | None:
-    """Return JSON text as a value that is passed on as it is."""
+    """Return JSON text as a value that is encoded unchanged."""
     return None if text is None else Raw(text)
 
 
@@ -62,7 +62,7 @@ def _labels(text: str) -> dict[str, str]:
 
 
 def object_view(found: Object, classes: StateClasses) -> ObjectView:
-    """Return an object as it is shown."""
+    """Return the view of an object."""
     return ObjectView(
         ns=found.ns,
         id=found.id,
@@ -84,7 +84,7 @@ def object_view(found: Object, classes: StateClasses) -> ObjectView:
 
 
 def operation_view(found: Operation) -> OperationView:
-    """Return an operation as it is shown."""
+    """Return the view of an operation."""
     return OperationView(
         ns=found.ns,
         id=found.id,
@@ -92,7 +92,7 @@ def operation_view(found: Operation) -> OperationView:
         kind=found.kind,
         action=found.action,
         status=found.status,
-        actor=str(found.actor),  # what was just accepted may still have an `Actor`, which is not plain text
+        actor=str(found.actor),  # a request that was just accepted has an `Actor`, a subclass of str
         who=found.who,
         facts=_names(found.facts),
         args=Raw(found.args),
@@ -116,7 +116,7 @@ def operation_view(found: Operation) -> OperationView:
 
 
 def line_view(line: JournalEntry, *, bare: bool = False) -> LineView:
-    """Return a line of the journal as it is shown; `bare` leaves the spec out."""
+    """Return the view of a journal entry; `bare` leaves the spec out."""
     return LineView(
         seq=line.seq,
         ns=line.ns,
@@ -135,7 +135,7 @@ def line_view(line: JournalEntry, *, bare: bool = False) -> LineView:
 
 
 def blocker_view(blocker: Blocker) -> BlockerView:
-    """Return what is in the way as it is shown."""
+    """Return the view of a blocker."""
     return BlockerView(
         blocker.op,
         blocker.action,
@@ -149,28 +149,28 @@ def blocker_view(blocker: Blocker) -> BlockerView:
 
 
 def lane_view(load: LaneLoad) -> LaneView:
-    """Return a lane as it is shown."""
+    """Return the view of a lane."""
     lane = load.lane
     back_off = to_datetime(lane.back_off) if lane.back_off else None
     return LaneView(lane.lane, lane.grp, lane.capacity, load.running, load.waiting, back_off, lane.throttled)
 
 
 def lanes_view(groups: list[LaneGroup], loads: list[LaneLoad]) -> LanesView:
-    """Return all lanes and groups as they are shown."""
+    """Return the view of all lanes and groups."""
     return LanesView([LaneGroupView(one.grp, one.lanes) for one in groups], [lane_view(one) for one in loads])
 
 
 def worker_view(worker: WorkerRecord, now: float) -> WorkerView:
-    """Return a worker as it is shown."""
+    """Return the view of a worker."""
     return WorkerView(worker.id, worker.host, worker.pid, worker.lease, to_datetime(worker.seen), worker.is_alive(now))
 
 
 def timer_view(timer: Timer) -> TimerView:
-    """Return a timer as it is shown."""
+    """Return the view of a timer."""
     facts, args = _names(timer.facts), Raw(timer.args)
     return TimerView(timer.ns, timer.id, to_datetime(timer.due), timer.rank, timer.object, timer.event, facts, args)
 
 
 def lock_view(lock: Lock) -> LockView:
-    """Return a lock as it is shown."""
+    """Return the view of a lock."""
     return LockView(lock.tree, lock.path, lock.mode, lock.op, lock.waiting)

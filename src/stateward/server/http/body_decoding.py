@@ -1,4 +1,4 @@
-"""Bodies are read strictly: straight into their record, a number is no text, and an unknown field is refused."""
+"""Strict decoding of request bodies: directly into records, without conversion, and without unknown fields."""
 
 import re
 from collections.abc import Generator, Iterable, Iterator
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 DECODER = "decoder"
-"""Where a route keeps what its bodies are read with."""
+"""The option of a route that caches its decoder."""
 
 
 UNKNOWN = "unknown field `"
 STEP = re.compile(r"([^.\[\]]+)|(\[\.\.\.\])")
-"""A step of the path by which msgspec names a place: a field, or any item."""
+"""A step of a path in msgspec's messages: a field, or any item of a list."""
 
 
 class BadBody(StatewardError):
@@ -34,7 +34,7 @@ class BadBody(StatewardError):
 
 
 class StrictJson(AbstractDTO[Any]):
-    """Reads every body of the application as the type that its handler declares."""
+    """Decodes every body as the type that its handler declares."""
 
     _decoders: ClassVar[dict[str, msgspec.json.Decoder[Any]]] = {}
 
@@ -45,7 +45,7 @@ class StrictJson(AbstractDTO[Any]):
         handler_id: str,
         backend_cls: object = None,  # noqa: ARG003
     ) -> None:
-        """Prepare to read a handler's body."""
+        """Create the decoder for a handler's body."""
         cls._decoders[handler_id] = msgspec.json.Decoder(field_definition.annotation)
 
     @classmethod
@@ -59,10 +59,10 @@ class StrictJson(AbstractDTO[Any]):
         return schema_creator.for_field_definition(field_definition)
 
     def decode_bytes(self, value: bytes) -> Any:  # noqa: ANN401 - what the handler declares
-        """Read a body, or raise with the field named."""
+        """Decode a body; the error names the field."""
         handler = self.asgi_connection.route_handler
         decoder = handler.opt.get(DECODER)
-        if decoder is None:  # a handler's id is put together anew each time that it is asked for
+        if decoder is None:  # computing `handler_id` is slow
             decoder = handler.opt[DECODER] = self._decoders[handler.handler_id]
         try:
             return decoder.decode(value)
@@ -75,24 +75,24 @@ class StrictJson(AbstractDTO[Any]):
 
     @classmethod
     def generate_field_definitions(cls, _: type[Any]) -> Generator[DTOFieldDefinition, None, None]:
-        """Tell of no fields: the records speak for themselves."""
+        """Return no fields: msgspec has them."""
         yield from ()
 
     @classmethod
     def detect_nested_field(cls, _: FieldDefinition) -> bool:
-        """Tell that there is nothing to look into."""
+        """Return False: msgspec decodes nested records."""
         return False
 
 
 def bad_body(error: msgspec.ValidationError, expected: object = None) -> BadBody | UnknownField:
-    """Return what is wrong with a body, by the path of the field it is about; `expected` is the type of the body."""
+    """Return the error for a body, with the path of the field; `expected` is the type of the body."""
     why, _, path = str(error).partition(" - at `")
     place = path.removesuffix("`").removeprefix("$").removeprefix(".")
     for opening in (UNKNOWN, "missing required field `"):
         _, found, name = why.partition(opening)
         field = f"{place}.{name.removesuffix('`')}".removeprefix(".")
         if found and opening is UNKNOWN:
-            return UnknownField(field or '""', known_fields(expected, place))  # a name may be empty
+            return UnknownField(field or '""', known_fields(expected, place))  # a field's name may be empty
         if found:
             return BadBody(field, _lowered(why))
     return BadBody(place or "body", _lowered(why))
@@ -112,7 +112,7 @@ def known_fields(expected: object, place: str) -> list[str]:
 
 
 def _within(node: msgspec.inspect.Type, step: str) -> list[msgspec.inspect.Type]:
-    """Return the types of what is in a value: in one of its fields, or in its items."""
+    """Return the types of a field, or of the items, of a value."""
     inner: list[msgspec.inspect.Type] = []
     for one in _unwrapped([node]):
         match one:
@@ -126,7 +126,7 @@ def _within(node: msgspec.inspect.Type, step: str) -> list[msgspec.inspect.Type]
 
 
 def _unwrapped(nodes: Iterable[msgspec.inspect.Type]) -> Iterator[msgspec.inspect.Type]:
-    """Yield types without unions and descriptions around them."""
+    """Yield types without the unions and metadata around them."""
     for node in nodes:
         match node:
             case msgspec.inspect.UnionType():

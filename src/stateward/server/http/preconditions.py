@@ -1,4 +1,4 @@
-"""Entity tags: an object's version in quotation marks, and what the caller makes depend on it."""
+"""Preconditions: ETags of objects, `If-Match` and `If-None-Match`. The ETag of an object is its version in quotes."""
 
 import re
 
@@ -19,16 +19,16 @@ def etag_of(version: int) -> str:
 
 
 def is_unchanged(if_none_match: str | None, version: int) -> bool:
-    """Tell whether the caller has seen this version already; tags are compared weakly, as for reading."""
+    """Tell whether `If-None-Match` has this version; tags are compared weakly (RFC 9110), as for reading."""
     if if_none_match is None:
         return False
     return if_none_match.strip() == ANY or any(tag == str(version) for _, tag in _TAG.findall(if_none_match))
 
 
 def wanted_versions(if_match: str | None) -> tuple[int, ...] | None:
-    """Return the versions of which the object must have one; None if any will do.
+    """Return the versions that `If-Match` lists; None if it allows any version.
 
-    Tags are compared strongly, as for writing: a weak one fits nothing, and neither does one that is not ours.
+    Tags are compared strongly (RFC 9110), as for writing: a weak tag, or one that is not a version, matches nothing.
     """
     if if_match is None or if_match.strip() == ANY:
         return None
@@ -37,9 +37,9 @@ def wanted_versions(if_match: str | None) -> tuple[int, ...] | None:
 
 
 async def required_version(service: Service, key: Key, if_match: str | None) -> int | None:
-    """Return the version that an object must have when the request is accepted; None if any will do.
+    """Return the version that an object must have when the request is accepted; None if any version is allowed.
 
-    Of several versions it is the one that the object has now; if it has none of them, it may as well be the first.
+    `If-Match` may list several versions: it is the current one if listed, otherwise any (the request fails with 412).
     """
     wanted = wanted_versions(if_match)
     if wanted is None:

@@ -1,8 +1,7 @@
-"""Problems: every error as RFC 9457 has it, with the facts that a program needs to go on.
+"""Problem details (RFC 9457): every error as a response, with the facts that a program needs.
 
-An error is turned into a problem in one place. What is told is built from the error's own fields; texts pass the same
-mask as the log's, so that a token which was put in the wrong place is not repeated. What nobody expected is logged and
-told of in one sentence.
+This is the only place that turns an error into a problem, from the error's fields. Secrets are masked as in the log, so
+that a token in the wrong place is not repeated. An unexpected error is logged; the response has one general sentence.
 """
 
 import logging
@@ -49,9 +48,9 @@ log = logging.getLogger("stateward.server")
 
 MEDIA_TYPE = "application/problem+json"
 FORBIDDEN = "forbidden"
-"""The code of what a domain forbids its callers, whatever the state of things."""
+"""The code of an error that becomes a 403: the caller may never do this, whatever the state of the object."""
 RETRY_AFTER_S = 1
-"""How many seconds to wait before a store that is out of reach is asked for again."""
+"""The `Retry-After` header while the store is not available."""
 
 
 def problem(status: int, code: str, detail: object, **facts: Any) -> Problem:  # noqa: ANN401 - fields of Problem
@@ -62,8 +61,8 @@ def problem(status: int, code: str, detail: object, **facts: Any) -> Problem:  #
 
 @singledispatch
 def problem_of(error: Exception) -> Problem:
-    """Return what is told of an error."""
-    log.exception("an error that nobody expected", exc_info=error)
+    """Return the problem of an error."""
+    log.exception("request failed with an unexpected error; the client gets 500", exc_info=error)
     return problem(500, "internal", "something went wrong here; it has been logged")
 
 
@@ -100,7 +99,7 @@ def _(error: ValidationException) -> Problem:
     said: dict[str, Any] = {}
     for one in error.extra if isinstance(error.extra, list) else ():
         said = one
-        if one.get("key") != "data":  # a body that may be missing is complained of too, where anything else is wrong
+        if one.get("key") != "data":  # an optional body is reported, too, if anything else is wrong
             break
     field = str(said.get("key", "")) or "request"
     if field == "data":
@@ -146,7 +145,7 @@ def _(error: NotReady) -> Problem:
 
 @problem_of.register
 def _(error: StoreError) -> Problem:
-    log.warning("the store fails a request: %s", error)
+    log.warning("request failed because of the store; the client gets 503: %s", error)
     return problem(
         503, "unavailable", error.what, retry=error.retry, retry_after=RETRY_AFTER_S if error.retry else None
     )
@@ -210,7 +209,7 @@ def _(error: Denied) -> Problem:
 
 
 STATUSES = {"BadInput": 400, "UnknownName": 404, "NotFound": 404, "VersionMismatch": 412, "QuotaExceeded": 403}
-"""The status of a refusal that is repeated from its key, by the class of the error; all others are conflicts."""
+"""The status of a refusal that is replayed by its idempotency key, by the error's class; all others are 409."""
 
 
 @problem_of.register
@@ -236,7 +235,7 @@ def _(error: VersionMismatch) -> Problem:
 @problem_of.register
 def _(error: HTTPException) -> Problem:
     if error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        log.exception("an error that nobody expected", exc_info=error)
+        log.exception("request failed with an unexpected error; the client gets 500", exc_info=error)
         return problem(500, "internal", "something went wrong here; it has been logged")
     return problem(error.status_code, _CODES.get(error.status_code, "bad_input"), error.detail)
 
@@ -255,7 +254,7 @@ def _(_: MethodNotAllowedException) -> Problem:
 
 
 def respond_with_problem(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    """Answer a request with the problem that an error is."""
+    """Return the response to a request that failed with an error."""
     if isinstance(error, ValidationException) and isinstance(error.extra, list):
         error.extra = [{**said, "key": _called(request, str(said.get("key", "")))} for said in error.extra]
     found = problem_of(error)
@@ -282,7 +281,7 @@ def worded_as_message(found: Problem) -> dict[str, Any]:
     There is no `status` in it: their objects have a field of that name, and they read `.status.vm` of any answer.
     """
     facts: dict[str, Any] = msgspec.to_builtins(found)
-    del facts["status"]  # the answer's own status tells it
+    del facts["status"]  # the response has it
     return {"message": found.detail, **facts}
 
 
@@ -306,7 +305,7 @@ def _shared_segments(path: Sequence[str], pattern: Sequence[str]) -> int:
 
 
 def _called(request: Request[Any, Any, Any], name: str) -> str:
-    """Return what a handler's parameter is called outside."""
+    """Return the public name of a handler's parameter."""
     handler: BaseRouteHandler | None = request.scope.get("route_handler")
     field = None if handler is None else handler.parsed_fn_signature.parameters.get(name)
     return (getattr(field.kwarg_definition, "name", None) if field is not None else None) or name
@@ -318,7 +317,7 @@ def encoded(found: Problem) -> bytes:
 
 
 def mask_secrets(found: Problem) -> Problem:
-    """Mask what looks like a secret in whatever a problem repeats of the request."""
+    """Mask secrets in the parts of the request that a problem repeats."""
     plain = msgspec.to_builtins(found)
     return msgspec.convert(_masked(plain), Problem)
 

@@ -1,9 +1,9 @@
-"""Headers that every answer carries: what a browser may do with it, which by default is nothing."""
+"""Security headers of every response; by default a browser may do nothing with it."""
 
 from collections.abc import Iterable
 
 NO_CONTENT_POLICY = "default-src 'none'; frame-ancestors 'none'"
-"""The content policy of answers that are not pages."""
+"""The content policy of responses that are not pages."""
 
 PAGE_CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -26,13 +26,13 @@ Headers = tuple[Header, ...]
 
 
 def default_headers(*, tls: bool) -> Headers:
-    """Return the headers that every answer is to carry, unless it says otherwise itself."""
+    """Return the default headers; a response may override them."""
     wanted = {**ALWAYS, **(HSTS if tls else {})}
     return tuple((name.encode(), value.encode()) for name, value in wanted.items())
 
 
 def with_defaults(given: Iterable[Header], wanted: Headers) -> list[Header]:
-    """Return an answer's headers with those that are wanted and missing."""
+    """Return a response's headers, with the default headers that it lacks."""
     headers = list(given)
     present = {name.lower() for name, _ in headers}
     return [*headers, *(one for one in wanted if one[0] not in present)]
