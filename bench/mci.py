@@ -60,7 +60,7 @@ async def suspended(providers: Sequence[str]) -> Course:
     """Suspend an MCI that has VMs in every region of these providers."""
     async with new_fleet() as fleet:
         await fleet.made(everywhere("all", VMS_EACH, providers))
-        fleet.set_temper(replace(CALM, latency=CALL))
+        fleet.set_profile(replace(CALM, latency=CALL))
         fleet.calls.clear()
         began, used = perf_counter(), process_time()
         op = await fleet.begun("all", "suspend")

@@ -61,10 +61,10 @@ class Fleet:
         """Return how many VMs of an MCI are in each state."""
         return Counter(one.state for one in await self.plugin.service.vms(NS, mci))
 
-    def set_temper(self, temper: FaultProfile) -> None:
+    def set_profile(self, profile: FaultProfile) -> None:
         """Let all regions behave in another way."""
         for one in PLACES:
-            self.plugin.cloud.set_profile(ProviderRegion(one.provider, one.region), temper)
+            self.plugin.cloud.set_profile(ProviderRegion(one.provider, one.region), profile)
 
 
 def everywhere(name: str, vms: int, providers: Sequence[str] = PROVIDERS) -> MciSpec:

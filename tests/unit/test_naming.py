@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 import stateward
-from stateward.domains.mci.api.request_params import check_record_name, check_reference
+from stateward.domains.mci.api.tumblebug_params import check_record_name, check_reference
 from stateward.domains.ovc.api.schemas import NewAccount
 from stateward.errors import BadInput
 from stateward.naming import IDEMPOTENCY_KEY, INVISIBLE, NAME, check_text, text_pattern, title_pattern

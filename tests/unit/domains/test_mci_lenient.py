@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from stateward.domains.mci.api.lenient_json import Fields, parse_body, parse_flag
 from stateward.domains.mci.api.mci_bodies import ScaleRequest, parse_mci, parse_scale, parse_subgroup
-from stateward.domains.mci.api.request_params import check_choice, check_id, check_name, normalize_id
 from stateward.domains.mci.api.resource_bodies import (
     parse_connection,
     parse_image,
@@ -21,6 +20,7 @@ from stateward.domains.mci.api.resource_bodies import (
     parse_spec,
     parse_subnet,
 )
+from stateward.domains.mci.api.tumblebug_params import check_choice, check_id, check_name, normalize_id
 from stateward.domains.mci.guards.spec_validation import MAX_VMS
 from stateward.domains.mci.model import CloudConnection, FirewallRule, MciSpec, PostCommand, Subnet
 from stateward.domains.mci.provider.key_pairs import new_pair

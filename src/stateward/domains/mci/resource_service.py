@@ -46,7 +46,12 @@ class ResourceService(DeploymentRecords):
     """Creates, changes and deletes the resources of namespaces."""
 
     async def create_resource(
-        self, ns: str, word: str, want: NetworkSpec | SecurityGroupSpec | KeySpec, by: Caller, wait: float = 30.0
+        self,
+        ns: str,
+        resource_type: str,
+        want: NetworkSpec | SecurityGroupSpec | KeySpec,
+        by: Caller,
+        wait: float = 30.0,
     ) -> tuple[Object, str]:
         """Create a resource and wait a while for it; returns it, and the private key if a key pair was created."""
         await self.namespace(ns)
@@ -56,34 +61,36 @@ class ResourceService(DeploymentRecords):
             want, secret = replace(want, public_key=pair.public), pair.private
         accepted = await self.engine.create(
             ns,
-            record_id(word, want.name),
-            RESOURCE_LIFECYCLES[word].kind,
+            record_id(resource_type, want.name),
+            RESOURCE_LIFECYCLES[resource_type].kind,
             spec=to_builtins(want),
             actor=by.actor,
             who=by.who,
         )
         with suppress(TimeoutError):
             await self.engine.wait(ns, accepted.op.id, wait)
-        return await self.resource(ns, word, want.name), secret
+        return await self.resource(ns, resource_type, want.name), secret
 
-    async def delete_resource(self, ns: str, word: str, name: str, by: Caller, *, force: bool = False) -> Accepted:
+    async def delete_resource(
+        self, ns: str, resource_type: str, name: str, by: Caller, *, force: bool = False
+    ) -> Accepted:
         """Delete an unused resource; with force, remove its record only."""
-        found = await self.resource(ns, word, name)
+        found = await self.resource(ns, resource_type, name)
         if force:
             return await self.engine.act(ns, found.id, "forget", actor=by.actor, who=by.who, facts={FORCE})
-        users = await self.users_of(ns, word, name)
+        users = await self.users_of(ns, resource_type, name)
         if users:
-            raise InUse(f"{word} {name!r}", users)
+            raise InUse(f"{resource_type} {name!r}", users)
         return await self.engine.act(ns, found.id, "delete", actor=by.actor, who=by.who)
 
-    async def users_of(self, ns: str, word: str, name: str) -> list[str]:
+    async def users_of(self, ns: str, resource_type: str, name: str) -> list[str]:
         """Return the objects that use a resource: VMs that are not terminated, and security groups of a network."""
         users = [
             one.id
             async for one in objects(self.engine.store.reader, Selector(ns, VM.kind))
-            if one.state != "Terminated" and name in _used_by_vm(word, one)
+            if one.state != "Terminated" and name in _used_by_vm(resource_type, one)
         ]
-        if word == "vNet":
+        if resource_type == "vNet":
             groups = Selector(ns, RESOURCE_LIFECYCLES["securityGroup"].kind)
             users += [
                 one.id
@@ -92,32 +99,35 @@ class ResourceService(DeploymentRecords):
             ]
         return users
 
-    async def resource(self, ns: str, word: str, name: str) -> Object:
+    async def resource(self, ns: str, resource_type: str, name: str) -> Object:
         """Return a resource, or raise."""
-        return await self.engine.get(ns, record_id(word, name))
+        return await self.engine.get(ns, record_id(resource_type, name))
 
-    async def resources(self, ns: str, word: str) -> list[Object]:
+    async def resources(self, ns: str, resource_type: str) -> list[Object]:
         """Return the resources of one type."""
-        return [one async for one in objects(self.engine.store.reader, Selector(ns, RESOURCE_LIFECYCLES[word].kind))]
+        return [
+            one
+            async for one in objects(self.engine.store.reader, Selector(ns, RESOURCE_LIFECYCLES[resource_type].kind))
+        ]
 
     # --- what is only written down -----------------------------------------------------------------------------------
 
     async def register(self, ns: str, what: SpecRecord | ImageRecord, by: Caller) -> Accepted:
         """Register a spec or an image in a namespace."""
         await self.namespace(ns)
-        word, kind = ("spec", SPEC.kind) if isinstance(what, SpecRecord) else ("image", IMAGE.kind)
+        resource_type, kind = ("spec", SPEC.kind) if isinstance(what, SpecRecord) else ("image", IMAGE.kind)
         if what.connection:
             await self.catalogue.connection(what.connection)
         return await self.engine.create(
-            ns, record_id(word, what.id), kind, "register", spec=to_builtins(what), actor=by.actor, who=by.who
+            ns, record_id(resource_type, what.id), kind, "register", spec=to_builtins(what), actor=by.actor, who=by.who
         )
 
-    async def unregister(self, ns: str, word: str, name: str, by: Caller) -> None:
+    async def unregister(self, ns: str, resource_type: str, name: str, by: Caller) -> None:
         """Remove the record of a spec or an image that no VM uses."""
-        found = await self.engine.get(ns, record_id(word, name))
-        users = await self.users_of(ns, word, name)
+        found = await self.engine.get(ns, record_id(resource_type, name))
+        users = await self.users_of(ns, resource_type, name)
         if users:
-            raise InUse(f"{word} {name!r}", users)
+            raise InUse(f"{resource_type} {name!r}", users)
         await self.engine.act(ns, found.id, "remove", actor=by.actor, who=by.who)
 
     # --- subnets ------------------------------------------------------------------------------------------------------
@@ -175,7 +185,7 @@ async def retry_on_change(attempt: Callable[[], Awaitable[T]]) -> T:
     return await attempt()
 
 
-def _used_by_vm(word: str, found: Object) -> tuple[str, ...]:
+def _used_by_vm(resource_type: str, found: Object) -> tuple[str, ...]:
     vm = vm_of(found)
     parts = {"vNet": (vm.network,), "securityGroup": vm.groups, "sshKey": (vm.key,)}
-    return (parts | {"spec": (vm.spec,), "image": (vm.image,)})[word]
+    return (parts | {"spec": (vm.spec,), "image": (vm.image,)})[resource_type]

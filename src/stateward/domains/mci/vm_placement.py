@@ -229,13 +229,13 @@ async def check_resources(known: Catalogue, ns: str, one: PlacedSubGroup) -> Non
         await _resource(known, ns, "sshKey", group.key, one)
 
 
-async def _resource(known: Catalogue, ns: str, word: str, name: str, one: PlacedSubGroup) -> Object:
+async def _resource(known: Catalogue, ns: str, resource_type: str, name: str, one: PlacedSubGroup) -> Object:
     """Return a resource of a subgroup, or raise if it is missing or in another region."""
-    found = await known.record(Key(ns, record_id(word, name)))
-    if found is None or found.removed or found.kind != RESOURCE_LIFECYCLES[word].kind:
-        raise BadInput(FIELDS[word], name, f"the name of a {word} of namespace {ns!r}")
+    found = await known.record(Key(ns, record_id(resource_type, name)))
+    if found is None or found.removed or found.kind != RESOURCE_LIFECYCLES[resource_type].kind:
+        raise BadInput(FIELDS[resource_type], name, f"the name of a {resource_type} of namespace {ns!r}")
     place = resource_identity(found)
     if (place.provider, place.region) != (one.connection.provider, one.connection.region):
-        allowed = f"a {word} of connection {one.connection.name}: it is one of {place.connection}"
-        raise BadInput(FIELDS[word], name, allowed)
+        allowed = f"a {resource_type} of connection {one.connection.name}: it is one of {place.connection}"
+        raise BadInput(FIELDS[resource_type], name, allowed)
     return found

@@ -1,6 +1,6 @@
 """The mci domain over HTTP: the Tumblebug API under `/tumblebug`, and the native API under `/api/v1/mci`.
 
-lenient_json, request_params, *_bodies     parsing of requests
+lenient_json, tumblebug_params, *_bodies   parsing of requests
 schemas, views, *_views, target_status     responses
 live_status                                states from the providers, for readers
 routes/                                    the route handlers

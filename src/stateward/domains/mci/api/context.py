@@ -19,7 +19,7 @@ from stateward.domains.mci.api.lenient_json import Fields, parse_body
 from stateward.domains.mci.api.live_status import LiveStatus
 from stateward.domains.mci.api.request_log import RequestLog, RequestLogEntry
 from stateward.domains.mci.api.request_log_store import store_request
-from stateward.domains.mci.api.request_params import normalize_id
+from stateward.domains.mci.api.tumblebug_params import normalize_id
 from stateward.domains.mci.guards.connection_grants import check_grant, is_granted, unknown_connection
 from stateward.domains.mci.model import CloudConnection, record_id, vm_id
 from stateward.domains.mci.provider.catalogue import Catalogue
@@ -168,9 +168,9 @@ def vm_in_path(path: Mapping[str, str]) -> str:
     return vm_id(path["mci"], normalize_id(path["vm"]))
 
 
-def resource_in_path(word: str) -> ObjectIdInPath:
+def resource_in_path(resource_type: str) -> ObjectIdInPath:
     """Return a function that gives the id of the network, security group or key in the path."""
-    return lambda path: record_id(word, path["name"])
+    return lambda path: record_id(resource_type, path["name"])
 
 
 def adds_object_state(meant: ObjectIdInPath) -> Callable[[Route[P, T]], Route[P, T]]:

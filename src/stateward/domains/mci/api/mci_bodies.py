@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.domains.mci.api.lenient_json import Fields
-from stateward.domains.mci.api.request_params import check_choice, check_id, check_name, check_reference
+from stateward.domains.mci.api.tumblebug_params import check_choice, check_id, check_name, check_reference
 from stateward.domains.mci.guards.spec_validation import MAX_VMS
 from stateward.domains.mci.model import MciSpec, Policy, PostCommand, SubGroup
 from stateward.domains.mci.provider.key_pairs import check_public_key, needs_key

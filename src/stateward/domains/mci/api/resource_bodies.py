@@ -6,7 +6,7 @@ from ipaddress import IPv4Network, ip_network
 
 from stateward import naming
 from stateward.domains.mci.api.lenient_json import Fields, parse_int
-from stateward.domains.mci.api.request_params import check_choice, check_name, check_record_name, check_reference
+from stateward.domains.mci.api.tumblebug_params import check_choice, check_name, check_record_name, check_reference
 from stateward.domains.mci.guards.connection_grants import ALL_NAMESPACES
 from stateward.domains.mci.model import (
     CloudConnection,

@@ -72,20 +72,22 @@ class KeyView(ResourceView, frozen=True, rename="camel", kw_only=True, omit_defa
     private_key: str = ""
 
 
-def resource_view(word: str, found: Object, users: Sequence[str] = (), secret: str = "") -> ResourceView:
+def resource_view(resource_type: str, found: Object, users: Sequence[str] = (), secret: str = "") -> ResourceView:
     """Return the view of a resource; `secret` is the private key, for the creator of the pair."""
-    match word:
+    match resource_type:
         case "vNet":
             network = msgspec.json.decode(found.spec, type=NetworkSpec)
-            shown = _shown(word, found, network, users)
+            shown = _shown(resource_type, found, network, users)
             return NetworkView(**shown, cidr_block=network.cidr, subnet_info_list=subnet_views(found))
         case "securityGroup":
             group = msgspec.json.decode(found.spec, type=SecurityGroupSpec)
             rules = [_rule(one) for one in group.rules]
-            return SecurityGroupView(**_shown(word, found, group, users), v_net_id=group.network, firewall_rules=rules)
+            return SecurityGroupView(
+                **_shown(resource_type, found, group, users), v_net_id=group.network, firewall_rules=rules
+            )
         case _:
             key = msgspec.json.decode(found.spec, type=KeySpec)
-            return KeyView(**_shown(word, found, key, users), public_key=key.public_key, private_key=secret)
+            return KeyView(**_shown(resource_type, found, key, users), public_key=key.public_key, private_key=secret)
 
 
 def subnet_views(found: Object) -> list[SubnetView]:
@@ -116,11 +118,11 @@ def _rule(one: FirewallRule) -> RuleView:
 
 
 def _shown(
-    word: str, found: Object, spec: NetworkSpec | SecurityGroupSpec | KeySpec, users: Sequence[str]
+    resource_type: str, found: Object, spec: NetworkSpec | SecurityGroupSpec | KeySpec, users: Sequence[str]
 ) -> dict[str, Any]:
     used = bool(users) and found.state == ResourceState.AVAILABLE
     return {
-        "resource_type": word,
+        "resource_type": resource_type,
         "id": spec.name,
         "uid": spec.uid,
         "name": spec.name,

@@ -104,9 +104,9 @@ def resource_drift(
 
 def _keys(found: Object) -> dict[str, str]:
     """Return the provider keys of a resource and its subnets, each with a readable name."""
-    where, word = resource_identity(found), RESOURCE_TYPES[found.kind]
-    keys = {where.uid: f"{word} {where.name}"}
-    if word == "vNet":
+    where, resource_type = resource_identity(found), RESOURCE_TYPES[found.kind]
+    keys = {where.uid: f"{resource_type} {where.name}"}
+    if resource_type == "vNet":
         subnets = network_of(found).subnets
         keys |= {subnet_key(where.uid, one.name): f"subnet {one.name}" for one in subnets}
     return keys

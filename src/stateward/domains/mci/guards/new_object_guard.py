@@ -96,10 +96,10 @@ class NewObjectGuard:
         except BadInput as error:
             raise BadInput(f"spec.{FIELDS.get(error.field, error.field)}", error.value, error.allowed) from error
         found = dict(zip(keys, await uow.peek(list(keys.values())), strict=True))
-        for (word, name), one in found.items():
+        for (resource_type, name), one in found.items():
             if one is None or one.state != ResourceState.AVAILABLE:
-                field = {"vNet": "network", "securityGroup": "groups", "sshKey": "key"}[word]
-                raise BadInput(f"spec.{field}", name, f"a {word} that is {ResourceState.AVAILABLE}")
+                field = {"vNet": "network", "securityGroup": "groups", "sshKey": "key"}[resource_type]
+                raise BadInput(f"spec.{field}", name, f"a {resource_type} that is {ResourceState.AVAILABLE}")
         groups = [one for name in vm.groups if (one := found["securityGroup", name]) is not None]
         place = planned.connection
         return replace(
@@ -133,7 +133,7 @@ class NewObjectGuard:
 def _named_resources(ns: str, group: SubGroup) -> dict[tuple[str, str], Key]:
     """Return the networks, security groups and keys that a subgroup names, by type and name."""
     resources = [("vNet", group.network), *(("securityGroup", one) for one in group.groups), ("sshKey", group.key)]
-    return {(word, name): Key(ns, record_id(word, name)) for word, name in resources if name}
+    return {(resource_type, name): Key(ns, record_id(resource_type, name)) for resource_type, name in resources if name}
 
 
 def _named_records(ns: str, group: SubGroup) -> list[Key]:

@@ -64,64 +64,69 @@ class Prerequisites:
 
     async def prepare(self, job: Job, mci: MciSpec, planned: Sequence[PlacedSubGroup], when: str = "") -> str | None:
         """Create all missing resources; returns the problem, if there is one."""
-        for word in RESOURCE_LIFECYCLES:
-            trouble = await self._ensure_type(job, mci, word, planned, when)
+        for resource_type in RESOURCE_LIFECYCLES:
+            trouble = await self._ensure_type(job, mci, resource_type, planned, when)
             if trouble is not None:
                 return trouble
         return None
 
     async def recheck(self, job: Job, mci: MciSpec, planned: Sequence[PlacedSubGroup]) -> str | None:
         """Check once more right before VMs are created, and create what was deleted meanwhile."""
-        for word in RESOURCE_LIFECYCLES:
-            if await self._find_problem(job.ns, mci, word, planned) is not None:
+        for resource_type in RESOURCE_LIFECYCLES:
+            if await self._find_problem(job.ns, mci, resource_type, planned) is not None:
                 return await self.prepare(job, mci, planned, " for VMs")
         return None
 
     async def _ensure_type(
-        self, job: Job, mci: MciSpec, word: str, planned: Sequence[PlacedSubGroup], when: str
+        self, job: Job, mci: MciSpec, resource_type: str, planned: Sequence[PlacedSubGroup], when: str
     ) -> str | None:
         """Create the resources of one type; recreate one that another MCI deletes at the same time."""
-        made = self._names_to_make(job.ns, mci, word, planned)
+        made = self._names_to_make(job.ns, mci, resource_type, planned)
         for times in range(MAX_ROUNDS):
-            requests = [self._request(job, mci, word, one) for one in made.values()]
-            await job.spawn(f"make {word}s{when}{' again' * times}", requests)
-            await self._repair(job, word, list(made), f"{when}{' again' * times}")
-            if not await self._any_removed(job.ns, word, list(made)):
+            requests = [self._request(job, mci, resource_type, one) for one in made.values()]
+            await job.spawn(f"make {resource_type}s{when}{' again' * times}", requests)
+            await self._repair(job, resource_type, list(made), f"{when}{' again' * times}")
+            if not await self._any_removed(job.ns, resource_type, list(made)):
                 break
-        return await self._find_problem(job.ns, mci, word, planned)
+        return await self._find_problem(job.ns, mci, resource_type, planned)
 
     def _names_to_make(
-        self, ns: str, mci: MciSpec, word: str, planned: Sequence[PlacedSubGroup]
+        self, ns: str, mci: MciSpec, resource_type: str, planned: Sequence[PlacedSubGroup]
     ) -> dict[str, PlacedSubGroup]:
         """Return the names of the resources of one type to create, each with a subgroup that uses it."""
-        dynamic = [one for one in planned if not one.group.network and not (word == "sshKey" and one.group.key)]
-        return {name: one for one in dynamic for name in _names(word, with_prerequisite_names(ns, mci, one))}
+        dynamic = [
+            one for one in planned if not one.group.network and not (resource_type == "sshKey" and one.group.key)
+        ]
+        return {name: one for one in dynamic for name in _names(resource_type, with_prerequisite_names(ns, mci, one))}
 
-    async def _repair(self, job: Job, word: str, names: Sequence[str], when: str) -> None:
+    async def _repair(self, job: Job, resource_type: str, names: Sequence[str], when: str) -> None:
         """Repair shared resources that are missing at the provider."""
         repairs = [
-            Request(job.ns, id_, "repair", "", CONTROLLER) for id_ in await self._ids_with_missing(job.ns, word, names)
+            Request(job.ns, id_, "repair", "", CONTROLLER)
+            for id_ in await self._ids_with_missing(job.ns, resource_type, names)
         ]
         if repairs:
-            await job.spawn(f"repair {word}s{when}", repairs)
+            await job.spawn(f"repair {resource_type}s{when}", repairs)
 
-    async def _ids_with_missing(self, ns: str, word: str, names: Sequence[str]) -> list[str]:
-        found = await self._reader.objects([Key(ns, record_id(word, name)) for name in names])
+    async def _ids_with_missing(self, ns: str, resource_type: str, names: Sequence[str]) -> list[str]:
+        found = await self._reader.objects([Key(ns, record_id(resource_type, name)) for name in names])
         return sorted(one.id for one in found.values() if not one.removed and resource_seen(one).missing)
 
-    async def _any_removed(self, ns: str, word: str, names: Sequence[str]) -> bool:
-        keys = {Key(ns, record_id(word, name)) for name in names}
+    async def _any_removed(self, ns: str, resource_type: str, names: Sequence[str]) -> bool:
+        keys = {Key(ns, record_id(resource_type, name)) for name in names}
         found = await self._reader.objects(keys)
         return len(found) < len(keys) or any(one.removed for one in found.values())
 
     async def undo(self, job: Job, mci: MciSpec) -> None:
         """Delete the resources that were made for an MCI, unless other MCIs use them."""
-        for word in ("sshKey", "securityGroup", "vNet"):
-            made = await job.once(f"made {word}s", partial(self._ids_made_for, job, word, mci.uid))
-            await job.spawn(f"remove {word}s", [Request(job.ns, id_, "delete", "", CONTROLLER) for id_ in made])
+        for resource_type in ("sshKey", "securityGroup", "vNet"):
+            made = await job.once(f"made {resource_type}s", partial(self._ids_made_for, job, resource_type, mci.uid))
+            await job.spawn(
+                f"remove {resource_type}s", [Request(job.ns, id_, "delete", "", CONTROLLER) for id_ in made]
+            )
 
-    async def _ids_made_for(self, job: Job, word: str, uid: str) -> list[str]:
-        chosen = Selector(job.ns, RESOURCE_LIFECYCLES[word].kind, labels=((MADE_FOR, uid),))
+    async def _ids_made_for(self, job: Job, resource_type: str, uid: str) -> list[str]:
+        chosen = Selector(job.ns, RESOURCE_LIFECYCLES[resource_type].kind, labels=((MADE_FOR, uid),))
         made = [one async for one in objects(self._reader, chosen)]
         needed = await self._connections_in_use(job) if made else set()
         return [one.id for one in made if owner_of(one) or resource_identity(one).connection not in needed]
@@ -145,47 +150,51 @@ class Prerequisites:
         key = await self._resource(ns, "sshKey", names.key) if names.key else None
         return native_ids(names.subnet, network, groups, key)
 
-    async def _resource(self, ns: str, word: str, name: str) -> Object:
-        found = await self._reader.object(Key(ns, record_id(word, name)))
+    async def _resource(self, ns: str, resource_type: str, name: str) -> Object:
+        found = await self._reader.object(Key(ns, record_id(resource_type, name)))
         assert found is not None
         return found
 
-    async def _find_problem(self, ns: str, mci: MciSpec, word: str, planned: Sequence[PlacedSubGroup]) -> str | None:
+    async def _find_problem(
+        self, ns: str, mci: MciSpec, resource_type: str, planned: Sequence[PlacedSubGroup]
+    ) -> str | None:
         wanted = {
             (name, one.connection.name): one
             for one in planned
-            for name in _names(word, with_prerequisite_names(ns, mci, one))
+            for name in _names(resource_type, with_prerequisite_names(ns, mci, one))
         }
-        parts = await self._reader.objects({Key(ns, record_id(word, name)) for name, _ in wanted})
+        parts = await self._reader.objects({Key(ns, record_id(resource_type, name)) for name, _ in wanted})
         for (name, _), one in sorted(wanted.items(), key=lambda item: item[0]):
-            found = parts.get(Key(ns, record_id(word, name)))
+            found = parts.get(Key(ns, record_id(resource_type, name)))
             if found is None or found.removed:
-                return f"there is no {word} {name!r}"
+                return f"there is no {resource_type} {name!r}"
             if found.state in (ResourceState.CONFIGURING, ResourceState.DELETING):
-                raise Temporary(f"{word} {name!r} is {found.state}", after=RECHECK_AFTER_S)
+                raise Temporary(f"{resource_type} {name!r} is {found.state}", after=RECHECK_AFTER_S)
             if found.state != ResourceState.AVAILABLE:
-                return f"{word} {name!r} is {found.state}: {found.error or 'no reason is known'}"
+                return f"{resource_type} {name!r} is {found.state}: {found.error or 'no reason is known'}"
             place = resource_identity(found)
             if (place.provider, place.region) != (one.connection.provider, one.connection.region):
-                return f"{word} {name!r} is at {place.connection}, not at {one.connection.name}"
+                return f"{resource_type} {name!r} is at {place.connection}, not at {one.connection.name}"
         return None
 
-    def _request(self, job: Job, mci: MciSpec, word: str, one: PlacedSubGroup) -> Request:
+    def _request(self, job: Job, mci: MciSpec, resource_type: str, one: PlacedSubGroup) -> Request:
         names, place = with_prerequisite_names(job.ns, mci, one), one.connection
-        own = word == "sshKey" and one.group.public_key != ""
-        uid = deterministic_uid(job.key.id, f"{word} {names.key if own else place.name}")
+        own = resource_type == "sshKey" and one.group.public_key != ""
+        uid = deterministic_uid(job.key.id, f"{resource_type} {names.key if own else place.name}")
         common = {"uid": uid, "connection": place.name, "provider": place.provider, "region": place.region}
         want: NetworkSpec | SecurityGroupSpec | KeySpec
-        if word == "vNet":
+        if resource_type == "vNet":
             subnets = (Subnet(names.subnet, SUBNET_CIDR, place.zone),)
             want = NetworkSpec(name=names.network, cidr=CIDR, subnets=subnets, **common)
-        elif word == "securityGroup":
+        elif resource_type == "securityGroup":
             want = SecurityGroupSpec(name=names.groups[0], network=names.network, rules=OPEN_RULES, **common)
         else:
             want = KeySpec(name=names.key, public_key=one.group.public_key, **common)
         labels = {MADE_FOR: mci.uid, SHARED: "yes"} | ({OWNED_BY: mci.uid} if own else {})
-        birth = Creation(RESOURCE_LIFECYCLES[word].kind, labels=to_json(labels))
-        return Request(job.ns, record_id(word, want.name), "create", "", CONTROLLER, spec=to_json(want), creates=birth)
+        birth = Creation(RESOURCE_LIFECYCLES[resource_type].kind, labels=to_json(labels))
+        return Request(
+            job.ns, record_id(resource_type, want.name), "create", "", CONTROLLER, spec=to_json(want), creates=birth
+        )
 
 
 def with_prerequisite_names(ns: str, mci: MciSpec, one: PlacedSubGroup) -> SubGroup:
@@ -198,6 +207,6 @@ def with_prerequisite_names(ns: str, mci: MciSpec, one: PlacedSubGroup) -> SubGr
     return replace(group, network=shared, subnet=shared, groups=(shared,), key=key)
 
 
-def _names(word: str, group: SubGroup) -> tuple[str, ...]:
-    names = {"vNet": (group.network,), "securityGroup": group.groups, "sshKey": (group.key,)}[word]
+def _names(resource_type: str, group: SubGroup) -> tuple[str, ...]:
+    names = {"vNet": (group.network,), "securityGroup": group.groups, "sshKey": (group.key,)}[resource_type]
     return tuple(name for name in names if name)

@@ -64,19 +64,19 @@ class ResourceHandlers:
         return [
             Kind(
                 lifecycle,
-                self._handlers(word, make[word]),
+                self._handlers(resource_type, make[resource_type]),
                 _route,
-                complete(guards[word]),
+                complete(guards[resource_type]),
                 reserved_labels=(MADE_FOR, SHARED, OWNED_BY),
                 general=True,
             )
-            for word, lifecycle in RESOURCE_LIFECYCLES.items()
+            for resource_type, lifecycle in RESOURCE_LIFECYCLES.items()
         ]
 
-    def _handlers(self, word: str, make: Callable[[Job], Awaitable[Ending]]) -> dict[str, Handler]:
+    def _handlers(self, resource_type: str, make: Callable[[Job], Awaitable[Ending]]) -> dict[str, Handler]:
         runs = {"create": make, "repair": make, "delete": self._delete}
         handlers = {action: Handler(run, self._observe) for action, run in runs.items()}
-        if word == "vNet":
+        if resource_type == "vNet":
             handlers["reshape"] = Handler(make)  # a cancelled one is undone later: see `orphan_subnets`
         return handlers
 
@@ -151,13 +151,13 @@ class ResourceHandlers:
         assert isinstance(outcome, CallAccepted | AlreadyDone)
         return outcome.native_id
 
-    async def _seen(self, ns: str, word: str, name: str) -> ResourceSeen:
+    async def _seen(self, ns: str, resource_type: str, name: str) -> ResourceSeen:
         assert self._catalogue.reader is not None
-        found = await self._catalogue.reader.object(Key(ns, record_id(word, name)))
+        found = await self._catalogue.reader.object(Key(ns, record_id(resource_type, name)))
         if found is None or found.removed:
-            raise Permanent(f"there is no {word} {name!r}")
+            raise Permanent(f"there is no {resource_type} {name!r}")
         if found.state != ResourceState.AVAILABLE:
-            raise Temporary(f"{word} {name!r} is {found.state}")
+            raise Temporary(f"{resource_type} {name!r} is {found.state}")
         return resource_seen(found)
 
     async def _granted_driver(self, job: Job, connection: str) -> Driver:

@@ -9,9 +9,9 @@ from stateward.domains.mci.api.connection_views import image_view, spec_view
 from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest
 from stateward.domains.mci.api.lenient_json import Fields
 from stateward.domains.mci.api.operation_replies import OperationReply
-from stateward.domains.mci.api.request_params import ACT, READ, FilterKey, FilterVal, Name, Ns, Text, check_choice
 from stateward.domains.mci.api.resource_bodies import parse_image, parse_spec
 from stateward.domains.mci.api.schemas import ImageView, SpecView, matches_filter
+from stateward.domains.mci.api.tumblebug_params import ACT, READ, FilterKey, FilterVal, Name, Ns, Text, check_choice
 from stateward.domains.mci.model import CloudConnection, ImageRecord, SpecRecord
 from stateward.domains.mci.provider.catalogue import known_images, known_specs
 from stateward.domains.plugin import reads
@@ -33,21 +33,21 @@ ACTIONS = ("registerWithCspResourceId", "registerWithId", "registerWithInfo")
 Record = SpecView | ImageView
 
 
-def _routes(word: str) -> list[HTTPRouteHandler]:
+def _routes(resource_type: str) -> list[HTTPRouteHandler]:
     """Return the routes of specs or of images."""
-    path = f"/ns/{{ns:str}}/resources/{word}"
+    path = f"/ns/{{ns:str}}/resources/{resource_type}"
 
-    @post(path, opt=ACT | reads(EXAMPLES[word]), status_code=200, name=f"register {word}")
+    @post(path, opt=ACT | reads(EXAMPLES[resource_type]), status_code=200, name=f"register {resource_type}")
     async def register(request: TumblebugRequest, ns: Ns, action: Text = None) -> Record:
         """Register a spec or an image of a provider."""
         check_choice("action", action, *ACTIONS)
         body = await request.fields()
         place = await request.require_connection("connectionName", body.text("connectionName").strip(), ns)
-        what = PARSERS[word](body, place)
+        what = PARSERS[resource_type](body, place)
         await request.service.register(ns, what, request.caller)
         return _view(what, {place.name: place})
 
-    @get(path, opt=READ, name=f"list {word}")
+    @get(path, opt=READ, name=f"list {resource_type}")
     async def list_all(
         request: TumblebugRequest,
         ns: Ns,
@@ -56,60 +56,60 @@ def _routes(word: str) -> list[HTTPRouteHandler]:
         filter_val: FilterVal = None,
     ) -> AnyResponse:
         """Return the registered records, or their ids."""
-        found = await records(request, ns, word)
+        found = await records(request, ns, resource_type)
         chosen = [one for one in found if not filter_key or matches_filter(one, filter_key, filter_val or "")]
         if check_choice("option", option, "id") == "id":
             return Response({"output": list(dict.fromkeys(one.id for one in chosen))})
-        return Response({word: chosen})
+        return Response({resource_type: chosen})
 
-    @get(f"{path}/{{name:str}}", opt=READ, name=f"get {word}")
+    @get(f"{path}/{{name:str}}", opt=READ, name=f"get {resource_type}")
     async def get_one(request: TumblebugRequest, ns: Ns, name: Name) -> Record:
         """Return a registered or a built-in record."""
         for home in dict.fromkeys((ns, EVERYBODY)):
-            for one in await records(request, home, word):
+            for one in await records(request, home, resource_type):
                 if one.id == name:
                     return one
         raise NotFound(ns, name)
 
-    @delete(f"{path}/{{name:str}}", opt=ACT, status_code=200, name=f"delete {word}")
+    @delete(f"{path}/{{name:str}}", opt=ACT, status_code=200, name=f"delete {resource_type}")
     async def delete_one(request: TumblebugRequest, ns: Ns, name: Name, force: Text = None) -> OperationReply:  # noqa: ARG001 - as others
         """Remove a registered record."""
-        await request.service.unregister(ns, word, name, request.caller)
-        return OperationReply(f"The {word} {name} has been deleted")
+        await request.service.unregister(ns, resource_type, name, request.caller)
+        return OperationReply(f"The {resource_type} {name} has been deleted")
 
-    @delete(path, opt=ACT, status_code=200, name=f"delete every {word}")
+    @delete(path, opt=ACT, status_code=200, name=f"delete every {resource_type}")
     async def delete_all(request: TumblebugRequest, ns: Ns) -> dict[str, list[str]]:
         """Remove all registered records."""
         await request.service.namespace(ns)
-        registered = [one.id for one in await _registered(request, ns, word)]
-        return {"output": [await _delete(request, ns, word, name) for name in registered]}
+        registered = [one.id for one in await _registered(request, ns, resource_type)]
+        return {"output": [await _delete(request, ns, resource_type, name) for name in registered]}
 
     return [register, list_all, get_one, delete_one, delete_all]
 
 
-async def _delete(request: TumblebugRequest, ns: str, word: str, name: str) -> str:
+async def _delete(request: TumblebugRequest, ns: str, resource_type: str, name: str) -> str:
     try:
-        await request.service.unregister(ns, word, name, request.caller)
+        await request.service.unregister(ns, resource_type, name, request.caller)
     except Denied as error:
-        return f"The {word} {name} has not been deleted: {error}"
-    return f"The {word} {name} has been deleted"
+        return f"The {resource_type} {name} has not been deleted: {error}"
+    return f"The {resource_type} {name} has been deleted"
 
 
-async def records(request: TumblebugRequest, ns: str, word: str) -> list[Record]:
+async def records(request: TumblebugRequest, ns: str, resource_type: str) -> list[Record]:
     """Return the specs or the images of a namespace; the built-in ones are in a namespace of their own.
 
     Provider and region are shown for connections that the caller's namespaces may use.
     """
     places = {one.name: one for one in await request.visible_connections()}
     if ns == EVERYBODY:
-        known = known_specs if word == "spec" else known_images
+        known = known_specs if resource_type == "spec" else known_images
         return [_view(what, places) for place in places.values() for what in known(place)]
     await request.service.namespace(ns)
-    return [_view(what, places) for what in await _registered(request, ns, word)]
+    return [_view(what, places) for what in await _registered(request, ns, resource_type)]
 
 
-async def _registered(request: TumblebugRequest, ns: str, word: str) -> Sequence[SpecRecord | ImageRecord]:
-    return await (request.catalogue.specs(ns) if word == "spec" else request.catalogue.images(ns))
+async def _registered(request: TumblebugRequest, ns: str, resource_type: str) -> Sequence[SpecRecord | ImageRecord]:
+    return await (request.catalogue.specs(ns) if resource_type == "spec" else request.catalogue.images(ns))
 
 
 def _view(what: SpecRecord | ImageRecord, places: dict[str, CloudConnection]) -> Record:

@@ -5,7 +5,7 @@ from litestar import get, post
 from stateward.domains.mci.api.context import TumblebugRequest, adds_object_state, mci_in_path, vm_in_path
 from stateward.domains.mci.api.lenient_json import parse_flag
 from stateward.domains.mci.api.operation_replies import OperationReply, SkippedVm, operation_id, wait_for_end
-from stateward.domains.mci.api.request_params import ACT, Mci, Ns, Text, Vm, Wait, check_choice, normalize_id
+from stateward.domains.mci.api.tumblebug_params import ACT, Mci, Ns, Text, Vm, Wait, check_choice, normalize_id
 from stateward.domains.mci.service import GROUP_ACTIONS
 from stateward.engine import Denied, Refused
 from stateward.errors import BadInput, StatewardError

@@ -15,8 +15,18 @@ from stateward.domains.mci.api.operation_replies import (
     wait_for_end,
     with_possible_orphans,
 )
-from stateward.domains.mci.api.request_params import ACT, READ, FilterKey, FilterVal, Mci, Ns, Text, Wait, check_choice
 from stateward.domains.mci.api.schemas import Associated, MciInfo, NewKeyPair, matches_filter
+from stateward.domains.mci.api.tumblebug_params import (
+    ACT,
+    READ,
+    FilterKey,
+    FilterVal,
+    Mci,
+    Ns,
+    Text,
+    Wait,
+    check_choice,
+)
 from stateward.domains.mci.api.views import Views
 from stateward.domains.mci.control.orphan_machines import PossibleOrphan
 from stateward.domains.mci.errors import NotDone

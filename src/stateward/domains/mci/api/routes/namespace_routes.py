@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest
 from stateward.domains.mci.api.operation_replies import OperationReply
-from stateward.domains.mci.api.request_params import ACT, READ, Ns, Text, check_choice, check_name
+from stateward.domains.mci.api.tumblebug_params import ACT, READ, Ns, Text, check_choice, check_name
 from stateward.domains.plugin import grant_of, reads
 from stateward.store.records import Object
 

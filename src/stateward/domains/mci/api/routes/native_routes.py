@@ -9,11 +9,11 @@ from stateward.domains.mci.api.connection_views import image_view, spec_view
 from stateward.domains.mci.api.context import TumblebugRequest, adds_object_state, mci_in_path
 from stateward.domains.mci.api.mci_bodies import A_CHANGE, SCALE_FIELDS
 from stateward.domains.mci.api.operation_replies import OperationReply
-from stateward.domains.mci.api.request_params import GOVERN_ALL, READ_ALL, Group, Mci, Name, Ns, Text, Vm, Wait
 from stateward.domains.mci.api.resource_bodies import CONNECTION_FIELDS, parse_connection, parse_namespaces
 from stateward.domains.mci.api.routes.control_routes import control_one_vm, control_whole_mci
 from stateward.domains.mci.api.routes.vm_routes import scale
 from stateward.domains.mci.api.schemas import ImageView, MciInfo, SpecView
+from stateward.domains.mci.api.tumblebug_params import GOVERN_ALL, READ_ALL, Group, Mci, Name, Ns, Text, Vm, Wait
 from stateward.domains.mci.control.orphan_machines import OrphanMachines, find_orphans, terminate_orphan
 from stateward.domains.mci.model import CloudConnection
 from stateward.domains.mci.provider.catalogue import BUILT_IN, known_images, known_specs

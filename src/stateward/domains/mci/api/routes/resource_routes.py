@@ -9,10 +9,10 @@ from litestar.handlers import HTTPRouteHandler
 from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest, adds_object_state, resource_in_path
 from stateward.domains.mci.api.lenient_json import Fields, parse_flag
 from stateward.domains.mci.api.operation_replies import OperationReply, wait_for_end
-from stateward.domains.mci.api.request_params import ACT, READ, FilterKey, FilterVal, Name, Ns, Text, check_choice
 from stateward.domains.mci.api.resource_bodies import parse_key, parse_network, parse_security_group
 from stateward.domains.mci.api.resource_views import ResourceView, resource_view
 from stateward.domains.mci.api.schemas import matches_filter
+from stateward.domains.mci.api.tumblebug_params import ACT, READ, FilterKey, FilterVal, Name, Ns, Text, check_choice
 from stateward.domains.mci.errors import InUse, NotDone
 from stateward.domains.mci.lifecycle import ResourceState
 from stateward.domains.mci.model import (
@@ -55,16 +55,16 @@ RESOURCE_WAIT_S = 60.0
 """How long requests wait for the creation or deletion of a resource."""
 
 
-def _routes(word: str, made: int) -> list[HTTPRouteHandler]:
+def _routes(resource_type: str, made: int) -> list[HTTPRouteHandler]:
     """Return the routes of one type of resources."""
-    path = f"/ns/{{ns:str}}/resources/{word}"
+    path = f"/ns/{{ns:str}}/resources/{resource_type}"
 
-    @post(path, opt=ACT | reads(EXAMPLES[word]), status_code=made, name=f"make {word}")
+    @post(path, opt=ACT | reads(EXAMPLES[resource_type]), status_code=made, name=f"make {resource_type}")
     async def make(request: TumblebugRequest, ns: Ns) -> ResourceView:
         """Create a resource and wait for it."""
-        return await _make(request, ns, word)
+        return await _make(request, ns, resource_type)
 
-    @get(path, opt=READ, name=f"list {word}")
+    @get(path, opt=READ, name=f"list {resource_type}")
     async def list_all(
         request: TumblebugRequest,
         ns: Ns,
@@ -73,17 +73,17 @@ def _routes(word: str, made: int) -> list[HTTPRouteHandler]:
         filter_val: FilterVal = None,
     ) -> AnyResponse:
         """Return the resources of a namespace, or their ids."""
-        return await _list(request, ns, word, option, filter_key, filter_val)
+        return await _list(request, ns, resource_type, option, filter_key, filter_val)
 
-    @get(f"{path}/{{name:str}}", opt=READ, name=f"get {word}")
+    @get(f"{path}/{{name:str}}", opt=READ, name=f"get {resource_type}")
     async def get_one(request: TumblebugRequest, ns: Ns, name: Name) -> ResourceView:
         """Return a resource with its users."""
-        found = await request.service.resource(ns, word, name)
+        found = await request.service.resource(ns, resource_type, name)
         usage = await usage_of(request.service.engine.store.reader, ns)
-        return resource_view(word, found, usage.get((word, name), ()))
+        return resource_view(resource_type, found, usage.get((resource_type, name), ()))
 
-    @delete(f"{path}/{{name:str}}", opt=ACT, status_code=200, name=f"delete {word}")
-    @adds_object_state(resource_in_path(word))
+    @delete(f"{path}/{{name:str}}", opt=ACT, status_code=200, name=f"delete {resource_type}")
+    @adds_object_state(resource_in_path(resource_type))
     async def delete_one(
         request: TumblebugRequest, ns: Ns, name: Name, force: Text = None, action: Text = None
     ) -> OperationReply:
@@ -91,28 +91,28 @@ def _routes(word: str, made: int) -> list[HTTPRouteHandler]:
         anyway = (
             parse_flag("force", force) or check_choice("action", action, "withsubnets", "refine", "force") == "force"
         )
-        return OperationReply(await remove(request, ns, word, name, force=anyway))
+        return OperationReply(await remove(request, ns, resource_type, name, force=anyway))
 
-    @delete(path, opt=ACT, status_code=200, name=f"delete every {word}")
+    @delete(path, opt=ACT, status_code=200, name=f"delete every {resource_type}")
     async def delete_all(request: TumblebugRequest, ns: Ns, force: Text = None) -> dict[str, list[str]]:
         """Delete all unused resources."""
         await request.service.namespace(ns)
-        found = await request.service.resources(ns, word)
-        return {"output": await remove_all(request, word, found, force=parse_flag("force", force))}
+        found = await request.service.resources(ns, resource_type)
+        return {"output": await remove_all(request, resource_type, found, force=parse_flag("force", force))}
 
     return [make, list_all, get_one, delete_one, delete_all]
 
 
-async def _make(request: TumblebugRequest, ns: str, word: str) -> ResourceView:
+async def _make(request: TumblebugRequest, ns: str, resource_type: str) -> ResourceView:
     body = await request.fields()
     place = await request.require_connection("connectionName", body.text("connectionName").strip(), ns)
-    want = PARSERS[word](body, place, new_id())
+    want = PARSERS[resource_type](body, place, new_id())
     if isinstance(want, SecurityGroupSpec):
         await _check_network(request, ns, want)
-    found, secret = await request.service.create_resource(ns, word, want, request.caller, RESOURCE_WAIT_S)
+    found, secret = await request.service.create_resource(ns, resource_type, want, request.caller, RESOURCE_WAIT_S)
     if found.state == ResourceState.ERROR:
-        raise NotDone(f"{word} {want.name!r}", f"{found.error}; it is kept as Error until it is deleted")
-    return resource_view(word, found, secret=secret)
+        raise NotDone(f"{resource_type} {want.name!r}", f"{found.error}; it is kept as Error until it is deleted")
+    return resource_view(resource_type, found, secret=secret)
 
 
 async def _check_network(request: TumblebugRequest, ns: str, want: SecurityGroupSpec) -> None:
@@ -126,35 +126,37 @@ async def _check_network(request: TumblebugRequest, ns: str, want: SecurityGroup
 
 
 async def _list(
-    request: TumblebugRequest, ns: str, word: str, option: str | None, key: str | None, value: str | None
+    request: TumblebugRequest, ns: str, resource_type: str, option: str | None, key: str | None, value: str | None
 ) -> AnyResponse:
     await request.service.namespace(ns)
     usage = await usage_of(request.service.engine.store.reader, ns)
-    found = await request.service.resources(ns, word)
-    shown = [resource_view(word, one, usage.get((word, resource_identity(one).name), ())) for one in found]
+    found = await request.service.resources(ns, resource_type)
+    shown = [
+        resource_view(resource_type, one, usage.get((resource_type, resource_identity(one).name), ())) for one in found
+    ]
     chosen = [one for one in shown if not key or matches_filter(one, key, value or "")]
     if check_choice("option", option, "id") == "id":
         return Response({"output": [one.id for one in chosen]})
-    return Response({word: chosen})
+    return Response({resource_type: chosen})
 
 
-async def remove(request: TumblebugRequest, ns: str, word: str, name: str, *, force: bool = False) -> str:
+async def remove(request: TumblebugRequest, ns: str, resource_type: str, name: str, *, force: bool = False) -> str:
     """Delete a resource and wait for it; returns the message."""
-    native = resource_seen(await request.service.resource(ns, word, name)).native_id
-    accepted = await request.service.delete_resource(ns, word, name, request.caller, force=force)
+    native = resource_seen(await request.service.resource(ns, resource_type, name)).native_id
+    accepted = await request.service.delete_resource(ns, resource_type, name, request.caller, force=force)
     if accepted.operation is not None:
         request.link_operation(ns, accepted.operation.id)
         over = await wait_for_end(request.service.engine, ns, accepted.operation.id, RESOURCE_WAIT_S)
         if over is None:
-            return f"The {word} {name} is being deleted"
+            return f"The {resource_type} {name} is being deleted"
         if over.status is not Status.SUCCEEDED:
-            raise NotDone(f"delete of {word} {name!r}", over.error or "no reason is known")
+            raise NotDone(f"delete of {resource_type} {name!r}", over.error or "no reason is known")
     remains = f"; at its provider there may still be {native}" if force and native else ""
-    return f"The {word} {name} has been deleted{remains}"
+    return f"The {resource_type} {name} has been deleted{remains}"
 
 
 async def remove_all(
-    request: TumblebugRequest, word: str, parts: Sequence[Object], *, force: bool = False
+    request: TumblebugRequest, resource_type: str, parts: Sequence[Object], *, force: bool = False
 ) -> list[str]:
     """Delete resources; the messages name those that could not be deleted, and an error is raised if none could be."""
     lines: list[str] = []
@@ -162,10 +164,10 @@ async def remove_all(
     for one in parts:
         name = resource_identity(one).name
         try:
-            lines.append(await remove(request, one.ns, word, name, force=force))
+            lines.append(await remove(request, one.ns, resource_type, name, force=force))
         except Denied as error:
             refused.append(error)
-            lines.append(f"The {word} {name} has not been deleted: {error}")
+            lines.append(f"The {resource_type} {name} has not been deleted: {error}")
     if refused and len(refused) == len(parts):
         raise refused[0]
     return lines
@@ -177,16 +179,16 @@ async def delete_shared(request: TumblebugRequest, ns: Ns) -> dict[str, list[str
     await request.service.namespace(ns)
     lines: list[str] = []
     reader = request.service.engine.store.reader
-    for word in ("sshKey", "securityGroup", "vNet"):
-        chosen = Selector(ns, RESOURCE_LIFECYCLES[word].kind, labels=((SHARED, "yes"),))
+    for resource_type in ("sshKey", "securityGroup", "vNet"):
+        chosen = Selector(ns, RESOURCE_LIFECYCLES[resource_type].kind, labels=((SHARED, "yes"),))
         for one in await reader.list_objects(chosen, Page(limit=1000)):
             name = resource_identity(one).name
             try:
-                lines.append(await remove(request, ns, word, name))
+                lines.append(await remove(request, ns, resource_type, name))
             except InUse:
                 continue
             except Denied as error:  # one provider that fails must not stop the others
-                lines.append(f"The {word} {name} has not been deleted: {error}")
+                lines.append(f"The {resource_type} {name} has not been deleted: {error}")
     return {"output": lines}
 
 

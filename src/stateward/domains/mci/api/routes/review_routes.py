@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.api.context import TumblebugRequest
 from stateward.domains.mci.api.mci_bodies import A_DYNAMIC_MCI, parse_mci
-from stateward.domains.mci.api.request_params import READ, Ns
+from stateward.domains.mci.api.tumblebug_params import READ, Ns
 from stateward.domains.mci.model import CloudConnection, ImageRecord, MciSpec, SpecRecord, SubGroup
 from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.domains.mci.vm_placement import (

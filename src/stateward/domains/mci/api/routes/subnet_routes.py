@@ -7,10 +7,10 @@ from litestar import Response, delete, get, post
 from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest, adds_object_state, resource_in_path
 from stateward.domains.mci.api.lenient_json import parse_flag
 from stateward.domains.mci.api.operation_replies import OperationReply, wait_for_end
-from stateward.domains.mci.api.request_params import ACT, READ, Name, Ns, Text, check_choice
 from stateward.domains.mci.api.resource_bodies import check_subnets_fit, parse_subnet
 from stateward.domains.mci.api.resource_views import SubnetView, subnet_views
 from stateward.domains.mci.api.routes.resource_routes import RESOURCE_WAIT_S
+from stateward.domains.mci.api.tumblebug_params import ACT, READ, Name, Ns, Text, check_choice
 from stateward.domains.mci.errors import NotDone
 from stateward.domains.mci.model import network_of
 from stateward.domains.plugin import reads

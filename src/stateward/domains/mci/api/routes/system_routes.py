@@ -9,8 +9,8 @@ from stateward.domains.mci.api.connection_views import CREDENTIAL_HOLDER, connec
 from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest
 from stateward.domains.mci.api.request_log import MAX_REQUESTS, LoggedRequest, RequestView
 from stateward.domains.mci.api.request_log_store import all_stored_requests, stored_requests
-from stateward.domains.mci.api.request_params import OPEN, READ, Holder, Name, Text, check_choice
 from stateward.domains.mci.api.schemas import ConnectionView
+from stateward.domains.mci.api.tumblebug_params import OPEN, READ, Holder, Name, Text, check_choice
 from stateward.domains.plugin import grant_of
 from stateward.engine import NotFound
 from stateward.errors import UnknownName

@@ -16,7 +16,15 @@ from stateward.domains.mci.api.mci_bodies import (
     with_public_key,
 )
 from stateward.domains.mci.api.operation_replies import OperationReply, operation_id, with_possible_orphans
-from stateward.domains.mci.api.request_params import (
+from stateward.domains.mci.api.routes.mci_routes import (
+    delete_option,
+    pair_view,
+    views,
+    wait_and_show,
+    wait_until_deleted,
+)
+from stateward.domains.mci.api.schemas import MciInfo, VmIds
+from stateward.domains.mci.api.tumblebug_params import (
     ACT,
     READ,
     Group,
@@ -28,14 +36,6 @@ from stateward.domains.mci.api.request_params import (
     check_choice,
     normalize_id,
 )
-from stateward.domains.mci.api.routes.mci_routes import (
-    delete_option,
-    pair_view,
-    views,
-    wait_and_show,
-    wait_until_deleted,
-)
-from stateward.domains.mci.api.schemas import MciInfo, VmIds
 from stateward.domains.mci.model import mci_of, vm_of, vm_seen
 from stateward.domains.mci.provider.key_pairs import with_pair_for
 from stateward.domains.mci.vm_placement import free_numbers
