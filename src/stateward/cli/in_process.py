@@ -1,7 +1,7 @@
-"""A data folder whose server does not run: the server's application, in this process and without a worker.
+"""The server's application in this process and without a worker, for a data folder whose server does not run.
 
-So a folder is read and written by the same code whether a server runs or not: the same checks, the same answers. What
-is accepted is durable and waits for a worker.
+A folder is read and written by the same code whether a server runs or not: the same checks, the same responses.
+Accepted operations are durable and wait for a worker.
 """
 
 import asyncio

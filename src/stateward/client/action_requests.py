@@ -1,4 +1,7 @@
-"""Asking for actions on one object, on several or on all that a selector chooses; and what becomes of them."""
+"""Requests for actions on one object, on several, or on all that a selector chooses, and their outcomes.
+
+One object that refuses an action does not keep the others from it: each object has an outcome of its own.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 
 FORCE = "force"
 CARRY_ON = frozenset({404, 409, 412})
-"""Problems of one object, that say nothing about the next."""
+"""HTTP statuses of problems of one object only: the next object is tried all the same."""
 
 GONE = "(gone)"
 
@@ -44,7 +47,7 @@ class StatefulRecord(Protocol):
 
 
 class RequestOutcome(Struct, frozen=True):
-    """What became of an action on one object: accepted (with an operation, or done at once), or refused."""
+    """The outcome of an action on one object: accepted (with an operation, or done at once), or refused."""
 
     id: str
     object: StatefulRecord | None = None
@@ -54,19 +57,19 @@ class RequestOutcome(Struct, frozen=True):
 
     @property
     def good(self) -> bool:
-        """Whether nothing is wrong with it, as far as it has come."""
+        """Whether it was accepted and has not failed."""
         return self.problem is None and (self.operation is None or self.operation.status not in ("failed", "cancelled"))
 
     @property
     def exit_code(self) -> int:
-        """What a script sees of it."""
+        """The exit code of this outcome alone."""
         if self.good or self.skipped:
             return 0
         return NO if self.problem is None else exit_code_of(int(self.problem.get("status", 409)))
 
 
 def request_body(force: bool, facts: Sequence[str], args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is said about an action, beside its name."""
+    """Return the body of a request for an action: its facts and arguments."""
     given = [*facts, *([FORCE] if force else [])]
     return {**({"facts": list(dict.fromkeys(given))} if given else {}), **({"args": dict(args)} if args else {})}
 
@@ -74,7 +77,7 @@ def request_body(force: bool, facts: Sequence[str], args: Mapping[str, Any]) -> 
 def request_each(
     session: "Session", action: str, named: Sequence[ObjectRef], body: Mapping[str, Any]
 ) -> list[RequestOutcome]:
-    """Ask for an action on each object that was named; what one refuses does not keep the others from it."""
+    """Request an action on each named object; a refusal of one does not keep the others from it."""
     return [_ask(session, action, one, body) for one in named]
 
 
@@ -94,7 +97,7 @@ def _ask(session: "Session", action: str, named: ObjectRef, body: Mapping[str, A
 def request_group(
     session: "Session", action: str, chosen: ObjectSelector, body: Mapping[str, Any]
 ) -> list[RequestOutcome]:
-    """Ask for an action on all objects that a selector chooses, at once."""
+    """Request an action on all objects that a selector chooses, in one request."""
     if chosen.kind is not None:
         chosen = replace(chosen, kind=session.kind(chosen.kind))
     answer = session.client.group(session.ns, action, {"selector": chosen, **body})
@@ -112,7 +115,7 @@ def accepted_outcome(answer: AcceptedView) -> RequestOutcome:
 def wait_for_outcomes(
     session: "Session", outcomes: list[RequestOutcome], timeout: float | None
 ) -> list[RequestOutcome]:
-    """Wait until all that was begun has ended, with a bar for each group on the terminal."""
+    """Wait for the end of all accepted operations, with a progress bar for each group."""
     if timeout is not None and not isfinite(timeout):
         raise BadInput("--timeout", timeout, "a number of seconds")
     outcomes = outcomes + _parts(session, outcomes)
@@ -129,7 +132,7 @@ def wait_for_outcomes(
 def _following(
     session: "Session", operations: Sequence[OperationView], bars: ProgressBars, timeout: float | None
 ) -> Iterator[OperationView]:
-    """Yield operations as they end; what a single one says of its progress is shown meanwhile."""
+    """Yield operations as they end; of a single operation, the progress text is shown meanwhile."""
     following = OperationWaiter(session.client, session.ns, operations, timeout=timeout, pause=session.pause)
     if len(operations) == 1 and session.client.has_worker:
         follow_progress(session.client, operations[0], bars.said, timeout)
@@ -137,7 +140,7 @@ def _following(
 
 
 def _parts(session: "Session", outcomes: Sequence[RequestOutcome]) -> list[RequestOutcome]:
-    """Return the operations that the only one asked for is made of: they are what is worth a bar."""
+    """Return the child operations of the only outcome: a bar for each group of them says more than one bar."""
     if len(outcomes) != 1 or outcomes[0].operation is None:
         return []
     children = session.client.children(session.ns, outcomes[0].operation.id)
@@ -155,7 +158,7 @@ def _group(outcome: RequestOutcome) -> str:
 
 
 def _ended(session: "Session", outcome: RequestOutcome, ended: Mapping[str, OperationView]) -> RequestOutcome:
-    """Return an outcome as it is in the end, with the object as it is now."""
+    """Return an outcome with its ended operation, and the object as it is now."""
     if outcome.operation is None or outcome.operation.id not in ended:
         return outcome
     return replace(outcome, object=_now(session, outcome.id), operation=ended[outcome.operation.id])
@@ -171,7 +174,7 @@ def _now(session: "Session", id_: str) -> ObjectView | None:
 
 
 def print_outcomes(session: "Session", outcomes: Sequence[RequestOutcome]) -> int:
-    """Print what became of an action on each object; returns the exit code."""
+    """Print the outcome for each object; returns the exit code."""
     if session.json:
         print_json([_plain(one) for one in outcomes])
     else:
@@ -214,6 +217,6 @@ def _state(session: "Session", found: StatefulRecord | None) -> str | Text:
 
 
 def warn_of_waiting(session: "Session", outcomes: Iterable[RequestOutcome]) -> None:
-    """Say that accepted work waits, where nobody is there to do it."""
+    """Warn that accepted operations wait, if no worker runs."""
     if not session.client.has_worker and any(one.operation is not None for one in outcomes):
         err().print("No server runs on this data folder: the work waits until one does.", style="yellow")

@@ -1,4 +1,4 @@
-"""The server's calls as typed functions: what the commands speak with."""
+"""The generic API as typed calls, one method for each route."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     from stateward.schemas.access import IssuedView, TokenView
 
 PAGE = 500
-"""How many rows are asked for at once."""
+"""Rows in one page."""
 
 Body = Mapping[str, Any]
 
 
 class JournalPage(Struct, frozen=True):
-    """Lines of the journal, the number to go on from, and whether there is more already."""
+    """A page of journal entries, the number to continue after, and whether more entries exist already."""
 
     lines: list[LineView]
     after: int
     more: bool
-    pruned: int | None = None  # of the lines up to this number some are gone
+    pruned: int | None = None  # entries up to this number may have been pruned
 
 
 class ApiClient:
-    """Speaks with one server; `has_worker` tells whether a worker runs accepted operations meanwhile."""
+    """The API of one server; `has_worker` is false if no worker runs the accepted operations."""
 
     def __init__(self, http: HttpConnection, *, has_worker: bool = True) -> None:
         self.http = http
@@ -87,28 +87,28 @@ class ApiClient:
         )
 
     def allowed(self, ns: str, id_: str) -> AllowedView:
-        """Return what may be done to an object now, and why the rest may not."""
+        """Return the actions that an object allows now, and why it refuses the others."""
         return self.http.call(AllowedView, "GET", f"{_object(ns, id_)}/allowed")
 
     def why(self, ns: str, id_: str) -> WhyView:
-        """Return what an object waits for."""
+        """Return why an object waits."""
         return self.http.call(WhyView, "GET", f"{_object(ns, id_)}/why")
 
-    # --- asking ------------------------------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------------------------------
 
     def create(self, ns: str, body: Body) -> AcceptedView:
-        """Make an object."""
+        """Create an object."""
         return self.http.call(
             AcceptedView, "POST", f"/ns/{_part(ns)}/objects", body=body, headers=idempotency_headers()
         )
 
     def act(self, ns: str, id_: str, action: str, body: Body) -> AcceptedView:
-        """Ask for an action on an object."""
+        """Request an action on an object."""
         path = f"{_object(ns, id_)}/actions/{_part(action)}"
         return self.http.call(AcceptedView, "POST", path, body=body, headers=idempotency_headers())
 
     def group(self, ns: str, action: str, body: Body) -> GroupView:
-        """Ask for an action on all objects that a selector chooses."""
+        """Request an action on all objects that a selector chooses."""
         return self.http.call(GroupView, "POST", f"/ns/{_part(ns)}/actions/{_part(action)}", body=body)
 
     def plan(self, ns: str, requests: list[Body]) -> list[Prospect]:
@@ -132,7 +132,7 @@ class ApiClient:
 
     @contextmanager
     def events(self, ns: str, op: str, last: str | None, patience: float | None) -> Iterator[Iterator[str]]:
-        """Open the stream of what an operation says, behind the last event; silence ends it when it is too long."""
+        """Open the event stream of an operation, behind the last event; it ends after `patience` seconds of silence."""
         with self.http.stream_lines(f"{_operation(ns, op)}/events", last, patience) as lines:
             yield lines
 
@@ -143,7 +143,7 @@ class ApiClient:
     # --- the journal -------------------------------------------------------------------------------------------------
 
     def object_history(self, ns: str, id_: str) -> Iterator[LineView]:
-        """Yield the journal's lines about an object, page by page."""
+        """Yield the journal entries of an object, page by page."""
         after: str | None = "0"
         while after is not None:
             params: Params = {"after": after, "limit": PAGE}
@@ -152,7 +152,7 @@ class ApiClient:
             after = page.next
 
     def journal(self, after: int, limit: int = PAGE, **only: str | None) -> JournalPage:
-        """Return the journal's lines that follow a number, of what the token opens."""
+        """Return the journal entries after a number, of the namespaces that the token opens."""
         params: Params = {"after": after, "limit": limit, **only}
         page = self.http.call(LinePage, "GET", "/journal", params=params)
         if page.next is not None:
@@ -175,16 +175,16 @@ class ApiClient:
         return self.http.call(LaneGroupView, "PUT", f"/groups/{_part(grp)}", body={"lanes": lanes})
 
     def heal(self) -> HealedView:
-        """Let the healer look now."""
+        """Run the healer now."""
         return self.http.call(HealedView, "POST", "/heal")
 
     def prune(self, older: int, *, dry_run: bool, after: int = 0) -> PrunedView:
-        """Drop what ended longer ago than so many seconds, or some of it."""
+        """Delete the history of what ended more than `older` seconds ago, or a part of it."""
         body = {"older": older, "dry_run": dry_run, "after": after}
         return self.http.call(PrunedView, "POST", "/prune", body=body)
 
     def stuck(self) -> list[StuckView]:
-        """Return the work that does not end, of the namespaces that the token opens."""
+        """Return the stuck work of the namespaces that the token opens."""
         return self.http.call(list[StuckView], "GET", "/stuck")
 
     def workers(self) -> list[WorkerView]:
@@ -198,13 +198,13 @@ class ApiClient:
         return self.http.call(list[TokenView], "GET", "/tokens")
 
     def issue(self, body: Body) -> "IssuedView":
-        """Make a token."""
+        """Create a token."""
         from stateward.schemas.access import IssuedView
 
         return self.http.call(IssuedView, "POST", "/tokens", body=body)
 
     def revoke(self, id_: str) -> "TokenView":
-        """Take a token back."""
+        """Revoke a token."""
         from stateward.schemas.access import TokenView
 
         return self.http.call(TokenView, "DELETE", f"/tokens/{_part(id_)}")

@@ -1,4 +1,4 @@
-"""How things are named on the command line: `kind/id`, `key=value`, selectors."""
+"""Arguments of commands: object references (`kind/id`), pairs (`key=value`) and selectors."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from stateward.errors import BadInput, UnknownName
 
 
 class ObjectRef(Struct, frozen=True):
-    """An object as it was named: by its id, and perhaps with the kind that it is thought to be of."""
+    """A reference to an object: its id, and the kind that it must have, if one was given."""
 
     id: str
     kind: str | None = None
@@ -20,7 +20,7 @@ class ObjectRef(Struct, frozen=True):
 
 
 class ObjectSelector(Struct, frozen=True, omit_defaults=True):
-    """Objects by what they have in common."""
+    """The objects of a kind, a parent, states, labels or a part of their id."""
 
     kind: str | None = None
     parent: str | None = None
@@ -39,12 +39,12 @@ def parse_ref(text: str) -> ObjectRef:
 
 
 def is_kind_named(kind: str, wanted: str) -> bool:
-    """Tell whether a kind goes by a name: its own, or the last part of it (`vm` for `mci.vm`)."""
+    """Whether a name stands for a kind: its full name, or the last part of it (`vm` for `mci.vm`)."""
     return kind == wanted or kind.endswith("." + wanted)
 
 
 def full_kind(name: str, known: Sequence[str]) -> str:
-    """Return the one kind that goes by a name."""
+    """Return the full name of the one kind that a name stands for."""
     found = [kind for kind in known if kind == name] or [kind for kind in known if is_kind_named(kind, name)]
     if not found:
         raise UnknownName("kind", name, known)

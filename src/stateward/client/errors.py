@@ -1,4 +1,4 @@
-"""What can come instead of an answer, each with the exit code that a script sees."""
+"""Errors of a request to the server, each with its exit code."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,10 +7,10 @@ from stateward.client.output import BAD_USAGE, NO
 from stateward.errors import StatewardError
 
 UNREACHABLE = 3
-"""The exit code when no server answers, or none that is able to."""
+"""Exit code: no server answers, or the server cannot serve the request."""
 
 NOT_ALLOWED = 4
-"""The exit code when the token is missing, not valid, or does not allow it."""
+"""Exit code: the token is missing, not valid, or does not allow the request."""
 
 ProblemFacts = dict[str, Any]
 """The fields of a problem, as the server sent them."""
@@ -20,7 +20,7 @@ STANDARD = frozenset({"type", "title", "status", "detail", "code", "instance"})
 
 
 class RequestFailed(StatewardError):
-    """The base of what goes wrong between this program and a server."""
+    """The base of all errors of a request to a server."""
 
     exit_code = UNREACHABLE
 
@@ -39,7 +39,7 @@ class Unreachable(RequestFailed):
 
 
 class NotOurs(RequestFailed):
-    """Something answers at the address that does not speak as a Stateward server does."""
+    """The response at the address is not that of a Stateward server."""
 
     def __init__(self, url: str, status: int, why: str) -> None:
         super().__init__(url, status, why)
@@ -50,7 +50,7 @@ class NotOurs(RequestFailed):
 
 
 class ApiError(RequestFailed):
-    """A problem that the server told of, with its facts."""
+    """A problem that the server reported, with its facts."""
 
     def __init__(self, status: int, code: str, detail: str, more: Mapping[str, Any]) -> None:
         super().__init__(status, code, detail)
@@ -60,18 +60,18 @@ class ApiError(RequestFailed):
 
     @property
     def exit_code(self) -> int:  # type: ignore[override]
-        """What a script sees of it."""
+        """The exit code for its HTTP status."""
         return exit_code_of(self.status)
 
     def facts(self) -> dict[str, object]:
-        """Return the problem as the server told it."""
+        """Return the problem as the server sent it."""
         return {"status": self.status, "code": self.code, "detail": self.detail, **self._more}
 
     def __str__(self) -> str:
         return "; ".join((self.detail, *self._additions()))
 
     def _additions(self) -> list[str]:
-        """Return the facts that help on and that the detail does not tell already."""
+        """Return the facts that the detail does not contain: the blocker, the allowed actions, the field, the delay."""
         found = []
         blocker, allowed = self._more.get("blocker"), self._more.get("allowed")
         if isinstance(blocker, dict) and str(blocker.get("op")) not in self.detail:
@@ -87,12 +87,12 @@ class ApiError(RequestFailed):
 
 
 def exit_code_for(error: StatewardError) -> int:
-    """Return what a script sees of an error: its own code, or whether the same call may succeed later."""
+    """Return the exit code of an error: its own, or one that says whether the same command may succeed later."""
     return int(getattr(error, "exit_code", UNREACHABLE if error.retry else BAD_USAGE))
 
 
 def exit_code_of(status: int) -> int:
-    """Return what a script sees of an HTTP status."""
+    """Return the exit code for an HTTP status."""
     if status in (401, 403):
         return NOT_ALLOWED
     if status in (409, 412, TOO_MANY):
@@ -101,7 +101,7 @@ def exit_code_of(status: int) -> int:
 
 
 def api_error_of(status: int, body: object, retry_after: str | None = None) -> ApiError | None:
-    """Return the problem that a body tells of, or None if it is none."""
+    """Return the error of a problem in a response body, or None if the body is not a problem."""
     if not isinstance(body, dict) or not isinstance(body.get("detail", body.get("title")), str):
         return None
     more = {name: value for name, value in body.items() if name not in STANDARD}

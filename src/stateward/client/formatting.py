@@ -1,4 +1,4 @@
-"""How objects, operations and lines of the journal look on a terminal."""
+"""Objects, operations and journal entries as texts and tables for a terminal."""
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -36,7 +36,7 @@ def status_text(status: str) -> Text:
 
 
 def error_text(error: str | None) -> Text:
-    """Return what went wrong, in red."""
+    """Return an error message in red."""
     return Text(clean(error or ""), style="red")
 
 
@@ -46,7 +46,7 @@ def utc_text(at: datetime | None) -> str:
 
 
 def span_text(seconds: float) -> str:
-    """Return a length of time, rounded to what matters."""
+    """Return a duration in its largest unit."""
     for length, unit in SPANS:
         if seconds >= length:
             return f"{seconds / length:.0f} {unit}"
@@ -98,7 +98,7 @@ def _object_row(class_of: StateClassOf, one: "ObjectView") -> tuple[str | Text, 
 
 
 def facts_table(facts: Iterable[tuple[str, str | Text]]) -> Table:
-    """Return named facts below each other, without those that are empty."""
+    """Return a table of names and values, without empty values."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold", overflow="fold")
     table.add_column(overflow="fold")
@@ -109,7 +109,7 @@ def facts_table(facts: Iterable[tuple[str, str | Text]]) -> Table:
 
 
 def object_details(class_of: StateClassOf, one: "ObjectView", operation: "OperationView | None") -> RenderableType:
-    """Return an object with all its facts, and the operation that works on it."""
+    """Return all fields of an object, and of the operation that holds its state."""
     facts = facts_table(
         [
             ("object", one.id),
@@ -130,7 +130,7 @@ def object_details(class_of: StateClassOf, one: "ObjectView", operation: "Operat
 
 
 def operation_details(one: "OperationView") -> RenderableType:
-    """Return an operation with all its facts."""
+    """Return all fields of an operation."""
     return facts_table(
         [
             ("operation", one.id),
@@ -155,7 +155,7 @@ def json_text(value: Any) -> str:  # noqa: ANN401 - whatever JSON can say
 
 
 def entry_text(class_of: StateClassOf, line: "LineView") -> Text:
-    """Return a line of the journal as a line of the terminal."""
+    """Return a journal entry as one line."""
     found = Text.assemble((utc_text(line.at), "dim"), " ", (clean(line.object), "bold"), " ", clean(line.event))
     if line.target is not None:
         source = state_text(class_of, line.kind, line.source) if line.source else Text("(new)")
@@ -167,6 +167,6 @@ def entry_text(class_of: StateClassOf, line: "LineView") -> Text:
 
 
 def print_json_line(value: Any) -> None:  # noqa: ANN401 - whatever msgspec can encode
-    """Print a value as one line of JSON, at once."""
+    """Print a value as one line of JSON, and flush."""
     sys.stdout.write(json_text(value) + "\n")
     sys.stdout.flush()

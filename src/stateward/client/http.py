@@ -1,8 +1,8 @@
-"""Requests and answers over HTTP: repeated only where repeating does no harm, and every problem told as an error.
+"""Requests to one server over HTTP.
 
-A request whose connection breaks may have taken effect. So only what can be said twice is said twice: reading, setting,
-deleting, and whatever carries an idempotency key. A request refused for coming too fast has had no effect at all and
-is repeated when the server says so.
+A request whose connection breaks may have taken effect. So only a request that is safe to repeat is repeated: reading,
+setting, deleting, and a request with an idempotency key. A request that the rate limit refused had no effect; it is
+repeated after the time that the server names. Every problem becomes an error with an exit code.
 """
 
 import ssl
@@ -24,10 +24,10 @@ T = TypeVar("T")
 BASE = "/api/v1"
 REPEATABLE = frozenset({"GET", "PUT", "DELETE"})
 PAUSES = (0.1, 0.4)
-"""Seconds between the tries of a request whose connection broke."""
+"""Seconds before each further try of a request whose connection broke."""
 
 PATIENCE = 10
-"""How many times a request is repeated that was refused for coming too fast."""
+"""Tries of a request that the rate limit refuses."""
 
 LONGEST_PAUSE = 5.0
 BROKEN = (httpx.NetworkError, httpx.RemoteProtocolError, httpx.ConnectTimeout)
@@ -68,7 +68,7 @@ class HttpConnection:
         )
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._http.close()
 
     def call(
@@ -82,7 +82,7 @@ class HttpConnection:
         headers: Mapping[str, str] = NOTHING,
         base: str = BASE,
     ) -> T:
-        """Send a request and return its answer as the type that is expected; a problem is raised."""
+        """Send a request and return its response as the expected type; raises if the server reports a problem."""
         given = {name: value for name, value in params.items() if value is not None}
         content = None if body is None else msgspec.json.encode(body)
         kind = {} if content is None else {"Content-Type": "application/json"}
@@ -94,7 +94,7 @@ class HttpConnection:
 
     @contextmanager
     def stream_lines(self, path: str, last: str | None, patience: float | None) -> Iterator[Iterator[str]]:
-        """Open a stream of events and yield its lines; silence is allowed for as long as somebody is patient."""
+        """Open a stream of events and yield its lines; it fails after `patience` seconds of silence."""
         timeout = httpx.Timeout(30, read=patience)
         headers = {"Accept": "text/event-stream", **({} if last is None else {"Last-Event-ID": last})}
         try:

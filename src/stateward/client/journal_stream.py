@@ -1,7 +1,7 @@
-"""The journal as it grows: over one WebSocket from a server, or by looking again and again into a local folder.
+"""The journal as it grows: over one WebSocket from a server, or by polling a local data folder.
 
-Every line comes exactly once and in order. Where the connection breaks, it goes on from the last number that was seen.
-If some of what followed was pruned meanwhile, that is said.
+Every entry comes exactly once and in order. After a broken connection the stream continues behind the last entry that
+was seen. If entries behind it were pruned meanwhile, a note on standard error says so.
 """
 
 import logging
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from stateward.client.session import Session
 
 LOOK_EVERY = 0.5
-"""Seconds between two looks into a local folder."""
+"""Seconds between two polls of a local folder."""
 
 PAUSES = (0.2, 1.0, 3.0)
-"""Seconds before each new try where a stream broke; after the last one it is given up."""
+"""Seconds before each try to reconnect; after the last one the stream fails."""
 
 
 REFUSED = (4400, 4401, 4403)
-"""The codes with which a stream is closed for good: 4000 and an HTTP status."""
+"""Close codes of a refusal: 4000 plus an HTTP status."""
 
 
 class JournalSelection(Struct, frozen=True):
-    """Which lines are wanted: those that follow a number (from now on if None), of a namespace, a kind, an object."""
+    """The entries to follow: after a number (None: from now on), of a namespace, a kind, an object."""
 
     after: int | None = None
     ns: str | None = None
@@ -39,7 +39,7 @@ class JournalSelection(Struct, frozen=True):
     object: str | None = None
 
     def fits(self, line: LineView) -> bool:
-        """Tell whether a line is wanted."""
+        """Whether an entry is selected."""
         return all(
             wanted is None or wanted == found
             for wanted, found in ((self.ns, line.ns), (self.kind, line.kind), (self.object, line.object))
@@ -47,7 +47,7 @@ class JournalSelection(Struct, frozen=True):
 
 
 class StreamMessage(Struct, frozen=True):
-    """What a server sends: at first a snapshot, then lines, and the number to go on from."""
+    """A message of the server: first a snapshot, then entries, with the number to continue after."""
 
     seq: int = 0
     lines: list[LineView] = []
@@ -56,20 +56,20 @@ class StreamMessage(Struct, frozen=True):
 
 
 class StreamStart(Struct, frozen=True):
-    """Where the stream begins."""
+    """The snapshot at the beginning of a stream; only its number is read."""
 
     seq: int
 
 
 class PrunedGap(Struct, frozen=True):
-    """Between these numbers some lines were pruned."""
+    """A range of numbers in which entries were pruned."""
 
     after: int
     horizon: int
 
 
 class Closed(StatewardError):
-    """The server does not let us watch."""
+    """The server refused the stream."""
 
     def __init__(self, why: str, exit_code: int) -> None:
         super().__init__(why)
@@ -77,7 +77,7 @@ class Closed(StatewardError):
 
     @property
     def exit_code(self) -> int:
-        """What a script sees of it."""
+        """The exit code for the reason of the refusal."""
         return self._exit_code
 
     def __str__(self) -> str:
@@ -85,14 +85,14 @@ class Closed(StatewardError):
 
 
 def follow_journal(session: "Session", wish: JournalSelection) -> Iterator[LineView]:
-    """Yield the lines that are wanted, for ever."""
+    """Yield the selected entries, without end."""
     pages = _streamed(session, wish) if session.client.has_worker else _looked(session, wish)
     for lines in pages:
         yield from (line for line in lines if wish.fits(line))
 
 
 def newest_seq(session: "Session") -> int:
-    """Return the number of the newest line."""
+    """Return the number of the newest entry."""
     if session.client.has_worker:
         return next(_connection(session, JournalSelection(), None)).seq
     return _last(lambda number: bool(session.client.journal(number, 1).lines))
@@ -142,7 +142,7 @@ def _streamed(session: "Session", wish: JournalSelection) -> Iterator[list[LineV
 
 
 def _connection(session: "Session", wish: JournalSelection, after: int | None) -> Iterator[StreamMessage]:
-    """Yield what one connection brings, until it breaks."""
+    """Yield the messages of one connection, until it breaks."""
     from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
     from websockets.sync.client import connect
 
@@ -183,13 +183,13 @@ def _page(url: str, text: str | bytes) -> StreamMessage:
 
 
 def _tell(gap: PrunedGap) -> None:
-    """Say on the side that something is missing: what is piped on stays lines and nothing else."""
+    """Print a note on standard error about pruned entries; standard output has entries only."""
     text = f"note: of the lines from {gap.after + 1} to {gap.horizon} some were pruned"
     err().print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 def _closed(url: str, code: int | None, reason: str) -> StatewardError:
-    """Tell a refusal, which trying again would not change, from a break."""
+    """Return the error of a closed connection: a refusal, which is final, or a break, which is retried."""
     if code in REFUSED:
         return Closed(reason or str(code), exit_code_of(code - 4000))
     return Unreachable(url, reason or "the connection was closed")

@@ -1,7 +1,7 @@
-"""Waiting for operations to end, one or thousands, without asking for each of them all the time.
+"""Waiting for the end of operations, one or thousands, without polling each of them all the time.
 
-The journal tells which objects had news, and only their operations are looked at again. Not every end is journaled
-(hidden work that succeeds, work that was fenced off), so a few of the others are looked at in turn as well.
+The journal names the objects with news, and only their operations are read again. Not every end is journaled (hidden
+operations that succeed, fenced work), so a few of the other operations are read in turn as well.
 """
 
 import time
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from stateward.client.api import ApiClient
 
 IN_TURN = 20
-"""How many operations are looked at in each round even if the journal does not tell of them."""
+"""Operations that are read in each round even without a journal entry."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 
 
 class TookTooLong(StatewardError):
-    """Operations have not ended within the time that was given; they go on."""
+    """Operations have not ended within the timeout; they go on."""
 
     exit_code = 1
 
@@ -38,7 +38,7 @@ class TookTooLong(StatewardError):
 
 
 class OperationWaiter:
-    """Operations that have not ended, of one namespace."""
+    """Iterates over operations of one namespace as they end."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class OperationWaiter:
                 self._rest(pause)
 
     def _due(self) -> list[str]:
-        """Return what is to be looked at: what the journal tells of, and the next few in turn."""
+        """Return the operations to read: those with journal entries, and the next few in turn."""
         named = self._news() if len(self._pending) > IN_TURN else set()
         turn = list(islice(self._pending, IN_TURN))
         for op in turn:

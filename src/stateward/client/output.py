@@ -1,4 +1,4 @@
-"""What commands print, for people and for scripts: text in colour, or JSON and nothing else with `--json`."""
+"""Output of commands: coloured text for people, or JSON and nothing else with `--json`."""
 
 import os
 import re
@@ -13,10 +13,10 @@ from rich.table import Table
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 NO = 1
-"""The exit code of a question answered with no, or of a check that found faults."""
+"""Exit code: the answer is no, or a check found faults."""
 
 BAD_USAGE = 2
-"""The exit code of a call that could not be understood."""
+"""Exit code: the command is not valid."""
 
 PADDING = re.compile(r" +$", re.MULTILINE)
 
@@ -39,17 +39,17 @@ class _Output(Console):
 
 
 def out() -> Console:
-    """Return the console for results; a name such as `a:b:c` is told as it is, and not with a picture in it."""
+    """Return the console for results, without emoji: a name such as `a:b:c` is printed as it is."""
     return _Output(emoji=False)
 
 
 def err() -> Console:
-    """Return the console for complaints."""
+    """Return the console for errors and notes."""
     return Console(stderr=True, emoji=False)
 
 
 def plain_table(*titles: str) -> Table:
-    """Return an empty table without lines, in the look of all our listings; no cell is cut, however narrow it is."""
+    """Return an empty table without borders, as all listings have it; long cells are wrapped, not cut."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     for title in titles:
         table.add_column(title, overflow="fold")
@@ -65,7 +65,7 @@ WIDE = 1000
 
 
 def results() -> Console:
-    """Return the console for results; where no terminal sets a width, a row is one line, for whoever searches it."""
+    """Return the console for results; without a terminal each row is one line, so that `grep` finds whole rows."""
     console = out()
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = WIDE
@@ -73,5 +73,5 @@ def results() -> Console:
 
 
 def clean(text: str) -> str:
-    """Return a text without what a terminal would obey: whoever named an object must not move our cursor."""
+    """Return a text with control characters escaped: the name of an object must not move the cursor."""
     return "".join(one if one.isprintable() or one == "\n" else repr(one)[1:-1] for one in text)

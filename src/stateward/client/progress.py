@@ -1,6 +1,6 @@
-"""Progress on the terminal: a bar for each group of operations, or a line of words for a single one.
+"""Progress on the terminal: a bar for each group of operations, or a line of text for a single one.
 
-Shown on standard error and only where somebody looks: a file or a pipe gets the results and nothing else.
+Progress goes to standard error, and only to a terminal: a file or a pipe gets the results and nothing else.
 """
 
 import time
@@ -29,7 +29,7 @@ REGIONS = ("region", "zone")
 
 
 class ServerSentEvent(Struct, frozen=True):
-    """One event of a stream."""
+    """One event of an SSE stream."""
 
     name: str
     data: str
@@ -38,7 +38,7 @@ class ServerSentEvent(Struct, frozen=True):
 
 @contextmanager
 def live_display(console: Console, *, screen: bool = False) -> Iterator[Live]:
-    """Show something that changes; however it ends, the terminal is as it was."""
+    """Show a display that changes; the terminal is restored at the end, also after an error."""
     live = Live(console=console, screen=screen, auto_refresh=False)
     try:
         live.start()
@@ -104,7 +104,7 @@ class ProgressBars:
         self._progress.update(self._tasks[group], completed=done, total=total, said=said)
 
     def said(self, words: str, done: int | None, total: int | None) -> None:
-        """Show what the only operation says of its own progress."""
+        """Show the progress text of the only operation."""
         for task in self._tasks.values():
             self._progress.update(task, said=clean(words))
             if done is not None and total is not None:
@@ -123,7 +123,7 @@ def follow_progress(
     timeout: float | None,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Pass on what an operation says until it ends, or the time is over; how it ended is for others to see.
+    """Pass the progress events of an operation on until it ends or the time is over; returns nothing about its end.
 
     This is only for somebody to look at: where the stream breaks or cannot be had, the waiting goes on without it.
     """
@@ -165,7 +165,7 @@ def _until_heartbeat(lines: Iterator[str]) -> Iterator[str]:
 
 
 def parse_events(lines: Iterable[str]) -> Iterator[ServerSentEvent]:
-    """Yield the events that lines make up; an event ends with an empty line, and one cut off in the middle is none."""
+    """Parse the lines of an SSE stream; an event ends with an empty line, and an incomplete last one is dropped."""
     name, data, id_ = "message", list[str](), None
     for line in lines:
         if not line:

@@ -1,4 +1,4 @@
-"""What every command that talks to a server has in common: its options, its client, and how its errors are told."""
+"""The session of a command with a server: the options that all commands share, the client, and the output of errors."""
 
 import inspect
 import os
@@ -60,7 +60,7 @@ def _shared(
     namespace: Namespace = "default",
     json: Json = False,
 ) -> None:
-    """Stand for the options that all commands share."""
+    """Declare the options that all commands share; only its signature is used."""
 
 
 SHARED = inspect.signature(_shared).parameters
@@ -74,7 +74,7 @@ The command line puts it into the context of its commands (`obj`), because this 
 
 
 class Session:
-    """A command's client, namespace and way of printing."""
+    """The client, the namespace and the output format of a command."""
 
     def __init__(
         self, client: "ApiClient", ns: str, *, json: bool, pause: Callable[[float], None] = time.sleep
@@ -83,7 +83,7 @@ class Session:
 
     @cached_property
     def kinds(self) -> "dict[str, LifecycleInfo]":
-        """The kinds that the server knows; asked for once."""
+        """The kinds that the server knows; requested once."""
         return {one.kind: one for one in self.client.kinds()}
 
     @cached_property
@@ -99,7 +99,7 @@ class Session:
         return full_kind(name, list(self.kinds))
 
     def find(self, named: ObjectRef) -> "ObjectView":
-        """Return the object that was named, and is of the kind that was named."""
+        """Return the object of a reference; it must be of the kind that the reference names."""
         found = self.client.object(self.ns, named.id)
         if named.kind is not None and not is_kind_named(found.kind, named.kind):
             raise BadInput("object", str(named), f"right: {found.id} is of the kind {found.kind}")
@@ -107,7 +107,7 @@ class Session:
 
 
 def on_server(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command a session as its first argument, and the options that say with whom."""
+    """Give a command a session as its first argument, and the options that say with which server."""
     signature = inspect.signature(command, eval_str=True)
     own = [one for name, one in signature.parameters.items() if name != "session"]
 
@@ -121,7 +121,7 @@ def on_server(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def with_options(run: Callable[..., None], own: Sequence[inspect.Parameter]) -> Callable[..., None]:
-    """Say that a function takes the context, these parameters and the options that all commands share."""
+    """Set the signature of a function: the context, its own parameters, and the options that all commands share."""
     shown = [CONTEXT, *own, *SHARED.values()]
     run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in shown}
@@ -158,7 +158,7 @@ def open_session(
     namespace: str,
     json: bool,
 ) -> Iterator[Session]:
-    """Open a session; whatever goes wrong in it becomes one clear line and an exit code."""
+    """Open a session; an error in it becomes one line, or JSON, and an exit code."""
     given = TargetOptions(server, None if token is None else Secret(token), token_file, data)
     used = [given.token or Secret("")]
     try:

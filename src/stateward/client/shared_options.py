@@ -15,7 +15,7 @@ Objects = Annotated[
     typer.Argument(metavar="OBJECT", help="Objects: id or kind/id.", autocompletion=complete_objects),
 ]
 Labels = Annotated[list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="Repeatable.")]
-Force = Annotated[bool, typer.Option("--force", help="Say the fact `force`: skip what force may skip.")]
+Force = Annotated[bool, typer.Option("--force", help="Force the action: the fact `force`, for rows that ask for it.")]
 Facts = Annotated[list[str] | None, typer.Option("--fact", metavar="FACT", help="A fact that a row asks for.")]
 Args = Annotated[
     list[str] | None, typer.Option("--arg", metavar="KEY=VALUE", help="An argument: JSON, or text where it is not.")

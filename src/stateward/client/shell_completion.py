@@ -1,4 +1,4 @@
-"""What the shell offers when Tab is pressed. Whatever goes wrong, it offers nothing and says nothing."""
+"""Completion of object names in the shell. On any error it offers nothing and prints nothing."""
 
 import os
 from collections.abc import Iterator

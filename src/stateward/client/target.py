@@ -1,8 +1,8 @@
-"""Where a command talks to: a server that was named, or the one behind a local data folder.
+"""The target of a command: a server at an address, or a local data folder.
 
-What is said on the command line goes before what the environment says, and that before the default folder. A folder
-whose server runs is spoken to through that server; otherwise the same application is run in this very process, without
-a worker: what it accepts waits for a server to come.
+The command line takes precedence over the environment, and both over the default folder. If the server of a folder
+runs, commands go through it. Otherwise the same application runs in this process, without a worker: accepted
+operations wait until a server starts.
 """
 
 import socket
@@ -18,7 +18,7 @@ from stateward.errors import BadInput, StatewardError
 
 
 class Secret:
-    """A text that does not appear when it is printed, formatted or found in a traceback."""
+    """A text that is masked when it is printed, formatted or shown in a traceback."""
 
     __slots__ = ("text",)
 
@@ -26,7 +26,7 @@ class Secret:
         self.text = text
 
     def hidden_in(self, line: str) -> str:
-        """Return a line without the secret, should it have got there."""
+        """Return a line with the secret masked."""
         return line.replace(self.text, "(token)") if self.text else line
 
     def __repr__(self) -> str:
@@ -34,7 +34,7 @@ class Secret:
 
 
 class TargetOptions(Struct, frozen=True):
-    """What the command line says about where to talk to."""
+    """The options of a command that name its target."""
 
     server: str | None = None
     token: Secret | None = None
@@ -61,7 +61,7 @@ Target = RemoteServer | LocalFolder
 
 
 class Nowhere(StatewardError):
-    """Nothing says where to talk to."""
+    """Neither an option nor the environment names a server, and there is no default folder."""
 
     def __init__(self, folder: str) -> None:
         super().__init__(folder)
@@ -74,7 +74,7 @@ class Nowhere(StatewardError):
 
 
 def choose_target(given: TargetOptions, environ: Mapping[str, str]) -> Target:
-    """Decide where to talk to."""
+    """Choose the target by the options, then the environment, then the default folder."""
     if given.server is not None and given.data is not None:
         raise BadInput("--data", str(given.data), "possible together with --server")
     token = _token(given, environ)
@@ -126,7 +126,7 @@ def _is_address(text: str) -> bool:
 
 
 def running_server_url(folder: Path) -> str | None:
-    """Return the address of the server that runs on a data folder; a crash may leave the file of one that does not."""
+    """Return the address of the server of a data folder, if it runs; its file may be left over from a crash."""
     try:
         url = msgspec.json.decode((folder / SERVER_FILE).read_bytes(), type=ServerFile).url
         parts = urlsplit(url)
@@ -148,7 +148,7 @@ def _token(given: TargetOptions, environ: Mapping[str, str]) -> Secret | None:
 
 
 def stored_token(folder: Path) -> Secret:
-    """Return the administrator's token of a data folder; empty if it is not ours to read."""
+    """Return the administrator's token of a data folder; empty if it cannot be read."""
     try:
         return _checked(str(folder / TOKEN_FILE), (folder / TOKEN_FILE).read_text("utf-8"))
     except (OSError, UnicodeDecodeError):

@@ -8,14 +8,14 @@ from stateward.schemas.problems import Problem
 
 
 class AcceptedView(Struct, frozen=True):
-    """What was accepted: the object as it is now, and the operation, unless the state was changed at once."""
+    """An accepted request: the object as it is now, and its operation; null if the state was changed at once."""
 
     object: ObjectView
     operation: OperationView | None
 
 
 class GroupView(Struct, frozen=True):
-    """What became of a group action: the whole, the members that began, and those skipped, each with its problem."""
+    """The result of a group action: the composite, the members that began, and the skipped ones with their problems."""
 
     whole: AcceptedView | None
     begun: list[AcceptedView]
@@ -23,7 +23,7 @@ class GroupView(Struct, frozen=True):
 
 
 class Prospect(Struct, frozen=True):
-    """What would become of a request: the state that the object would be in, or the problem."""
+    """The outcome that a request would have: the state of the object after it, or the problem."""
 
     would: str
     state: str | None = None

@@ -7,7 +7,7 @@ from stateward.schemas.params import Moment
 
 
 class TokenView(Struct, frozen=True):
-    """A token as it may be shown: never with its secret."""
+    """A token, without its secret."""
 
     id: str
     name: str
@@ -19,14 +19,14 @@ class TokenView(Struct, frozen=True):
 
 
 class IssuedView(Struct, frozen=True):
-    """A token that was just made; its text is told here and never again."""
+    """A new token with its text, which is not shown again."""
 
     token: str
     info: TokenView
 
 
 class QuotaView(Struct, frozen=True):
-    """How many objects of each kind, and how many operations under way, a namespace may have; null: any number."""
+    """Limits of a namespace: objects of each kind, and operations that have not ended; null means no limit."""
 
     ns: str
     objects: dict[str, int]

@@ -19,7 +19,7 @@ class WorkerView(Struct, frozen=True):
 
 
 class TimerView(Struct, frozen=True):
-    """Something to be done to an object at a time."""
+    """An event that an object gets at a time."""
 
     ns: str
     id: str
@@ -32,14 +32,14 @@ class TimerView(Struct, frozen=True):
 
 
 class StuckReason(StrEnum):
-    """Why something counts as stuck."""
+    """The reason why work counts as stuck."""
 
     OVERDUE = "its deadline has passed"
     ORPHANED = "its worker is dead"
 
 
 class StuckView(Struct, frozen=True):
-    """Work that does not end: of which object, since when overdue, and in whose hands."""
+    """Stuck work: its object, its deadline and its worker."""
 
     ns: str
     object: str
@@ -53,14 +53,14 @@ class StuckView(Struct, frozen=True):
 
 
 class HealedView(Struct, frozen=True):
-    """What the healer did: work put back that dead workers held, and overdue work settled or hurried on."""
+    """The result of a run of the healer: work requeued from dead workers, and overdue work settled or expedited."""
 
     freed: int
     settled: int
 
 
 class PrunedView(Struct, frozen=True):
-    """How much of what ended before a time has gone, or would go; `next` is where to go on, or null at the end."""
+    """The history that was pruned, or would be, of what ended before a time; `next` continues it, null at the end."""
 
     before: Moment
     operations: int

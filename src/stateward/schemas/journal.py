@@ -6,7 +6,7 @@ from stateward.schemas.params import Json, Moment
 
 
 class LineView(Struct, frozen=True):
-    """A line of the journal: who, what, from, to, why, when."""
+    """A journal entry: the actor, the event, the states before and after, the reason and the time."""
 
     seq: int
     ns: str
@@ -24,7 +24,7 @@ class LineView(Struct, frozen=True):
 
 
 class LinePage(Struct, frozen=True):
-    """A page of the journal, in the order of its lines; `next` is where to go on, or null at the end.
+    """A page of journal entries in their order; `next` continues it, null at the end.
 
     `pruned` is the horizon, where the page begins before it: of the lines up to this number some are gone.
     """

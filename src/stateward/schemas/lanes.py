@@ -6,7 +6,7 @@ from stateward.schemas.params import Moment
 
 
 class LaneView(Struct, frozen=True):
-    """A lane: what it may run, what it runs, whether something waits in it, and until when it is backed off."""
+    """A lane: its capacity, its running operations, whether others wait, and until when it is backed off."""
 
     lane: str
     grp: str
@@ -18,7 +18,7 @@ class LaneView(Struct, frozen=True):
 
 
 class LaneGroupView(Struct, frozen=True):
-    """A group of lanes: how many of them may be active at once."""
+    """A group of lanes, with the number of lanes that may be active at once."""
 
     grp: str
     lanes: int

@@ -7,7 +7,7 @@ from stateward.schemas.params import Json, Moment
 
 
 class ObjectView(Struct, frozen=True):
-    """An object: what is wanted of it (`spec`), what was last seen of it, and the operation that holds its state."""
+    """An object: its spec, its last observation (`seen`), and the operation that holds its state."""
 
     ns: str
     id: str
@@ -28,21 +28,21 @@ class ObjectView(Struct, frozen=True):
 
 
 class ObjectPage(Struct, frozen=True):
-    """A page of objects, in the order of their ids; `next` is where to go on, or null at the end."""
+    """A page of objects in the order of their ids; `next` continues it, null at the end."""
 
     items: list[ObjectView]
     next: str | None
 
 
 class NamespaceView(Struct, frozen=True):
-    """A namespace: how many objects it has of each kind in each state."""
+    """A namespace, with the number of its objects by kind and state."""
 
     ns: str
     counts: dict[str, dict[str, int]]
 
 
 class Possible(Struct, frozen=True):
-    """Something that can be asked for: allowed as it is or not, what it needs, and where it leads."""
+    """An action or event of an object: whether it is allowed, the facts it needs, and the states it leads to."""
 
     event: str
     allowed: bool
@@ -54,12 +54,12 @@ class Possible(Struct, frozen=True):
 
     @property
     def end(self) -> str | None:
-        """The state that it leads to in the end."""
+        """The last state that it leads to."""
         return self.desired or self.target
 
 
 class AllowedView(Struct, frozen=True):
-    """What may be done to an object now by the caller, and why the rest may not."""
+    """The actions that the caller may request of an object now, and the reasons against the others."""
 
     state: str
     state_class: StateClass | None
@@ -67,7 +67,7 @@ class AllowedView(Struct, frozen=True):
 
 
 class StateView(Struct, frozen=True):
-    """The state that an object was in at a time; null if it did not exist, or if that is not `known` any more."""
+    """The state of an object at a past time; null if it did not exist then, or if its history was pruned (`known`)."""
 
     time: Moment
     state: str | None

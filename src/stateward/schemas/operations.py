@@ -7,7 +7,7 @@ from stateward.store.records import Status
 
 
 class OperationView(Struct, frozen=True):
-    """An accepted action, and how it ended once it has."""
+    """An accepted action, with its result once it has ended."""
 
     ns: str
     id: str
@@ -38,19 +38,19 @@ class OperationView(Struct, frozen=True):
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has ended, in whatever way."""
+        """Whether it succeeded, failed or was cancelled."""
         return self.status not in (Status.WAITING, Status.RUNNING)
 
 
 class OperationPage(Struct, frozen=True):
-    """Operations; there is no further page."""
+    """Operations, in one page."""
 
     items: list[OperationView]
     next: str | None = None
 
 
 class ProgressView(Struct, frozen=True):
-    """A line of progress: what is being done, and how much of it is done."""
+    """A progress report of an operation: a text, and how much is done."""
 
     seq: int
     at: str

@@ -7,7 +7,7 @@ from stateward.schemas.params import Moment
 
 
 class BlockerView(Struct, frozen=True):
-    """What is in the way: an operation, who asked for it, since when; for locks also where and how."""
+    """A conflicting operation: who requested it and when; for a lock, also its path and mode."""
 
     op: str
     action: str
@@ -20,7 +20,7 @@ class BlockerView(Struct, frozen=True):
 
 
 class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a request was not done. It has changed nothing; `retry` tells whether the same may succeed later."""
+    """The reason why a request was refused. It changed nothing; `retry` is true if the same may succeed later."""
 
     type: str
     title: str

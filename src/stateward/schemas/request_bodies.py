@@ -1,4 +1,4 @@
-"""What can be asked for: the bodies of requests. Unknown fields are refused, and so is a number given as text."""
+"""Bodies of requests. Unknown fields are refused, and so is a number given as text."""
 
 from typing import Annotated
 
@@ -15,7 +15,7 @@ class Body(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NewObject(Body, frozen=True, kw_only=True):
-    """An object to be made."""
+    """A new object."""
 
     id: Plain
     kind: Text
@@ -31,7 +31,7 @@ class NewObject(Body, frozen=True, kw_only=True):
 
 
 class NewLabels(Body, frozen=True):
-    """All labels that an object is to have."""
+    """The labels of an object; they replace all that it has."""
 
     labels: Labels
 
@@ -44,7 +44,7 @@ class WishedLock(Body, frozen=True):
 
 
 class Ask(Body, frozen=True, kw_only=True):
-    """An action to be done."""
+    """A request for an action."""
 
     args: Args | None = None
     spec: Spec | None = None
@@ -57,20 +57,20 @@ class Ask(Body, frozen=True, kw_only=True):
 
 
 class Planned(Ask, frozen=True, kw_only=True):
-    """An action that might be done."""
+    """A request for an action, to be planned only."""
 
     object: Part
     action: Text
 
 
 class Plan(Body, frozen=True):
-    """Actions that might be done, one after the other."""
+    """Requests to be planned, one after the other."""
 
     requests: Annotated[list[Planned], Meta(min_length=1, max_length=1000)]
 
 
 class Chosen(Body, frozen=True, kw_only=True):
-    """The objects that a group action is for: what is not given does not matter."""
+    """The objects of a group action; a field that is not given matches all."""
 
     kind: Text | None = None
     parent: Part | None = None
@@ -80,14 +80,14 @@ class Chosen(Body, frozen=True, kw_only=True):
 
 
 class Whole(Body, frozen=True):
-    """The object that stands for the group, and what is asked of it."""
+    """The composite that the group belongs to, and the action on it."""
 
     object: Part
     action: Text
 
 
 class GroupAsk(Body, frozen=True, kw_only=True):
-    """An action on all objects that are chosen, and on the whole that they are part of."""
+    """A request for an action on all chosen objects, and on their composite."""
 
     selector: Chosen
     facts: Facts = []
@@ -97,20 +97,20 @@ class GroupAsk(Body, frozen=True, kw_only=True):
 
 
 class LaneLimit(Body, frozen=True):
-    """What a lane may run at once."""
+    """The capacity of a lane."""
 
     grp: Text
     capacity: Most
 
 
 class GroupLimit(Body, frozen=True):
-    """How many lanes of a group may be active at once."""
+    """The number of lanes of a group that may be active at once."""
 
     lanes: Most
 
 
 class Prune(Body, frozen=True, kw_only=True):
-    """What is to go: whatever ended longer ago than so many seconds."""
+    """A request to prune: the history of what ended more than `older` seconds ago."""
 
     older: Annotated[int, Meta(ge=3_600, le=10**10, description="seconds: an hour at least")]
     dry_run: Annotated[bool, Meta(description="only say how much it would be")] = False
@@ -118,7 +118,7 @@ class Prune(Body, frozen=True, kw_only=True):
 
 
 class NewToken(Body, frozen=True, kw_only=True):
-    """A token to be made."""
+    """A new token."""
 
     name: TokenName
     role: Role
@@ -127,7 +127,7 @@ class NewToken(Body, frozen=True, kw_only=True):
 
 
 class NewQuota(Body, frozen=True, kw_only=True):
-    """How much a namespace may hold and have under way; what is not given is not limited."""
+    """Limits of a namespace; a field that is not given sets no limit."""
 
     objects: Annotated[dict[Text, Most], Meta(max_length=1000)] = field(default_factory=dict)
     operations: Most | None = None

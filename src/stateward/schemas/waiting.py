@@ -11,7 +11,7 @@ from stateward.schemas.params import Moment
 
 
 class WaitReason(StrEnum):
-    """What a piece of work waits for."""
+    """The reason why a work item waits."""
 
     RUNNING = "running"
     ORPHANED = "its worker is dead"
@@ -30,7 +30,7 @@ class WaitReason(StrEnum):
 
 
 class QueuedView(Struct, frozen=True):
-    """A piece of work in a queue, and what it waits for."""
+    """A work item in a queue, and the reason why it waits."""
 
     position: int
     op: str
@@ -49,14 +49,14 @@ class QueuedView(Struct, frozen=True):
 
 
 class QueueView(Struct, frozen=True):
-    """The work that stands in an object's queue, first come first; `queue` is the object whose queue it is."""
+    """The work items of a queue in their order; `queue` is the object whose queue it is."""
 
     queue: str
     items: list[QueuedView]
 
 
 class ParentView(Struct, frozen=True):
-    """An object further up, with the operation that holds its state."""
+    """An ancestor of an object, with the operation that holds its state."""
 
     id: str
     kind: str
@@ -66,7 +66,7 @@ class ParentView(Struct, frozen=True):
 
 
 class WhyView(Struct, frozen=True):
-    """What an object waits for; `text` says it in a sentence."""
+    """The reasons why an object waits; `text` is a sentence."""
 
     id: str
     kind: str

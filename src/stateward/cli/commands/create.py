@@ -1,4 +1,4 @@
-"""`stateward create` and `stateward delete`: objects come, and objects go."""
+"""`stateward create` and `stateward delete`."""
 
 import sys
 from collections.abc import Collection, Sequence

@@ -1,4 +1,4 @@
-"""`stateward do` and `stateward plan`: ask for actions, or what they would lead to."""
+"""`stateward do` and `stateward plan`: request actions, or see what they would lead to."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`stateward get` and `stateward list`: look at objects."""
+"""`stateward get` and `stateward list`: show objects."""
 
 from collections.abc import Sequence
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`stateward heal`: let the healer look now, or see what it would find."""
+"""`stateward heal`: run the healer now, or list what is stuck."""
 
 from typing import Annotated
 

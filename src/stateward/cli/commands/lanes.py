@@ -1,4 +1,4 @@
-"""`stateward lanes ...`: see and set the limits of the whole deployment."""
+"""`stateward lanes ...`: show and set the limits of lanes and their groups."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""`stateward lifecycle ...` and `stateward validate`: ask the tables."""
+"""`stateward lifecycle ...` and `stateward validate`: show, check and explain the lifecycle tables."""
 
 from collections.abc import Callable
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""`stateward migrate`: bring a database up to date, its schema and the states that its objects are in."""
+"""`stateward migrate`: bring the schema of a database and the states of its objects to this version."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""`stateward prune`: let go of what ended long ago, or see how much it is."""
+"""`stateward prune`: delete the history of operations that ended long ago, or count it."""
 
 import re
 from typing import Annotated

@@ -1,6 +1,6 @@
-"""`stateward serve`, `stateward worker` and `stateward config`: the processes, and what is in force for them.
+"""`stateward serve`, `stateward worker` and `stateward config`: the processes, and their settings.
 
-Whatever can be set is set by a flag, by an environment variable (`STATEWARD_PORT`) or in a TOML file, in that order.
+A setting comes from a flag, from an environment variable (`STATEWARD_PORT`) or from a TOML file, in that order.
 """
 
 import os

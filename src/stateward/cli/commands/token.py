@@ -1,4 +1,4 @@
-"""`stateward token ...`: make, list and take back API tokens."""
+"""`stateward token ...`: create, list and revoke API tokens."""
 
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum

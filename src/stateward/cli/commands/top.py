@@ -1,4 +1,4 @@
-"""`stateward top`: what there is and what happens, on one screen."""
+"""`stateward top`: objects, lanes, workers and the newest journal entries, on one screen."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable

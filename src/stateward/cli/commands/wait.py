@@ -1,4 +1,4 @@
-"""`stateward wait` and `stateward cancel`: see operations to their end, or end them."""
+"""`stateward wait` and `stateward cancel`: wait for operations, or cancel them."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`stateward watch` and `stateward history`: the journal, as it grows and as it was."""
+"""`stateward watch` and `stateward history`: the journal as it grows, and of one object."""
 
 from typing import Annotated
 

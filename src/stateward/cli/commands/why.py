@@ -1,4 +1,4 @@
-"""`stateward why`: what an object waits for, down to its children and up to what it is a part of."""
+"""`stateward why`: the reasons why an object waits, with its children and its parents."""
 
 from rich.text import Text
 from rich.tree import Tree

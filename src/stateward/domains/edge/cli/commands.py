@@ -1,4 +1,4 @@
-"""`stateward edge ...`: cloudlets with their agents, clusters and apps on them, and what these are made by."""
+"""`stateward edge ...`: cloudlets with their agents, clusters and apps, and the records that they are made from."""
 
 from typing import Annotated, Any
 

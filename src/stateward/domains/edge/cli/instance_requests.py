@@ -1,4 +1,4 @@
-"""What the edge commands share: how they name things, ask, wait with live lines, and show."""
+"""Requests and output of the edge commands: names, waiting with live progress, tables."""
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""`stateward edge flavor|app|autoscale|autoprov`: what is only written down, and demand that is reported."""
+"""`stateward edge flavor|app|autoscale|autoprov`: passive records, and reports of demand."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""`stateward lease ...`: resources for a span of time, and the hosts that they are made of."""
+"""`stateward lease ...`: leases and the hosts that they reserve."""
 
 import re
 import shutil
@@ -60,9 +60,10 @@ Reservations = Annotated[
 ]
 Rename = Annotated[str | None, typer.Option("--name", help="Call it that from now on.")]
 Properties = Annotated[
-    list[str] | None, typer.Option("--property", "-p", metavar="KEY=VALUE", help="A property; an empty one goes.")
+    list[str] | None,
+    typer.Option("--property", "-p", metavar="KEY=VALUE", help="A property; empty VALUE removes it."),
 ]
-From = Annotated[str, typer.Option("--from", metavar="TIME", help="Show the time from here on.")]
+From = Annotated[str, typer.Option("--from", metavar="TIME", help="First moment shown.")]
 Span = Annotated[str, typer.Option("--span", metavar="SPAN", help="How much of it: 12h, 7d.")]
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait until it is gone.")]
 

@@ -1,4 +1,4 @@
-"""What the server says about leases and hosts, and how that looks on a terminal: as a list, in full, as a calendar."""
+"""Leases and hosts as the API sends them, and their output: as a list, in full, as a calendar."""
 
 import re
 from collections.abc import Iterable, Sequence

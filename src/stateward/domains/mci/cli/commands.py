@@ -1,4 +1,4 @@
-"""The commands: make an MCI from a file, see it, control it, change its size, and let it go."""
+"""`stateward mci ...`: create an MCI from a file, show it, control it, scale it and delete it."""
 
 import sys
 from collections.abc import Mapping

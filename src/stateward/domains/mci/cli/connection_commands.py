@@ -1,4 +1,4 @@
-"""`stateward mci connection ...`: the ways to providers' regions, with drivers behind them."""
+"""`stateward mci connection ...`: connections to the regions of providers."""
 
 from typing import Annotated
 

@@ -1,7 +1,7 @@
-"""How far an operation on an MCI has come: a bar for each provider and region, as its VMs come to rest.
+"""Progress of an operation on an MCI: a bar for each provider and region, as its VMs reach a stable state.
 
-The VMs that take part are those that the journal tells of since the operation was accepted; so whoever looks sees a
-creation, a control action and a scaling alike, and 10,000 VMs cost a page of the journal now and then.
+The journal names the VMs that took part since the operation was accepted. So creation, control and scaling look
+alike, and 10,000 VMs cost one page of the journal now and then.
 """
 
 import time

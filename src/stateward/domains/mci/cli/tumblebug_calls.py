@@ -1,4 +1,4 @@
-"""What the server says about MCIs, and the calls that ask for it. A field that is not known here is passed over."""
+"""Calls to the mci API, and the fields of its responses that commands show. Other fields are ignored."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar

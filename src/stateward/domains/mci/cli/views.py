@@ -1,4 +1,4 @@
-"""How MCIs, reviews, connections and orphans look on a terminal."""
+"""MCIs, reviews, connections and orphans as tables on a terminal."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

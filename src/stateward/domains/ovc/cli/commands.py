@@ -58,7 +58,7 @@ Believed = Annotated[str | None, typer.Option("--status", help="Refuse it if the
 To = Annotated[str | None, typer.Option("--node", help="The node that it is to go to; any other if none is named.")]
 VmAction = Annotated[str, typer.Option("--vmaction", help="move its machines away, or stop them.")]
 Stop = Annotated[bool, typer.Option("--stop", help="Let it take nothing more, and wait until it is drained and gone.")]
-Hours = Annotated[float, typer.Option("--hours", min=0, help="Of the last so many hours.")]
+Hours = Annotated[float, typer.Option("--hours", min=0, help="Limit to the last N hours.")]
 
 SIMPLE = {
     "deploy": "Deploy a machine or a cloudspace.",

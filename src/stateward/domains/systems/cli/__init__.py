@@ -1,4 +1,4 @@
-"""Command line of the domain; its plug-in declares it, and `stateward` loads it when it is called."""
+"""Commands of the domain. The registry names them, and `stateward` imports them when one is called."""
 
 from stateward.domains.systems.cli.commands import app
 

@@ -1,4 +1,4 @@
-"""`stateward system ...`: systems of services, as people deploy, watch and tear them down."""
+"""`stateward system ...`: deploy, show and tear down systems of services."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,7 +26,7 @@ MaybeFile = Annotated[
     Path | None, typer.Option("--file", "-f", metavar="FILE", help="A definition, in YAML, to deploy to it at once.")
 ]
 At = Annotated[str, typer.Option("--path", "-p", metavar="PATH", help="Where in the system; / is all of it.")]
-MaybeAt = Annotated[str | None, typer.Option("--path", "-p", metavar="PATH", help="Of this path.")]
+MaybeAt = Annotated[str | None, typer.Option("--path", "-p", metavar="PATH", help="The last deploy of this path.")]
 Queue = Annotated[
     float | None,
     typer.Option("--queue", min=0, metavar="SECONDS", help="Wait so long for the lock; otherwise refused at once."),

@@ -1,4 +1,7 @@
-"""What the server says about systems, and how that looks on a terminal."""
+"""Systems, deploys and locks as trees and tables on a terminal.
+
+Definitions stay plain JSON here: a newer server may send fields that this version does not know.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime
