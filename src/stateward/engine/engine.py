@@ -1,4 +1,4 @@
-"""The engine: one object that a library user or a server holds."""
+"""The engine: the public API for a library user or a server."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
@@ -35,11 +35,11 @@ from stateward.store.port import Store, StuckWork, Tx
 from stateward.store.records import JournalEntry, Key, Lane, LaneGroup, Object, Operation, Timer, to_json
 
 CANCEL_BATCH = 500
-"""How many children are cancelled in one transaction."""
+"""How many child operations are cancelled in one transaction."""
 
 
 class Engine:
-    """Accepts, works, watches. Use it as an async context manager."""
+    """Accepts requests, runs a worker, and answers queries. Use it as an async context manager."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Engine:
             self._waiters.start()
             if self.worker is not None:
                 await self.worker.start()
-        except BaseException:  # whoever tries again is not to find us still there
+        except BaseException:  # a second attempt must not find this one's lock
             await self._waiters.stop()
             await self.store.close()
             raise
@@ -105,7 +105,7 @@ class Engine:
             self.store.close,
         )
 
-    # --- asking ------------------------------------------------------------------------------------------------------
+    # --- requests -----------------------------------------------------------------------------------------------------
 
     async def create(
         self,
@@ -120,12 +120,12 @@ class Engine:
         queue: str | None = None,
         **how: Any,  # noqa: ANN401 - see `act`
     ) -> Accepted:
-        """Make an object, by the action that its lifecycle begins with."""
+        """Create an object, by the first action of its lifecycle."""
         creates = Creation(kind, parent, to_json(labels or {}), queue)
         return await self.submit(self.request(ns, object, action, spec=spec, creates=creates, **how))
 
     async def act(self, ns: str, object: str, action: str, **how: Any) -> Accepted:  # noqa: A002, ANN401
-        """Ask for an action on an object; see `request` for what can be said about it."""
+        """Submit an action on an object; see `request` for the options."""
         return await self.submit(self.request(ns, object, action, **how))
 
     def request(
@@ -150,9 +150,9 @@ class Engine:
         wait: bool = False,
         also_locks: Sequence[str] = (),
     ) -> Request:
-        """Write a request; its operation's id is given here, so it can be submitted again without harm."""
+        """Build a request; it gets its operation's id here, so that it can be submitted again without harm."""
         for field, name in (("id", object), ("ns", ns)):
-            if "\0" in name:  # where one database ends a text, and another refuses it
+            if "\0" in name:  # SQLite ends a text there, and PostgreSQL refuses it
                 raise BadInput(field, name, "a name without NUL")
             if creates is not None and not (name.isascii() and name.isprintable()):
                 check_text(field, name, 1, 250)
@@ -179,22 +179,22 @@ class Engine:
         )
 
     async def submit(self, request: Request) -> Accepted:
-        """Submit a request; a denial is raised, and has changed nothing."""
+        """Submit a request; raises a denial, which has changed nothing."""
         if request.key is None and request.action in self.kinds.steps:
-            # Where no operation tells that it was done, a key must: the answer to a commit may be lost.
+            # No operation shows that a step was accepted, so a key must: the answer to a commit may be lost.
             request = msgspec.structs.replace(request, key=f"op:{request.op}")
         return await self._requests.submit(request)
 
     async def submit_sequence(self, requests: Sequence[Request]) -> Accepted:
-        """Submit requests about one object that are accepted all or not at all; returns the answer to the last one."""
+        """Submit requests about one object, of which all or none are accepted; returns the verdict on the last one."""
         return await self._sequences.submit(requests)
 
     async def plan(self, requests: Sequence[Request]) -> list[Verdict]:
-        """Say what requests would lead to and what is in the way, without doing anything."""
+        """Return what requests would lead to, or what is in the way, without writing anything."""
         return await self.store.transact(lambda tx: plan(tx, self.kinds, requests))
 
     async def group(self, whole: Request | None, members: Selector, each: Request) -> groups.GroupVerdict:
-        """Ask for an action on a whole and on all of its members at once: accepted together, in one transaction."""
+        """Submit an action on a whole and on all of its members; one transaction accepts them."""
         try:
             return await self.store.transact(
                 lambda tx: groups.accept_group(tx, self.kinds, whole, members, each, self._new_id)
@@ -215,7 +215,7 @@ class Engine:
         return await self.store.transact(lambda tx: groups.explain_none_allowed(tx, self.kinds, whole, error))
 
     async def cancel(self, ns: str, op: str, who: str = "") -> Operation:
-        """Cancel an operation, and those that it waits for."""
+        """Cancel an operation and its children."""
         found = await self.store.transact(lambda tx: cancel.cancel(tx, self.kinds, Key(ns, op), who))
         parents = [found.key]
         while parents:
@@ -228,16 +228,16 @@ class Engine:
     async def _cancel_batch(self, children: Sequence[Operation], who: str) -> list[Key]:
         return await self.store.transact(lambda tx: cancel.cancel_children(tx, self.kinds, children, who))
 
-    async def report(self, word: ExternalReport) -> bool:
-        """Take the report of another party; tells whether it counted."""
-        return await self._external_reports.submit(word)
+    async def report(self, report: ExternalReport) -> bool:
+        """Record the report of another party; returns whether it counted."""
+        return await self._external_reports.submit(report)
 
     async def observe(self, sightings: Sequence[Sighting]) -> list[bool]:
-        """Take over what a provider shows of objects at rest, in one transaction; tells for each whether it counted."""
+        """Record what a provider shows of objects at rest, in one transaction; returns for each whether it counted."""
         return await self.store.transact(lambda tx: record_sightings(tx, self.kinds, sightings)) if sightings else []
 
     async def wait(self, ns: str, op: str, seconds: float | None = None) -> Operation:
-        """Wait until an operation has ended; raises TimeoutError when it takes longer than that."""
+        """Wait until an operation has ended; raises TimeoutError if it takes longer."""
         async with asyncio.timeout(seconds):
             return await self._waiters.wait_for_end(Key(ns, op))
 
@@ -256,39 +256,39 @@ class Engine:
     # --- time and limits ---------------------------------------------------------------------------------------------
 
     async def set_timer(self, timer: Timer) -> None:
-        """Set a timer, or set it anew where its id is known."""
+        """Set a timer, or replace the timer with the same id."""
         await self._change(Changes(timers=[timer]))
 
     async def unset_timer(self, ns: str, timer: str) -> None:
-        """Take a timer back."""
+        """Remove a timer."""
         await self._change(Changes(timers_gone=[Key(ns, timer)]))
 
     async def set_limits(self, groups_: Sequence[LaneGroup] = (), lanes: Sequence[Lane] = ()) -> None:
-        """Set how many lanes of a group, and how many operations of a lane, may be active at once, from now on."""
+        """Set how many lanes of a group, and how many operations of a lane, may be active at once."""
         await self._change(Changes(groups=list(groups_), lanes=list(lanes)))
 
     async def _change(self, changes: Changes) -> None:
         await self.store.transact(lambda tx: tx.apply(changes))
 
-    # --- looking -----------------------------------------------------------------------------------------------------
+    # --- queries ------------------------------------------------------------------------------------------------------
 
     async def get(self, ns: str, object: str) -> Object:  # noqa: A002
-        """Return an object, or raise."""
+        """Return an object, or raise `NotFound`."""
         found = await self.store.reader.object(Key(ns, object))
         if found is None or found.removed:
             raise NotFound(ns, object)
         return found
 
     async def history(self, ns: str, object: str, limit: int = 1000) -> list[JournalEntry]:  # noqa: A002
-        """Return an object's timeline: what happened, by whom, why; rejected words too."""
+        """Return the journal of an object: what happened, by whom and why, rejected reports included."""
         return await self.store.reader.journal(0, limit, JournalFilter(ns=ns, object=object))
 
     async def state_at(self, ns: str, object: str, time: float) -> str | None:  # noqa: A002
-        """Return the state that an object was in at a time, or None if it did not exist, or that time was pruned."""
+        """Return the state of an object at a time, or None if it did not exist, or if that time was pruned."""
         return (await state_at(self.store.reader, Key(ns, object), time)).state
 
     async def stuck(self, limit: int = 1000, namespaces: Collection[str] | None = None) -> list[StuckWork]:
-        """Return the work that is past its deadline or whose worker is dead; the healer is about to settle it."""
+        """Return work that is past its deadline or whose worker is dead, and which recovery has not handled yet."""
         return await self.store.reader.stuck(limit, namespaces)
 
     async def recovered(
@@ -297,14 +297,14 @@ class Engine:
         ns: str | None = None,
         show: Callable[[JournalEntry], JournalEntry | None] = lambda line: line,
     ) -> list[Recovered]:
-        """Return what was settled since a time: taken from dead workers, finished, restored, timed out.
+        """Return what was recovered since a time: requeued from dead workers, finished, or timed out.
 
-        `show` returns a line of the journal as the reader sees it, or None if it does not.
+        `show` returns a journal entry as the reader may see it, or None if the reader may not.
         """
         return await recovered(self.store.reader, since, ns, show)
 
     def watch(self, after: int, only: JournalFilter | None = None) -> AsyncIterator[JournalEntry]:
-        """Yield the journal from a number on, for ever."""
+        """Yield the journal entries that follow a number, for ever."""
         return watch(self.store, after, only or JournalFilter())
 
     async def _accept(self, requests: Sequence[Request]) -> Sequence[Accepted | StatewardError]:
@@ -315,9 +315,9 @@ class Engine:
     async def _accept_sequences(self, batch: Sequence[RequestSequence]) -> Sequence[Accepted | StatewardError]:
         return await accept_sequences(self.store, self.kinds, batch)
 
-    async def _record_reports(self, words: Sequence[ExternalReport]) -> Sequence[bool | StatewardError]:
-        return await self.store.transact(lambda tx: _record_external_reports(tx, self.kinds, words))
+    async def _record_reports(self, reports: Sequence[ExternalReport]) -> Sequence[bool | StatewardError]:
+        return await self.store.transact(lambda tx: _record_external_reports(tx, self.kinds, reports))
 
 
-async def _record_external_reports(tx: Tx, kinds: Kinds, words: Sequence[ExternalReport]) -> list[bool]:
-    return await external_reports.record_external_reports(tx, kinds, list(words))
+async def _record_external_reports(tx: Tx, kinds: Kinds, reports: Sequence[ExternalReport]) -> list[bool]:
+    return await external_reports.record_external_reports(tx, kinds, list(reports))

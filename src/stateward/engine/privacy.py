@@ -1,11 +1,10 @@
-"""Privacy of stored records: what administrators alone see of a kind, and what nobody sees.
+"""Privacy of stored records: internal parts that only administrators see, and secrets that nobody sees.
 
 A record leaves the server in many ways: lists, history, the stream, exports, reports. A filter for each way would miss
-one of them. So a kind declares what is internal and what is secret, and every way out asks a `Disclosure` for the
-record as its reader may see it.
+one of them. So a kind declares its internal and secret parts, and every way out asks a `Disclosure` for the record as
+its reader may see it.
 
-Administrators see what is internal. Nobody sees what is secret. An operation is internal in every kind if it is hidden
-and no user may ask for it, and so is what the journal says of it.
+In every kind, a hidden operation that no user may request is internal, with its journal entries.
 """
 
 from collections.abc import Iterable
@@ -23,17 +22,17 @@ if TYPE_CHECKING:
     from stateward.engine.kinds import Kind
 
 MASK = "***"
-"""What stands for a secret value."""
+"""The replacement of a secret value."""
 
 
 class Privacy(Struct, frozen=True):
-    """What of a kind's records is internal or secret.
+    """The internal and secret parts of a kind's records.
 
     fields      internal fields of spec, seen, arguments, steps and results
     secrets     mappings whose values are secret, at any depth; their names are shown
     texts       errors and reasons are internal
-    operations  all operations are internal, with their ids, and what the journal says beside changes of the state
-    places      how the names of its lanes begin, if they are internal; so are the names of providers in the journal
+    operations  all operations are internal, with their ids, and with journal entries that change no state
+    places      the prefix of its lanes' names, if they are internal; so are the names of providers in the journal
     """
 
     fields: frozenset[str] = frozenset()
@@ -47,7 +46,7 @@ PUBLIC = Privacy()
 
 
 class Disclosure:
-    """Stored records as one group of readers sees them: administrators, or all others."""
+    """Stored records as one group of readers may see them: administrators, or all others."""
 
     def __init__(self, kinds: "Iterable[Kind]", *, internal: bool) -> None:
         self._internal = internal
@@ -55,7 +54,7 @@ class Disclosure:
         self._actions = {kind.name: found for kind in kinds if (found := internal_actions(kind.lifecycle))}
 
     def object(self, found: Object) -> Object:
-        """Return an object as its readers see it."""
+        """Return an object as its readers may see it."""
         privacy = self._privacy.get(found.kind)
         if privacy is None:
             return found
@@ -64,7 +63,7 @@ class Disclosure:
         return replace(found, spec=spec, seen=seen, error=error, op=self._op(privacy, found.op))
 
     def operation(self, found: Operation) -> Operation | None:
-        """Return an operation as its readers see it; None if they do not."""
+        """Return an operation as its readers may see it; None if they may not."""
         if self.hides(found):
             return None
         privacy = self._privacy.get(found.kind)
@@ -76,31 +75,31 @@ class Disclosure:
         return replace(found, args=args, steps=steps, result=result, error=error)
 
     def hides(self, operation: Operation) -> bool:
-        """Tell whether the readers do not see an operation at all."""
+        """Tell whether an operation is hidden from the readers."""
         return self.hides_action(operation.kind, operation.action)
 
     def hides_action(self, kind: str, action: str) -> bool:
-        """Tell whether the readers do not see operations of an action."""
+        """Tell whether operations of an action are hidden from the readers."""
         if self._internal:
             return False
         return action in self._actions.get(kind, ()) or self._privacy.get(kind, PUBLIC).operations
 
     def hides_places(self, kind: str) -> bool:
-        """Tell whether the readers do not see in which lane the work of a kind runs."""
+        """Tell whether the lanes of a kind are hidden from the readers."""
         return not self._internal and bool(self._privacy.get(kind, PUBLIC).places)
 
     def lane(self, name: str) -> str:
-        """Return the name of a lane as its readers see it: all internal lanes of a kind have one name."""
+        """Return the name of a lane as its readers may see it: all internal lanes of a kind have one name."""
         if self._internal:
             return name
         prefixes = (one.places for one in self._privacy.values() if one.places)
         return next((f"{prefix}*" for prefix in prefixes if name.startswith(prefix)), name)
 
     def line(self, line: JournalEntry) -> JournalEntry | None:
-        """Return a line of the journal as its readers see it; None if they do not.
+        """Return a journal entry as its readers may see it; None if they may not.
 
-        A line that changed no state does not say whether its operation is hidden. Where a kind has internal
-        operations, such a line is internal if it names any operation.
+        An entry that changed no state does not say whether its operation is hidden. In a kind with internal operations,
+        such an entry is internal if it names any operation.
         """
         privacy = self._privacy.get(line.kind, PUBLIC)
         of_internal = privacy.operations or (line.op is not None and line.kind in self._actions)

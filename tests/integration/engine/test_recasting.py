@@ -73,7 +73,7 @@ async def test_a_database_with_states_that_are_gone_is_refused_and_tells_which(l
     with pytest.raises(UnknownStates) as raised:
         async with Engine(left_behind(), [now()]):
             pass
-    assert raised.value.strays == {f"test.lamp:{state}": 1 for state in ("off", "dimmed", "glowing")}
+    assert raised.value.counts == {f"test.lamp:{state}": 1 for state in ("off", "dimmed", "glowing")}
     assert "--map test.lamp:dimmed=NEW" in str(raised.value)
 
 

@@ -1,8 +1,7 @@
-"""The horizon: how far back the journal is whole.
+"""The horizon: the oldest point from which the journal is complete; entries before it may have been pruned.
 
-Behind it lies what was pruned. Up to the horizon's number lines may be missing, and so may those from before its time;
-whatever follows is all there. It is raised before anything is dropped, and kept in an object of the deployment, so that
-every process knows it: whoever reads old lines asks for it afterwards, and then knows what it may have missed.
+The horizon is raised before entries are dropped, and stored in an object of the deployment, so that every process knows
+it. A reader of old entries asks for the horizon after it has read them, and so learns whether it may have missed some.
 """
 
 import msgspec
@@ -17,7 +16,7 @@ from stateward.store.records import Key, Object
 class HistoryState(State):
     """The states of the deployment's history."""
 
-    KEPT = "kept", STABLE, "reaches back to the horizon that its spec tells"
+    KEPT = "kept", STABLE, "reaches back to the horizon in its spec"
 
 
 ROWS = (
@@ -29,18 +28,18 @@ ROWS = (
 
 HISTORY = declare("engine.history", HistoryState, ROWS, CONTROLLER, about="how far back the history reaches")
 HISTORY_KEY = Key("(system)", "history")
-"""Where it is kept: beside the tokens, in the namespace that only administrators see."""
+"""The object that stores the horizon, in the namespace that only administrators see."""
 
 
 class Horizon(Struct, frozen=True):
-    """Lines up to this number, which are all older than this time, may have been dropped."""
+    """Entries up to this number, all of them older than this time, may have been pruned."""
 
     seq: int = 0
     before: float = 0.0
 
 
 class EntriesPruned(StatewardError):
-    """Lines of the journal are asked for, some of which were pruned."""
+    """Some of the requested journal entries were pruned."""
 
     code = "lines_gone"
 
@@ -53,12 +52,12 @@ class EntriesPruned(StatewardError):
 
 
 async def horizon(reader: Reader) -> Horizon:
-    """Return how far back the journal is whole."""
+    """Return the point from which the journal is complete."""
     return horizon_in(await reader.object(HISTORY_KEY))
 
 
 def horizon_in(found: Object | None) -> Horizon:
-    """Return the horizon that an object tells; without one, nothing was ever pruned."""
+    """Return the horizon that is stored in an object; without an object, nothing was ever pruned."""
     return Horizon() if found is None else msgspec.json.decode(found.spec, type=Horizon)
 
 

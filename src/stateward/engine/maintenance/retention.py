@@ -1,12 +1,12 @@
-"""Pruning: what ended long ago goes, so that a deployment that runs for years does not grow without measure.
+"""Retention: old history is pruned, so that a deployment that runs for years does not grow without limit.
 
-Nothing of the present is touched. An operation goes with its whole family, when all of it has ended before the limit
-and holds nothing; a removed object, when nothing refers to it; a line of the journal, unless it is the one that tells
-the state of an object that is there; the answer to an idempotency key by its age alone. What has gone was never there:
-the key may be used anew, and an object of the same name begins at version 1.
+Current data is never touched. Pruned are operations whose parents and children have all ended before the limit, and
+which hold nothing; removed objects that nothing refers to; journal entries, except those with the state of an existing
+object; and idempotency records, by their age alone. After that, a key can be used again, and an object of the same name
+begins at version 1.
 
-The journal is walked from its beginning up to the limit, some lines at a time, and after each portion pruning rests for
-as long as it has worked. It may be stopped anywhere and begun again, by several processes at once.
+The journal is walked from its beginning up to the limit in portions, and after each portion pruning rests as long as it
+has worked. It may be stopped anywhere and continued, by several processes at once.
 """
 
 import asyncio
@@ -30,11 +30,11 @@ from stateward.store.retention import BEFORE_ALL_KEYS, JournalSpan, PruneCandida
 T = TypeVar("T")
 
 PORTION_ROWS = 1_000
-"""How many lines are looked at, and how many rows are dropped at most in one transaction."""
+"""How many journal entries are read, and how many rows are dropped at most in one transaction."""
 
 
 class Pruned(Struct, frozen=True):
-    """How much has gone, or would go; `next` is the line to go on from, where there was not enough time for all."""
+    """How much was pruned, or would be; `next` is the number to go on from, if the time was too short for all."""
 
     operations: int = 0
     objects: int = 0
@@ -48,7 +48,7 @@ class Pruned(Struct, frozen=True):
 
 
 def history_kind() -> Kind:
-    """Return the kind of the deployment's history, for an engine to know."""
+    """Return the kind of the deployment's history object."""
     return Kind(HISTORY)
 
 
@@ -62,26 +62,26 @@ async def prune(
     within: float | None = None,
     portion: int = PORTION_ROWS,
 ) -> Pruned:
-    """Drop what ended before a time, or only say how much it is; with `within`, for about so many seconds."""
-    turn = PruneRun(store, before, dry=dry, portion=portion)
+    """Prune history from before a time, or only count it (`dry`); stop after about `within` seconds."""
+    run = PruneRun(store, before, dry=dry, portion=portion)
     clock = asyncio.get_running_loop().time
     begun, last, seq = clock(), await _last_seq_before(store.reader, before), after
-    if not after:  # before what they tell of: a key that is still known finds its operation
-        await turn.prune_idempotency_records()
+    if not after:  # first: a key that is still known must find its operation
+        await run.prune_idempotency_records()
     while (span := await store.retention.journal_span(seq, last, portion)) is not None:
         async with _rest_as_long():
-            await turn.prune_span(span, last)
+            await run.prune_span(span, last)
         seq = span.upto
         if within is not None and clock() - begun > within:
             break
-    done = turn.done if span is None else replace(turn.done, next=seq)
+    done = run.done if span is None else replace(run.done, next=seq)
     if not dry:
         await store.transact(lambda tx: _raise_horizon(tx, Horizon(), before, done, who))
     return done
 
 
 class PruneRun:
-    """One pruning, and what it has done so far."""
+    """One run of pruning, and what it has pruned so far."""
 
     def __init__(self, store: Store, before: float, *, dry: bool, portion: int) -> None:
         self._store, self._pruning = store, store.retention
@@ -91,7 +91,7 @@ class PruneRun:
         self.done = Pruned()
 
     async def prune_span(self, span: JournalSpan, last: int) -> None:
-        """Prune what some lines tell of: operations and objects first, because a line outlives them."""
+        """Prune a span of the journal: operations and objects first, because entries name them."""
         operations = await self._pruning.operations(span, self._before)
         objects = await self._unreferenced(await self._pruning.objects(span, self._before))
         if self._dry:
@@ -107,7 +107,7 @@ class PruneRun:
         self._count(gone, removed, await self._prune_entries(span, last))
 
     async def prune_idempotency_records(self) -> None:
-        """Prune answers to idempotency keys."""
+        """Prune idempotency records."""
         after: Key | None = BEFORE_ALL_KEYS
         while after is not None:
             async with _rest_as_long():
@@ -119,7 +119,7 @@ class PruneRun:
             after = found.next
 
     async def _prune_entries(self, span: JournalSpan, last: int) -> int:
-        """Drop lines; whoever reads the journal meanwhile is told by the horizon, which is raised first."""
+        """Drop journal entries; the horizon is raised first, so that concurrent readers notice."""
         numbers = await self._pruning.journal_entries(span, self._before, last)
         if not numbers:
             return 0
@@ -127,13 +127,13 @@ class PruneRun:
         return await self._pruning.drop_journal_entries(numbers)
 
     async def _unreferenced(self, objects: Sequence[PruneCandidate]) -> list[PruneCandidate]:
-        """Leave out what timers and queues refer to; that is read once, and only if it matters."""
+        """Leave out objects that timers and queues refer to; those are read once, and only if there are objects."""
         if objects and self._referenced is None:
             self._referenced = await self._pruning.referenced_objects(self._before)
         return [one for one in objects if one.key not in (self._referenced or ())]
 
     def _count_begun(self, found: Sequence[PruneCandidate]) -> int:
-        """Count what began in a span; what lies on the edge of two was counted with the first."""
+        """Count rows that began in a span; a row on the edge of two spans was counted with the first."""
         return sum(one.is_first_entry and one.key not in self._counted for one in found)
 
     def _count(self, operations: int, objects: int, lines: int) -> None:
@@ -147,15 +147,15 @@ class PruneRun:
 
 
 async def last_prune_time(reader: Reader) -> float:
-    """Return when the history was last pruned; 0: never."""
+    """Return when the history was last pruned; 0 if never."""
     found = await reader.object(HISTORY_KEY)
     return 0.0 if found is None else found.since
 
 
 async def _last_seq_before(reader: Reader, before: float) -> int:
-    """Return the number of the last line that is older than a time: the journal's order is that of time.
+    """Return the number of the last entry that is older than a time, by bisection: entries are ordered by time.
 
-    The newest line of all stays, so that the journal's end never goes back.
+    The newest entry always stays, so that the end of the journal never moves back.
     """
     low, newest = 0, await reader.last_journal_seq()
     high = newest
@@ -170,7 +170,7 @@ async def _last_seq_before(reader: Reader, before: float) -> int:
 
 
 async def _raise_horizon(tx: Tx, to: Horizon, before: float, done: Pruned | None = None, who: str = "") -> None:
-    """Raise the horizon; the end of a turn is noted as well, and in the journal if something has gone."""
+    """Raise the horizon; the end of a run is recorded as well, and journaled if something was pruned."""
     found = (await tx.objects([HISTORY_KEY])).get(HISTORY_KEY)
     former = horizon_in(found)
     raised = Horizon(max(former.seq, to.seq), max(former.before, to.before))
@@ -227,7 +227,7 @@ def _portions(rows: Sequence[T], size: int) -> list[Sequence[T]]:
 
 @asynccontextmanager
 async def _rest_as_long() -> AsyncIterator[None]:
-    """Rest for as long as something took: whoever serves people goes first."""
+    """Rest as long as the body took, so that requests get at least half of the time."""
     clock = asyncio.get_running_loop().time
     begun = clock()
     yield

@@ -1,9 +1,9 @@
-"""Recasting: a lifecycle has changed between two versions, and what is stored is brought along by a checked mapping.
+"""State migration: stored states that a new version does not have any more are mapped to new ones.
 
-A state that was renamed or given up is in no table any more, and an object that is left in it could never move again.
-So an engine refuses to work on such a database, and says which states it does not know. A mapping of old words to new
-ones mends that. All of it is checked before anything is written: who works stays in a transitional state, who rests
-stays at rest, and no operation under way may be left with a state that does not exist.
+An object in a state that was renamed or removed could never move again. So an engine refuses to start on such a
+database, and names the unknown states. A mapping of old states to new ones migrates them. All of it is checked before
+anything is written: an object with a running operation must map to a transitional state, any other to a stable one, and
+no running operation may keep a state that does not exist.
 """
 
 from collections import Counter
@@ -20,33 +20,33 @@ from stateward.store.port import Reader, Store, Tx
 from stateward.store.records import JournalEntry, Key, Object, Operation
 
 StateMapping = Mapping[str, Mapping[str, str]]
-"""For each kind, what its old states are called now."""
+"""For each kind, the new state of each old one."""
 
 UnknownState = tuple[str, str]
 """A kind and a state that it does not have."""
 
 MIGRATION_BATCH = 500
 STATE_FIELDS = ("origin", "via", "desired", "failing")
-"""What an operation remembers of its lifecycle."""
+"""The fields of an operation that hold states."""
 
 
 class UnknownStates(StatewardError):
-    """Objects, or operations under way, are in states that their lifecycles do not have."""
+    """Objects or running operations have states that are not in their lifecycles."""
 
     code = "stranded"
 
     def __init__(self, counts: Mapping[UnknownState, int]) -> None:
         super().__init__(counts)
-        self.strays = {f"{kind}:{state}": number for (kind, state), number in sorted(counts.items())}
+        self.counts = {f"{kind}:{state}": number for (kind, state), number in sorted(counts.items())}
 
     def __str__(self) -> str:
-        told = ", ".join(f"{number} in {stray}" for stray, number in self.strays.items())
-        how = f"stateward migrate --map {next(iter(self.strays))}=NEW"
-        return f"states that this version does not have: {told}; say what each of them is now, as in {how}"
+        counts = ", ".join(f"{number} in {state}" for state, number in self.counts.items())
+        command = f"stateward migrate --map {next(iter(self.counts))}=NEW"
+        return f"states that this version does not have: {counts}; say what each of them is now, as in {command}"
 
 
 class WorkersRunning(StatewardError):
-    """Workers, perhaps of the former version, would write the old states again."""
+    """Workers are running; those of the former version would write the old states again."""
 
     code = "still_at_work"
 
@@ -59,7 +59,7 @@ class WorkersRunning(StatewardError):
 
 
 async def unknown_states(reader: Reader, kinds: Kinds) -> Counter[UnknownState]:
-    """Count the objects whose states are not in their lifecycles; kinds that nobody knows here are left alone."""
+    """Count objects by states that are not in their lifecycles; kinds that this process does not know are ignored."""
     known = {kind.name: _state_words(kind.lifecycle) for kind in kinds}
     found = Counter[UnknownState]()
     for ns in await reader.namespaces():
@@ -70,20 +70,20 @@ async def unknown_states(reader: Reader, kinds: Kinds) -> Counter[UnknownState]:
 
 
 async def refuse_unknown_states(reader: Reader, kinds: Kinds) -> None:
-    """Refuse to work on what could never move again."""
+    """Raise `UnknownStates` if there are objects that could never move again."""
     found = await unknown_states(reader, kinds)
     if found:
         raise UnknownStates(found)
 
 
 async def migrate_states(store: Store, kinds: Kinds, mapped: StateMapping, who: str = "") -> Counter[UnknownState]:
-    """Give objects, and the operations under way on them, their new states; returns how many there were of each."""
+    """Migrate objects and their running operations to new states; returns how many objects had each old state."""
     _check_mapping(kinds, mapped)
     await _refuse_workers(store.reader)
     left = {
-        stray: number
-        for stray, number in (await unknown_states(store.reader, kinds)).items()
-        if not _is_mapped(mapped, stray)
+        unknown: number
+        for unknown, number in (await unknown_states(store.reader, kinds)).items()
+        if not _is_mapped(mapped, unknown)
     }
     if left:
         raise UnknownStates(left)
@@ -95,15 +95,16 @@ async def migrate_states(store: Store, kinds: Kinds, mapped: StateMapping, who: 
     return done
 
 
-# --- what is allowed -------------------------------------------------------------------------------------------------
+# --- checks ----------------------------------------------------------------------------------------------------------
 
 
 def _state_words(lifecycle: Lifecycle) -> frozenset[str]:
     return frozenset(state.word for state in lifecycle.states)
 
 
-def _is_mapped(mapped: StateMapping, stray: UnknownState) -> bool:
-    return stray[1] in mapped.get(stray[0], {})
+def _is_mapped(mapped: StateMapping, unknown: UnknownState) -> bool:
+    kind, state = unknown
+    return state in mapped.get(kind, {})
 
 
 def _check_mapping(kinds: Kinds, mapped: StateMapping) -> None:
@@ -111,7 +112,7 @@ def _check_mapping(kinds: Kinds, mapped: StateMapping) -> None:
         known = _state_words(kinds[kind].lifecycle)
         for old, new in words.items():
             if old in known:
-                raise BadInput(f"{kind}:{old}", new, "a state that the kind does not have any more")
+                raise BadInput("map", f"{kind}:{old}", "a state that the kind does not have any more")
             if new not in known:
                 raise BadInput(f"{kind}:{old}", new, f"one of {', '.join(sorted(known))}")
 
@@ -129,10 +130,10 @@ async def _check(tx: Tx, kinds: Kinds, mapped: StateMapping, keys: Sequence[Key]
         lifecycle, new = kinds[found.kind].lifecycle, mapped[found.kind].get(found.state)
         if new is None:
             continue
-        works = found.op is not None
-        if works != (lifecycle.state(new).state_class is TRANSITIONAL):
+        is_busy = found.op is not None
+        if is_busy != (lifecycle.state(new).state_class is TRANSITIONAL):
             allowed = (
-                "a transitional state, for it is under way" if works else "a state at rest, for nothing is under way"
+                "a transitional state, for it is under way" if is_busy else "a state at rest, for nothing is under way"
             )
             raise BadInput(f"{found.kind}:{found.state}", new, f"{allowed} on {found.id!r}")
     words = {kind: _state_words(kinds[kind].lifecycle) for kind in mapped}
@@ -146,11 +147,11 @@ async def _check(tx: Tx, kinds: Kinds, mapped: StateMapping, keys: Sequence[Key]
         raise UnknownStates(left)
 
 
-# --- what is written -------------------------------------------------------------------------------------------------
+# --- migration -------------------------------------------------------------------------------------------------------
 
 
 async def _pages(reader: Reader, mapped: StateMapping) -> AsyncIterator[list[Key]]:
-    """Yield all objects of the kinds, a batch at a time: whatever state they are in, their operations may remember."""
+    """Yield all objects of the kinds, in batches; in any state, their operations may have an old state."""
     for ns in await reader.namespaces():
         for kind in mapped:
             after: str | None = None
@@ -169,14 +170,14 @@ async def _load_with_operations(tx: Tx, keys: Sequence[Key]) -> tuple[list[Objec
 
 async def _write(tx: Tx, mapped: StateMapping, keys: Sequence[Key], who: str) -> Counter[UnknownState]:
     objects, operations = await _load_with_operations(tx, keys)
-    strange = [one for one in objects if one.state in mapped[one.kind]]
+    outdated = [one for one in objects if one.state in mapped[one.kind]]
     changed = [(one, _migrate_operation(one, mapped)) for one in operations]
-    moved = [replace(one, state=mapped[one.kind][one.state], version=one.version + 1) for one in strange]
-    lines = [_migration_entry(old, new, tx.now, who) for old, new in zip(strange, moved, strict=True)]
-    recasted = [new for old, new in changed if new != old]
-    if moved or recasted:
-        await tx.apply(Changes(objects=moved, journal=lines, renamed_states=recasted))
-    return Counter((one.kind, one.state) for one in strange)
+    moved = [replace(one, state=mapped[one.kind][one.state], version=one.version + 1) for one in outdated]
+    lines = [_migration_entry(old, new, tx.now, who) for old, new in zip(outdated, moved, strict=True)]
+    migrated = [new for old, new in changed if new != old]
+    if moved or migrated:
+        await tx.apply(Changes(objects=moved, journal=lines, renamed_states=migrated))
+    return Counter((one.kind, one.state) for one in outdated)
 
 
 def _migration_entry(old: Object, new: Object, now: float, who: str) -> JournalEntry:
