@@ -115,7 +115,7 @@ async def test_a_database_that_another_process_holds_for_long_delays_work_and_do
 ) -> None:
     site = new_site("sqlite", 0.5)
     await open_yard(site.store)
-    async with at_work(site, SqliteStore(site.store, busy_timeout=0.1), lease=0.5, patience=60) as engine:
+    async with at_work(site, SqliteStore(site.store, busy_timeout_s=0.1), lease=0.5, patience=60) as engine:
         with subprocess.Popen(
             [sys.executable, "-c", HOLD, site.store], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         ) as holder:

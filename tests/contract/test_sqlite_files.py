@@ -158,7 +158,7 @@ async def test_a_database_that_cannot_be_written_is_read_only(open_to_all: Path,
 
 
 async def test_a_database_that_another_process_holds_is_busy_for_a_while(path: Path) -> None:
-    async with opened(path, busy_timeout=0.02) as store:
+    async with opened(path, busy_timeout_s=0.02) as store:
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(StoreBusy) as raised:
@@ -174,7 +174,7 @@ async def test_a_database_that_is_held_cannot_be_opened(path: Path) -> None:
         pass
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        assert isinstance(await failure(path, busy_timeout=0.02), StoreBusy)
+        assert isinstance(await failure(path, busy_timeout_s=0.02), StoreBusy)
 
 
 async def test_a_full_disk_undoes_the_program_and_nothing_else(path: Path) -> None:

@@ -146,7 +146,7 @@ async def test_a_program_may_await_nothing_but_its_transaction(store: SqliteStor
         await tx.apply(Changes(objects=[an_object("a")]))
         await asyncio.sleep(0)
 
-    with pytest.raises(RuntimeError, match="nothing but its transaction"):
+    with pytest.raises(RuntimeError, match="nothing but methods of its transaction"):
         await store.transact(waits)
     assert await store.reader.object(key("a")) is None
     await write(store, objects=[an_object("b")])

@@ -43,6 +43,6 @@ async def test_no_index_is_searched_by_the_namespace_alone(name: str) -> None:
     assert not [step for step in await steps_of(name) if step.endswith("(ns=?)")]
 
 
-@pytest.mark.parametrize("name", ["ANSWERS", "GUESTS", "TIMERS"])
+@pytest.mark.parametrize("name", ["ANSWERS", "QUEUE_USERS", "TIMERS"])
 async def test_a_walk_goes_on_behind_the_last_key(name: str) -> None:
     assert any("(ns,key)>(?,?)" in step or "(ns,id)>(?,?)" in step for step in await steps_of(name))

@@ -110,7 +110,7 @@ async def test_another_process_is_noticed_and_so_is_its_death(path: Path) -> Non
 
 
 async def test_who_cannot_look_does_not_claim_to_be_alone(path: Path) -> None:
-    first, second = await opened(path, busy_timeout=0.02), await opened(path)
+    first, second = await opened(path, busy_timeout_s=0.02), await opened(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         assert not await first.is_sole_user()

@@ -104,7 +104,7 @@ async def test_a_process_that_stands_still_in_a_transaction_is_cut_off(postgres_
         holding.set()
         await other_is_done.wait()
 
-    async with opened(postgres_dsn) as store, opened(postgres_dsn, idle_within=1.0) as still:
+    async with opened(postgres_dsn) as store, opened(postgres_dsn, idle_timeout_s=1.0) as still:
         await store.transact(creates("a"))
         standing = asyncio.create_task(still.transact(stand_still))
         await holding.wait()
@@ -210,7 +210,7 @@ async def test_an_answer_that_never_comes_is_unavailable(postgres_dsn: str) -> N
         holding.set()
         await may_go.wait()
 
-    async with opened(postgres_dsn) as store, opened(postgres_dsn, answer_within=1.0) as hasty:
+    async with opened(postgres_dsn) as store, opened(postgres_dsn, answer_timeout_s=1.0) as hasty:
         await store.transact(creates("a"))
         holder = asyncio.create_task(store.transact(hold))
         await holding.wait()
@@ -227,7 +227,7 @@ async def test_a_transaction_of_many_short_statements_has_one_limit(postgres_dsn
         while True:
             await tx.count_open_operations(NS, 1)
 
-    async with opened(postgres_dsn, answer_within=1.0) as store:
+    async with opened(postgres_dsn, answer_timeout_s=1.0) as store:
         with pytest.raises(StoreTimeout, match=r"within 1\.0 seconds"):
             await store.transact(never_end)
         assert await store.transact(partial(names_of, {Key(NS, "a")})) == set()
@@ -235,7 +235,7 @@ async def test_a_transaction_of_many_short_statements_has_one_limit(postgres_dsn
 
 @in_loop
 async def test_waiting_for_a_connection_counts_towards_the_limit(postgres_dsn: str) -> None:
-    async with opened(postgres_dsn, answer_within=1.0, writers=1, readers=1) as store:
+    async with opened(postgres_dsn, answer_timeout_s=1.0, writers=1, readers=1) as store:
         async with store._writers.borrow(), store._readers.borrow():
             with pytest.raises(StoreTimeout):
                 await store.transact(creates("a"))

@@ -73,8 +73,8 @@ async def test_a_transaction_has_the_settings_of_a_session_of_ours_and_leaves_no
 async def test_notifications_come_over_the_direct_url(pgbouncer: PgBouncer, postgres_dsn: str) -> None:
     url = pgbouncer.url(postgres_dsn)
     async with (
-        opened(url, pooled=True, direct=postgres_dsn, poll_every=3600) as first,
-        opened(url, pooled=True, direct=postgres_dsn, poll_every=3600) as second,
+        opened(url, pooled=True, direct=postgres_dsn, poll_interval_s=3600) as first,
+        opened(url, pooled=True, direct=postgres_dsn, poll_interval_s=3600) as second,
     ):
         ear = TopicRecorder(second)
         await first.transact(lambda tx: tx.apply(Changes(journal=[a_line("a")])))
@@ -85,7 +85,7 @@ async def test_notifications_come_over_the_direct_url(pgbouncer: PgBouncer, post
 async def test_without_a_direct_url_everything_is_reported_again_and_again(
     pgbouncer: PgBouncer, postgres_dsn: str
 ) -> None:
-    async with opened(pgbouncer.url(postgres_dsn), pooled=True, poll_every=0.01) as store:
+    async with opened(pgbouncer.url(postgres_dsn), pooled=True, poll_interval_s=0.01) as store:
         ear = TopicRecorder(store)
         await ear.hears(Topic.WORK)
         assert ALL_TOPICS in ear.heard

@@ -16,7 +16,7 @@ STATEMENTS = {
     for name, sql in vars(retention).items()
     if name.isupper() and isinstance(sql, str) and name not in ("FREE", "WALK")
 }
-WALKS = {"ANSWERS", "GUESTS", "TIMERS"}
+WALKS = {"ANSWERS", "QUEUE_USERS", "TIMERS"}
 """What goes on behind a whole key, as far as a number of rows."""
 
 

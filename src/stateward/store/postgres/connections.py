@@ -35,12 +35,12 @@ BASE_SETTINGS: Mapping[str, str] = {"jit": "off"}
 READER_SETTINGS: Mapping[str, str] = {**BASE_SETTINGS, "default_transaction_read_only": "on"}
 
 
-def writer_settings(idle_within: float) -> Mapping[str, str]:
+def writer_settings(idle_timeout_s: float) -> Mapping[str, str]:
     """Return the settings of a writer; the server ends a transaction that is idle for longer than the limit."""
     return {
         **BASE_SETTINGS,
         "default_transaction_isolation": "read committed",
-        "idle_in_transaction_session_timeout": str(round(idle_within * 1000)),
+        "idle_in_transaction_session_timeout": str(round(idle_timeout_s * 1000)),
         "plan_cache_mode": "force_generic_plan",
         "enable_seqscan": "off",
         "enable_hashjoin": "off",
@@ -85,8 +85,8 @@ class DatabaseAddress(Struct, frozen=True):
 
     dsn: str
     schema: str
-    connect_within: float
-    answer_within: float | None
+    connect_timeout_s: float
+    answer_timeout_s: float | None
     pooled: bool = False
     preferred_host: PreferredHost = field(default_factory=PreferredHost)
 
@@ -98,8 +98,8 @@ class DatabaseAddress(Struct, frozen=True):
         try:
             connection: DriverConnection = await asyncpg.connect(
                 host.dsn,
-                timeout=self.connect_within,
-                command_timeout=self.answer_within,
+                timeout=self.connect_timeout_s,
+                command_timeout=self.answer_timeout_s,
                 statement_cache_size=0 if self.pooled else 1000,
                 max_cached_statement_lifetime=0,
                 max_cacheable_statement_size=0,
@@ -150,11 +150,11 @@ class ConnectionPool:
     def __init__(
         self, address: DatabaseAddress, size: int, settings: Mapping[str, str], *, limits_all: bool = False
     ) -> None:
-        self._address = replace(address, answer_within=None) if limits_all else address
+        self._address = replace(address, answer_timeout_s=None) if limits_all else address
         self._settings = settings
         self.begin = address.begin(settings)
         self.size = size
-        self.answer_within = address.answer_within
+        self.answer_timeout_s = address.answer_timeout_s
         self._slots = Semaphore(size)
         self._idle: list[DriverConnection] = []
         self._closed = False
@@ -176,7 +176,7 @@ class ConnectionPool:
             rows = await self._fetch_once(sql, values)
             if rows is not None:
                 return rows
-        async with time_limit(self.answer_within):
+        async with time_limit(self.answer_timeout_s):
             for _ in range(self.size + 1):
                 rows = await self._fetch_once(sql, values)
                 if rows is not None:

@@ -68,12 +68,12 @@ class Listener:
         address: DatabaseAddress,
         names: SchemaNames,
         report: Callable[[Topic], None],
-        ask_every: float,
+        ping_interval_s: float,
     ) -> None:
         self._address = address
         self._names = names
         self._report = report
-        self._ask_every = ask_every
+        self._ping_interval_s = ping_interval_s
         self._random = Random()  # noqa: S311 - only spreads attempts
         self._connection: DriverConnection | None = None
         self._lost = asyncio.Event()
@@ -103,13 +103,13 @@ class Listener:
 
     async def _wait_until_lost(self) -> None:
         while not self._lost.is_set() and self._connection is not None:
-            was_lost = await wait_for_event(self._lost, self._ask_every)
+            was_lost = await wait_for_event(self._lost, self._ping_interval_s)
             if not was_lost and not await self._is_alive(self._connection):
                 return
 
     async def _is_alive(self, connection: DriverConnection) -> bool:
         try:
-            await connection.execute("SELECT 1", timeout=self._ask_every)
+            await connection.execute("SELECT 1", timeout=self._ping_interval_s)
         except DRIVER_ERRORS:
             return False
         return True

@@ -190,7 +190,7 @@ class PostgresRetention:
 
     async def drop_objects(self, keys: Collection[Key], before: float) -> int:
         """Delete objects and the rows of their lock trees; objects are locked in key order and checked again."""
-        async with time_limit(self._connections.answer_within), self._connections.borrow() as connection:
+        async with time_limit(self._connections.answer_timeout_s), self._connections.borrow() as connection:
             try:
                 await connection.execute(self._connections.begin)
                 await connection.fetch(LOCK_OBJECTS, list(keys))

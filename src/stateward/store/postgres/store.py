@@ -102,14 +102,14 @@ ROLLBACK_TIMEOUT_S = 1.0
 class PostgresStore:
     """A PostgreSQL database.
 
-    With `migrate`, `open` migrates the schema; otherwise it refuses a schema of another version. `answer_within` limits
-    a read or a transaction as a whole: waiting for a connection, connecting, all statements, all attempts.
-    `idle_within` limits the idle time of a transaction: a process that is suspended in the middle of one must not block
-    all others.
+    With `migrate`, `open` migrates the schema; otherwise it refuses a schema of another version. `answer_timeout_s`
+    limits a read or a transaction as a whole: waiting for a connection, connecting, all statements, all attempts.
+    `idle_timeout_s` limits the idle time of a transaction: a process that is suspended in the middle of one must not
+    block all others.
 
     `pooled` is for a pooler in transaction mode (PgBouncer): no setting, statement or lock outlives a transaction.
     Notifications and migrations need a session, so they use `direct`, a URL that bypasses the pooler. Without it, all
-    topics are reported every `poll_every` seconds.
+    topics are reported every `poll_interval_s` seconds.
     """
 
     serializes_writes = False
@@ -124,34 +124,34 @@ class PostgresStore:
         schema: str = "stateward",
         writers: int = 8,
         readers: int = 4,
-        connect_within: float = 10.0,
-        answer_within: float = 30.0,
-        idle_within: float = 5.0,
-        ask_every: float = 10.0,
-        poll_every: float = 1.0,
+        connect_timeout_s: float = 10.0,
+        answer_timeout_s: float = 30.0,
+        idle_timeout_s: float = 5.0,
+        ping_interval_s: float = 10.0,
+        poll_interval_s: float = 1.0,
     ) -> None:
-        self._address = DatabaseAddress(dsn, schema, connect_within, answer_within, pooled)
+        self._address = DatabaseAddress(dsn, schema, connect_timeout_s, answer_timeout_s, pooled)
         self._direct = (
-            self._address if direct is None else DatabaseAddress(direct, schema, connect_within, answer_within)
+            self._address if direct is None else DatabaseAddress(direct, schema, connect_timeout_s, answer_timeout_s)
         )
         self._names = SchemaNames.of(schema)
         self._migrate = migrate
         self._random = Random()  # noqa: S311 - only spreads attempts
-        self._writers = ConnectionPool(self._address, writers, writer_settings(idle_within), limits_all=True)
+        self._writers = ConnectionPool(self._address, writers, writer_settings(idle_timeout_s), limits_all=True)
         self._readers = ConnectionPool(self._address, readers, READER_SETTINGS)
         self._listener: Listener | Poller
         if self._direct.pooled:
-            self._listener = Poller(self._tell, poll_every)
+            self._listener = Poller(self._tell, poll_interval_s)
         else:
-            self._listener = Listener(self._direct, self._names, self._tell, ask_every)
+            self._listener = Listener(self._direct, self._names, self._tell, ping_interval_s)
         self._listeners: dict[object, Callable[[Topic], None]] = {}
         self.reader = PostgresReader(self._readers)
-        self._pruners = ConnectionPool(self._address, 1, writer_settings(idle_within))
+        self._pruners = ConnectionPool(self._address, 1, writer_settings(idle_timeout_s))
         self.retention = PostgresRetention(self._pruners)
 
     async def open(self) -> None:
         """Connect, migrate or check the schema, and begin to listen."""
-        patient = replace(self._direct, answer_within=MIGRATION_TIMEOUT_S)
+        patient = replace(self._direct, answer_timeout_s=MIGRATION_TIMEOUT_S)
         connection, begin = await patient.connect(BASE_SETTINGS), patient.begin(BASE_SETTINGS)
         try:
             if self._migrate:
@@ -167,7 +167,7 @@ class PostgresStore:
 
     async def transact(self, function: TxFunction[T]) -> T:
         """Run a transaction function as one durable transaction; retries after a conflict, within one time limit."""
-        async with time_limit(self._writers.answer_within):
+        async with time_limit(self._writers.answer_timeout_s):
             return await self._attempt(function)
 
     async def _attempt(self, function: TxFunction[T]) -> T:

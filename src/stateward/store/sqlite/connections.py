@@ -29,7 +29,7 @@ class SqliteSettings(Struct, frozen=True):
 
     path: str
     synchronous: Synchronous = "FULL"
-    busy_timeout: float = 5.0
+    busy_timeout_s: float = 5.0
     max_bytes: int | None = None  # the maximum size of the database
     cache_bytes: int = 8 * 2**20  # the system caches the rest of the file; a larger cache makes commits slower
     spill_bytes: int = 64 * 2**20  # a transaction spills to the WAL before its commit above this size
@@ -92,18 +92,18 @@ MIN_SQLITE_VERSION = (3, 35, 0)
 def open_writer(settings: SqliteSettings) -> sqlite3.Connection:
     """Open the writer connection; creates the file if it does not exist."""
     _check_place(settings)
-    return _prepared(_connect(settings, timeout=settings.busy_timeout), _prepare_writer, settings)
+    return _prepared(_connect(settings, timeout=settings.busy_timeout_s), _prepare_writer, settings)
 
 
 def open_reader(settings: SqliteSettings) -> sqlite3.Connection:
     """Open a read-only connection that any thread may use."""
-    connection = _connect(settings, timeout=settings.busy_timeout, shared=True)
+    connection = _connect(settings, timeout=settings.busy_timeout_s, shared=True)
     return _prepared(connection, _prepare_reader, settings)
 
 
 def open_checkpointer(settings: SqliteSettings) -> sqlite3.Connection:
     """Open the connection that runs checkpoints."""
-    return _prepared(_connect(settings, timeout=settings.busy_timeout), _prepare_checkpointer, settings)
+    return _prepared(_connect(settings, timeout=settings.busy_timeout_s), _prepare_checkpointer, settings)
 
 
 def _connect(settings: SqliteSettings, *, timeout: float, shared: bool = False) -> sqlite3.Connection:
@@ -146,7 +146,7 @@ def _prepare_checkpointer(connection: sqlite3.Connection, settings: SqliteSettin
 def _prepare_writer(connection: sqlite3.Connection, settings: SqliteSettings) -> None:
     connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # fails if the file is not a database
     # If two connections change the mode of a new file at once, SQLite fails one of them without waiting.
-    retry_while_busy(connection, "PRAGMA journal_mode = WAL", settings.busy_timeout)
+    retry_while_busy(connection, "PRAGMA journal_mode = WAL", settings.busy_timeout_s)
     connection.execute(f"PRAGMA synchronous = {settings.synchronous}")
     connection.execute(f"PRAGMA cache_size = -{settings.cache_bytes // 1024}")
     connection.execute(f"PRAGMA cache_spill = {settings.spill_bytes // PAGE_BYTES}")

@@ -81,7 +81,7 @@ class ReaderPool:
         self._require_open()
         try:
             if self._loop_connection is None:
-                self._loop_connection = self._opened(replace(self._settings, busy_timeout=0.0))
+                self._loop_connection = self._opened(replace(self._settings, busy_timeout_s=0.0))
             return run_query(self._loop_connection, query)
         except StoreBusy:
             return await self.run(query)

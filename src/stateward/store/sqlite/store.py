@@ -62,14 +62,14 @@ class SqliteStore:
         path: str | PathLike[str],
         *,
         synchronous: Synchronous = "FULL",
-        busy_timeout: float = 5.0,
+        busy_timeout_s: float = 5.0,
         max_bytes: int | None = None,
         log_bytes: int = LOG_BYTES,
         readers: int = 2,
         inline: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.settings = SqliteSettings(fspath(path), synchronous, busy_timeout, max_bytes, log_bytes=log_bytes)
+        self.settings = SqliteSettings(fspath(path), synchronous, busy_timeout_s, max_bytes, log_bytes=log_bytes)
         self._listeners = Listeners()
         files = FileIdentity(self.settings)
         opened = partial(open_writer_connection, self.settings, clock, files)

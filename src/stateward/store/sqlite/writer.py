@@ -46,7 +46,7 @@ def open_writer_connection(
     """Open a database, migrate its schema, and register as a user of the file."""
     connection, lock = open_writer(settings), None
     try:
-        begin_write(connection, settings.busy_timeout)
+        begin_write(connection, settings.busy_timeout_s)
         if not settings.in_memory:
             lock = LockFile(settings.lock_path)
             lock.join()
@@ -61,7 +61,7 @@ def open_writer_connection(
         if lock is not None:
             lock.close()
         raise (translate_error(error) if isinstance(error, sqlite3.Error) else error) from None
-    return WriterConnection(connection, TransactionRunner(connection, clock, settings.busy_timeout, files), lock)
+    return WriterConnection(connection, TransactionRunner(connection, clock, settings.busy_timeout_s, files), lock)
 
 
 T = TypeVar("T")
