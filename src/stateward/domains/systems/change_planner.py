@@ -1,4 +1,4 @@
-"""What is to be asked of services and node pools, so that a picture becomes true: pure."""
+"""The planner of a deploy: the requests that turn the present services and node pools into the desired ones (pure)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -16,14 +16,14 @@ from stateward.store.records import Object, to_json
 
 
 class ChangePlanner:
-    """Writes requests for the parts of one system, on behalf of a deploy."""
+    """Makes the requests for the services and node pools of one system, on behalf of a deploy."""
 
     def __init__(self, ns: str, system: str, deploy: str, who: str, args: Mapping[str, bool] | None = None) -> None:
         self._ns, self._system, self._deploy, self._who = ns, system, deploy, who
         self._args = to_json(args) if args else EMPTY
 
     def services(self, target: Mapping[str, Service], now: Sequence[Object]) -> Iterator[Request]:
-        """Ask for what is new, and for what is to be another; what is as wanted is left alone."""
+        """Return the requests for new and changed services; unchanged ones need none."""
         found = {one.id: one for one in now}
         for path, service in target.items():
             object_id = service_id(self._system, parse_path(path))
@@ -33,12 +33,12 @@ class ChangePlanner:
                 yield self._change_request(object_id, event, SERVICE.kind, wanted)
 
     def surplus(self, target: Mapping[str, Service], now: Sequence[Object]) -> Iterator[Request]:
-        """Ask for the end of services that are in no picture any more."""
+        """Return the requests that delete the services outside the desired tree."""
         kept = {service_id(self._system, parse_path(path)) for path in target}
         return (self._request(one.id, "delete") for one in now if one.id not in kept)
 
     def pools(self, target: Mapping[str, NodePool] | None, now: Sequence[Object]) -> Iterator[Request]:
-        """Ask for node pools that are new, or to be of another size."""
+        """Return the requests for new and resized node pools."""
         found = {one.id: one for one in now}
         for name, pool in (target or {}).items():
             object_id = pool_id(self._system, name)
@@ -47,7 +47,7 @@ class ChangePlanner:
                 yield self._change_request(object_id, event, NODEPOOL.kind, to_json(pool))
 
     def surplus_pools(self, target: Mapping[str, NodePool] | None, now: Sequence[Object]) -> Iterator[Request]:
-        """Ask for the end of node pools that are in no picture any more."""
+        """Return the requests that delete the node pools outside the desired tree."""
         kept = None if target is None else {pool_id(self._system, name) for name in target}
         return (self._request(one.id, "delete") for one in now if kept is not None and one.id not in kept)
 
@@ -80,7 +80,7 @@ def _pool_event(found: Object | None, pool: NodePool) -> str | None:
 
 
 def current_tree(services: Sequence[Object], pools: Sequence[Object] | None) -> DesiredTree:
-    """Return the definition that stored objects add up to."""
+    """Return the definition of the stored services and node pools."""
     known = ((one, spec_of(one, DesiredService)) for one in services)
     sizes = None if pools is None else [(one, spec_of(one, NodePool)) for one in pools]
     return DesiredTree(

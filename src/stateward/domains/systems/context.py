@@ -1,7 +1,7 @@
-"""What the work of this domain needs beside its job: the store to look into, and the backends.
+"""The context of the domain's handlers: the engine, the backends, and shared reads of objects.
 
-Hundreds of services of one deploy are worked at once, and all of them ask for the same few objects. Whoever asks while
-another is about to look gets the same answer.
+The handlers of one deploy work on hundreds of services at once, and all of them read the same few objects. Concurrent
+reads of one object share one query.
 """
 
 import asyncio
@@ -21,18 +21,18 @@ from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object
 
 PAGE_SIZE, FIRST_PAGE_SIZE = 1_000, 32
-"""How many objects are listed at a time; below a path, where there are few, at first."""
+"""The page size of a listing, and that of the first page below a path, where objects are few."""
 
 OTHER_HOST_RETRY_S = 1.0
-"""How many seconds pass before work is offered again that belongs to another machine."""
+"""When work is offered again that belongs to another host."""
 
 
 READ_CACHE_S = 5.0
-"""How many seconds a look is remembered."""
+"""How long the result of a read is kept."""
 
 
 class PendingRead:
-    """A look at an object: when it began (it has not, at first), and what is seen."""
+    """A shared read of an object: when it started (infinity before), and its result."""
 
     __slots__ = ("result", "started_at")
 
@@ -41,7 +41,7 @@ class PendingRead:
 
 
 class SystemContext:
-    """The engine, once it is attached, and the backends by name."""
+    """The engine, once it is bound, and the backends by name."""
 
     engine: Engine
 
@@ -50,12 +50,12 @@ class SystemContext:
         self._reads: dict[Key, PendingRead] = {}
 
     async def object(self, ns: str, id: str) -> Object | None:  # noqa: A002 - the glossary's word
-        """Return an object that is there."""
+        """Return an object, or None if it does not exist."""
         found = await self.engine.store.reader.object(Key(ns, id))
         return None if found is None or found.removed else found
 
     async def recent_object(self, ns: str, id: str, age: float = 0.0) -> Object | None:  # noqa: A002 - the glossary's word
-        """Return an object that is there, as somebody has seen it at most so many seconds ago, or is about to."""
+        """Return an object from a read that is at most `age` seconds old; joins a read that has not started yet."""
         key, now = Key(ns, id), asyncio.get_running_loop().time()
         look = self._reads.get(key)
         if look is None or look.started_at < now - age:
@@ -75,7 +75,7 @@ class SystemContext:
             del self._reads[key]
 
     async def backend(self, system_ref: SystemRef) -> Backend:
-        """Return the backend of a system; work for a system that lives on another machine is left to others."""
+        """Return the backend of a system; raises `Temporary` if the system runs on another host."""
         found = await self.recent_object(system_ref.ns, system_ref.system)
         if found is None:
             raise NotFound(system_ref.ns, system_ref.system)
@@ -89,7 +89,7 @@ class SystemContext:
         return backend
 
     async def is_local(self, system: Object, name: str) -> bool:
-        """Tell whether a system is at the backend of this name, and on this machine."""
+        """Tell whether a system uses this backend, and runs on this host."""
         if (spec_of(system, SystemSpec) or SystemSpec()).backend != name:
             return False
         lives = seen_of(system, SystemLocation)
@@ -98,7 +98,7 @@ class SystemContext:
         )
 
     def backend_named(self, name: str) -> Backend:
-        """Return a backend by its name, or raise with those there are."""
+        """Return a backend by its name; raises `UnknownName`."""
         try:
             return self.backends[name]
         except KeyError:
@@ -129,7 +129,7 @@ class SystemContext:
         return await self._list_by_prefix(Selector(system_ref.ns, kind, system_ref.system), "")
 
     async def _list_by_prefix(self, chosen: Selector, prefix: str) -> list[Object]:
-        """Return the chosen objects whose ids begin alike: they stand together in the order of ids."""
+        """Return the objects whose ids start with a prefix: they are adjacent in the order of ids."""
         reader = self.engine.store.reader
         found: list[Object] = []
         after: str | None = prefix or None

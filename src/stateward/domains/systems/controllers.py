@@ -1,8 +1,8 @@
-"""Following: a system follows its services, and a service follows its instances.
+"""The controllers of the domain: services follow their instances, and systems follow their services.
 
-The journal tells which services and node pools had news; what they add up to is counted, and the system moved there. A
-backend tells which instances had news; a service that nobody is changing is moved to where they say it is. Both can be
-done by several processes at once: the second one finds nothing to do.
+`SystemRollUp` follows the journal: when a service or a node pool has changed, it counts the states and moves the
+system. `InstanceController` follows a backend: when instances have changed, it moves the service, unless an operation
+is at work on it. Several processes may run both at once: the second one finds nothing to do.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from stateward.store.filters import JournalFilter, Selector
 log = logging.getLogger("stateward.systems")
 
 RETRY_S = 1.0
-"""How many seconds pass before a service is looked at again that could not be moved."""
+"""When a service that could not be moved is reconciled again."""
 
 MAX_TRIES = 5
 WHO = "systems"
@@ -37,14 +37,14 @@ POOL_STATES = {one.word: one for one in NodePoolState}
 
 
 class SystemRollUp:
-    """Keeps systems in step with their services and node pools."""
+    """Moves systems to the state that their services and node pools add up to."""
 
     def __init__(self, context: SystemContext) -> None:
         self._context = context
         self._faults = FaultIsolation(log)
 
     async def refresh(self, system_ref: SystemRef) -> None:
-        """Move a system to what its parts add up to; whoever is faster has done it."""
+        """Move a system to the roll-up of its parts; a concurrent change by another process is fine."""
         engine = self._context.engine
         for _ in range(MAX_TRIES):
             found = await self._context.object(system_ref.ns, system_ref.system)
@@ -65,10 +65,10 @@ class SystemRollUp:
         return system_state(state, services, [POOL_STATES[word] for kind, word in counts if kind == NODEPOOL.kind])
 
     async def run(self) -> None:
-        """Follow the journal, for ever; several news of one system are one."""
+        """Follow the journal for ever; several changes of one system cause one roll-up."""
         engine = self._context.engine
         after = await engine.store.reader.last_journal_seq()
-        # All systems at first: something may have changed while nobody followed.
+        # All systems first: some may have changed while no process followed the journal.
         dirty = {SystemRef(one.ns, one.id): None for one in await self._context.systems()}
         news, loop = asyncio.Event(), asyncio.get_running_loop()
         news.set()
@@ -87,7 +87,7 @@ class SystemRollUp:
                     del dirty[system_ref]
                     if not await self._refresh_safely(system_ref):
                         loop.call_later(RETRY_S, mark_dirty, system_ref)
-                await asyncio.sleep(loop.time() - began)  # half of the time is enough for it, however much there is
+                await asyncio.sleep(loop.time() - began)  # use at most half of the time, however many changes there are
 
     async def _follow_journal(self, after: int, mark_dirty: Callable[[SystemRef], None]) -> None:
         async for line in self._context.engine.watch(after, JournalFilter()):
@@ -95,7 +95,7 @@ class SystemRollUp:
                 mark_dirty(SystemRef(line.ns, system_of(line.object)))
 
     async def _refresh_safely(self, system_ref: SystemRef) -> bool:
-        """Move a system, and tell whether that was done; an error with it is not the others'."""
+        """Roll up one system; returns whether it succeeded. An error does not stop the others."""
         done = False
         with self._faults.isolate(f"following of system {system_ref.system} in {system_ref.ns}"):
             await self.refresh(system_ref)
@@ -104,7 +104,7 @@ class SystemRollUp:
 
 
 class InstanceController:
-    """Keeps services in step with their instances, at one backend."""
+    """Moves the services of one backend to the state of their instances."""
 
     def __init__(self, context: SystemContext, name: str, backend: Backend) -> None:
         self._context, self._name, self._backend = context, name, backend
@@ -112,7 +112,7 @@ class InstanceController:
         self._faults = FaultIsolation(log)
 
     async def run(self) -> None:
-        """Follow the backend, and the node pools, for ever."""
+        """Follow the backend and the node pools for ever."""
         after = await self._context.engine.store.reader.last_journal_seq()
         await self._reconcile_all()
         async with asyncio.TaskGroup() as group:
@@ -121,7 +121,7 @@ class InstanceController:
             group.create_task(self._retry_loop())
 
     async def _reconcile_all(self) -> None:
-        """Look at all services once: what is lost since somebody looked last has nobody to tell of it."""
+        """Reconcile all services once: changes before the start of this process caused no event here."""
         for one in await self._context.systems():
             with self._faults.isolate(f"look at system {one.id} in {one.ns}"):
                 if await self._context.is_local(one, self._name):
@@ -129,7 +129,7 @@ class InstanceController:
                         await self._reconcile_safely(ServiceRef(SystemRef(one.ns, one.id), str(path_of(service.id))))
 
     async def _follow_pools(self, after: int) -> None:
-        """Look at the services of node pools that change; a little later, because most changes are over by then."""
+        """Reconcile the services of changed node pools a little later, when most changes are over."""
         async for line in self._context.engine.watch(after, JournalFilter(kind=NODEPOOL.kind)):
             if line.source != line.target:
                 with self._faults.isolate(f"news of node pool {line.object} in {line.ns}"):
@@ -156,7 +156,7 @@ class InstanceController:
                 await self._reconcile_safely(ref)
 
     async def _reconcile_safely(self, ref: ServiceRef) -> None:
-        """Look at a service; if that fails, it is looked at again later, and the others go on."""
+        """Reconcile a service; if that fails, it is retried later, and the others go on."""
         done = False
         with self._faults.isolate(f"look at service {ref} in {ref.system.ns}"):
             await self._reconcile(ref)
@@ -165,7 +165,7 @@ class InstanceController:
             self._retry[ref] = None
 
     async def _reconcile(self, ref: ServiceRef) -> None:
-        """Move a service to where its instances say it is, unless somebody is changing it; then look again later."""
+        """Move a service to the state of its instances; if an operation is at work on it, retry later."""
         self._retry.pop(ref, None)
         found = await self._context.object(ref.system.ns, service_id(ref.system.system, parse_path(ref.path)))
         wanted = None if found is None else spec_of(found, DesiredService)

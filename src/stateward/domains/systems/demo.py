@@ -1,4 +1,4 @@
-"""The demo: a small system of simulated services, and people who deploy to it, scale it and let it crash."""
+"""The demo of the domain: a system of simulated services that is deployed, scaled and crashed at random."""
 
 import asyncio
 from contextlib import suppress

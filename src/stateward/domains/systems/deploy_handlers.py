@@ -1,9 +1,9 @@
-"""The work of a deploy: its subtree becomes what its definition says, or what it was before.
+"""The handlers of deploys and teardowns: a subtree becomes what its definition says, or is restored.
 
-It is judged by its own services and by nothing else in the system. They are changed by operations of their own, its
-children, while it holds the lock on its path; it waits for them without being at work. If one of them fails, or the
-deploy is cancelled, all of them go back to the definition before, under the same lock; then it has failed, or is
-cancelled. Whatever is killed when: the steps that were taken are noted with the operation.
+A deploy is judged by its own services alone. Child operations change them while the deploy holds the lock on its path;
+it waits for them without occupying a worker. If a child fails, or the deploy is cancelled, all services go back to the
+former definition under the same lock; then the deploy is failed or cancelled. The operation stores the steps that were
+taken, so a killed worker's successor continues after the last one.
 """
 
 import asyncio
@@ -28,13 +28,13 @@ from stateward.locks.paths import Path, parse_path
 from stateward.store.records import Operation, Status, to_json
 
 MAX_TRIES = 40
-"""How often a part is asked again that something else is being done to."""
+"""How often a request to a busy service or node pool is repeated."""
 
 RETRY_S = 0.5
 
 
 class DeployHandlers:
-    """Does the work of deploys and teardowns."""
+    """The handlers of deploys and teardowns."""
 
     def __init__(self, context: SystemContext, roll_ups: SystemRollUp) -> None:
         self._context, self._roll_ups = context, roll_ups
@@ -43,7 +43,7 @@ class DeployHandlers:
         """Return the kinds of deploys and teardowns."""
         guard = partial(guard_change, self._context.settings)
         return [
-            # Whoever cancels their operations, and not them, would release the lock before things are back.
+            # Cancelling the operation, and not the deploy, would release the lock before the rollback.
             Kind(
                 DEPLOY,
                 {"deploy": Handler(self.deploy)},
@@ -64,7 +64,7 @@ class DeployHandlers:
         ]
 
     async def deploy(self, job: Job) -> Ending:
-        """Bring a definition about."""
+        """Deploy a definition."""
         change = spec_of(job.claim.object, ChangeSpec)
         if change is None:
             raise Permanent("nothing is known of what is to be deployed")
@@ -86,7 +86,7 @@ class DeployHandlers:
             await job.phase("started", WORKER)
 
     async def teardown(self, job: Job) -> Ending:
-        """End all services of a system, and remove its node pools."""
+        """Stop all services of a system, and remove its node pools."""
         system_ref = SystemRef(job.ns, system_of(job.object))
         if job.state == TeardownState.PENDING:
             await self._context.engine.unset_timer(job.ns, lock_timer_id(job.object))
@@ -97,7 +97,7 @@ class DeployHandlers:
 
 
 async def tear_down(context: SystemContext, job: Job, system_ref: SystemRef) -> str:
-    """End all services of a system, then its node pools; returns what went wrong."""
+    """Delete all services of a system, then its node pools; returns what went wrong."""
     planner = ChangePlanner(job.ns, system_ref.system, job.object, job.claim.operation.who)
     steps = ChildSteps(context, job)
     denied = await steps.run_step("services", lambda: _surplus(context, planner, system_ref))
@@ -114,17 +114,17 @@ async def _surplus_pools(context: SystemContext, planner: ChangePlanner, system_
 
 
 class ChildSteps:
-    """The steps of a job that children do."""
+    """The steps of a job that child operations carry out."""
 
     def __init__(self, context: SystemContext, job: Job) -> None:
         self._context, self._job = context, job
         self.taken: dict[str, Any] = msgspec.json.decode(job.claim.operation.steps)
 
     async def run_step(self, step: str, asked: Callable[[], Awaitable[Iterable[Request]]]) -> dict[str, str]:
-        """Take a step, unless it was taken; returns the parts that refused, and why.
+        """Run a step, unless it was run; returns the objects that refused, and why.
 
-        A part that something else is being done to (an instance is missing, say) is asked again when that is over. A
-        step in which there is nothing to do costs nothing: while the lock is held, there is nothing at the next look.
+        A busy object (its controller replaces a lost instance, say) is asked again later. A step without requests is
+        not stored: while the lock is held, the next computation finds no requests either.
         """
         denied: dict[str, str] = {}
         for turn in range(MAX_TRIES):
@@ -140,7 +140,7 @@ class ChildSteps:
         return denied
 
     async def failed(self, step: str = "") -> list[Operation]:
-        """Return the children that have failed, but for those that bring things back; none before a step is taken."""
+        """Return the failed children, without those of the rollback; none before the step was run."""
         if step and step not in self.taken:
             return []
         reader = self._context.engine.store.reader
@@ -155,7 +155,7 @@ def _failure_text(denied: dict[str, str], failed: Iterable[Operation]) -> str:
 
 
 class DeployRun:
-    """One deploy at work."""
+    """One run of a deploy."""
 
     def __init__(self, context: SystemContext, job: Job, change: ChangeSpec) -> None:
         self._context, self._job = context, job
@@ -166,7 +166,7 @@ class DeployRun:
         self._planner = ChangePlanner(job.ns, self.system_ref.system, job.object, job.claim.operation.who)
 
     async def run(self) -> str:
-        """Bring the definition about, or bring back what was; returns what went wrong."""
+        """Apply the definition, or restore the former one; returns what went wrong."""
         kept = await self._job.once("before", self._snapshot)
         self.before = msgspec.convert(kept, DesiredTree)
         trouble = await self._apply()
@@ -179,13 +179,13 @@ class DeployRun:
         return seen_of(self._job.claim.object, ChangeSeen).cancelled is not None
 
     async def _snapshot(self) -> Any:  # noqa: ANN401 - JSON
-        """Return what is there, unless what is wanted cannot be."""
+        """Return the present definition; raises if the desired one is impossible."""
         await self._check()
         pools = None if self._wanted.pools is None else await self._context.pools(self.system_ref)
         return msgspec.to_builtins(current_tree(await self._context.services(self.system_ref, self._path), pools))
 
     async def _check(self) -> None:
-        """Refuse what cannot be, before anything was done."""
+        """Refuse an impossible definition before anything was done."""
         for level in range(1, len(self._path)):
             above = Path(self._path[:level])
             if await self._context.object(self.system_ref.ns, service_id(self.system_ref.system, above)) is not None:
@@ -196,7 +196,7 @@ class DeployRun:
                 raise Permanent(f"{path} is to run on node pool {pool}, and there is none of that name")
 
     async def _is_there(self, pool: str) -> bool:
-        """Tell whether there is such a node pool, or will be."""
+        """Tell whether the node pool exists, or the definition creates it."""
         if self._wanted.pools is not None:
             return pool in self._wanted.pools
         return await self._context.object(self.system_ref.ns, pool_id(self.system_ref.system, pool)) is not None
@@ -236,7 +236,7 @@ class DeployRun:
             return ()
         return self._planner.surplus_pools(self._wanted.pools, await self._context.pools(self.system_ref))
 
-    # --- the way back ------------------------------------------------------------------------------------------------
+    # --- rollback ----------------------------------------------------------------------------------------------------
 
     async def _roll_back(self) -> None:
         planner = ChangePlanner(
@@ -261,7 +261,7 @@ class DeployRun:
         return [one for one in changed if one.action != "updating" or self._touched(one.object)]
 
     def _touched(self, object_id: str) -> bool:
-        """Tell whether this deploy has asked anything of a service; those that were ill already are left alone."""
+        """Tell whether this deploy changed a service; one that was unhealthy before is left alone."""
         return object_id not in self._untouched
 
     @property

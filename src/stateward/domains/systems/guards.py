@@ -1,8 +1,8 @@
-"""The rules of this domain inside the accepting transaction.
+"""The guards of the domain, inside the accepting transaction.
 
-What changes a system's definition must hold its lock; so a deploy, a teardown or a delete without it is refused,
-wherever it was asked for. And a deploy is accepted only while its system lives: the system's row is locked meanwhile,
-so no deletion can come in between.
+A deploy, a teardown or a delete without its lock is refused, whichever API it came from. A deploy is accepted only
+while its system lives: the transaction locks the system's row, so no deletion can come in between. A timer limits how
+long a deploy or a teardown waits for its lock.
 """
 
 from collections.abc import Iterable
@@ -22,11 +22,11 @@ from stateward.store.records import Key, Object, Operation, Timer
 
 CHANGES = ("deploy", "teardown")
 WAIT = "wait"
-"""The argument that says how many seconds to wait for locks."""
+"""The argument with the seconds to wait for the lock."""
 
 
 def check_host(settings: SystemsSettings, ns: str, system: Object | None, spec: str | None = None) -> None:
-    """Refuse what a namespace may not do on this host; `spec` is that of a system that is to be."""
+    """Refuse the local backend to a namespace without the grant; `spec` is that of a new system."""
     text = spec if spec is not None else "{}" if system is None else system.spec
     wanted = msgspec.json.decode(text or "{}", type=SystemSpec)
     if wanted.backend == LOCAL and not settings.may_use_host(ns):
@@ -34,17 +34,17 @@ def check_host(settings: SystemsSettings, ns: str, system: Object | None, spec: 
 
 
 def exclusive_lock(path: str) -> tuple[LockRequest, ...]:
-    """Return the lock that a change of a path needs; its intentions on what is above follow from it."""
+    """Return the lock that a change of a path needs; it implies intention locks on the ancestors."""
     return (LockRequest(path, Mode.X.value),)
 
 
 def lock_system(request: Request, found: Object | None) -> Iterable[Key]:  # noqa: ARG001 - the company of a guard
-    """Name the system that a deploy or a teardown is of."""
+    """Return the system of a deploy or a teardown, for the lock set of the transaction."""
     return [Key(request.ns, system_of(request.object))]
 
 
 async def guard_change(settings: SystemsSettings, uow: UnitOfWork, request: Request, found: Object) -> None:
-    """Accept a deploy or a teardown only with its lock, and only of a system that lives."""
+    """Accept a deploy or a teardown only with its lock, and only of a living system."""
     if request.action not in CHANGES:
         return
     system, path = system_of(found.id), "/"
@@ -64,7 +64,7 @@ async def guard_change(settings: SystemsSettings, uow: UnitOfWork, request: Requ
 
 
 async def drop_lock_timer(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:  # noqa: ARG001 - what follows an end
-    """Take back the timer of a change that has ended, however: while it waited, or after it began."""
+    """Remove the lock timer of a change that has ended, while it waited or after it started."""
     if WAIT in msgspec.json.decode(operation.args):
         uow.changes.timers_gone.append(Key(operation.ns, lock_timer_id(operation.object)))
 
@@ -89,10 +89,10 @@ GAVE_UP = "gave up"
 
 
 def lock_timer_id(change: str) -> str:
-    """Return the id of the timer of a deploy or a teardown."""
+    """Return the id of the lock timer of a deploy or a teardown; stored databases have it."""
     return f"patience of {change}"
 
 
 def lock_timer(ns: str, change: str, due: float) -> Timer:
-    """Return the timer by which waiting ends."""
+    """Return the timer that ends the wait for the lock."""
     return Timer(ns, lock_timer_id(change), due, 0, change, GAVE_UP, "[]", "{}")

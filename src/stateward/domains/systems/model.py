@@ -1,4 +1,4 @@
-"""What is kept with the objects of this domain, as JSON: what is wanted of them, and what was seen."""
+"""The records that the domain stores with its objects, as JSON: specs and observations. Field names never change."""
 
 from typing import TypeVar
 
@@ -18,13 +18,13 @@ SECRET_ENV = Privacy(secrets=frozenset({"env"}))
 
 
 class SystemSpec(Struct, frozen=True):
-    """Where the services of a system run."""
+    """The backend that runs the services of a system."""
 
     backend: str = LOCAL
 
 
 class DesiredService(Struct, frozen=True):
-    """What is wanted of a service, and by which deploy."""
+    """The desired definition of a service, and the deploy that set it."""
 
     service: Service
     revision: str
@@ -32,14 +32,14 @@ class DesiredService(Struct, frozen=True):
 
 
 class DesiredTree(Struct, frozen=True):
-    """A definition as it was or is to be: services by their paths from the root; None: nothing is said of pools."""
+    """A definition: services by their paths from the root; `pools` is None if the definition leaves pools alone."""
 
     services: dict[str, Service] = {}
     pools: dict[str, NodePool] | None = None
 
 
 class ChangeSpec(Struct, frozen=True):
-    """What a deploy brings about: below a path, this and nothing else. `undoes` is the deploy that it rolls back."""
+    """The spec of a deploy: exactly these services at and below a path. `undoes` is the deploy that it rolls back."""
 
     path: str
     picture: DesiredTree
@@ -47,21 +47,21 @@ class ChangeSpec(Struct, frozen=True):
 
 
 class ChangeSeen(Struct, frozen=True, omit_defaults=True):
-    """What has become of a deploy: how it was before, and who cancelled it."""
+    """The observations of a deploy: the definition before it, and the user who cancelled it."""
 
     before: DesiredTree | None = None
     cancelled: str | None = None
 
 
 class SystemLocation(Struct, frozen=True):
-    """Where a system lives, as its backend said."""
+    """The host and folder of a system, as its backend reported them."""
 
     host: str = ""
     folder: str = ""
 
 
 def spec_of(found: Object, wanted: type[T]) -> T | None:
-    """Return what is wanted of an object; None if nothing is known of it (any more)."""
+    """Return the spec of an object; None if it cannot be decoded."""
     try:
         return msgspec.json.decode(found.spec, type=wanted)
     except msgspec.ValidationError:
@@ -69,5 +69,5 @@ def spec_of(found: Object, wanted: type[T]) -> T | None:
 
 
 def seen_of(found: Object, wanted: type[T]) -> T:
-    """Return what was seen of an object."""
+    """Return the observations of an object."""
     return msgspec.json.decode(found.seen, type=wanted)

@@ -1,4 +1,4 @@
-"""How the objects of a system are named: a reader of any list sees whose they are, and no two can meet.
+"""The ids of a system's objects: unique, and each shows the system that it belongs to.
 
 shop               the system
 shop:store.api     its service at /store/api

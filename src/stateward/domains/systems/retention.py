@@ -1,7 +1,7 @@
-"""The records of deploys and teardowns that have ended: the newest are kept, and what can still be rolled back.
+"""Retention of ended deploys and teardowns: the newest are kept, and those that can still be rolled back.
 
-They are what `system deploys` lists and what a rollback goes back by. Nobody needs the thousandth; and those of a
-system that is removed go with it. What has happened stays in the journal.
+`system deploys` lists these records, and a rollback uses them. The records of a deleted system are removed with it. The
+journal keeps the history.
 """
 
 import asyncio
@@ -21,24 +21,24 @@ from stateward.store.records import Object
 log = logging.getLogger("stateward.systems")
 
 KEPT_PER_SYSTEM = 200
-"""How many ended deploys, and how many ended teardowns, are kept of a system."""
+"""How many ended deploys, and how many ended teardowns, a system keeps."""
 
 PRUNE_INTERVAL_S = 600.0
-"""How many seconds pass between two looks at the records."""
+"""The time between two prunings."""
 
 WHO = "systems"
 ENDED = frozenset(one.word for table in (DeployState, TeardownState) for one in table if one.state_class is FINAL)
 
 
 class ChangeRetention:
-    """Keeps the records of systems short."""
+    """Prunes the records of deploys and teardowns."""
 
     def __init__(self, context: SystemContext) -> None:
         self._context = context
         self._faults = FaultIsolation(log)
 
     async def run(self) -> None:
-        """Look again and again, for ever."""
+        """Prune all systems periodically, for ever."""
         while True:
             for one in await self._context.systems():
                 with self._faults.isolate(f"pruning of the records of system {one.id} in {one.ns}"):
@@ -46,29 +46,29 @@ class ChangeRetention:
             await asyncio.sleep(PRUNE_INTERVAL_S)
 
     async def prune(self, system_ref: SystemRef, kept: int = KEPT_PER_SYSTEM) -> None:
-        """Forget the records of a system that are too many."""
+        """Remove the surplus records of a system."""
         for kind in (DEPLOY.kind, TEARDOWN.kind):
             for one in list(surplus(await self._context.changes(system_ref, kind), kept)):
                 await self._forget(one)
 
     async def clear(self, system_ref: SystemRef) -> None:
-        """Forget all records of a system that goes."""
+        """Remove all records of a system that is deleted."""
         for kind in (DEPLOY.kind, TEARDOWN.kind):
             for one in await self._context.changes(system_ref, kind):
                 if one.state in ENDED:
                     await self._forget(one)
 
     async def _forget(self, one: Object) -> None:
-        with suppress(Denied):  # another was faster
+        with suppress(Denied):  # another process was faster
             await self._context.engine.act(
                 one.ns, one.id, "forget", actor=CONTROLLER, who=WHO, version=one.version, spec={}, seen={}
             )
 
 
 def surplus(found: Iterable[Object], kept: int) -> Iterator[Object]:
-    """Return the records that are too many: those behind the newest, but for the last deploy of each path that stands.
+    """Return the surplus records: all but the newest, and the last successful deploy of each path.
 
-    It is the one that a rollback of that path takes back.
+    A rollback of a path undoes that deploy.
     """
     newest = sorted((one for one in found if one.state in ENDED), key=lambda one: one.created, reverse=True)
     standing: set[str] = set()

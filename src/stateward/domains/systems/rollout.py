@@ -1,8 +1,8 @@
-"""Replacing the instances of a service, a few at a time: what is to be done next, given what is there.
+"""The next step of a rolling update: which instances to start and to stop, given those that exist (pure).
 
-It is asked again after every change, so a crash in between, of an instance or of whoever does it, is just another
-situation. While instances are replaced, there are never more than `wanted + max_surge` of them, and of those that were
-ready at least `wanted - max_unavailable` stay so.
+The step is computed again after every change, so a crash of an instance or of the worker needs no special case. There
+are never more than `wanted + max_surge` instances, and at least `wanted - max_unavailable` of those that were ready
+stay ready.
 """
 
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from stateward.domains.systems.definition import Rollout
 
 
 class RolloutStep(Struct, frozen=True):
-    """What is to be done now: instances to start, by their new names, and instances to end."""
+    """The instances to start, by their new names, and the instances to stop."""
 
     start: tuple[str, ...] = ()
     stop: tuple[str, ...] = ()
 
 
 def next_step(wanted: int, revision: str, rollout: Rollout, seen: Sequence[ServiceInstance]) -> RolloutStep:
-    """Return what brings the instances nearer to being so many, of one revision."""
+    """Return the next step towards the wanted number of instances of one revision."""
     present = [one for one in seen if one.is_wanted]
     new = [one for one in present if one.revision == revision]
     room = wanted + rollout.max_surge - len(present)
@@ -35,7 +35,7 @@ def next_step(wanted: int, revision: str, rollout: Rollout, seen: Sequence[Servi
 def _stops(wanted: int, revision: str, rollout: Rollout, present: Sequence[ServiceInstance]) -> list[str]:
     old = [one for one in present if one.revision != revision]
     new = sorted((one for one in present if one.revision == revision), key=lambda one: (not one.ready, one.name))
-    ailing = [one.name for one in old if not one.ready]  # they serve nobody: their going takes nothing away
+    ailing = [one.name for one in old if not one.ready]  # they serve no requests, so stopping them costs nothing
     surplus = new[wanted:]
     spare = sum(one.ready for one in present) - max(0, wanted - rollout.max_unavailable)
     serving = [one.name for one in old if one.ready][: max(0, spare - sum(one.ready for one in surplus))]
@@ -43,7 +43,7 @@ def _stops(wanted: int, revision: str, rollout: Rollout, present: Sequence[Servi
 
 
 def is_done(wanted: int, revision: str, seen: Sequence[ServiceInstance]) -> bool:
-    """Tell whether there is what is wanted, and nothing else any more."""
+    """Tell whether exactly the wanted instances exist, and all are ready."""
     return len(seen) == wanted and all(one.ready and one.is_wanted and one.revision == revision for one in seen)
 
 

@@ -1,8 +1,8 @@
-"""What can be asked of systems: each as one request, with the locks that it needs.
+"""The actions on systems, each as one request with the locks that it needs.
 
-A deploy changes its path and all below it: X there, which means IX on all that is above. A teardown and a delete change
-the whole system: X on the root. What cannot have its locks is refused at once, and told of all that is in the way; or
-waits in turn, if it was asked to.
+A deploy changes its path and everything below it: X on the path, and IX on every ancestor. A teardown and a delete
+change the whole system: X on the root. A request that cannot get its locks is refused at once and names every blocker,
+or waits in a fair queue if the caller says so.
 """
 
 from contextlib import suppress
@@ -26,20 +26,20 @@ OPEN = (DeployState.PENDING, DeployState.ACCEPTED, DeployState.IN_PROGRESS)
 
 
 class SystemActions:
-    """The actions on systems of one namespace, as somebody asks for them."""
+    """The actions on the systems of one namespace, on behalf of one caller."""
 
     def __init__(self, engine: Engine, ns: str, who: str = "", actor: str = USER) -> None:
         self._engine, self._ns, self._who, self._actor = engine, ns, who, actor
 
     async def create(self, system: str, backend: str, key: str | None = None) -> Accepted:
-        """Make a system."""
+        """Create a system."""
         checked_name("name", system)
         return await self._engine.create(
             self._ns, system, SYSTEM.kind, spec=SystemSpec(backend), who=self._who, actor=self._actor, key=key
         )
 
     async def retry(self, system: str, key: str | None = None) -> Accepted:
-        """Try again to make a system ready that has failed."""
+        """Initialise a failed system again."""
         return await self._engine.act(
             self._ns, checked_name("system", system), "retry", who=self._who, actor=self._actor, key=key
         )
@@ -47,7 +47,7 @@ class SystemActions:
     async def deploy(
         self, system: str, path: str, tree: Tree, wait: float | None = None, key: str | None = None
     ) -> Accepted:
-        """Bring a definition about, at a path and below it; `wait` is for how many seconds it may wait for its lock."""
+        """Deploy a definition at a path; `wait` is how many seconds it may wait for its lock."""
         top = checked_path(path)
         return await self._deploy(system, ChangeSpec(str(top), _rooted(top, tree)), wait, key)
 
@@ -70,7 +70,7 @@ class SystemActions:
         )
 
     async def _change_id(self, system: str, key: str | None) -> str:
-        """Return the id of a new deploy or teardown: always the same for the same key of a caller."""
+        """Return the id of a new deploy or teardown; the same idempotency key gives the same id."""
         if key is None:
             return change_id(system, new_id())
         mine, before = (change_id(system, from_key(one)) for one in (key, bare_key(key)))
@@ -80,7 +80,7 @@ class SystemActions:
     async def rollback(
         self, system: str, path: str | None, deploy: str | None, wait: float | None = None, key: str | None = None
     ) -> Accepted:
-        """Bring back what was before a deploy: the one named, or the last one that succeeded."""
+        """Roll back a deploy: the named one, or the last one that succeeded."""
         wanted = None if path is None else str(checked_path(path))
         found = await self._undoable(system, wanted, deploy)
         change, before = spec_of(found, ChangeSpec), seen_of(found, ChangeSeen).before
@@ -89,7 +89,7 @@ class SystemActions:
         return await self._deploy(system, ChangeSpec(change.path, before, found.id), wait, key)
 
     async def _undoable(self, system: str, path: str | None, deploy: str | None) -> Object:
-        """Return the newest deploy that succeeded and was not itself taken back, or the one that was named."""
+        """Return the named deploy, or the newest that succeeded and was not rolled back."""
         undone: set[str] = set()
         for one in await self.deploys(system):
             change = spec_of(one, ChangeSpec)
@@ -111,7 +111,7 @@ class SystemActions:
         )
 
     async def cancel(self, system: str, deploy: str) -> Accepted:
-        """Cancel a deploy: what waits ends at once, what has begun goes back to the definition before."""
+        """Cancel a deploy: a waiting one ends at once, a started one restores the former definition."""
         found = await self._engine.get(self._ns, deploy)
         if found.kind != DEPLOY.kind or found.parent != system:
             raise NotFound(self._ns, deploy)
@@ -119,7 +119,7 @@ class SystemActions:
         return await self._engine.act(self._ns, deploy, "cancel", seen=seen, who=self._who, actor=self._actor)
 
     async def teardown(self, system: str, wait: float | None = None, key: str | None = None) -> Accepted:
-        """End all services of a system; the system stays."""
+        """Stop all services of a system; the system stays."""
         return await self._engine.create(
             self._ns,
             await self._change_id(checked_name("system", system), key),
@@ -136,7 +136,7 @@ class SystemActions:
         )
 
     async def delete(self, system: str, *, force: bool = False) -> Accepted:
-        """Remove a system with all that it has; with force, deploys in the way are cancelled and waited for."""
+        """Delete a system with everything in it; with force, cancel the blocking deploys and wait for them."""
         accepted = await self._engine.act(
             self._ns,
             system,

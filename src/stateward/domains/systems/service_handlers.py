@@ -1,7 +1,7 @@
-"""The work on one service: its instances are replaced, scaled or ended; and the work on one node pool.
+"""The handlers of services and node pools: instances are replaced, scaled and stopped.
 
-A service's state is changed by events of the controller (`define`, `updating`, `scaling`), each of which begins an
-operation that is worked here. It ends when all instances are as wanted, or when nothing moves for too long.
+Events of the controller (`define`, `updating`, `scaling`) change a service's state and start an operation here. The
+operation ends when all instances are as desired, or when there is no progress until the deadline.
 """
 
 import asyncio
@@ -20,23 +20,23 @@ from stateward.lifecycle import CLOCK, CONTROLLER, TIMED_OUT
 from stateward.store.records import Object, to_json
 
 POLL_MAX_S = 0.5
-"""How many seconds pass between two looks at a service that is being changed, at most."""
+"""The longest time between two polls of a service that is being changed."""
 
 CANCEL_CHECK_S = 0.5
-"""How many seconds pass before it is noticed that a deploy was cancelled."""
+"""How often a rollout checks whether its deploy was cancelled."""
 
 UNDO = "undo"
-"""The argument of work that brings a deploy's changes back: it goes on when the deploy is cancelled."""
+"""The argument of operations that undo a deploy; they go on although the deploy is cancelled."""
 
 
 async def refuse_second_spec(uow: UnitOfWork, request: Request, found: Object) -> None:  # noqa: ARG001 - a guard
-    """Refuse a new spec while the last one is being worked: the work under way would never see it."""
+    """Refuse a new spec while an operation is at work: that operation would never see it."""
     if request.spec is not None and found.op is not None and request.action != "delete":
         raise ServiceBusy(found.id, found.op)
 
 
 class ServiceHandlers:
-    """Does the work on services and node pools."""
+    """The handlers of services and node pools."""
 
     def __init__(self, context: SystemContext) -> None:
         self._context = context
@@ -58,14 +58,14 @@ class ServiceHandlers:
     # --- services ----------------------------------------------------------------------------------------------------
 
     async def change(self, job: Job) -> Ending:
-        """Bring the instances of a service to what is wanted."""
+        """Roll a service out to its desired definition."""
         wanted = spec_of(job.claim.object, DesiredService)
         if wanted is None:
             raise Permanent("nothing is known of what is wanted")
         ref = ref_of(job)
         backend = await self._context.backend(ref.system)
         if backend is self._context.backends.get(LOCAL) and not self._context.settings.may_use_host(job.ns):
-            raise Permanent(str(LocalBackendNotGranted(job.ns)))  # it was revoked since the deploy was accepted
+            raise Permanent(str(LocalBackendNotGranted(job.ns)))  # the grant was revoked since the deploy was accepted
         if job.state == ServiceState.PENDING:
             await job.phase("updating", CONTROLLER)
         change = ServiceRollout(self._context, backend, ref, wanted)
@@ -75,7 +75,7 @@ class ServiceHandlers:
         return Ending(TIMED_OUT, CLOCK, error=error, seen=_summary(wanted, change.seen))
 
     async def end(self, job: Job) -> None:
-        """End all instances of a service."""
+        """Stop all instances of a service."""
         ref = ref_of(job)
         backend = await self._context.backend(ref.system)
         while seen := await backend.instances(ref):
@@ -85,7 +85,7 @@ class ServiceHandlers:
         await backend.forget(ref)
 
     async def observe_end(self, job: Job) -> ObservedOutcome:
-        """Say whether the end of a service that was cancelled had begun: an instance that was told to stop, stops."""
+        """Tell whether a cancelled deletion had started: an instance that was told to stop, stops."""
         ref, wanted = ref_of(job), spec_of(job.claim.object, DesiredService)
         present = [one.is_wanted for one in await (await self._context.backend(ref.system)).instances(ref)]
         is_whole = wanted is not None and all(present) and len(present) >= wanted.service.instances
@@ -94,7 +94,7 @@ class ServiceHandlers:
     # --- node pools --------------------------------------------------------------------------------------------------
 
     async def size(self, job: Job) -> Ending:
-        """Make a node pool as large as is wanted."""
+        """Resize a node pool to its definition."""
         pool = spec_of(job.claim.object, NodePool)
         if pool is None:
             raise Permanent("nothing is known of what is wanted")
@@ -122,7 +122,7 @@ def _summary(wanted: DesiredService, seen: list[ServiceInstance]) -> str:
 
 
 async def node_pool_problem(context: SystemContext, ref: ServiceRef, service: Service) -> str:
-    """Return what is wrong with the node pool of a service; nothing, if it is stable, or if none is needed."""
+    """Return what is wrong with the node pool of a service; empty if it is stable, or none is needed."""
     pool = service.node_pool
     if pool is None:
         return ""
@@ -133,7 +133,7 @@ async def node_pool_problem(context: SystemContext, ref: ServiceRef, service: Se
 
 
 class ServiceRollout:
-    """The way of one service from what is there to what is wanted."""
+    """The rollout of one service to its desired definition."""
 
     def __init__(self, context: SystemContext, backend: Backend, ref: ServiceRef, wanted: DesiredService) -> None:
         self._context, self._backend, self._ref, self._wanted = context, backend, ref, wanted
@@ -143,12 +143,12 @@ class ServiceRollout:
 
     @property
     def why(self) -> str:
-        """What it waits for."""
+        """What the rollout waits for."""
         ill = [f"{one.name} is {one.phase}{f' ({one.why})' if one.why else ''}" for one in self.seen if not one.ready]
         return self._missing_dependency or "; ".join(ill) or "instances are missing"
 
     async def run(self, deploy: str | None) -> bool:
-        """Go until all is as wanted, or nothing has moved for too long; raises when its deploy is over."""
+        """Run until all is as desired (True) or no progress until the deadline; raises when its deploy is over."""
         clock = asyncio.get_running_loop().time
         best, moved, heeded = -(10**9), clock(), clock()
         while not await self._step():
@@ -159,7 +159,7 @@ class ServiceRollout:
             if deploy is not None and clock() - heeded > CANCEL_CHECK_S:
                 heeded = clock()
                 await self._check_deploy(deploy)
-            if not self._has_acted:  # otherwise there may be something new to see already
+            if not self._has_acted:  # after an action the instances may have changed already
                 await self._backend.pause(self._ref, POLL_MAX_S)
         return True
 

@@ -1,7 +1,7 @@
-"""The state of a system: what its services and node pools add up to, the most urgent first.
+"""The state of a service by its facts, and the state of a system by its services and node pools (pure).
 
-Jobs do not count. A system that is being initialised or deleted, or could not be initialised, does not follow its
-services: its state is its own.
+The first rule that matches decides. Jobs do not count. A system that is being initialised or deleted, or could not be
+initialised, does not follow its services.
 """
 
 from collections import Counter
@@ -16,18 +16,18 @@ from stateward.lifecycle.rollup import first_present
 
 
 class ServiceFacts(Struct, frozen=True):
-    """What is known of a service."""
+    """The facts that decide the state of a service."""
 
-    observed: bool  # its spec has been seen by whoever runs it
-    overdue: bool  # it made no progress before its deadline
-    has_unhealthy: bool  # an instance of the settled spec has crashed, or is not healthy any more
+    observed: bool  # all its instances have the present spec
+    overdue: bool  # no progress before its deadline
+    has_unhealthy: bool  # an instance of the present spec has crashed or is not ready
     dependencies_stable: bool  # its node pool and its address are stable
     wanted: int
     found: int
 
 
 def service_state(facts: ServiceFacts) -> ServiceState:
-    """Return the state that follows from what is known."""
+    """Return the state of a service: the first rule that matches."""
     if not facts.observed:
         return ServiceState.UPDATING
     if facts.overdue:
@@ -44,7 +44,7 @@ def service_state(facts: ServiceFacts) -> ServiceState:
 def facts_at_rest(
     wanted: int, revision: str, seen: Sequence[ServiceInstance], *, provided: bool = True
 ) -> ServiceFacts:
-    """Return what is known of a service that nobody is changing."""
+    """Return the facts of a service that no operation is at work on."""
     present = [one for one in seen if one.is_wanted]
     ours = [one for one in present if one.revision == revision]
     ailing = any(one.phase is InstancePhase.CRASHED or not one.ready for one in ours)
@@ -61,7 +61,7 @@ PRIORITIES = (
     ((V.SCALING,),                         SystemState.SCALING),
 )
 # fmt: on
-"""The words are those of services; node pools use the same ones."""
+"""The states of services; node pools use the same words."""
 
 OWN_STATES = frozenset({SystemState.PENDING, SystemState.FAILED, SystemState.DELETING})
 """The states in which a system does not follow its services."""
@@ -79,5 +79,5 @@ def roll_up(services: Iterable[ServiceState], node_pools: Iterable[NodePoolState
 def system_state(
     system: SystemState, services: Iterable[ServiceState], node_pools: Iterable[NodePoolState] = ()
 ) -> SystemState:
-    """Return the state that a system is to have now: its own where it has one, else what its parts add up to."""
+    """Return the state that a system should have: its own in `OWN_STATES`, else the roll-up of its parts."""
     return system if system in OWN_STATES else roll_up(services, node_pools)

@@ -1,4 +1,4 @@
-"""The work on a system itself: it is made ready at its backend, and in the end removed with all that it has."""
+"""The handlers of systems: initialisation at the backend, and deletion with everything in them."""
 
 from functools import partial
 
@@ -14,11 +14,11 @@ from stateward.errors import UnknownName
 from stateward.store.records import Status, to_json
 
 CREATE_ATTEMPTS = 5
-"""How often it is tried to make a system ready."""
+"""How often a system's initialisation is tried."""
 
 
 class SystemHandlers:
-    """Does the work on systems."""
+    """The handlers of systems."""
 
     def __init__(self, context: SystemContext, records: ChangeRetention) -> None:
         self._context, self._records = context, records
@@ -30,7 +30,7 @@ class SystemHandlers:
         return Kind(SYSTEM, handlers, guard=partial(guard_system, self._context.settings), general=True)
 
     async def make(self, job: Job) -> Ending:
-        """Make a system ready at its backend."""
+        """Initialise a system at its backend."""
         try:
             backend = self._context.backend_named((spec_of(job.claim.object, SystemSpec) or SystemSpec()).backend)
         except UnknownName as error:
@@ -42,7 +42,7 @@ class SystemHandlers:
         return Ending(seen=to_json(SystemLocation(**lives)))
 
     async def remove(self, job: Job) -> None:
-        """End all services and remove all that a system has, the records of its deploys included."""
+        """Delete all services, node pools, files and deploy records of a system."""
         system_ref = SystemRef(job.ns, job.object)
         trouble = await tear_down(self._context, job, system_ref)
         if trouble:
@@ -51,7 +51,7 @@ class SystemHandlers:
         await self._records.clear(system_ref)
 
     async def observe_removal(self, job: Job) -> ObservedOutcome:
-        """Say whether anything was removed of a system whose removal was cancelled: its services go first."""
+        """Tell whether a cancelled deletion removed anything: the services go first."""
         children = await self._context.engine.store.reader.children_of(job.key)
         undone = all(one.status is Status.CANCELLED for one in children) if children else job.is_untried
         return ObservedOutcome.NOT_DONE if undone else ObservedOutcome.UNKNOWN

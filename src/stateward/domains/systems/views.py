@@ -1,4 +1,4 @@
-"""What is shown of systems over HTTP."""
+"""The views of systems, services, deploys and locks over HTTP."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""How machines look in a listing: as they were at a moment, in the provider's own words."""
+"""The states of simulated machines in the providers' own words, and machines as a listing shows them."""
 
 from collections.abc import Iterable, Iterator, Mapping
 

@@ -1,8 +1,7 @@
-"""What is asked of a backend: to run instances, to tell how they are, and to end them.
+"""The port of backends: they start, list and stop the instances of services.
 
-A backend knows nothing of deploys: it is told which instances are to be, one by one, and keeps each of them running,
-restarting what crashes, until it is told to end it. Everything can be asked again: an instance is started once for each
-name, and one that is gone is ended already.
+A backend knows nothing of deploys. It gets the instances to run one by one, restarts those that crash, and stops them
+on request. Every call can be repeated: a name is started once, and stopping a stopped instance does nothing.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -17,14 +16,14 @@ from stateward.domains.systems.errors import NodePoolFull
 
 
 class SystemRef(Struct, frozen=True):
-    """A system, as a backend knows it."""
+    """A reference to a system."""
 
     ns: str
     system: str
 
 
 class ServiceRef(Struct, frozen=True):
-    """A service of a system."""
+    """A reference to a service of a system."""
 
     system: SystemRef
     path: str
@@ -34,16 +33,16 @@ class ServiceRef(Struct, frozen=True):
 
 
 class InstancePhase(StrEnum):
-    """How far an instance is."""
+    """The phase of an instance."""
 
     STARTING = "starting"
     UP = "up"
-    CRASHED = "crashed"  # it is started again when its back-off is over
+    CRASHED = "crashed"  # restarted when its back-off is over
     STOPPING = "stopping"
 
 
 class ServiceInstance(Struct, frozen=True, omit_defaults=True):
-    """An instance as it was last seen; `why` says what is wrong with it."""
+    """An instance as last observed; `why` says what is wrong with it."""
 
     name: str
     revision: str
@@ -58,12 +57,12 @@ class ServiceInstance(Struct, frozen=True, omit_defaults=True):
 
     @property
     def is_wanted(self) -> bool:
-        """Whether it is one of those that are to be."""
+        """Whether it is not being stopped."""
         return self.phase is not InstancePhase.STOPPING
 
 
 class InstanceSpec(Struct, frozen=True):
-    """An instance that is to be."""
+    """An instance to start."""
 
     name: str
     revision: str
@@ -71,7 +70,7 @@ class InstanceSpec(Struct, frozen=True):
 
 
 class LogExcerpt(Struct, frozen=True):
-    """Part of what an instance has written, and where to go on."""
+    """A part of an instance's log, and the offset of the next part."""
 
     instance: str
     text: str
@@ -79,49 +78,49 @@ class LogExcerpt(Struct, frozen=True):
 
 
 class Backend(Protocol):
-    """Runs instances."""
+    """Runs the instances of services."""
 
     async def prepare(self, system_ref: SystemRef) -> Mapping[str, str]:
-        """Make ready for a system; returns where it lives, to be kept with it."""
+        """Prepare a system; returns its location, which the caller stores."""
 
     async def instances(self, ref: ServiceRef) -> Sequence[ServiceInstance]:
-        """Return the instances of a service, those that are being ended included, by name."""
+        """Return the instances of a service by name, those that are being stopped included."""
 
     async def start(self, ref: ServiceRef, want: InstanceSpec) -> None:
-        """Begin to run an instance, unless there is one of that name; raises `NoRoom`."""
+        """Start an instance, unless there is one of that name; raises `NodePoolFull`."""
 
     async def stop(self, ref: ServiceRef, name: str) -> None:
-        """Begin to end an instance: it is listed until nothing of it is left."""
+        """Stop an instance; it is listed until all its processes have ended."""
 
     async def address(self, ref: ServiceRef, port: int | None) -> int | None:
-        """Give a service one port for all of its instances, or none; returns it once it takes connections."""
+        """Open or close the shared port of a service; returns the port once it accepts connections."""
 
     async def is_addressed(self, ref: ServiceRef, port: int | None) -> bool:
-        """Tell whether the one port of a service takes connections, or it needs none; nothing is done about it."""
+        """Tell whether the shared port of a service accepts connections, or none is needed; changes nothing."""
 
     async def forget(self, ref: ServiceRef) -> None:
-        """Remove what there is of a service whose instances have ended."""
+        """Remove the files of a service whose instances have ended."""
 
     async def ensure_pool(self, system_ref: SystemRef, name: str, pool: NodePool) -> None:
-        """Make, grow or shrink a node pool; raises `NoRoom` where what runs there would not fit any more."""
+        """Create or resize a node pool; raises `NodePoolFull` if its instances would not fit."""
 
     async def remove_pool(self, system_ref: SystemRef, name: str) -> None:
         """Remove a node pool."""
 
     async def remove(self, system_ref: SystemRef) -> None:
-        """Remove what there is of a system whose services have ended."""
+        """Remove the files of a system whose services have ended."""
 
     async def logs(self, ref: ServiceRef, instance: str | None, after: int | None, most: int) -> Sequence[LogExcerpt]:
-        """Return what instances have written: the last `most` bytes, or what follows a place."""
+        """Return the logs of instances: the last `most` bytes, or those after an offset."""
 
     async def pause(self, ref: ServiceRef, seconds: float) -> None:
-        """Wait until something has changed about a service, at most so long."""
+        """Wait until a service has changed, at most so many seconds."""
 
     def news(self) -> AsyncIterator[ServiceRef]:
-        """Yield services about whose instances something has changed, for ever; all there are at first."""
+        """Yield the services whose instances have changed, for ever; all services first."""
 
     def live(self) -> AbstractAsyncContextManager[None]:
-        """Look after the instances."""
+        """Supervise the instances while the context is open."""
 
 
 def node_names(name: str, pool: NodePool) -> list[str]:
@@ -138,7 +137,7 @@ def choose_node(name: str, pool: NodePool, used: Mapping[str, int]) -> str:
 
 
 def check_fits(name: str, pool: NodePool, used: Mapping[str, int]) -> None:
-    """Raise where what runs on a pool would not fit once it has this size."""
+    """Raise `NodePoolFull` if the running instances would not fit into a pool of this size."""
     kept = set(node_names(name, pool))
     if any(count and (node not in kept or count > pool.slots) for node, count in used.items()):
         raise NodePoolFull(name, pool.nodes, pool.slots)

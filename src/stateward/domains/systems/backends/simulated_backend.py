@@ -1,7 +1,7 @@
-"""A backend that runs nothing and is for tests and for scale: instances are times at which they will be ready.
+"""The simulated backend, for tests and for scale: an instance is the time at which it will be ready.
 
-What goes wrong is said from outside: `fail` keeps instances of a path from getting ready, `crash` and `mend` are
-instances falling ill and recovering.
+Tests inject faults: `fail` keeps the instances of a path from becoming ready, `crash` and `mend` make them unhealthy
+and healthy again.
 """
 
 import asyncio
@@ -38,30 +38,30 @@ class SimulatedBackend:
         self._news: asyncio.Queue[ServiceRef] = asyncio.Queue()
         self._moved: dict[ServiceRef, asyncio.Event] = {}
 
-    # --- what goes wrong ---------------------------------------------------------------------------------------------
+    # --- faults ------------------------------------------------------------------------------------------------------
 
     def fail(self, path: str, word: str = "") -> None:
-        """Keep instances of a service from getting ready whose command has a word in it; any, if none is given."""
+        """Keep the instances at a path from becoming ready if their command contains a word (empty: any command)."""
         self._failing.add((path, word))
 
     def mend_all(self) -> None:
-        """Let everything get ready from now on."""
+        """Let all instances become ready from now on."""
         self._failing.clear()
 
     def crash(self, ref: ServiceRef) -> None:
-        """Let the first instance of a service fall ill."""
+        """Crash the first instance of a service."""
         name, one = next(iter(self._instances[ref].items()))
         self._put(
             ref, replace(one, phase=InstancePhase.CRASHED, ready=False, restarts=one.restarts + 1, why="crashed"), name
         )
 
     def mend(self, ref: ServiceRef) -> None:
-        """Let all instances of a service be well."""
+        """Make all instances of a service ready."""
         for name, one in self._instances[ref].items():
             self._put(ref, replace(one, phase=InstancePhase.UP, ready=True, why=""), name)
 
     def lose(self, ref: ServiceRef) -> None:
-        """Let an instance of a service vanish."""
+        """Remove an instance of a service out of band."""
         self._gone(ref, next(iter(self._instances[ref])))
         self._notify(ref)
 
@@ -149,7 +149,7 @@ class SimulatedBackend:
         return [LogExcerpt(one.name, "", 0) for one in await self.instances(ref) if instance in (None, one.name)]
 
     async def pause(self, ref: ServiceRef, seconds: float) -> None:
-        """Wait until the next instance of a service is due, or something is said to have gone wrong."""
+        """Wait until the next instance of a service is due, or a fault was injected."""
         now = asyncio.get_running_loop().time()
         due = [self._due[ref, name] - now for name in self._instances.get(ref, ()) if (ref, name) in self._due]
         moved = self._moved.setdefault(ref, asyncio.Event())
@@ -160,11 +160,11 @@ class SimulatedBackend:
             self._moved.pop(ref, None)
 
     async def news(self) -> AsyncIterator[ServiceRef]:
-        """Yield services about which something was said."""
+        """Yield the services with injected faults."""
         while True:
             yield await self._news.get()
 
     @asynccontextmanager
     async def live(self) -> AsyncIterator[None]:
-        """Do nothing: there is nothing to look after."""
+        """Do nothing: there is nothing to supervise."""
         yield

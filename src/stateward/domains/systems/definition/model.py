@@ -1,4 +1,4 @@
-"""The records of a definition. They are kept as JSON with the objects, and mean the same there as in YAML."""
+"""The records of a definition. They are stored as JSON with the objects, with the same fields as in YAML."""
 
 from collections.abc import Mapping
 from hashlib import blake2b

@@ -1,11 +1,11 @@
-"""Reading a definition: a service, or a group of them.
+"""The parser of definitions: a service, or a group of services.
 
     node_pools:                 services:                    command: python3 web.py
       main: {nodes: 2}            web: {command: ...}        instances: 2
     services:                     store:                     health: {http: /health}
       ...                           services: ...
 
-Whoever wrote it is told what is wrong by file, line and field.
+An error names the file, the line and the field.
 """
 
 import re

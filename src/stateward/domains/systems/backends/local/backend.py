@@ -1,4 +1,7 @@
-"""The local backend: the port's words as files that the keeper follows."""
+"""The local backend: instances are processes of this host, which the backend supervisor starts and stops.
+
+The backend only writes orders into files; one supervisor per folder carries them out.
+"""
 
 import asyncio
 import socket
@@ -37,14 +40,14 @@ POLL_INTERVAL_S = 0.05
 
 
 class LocalBackend:
-    """Runs instances as processes of this machine; everything is below one folder."""
+    """Runs instances as processes of this host; all files are below one folder."""
 
     def __init__(self, root: Path, confinement: Confinement | None = None) -> None:
         self._dir = BackendDir(root.absolute())
         self._supervisor = BackendSupervisor(self._dir, (confinement or Confinement()).hiding(root.absolute()))
 
     async def prepare(self, system_ref: SystemRef) -> Mapping[str, str]:
-        """Make the folder of a system."""
+        """Create the folder of a system."""
         self._dir.system_path(system_ref).mkdir(mode=0o700, parents=True, exist_ok=True)
         return {"host": socket.gethostname(), "folder": str(self._dir.root)}
 
@@ -58,7 +61,7 @@ class LocalBackend:
         ]
 
     async def start(self, ref: ServiceRef, want: InstanceSpec) -> None:
-        """Order an instance."""
+        """Write the order of an instance."""
         directory = self._dir.instance_dir(ref, want.name)
         if directory.order() is None:
             node = self._placed(ref.system, want.service.node_pool)
@@ -66,7 +69,7 @@ class LocalBackend:
             self._supervisor.wake()
 
     async def stop(self, ref: ServiceRef, name: str) -> None:
-        """Order the end of an instance."""
+        """Write the order to stop an instance."""
         self._stop(self._dir.instance_dir(ref, name))
 
     def _stop(self, directory: InstanceDir) -> None:
@@ -78,7 +81,7 @@ class LocalBackend:
     # --- addresses ---------------------------------------------------------------------------------------------------
 
     async def address(self, ref: ServiceRef, port: int | None) -> int | None:
-        """Order a gate, or the end of one that stands elsewhere."""
+        """Order the TCP proxy of a service, or its end if the port has changed."""
         directory = self._dir.instance_dir(ref, PROXY)
         order = directory.order()
         if port is None or (order is not None and port not in (0, order.port)):
@@ -91,7 +94,7 @@ class LocalBackend:
         return order.port if _stands(directory, order) else None
 
     async def is_addressed(self, ref: ServiceRef, port: int | None) -> bool:
-        """Tell whether the gate stands that is to."""
+        """Tell whether the TCP proxy accepts connections at the wanted port."""
         directory = self._dir.instance_dir(ref, PROXY)
         order = directory.order()
         return port is None or (order is not None and port in (0, order.port) and _stands(directory, order))
@@ -102,7 +105,7 @@ class LocalBackend:
         check = HealthCheck(tcp=True, interval=5.0, timeout=5.0)
         return InstanceOrder(PROXY, PROXY, Service(command=command, health=check, drain=0.05), port=port)
 
-    # --- leaving -----------------------------------------------------------------------------------------------------
+    # --- removal -----------------------------------------------------------------------------------------------------
 
     async def forget(self, ref: ServiceRef) -> None:
         """Remove the folder of a service, with its logs."""
@@ -118,13 +121,13 @@ class LocalBackend:
     # --- node pools --------------------------------------------------------------------------------------------------
 
     async def ensure_pool(self, system_ref: SystemRef, name: str, pool: NodePool) -> None:
-        """Note how large a node pool is; its nodes are all this machine."""
+        """Store the size of a node pool; all its nodes are this host."""
         used = {node: count for node, count in self._used(system_ref).items() if node.rpartition("-")[0] == name}
         check_fits(name, pool, used)
         self._dir.put_pools(system_ref, {**self._dir.pools(system_ref), name: pool})
 
     async def remove_pool(self, system_ref: SystemRef, name: str) -> None:
-        """Forget a node pool."""
+        """Remove a node pool."""
         self._dir.put_pools(system_ref, {key: pool for key, pool in self._dir.pools(system_ref).items() if key != name})
 
     def _placed(self, system_ref: SystemRef, pool: str | None) -> str | None:
@@ -141,23 +144,23 @@ class LocalBackend:
     # --- looking -----------------------------------------------------------------------------------------------------
 
     async def logs(self, ref: ServiceRef, instance: str | None, after: int | None, most: int) -> Sequence[LogExcerpt]:
-        """Return what instances have written, also such that have ended."""
+        """Return the logs of instances, ended ones included."""
         folder = self._dir.service_path(ref) / "logs"
         files = sorted(folder.glob("*.log"), key=lambda file: file.stat().st_mtime) if folder.is_dir() else []
         chosen = [one for one in files if one.stem == instance or (instance is None and one.stem != PROXY)]
         return [_excerpt(one, after, most) for one in chosen]
 
     async def pause(self, ref: ServiceRef, seconds: float) -> None:  # noqa: ARG002 - any change shows in the files
-        """Wait a moment."""
+        """Wait one poll interval, at most."""
         await asyncio.sleep(min(seconds, POLL_INTERVAL_S))
 
     async def news(self) -> AsyncIterator[ServiceRef]:
-        """Yield services about which the keeper has news; there are none where another process is the keeper."""
+        """Yield the services that the supervisor of this process changes; none if another process supervises."""
         while True:
             yield await self._supervisor.news.get()
 
     def live(self) -> AbstractAsyncContextManager[None]:
-        """Look after the instances, or wait to take over."""
+        """Supervise the instances, or wait to take over."""
         return self._supervisor.live()
 
 

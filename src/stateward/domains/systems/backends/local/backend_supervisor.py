@@ -1,9 +1,9 @@
-"""The keeper: the one process of this machine that looks after all instances below a folder.
+"""The backend supervisor: the one process of this host that supervises all instances below a folder.
 
-Several servers and workers may use the folder. A lock of the kernel's says who is the keeper; when that one ends,
-however it ends, another takes over and finds the instances as they are: they go on meanwhile.
+Several servers and workers may use the folder. A file lock (`keeper.lock`) elects the supervisor. When its process
+ends, however it ends, another takes over and finds the instances running.
 
-An error with one instance, or with one service, is its own: the round goes on with the others.
+An error with one instance or one service does not stop the round for the others.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ from stateward.drivers.confinement import Confinement
 log = logging.getLogger("stateward.systems")
 
 ROUND_INTERVAL_S = 0.05
-"""How many seconds pass between two rounds, at most."""
+"""The longest time between two rounds."""
 
 LOCK_RETRY_S = 0.5
-"""How many seconds pass between two tries to become the keeper."""
+"""The time between two tries to get the lock."""
 
 
 class BackendSupervisor:
-    """Looks after instances while it holds the lock."""
+    """Supervises the instances while it holds the lock."""
 
     def __init__(self, files: BackendDir, confinement: Confinement) -> None:
         self._dir, self._confinement = files, confinement
@@ -43,12 +43,12 @@ class BackendSupervisor:
         self.news: asyncio.Queue[ServiceRef] = asyncio.Queue()
 
     def wake(self) -> None:
-        """Let the next round begin at once."""
+        """Start the next round at once."""
         self._wakeup.set()
 
     @asynccontextmanager
     async def live(self) -> AsyncIterator[None]:
-        """Be the keeper, or wait to become it."""
+        """Supervise, or wait for the lock."""
         try:
             async with background(self._run()):
                 yield
@@ -67,7 +67,9 @@ class BackendSupervisor:
                 try:
                     self._run_round()
                 except Exception:
-                    log.exception("the keeper has failed and goes on")
+                    log.exception(
+                        "a round of the backend supervisor in %s failed; the next round follows", self._dir.root
+                    )
                 await self._sleep()
         finally:
             os.close(handle)
@@ -96,8 +98,8 @@ class BackendSupervisor:
             try:
                 self._tick_service(ref, [*self._dir.instance_dirs(ref), proxy], seen, now)
             except Exception as error:
-                self._ready.pop(ref, None)  # its gate may not know of its instances yet
-                self._log_failure(ref, "its gate", error)
+                self._ready.pop(ref, None)  # its proxy may not know the ports yet
+                self._log_failure(ref, "TCP proxy", error)
         for gone in self._instances.keys() - seen:
             self._instances.pop(gone).close()
         for forgotten in self._ready.keys() - set(refs):
@@ -118,7 +120,7 @@ class BackendSupervisor:
             self.news.put_nowait(ref)
 
     def _tick(self, ref: ServiceRef, instance: InstanceSupervisor, now: float) -> bool:
-        """Let an instance do its next step; an error becomes the instance's own state."""
+        """Run the next step of an instance; an error becomes the instance's state."""
         try:
             instance.reload_order()
             return instance.tick(now)
@@ -129,7 +131,7 @@ class BackendSupervisor:
 
     def _log_failure(self, ref: ServiceRef, name: str, error: Exception) -> None:
         if self._log_distances.is_due((ref, name)):
-            log.error("%s of %s in %s has failed, and is tried again", name, ref, ref.system.ns, exc_info=error)
+            log.error("instance %s of service %s in %s failed; retrying", name, ref, ref.system.ns, exc_info=error)
 
     def _instance(self, directory: InstanceDir) -> InstanceSupervisor | None:
         known = self._instances.get(str(directory.folder))
@@ -142,7 +144,7 @@ class BackendSupervisor:
         return instance
 
     def _write_ready_ports(self, ref: ServiceRef) -> None:
-        """Tell the gate which instances take new connections."""
+        """Write the ports of the ready instances, for the TCP proxy."""
         wards = (self._instances.get(str(directory.folder)) for directory in self._dir.instance_dirs(ref))
         ports = [one.state.port for one in wards if one is not None and one.state.ready and one.state.port is not None]
         if self._ready.get(ref) != ports:

@@ -1,4 +1,4 @@
-"""Looking whether an instance can work: over HTTP, by a connection, or by what a command says."""
+"""Health checks of instances: over HTTP, by a TCP connection, or by a command."""
 
 import asyncio
 import os
@@ -14,13 +14,13 @@ POLL_INTERVAL_S = 0.02
 
 
 Starter = Callable[[Callable[[], "subprocess.Popen[bytes]"]], "subprocess.Popen[bytes]"]
-"""Calls a function that starts a command, confined as the instance is."""
+"""Calls a function that starts a command, in the sandbox of the instance."""
 
 
 async def check_health(
     health: HealthCheck, port: int, environment: Mapping[str, str], folder: str, begin: Starter
 ) -> str:
-    """Return what is wrong with an instance; nothing, if it is well."""
+    """Return what is wrong with an instance; empty if it is healthy."""
     try:
         async with asyncio.timeout(health.timeout):
             if health.http is not None:

@@ -1,12 +1,13 @@
-"""What is on the disk: for each instance an order (what is to be), a state (what is), and a log.
+"""The files of the local backend: for each instance an order (desired), a state (observed) and a log.
 
     NS/SYSTEM/pools.json
-    NS/SYSTEM/services/PATH/ready.json              the ports that take new connections; the gate reads it
+    NS/SYSTEM/services/PATH/ready.json              the ports of ready instances; the TCP proxy reads it
     NS/SYSTEM/services/PATH/instances/NAME/         order.json, state.json, work/
-    NS/SYSTEM/services/PATH/gate/                   the same, of the process that stands before the instances
+    NS/SYSTEM/services/PATH/gate/                   the same, of the service's TCP proxy
     NS/SYSTEM/services/PATH/logs/NAME.log
 
-Orders are written by whoever changes a service, states by the keeper alone. Each file is replaced as a whole.
+The backend writes orders, the backend supervisor alone writes states. Each file is replaced atomically. File names and
+field names never change: a supervisor of another version may have written them.
 """
 
 from collections.abc import Iterator
@@ -27,27 +28,27 @@ T = TypeVar("T")
 PROXY = "gate"
 MAX_LOG_BYTES = 20_000_000
 MAX_LOGS = 20
-"""How many logs of a service are kept."""
+"""How many log files a service keeps."""
 
 
 class InstanceOrder(Struct, frozen=True, omit_defaults=True):
-    """What is to be of an instance."""
+    """The desired state of an instance (`order.json`)."""
 
     name: str
     revision: str
     service: Service
     node: str | None = None
-    port: int | None = None  # where it must be; any free one if None
+    port: int | None = None  # a fixed port; None: any free one
     stop: bool = False
 
 
 class LocalInstanceState(Struct, frozen=True, omit_defaults=True):
-    """What is of an instance. Times are seconds since the epoch."""
+    """The observed state of an instance (`state.json`). Times are seconds since the epoch."""
 
     phase: InstancePhase = InstancePhase.STARTING
     boot: int = 0
     process: ProcessId | None = None
-    launching: bool = False  # a process may have been started that is not known yet
+    launching: bool = False  # a process may have been started that is not recorded yet
     port: int | None = None
     uid: int | None = None  # the user that it runs as, where that is one of its own
     ready: bool = False
@@ -59,31 +60,31 @@ class LocalInstanceState(Struct, frozen=True, omit_defaults=True):
 
 
 class InstanceDir(Struct, frozen=True):
-    """The folder of one instance."""
+    """The folder and the log of one instance."""
 
     ref: ServiceRef
     folder: Path
     log: Path
 
     def order(self) -> InstanceOrder | None:
-        """Return what is to be."""
+        """Return the order, or None."""
         return read_record(self.folder / "order.json", InstanceOrder)
 
     def put_order(self, order: InstanceOrder) -> None:
-        """Say what is to be."""
+        """Write the order."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_record(self.folder / "order.json", order)
 
     def state(self) -> LocalInstanceState | None:
-        """Return what is."""
+        """Return the state, or None."""
         return read_record(self.folder / "state.json", LocalInstanceState)
 
     def put_state(self, state: LocalInstanceState) -> None:
-        """Note what is."""
+        """Write the state."""
         write_record(self.folder / "state.json", state)
 
     def stamp(self) -> int:
-        """Return a number that differs once the order was replaced; 0 if there is none."""
+        """Return a number that changes when the order is replaced; 0 if there is none."""
         try:
             found = (self.folder / "order.json").stat()
         except OSError:
@@ -91,7 +92,7 @@ class InstanceDir(Struct, frozen=True):
         return found.st_ino ^ found.st_mtime_ns
 
     def remove(self) -> None:
-        """Forget the instance; its log stays."""
+        """Remove the instance; its log stays."""
         (self.folder / "order.json").unlink(missing_ok=True)
         remove_tree(self.folder)
 
@@ -111,13 +112,13 @@ class BackendDir:
         return self.system_path(ref.system) / "services" / ref.path.removeprefix("/").replace("/", ".")
 
     def instance_dir(self, ref: ServiceRef, name: str) -> InstanceDir:
-        """Return the folder of an instance, or of the gate."""
+        """Return the folder of an instance, or of the TCP proxy."""
         service = self.service_path(ref)
         folder = service / PROXY if name == PROXY else service / "instances" / name
         return InstanceDir(ref, folder, service / "logs" / f"{name}.log")
 
     def instance_dirs(self, ref: ServiceRef) -> list[InstanceDir]:
-        """Return the folders of a service's instances, without the gate."""
+        """Return the folders of a service's instances, without the TCP proxy."""
         return [self.instance_dir(ref, name) for name in _names(self.service_path(ref) / "instances")]
 
     def systems(self) -> Iterator[SystemRef]:
@@ -138,12 +139,12 @@ class BackendDir:
         return read_record(self.system_path(system_ref) / "pools.json", dict[str, NodePool]) or {}
 
     def put_pools(self, system_ref: SystemRef, pools: dict[str, NodePool]) -> None:
-        """Note the node pools of a system."""
+        """Write the node pools of a system."""
         write_record(self.system_path(system_ref) / "pools.json", pools)
 
 
 def read_record(file: Path, wanted: type[T]) -> T | None:
-    """Read a record; one that is not there, or only half gone, is none."""
+    """Read a record; None if it is missing or unreadable."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=wanted)
     except (OSError, msgspec.DecodeError):
@@ -151,7 +152,7 @@ def read_record(file: Path, wanted: type[T]) -> T | None:
 
 
 def write_record(file: Path, value: Any) -> None:  # noqa: ANN401 - whatever msgspec can encode
-    """Replace a record as a whole; where its folder is gone meanwhile, there is nothing to be noted."""
+    """Replace a record atomically; does nothing if its folder is gone."""
     new = file.with_suffix(".new")
     with suppress(FileNotFoundError):
         new.write_bytes(msgspec.json.encode(value))
@@ -159,7 +160,7 @@ def write_record(file: Path, value: Any) -> None:  # noqa: ANN401 - whatever msg
 
 
 def prepare_log(log: Path) -> None:
-    """Make room for a log: one that is too long is put aside, and the oldest of others' are removed."""
+    """Rotate a log that is too long, and remove the oldest logs of the service."""
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if log.exists() and log.stat().st_size > MAX_LOG_BYTES:
         log.replace(log.with_suffix(".old"))

@@ -1,7 +1,7 @@
-"""One instance, looked after: started, watched, started again after a crash, and ended.
+"""The supervisor of one instance: it starts it, checks its health, restarts it after a crash, and stops it.
 
-Every step is written down before the next one, so that whoever comes after a crash of ours goes on from there: a
-process that runs is taken over, and none is started twice.
+Every step is stored before the next one, so that the next supervisor continues after a crash of this one: a running
+process is taken over, and none is started twice.
 """
 
 import asyncio
@@ -30,24 +30,24 @@ from stateward.drivers.confinement import Confinement, Sandbox
 from stateward.drivers.process.procfs import ProcessId, process_of
 
 READY_AFTER_S = 0.5
-"""How many seconds an instance without a check must have run to count as well."""
+"""How long an instance without a health check must run to count as ready."""
 
 STARTUP_CHECK_S = 0.1
-"""How many seconds pass between looks at an instance that is not yet well, at most."""
+"""The longest time between two health checks of an instance that is not ready yet."""
 
 UNHEALTHY = "not healthy"
 INITIAL_BACKOFF_S, MAX_BACKOFF_S = 0.5, 30.0
 BACKOFF_RESET_S = 30.0
-"""After so many seconds of being well, a crash counts as the first again."""
+"""After so many ready seconds, a crash counts as the first again."""
 
 
 def back_off(crashes: int) -> float:
-    """Return how many seconds to wait after so many crashes in a row."""
+    """Return the back-off after so many crashes in a row, in seconds."""
     return min(MAX_BACKOFF_S, INITIAL_BACKOFF_S * 2.0 ** min(crashes - 1, 10))
 
 
 class InstanceSupervisor:
-    """An instance in our care."""
+    """Supervises one instance."""
 
     def __init__(self, directory: InstanceDir, order: InstanceOrder, confinement: Confinement) -> None:
         self.dir = directory
@@ -55,24 +55,24 @@ class InstanceSupervisor:
         self.order = order
         self.stamp = directory.stamp()
         self.state = self._written = directory.state() or LocalInstanceState()
-        self.is_gone = False  # nothing is left of it
-        self._stop_since = 0.0  # when it was told to end; 0: not yet
+        self.is_gone = False  # all its processes and files are removed
+        self._stop_since = 0.0  # when its stop began; 0: not yet
         self._was_terminated = False
         self._failures = 0
         self._checked_at = 0.0
         self._check: asyncio.Task[str] | None = None
-        self._errors = 0  # of ours, in a row
+        self._errors = 0  # of the supervisor, in a row
         self._backoff_until = 0.0
 
     def reload_order(self) -> None:
-        """Read the order again, if it was replaced."""
+        """Read the order again if it was replaced."""
         stamp = self.dir.stamp()
         if stamp != self.stamp:
             self.stamp, self._backoff_until = stamp, 0.0
             self.order = self.dir.order() or replace(self.order, stop=True)
 
     def tick(self, now: float) -> bool:
-        """Do what is to be done now; tells whether something has changed."""
+        """Run the next step; returns whether the state has changed."""
         if now < self._backoff_until:
             return False
         before = self.state
@@ -92,15 +92,15 @@ class InstanceSupervisor:
         return self.is_gone or self.state != before
 
     def fail(self, now: float, error: Exception) -> None:
-        """Take note of an error with this instance, which is left alone for a while; its process goes on if it has one.
+        """Record an error of the supervisor and back off; a running process goes on.
 
-        A start of which the end is not known stays noted as begun: the next step looks for its process.
+        A start with an unknown result stays recorded as launching: the next step looks for its process.
         """
         self._errors += 1
         self._backoff_until = now + back_off(self._errors)
         phase = InstancePhase.STOPPING if self.order.stop else InstancePhase.CRASHED
         self.state = replace(self.state, phase=phase, ready=False, why=f"{type(error).__name__}: {error}")
-        with suppress(Exception):  # it may be the very error; the next step writes it again
+        with suppress(Exception):  # the write may be what failed; the next step repeats it
             self._write()
 
     def _write(self) -> None:
@@ -109,14 +109,14 @@ class InstanceSupervisor:
             self._written = self.state
 
     def close(self) -> None:
-        """Look after it no more; it goes on."""
+        """Stop supervising; the instance goes on."""
         if self._check is not None:
             self._check.cancel()
 
-    # --- beginning ---------------------------------------------------------------------------------------------------
+    # --- start -------------------------------------------------------------------------------------------------------
 
     def _recover(self, now: float) -> None:
-        """Settle a start of which nobody knows how far it came."""
+        """Resolve a start with an unknown result."""
         found = find_unrecorded(self.dir, self.state.boot)
         self.state = replace(self.state, launching=False, process=found, since=now)
         if found is None:
@@ -134,7 +134,7 @@ class InstanceSupervisor:
         self._failures, self._checked_at = 0, 0.0
         try:
             sandbox = sandbox_of(self.dir, self.order, self._confinement)
-            # Noted before the start: whoever comes next must know that there may be a process, and whose it is.
+            # Stored before the start: the next supervisor must know that there may be a process, and its user.
             self.state = replace(self.state, boot=boot, port=port, launching=True, phase=phase, uid=sandbox.uid)
             self._write()
             pid = launch(self.dir, self.order, boot, port, sandbox, self._confinement)
@@ -147,7 +147,7 @@ class InstanceSupervisor:
         if process is None:  # it has ended already
             self._crashed(now, self._reason(exit_text(pid)))
 
-    # --- living ------------------------------------------------------------------------------------------------------
+    # --- health ------------------------------------------------------------------------------------------------------
 
     def _watch(self, now: float) -> None:
         check = self.order.service.health
@@ -172,7 +172,7 @@ class InstanceSupervisor:
 
     def _judge(self, now: float, look: "asyncio.Task[str]", most: int) -> None:
         self._check = None
-        why = "the look was broken off" if look.cancelled() else look.result()
+        why = "the health check was cancelled" if look.cancelled() else look.result()
         if not why:
             self._failures = 0
             self._mark_ready(now)
@@ -188,14 +188,14 @@ class InstanceSupervisor:
         if not self.state.ready:
             self.state = replace(self.state, phase=InstancePhase.UP, ready=True, since=now, why="")
 
-    # --- ending ------------------------------------------------------------------------------------------------------
+    # --- stop --------------------------------------------------------------------------------------------------------
 
     def _process_ended(self, now: float) -> None:
         process = self.state.process
         assert process is not None
         how = exit_text(process.pid)
         if not self._kill_all(None):
-            return  # descendants are on their way out
+            return  # descendants are still exiting
         if self.order.stop:
             self._remove()
             return
@@ -221,7 +221,7 @@ class InstanceSupervisor:
         )
 
     def _stop(self, now: float) -> None:
-        """Take it out of sight, then ask it to end, then kill it; each after its time."""
+        """Drain it, then send SIGTERM, then SIGKILL; each after its time."""
         process, service = self.state.process, self.order.service
         assert process is not None
         if self.state.phase is not InstancePhase.STOPPING or not self._stop_since:

@@ -1,7 +1,7 @@
-"""Starting an instance's process, finding it again, and ending all that came from it.
+"""Starting the process of an instance, finding it again, and killing all its descendants.
 
-An instance leads a session of its own and outlives whoever started it. It is known by its number and the moment of its
-start; and by a mark in its environment, which its descendants inherit, also those that leave its session.
+An instance leads a session and outlives the server. Its pid and start time identify it, and so does a mark in its
+environment, which its descendants inherit, even those that leave its session.
 """
 
 import os
@@ -24,18 +24,18 @@ cd "$1" 2>/dev/null || { echo "$1 must be readable by everybody, or be named in 
 shift
 exec "$@"
 """
-"""A process is started where we are; this brings it to its folder and gives way to the command."""
+"""Changes into the folder, and replaces itself by the command."""
 
 
 def mark_of(directory: InstanceDir, boot: int) -> str:
-    """Return what the processes of one boot of an instance have in their environment."""
+    """Return the mark in the environment of all processes of one boot."""
     return f"{directory.folder}#{boot}"
 
 
 def environment_of(
     directory: InstanceDir, order: InstanceOrder, boot: int, port: int, sandbox: Sandbox
 ) -> Mapping[str, str]:
-    """Return the environment of an instance: its own, and no secret of ours."""
+    """Return the environment of an instance, without any secret of ours."""
     own = {
         "PORT": str(port),
         "STATEWARD_SYSTEM": directory.ref.system.system,
@@ -52,7 +52,7 @@ def environment_of(
 def launch(
     directory: InstanceDir, order: InstanceOrder, boot: int, port: int, sandbox: Sandbox, confinement: Confinement
 ) -> int:
-    """Start an instance's process, and return its number; a gate is ours, and needs no confinement."""
+    """Start the process of an instance, and return its pid; a TCP proxy is our code, and is not confined."""
     prepare_log(directory.log)
     words = _proxy_command(order) if order.name == PROXY else order.service.command
     command = ["/bin/sh", "-c", INTO_FOLDER, "instance", start_dir(order, sandbox), *words]
@@ -70,7 +70,7 @@ def _proxy_command(order: InstanceOrder) -> tuple[str, ...]:
 
 
 def sandbox_of(directory: InstanceDir, order: InstanceOrder, confinement: Confinement) -> Sandbox:
-    """Lay out the folder of an instance, and return to what it is confined."""
+    """Create the folder of an instance, and return its sandbox."""
     if order.name == PROXY:
         (directory.folder / "work").mkdir(mode=0o700, exist_ok=True)
         return Sandbox(directory.folder)
@@ -78,17 +78,17 @@ def sandbox_of(directory: InstanceDir, order: InstanceOrder, confinement: Confin
 
 
 def start_dir(order: InstanceOrder, sandbox: Sandbox) -> str:
-    """Return where an instance begins."""
+    """Return the folder in which an instance starts."""
     return order.service.folder or str(sandbox.home / sandbox.work_dir)
 
 
 def is_alive(process: ProcessId) -> bool:
-    """Tell whether an instance's own process is still the one that was started."""
+    """Tell whether the process of an instance is alive."""
     return process.host == this_pid_namespace() and is_same_process(process, stat_of(process.pid))
 
 
 def find_unrecorded(directory: InstanceDir, boot: int) -> ProcessId | None:
-    """Return the process of a boot that was begun and never noted, if it is there."""
+    """Return the process of a boot that was started and never recorded, or None."""
     for pid in _marked(mark_of(directory, boot)):
         stat = stat_of(pid)
         if stat is not None and stat.session == pid:
@@ -97,12 +97,12 @@ def find_unrecorded(directory: InstanceDir, boot: int) -> ProcessId | None:
 
 
 def terminate_group(process: ProcessId) -> None:
-    """Ask an instance's whole group to end."""
+    """Send SIGTERM to the group of an instance."""
     _signal_group(process, signal.SIGTERM)
 
 
 def kill_all(directory: InstanceDir, boot: int, process: ProcessId | None) -> bool:
-    """Kill what there is of a boot, wherever it has gone to; tells whether nothing is left."""
+    """Kill all processes of a boot; returns whether none is left."""
     if process is not None:
         _signal_group(process, signal.SIGKILL)
     left = _marked(mark_of(directory, boot))
@@ -113,7 +113,7 @@ def kill_all(directory: InstanceDir, boot: int, process: ProcessId | None) -> bo
 
 
 def exit_text(pid: int) -> str:
-    """Say how a process ended, as far as it was our own child."""
+    """Describe how a process ended; the exit status is known only of our own children."""
     try:
         ended, status = os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:
@@ -125,7 +125,7 @@ def exit_text(pid: int) -> str:
 
 
 def last_log_line(log: Path, most: int = 2_000) -> str:
-    """Return the last line that an instance has written."""
+    """Return the last line of an instance's log."""
     try:
         with log.open("rb") as stream:
             stream.seek(max(0, log.stat().st_size - most))

@@ -1,10 +1,10 @@
-"""The gate of a service: one port before all of its instances. A program of its own, on the standard library alone.
+"""The TCP proxy of a service: one port for all its instances. A program of its own, on the standard library alone.
 
     python tcp_proxy.py READY_FILE PORT
 
-It outlives the server as the instances do. For each connection it looks which instances take new ones, and chooses
-that with the fewest; one that cannot be reached is passed over, before anything was sent to it. What it has begun to
-pass on goes on to its end, also when it is asked to end itself.
+It outlives the server, as the instances do. For each connection it reads the ports of the ready instances and chooses
+the one with the fewest connections; an instance that cannot be reached is skipped before anything was sent to it.
+On SIGTERM it finishes the open connections.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ CHUNK = 65_536
 
 
 class TcpProxy:
-    """Passes connections on."""
+    """Forwards connections to instances."""
 
     def __init__(self, file: str) -> None:
         self._file = file
@@ -30,7 +30,7 @@ class TcpProxy:
         self._passing: set[asyncio.Task[None]] = set()
 
     def ports(self) -> list[int]:
-        """Return the ports that take new connections, as the file says now."""
+        """Return the ports of the ready instances, as the file has them now."""
         with suppress(OSError, ValueError):
             found = os.stat(self._file)  # noqa: PTH116 - asked for on every connection
             if (found.st_ino, found.st_mtime_ns) != self._stamp:
@@ -40,7 +40,7 @@ class TcpProxy:
         return self._ports
 
     async def serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Pass a connection on."""
+        """Forward a connection."""
         task = asyncio.current_task()
         assert task is not None
         self._passing.add(task)
@@ -66,7 +66,7 @@ class TcpProxy:
             return
 
     async def wait_drained(self) -> None:
-        """Wait until all that was begun has been passed on."""
+        """Wait until all connections are closed."""
         if self._passing:
             await asyncio.wait(self._passing)
 
@@ -80,7 +80,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def main(file: str, port: int) -> None:
-    """Stand before the instances until asked to end."""
+    """Serve until SIGTERM."""
     gate, over = TcpProxy(file), asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
     server = await asyncio.start_server(gate.serve_connection, HOST, port, backlog=1024)
