@@ -1,8 +1,8 @@
 """A model of the agent protocol for one instance, to be explored: controller, agent, user and clock.
 
-`explore` tries every order of events on what is really run: the controller's guard, records and settling (`book`,
-`settling`), the agent's guard and list (`agents.admission`, `agents.listing`), and the words of the wire. Only what
-stands around them is a model: a network, a site, a user, a clock.
+`explore` tries every order of events on production code: the controller's fencing, records and reconciliation
+(`edge.records`), the agent's admission of orders and its inventory (`agents.order_admission`, `agents.connection`), and
+the messages of the wire. Only their environment is a model: a network, a site, a user, a clock.
 
 - A connection is made in one step; that it breaks is the crash of either side, for in memory the controller keeps only
   what belongs to the connection. Messages overtake each other also within a connection, which is harsher than TCP.
@@ -23,7 +23,17 @@ from tests.models.edge_protocol.instance_protocol import (
     instance_protocol,
     listing,
 )
-from tests.models.edge_protocol.parties import FORCED_DELETE, WISHES, Agent, Bell, Controller, Link, Rules, Wish, admit
+from tests.models.edge_protocol.parties import (
+    FORCED_DELETE,
+    USER_REQUESTS,
+    Agent,
+    ClockEvent,
+    Controller,
+    Link,
+    Rules,
+    UserRequest,
+    admit,
+)
 
 __all__ = [
     "ABSENT_IS_TRUE",
@@ -36,14 +46,14 @@ __all__ = [
     "ORPHAN",
     "READY_IS_TRUE",
     "TWO_AT_ONCE",
-    "WISHES",
+    "USER_REQUESTS",
     "Agent",
-    "Bell",
+    "ClockEvent",
     "Controller",
     "Link",
     "Rules",
     "Scenario",
-    "Wish",
+    "UserRequest",
     "admit",
     "instance_protocol",
     "listing",

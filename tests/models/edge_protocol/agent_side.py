@@ -1,4 +1,4 @@
-"""The agent's side: it works at one thing at a time, reports, and dials again when its connection is gone."""
+"""The agent's side: it executes one order at a time, reports, and reconnects."""
 
 from collections.abc import Iterable, Iterator
 
@@ -25,7 +25,7 @@ APPLIED_TWICE = "an operation is applied once, and never after a newer one"
 
 
 def agent_party(rules: Rules, start: Agent) -> ModelParty[Agent]:
-    """Return the agent as a party that dials the controller, and whose site outlives its crashes."""
+    """Return the agent as a party that connects to the controller, and whose site outlives its crashes."""
     side = _AgentSide(rules)
     return ModelParty(AGENT, start, side.acts, side.hears, _left_by_crash, calls=CONTROLLER, moot=side.moot)
 
@@ -60,7 +60,7 @@ class _AgentSide:
 
 
 def _dialled(now: Agent) -> Step[Agent]:
-    """Connect, and send the list: what exists and what is at work, and the end that says how long the list is."""
+    """Connect, and send the inventory with its end message."""
     connection = now.site.dialled + 1
     after = Agent(replace(now.site, dialled=connection), replace(now.memory, connection=connection))
     at = now.memory.work.operation if now.memory.work is not None else 0
@@ -92,13 +92,13 @@ def _report(now: Agent, event: str, order: AgentOrder) -> tuple[ModelMessage, ..
 
 
 def _halfway(site: Site, order: AgentOrder) -> Site:
-    """Leave pieces behind; of nothing, a delete leaves nothing."""
+    """Return a site with a partial result; an interrupted delete of nothing leaves nothing."""
     pieces = site.generation if order.work is OrderAction.DELETE else order.generation
     return replace(site, generation=pieces, whole=not pieces)
 
 
 def _left_by_crash(now: Agent) -> Iterable[Agent]:
-    """Forget everything but the site; work that was interrupted has done nothing yet, or half of it."""
+    """Forget all but the site; an interrupted order has done nothing, or half of it."""
     yield Agent(now.site)
     if now.memory.work is not None:
         yield Agent(_halfway(now.site, now.memory.work))

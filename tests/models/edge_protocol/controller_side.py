@@ -1,4 +1,4 @@
-"""The controller's side: the record changes by the table alone, and what is asked of the agent follows from the record.
+"""The controller's side: the record changes by the table only, and orders follow from the record.
 
 An order is sent only over a connection whose list is complete, because only then is it known what there is to do. The
 order goes out in a step of its own: the controller may die between writing that it will ask, and asking. So does the
@@ -27,7 +27,7 @@ from stateward.domains.edge.records.instance_record import (
 from stateward.domains.edge.records.reconcile import NOT_LISTED, ReconcileStep, on_inventory_item, on_report
 from stateward.lifecycle import AGENT, CLOCK, CONTROLLER, TIMED_OUT, TRANSITIONAL, Move
 from stateward.lifecycle.explore import ModelMessage, ModelParty, Step
-from tests.models.edge_protocol.parties import Bell, Controller, Dialled, Link, Rules, Wish
+from tests.models.edge_protocol.parties import ClockEvent, Controller, Dialled, Link, Rules, UserRequest
 
 Steps: TypeAlias = Iterable[Step[Controller]]
 
@@ -56,13 +56,15 @@ class _ControllerSide:
         if order is not None and now.link.settled and not now.link.sent:
             yield Step(_with(now, sent=True), f"sends {order}", (ModelMessage(AGENT, order),))
 
-    def hears(self, now: Controller, word: Wish | Bell | Dialled | InventoryItem | InventoryEnd | AgentReport) -> Steps:
+    def hears(
+        self, now: Controller, word: UserRequest | ClockEvent | Dialled | InventoryItem | InventoryEnd | AgentReport
+    ) -> Steps:
         match word:
-            case Wish():
+            case UserRequest():
                 return self._wished(now, word)
-            case Bell.DEADLINE:
+            case ClockEvent.DEADLINE:
                 return self._decided(now, TIMED_OUT, CLOCK) if now.record.state.state_class is TRANSITIONAL else ()
-            case Bell.RETRY:
+            case ClockEvent.RETRY:
                 return _retried(now)
             case Dialled():
                 return self._connected(now, word)
@@ -76,11 +78,11 @@ class _ControllerSide:
             return self.rules.fence(fenced_fields(now.record), word) is not None
         return not self.rules.heeds(now.link, word)
 
-    def _wished(self, now: Controller, wish: Wish) -> Steps:
-        move = decide_event(self.rules, replace(now.record, facts=wish.facts), wish.event, wish.actor)
+    def _wished(self, now: Controller, request: UserRequest) -> Steps:
+        move = decide_event(self.rules, replace(now.record, facts=request.facts), request.event, request.actor)
         if not isinstance(move, Move):
             return ()
-        return (self._became(now, begin_operation(now.record, move, wish.facts), wish.event),)
+        return (self._became(now, begin_operation(now.record, move, request.facts), request.event),)
 
     def _decided(self, now: Controller, event: str, actor: str) -> Steps:
         move = decide_event(self.rules, now.record, event, actor)

@@ -1,4 +1,4 @@
-"""The protocol of one instance put together: who takes part, what must always hold, and what counts as rest."""
+"""The protocol of one instance: its parties, its invariants, and its states of rest."""
 
 from msgspec import Struct
 
@@ -8,7 +8,7 @@ from stateward.lifecycle import AGENT, CLOCK, CONTROLLER, USER
 from stateward.lifecycle.explore import NETWORK, ModelMessage, ModelParty, Predicate, Protocol, Step
 from tests.models.edge_protocol.agent_side import agent_party
 from tests.models.edge_protocol.controller_side import controller_party
-from tests.models.edge_protocol.parties import WISHES, Agent, Bell, Controller, Rules, Site, Wish
+from tests.models.edge_protocol.parties import USER_REQUESTS, Agent, ClockEvent, Controller, Rules, Site, UserRequest
 
 READY_IS_TRUE = "what is Ready exists at the site, whole and of that generation"
 ABSENT_IS_TRUE = "what is NotPresent does not exist at the site"
@@ -27,13 +27,13 @@ class Scenario(Struct, frozen=True):
 
     ready: bool = False
     asks: int = 2
-    wishes: tuple[Wish, ...] = WISHES
-    bells: tuple[Bell, ...] = tuple(Bell)
+    requests: tuple[UserRequest, ...] = USER_REQUESTS
+    clock_events: tuple[ClockEvent, ...] = tuple(ClockEvent)
     patient: bool = False
 
 
 def instance_protocol(scenario: Scenario, rules: Rules | None = None) -> Protocol:
-    """Return the protocol for one instance, with the right rules or with others."""
+    """Return the protocol for one instance, with the production rules or with others."""
     chosen = rules or Rules()
     parties = (
         controller_party(chosen, READY_BOOKED if scenario.ready else Controller()),
@@ -45,19 +45,21 @@ def instance_protocol(scenario: Scenario, rules: Rules | None = None) -> Protoco
 
 
 def listing(message: ModelMessage) -> bool:
-    """Tell whether a message is part of a list; a list that breaks off is a connection that breaks off."""
+    """Tell whether a message is part of an inventory; losing one is the same as losing the connection."""
     return isinstance(message.body, InventoryItem | InventoryEnd)
 
 
 def _user(scenario: Scenario) -> ModelParty[int]:
     def acts(left: int) -> list[Step[int]]:
-        return [Step(left - 1, f"asks for {wish.event}", call_argument=wish) for wish in scenario.wishes if left]
+        return [
+            Step(left - 1, f"asks for {request.event}", call_argument=request) for request in scenario.requests if left
+        ]
 
     return ModelParty(USER, scenario.asks, acts, calls=CONTROLLER, free=True)
 
 
 def _clock(scenario: Scenario) -> ModelParty[str]:
-    rings = [Step("ticks", f"rings: {bell}", call_argument=bell) for bell in scenario.bells]
+    rings = [Step("ticks", f"rings: {clock_event}", call_argument=clock_event) for clock_event in scenario.clock_events]
     return ModelParty(CLOCK, "ticks", lambda _: rings, calls=CONTROLLER, free=scenario.patient)
 
 
@@ -94,4 +96,4 @@ INVARIANTS = (
     Predicate(ABSENT_IS_TRUE, (CONTROLLER, AGENT), _absent_is_true),
     Predicate(MISSING_IS_TRUE, (CONTROLLER, AGENT), _missing_is_true),
 )
-"""What holds in every state, not only in the quiet ones."""
+"""Invariants of every state."""

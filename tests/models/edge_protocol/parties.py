@@ -1,4 +1,4 @@
-"""What the user and the clock say, and what each party of the model knows. Agents' words are those of the wire."""
+"""Messages of the user and the clock, and the state of each party of the model."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -16,32 +16,32 @@ from stateward.lifecycle import ADMIN, NO_FACTS, USER
 
 
 class Dialled(Struct, frozen=True):
-    """The agent dials; says which connection it believes to have."""
+    """The agent connects; `connection` is the one that it believes to have."""
 
     connection: int
 
 
-class Wish(Struct, frozen=True):
-    """Somebody asks for something."""
+class UserRequest(Struct, frozen=True):
+    """A request of a user or an administrator."""
 
     event: str
     actor: str = USER
     facts: frozenset[str] = NO_FACTS
 
 
-class Bell(StrEnum):
-    """What the clock says: the deadline of the state has passed, or the undo has had no answer for long."""
+class ClockEvent(StrEnum):
+    """An event of the clock: the deadline of a state, or the retry of an unanswered undo."""
 
     DEADLINE = "deadline"
     RETRY = "retry"
 
 
-WISHES = (Wish("create"), Wish("update"), Wish("delete"))
-FORCED_DELETE = Wish("delete", ADMIN, frozenset({IGNORE_TRANSIENT}))
+USER_REQUESTS = (UserRequest("create"), UserRequest("update"), UserRequest("delete"))
+FORCED_DELETE = UserRequest("delete", ADMIN, frozenset({IGNORE_TRANSIENT}))
 
 
 class Link(Struct, frozen=True):
-    """What the controller keeps in memory: its connection (0: none), the list so far, and whether the order is out."""
+    """The controller's memory: its connection (0: none), the inventory so far, and whether the order was sent."""
 
     notify: int = 0
     items: tuple[InventoryItem, ...] = ()
@@ -51,7 +51,7 @@ class Link(Struct, frozen=True):
 
 
 class Controller(Struct, frozen=True):
-    """The controller, as far as this one instance goes."""
+    """The controller's state for one instance."""
 
     record: InstanceRecord = InstanceRecord()
     link: Link = Link()
@@ -82,12 +82,12 @@ class Agent(Struct, frozen=True):
 
 
 def admit(agent: Agent, order: AgentOrder) -> OrderVerdict:
-    """Let the agent's own guard decide."""
+    """Return the verdict of the agent's admission."""
     return order_admission.judge_order(agent.site, agent.memory, order)
 
 
 class Rules(instance_record.DecisionRules, frozen=True):
-    """The right decisions; a variant replaces some of them."""
+    """The production decisions; a test replaces some of them."""
 
     heeds: Callable[[Link, InventoryItem | InventoryEnd], bool] = belongs_to_connection
     listed: Callable[[Link], bool] = is_inventory_complete

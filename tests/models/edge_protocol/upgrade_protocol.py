@@ -38,23 +38,23 @@ AT_REST = "the cloudlet is ready with a connected agent, or its upgrade has fail
 
 
 class Dial(Struct, frozen=True):
-    """An agent dials; says which connection it believes to have, and wants to be let in, or to be told to go."""
+    """An agent connects; `connection` is the one that it believes to have, `unwanted` that it expects a refusal."""
 
     version: str
     connection: int
-    heir: int = 0
+    successor_of: int = 0
     unwanted: bool = False
 
 
 class Gathered(Struct, frozen=True):
-    """An agent's list is complete."""
+    """An agent's inventory is complete."""
 
     version: str
     notify: int
 
 
 class Said(Struct, frozen=True):
-    """What the old agent says of the upgrade."""
+    """A report of the old agent about the upgrade."""
 
     word: str
     operation: int
@@ -68,8 +68,8 @@ class Start(Struct, frozen=True):
     notify: int
 
 
-class Office(Struct, frozen=True):
-    """The controller: the seat, the connections that it has (in memory), and to whom the order went (in memory)."""
+class ModelController(Struct, frozen=True):
+    """The controller: the slots, and in memory its connections and the one that the order was sent to."""
 
     slots: AgentSlots = AgentSlots(C.READY, OLD, serving=1, issued=1)
     lines: frozenset[int] = frozenset({1})
@@ -81,7 +81,7 @@ class Office(Struct, frozen=True):
 
 
 class Process(Struct, frozen=True):
-    """An agent's process: whether it runs, its connection, and the upgrade that it works at, or is the heir of."""
+    """An agent's process: whether it runs, its connection, and the upgrade that it runs or is the successor of."""
 
     runs: bool = False
     connection: int = 0
@@ -89,7 +89,7 @@ class Process(Struct, frozen=True):
 
 
 class Machine(Struct, frozen=True):
-    """The cloudlet's machine: both processes, whether the new one has taken over, and how often was dialled."""
+    """The cloudlet's machine: both processes, whether the new one has taken over, and the number of connections."""
 
     old: Process = Process(runs=True, connection=1)
     new: Process = Process()
@@ -100,28 +100,28 @@ class Machine(Struct, frozen=True):
         return f"old {'runs' if self.old.runs else 'is dead'}, new {'runs' if self.new.runs else 'is dead'}"
 
 
-Steps: TypeAlias = Iterable[Step[Office]]
+Steps: TypeAlias = Iterable[Step[ModelController]]
 Gather: TypeAlias = Callable[[AgentSlots, int, str], SlotsUpdate | AgentRejection]
 
 
 def upgrade_protocol(
     asks: int = 1, *, patient: bool = False, late_starts: int = 0, gathered: Gather = agent_upgrade.on_inventory
 ) -> Protocol:
-    """Return the protocol of an upgrade; with `patient`, nobody counts on the clock."""
+    """Return the protocol of an upgrade; with `patient`, it must end without time-outs."""
     parties = (_controller(gathered), _machine(), _user(asks), _clock(patient, late_starts))
     return Protocol(parties, Predicate(AT_REST, (CONTROLLER, AGENT, NETWORK), _at_rest), INVARIANTS)
 
 
 def gathering(message: ModelMessage) -> bool:
-    """Tell whether a message is a list; a list that breaks off is a connection that breaks off."""
+    """Tell whether a message is an inventory; losing one is the same as losing the connection."""
     return isinstance(message.body, Gathered)
 
 
 # --- the controller --------------------------------------------------------------------------------------------------
 
 
-def _controller(gathered: Gather) -> ModelParty[Office]:
-    def hears(now: Office, word: Dial | Gathered | Said | str) -> Steps:
+def _controller(gathered: Gather) -> ModelParty[ModelController]:
+    def hears(now: ModelController, word: Dial | Gathered | Said | str) -> Steps:
         match word:
             case Dial():
                 return _dialled(now, word)
@@ -131,18 +131,18 @@ def _controller(gathered: Gather) -> ModelParty[Office]:
                 return _judged(now, on_agent_report(now.slots, word.notify, OLD, word.word, word.operation))
         return _asked(now, word)
 
-    return ModelParty(CONTROLLER, Office(), _orders, hears, _forgotten, moot=_moot_to_controller)
+    return ModelParty(CONTROLLER, ModelController(), _orders, hears, _forgotten, moot=_moot_to_controller)
 
 
-def _forgotten(now: Office) -> Iterable[Office]:
+def _forgotten(now: ModelController) -> Iterable[ModelController]:
     yield replace(now, lines=frozenset(), sent=0)
 
 
-def _moot_to_controller(now: Office, word: Gathered | Said) -> bool:
+def _moot_to_controller(now: ModelController, word: Gathered | Said) -> bool:
     return word.notify not in (now.slots.serving, now.slots.successor) and word.notify <= now.slots.issued
 
 
-def _orders(now: Office) -> Iterator[Step[Office]]:
+def _orders(now: ModelController) -> Iterator[Step[ModelController]]:
     for notify in sorted(now.lines):
         if must_disconnect(now.slots, notify):
             yield Step(replace(now, lines=now.lines - {notify}), f"closes connection {notify}")
@@ -157,8 +157,8 @@ def _orders(now: Office) -> Iterator[Step[Office]]:
         yield Step(replace(now, sent=now.slots.serving), "sends the order", (ModelMessage(AGENT, order),))
 
 
-def _dialled(now: Office, dial: Dial) -> Steps:
-    found = on_connect(now.slots, dial.version, dial.heir)
+def _dialled(now: ModelController, dial: Dial) -> Steps:
+    found = on_connect(now.slots, dial.version, dial.successor_of)
     if dial.connection in now.lines or isinstance(found, AgentRejection) != dial.unwanted:
         return ()
     if isinstance(found, AgentRejection):
@@ -171,11 +171,11 @@ def _dialled(now: Office, dial: Dial) -> Steps:
     return (moved,)
 
 
-def _judged(now: Office, found: SlotsUpdate | AgentRejection) -> Steps:
+def _judged(now: ModelController, found: SlotsUpdate | AgentRejection) -> Steps:
     return (Step(now, f"rejects it, {found}") if isinstance(found, AgentRejection) else _moved(now, found, "agrees"),)
 
 
-def _asked(now: Office, word: str) -> Steps:
+def _asked(now: ModelController, word: str) -> Steps:
     actor = {"upgrade": USER, "fix": ADMIN, TIMED_OUT: CLOCK, LATE_START: CLOCK}[word]
     if actor == CLOCK and now.slots.is_upgrading != (word == TIMED_OUT):
         return ()
@@ -191,7 +191,7 @@ def _asked(now: Office, word: str) -> Steps:
     return (Step(replace(now, slots=slots, sent=0), f"{word}, {slots.state}"),)
 
 
-def _moved(now: Office, found: SlotsUpdate, note: str) -> Step[Office]:
+def _moved(now: ModelController, found: SlotsUpdate, note: str) -> Step[ModelController]:
     if found.event is None:
         return Step(replace(now, slots=found.slots), note)
     move = _decided(now.slots, found.event)
@@ -233,18 +233,18 @@ def _acts(now: Machine) -> Iterator[Step[Machine]]:
 
 
 def _dials(now: Machine, which: str, version: str) -> Step[Machine]:
-    """Connect; the one that serves sends its list at once, an heir gathers first."""
+    """Connect; the serving agent sends its inventory at once, a successor takes over first."""
     process: Process = getattr(now, which)
     notify = now.dialled + 1
     after = replace(now, dialled=notify, **{which: replace(process, connection=notify)})
     serves = version == OLD or now.taken
     sent = (ModelMessage(CONTROLLER, Gathered(version, notify)),) if serves else ()
-    heir = 0 if serves else process.work
-    return Step(after, f"{which} agent connects", sent, Dial(version, process.connection, heir))
+    successor_of = 0 if serves else process.work
+    return Step(after, f"{which} agent connects", sent, Dial(version, process.connection, successor_of))
 
 
 def _watches(now: Machine) -> Iterator[Step[Machine]]:
-    """The old agent watches its successor: one that is dead, or does not come up, is cleaned up and reported."""
+    """Yield the old agent's report of a failed successor, which it has killed."""
     work = now.old.work
     if work:
         failed = ModelMessage(CONTROLLER, Said(UPGRADE_FAILED, work, now.old.connection))
@@ -285,7 +285,7 @@ def _left_by_crash(now: Machine) -> Iterable[Machine]:
 
 def _user(asks: int) -> ModelParty[int]:
     def acts(left: int) -> list[Step[int]]:
-        return [Step(left - 1, f"asks for {wish}", call_argument=wish) for wish in ("upgrade", "fix") if left]
+        return [Step(left - 1, f"asks for {request}", call_argument=request) for request in ("upgrade", "fix") if left]
 
     return ModelParty(USER, asks, acts, calls=CONTROLLER, free=True)
 
@@ -300,20 +300,20 @@ def _clock(patient: bool, late_starts: int) -> ModelParty[int]:
     return ModelParty(CLOCK, late_starts, acts, calls=CONTROLLER, free=patient)
 
 
-def _at_rest(office: Office, machine: Machine, flying: tuple[ModelMessage, ...]) -> bool:
-    if flying or office.slots.state not in (C.READY, C.UPDATE_ERROR):
+def _at_rest(controller: ModelController, machine: Machine, flying: tuple[ModelMessage, ...]) -> bool:
+    if flying or controller.slots.state not in (C.READY, C.UPDATE_ERROR):
         return False
-    if office.slots.state == C.UPDATE_ERROR:
+    if controller.slots.state == C.UPDATE_ERROR:
         return True
     serving = machine.new if machine.taken else machine.old
-    return serving.runs and serving.connection in office.lines
+    return serving.runs and serving.connection in controller.lines
 
 
-def _success_is_true(office: Office, machine: Machine) -> bool:
-    return not office.succeeded or machine.taken
+def _success_is_true(controller: ModelController, machine: Machine) -> bool:
+    return not controller.succeeded or machine.taken
 
 
-def _one_serves(_: Office, machine: Machine) -> bool:
+def _one_serves(_: ModelController, machine: Machine) -> bool:
     return not (machine.taken and machine.old.runs)
 
 

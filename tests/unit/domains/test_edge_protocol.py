@@ -37,9 +37,9 @@ from tests.models.edge_protocol import (
     ORPHAN,
     READY_IS_TRUE,
     TWO_AT_ONCE,
-    WISHES,
+    USER_REQUESTS,
     Agent,
-    Bell,
+    ClockEvent,
     Controller,
     Rules,
     Scenario,
@@ -85,7 +85,9 @@ def what(violation: ProtocolViolation) -> tuple[ViolationKind, str]:
         pytest.param(patient(CHANGED), MORTAL, id="update or delete, with crashes and no help from the clock"),
         pytest.param(CHANGED, BOTH, id="update or delete, with loss and crashes"),
         pytest.param(
-            patient(Scenario(asks=2, wishes=(*WISHES, FORCED_DELETE))), FaultBudget(duplicates=1), id="a forced delete"
+            patient(Scenario(asks=2, requests=(*USER_REQUESTS, FORCED_DELETE))),
+            FaultBudget(duplicates=1),
+            id="a forced delete",
         ),
     ],
 )
@@ -292,7 +294,7 @@ def test_without_time_outs_a_lost_order_is_waited_for_for_ever() -> None:
 
 
 def test_an_undo_that_is_not_sent_again_is_lost_for_ever_because_an_error_state_has_no_deadline() -> None:
-    violation = found(replace(CREATED, bells=(Bell.DEADLINE,)), LOSSY)
+    violation = found(replace(CREATED, clock_events=(ClockEvent.DEADLINE,)), LOSSY)
     assert what(violation) == (ViolationKind.DEAD_END, AT_REST)
     assert violation.trace.end[0].startswith("controller: CreateError")
 

@@ -78,9 +78,13 @@ def test_a_connection_gets_a_number_that_only_grows() -> None:
 
 
 def test_in_an_upgrade_init_counts_only_from_the_new_version() -> None:
-    heir = on_connect(ASKED, NEW, 7)
-    assert isinstance(heir, SlotsUpdate)
-    assert (heir.role, heir.event, heir.slots.serving) == ("heir", CloudletEvent("acknowledge", CONTROLLER), 4)
+    successor = on_connect(ASKED, NEW, 7)
+    assert isinstance(successor, SlotsUpdate)
+    assert (successor.role, successor.event, successor.slots.serving) == (
+        "heir",
+        CloudletEvent("acknowledge", CONTROLLER),
+        4,
+    )
     back = on_connect(ASKED, OLD)
     assert isinstance(back, SlotsUpdate)
     assert (back.role, back.event) == ("serving", None)

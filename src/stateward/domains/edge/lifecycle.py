@@ -1,8 +1,8 @@
 """The state machines of the edge domain: ClusterInst, AppInst, Cloudlet.
 
-Users ask, agents work and report, and the controller keeps the state; it acts in its own right only to prepare a
-delete and to undo an error. At each state it is settled who may move on, so no two of them can race. A report counts
-only with the operation and generation it belongs to: that is the guard's business (`protocol`), which asks these tables.
+Users request, agents work and report, and the controller keeps the state; it acts in its own right only to prepare a
+delete and to undo an error. Each state names the actors that may leave it, so no two of them can race. A report counts
+only with the current operation and generation: `records.report_fencing` checks that before it looks up these tables.
 """
 
 from stateward.lifecycle import (
