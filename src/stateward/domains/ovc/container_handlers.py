@@ -1,6 +1,6 @@
-"""What is done to cloudspaces and accounts: they take along what is below them.
+"""Handlers of accounts and cloudspaces: delete, restore and destroy include their children.
 
-An account is nothing by itself; a cloudspace has its firewall, which comes up before what is below it and goes after.
+An account is only a record. A cloudspace has a firewall, which starts before its children and stops after them.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,15 +22,15 @@ from stateward.store.port import Reader
 from stateward.store.records import Object, to_json
 
 CHILD_KINDS = {CLOUDSPACE.kind: (VM,), ACCOUNT.kind: (CLOUDSPACE, DISK, IMAGE)}
-"""What is below, in the order in which it goes: VMs stand on images."""
+"""The kinds of children in the order in which they are removed: VMs before the images that they use."""
 
 OUT = frozenset({"DELETED", "TOBEDELETED", "DESTROYED"})
 UNTOUCHED = frozenset({"VIRTUAL", "MODELED", "ERROR"})
-"""What the recycle bin does not take: what is not there, or not whole. It stays below its parent."""
+"""States that cannot be deleted to the recycle bin: not created, or incomplete. They stay below the parent."""
 
 
 class ContainerHandlers:
-    """The handlers of cloudspaces and accounts."""
+    """Handlers of accounts and cloudspaces."""
 
     def __init__(self, firewalls: Firewalls) -> None:
         self._firewalls = firewalls
@@ -70,7 +70,7 @@ class ContainerHandlers:
         await self._firewalls.power_off(job)
 
     async def _bring_back(self, job: Job) -> None:
-        """Bring a cloudspace back; if that cannot be done, its firewall is not left running."""
+        """Restore a cloudspace; if its children fail, its firewall is stopped again."""
         await job.once("firewall", lambda: self._firewalls.power_on(job))
         try:
             await self._apply_to_children(job)
@@ -79,7 +79,7 @@ class ContainerHandlers:
             raise
 
     async def _observe_cancelled(self, job: Job) -> ObservedOutcome | Ending:
-        """Say what became of work that was cancelled: done, not done if all is as it was, or half done."""
+        """Return the outcome of a cancelled action: done, not done if nothing changed, or half done."""
         found, power = job.claim.object, Power.OFF
         had_power = wants_power = False
         if found.kind == CLOUDSPACE.kind:
@@ -93,7 +93,7 @@ class ContainerHandlers:
         return ObservedOutcome.DONE if not left and power is (Power.ON if wants_power else Power.OFF) else HALF_DONE
 
     async def _apply_to_children(self, job: Job) -> None:
-        """Do to all that are concerned what is done to their parent; one that will not go keeps it from going."""
+        """Run the action on all children that it concerns; fails if one child fails."""
         for lifecycle in CHILD_KINDS[job.claim.object.kind]:
             left = partial(self._children, job, lifecycle.kind)
             fan_out = FanOut(left, _child_request(job), is_ready=_clones_first)
@@ -103,7 +103,7 @@ class ContainerHandlers:
                 raise Permanent(f"{len(failed)} of its {lifecycle.kind} could not {job.action}: {some}")
 
     async def _children(self, job: Job, kind: str) -> Sequence[Object]:
-        """Return those below who are concerned, and those who may be when others are done with them."""
+        """Return the children that the action concerns, and busy ones that it may concern afterwards."""
         chosen, concerned = Selector(job.ns, kind, job.object), _concerned(job)
         return [one async for one in list_all(self._reader, chosen) if concerned(one) or _is_busy(one, job)]
 
@@ -114,17 +114,17 @@ class ContainerHandlers:
 
 
 def _is_busy(one: Object, job: Job) -> bool:
-    """Tell whether somebody else is at one who may be concerned afterwards."""
+    """Tell whether another operation runs on a child that the action may concern afterwards."""
     return one.op is not None and job.action != "restore"
 
 
 def _record_only_handlers(lifecycle: Lifecycle) -> dict[str, Handler]:
-    """Return handlers for what is a matter of the books."""
+    """Return handlers for actions that only change records."""
     return {action: Handler(do_nothing, report_done) for action in lifecycle.actions}
 
 
 def _concerned(job: Job) -> Callable[[Object], bool]:
-    """Return who tells to whom the action is to be done."""
+    """Return the predicate for the children that the action concerns."""
     if job.action == "restore":
         return _went_with(job.object)
     return _may_go if job.action == "delete" else _is_left
@@ -139,7 +139,7 @@ def _is_left(one: Object) -> bool:
 
 
 def _went_with(parent: str) -> Callable[[Object], bool]:
-    """Return who tells exactly those that went down with their parent."""
+    """Return the predicate for the children that were deleted together with their parent."""
 
     def went(one: Object) -> bool:
         stay = read_seen(one).bin
@@ -149,7 +149,7 @@ def _went_with(parent: str) -> Callable[[Object], bool]:
 
 
 def _clones_first(one: Object, left: Sequence[Object]) -> bool:
-    """Let a VM wait for its clones."""
+    """Tell whether a VM has no clones left among the remaining objects."""
     if one.kind != VM.kind:
         return True
     clones = set(vm_seen(one).clones)

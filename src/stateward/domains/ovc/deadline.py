@@ -1,8 +1,8 @@
-"""What has not been done in its time, by a worker that lives: it looks at what is true before it gives up.
+"""Deadlines of actions: a live worker stops the work shortly before its deadline and observes the outcome.
 
-The engine ends what has outlived its deadline. That is no answer, so a little before it the work is stopped here, the
-node is asked what is true, and the action ends as that says: done after all, or back where it was. That is the healer's
-work, and stands in its report.
+The engine ends an operation at its deadline without knowing the outcome. So the work is stopped a little earlier, the
+node is asked, and the action ends as observed: done after all, or back in its previous state. The journal names the
+healer as the actor.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ Run = Callable[[Job], Awaitable[Any]]
 Observe = Callable[[Job], Awaitable[ObservedOutcome | Ending]]
 
 OBSERVE_SHARE = 0.1
-"""What part of the time for an action is left for the look."""
+"""The share of an action's time that is kept for the observation."""
 
 
 def run_until_deadline(run: Run, look: Observe) -> Run:
-    """Return work that looks at what is true when its time is nearly over."""
+    """Return a handler that observes the outcome when its time is nearly over."""
 
     async def bounded(job: Job) -> Any:  # noqa: ANN401 - what the work returns
         try:

@@ -1,11 +1,11 @@
-"""Rounds: what is at rest follows what its node shows, though nobody has asked for anything.
+"""Drift detection: an object at rest follows the power that its node shows.
 
-A look is three-valued. A node shows a machine, or its complete listing does not have it, or it cannot say; only the
-first two count, and only when two looks agree that are so far apart that the second one tells of the time after the
-first. A VM that has lost its power by itself is HALTED then; a firewall that has is brought up again.
+An observation is three-valued: a node shows a machine, its complete listing does not have it, or it cannot say. Only
+the first two count, and only if two observations agree that are so far apart that the second one is younger than the
+first. A VM that has lost its power becomes HALTED; a firewall that has lost its power is started again.
 
-Every process with a worker goes round; a node is looked at by one of them at a time, which takes its turn by a
-compare-and-set. What was begun with an object since it was read makes its version another one, and the news is refused.
+Every process with a worker runs a detector; a node is checked by one of them at a time, which claims it by a
+compare-and-set. An action that began since the object was read has changed its version, so that the drift is refused.
 Orphans (`orphan_scan`) are noted with the node; the files of disks and images, which all nodes share, with one node of
 each namespace.
 """
@@ -42,7 +42,7 @@ from stateward.store.records import Key, Object
 log = logging.getLogger("stateward.ovc")
 
 CONFIRM_DELAY_S = 0.5
-"""How many seconds lie between two looks that have to agree, beside the time by which a node's word is late."""
+"""Seconds between two observations that must agree, in addition to the lag of the node."""
 
 DRIFT_EVENTS: dict[tuple[str, Power], str] = {
     (OvcVmState.RUNNING, Power.OFF):    "shows off",
@@ -50,27 +50,27 @@ DRIFT_EVENTS: dict[tuple[str, Power], str] = {
     (OvcVmState.RUNNING, Power.FROZEN): "shows frozen",
     (OvcVmState.PAUSED,  Power.ON):     "shows on",
 }  # fmt: skip
-"""What a VM at rest is told, by what it is and what its node shows; anything else is as it should be, or no answer."""
+"""The event of a VM at rest, by its state and the power that its node shows; other pairs are no drift."""
 
 IN_SERVICE = (NodeState.ENABLED, NodeState.MAINTENANCE)
-"""The states of a node that is looked at though nothing is known to be on it."""
+"""The states of a node that is checked for orphans, also if no known machine is on it."""
 
 
 class WatchedObject(Struct, frozen=True):
-    """An object at rest, and where its machine is."""
+    """An object at rest, and where its machine runs."""
 
     found: Object
     at: PlacementSeen
 
     def drift_event(self, power: Power) -> str:
-        """Return what the object is to be told, if its machine is not what it should be."""
+        """Return the event of the object's drift; empty if its machine has the right power."""
         if self.found.kind == VM.kind:
             return DRIFT_EVENTS.get((self.found.state, power), "")
         return "place firewall" if power is Power.OFF else ""
 
 
 class DriftDetector:
-    """Goes round all nodes from time to time."""
+    """Checks the machines of all nodes periodically."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class DriftDetector:
         self._orphans = OrphanScanner(engine.store.reader, disk_store or NoDiskStore(), apart, every)
 
     async def run(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        """Go round, for as long as the process lives."""
+        """Check all nodes periodically, until cancelled."""
 
         def interval_s() -> float:
             return self._every * self._chance.uniform(0.7, 1.3)
@@ -95,7 +95,7 @@ class DriftDetector:
         await repeat("drift detection of nodes", self.check_all, interval_s, log, transient=StoreError, sleep=sleep)
 
     async def check_all(self) -> None:
-        """Look at every node of every namespace whose turn it is."""
+        """Check the nodes of all namespaces that are due."""
         namespaces = await self._engine.store.reader.namespaces()
         await asyncio.gather(*(self._check_isolated(ns) for ns in namespaces))
 
@@ -104,7 +104,7 @@ class DriftDetector:
             await self.check_namespace(ns)
 
     async def check_namespace(self, ns: str) -> None:
-        """Look at every node of a namespace whose turn it is, side by side."""
+        """Check the nodes of a namespace that are due, concurrently."""
         watched: defaultdict[Key, list[WatchedObject]] = defaultdict(list)
         for one in await self._list_watched(ns):
             watched[Key(ns, one.at.node if one.at.machine else "")].append(one)
@@ -118,7 +118,7 @@ class DriftDetector:
         )
 
     async def _list_watched(self, ns: str) -> list[WatchedObject]:
-        """Return what has a machine, or should have one, and is left alone."""
+        """Return the objects at rest that have a machine, or should have one."""
         reader = self._engine.store.reader
         vms = list_all(reader, Selector(ns, VM.kind, states=(OvcVmState.RUNNING, OvcVmState.PAUSED)))
         boxes = list_all(reader, Selector(ns, CLOUDSPACE.kind, states=FIREWALL_ON_STATES))
@@ -130,12 +130,12 @@ class DriftDetector:
         return [one for one in those if one.found.op is None and _is_ours(one)]
 
     async def _check_node_isolated(self, node: Key, those: list[WatchedObject], keeper: bool) -> None:
-        """Look at a node; an error there is not the others'."""
+        """Check a node; an error does not affect the other nodes."""
         with self._faults.isolate(f"look at node {node.id} of {node.ns}"):
             await self._check_node(node, those, keeper)
 
     async def _check_node(self, node: Key, those: list[WatchedObject], keeper: bool) -> None:
-        """Tell what is news of a node; what is on no node has no power for certain."""
+        """Report the drift of a node, and its orphans; an object on no node has no power for certain."""
         if not node.id:
             await self._report_all([(one, Power.OFF) for one in those])
         elif (seen := await self._claim_node(node)) is not None and (
@@ -156,7 +156,7 @@ class DriftDetector:
     # --- turns -------------------------------------------------------------------------------------------------------
 
     async def _claim_node(self, node: Key) -> NodeSeen | None:
-        """Take the turn at a node, if nobody has since the last one was due; returns what is known of it."""
+        """Claim a node for this check; None if another process has checked it meanwhile."""
         return await self._engine.store.transact(lambda tx: _claim_turn(tx, node, self._every * 0.6))
 
     async def _record_trouble(self, node: Key, trouble: str) -> None:
@@ -167,7 +167,7 @@ class DriftDetector:
     async def _confirm_drift(
         self, node: Key, hypervisor: Hypervisor, those: list[WatchedObject]
     ) -> list[tuple[WatchedObject, Power]]:
-        """Return those of whom two looks say the same, if that is news."""
+        """Return the objects whose drift two observations confirm."""
         first = await hypervisor.get_powers([one.at.machine for one in those])
         unknown = sum(power is Power.UNKNOWN for power in first.values())
         await self._record_trouble(node, f"it cannot say what {unknown} of its machines are" if unknown else "")
@@ -182,7 +182,7 @@ class DriftDetector:
     async def _find_orphans(
         self, node: Key, hypervisor: Hypervisor, those: list[WatchedObject], keeper: bool
     ) -> tuple[set[OrphanId], bool]:
-        """Return the strangers of a node, and whether all of it could be seen."""
+        """Return the orphans of a node, and whether its listing was complete."""
         found, complete = await self._orphans.find_machines(node, hypervisor, {one.at.machine for one in those})
         return (found | await self._orphans.find_files() if keeper else found), complete
 
@@ -194,14 +194,14 @@ class DriftDetector:
     async def _report(self, one: WatchedObject, power: Power) -> None:
         found = one.found
         actor = PROVIDER if found.kind == VM.kind else CONTROLLER
-        with suppress(Denied):  # somebody has begun something with it: that will tell
+        with suppress(Denied):  # an action began meanwhile: its own observation counts
             await self._engine.act(
                 found.ns, found.id, one.drift_event(power), actor=actor, who=one.at.node, version=found.version
             )
 
 
 def _is_ours(one: WatchedObject) -> bool:
-    """Tell whether there is a machine to look at, or a firewall that waits for a node."""
+    """Tell whether there is a machine to check, or a firewall that waits for a node."""
     return bool(one.at.machine) or one.found.kind == CLOUDSPACE.kind
 
 

@@ -1,9 +1,9 @@
-"""What follows when an action has ended, in the very step in which it does, however it ended.
+"""End hooks of the ovc kinds, run in the transaction that ends an operation, however it ended.
 
-disks        those that the VM's action took along come to rest with it
-books        say where a VM is now, which disks it has, who stands on what
-recycle bin  a stay begins or ends, and with it the timer that will end it for good
-queues       one that was being stopped, and is empty now, is gone
+disks        that the VM's operation held are released with it
+records      say where a VM runs, which disks it has, which images and clones depend on it
+recycle bin  an entry begins or ends, with the timer that destroys the object
+queues       one that was being stopped and is empty now takes requests again
 """
 
 from collections.abc import Awaitable, Callable
@@ -40,16 +40,16 @@ from stateward.store.records import Key, Object, Operation, Status
 POWERED = ("deploy", "start")
 UNPOWERED = ("stop", "delete", "destroy")
 CLEARING = (*POWERED, *UNPOWERED)
-"""The actions that leave nothing behind of what has failed before."""
+"""The actions that stop all stale machines of earlier failures."""
 
 CLEAN_RESULT = '"clean"'
-"""The result of a migration that has failed and left nothing behind."""
+"""The result of a failed migration that left no machine behind."""
 
 
 async def on_end(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:
-    """Do what follows from the end of an operation of any kind."""
+    """Run the end hook of an operation of any kind of the domain."""
     found = uow.objects[Key(operation.ns, operation.object)]
-    queue = Key(found.ns, found.queue)  # before a disk leaves its VM
+    queue = Key(found.ns, found.queue)  # read before a disk leaves its VM
     of_its_kind = END_HOOKS.get(found.kind)
     if of_its_kind is not None:
         await of_its_kind(uow, operation, ended)
@@ -82,7 +82,7 @@ async def _on_vm_end(uow: UnitOfWork, operation: Operation, ended: Ended) -> Non
 
 
 async def _release_disks(uow: UnitOfWork, operation: Operation, ended: Ended) -> list[Object]:
-    """Bring the disks to rest that the operation took along; returns them."""
+    """Release the disks that the operation held; returns them."""
     ns, seen = operation.ns, vm_seen(uow.objects[Key(operation.ns, operation.object)])
     named = str(msgspec.json.decode(operation.args).get("disk", ""))
     keys = [Key(ns, id_) for id_ in {*seen.disks, added_disk_id(operation.id), named} if id_]
@@ -100,7 +100,7 @@ async def _release_one(uow: UnitOfWork, disk: Object, operation: Operation, ende
 
 
 def _detach_from_vm(uow: UnitOfWork, disk: Object) -> Object:
-    """Part a disk from its VM; a boot disk stays with it whatever happens."""
+    """Detach a disk's record from its VM; a boot disk always stays with its VM."""
     spec, seen = read_spec(disk, DiskSpec), disk_seen(disk)
     if spec.boot:
         return disk
@@ -109,7 +109,7 @@ def _detach_from_vm(uow: UnitOfWork, disk: Object) -> Object:
 
 
 def _updated_disks(seen: OvcVmSeen, changed: list[Object]) -> dict[str, int]:
-    """Return the disks of a VM after some of them have changed."""
+    """Return the disks of a VM, with their slots, after some of them changed."""
     disks = dict(seen.disks)
     for disk in changed:
         disk_record = disk_seen(disk)
@@ -121,7 +121,7 @@ def _updated_disks(seen: OvcVmSeen, changed: list[Object]) -> dict[str, int]:
 
 
 def _seen_after_power(operation: Operation, seen: OvcVmSeen, *, good: bool) -> OvcVmSeen:
-    """Return what is known of a VM after an action on it: whether it has power, and what may be left of a failure."""
+    """Return the record of a VM after an action: its machine, and stale machines of a failure."""
     if good and operation.action in CLEARING:
         seen = replace(seen, stale_machines=())
     if good and operation.action in UNPOWERED:
@@ -134,7 +134,7 @@ def _seen_after_power(operation: Operation, seen: OvcVmSeen, *, good: bool) -> O
 
 
 def _seen_after_migration(uow: UnitOfWork, operation: Operation, ended: Ended) -> OvcVmSeen:
-    """Return what is known of a VM after a migration, which shows nowhere else."""
+    """Return the record of a VM after a migration; its state does not change."""
     found = uow.objects[Key(operation.ns, operation.object)]
     seen = vm_seen(found)
     there, cold = PlacedMachine(seen.to, machine_key(found.id, operation.id)), operation.origin == OvcVmState.HALTED
@@ -146,7 +146,7 @@ def _seen_after_migration(uow: UnitOfWork, operation: Operation, ended: Ended) -
 
 
 async def _drop_references(uow: UnitOfWork, found: Object) -> None:
-    """Take a VM that is destroyed off what it stood on: its image, and the VM that it was cloned from."""
+    """Remove a destroyed VM from the users of its image and the clones of its source."""
     spec = read_spec(found, OvcVmSpec)
     keys = Key(found.ns, spec.image), Key(found.ns, spec.clone_of)
     await uow.load([key for key in keys if key.id])
@@ -163,7 +163,7 @@ async def _drop_references(uow: UnitOfWork, found: Object) -> None:
 
 
 async def _on_cloudspace_end(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:
-    """Follow what became of a cloudspace's firewall: where it is, or what may be left of one that did not come up."""
+    """Update the record of a cloudspace's firewall: its machine, and stale machines of a failure."""
     found, good = uow.objects[Key(operation.ns, operation.object)], ended.status is Status.SUCCEEDED
     seen, ours = cloudspace_seen(found), machine_key(operation.object, operation.id)
     if operation.hidden:
@@ -186,7 +186,7 @@ async def _on_cloudspace_end(uow: UnitOfWork, operation: Operation, ended: Ended
 
 
 async def _on_disk_end(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:  # noqa: ARG001 - as all of them
-    """Follow what was done to a disk alone: one that is destroyed, or was made anew, is no longer its VM's."""
+    """Detach a disk that was destroyed, or created again, from its VM."""
     disk = uow.objects[Key(operation.ns, operation.object)]
     vm = disk_seen(disk).vm
     if not vm or disk.state not in (DiskState.DESTROYED, DiskState.CREATED):

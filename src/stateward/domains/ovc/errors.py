@@ -1,4 +1,4 @@
-"""Why something is refused here, beyond what the tables say. Each is a 409, but for what is another account's."""
+"""The errors of the ovc domain: denials beyond the tables. Each is a 409, except those with the code `forbidden`."""
 
 from stateward.engine import Denied, Refused
 
@@ -26,7 +26,7 @@ class RuleBroken(Denied):
 
 
 class OtherAction(RuleBroken):
-    """The object is not in the state that the caller believed: somebody else was faster."""
+    """The object is not in the state that the caller expected: another action was faster."""
 
     code = "other_action"
     retry = True
@@ -34,7 +34,7 @@ class OtherAction(RuleBroken):
 
 
 class QueueOccupied(RuleBroken):
-    """During a migration one request of a user can wait, and one waits."""
+    """During a migration one request of a user can wait, and one waits already."""
 
     code = "one_waits"
     retry = True
@@ -42,7 +42,7 @@ class QueueOccupied(RuleBroken):
 
 
 class QueueStopping(RuleBroken):
-    """The queue is drained, and takes nothing more until it is gone."""
+    """The queue is being stopped, and refuses requests until it is drained."""
 
     code = "queue_stopping"
     retry = True
@@ -50,35 +50,35 @@ class QueueStopping(RuleBroken):
 
 
 class NameTaken(RuleBroken):
-    """The name is in use, be it by something in the recycle bin."""
+    """The name is in use, perhaps by an object in the recycle bin."""
 
     code = "name_taken"
     text = "the name {name!r} is taken by {kind} {id}, which is {state}"
 
 
 class ParentNotReady(RuleBroken):
-    """What it would be part of, or is part of, does not allow it in its state."""
+    """The state of the parent does not allow the action."""
 
     code = "parent_not_ready"
     text = "{kind} {id} is {state}: it has to be {wanted}"
 
 
 class ParentInBin(RuleBroken):
-    """What it is part of lies in the recycle bin: that has to be restored first."""
+    """The parent is in the recycle bin, and must be restored first."""
 
     code = "parent_in_bin"
     text = "{kind} {id} is {state}: restore it first"
 
 
 class HasRunning(RuleBroken):
-    """VMs below it run; only an administrator takes them down with it."""
+    """VMs of the object run; only an administrator stops them with it."""
 
     code = "has_running"
     text = "{kind} {id} has VMs that run ({vms}): stop them first, or let an administrator do this"
 
 
 class HasClones(RuleBroken):
-    """Clones stand on the VM's disk."""
+    """Clones use the VM's disk as their base."""
 
     code = "has_clones"
     retry = True
@@ -87,7 +87,7 @@ class HasClones(RuleBroken):
 
 
 class ImageInUse(RuleBroken):
-    """VMs stand on the image."""
+    """VMs use the image."""
 
     code = "image_in_use"
     retry = True
@@ -96,7 +96,7 @@ class ImageInUse(RuleBroken):
 
 
 class BootDisk(RuleBroken):
-    """A boot disk comes and goes with its VM, and not alone."""
+    """A boot disk is created and removed with its VM only."""
 
     code = "boot_disk"
     text = "disk {id} is the boot disk of vm {vm}: it comes and goes with it"
@@ -117,7 +117,7 @@ class OtherAccount(RuleBroken):
 
 
 class NodeDriverNotGranted(RuleBroken):
-    """A node whose machines are programs on the server's own host is registered by whoever administers that."""
+    """Only an administrator of all namespaces may register a node that runs programs on the server's host."""
 
     code = "forbidden"
     text = (
@@ -134,14 +134,14 @@ class NotAttached(RuleBroken):
 
 
 class ChangedWithVm(RuleBroken):
-    """What changes a disk together with its VM is asked of the VM."""
+    """The action changes a disk together with its VM, and must be asked of the VM."""
 
     code = "on_its_vm"
     text = "disk {id} is changed together with its VM: ask for '{action} disk' of the VM"
 
 
 class NoNode(RuleBroken):
-    """There is no node that could carry the VM."""
+    """There is no enabled node for the VM."""
 
     code = "no_node"
     retry = True
@@ -149,7 +149,7 @@ class NoNode(RuleBroken):
 
 
 class NodeIsInternal(RuleBroken):
-    """Where a VM is, only administrators see and choose."""
+    """Only administrators choose the node of a VM."""
 
     code = "forbidden"
     text = "only administrators choose the node of vm {id}"
@@ -171,14 +171,14 @@ class LastNode(RuleBroken):
 
 
 class AlreadyOnNode(RuleBroken):
-    """A VM is where it is to be moved."""
+    """The VM is on the requested node already."""
 
     code = "already_there"
     text = "vm {id} is on node {node} already"
 
 
 class NotAtRest(RuleBroken):
-    """Something stands in its queue: what a node shows meanwhile may be of before or after that."""
+    """The object has queued operations, so what its node shows may be from before or after them."""
 
     code = "not_at_rest"
     retry = True

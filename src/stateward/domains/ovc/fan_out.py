@@ -1,8 +1,8 @@
-"""Doing something to all of a crowd, as a step of a larger action: the busy are waited for, those who fail are told.
+"""Fan-out of an action to many objects, as a step of a larger operation.
 
-Each round asks those who can be asked now; the rounds are noted with the operation, so that a crash goes on with the
-right one. Nobody is kept busy with waiting: a round is the work of other operations, and between rounds the work is put
-down for a moment.
+The step runs in rounds. Each round spawns child operations on the objects that are ready, and waits for the busy ones.
+Rounds are checkpointed with the operation, so that a crash goes on with the right one. No worker waits meanwhile: the
+operation is suspended until its children have ended.
 """
 
 import asyncio
@@ -20,34 +20,34 @@ from stateward.store.port import Reader
 from stateward.store.records import Key, Object, Status
 
 BUSY_RETRY_S = 0.2
-"""How many seconds pass before those are looked at again who were busy."""
+"""Seconds before busy objects are checked again."""
 
 MAX_DENIALS = 48
-"""How often one is asked who denies it, because something stands in its queue; to fail costs a share of this."""
+"""Denials before an object counts as failed; a failed child operation costs MAX_DENIALS / max_tries."""
 
 HALF_DONE = Ending(FAILED, error="cancelled, and part of it was done")
-"""How an action ends that was cancelled when it was done to some of those whom it is for."""
+"""The end of a cancelled action that was done to some of its objects."""
 
 
 class FanOut(Struct, frozen=True):
-    """Who is left, what is asked of each, and how often it is asked of one who fails."""
+    """The objects that remain, the request for each, and the tries for an object that fails."""
 
     remaining: Callable[[], Awaitable[Sequence[Object]]]
     make_request: Callable[[Object], Request]
     max_tries: int = 3
     is_ready: Callable[[Object, Sequence[Object]], bool] = lambda _one, _left: True
-    """Whether one can be asked while the others are still there."""
+    """Whether an object can be asked while the given others remain."""
 
 
 class FanOutResult(Struct, frozen=True):
-    """What became of a crowd: those to whom it was done, with the states they were in, and why the others failed."""
+    """The result: objects that are done, with their states before, and the errors of the others."""
 
     done: dict[str, str]
     failed: dict[str, str]
 
 
 async def run_on_all(job: Job, step: str, fan_out: FanOut, reader: Reader) -> FanOutResult:
-    """Do something to all of a crowd."""
+    """Run an action on all remaining objects; returns when none is left, or the rest has failed."""
     spent: Counter[str] = Counter()
     before: dict[str, str] = {}
     for number in count():
@@ -67,7 +67,7 @@ async def run_on_all(job: Job, step: str, fan_out: FanOut, reader: Reader) -> Fa
 
 
 async def _ready_targets(fan_out: FanOut, spent: Counter[str]) -> dict[str, str]:
-    """Return those who can be asked now, with their states; raises where others have to be waited for first."""
+    """Return the objects that can be asked now, with their states; raises Temporary while only busy ones remain."""
     left = [
         one for one in await fan_out.remaining() if spent[one.id] < MAX_DENIALS // fan_out.max_tries * fan_out.max_tries
     ]
@@ -77,17 +77,17 @@ async def _ready_targets(fan_out: FanOut, spent: Counter[str]) -> dict[str, str]
         busy = [one.id for one in left if one.state in TRANSITION_STATES]
         if busy:
             raise Temporary(f"waits for {', '.join(busy[:5])}", after=BUSY_RETRY_S)
-        return {one.id: one.state for one in free}  # nobody will come first
+        return {one.id: one.state for one in free}  # none is busy, so no other object will become ready first
     return ready
 
 
 async def none_done(job: Job, reader: Reader) -> bool:
-    """Tell whether of all that was asked of others nothing was done: each of these operations was cancelled."""
+    """Tell whether every child operation was cancelled, so that nothing was done."""
     return all(one.status is Status.CANCELLED for one in await reader.children_of(job.key))
 
 
 async def observe_cancelled(job: Job, reader: Reader) -> ObservedOutcome | Ending:
-    """Say what became of cancelled work that others do."""
+    """Return the outcome of a cancelled fan-out: not done, or half done."""
     return ObservedOutcome.NOT_DONE if await none_done(job, reader) else HALF_DONE
 
 

@@ -1,7 +1,6 @@
-"""The virtual firewall of a cloudspace: a machine on one of the nodes, with power while the cloudspace is deployed.
+"""The virtual firewall of a cloudspace: a machine on one of the nodes that runs while the cloudspace is deployed.
 
-Whatever it has to know is in the books, so it needs no disk, and where it has to move it comes up anew on the other
-node before it ends here.
+Its configuration is in the records, so it needs no disk. To move, it starts on the other node before it stops here.
 """
 
 from stateward.domains.ovc.lifecycle import CloudspaceState
@@ -12,31 +11,31 @@ from stateward.engine import Job, ObservedOutcome
 
 FIREWALL_SIZE = "tiny"
 FIREWALL_ON_STATES = (CloudspaceState.DEPLOYED, CloudspaceState.DISABLED)
-"""The states of a cloudspace in which its firewall has power."""
+"""The states of a cloudspace in which its firewall runs."""
 
 EXPECTED_POWER = {"deploy": Power.ON, "resume": Power.ON, "pause": Power.OFF}
 
 
 class Firewalls:
-    """Gives firewalls power, takes it, and moves them."""
+    """Starts, stops, resets and moves firewalls, for the handlers of cloudspaces."""
 
     def __init__(self, nodes: NodeRegistry) -> None:
         self._nodes = nodes
 
     async def power_on(self, job: Job) -> None:
-        """Give a firewall power."""
+        """Start a firewall."""
         seen = cloudspace_seen(job.claim.object)
         await self._stop_stale(job, seen)
         await self._start(job, seen.node, seen.machine)
 
     async def power_off(self, job: Job) -> None:
-        """Take a firewall's power."""
+        """Stop a firewall."""
         seen = cloudspace_seen(job.claim.object)
         await self._stop(job, seen)
         await self._stop_stale(job, seen)
 
     async def reset(self, job: Job) -> None:
-        """Boot a firewall anew; one that was stopped gets power."""
+        """Boot a firewall again; a stopped one is started."""
         seen = cloudspace_seen(job.claim.object)
         if job.origin == CloudspaceState.PAUSED or seen.machine == machine_key(job.object, job.key.id):
             await self.power_on(job)
@@ -44,7 +43,7 @@ class Firewalls:
             await (await self._nodes.get(job.ns, seen.node)).reset(seen.machine, job.key.id)
 
     async def place(self, job: Job) -> None:
-        """Bring a firewall to where it is to be; where there is no node for it, it has no power until there is one."""
+        """Move a firewall to its new node; without a node it is stopped until there is one."""
         seen = cloudspace_seen(job.claim.object)
         await self._stop_stale(job, seen)
         if seen.to:
@@ -52,19 +51,19 @@ class Firewalls:
         await self._stop(job, seen)
 
     async def observe(self, job: Job) -> ObservedOutcome:
-        """Say whether a firewall is as the job is to leave it."""
+        """Observe whether a firewall has the power that the job leads to."""
         seen, wanted = cloudspace_seen(job.claim.object), EXPECTED_POWER.get(job.action)
         if wanted is None:
             return await self._observe_reset(job, seen)
         return judge_power(await self.get_power(job), wanted)
 
     async def get_power(self, job: Job) -> Power:
-        """Return what a cloudspace's firewall is; one that has no machine is off."""
+        """Return the power of a cloudspace's firewall; OFF without a machine."""
         seen = cloudspace_seen(job.claim.object)
         return await self._power_at(job, seen.node, seen.machine)
 
     async def observe_placement(self, job: Job) -> ObservedOutcome:
-        """Say whether a firewall is where it is to be; as long as it has power where it was, it is not."""
+        """Observe whether a firewall runs on its new node and no longer on the old one."""
         seen = cloudspace_seen(job.claim.object)
         here = await self.get_power(job)
         there = await self._power_at(job, seen.to, machine_key(job.object, job.key.id) if seen.to else "")
@@ -78,7 +77,7 @@ class Firewalls:
         return await observed_power(await self._nodes.get(job.ns, node), machine, job) if machine else Power.OFF
 
     async def _observe_reset(self, job: Job, seen: CloudspaceSeen) -> ObservedOutcome:
-        """Say whether a firewall was booted anew; one that had no power is a new machine, made by this operation."""
+        """Observe whether a firewall was reset; one that was stopped is a new machine of this operation."""
         if not seen.machine:
             return ObservedOutcome.REPEATABLE
         node = await self._nodes.get(job.ns, seen.node)
@@ -95,6 +94,6 @@ class Firewalls:
             await (await self._nodes.get(job.ns, seen.node)).stop(seen.machine)
 
     async def _stop_stale(self, job: Job, seen: CloudspaceSeen) -> None:
-        """End what may be left of earlier failures."""
+        """Stop the machines that earlier failures may have left."""
         for left in seen.stale_machines:
             await (await self._nodes.get(job.ns, left.node)).stop(left.machine)

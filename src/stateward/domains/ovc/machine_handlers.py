@@ -1,7 +1,7 @@
-"""What is done to a VM: its node is asked, and asked again after a crash; nothing is done twice by it.
+"""Handlers of VMs: each asks the VM's node; calls are idempotent, so they are repeated after a crash.
 
-A VM that gets power is a new machine on its node, by a key that the operation gives it. What may be left of one that
-failed is known, and ended before anything else.
+A VM that is started becomes a new machine on its node; its key is made from the operation's id. Machines that failures
+may have left behind are recorded, and stopped before anything else.
 """
 
 import time
@@ -33,16 +33,16 @@ from stateward.store.port import Reader
 from stateward.store.records import Key, Object
 
 PRESENT_STATES = frozenset({DiskState.ASSIGNED, DiskState.ASSIGNING})
-"""The states in which a VM that gets power has a disk."""
+"""The states of a disk that is attached when its VM starts."""
 
 PROGRESS_STEP = 0.1
-"""By what part of the whole a move has to get on to be worth a line of progress."""
+"""The share of a migration between two reports of progress."""
 
 EXPECTED_POWER = {"pause": Power.FROZEN, "resume": Power.ON, "stop": Power.OFF, "delete": Power.OFF}
 
 
 class OvcVmHandlers:
-    """The handlers of VMs."""
+    """Handlers of VMs."""
 
     def __init__(self, nodes: NodeRegistry, disk_store: DiskStore) -> None:
         self._nodes, self._disk_store = nodes, disk_store
@@ -96,7 +96,7 @@ class OvcVmHandlers:
         return NodeMachine(key, spec.name, spec.size, tuple(one for one, state in plugged if state in PRESENT_STATES))
 
     async def _attached_disk(self, ns: str, id_: str) -> tuple[AttachedDisk, str]:
-        """Return a disk as its VM has it, and its state."""
+        """Return a disk as it is attached to its VM, and its state."""
         disk = await self._disk(ns, id_)
         file = self._disk_store.path_of(file_name(disk))
         return AttachedDisk(id_, file, disk_seen(disk).slot, read_spec(disk, DiskSpec).boot), disk.state
@@ -115,7 +115,7 @@ class OvcVmHandlers:
         return file_name(found)
 
     async def _disk_files(self, ns: str, seen: OvcVmSeen) -> list[str]:
-        """Return the names of the files of a VM's disks; one whose record was pruned has none."""
+        """Return the names of the files of a VM's disks; disks whose record was pruned are left out."""
         found = await self._reader.objects([Key(ns, id_) for id_ in seen.disks])
         return [file_name(one) for one in found.values()]
 
@@ -126,7 +126,7 @@ class OvcVmHandlers:
         await self._stop_stale(job, seen)
 
     async def _stop_stale(self, job: Job, seen: OvcVmSeen) -> None:
-        """End what may be left of earlier failures."""
+        """Stop the machines that earlier failures may have left."""
         for left in seen.stale_machines:
             await (await self._nodes.get(job.ns, left.node)).stop(left.machine)
 
@@ -139,7 +139,7 @@ class OvcVmHandlers:
         await node.resume(key)
 
     async def _reboot(self, job: Job) -> None:
-        """Boot anew; a frozen machine has to go on for that."""
+        """Boot the machine again; a frozen one is resumed first."""
         node, key = await self._node_and_machine(job)
         if job.origin == OvcVmState.PAUSED:
             await node.resume(key)
@@ -178,10 +178,10 @@ class OvcVmHandlers:
     # --- the end -----------------------------------------------------------------------------------------------------
 
     async def _restore(self, job: Job) -> None:
-        """Do nothing: its disks have stayed where they are."""
+        """Do nothing: the files of its disks have stayed."""
 
     async def _destroy(self, job: Job) -> None:
-        """Stop, delete, destroy: each step is noted, so that a crash in between goes on with the right one."""
+        """Stop, delete, destroy: each step is checkpointed, so that a crash goes on with the right one."""
         seen = vm_seen(job.claim.object)
         await self._step(job, "stop", lambda: self._power_off(job, seen))
         await self._step(job, "delete", lambda: self._stop_stale(job, seen))
@@ -207,7 +207,7 @@ class OvcVmHandlers:
     async def _migrate(self, job: Job) -> Ending:
         seen = vm_seen(job.claim.object)
         if job.origin == OvcVmState.HALTED:
-            return Ending()  # it has no power: to be elsewhere is a matter of the books
+            return Ending()  # without power only its record moves
         source, target = await self._nodes.get(job.ns, seen.node), await self._nodes.get(job.ns, seen.to)
         machine = await self._machine(job, seen, machine_key(job.object, job.key.id))
         try:
@@ -217,7 +217,7 @@ class OvcVmHandlers:
         return Ending()
 
     async def _stop_migration(self, job: Job, why: str) -> Ending:
-        """Stop a move; it may have succeeded after all."""
+        """Stop a migration; it may have succeeded after all."""
         seen = vm_seen(job.claim.object)
         source, target = await self._nodes.get(job.ns, seen.node), await self._nodes.get(job.ns, seen.to)
         machine = await self._machine(job, seen, machine_key(job.object, job.key.id))
@@ -228,7 +228,7 @@ class OvcVmHandlers:
         return Ending(FAILED, result=CLEAN_RESULT, error=why)
 
     async def _observe_move(self, job: Job) -> ObservedOutcome | Ending:
-        """Look whether a VM has moved. Where its operation ends with this look, the move is stopped as well."""
+        """Observe whether a VM has moved; if the operation ends with this observation, stop the migration."""
         seen, work = vm_seen(job.claim.object), job.claim.work
         if job.origin == OvcVmState.HALTED:
             return ObservedOutcome.DONE
@@ -277,7 +277,7 @@ class OvcVmHandlers:
         return ObservedOutcome.DONE if has == (job.action != "detach disk") else ObservedOutcome.NOT_DONE
 
     async def _observe_destroyed(self, job: Job, seen: OvcVmSeen) -> ObservedOutcome:
-        """Say whether nothing is left; it is not done only if the machine and all files are as they were."""
+        """Observe whether nothing is left; NOT_DONE only if the machine and all files are still there."""
         judged = judge_power(await self._power(job, seen), Power.OFF)
         if judged is not ObservedOutcome.DONE:
             return judged
@@ -294,7 +294,7 @@ class OvcVmHandlers:
 
 
 def _progress_reporter(job: Job) -> Callable[[int, int], Awaitable[None]]:
-    """Return who notes how far a move is, a few times in all."""
+    """Return a callback that reports the progress of a migration, about every PROGRESS_STEP."""
     told = 0.0
 
     async def tell(done: int, total: int) -> None:
@@ -308,6 +308,6 @@ def _progress_reporter(job: Job) -> Callable[[int, int], Awaitable[None]]:
 
 
 def route_of(found: Object, _action: str) -> Route:
-    """Return the lane of a VM's node: how much may happen on it at once can be set."""
+    """Return the lane of a VM's node, whose limit can be set."""
     node = vm_seen(found).node
     return Route("", f"{LANE_PREFIX}{node}") if node else Route()

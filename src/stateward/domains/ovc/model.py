@@ -1,8 +1,7 @@
-"""The records of the ovc domain: what is wanted of each object, and what is known of it.
+"""The records of the ovc domain: the spec of each object, and the state that the domain keeps for it.
 
-A spec is what was asked for. `seen` is what the domain itself keeps: where a VM is, which disks it has, since when
-something lies in the recycle bin. It is changed only inside the engine's transactions, where an action is accepted or
-has ended, so that it is never another than the state says.
+A spec is what the caller asked for. `seen` is what the domain keeps: where a VM runs, which disks it has, since when an
+object is in the recycle bin. Only transactions that accept or end an action change it, so that it fits the state.
 """
 
 from collections.abc import Mapping
@@ -22,13 +21,13 @@ Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=100, pattern=titl
 Gib: TypeAlias = Annotated[int, Meta(ge=1, le=2000)]
 DriverName: TypeAlias = Literal["simulated", "process", "qemu"]
 HOST_DRIVERS = frozenset({"process", "qemu"})
-"""The drivers whose machines are programs on the server's own host."""
+"""The drivers whose machines are processes on the server's own host."""
 
 VmAction: TypeAlias = Literal["move", "stop"]
 
 RETENTION_S = 7 * DAY
 MAX_DISKS = 25
-"""How many disks a VM may have, its boot disk included."""
+"""The most disks of a VM, its boot disk included."""
 
 BUILT_IN_IMAGE = "tick"
 """The image that every node has: a guest that counts the seconds on its console."""
@@ -40,7 +39,7 @@ S = TypeVar("S", bound=Struct)
 
 
 class AccountSpec(Struct, frozen=True, forbid_unknown_fields=True):
-    """An account; what it deletes lies in the recycle bin for `retention` seconds."""
+    """An account; its deleted objects stay in the recycle bin for `retention` seconds."""
 
     name: Name
     retention: Annotated[float, Meta(ge=0.0, le=3650 * DAY)] = RETENTION_S
@@ -83,7 +82,7 @@ class ImageSpec(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NodeSpec(Struct, frozen=True, forbid_unknown_fields=True):
-    """A machine that carries VMs, and by which driver it does."""
+    """A node that runs VMs, and its driver."""
 
     name: Name
     driver: DriverName = "simulated"
@@ -94,21 +93,21 @@ class NodeSpec(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BinEntry(Struct, frozen=True, omit_defaults=True):
-    """A stay in the recycle bin: since when, and with whom it went down if not on its own."""
+    """An entry of the recycle bin: since when, and the parent with which the object was deleted, if any."""
 
     since: float
     along: str = ""
 
 
 class Seen(Struct, frozen=True, omit_defaults=True):
-    """What is known of any object. `closing`: its queue is being stopped."""
+    """The state of any object. `closing`: its queue is being stopped."""
 
     closing: bool = False
     bin: BinEntry | None = None
 
 
 class FileBackedSeen(Seen, frozen=True, omit_defaults=True):
-    """What is known of an object with files. `scoped`: their names carry its namespace, as those of all new objects."""
+    """The state of an object with files. `scoped`: their names contain its namespace, as those of all new objects."""
 
     scoped: bool = False
 
@@ -121,9 +120,9 @@ class PlacedMachine(Struct, frozen=True):
 
 
 class PlacementSeen(Seen, frozen=True, omit_defaults=True):
-    """Where something that runs is: on which node, as which machine there (none: it has no power), and where it moves.
+    """Placement: the node, the machine's key there (empty: no power), and the node that it moves `to`.
 
-    `stale_machines` are machines that may be left of what has failed.
+    `stale_machines` are machines that failures may have left behind.
     """
 
     node: str = ""
@@ -133,18 +132,18 @@ class PlacementSeen(Seen, frozen=True, omit_defaults=True):
 
 
 class OvcVmSeen(PlacementSeen, frozen=True, omit_defaults=True):
-    """Where a VM is, its disks with their slots, and its clones."""
+    """The placement of a VM, its disks with their slots, and its clones."""
 
     disks: dict[str, int] = {}
     clones: tuple[str, ...] = ()
 
 
 class CloudspaceSeen(PlacementSeen, frozen=True, omit_defaults=True):
-    """Where a cloudspace's virtual firewall is."""
+    """The placement of a cloudspace's virtual firewall."""
 
 
 class DiskSeen(FileBackedSeen, frozen=True, omit_defaults=True):
-    """Which VM a disk belongs to, in which slot, and from which state the VM's action took it along."""
+    """The VM and slot of a disk, and the state that it had when the VM's operation took hold of it."""
 
     vm: str = ""
     slot: int = 0
@@ -152,20 +151,20 @@ class DiskSeen(FileBackedSeen, frozen=True, omit_defaults=True):
 
 
 class ImageSeen(FileBackedSeen, frozen=True, omit_defaults=True):
-    """How many VMs need an image."""
+    """The number of VMs that use an image."""
 
     users: int = 0
 
 
 class DepartedVm(Struct, frozen=True):
-    """How a node in maintenance parted with a VM, and what state that was in."""
+    """How a VM left a node in maintenance (moved or stopped), and its state before."""
 
     how: VmAction
     state: str
 
 
 class NodeReport(Struct, frozen=True):
-    """What became of the VMs of a node, when it was last emptied or filled again."""
+    """What became of the VMs of a node in its latest maintenance, enable or decommission."""
 
     action: str
     done: tuple[str, ...] = ()
@@ -180,16 +179,16 @@ class OrphanId(Struct, frozen=True, order=True):
 
 
 class OvcOrphan(Struct, frozen=True):
-    """Something that nobody owns, and since when that is known."""
+    """An orphan, and since when it is known."""
 
     id: OrphanId = field(name="who")
     since: float
 
 
 class NodeSeen(FileBackedSeen, frozen=True, omit_defaults=True):
-    """The VMs that are to come back to a node, the latest report, and the latest look at its machines.
+    """The VMs that return to a node, its latest report, and the time of the latest check of its machines.
 
-    `trouble` says why that look did not show all of them, `orphans` what it showed that nobody owns.
+    `trouble` says why the check did not see all machines; `orphans` are machines and files that no object owns.
     """
 
     away: dict[str, DepartedVm] = {}
@@ -200,7 +199,7 @@ class NodeSeen(FileBackedSeen, frozen=True, omit_defaults=True):
 
 
 class NodeFacts(Struct, frozen=True):
-    """What a node's action tells of its VMs when it ends."""
+    """The result of a node's action: the report, and the VMs that left."""
 
     report: NodeReport
     away: dict[str, DepartedVm] = {}
@@ -225,7 +224,7 @@ SEENS: Mapping[str, type[Seen]] = {
 
 
 def short_kind(kind: str) -> str:
-    """Return a kind's name inside the domain: `vm` for `ovc.vm`."""
+    """Return the name of a kind inside the domain: `vm` for `ovc.vm`."""
     return kind.removeprefix("ovc.")
 
 
@@ -243,40 +242,40 @@ def parse_spec(spec: str | None, kind: type[S]) -> S:
 
 
 def read_seen(found: Object) -> Seen:
-    """Return what is known of an object of any kind."""
+    """Decode the `seen` record of an object of any kind."""
     return msgspec.json.decode(found.seen, type=SEENS[found.kind])
 
 
 def vm_seen(found: Object) -> OvcVmSeen:
-    """Return what is known of a VM."""
+    """Decode the `seen` record of a VM."""
     return msgspec.json.decode(found.seen, type=OvcVmSeen)
 
 
 def cloudspace_seen(found: Object) -> CloudspaceSeen:
-    """Return what is known of a cloudspace."""
+    """Decode the `seen` record of a cloudspace."""
     return msgspec.json.decode(found.seen, type=CloudspaceSeen)
 
 
 def disk_seen(found: Object) -> DiskSeen:
-    """Return what is known of a disk."""
+    """Decode the `seen` record of a disk."""
     return msgspec.json.decode(found.seen, type=DiskSeen)
 
 
 def image_seen(found: Object) -> ImageSeen:
-    """Return what is known of an image."""
+    """Decode the `seen` record of an image."""
     return msgspec.json.decode(found.seen, type=ImageSeen)
 
 
 def node_seen(found: Object) -> NodeSeen:
-    """Return what is known of a node."""
+    """Decode the `seen` record of a node."""
     return msgspec.json.decode(found.seen, type=NodeSeen)
 
 
 def file_name(found: Object) -> str:
     """Return the name of the file of a disk or an image, or of the folder of a node, without its suffix.
 
-    Two namespaces may have objects of one id. No id has the sign `=`. Objects that were made before files had the names
-    of namespaces keep theirs: backing files name paths. Only guards write what is known of an object, no caller does.
+    Two namespaces may have objects with the same id; no id contains `=`. Objects that were created before file names
+    contained namespaces keep their names, because backing files refer to paths. Only guards write `seen`, no caller.
     """
     if not msgspec.json.decode(found.seen, type=FileBackedSeen).scoped:
         return found.id
@@ -294,12 +293,12 @@ def added_disk_id(op: str) -> str:
 
 
 def machine_key(vm: str, op: str) -> str:
-    """Return the key of the machine that an operation starts for a VM, or a firewall: another one each time."""
+    """Return the key of the machine that an operation starts for a VM or a firewall; each operation has its own."""
     return f"{vm}-{op[-8:]}"
 
 
 def machine_owner(machine: str) -> str:
-    """Return the id of the VM, or the cloudspace, whose machine this is by its key."""
+    """Return the id of the VM or cloudspace from the key of its machine."""
     return machine.rpartition("-")[0]
 
 

@@ -1,7 +1,7 @@
-"""What is done to nodes: emptied of their VMs, filled again, or left for good; a report says what became of each VM.
+"""Handlers of nodes: register, maintenance, enable and decommission; a report says what became of each VM.
 
-A VM that is moved shows no other state at any time. One that is stopped gets its power back when its node is enabled
-again; one that was paused then is paused again. Firewalls come up elsewhere, or wait for the first node there is.
+Maintenance moves the VMs away or stops them. The state of a moved VM does not change. A stopped VM is started when its
+node is enabled again, and paused again if it was paused. Firewalls move to another node, or wait for the next one.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ MAX_MOVE_TRIES = 2
 
 
 class NodeHandlers:
-    """The handlers of nodes."""
+    """Handlers of nodes."""
 
     def __init__(self, nodes: NodeRegistry) -> None:
         self._nodes = nodes
@@ -55,7 +55,7 @@ class NodeHandlers:
     # --- out ---------------------------------------------------------------------------------------------------------
 
     async def _start_maintenance(self, job: Job) -> Ending:
-        """Move the VMs away, or stop them; if one cannot be, the node stays in service, and the report says which."""
+        """Move the VMs away, or stop them; if one fails, the node stays in service and the report names it."""
         how = vm_action(job.args)
         action = "migrate" if how == "move" else "stop"
         emptied = await self._run_on_all(job, action, self._has_power, lambda one: _request(job, one, action))
@@ -65,14 +65,14 @@ class NodeHandlers:
         return _report_ending(report, {**node_seen(job.claim.object).away, **away})
 
     async def _decommission(self, job: Job) -> Ending:
-        """Move everything away, with power or without; what was stopped for maintenance gets its power elsewhere."""
+        """Move all VMs away; VMs that maintenance had stopped are started on other nodes."""
         stopped = {id_: one for id_, one in node_seen(job.claim.object).away.items() if one.how == "stop"}
         moved = await self._run_on_all(job, "migrate", self._is_present, lambda one: _request(job, one, "migrate"))
         failed = moved.failed or await self._power_back(job, stopped, "") or await self._firewalls_away(job)
         return _report_ending(NodeReport("decommission", tuple(moved.done), failed), {})
 
     async def _firewalls_away(self, job: Job) -> dict[str, str]:
-        """Bring the firewalls elsewhere that are here; those for whom there is no other node lose their power."""
+        """Move the firewalls of this node; without another node they are stopped."""
         gone = await self._run_on_all(
             job,
             "firewalls",
@@ -85,7 +85,7 @@ class NodeHandlers:
     # --- back --------------------------------------------------------------------------------------------------------
 
     async def _enable(self, job: Job) -> Ending:
-        """Bring back the VMs that are as the node parted with them; one that cannot come back stays where it is."""
+        """Bring back the VMs that left for maintenance; one that cannot move stays where it is."""
         away = node_seen(job.claim.object).away
         moved = {id_ for id_, one in away.items() if one.how == "move"}
 
@@ -101,7 +101,7 @@ class NodeHandlers:
         return Ending(result=to_json(NodeFacts(NodeReport("enable", done, failed))))
 
     async def _firewalls_back(self, job: Job) -> dict[str, str]:
-        """Give power to firewalls for whom there was no node."""
+        """Start the firewalls that waited for a node."""
         back = await self._run_on_all(
             job,
             "firewalls",
@@ -113,7 +113,7 @@ class NodeHandlers:
         return back.failed
 
     async def _power_back(self, job: Job, stopped: dict[str, DepartedVm], node: str) -> dict[str, str]:
-        """Give power to those who had it; those who were paused are paused again."""
+        """Start VMs that maintenance had stopped; pause those again that were paused."""
         where = {"node": node} if node else {}
         started = await self._run_on_all(
             job,
@@ -156,7 +156,7 @@ class NodeHandlers:
         return await run_on_all(job, step, FanOut(left, ask, MAX_MOVE_TRIES), self._reader)
 
     async def _list(self, job: Job, kind: str, *, everywhere: bool) -> list[Object]:
-        """Return what is on the node or on its way to it, or all there is."""
+        """Return the objects on the node or on their way to it; with `everywhere`, all of the namespace."""
         chosen = list_all(self._reader, Selector(job.ns, kind))
         return [one async for one in chosen if everywhere or _is_on(one, job.object)]
 
@@ -177,7 +177,7 @@ def _request(job: Job, one: Object, action: str, **args: str) -> Request:
 
 
 def _report_ending(report: NodeReport, away: dict[str, DepartedVm]) -> Ending:
-    """End with a report; a node that could not part with all of its VMs and firewalls has failed."""
+    """End with a report; the action has failed if VMs or firewalls are left."""
     result = to_json(NodeFacts(report, away))
     if not report.failed:
         return Ending(result=result)

@@ -1,7 +1,7 @@
-"""Placement, which only administrators see: on which node a VM or a firewall is, and that it moves.
+"""Privacy of nodes: only administrators see on which node a VM or a firewall runs, and that it moves.
 
-The engine keeps what is declared here away from all other readers. Errors are texts, and drivers name their nodes in
-them. So a public action never fails with the id of a node in its error: the log has the error as it was.
+The engine hides the fields that are declared here from all other readers. Drivers name their nodes in error texts. So
+the errors of public actions are rewritten without ids of nodes and folders; the log has the original error.
 """
 
 import logging
@@ -24,7 +24,7 @@ from stateward.store.filters import Selector
 log = logging.getLogger("stateward.ovc")
 
 LANE_PREFIX = "ovc/"
-"""How the lanes of nodes begin."""
+"""Prefix of the lanes of nodes."""
 
 PLACEMENT_PRIVACY = Privacy(fields=frozenset({"node", "machine", "to", "leftovers"}), places=LANE_PREFIX)
 NODE_PRIVACY = Privacy(
@@ -41,7 +41,7 @@ PRIVACY: Mapping[str, Privacy] = {
 
 
 def hide_nodes_in_errors(kind: Kind, nodes: NodeRegistry) -> Kind:
-    """Return a kind whose public actions name neither nodes nor folders of the server in their errors."""
+    """Return a kind whose public actions have no ids of nodes or folders in their errors."""
     if kind.privacy.texts:
         return kind
     internal = internal_actions(kind.lifecycle)
@@ -52,7 +52,7 @@ def hide_nodes_in_errors(kind: Kind, nodes: NodeRegistry) -> Kind:
 
 
 def _hiding_handler(one: Handler, nodes: NodeRegistry) -> Handler:
-    """Return a handler whose work and whose looks are anonymous: a look that fails is an error of the operation too."""
+    """Return a handler that hides nodes in the errors of its work and of its observations."""
     observe = None if one.observe is None else _hiding(one.observe, nodes)
     cancelled = None if one.cancelled is None else _hiding(one.cancelled, nodes)
     return replace(one, run=_hiding(one.run, nodes), observe=observe, cancelled=cancelled)
@@ -64,7 +64,7 @@ def _hiding(run: Run, nodes: NodeRegistry) -> Run:
             return await run(job)
         except Exception as error:
             if isinstance(error, StatewardError) and not isinstance(error, WorkError):
-                raise  # it says nothing about the work
+                raise  # not an error of the work
             told = str(error)
             text = await _without_nodes(job.ns, told, nodes)
             if text == told:

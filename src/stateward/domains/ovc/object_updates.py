@@ -1,7 +1,7 @@
-"""Reads and writes of objects in a unit of work, for guards that accept and for hooks at an operation's end.
+"""Updates of objects in a unit of work, for guards and end hooks.
 
-A VM's action takes its disks along: they change their states in the same step as the VM, are held by the VM's
-operation, and come to rest in the step in which that ends.
+A VM's action holds its disks: they change their states in the transaction that accepts the action, and are released in
+the transaction that ends it.
 """
 
 from typing import Any
@@ -24,14 +24,14 @@ END_EVENTS = {Status.SUCCEEDED: "succeeded", Status.FAILED: "failed", Status.CAN
 
 
 def update_object(uow: UnitOfWork, found: Object, **changes: Any) -> Object:  # noqa: ANN401 - fields of Object
-    """Change an object in something else than its state."""
+    """Change fields of an object other than its state."""
     changed = replace(found, version=uow.next_version(found.key), **changes)
     uow.save_object(found.key, changed)
     return changed
 
 
 def update_seen(uow: UnitOfWork, found: Object, seen: Seen) -> Object:
-    """Change what is known of an object."""
+    """Replace the `seen` record of an object."""
     return update_object(uow, found, seen=to_json(seen))
 
 
@@ -39,7 +39,7 @@ def update_seen(uow: UnitOfWork, found: Object, seen: Seen) -> Object:
 
 
 def disk_move(uow: UnitOfWork, disk: Object, action: str) -> Move:
-    """Return the move that an action of its VM makes with a disk, or raise that it cannot be made."""
+    """Return the move of a disk that an action of its VM makes; raises if the table does not have it."""
     verdict = decide(DISK, disk.state, action, CONTROLLER)
     if isinstance(verdict, Move):
         return verdict
@@ -49,13 +49,13 @@ def disk_move(uow: UnitOfWork, disk: Object, action: str) -> Move:
 
 
 def hold_disk(uow: UnitOfWork, request: Request, disk: Object, move: Move, **seen: Any) -> Object:  # noqa: ANN401 - of DiskSeen
-    """Let an operation of its VM take a disk along."""
+    """Move a disk, and let the operation of its VM hold it."""
     known_of = replace(disk_seen(disk), held_from=disk.state, **seen)
     return update_seen(uow, change_state(uow, disk, move, request.who, request.op, holds=True), known_of)
 
 
 def release_disk(uow: UnitOfWork, disk: Object, operation: Operation, ended: Ended) -> Object:
-    """Bring a disk to rest together with its VM."""
+    """Release a disk at the end of its VM's operation."""
     seen = disk_seen(disk)
     move = decide(DISK, disk.state, END_EVENTS[ended.status], WORKER, origin=seen.held_from)
     assert isinstance(move, Move), move
@@ -65,7 +65,7 @@ def release_disk(uow: UnitOfWork, disk: Object, operation: Operation, ended: End
 
 
 def define_disk(uow: UnitOfWork, request: Request, id_: str, spec: DiskSpec, vm: str, slot: int) -> Object:
-    """Describe a disk that belongs to a VM, in the step in which that is made or gets it."""
+    """Define a disk of a VM, in the transaction that creates the VM or adds the disk."""
     labels = to_json({"account": spec.account, "name": spec.name})
     void = Object(
         request.ns, id_, DISK.kind, DISK.initial.word, uow.now, 0, 0, None, vm, vm, EMPTY, labels, None, uow.now

@@ -1,8 +1,8 @@
-"""Strangers: machines on nodes, and files among the disks, that no object owns.
+"""Orphans: machines on nodes, and files among the disks, that no object owns.
 
-Whatever is made here is in the books before it is there, and stays in them until it is gone. So what is there in two
-looks, while the books between the two know nothing of it, is nobody's: it was made by another hand, or it was left
-behind. It is told to administrators and left alone, because nobody here can say what it is good for.
+The domain records a machine or a file before it creates it, and keeps the record until it is gone. So a machine or file
+that two scans show, and that no record in between names, is an orphan: somebody else created it, or it was left behind.
+Orphans are reported to administrators and left alone, because the domain cannot know what they are good for.
 """
 
 import asyncio
@@ -34,17 +34,17 @@ from stateward.store.port import Reader, Tx
 from stateward.store.records import Key, Object
 
 MAX_ORPHANS = 200
-"""How many strangers are kept of a node."""
+"""The most orphans that are recorded for a node."""
 
 FILE_OWNERS = (
     (DISK.kind, tuple(one for one in DiskState if one is not DiskState.DESTROYED)),
     (IMAGE.kind, tuple(one for one in ImageState if one is not ImageState.DESTROYED)),
 )
-"""What owns a file, and in which states."""
+"""The kinds that own files, and the states in which they do."""
 
 
 class OrphanScanner:
-    """Looks for strangers; what was found among the files counts for a while, for all namespaces."""
+    """Scans for orphans; the files are scanned once for all namespaces, at most every `every / 2` seconds."""
 
     def __init__(self, reader: Reader, disk_store: DiskStore, apart: float, every: float) -> None:
         self._reader, self._disk_store, self._apart, self._every = reader, disk_store, apart, every
@@ -57,7 +57,7 @@ class OrphanScanner:
     async def find_machines(
         self, node: Key, hypervisor: Hypervisor, known_keys: Collection[str]
     ) -> tuple[set[OrphanId], bool]:
-        """Return the machines on a node that nobody owns, and whether all of it could be seen."""
+        """Return the orphan machines of a node, and whether its listings were complete."""
         first = await hypervisor.list_machines()
         nobodys = {key for key in first.keys if key not in known_keys and not await self._is_owned(node, key)}
         if not nobodys:
@@ -72,13 +72,13 @@ class OrphanScanner:
             return False
         seen = _placement_of(found)
         here = PlacedMachine(node.id, machine)
-        is_moving = found.op is not None or bool(seen.to)  # only when that has ended is it known what is left of it
+        is_moving = found.op is not None or bool(seen.to)  # the record is final only when the operation has ended
         return is_moving or here == PlacedMachine(seen.node, seen.machine) or here in seen.stale_machines
 
     # --- files -------------------------------------------------------------------------------------------------------
 
     async def find_files(self) -> set[OrphanId]:
-        """Return the files of disks and images that nobody in any namespace owns."""
+        """Return the files that no disk or image of any namespace owns."""
         async with self._turn:
             if time.monotonic() - self._looked >= self._every / 2:
                 self._files = {OrphanId("file", name) for name in await self._scan_files()}
@@ -108,13 +108,13 @@ def _placement_of(found: Object) -> PlacementSeen:
 
 
 def _possible_owners(file: str) -> set[str]:
-    """Return whose file it may be: `NAME.qcow2`, or what two disks stand on, `NAME.base-NAME`."""
+    """Return the possible owners of a file: `NAME.qcow2`, or a base that two disks share, `NAME.base-NAME`."""
     first, _, rest = file.partition(".")
     return {first, rest.removeprefix("base-")} if rest.startswith("base-") else {first}
 
 
 async def record_orphans(tx: Tx, node: Key, found: Collection[OrphanId], *, complete: bool) -> None:
-    """Write down the strangers of a node; where not all could be seen, those that were known stay."""
+    """Record the orphans of a node; after an incomplete scan the known ones stay."""
     uow = UnitOfWork(tx)
     await uow.load([node])
     host = uow.objects[node]

@@ -1,10 +1,10 @@
-"""Proof of what became of an action on a machine, for looks at VMs and firewalls.
+"""Evidence of the outcome of an action on a machine, for VMs and firewalls.
 
-A look right after a cancelled call may find the machine on its way, or show what was before the call. Neither proves
-anything: an operation that ends with the look waits until the machine is at rest, and what is shown is younger than the
-call. A reset leaves no power state behind and is known by its token.
+An observation right after a cancelled call may find the machine changing, or show the state before the call. Neither
+proves anything: an operation that ends with the observation waits until the machine has settled and the observation is
+younger than the call. A reset leaves no power state behind; its token proves it.
 
-Invariant: NOT_DONE is only told of a machine that is at rest, and of a reset whose token its node does not show.
+Invariant: NOT_DONE is only returned for a settled machine, or for a reset whose token its node does not show.
 """
 
 import asyncio
@@ -13,11 +13,11 @@ from stateward.domains.ovc.nodes import Hypervisor, Power
 from stateward.engine import Job, ObservedOutcome
 
 SETTLE_TIMEOUT_S = 15.0
-"""How many seconds a look that ends an operation waits, at most, for a machine that is changing."""
+"""Seconds that an observation at the end of an operation waits for a changing machine."""
 
 
 async def observed_power(node: Hypervisor, key: str, job: Job) -> Power:
-    """Return what a machine is; where the operation ends with it, what it is at rest."""
+    """Return the power of a machine; at the end of an operation, wait until it has settled."""
     if not job.is_ending:
         return await node.get_power(key)
     await _wait_for_lag(node, job)
@@ -25,7 +25,7 @@ async def observed_power(node: Hypervisor, key: str, job: Job) -> Power:
 
 
 async def _wait_for_lag(node: Hypervisor, job: Job) -> None:
-    """Wait, where the operation ends with a look, until what the node shows is younger than the call."""
+    """At the end of an operation, wait until the node's listing is younger than the call."""
     if job.is_ending:
         await asyncio.sleep(node.lag)
 

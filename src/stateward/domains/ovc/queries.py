@@ -1,4 +1,4 @@
-"""Looking at objects beside the engine's transactions: what handlers and the API read."""
+"""Queries for objects: paged lists outside of transactions, and lookups in a unit of work that raise."""
 
 from collections.abc import AsyncIterator
 
@@ -17,7 +17,7 @@ PAGE_SIZE = 1000
 
 
 async def list_all(reader: Reader, chosen: Selector) -> AsyncIterator[Object]:
-    """Yield all chosen objects, page by page."""
+    """Yield all objects that a selector matches, page by page."""
     after: str | None = None
     while True:
         page = await reader.list_objects(chosen, Page(after, PAGE_SIZE))
@@ -29,17 +29,17 @@ async def list_all(reader: Reader, chosen: Selector) -> AsyncIterator[Object]:
 
 
 async def last_error(reader: Reader, key: Key) -> str:
-    """Return why the latest operation on an object failed; empty if it did not."""
+    """Return the error of the latest operation on an object; empty if it did not fail."""
     latest = await reader.operations_of(key, 1)
     return (latest[0].error or "") if latest else ""
 
 
 NAMELESS_STATES = ("DESTROYED", "DECOMMISSIONED")
-"""The states in which an object no longer has its name."""
+"""The states in which an object's name is free again."""
 
 
 def require_object(uow: UnitOfWork, ns: str, id_: str, lifecycle: Lifecycle) -> Object:
-    """Return an object that has been loaded, if it is of this kind."""
+    """Return a loaded object of this kind; raises NotFound."""
     found = uow.objects.get(Key(ns, id_))
     if found is None or found.removed or found.kind != lifecycle.kind:
         raise NotFound(ns, id_)
@@ -47,7 +47,7 @@ def require_object(uow: UnitOfWork, ns: str, id_: str, lifecycle: Lifecycle) -> 
 
 
 def require_state(uow: UnitOfWork, ns: str, id_: str, lifecycle: Lifecycle, *wanted: State) -> Object:
-    """Return an object that has been loaded, if it is in one of these states."""
+    """Return a loaded object in one of these states; raises ParentNotReady."""
     found = require_object(uow, ns, id_, lifecycle)
     if found.state not in wanted:
         raise ParentNotReady(kind=short_kind(found.kind), id=id_, state=found.state, wanted=" or ".join(wanted))
@@ -55,9 +55,9 @@ def require_state(uow: UnitOfWork, ns: str, id_: str, lifecycle: Lifecycle, *wan
 
 
 async def require_free_name(uow: UnitOfWork, ns: str, lifecycle: Lifecycle, name: str, **where: str) -> None:
-    """Refuse a name that is in use: under a `parent`, in an `account`, or anywhere.
+    """Raise NameTaken if a name is in use: below a `parent`, in an `account`, or in the namespace.
 
-    The caller has loaded what it is to be unique in; where that is the namespace, its names are locked here.
+    The caller has locked the parent or the account; the names of the namespace are locked here.
     """
     if not where:
         await uow.tx.locks([Key(ns, f"names of {lifecycle.kind}")])

@@ -1,7 +1,7 @@
-"""The queuer: each object's queue, as the design names it. The queues themselves are the engine's, and as durable.
+"""The queuer of the design: each object's queue. The queues are the engine's, and durable.
 
-A queue is there when something stands in it, and gone when nothing does. One that is being stopped takes nothing more
-until it is empty; the mark for that ends with the queue, so nobody has to live to take it away.
+A queue exists while it has operations. A queue that is being stopped refuses new ones until it is empty; the end hook
+that empties it removes the mark, so no process has to stay alive for that.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ DRAIN_POLL_S = 0.05
 
 
 class ObjectQueue(Struct, frozen=True):
-    """What stands in an object's queue, in order; `stopping`: it takes nothing more."""
+    """The operations of an object's queue, in order; `stopping`: it refuses new ones."""
 
     object: str
     operations: tuple[Operation, ...]
@@ -32,18 +32,18 @@ class ObjectQueue(Struct, frozen=True):
 
     @property
     def exists(self) -> bool:
-        """Whether there is a queue: one appears on first use, and is gone when it is drained."""
+        """Whether there is a queue: it appears on first use, and is gone when it is drained."""
         return bool(self.operations)
 
 
 class Queuer:
-    """Looks at queues, and stops them."""
+    """Shows queues, and stops them."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     async def queue(self, ns: str, id_: str) -> ObjectQueue:
-        """Return an object's queue: empty, where nothing was asked for."""
+        """Return an object's queue; empty if it has no operations."""
         reader, found = self._engine.store.reader, await self._engine.get(ns, id_)
         if found.kind not in KINDS:
             raise NotFound(ns, id_)
@@ -52,13 +52,13 @@ class Queuer:
         return ObjectQueue(id_, operations, bool(operations) and read_seen(found).closing)
 
     async def stop(self, ns: str, id_: str) -> None:
-        """Let a queue take nothing more, and wait until all that stands in it is done and it is gone."""
+        """Stop a queue: it refuses new operations; returns when it is drained."""
         await self._engine.get(ns, id_)
         await self._engine.store.transact(lambda tx: _close(tx, [Key(ns, id_)]))
         await self._wait_until_drained(ns, id_)
 
     async def terminate(self, ns: str) -> int:
-        """Stop all queues of a namespace; returns how many there were."""
+        """Stop all queues of a namespace; returns their number when all are drained."""
         closed = await self._engine.store.transact(lambda tx: _close_all(tx, ns))
         await asyncio.gather(*(self._wait_until_drained(ns, id_) for id_ in closed))
         return len(closed)
@@ -66,11 +66,11 @@ class Queuer:
     async def _wait_until_drained(self, ns: str, id_: str) -> None:
         while (left := await self.queue(ns, id_)).exists:
             await self._engine.wait(ns, left.operations[-1].id)
-            await asyncio.sleep(DRAIN_POLL_S)  # what stands for stopped work goes when its worker has let go
+            await asyncio.sleep(DRAIN_POLL_S)  # a fenced work item goes when its worker has released it
 
 
 async def _close(tx: Tx, keys: Sequence[Key]) -> list[str]:
-    """Mark those queues that are there; returns whose they are."""
+    """Mark the existing queues of objects as stopping; returns the ids of their objects."""
     uow = UnitOfWork(tx)
     await uow.load(keys)
     closed = [one for key in keys if (one := uow.objects.get(key)) is not None and uow.queue(key)]
@@ -82,7 +82,7 @@ async def _close(tx: Tx, keys: Sequence[Key]) -> list[str]:
 
 async def _close_all(tx: Tx, ns: str) -> list[str]:
     moving = await _queue_keys(tx, Selector(ns, states=TRANSITION_STATES))
-    at_rest = await _queue_keys(tx, Selector(ns, "ovc.vm"))  # a migration does not show
+    at_rest = await _queue_keys(tx, Selector(ns, "ovc.vm"))  # a migration does not change the state
     return await _close(tx, sorted(moving | at_rest))
 
 

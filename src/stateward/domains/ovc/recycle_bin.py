@@ -1,7 +1,7 @@
-"""The recycle bin: a stay in it ends by itself, with the account's retention period, and for good.
+"""The recycle bin: a timer destroys a deleted object at the end of its account's retention period.
 
-What went down with its parent has no timer of its own while the parent lies there: the parent's takes it along. So what
-is restored with the parent is exactly what went down with it, to the last moment.
+An object that was deleted with its parent has no timer while the parent is in the bin: the parent's timer destroys
+both. So a restore of the parent brings back exactly the objects that were deleted with it.
 """
 
 from collections.abc import Iterable
@@ -25,28 +25,28 @@ from stateward.store.records import Key, Object, Timer
 
 BIN_STATES = ("DELETED", "TOBEDELETED")
 TIMER_RANKS = {DISK.kind: 1, VM.kind: 2, CLOUDSPACE.kind: 3, IMAGE.kind: 4, ACCOUNT.kind: 5}
-"""Of several stays that end together, what is further down goes first."""
+"""Ranks of timers that are due together: children are destroyed before their parents."""
 
 CONTAINERS = (CLOUDSPACE.kind, ACCOUNT.kind)
 PARENT_BIN_STATES = (*BIN_STATES, "DELETING", "RESTORING", "DESTROYING")
-"""The states of a parent that lies in the bin, or is on its way there, back or out."""
+"""The states of a parent in the bin, or on its way into it or out of it."""
 
 
 def bin_timer_key(found: Object) -> Key:
-    """Return the name of the timer that ends a stay."""
+    """Return the key of the timer of an object in the bin."""
     return Key(found.ns, f"bin {found.id}")
 
 
 def bin_timer(found: Object, due: float) -> Timer:
-    """Return the timer that ends a stay."""
+    """Return the timer that destroys an object in the bin."""
     return Timer(found.ns, bin_timer_key(found).id, due, TIMER_RANKS[found.kind], found.id, "destroy", "[]", "{}")
 
 
 async def update_bin_entry(uow: UnitOfWork, found: Object) -> None:
-    """Begin or end a stay, by the state that an object has come to rest in; what it keeps below it follows.
+    """Add or remove the bin entry of an object, by the stable state that it has reached; its children follow.
 
-    An object that is in transition has not come to rest: hidden work on it has ended, and its deletion, which has noted
-    the stay already, comes next.
+    An object in transition is skipped: a hidden operation on it has ended, and its delete, which has added the entry
+    already, runs next.
     """
     if found.kind not in TIMER_RANKS or found.state in TRANSITION_STATES:
         return
@@ -71,7 +71,7 @@ async def _set_bin_timer(uow: UnitOfWork, found: Object, stay: BinEntry) -> None
 
 
 def _replace_timer(uow: UnitOfWork, found: Object, due: float | None) -> None:
-    """Set the timer of a stay, or take it back; what was said of it before in this transaction does not count."""
+    """Set or remove the timer of an entry, in place of earlier changes of this transaction."""
     key, changes = bin_timer_key(found), uow.changes
     changes.timers = [one for one in changes.timers if one.key != key]
     changes.timers_gone = [one for one in changes.timers_gone if one != key]
@@ -82,14 +82,14 @@ def _replace_timer(uow: UnitOfWork, found: Object, due: float | None) -> None:
 
 
 async def _parent_handles(uow: UnitOfWork, parent: Key) -> bool:
-    """Tell whether the parent will take it along."""
+    """Tell whether the parent's timer also stands for the child."""
     await uow.load([parent])
     found = uow.objects.get(parent)
     return found is not None and not found.removed and found.state in PARENT_BIN_STATES
 
 
 async def _update_children(uow: UnitOfWork, parent: Object) -> None:
-    """Let the parent's timer stand for those that went down with it, or give them their own."""
+    """Set or remove the timers of the children that were deleted with the parent."""
     for child in await _deleted_children(uow, parent):
         stay = read_seen(child).bin
         assert stay is not None
@@ -102,7 +102,7 @@ async def _deleted_children(uow: UnitOfWork, parent: Object) -> Iterable[Object]
 
 
 async def retention_of(uow: UnitOfWork, found: Object) -> float:
-    """Return how many seconds an object may lie in the bin: what its account says."""
+    """Return the retention period of an object in seconds, from its account."""
     if found.kind == ACCOUNT.kind:
         return read_spec(found, AccountSpec).retention
     account = getattr(read_spec(found, SPECS[found.kind]), "account", "")

@@ -43,7 +43,7 @@ DONE_STATES = {
     "destroy": ("DESTROYED",),
     "decommission": ("DECOMMISSIONED",),
 }
-"""Where it is a success to ask once more."""
+"""States in which repeating the action is a success."""
 
 MAX_ENTRIES = 1000
 
@@ -55,9 +55,9 @@ class OvcCaller(Caller, frozen=True, kw_only=True):
 
 
 class HealingReport(Struct, frozen=True):
-    """What is stuck now, and what was settled since a time: by the healer, the clock, or because a node showed it.
+    """Stuck work, and what was recovered since a time by the healer, a timer, or drift detection.
 
-    `orphans` are there now, by the nodes that show them, and belong to nobody.
+    `orphans` are the present ones, by node.
     """
 
     stuck: list[StuckWork]
@@ -66,7 +66,7 @@ class HealingReport(Struct, frozen=True):
 
 
 class Service:
-    """Asks the engine."""
+    """The service of the ovc domain, for the API and for library users."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -75,28 +75,28 @@ class Service:
     # --- making ------------------------------------------------------------------------------------------------------
 
     async def create_account(self, ns: str, spec: AccountSpec, caller: OvcCaller, key: str | None = None) -> Accepted:
-        """Make an account."""
+        """Create an account."""
         return await self._create(ns, ACCOUNT.kind, ("create",), spec, None, caller, key)
 
     async def create_cloudspace(
         self, ns: str, spec: CloudspaceSpec, caller: OvcCaller, key: str | None = None
     ) -> Accepted:
-        """Make a cloudspace, and deploy it."""
+        """Create a cloudspace, and deploy it."""
         return await self._create(ns, CLOUDSPACE.kind, ("define", "deploy"), spec, spec.account, caller, key)
 
     async def create_machine(
         self, ns: str, spec: OvcVmSpec, caller: OvcCaller, key: str | None = None, *, deploy: bool = True
     ) -> Accepted:
-        """Make a VM, and deploy it unless it is only to be described."""
+        """Create a VM, and deploy it unless `deploy` is false."""
         actions = ("define", "deploy") if deploy else ("define",)
         return await self._create(ns, VM.kind, actions, spec, spec.cloudspace, caller, key)
 
     async def create_disk(self, ns: str, spec: DiskSpec, caller: OvcCaller, key: str | None = None) -> Accepted:
-        """Make a disk that belongs to no VM."""
+        """Create a disk that belongs to no VM."""
         return await self._create(ns, DISK.kind, ("define", "create"), spec, spec.account, caller, key)
 
     async def create_image(self, ns: str, spec: ImageSpec, caller: OvcCaller, key: str | None = None) -> Accepted:
-        """Make an image."""
+        """Create an image."""
         return await self._create(ns, IMAGE.kind, ("define", "create"), spec, spec.account, caller, key)
 
     async def register_node(self, ns: str, spec: NodeSpec, caller: OvcCaller, key: str | None = None) -> Accepted:
@@ -113,14 +113,14 @@ class Service:
         caller: OvcCaller,
         key: str | None,
     ) -> Accepted:
-        """Make an object, and have done what comes next, in one transaction: a refusal of either leaves nothing."""
+        """Create an object and submit its first actions in one transaction; a refusal leaves nothing."""
         key = scope_key(caller.token, key)
         id_ = await self._new_object_id(ns, kind, key, caller)
         first = self._creation_request(ns, id_, kind, actions[0], spec, parent, caller, key)
         return await self.submit(first, *(self._request(ns, id_, action, caller, key=key) for action in actions[1:]))
 
     async def _new_object_id(self, ns: str, kind: str, key: str | None, caller: OvcCaller) -> str:
-        """Return the id of a new object: always the same for the same key of a caller."""
+        """Return the id of a new object; the same for the same idempotency key of a caller."""
         if key is None:
             return f"{short_kind(kind)}-{new_id()[-12:]}"
         mine, before = _id_for_key(ns, kind, key), _id_for_key(ns, kind, bare_key(key))
@@ -162,7 +162,7 @@ class Service:
         status: str | None = None,
         key: str | None = None,
     ) -> Accepted:
-        """Ask for an action on an object of a kind; `status` is the state that the caller believes it to be in."""
+        """Submit an action on an object of a kind; `status` is the state that the caller expects."""
         await self.get(ns, kind, id_)
         key = scope_key(caller.token, key)
         facts = () if status is None else (f"{STATUS_FACT}{status}",)
@@ -177,7 +177,7 @@ class Service:
             raise
 
     async def submit(self, request: Request, *then: Request) -> Accepted:
-        """Submit a request, and what follows it; what is in transition answers in the design's own words."""
+        """Submit requests in one transaction; an object in transition is refused in the design's own words."""
         try:
             return await (self.engine.submit_sequence([request, *then]) if then else self.engine.submit(request))
         except Refused as refused:
@@ -209,7 +209,7 @@ class Service:
     # --- looking -----------------------------------------------------------------------------------------------------
 
     async def get(self, ns: str, kind: str, id_: str) -> Object:
-        """Return an object, if it is of this kind."""
+        """Return an object of this kind; raises NotFound."""
         found = await self.engine.get(ns, id_)
         if found.kind != kind:
             raise NotFound(ns, id_)
@@ -220,10 +220,7 @@ class Service:
         return [one async for one in list_all(self.engine.store.reader, Selector(ns, DISK.kind, vm))]
 
     async def healing(self, ns: str, since: float, disclosure: Disclosure | None = None) -> HealingReport:
-        """Return what is stuck now, and what was settled since a time, of the objects of a namespace.
-
-        It is told as far as the reader sees it; an administrator sees all of it.
-        """
+        """Return stuck work, recoveries since a time, and orphans of a namespace, as far as the reader may see them."""
         disclosure = disclosure or self.engine.kinds.disclosure(internal=True)
         healed = [one for one in await self.engine.recovered(since, ns, disclosure.line) if one.kind in KINDS]
         settled = sorted([*healed, *await self._observed_changes(ns, since, disclosure)], key=lambda one: one.at)
@@ -232,7 +229,7 @@ class Service:
         return HealingReport(shown, settled, await self._orphans(ns))
 
     async def _orphans(self, ns: str) -> list[tuple[str, OvcOrphan]]:
-        """Return what the nodes of a namespace show that belongs to nobody."""
+        """Return the orphans of a namespace, by node."""
         nodes = list_all(self.engine.store.reader, Selector(ns, NODE.kind))
         return [
             (node.id, one)
@@ -242,7 +239,7 @@ class Service:
         ]
 
     async def _observed_changes(self, ns: str, since: float, disclosure: Disclosure) -> list[Recovered]:
-        """Return what has changed because a node showed it, and nobody had asked for it."""
+        """Return the changes that drift detection made."""
         chosen = JournalFilter(ns=ns, actor=PROVIDER, since=since)
         found = [disclosure.line(line) for line in await self.engine.store.reader.journal(0, MAX_ENTRIES, chosen)]
         lines = [line for line in found if line is not None and line.kind in KINDS and line.target is not None]
@@ -255,12 +252,12 @@ class Service:
 
 
 def _refusing_state(refused: Refused | RefusedBefore) -> str | None:
-    """Return the state in which the table refused an action, now or when its key was used; None: it was no state."""
+    """Return the state in which the table refused an action, now or earlier for the same key; None if there is none."""
     if isinstance(refused, Refused):
         return refused.refusal.state.word
     return refused.refusal.state if refused.refusal.error == Refused.__name__ else None
 
 
 def _id_for_key(ns: str, kind: str, key: str) -> str:
-    """Return the id of the object that is made under an idempotency key."""
+    """Return the id of the object that an idempotency key creates."""
     return f"{short_kind(kind)}-{blake2b(f'{ns}/{kind}/{key}'.encode(), digest_size=6).hexdigest()}"

@@ -1,9 +1,9 @@
-"""What can be set: how long each transition may take, where disks lie, and how often nodes are looked at.
+"""Settings of the ovc domain: time-outs of transitions, storage of disks, and the interval of drift detection.
 
 `ovc.toml` in the data folder:
 
-    storage = "files"            # or "none": disks in the books alone
-    look_every = 30.0            # seconds between two looks at a node's machines; 0: never
+    storage = "files"            # or "none": disks are records without files
+    look_every = 30.0            # seconds between two checks of a node's machines; 0: never
     [timeouts]
     "vm.STOPPING" = 120.0        # seconds
     "vm.migrate" = 600.0
@@ -43,7 +43,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_settings(folder: Path) -> Settings:
-    """Read the settings of a data folder; where there are none, all is as it is declared."""
+    """Read the settings of a data folder; without a file, return the defaults."""
     file = folder / SETTINGS_FILE
     try:
         found = tomllib.loads(file.read_text("utf-8")) if file.exists() else {}
@@ -55,7 +55,7 @@ def read_settings(folder: Path) -> Settings:
 
 
 def with_timeouts(timeouts: dict[str, float]) -> dict[str, Lifecycle]:
-    """Return the lifecycles by their kinds, with other deadlines where some are set."""
+    """Return the lifecycles by kind, with the time-outs that are set."""
     known_names = {
         f"{short_kind(one.kind)}.{_transition_name(row)}"
         for one in LIFECYCLES
@@ -78,7 +78,7 @@ def _with_timeouts(lifecycle: Lifecycle, timeouts: dict[str, float]) -> Lifecycl
 
 
 def _transition_name(row: Row) -> str:
-    """Return the name of a transition: the state that it shows, or the action where it shows none."""
+    """Return the name of a transition: its state, or its action if it has no state."""
     return row.event if row.via is None else row.via.word
 
 

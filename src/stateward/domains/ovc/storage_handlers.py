@@ -1,4 +1,4 @@
-"""What is done to disks, images, and to what has something below it and is nothing by itself."""
+"""Handlers of disks and images."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -12,16 +12,16 @@ from stateward.store.records import Key
 
 
 async def do_nothing(_: Job) -> None:
-    """Do nothing: it is a matter of the books."""
+    """Do nothing: the action only changes records."""
 
 
 async def report_done(_: Job) -> ObservedOutcome:
-    """Say that it is done: there is nothing that could be otherwise."""
+    """Report the outcome of an action that only changes records: done."""
     return ObservedOutcome.DONE
 
 
 class DiskHandlers:
-    """The handlers of what is done to disks alone; a VM's disk is worked on in the VM's turn."""
+    """Handlers of disks; an action on a VM's disk runs in the VM's queue."""
 
     def __init__(self, nodes: NodeRegistry, disk_store: DiskStore) -> None:
         self._nodes, self._disk_store = nodes, disk_store
@@ -57,7 +57,7 @@ class DiskHandlers:
         await self._disk_store.remove(file_name(job.claim.object))
 
     async def _attached_to(self, job: Job) -> tuple[Hypervisor, str, AttachedDisk] | None:
-        """Return the machine that has the disk, if its VM has power."""
+        """Return the node and machine that have the disk attached, if its VM has power."""
         seen = disk_seen(job.claim.object)
         assert self._nodes.reader is not None
         vm = await self._nodes.reader.object(Key(job.ns, seen.vm)) if seen.vm else None
@@ -82,7 +82,7 @@ class DiskHandlers:
 
 
 class ImageHandlers:
-    """The handlers of images."""
+    """Handlers of images."""
 
     def __init__(self, disk_store: DiskStore) -> None:
         self._disk_store = disk_store

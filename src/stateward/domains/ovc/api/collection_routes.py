@@ -1,4 +1,4 @@
-"""What all kinds of objects have over HTTP: listing, showing, deleting, and the plain actions of their tables."""
+"""Routes that all kinds have: list, get, delete, and the plain actions of their tables."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -26,7 +26,7 @@ Limit = Annotated[int, QueryParameter(ge=1, le=1000, description="at most so man
 
 
 class Collection(Struct, frozen=True):
-    """A kind over HTTP: its name in paths, what is plainly asked for, and whether it can be deleted."""
+    """A kind over HTTP: its name in paths, its plain actions, and whether it can be deleted."""
 
     path: str
     lifecycle: Lifecycle

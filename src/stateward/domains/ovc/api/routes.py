@@ -1,4 +1,4 @@
-"""How each kind comes to be over HTTP, and what only one kind has: disks of a VM, migration, maintenance, queues."""
+"""Routes of single kinds: creation, disks of a VM, migration, maintenance, queues, healing."""
 
 from typing import Annotated
 

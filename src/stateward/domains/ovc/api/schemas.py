@@ -1,4 +1,4 @@
-"""What is asked for over HTTP: the bodies, and the parameters that routes share."""
+"""Request bodies of the ovc API, and the parameters that its routes share."""
 
 from typing import Annotated, Any
 

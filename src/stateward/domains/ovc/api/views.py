@@ -1,4 +1,4 @@
-"""What is shown of the domain's objects over HTTP."""
+"""Answers of the ovc API: views of objects, queues and healing."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -43,7 +43,7 @@ class OrphanView(Struct, frozen=True):
 
 
 class ItemView(Struct, frozen=True, omit_defaults=True):
-    """An object of any kind; what only one kind has is left out of the others."""
+    """An object of any kind; fields of other kinds are left out."""
 
     id: str
     kind: str
@@ -70,7 +70,7 @@ class ItemView(Struct, frozen=True, omit_defaults=True):
 
 
 class OvcAcceptedView(Struct, frozen=True):
-    """What was accepted: the object as it is now, and the operation that works on it; none if it is so already."""
+    """An accepted request: the object as it is now, and its operation; none if there is nothing to do."""
 
     object: ItemView
     operation: str | None
@@ -79,7 +79,7 @@ class OvcAcceptedView(Struct, frozen=True):
 
 
 class QueuedOperationView(Struct, frozen=True):
-    """An operation that stands in a queue."""
+    """An operation in a queue."""
 
     id: str
     object: str
@@ -92,7 +92,7 @@ class QueuedOperationView(Struct, frozen=True):
 
 
 class ObjectQueueView(Struct, frozen=True):
-    """An object's queue; it exists while something stands in it."""
+    """An object's queue; it exists while it has operations."""
 
     object: str
     exists: bool
@@ -101,7 +101,7 @@ class ObjectQueueView(Struct, frozen=True):
 
 
 class OvcStuckView(Struct, frozen=True):
-    """Work that is past its deadline, or whose worker is dead; the healer is about to settle it."""
+    """Work that is past its deadline, or whose worker is dead; the healer will recover it."""
 
     object: str
     operation: str
@@ -109,7 +109,7 @@ class OvcStuckView(Struct, frozen=True):
 
 
 class OvcRecoveredView(Struct, frozen=True):
-    """What the healer or the clock has settled, or a node has shown: how, and in what state it is since."""
+    """A recovery by the healer, a timer or drift detection: how, and the state since then."""
 
     object: str
     kind: str
@@ -122,7 +122,7 @@ class OvcRecoveredView(Struct, frozen=True):
 
 
 class HealingView(Struct, frozen=True, omit_defaults=True):
-    """What is stuck now, and what was settled; what belongs to nobody, only administrators are told."""
+    """Stuck work and recoveries; only administrators get the orphans."""
 
     stuck: list[OvcStuckView]
     healed: list[OvcRecoveredView]
@@ -130,7 +130,7 @@ class HealingView(Struct, frozen=True, omit_defaults=True):
 
 
 def item_view(stored: Object, disclosure: Disclosure) -> ItemView:
-    """Show an object; where a VM or a firewall is, only administrators are told."""
+    """Return the view of an object; only administrators see the nodes of VMs and firewalls."""
     found = disclosure.object(stored)
     spec = msgspec.json.decode(found.spec)
     return ItemView(
@@ -151,14 +151,14 @@ def item_view(stored: Object, disclosure: Disclosure) -> ItemView:
 
 
 def _firewall(stored: Object) -> str | None:
-    """Return whether a cloudspace's firewall has power, which everybody may know."""
+    """Return whether a cloudspace's firewall has power; every reader may know that."""
     if stored.kind != CLOUDSPACE.kind:
         return None
     return "on" if cloudspace_seen(stored).machine else "off"
 
 
 def _kind_fields(found: Object) -> dict[str, Any]:
-    """Return what only objects of its kind have."""
+    """Return the fields that only objects of this kind have."""
     if found.kind == VM.kind:
         vm = vm_seen(found)
         return {"disks": list(vm.disks), "clones": list(vm.clones), "node": vm.node or None}
@@ -193,7 +193,7 @@ def _bin_entry_view(seen: Seen) -> BinEntryView | None:
 
 
 def accepted_view(accepted: Accepted, disclosure: Disclosure) -> OvcAcceptedView:
-    """Show what was accepted."""
+    """Return the view of an accepted request."""
     operation = accepted.operation
     status = "done" if operation is None else str(operation.status)
     shown = item_view(accepted.object, disclosure)
@@ -201,7 +201,7 @@ def accepted_view(accepted: Accepted, disclosure: Disclosure) -> OvcAcceptedView
 
 
 def queue_view(queue: ObjectQueue, disclosure: Disclosure) -> ObjectQueueView:
-    """Show a queue, as far as its operations are shown."""
+    """Return the view of a queue, without hidden operations."""
     shown = [_queued_view(one) for one in queue.operations if not disclosure.hides(one)]
     return ObjectQueueView(queue.object, bool(shown), queue.stopping and bool(shown), shown)
 
@@ -212,7 +212,7 @@ def _queued_view(one: Operation) -> QueuedOperationView:
 
 
 def healing_view(healing: HealingReport, *, orphans: bool) -> HealingView:
-    """Show what is stuck, and what was settled; and to administrators, what belongs to nobody."""
+    """Return the view of a healing report; with `orphans` for administrators."""
     return HealingView(
         [OvcStuckView(one.object, one.op, to_datetime(one.since)) for one in healing.stuck],
         [
@@ -233,5 +233,5 @@ def healing_view(healing: HealingReport, *, orphans: bool) -> HealingView:
 
 
 def to_datetime(seconds: float) -> datetime:
-    """Return a time as it is shown."""
+    """Return a time as it is shown in answers."""
     return datetime.fromtimestamp(seconds, UTC)

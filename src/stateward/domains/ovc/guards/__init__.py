@@ -1,1 +1,1 @@
-"""The rules of the domain, one file for each kind: checked, and carried out, inside the accepting transaction."""
+"""Guards of the ovc kinds: they check a request, and change related objects, inside the accepting transaction."""

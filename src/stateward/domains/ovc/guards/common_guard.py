@@ -1,4 +1,8 @@
-"""What every request of the domain must heed, whatever it is about: the queue that it would stand in."""
+"""Checks that the guards of all kinds share: expected state, queue, name label, and the states of parents.
+
+Below a disabled parent nothing is created, started or enlarged; stopping, removing and restoring are allowed. The rows
+of the parents are locked while a request is decided (they are in its lock set), so none is disabled in between.
+"""
 
 from typing import Any
 
@@ -31,14 +35,14 @@ from stateward.lifecycle import CONTROLLER
 from stateward.store.records import Key, Object, WorkItem
 
 NAME_LABELS = frozenset({"name", "account"})
-"""The labels by which it is found whether a name is taken."""
+"""The labels by which taken names are found; callers cannot set them."""
 
 STATUS_FACT = "status="
-"""How the fact begins that tells in which state the caller believes an object to be."""
+"""Prefix of the fact that names the state which the caller expects."""
 
 
 def check_request(uow: UnitOfWork, request: Request, found: Object) -> Object:
-    """Refuse what comes too late, or to a queue that takes nothing more; returns the object as it is then."""
+    """Refuse a request whose expected state is outdated, or whose queue takes no more; returns the current object."""
     _check_expected_state(request, found)
     if request.creates is not None:
         _check_name_label(request, found)
@@ -55,14 +59,14 @@ def _check_expected_state(request: Request, found: Object) -> None:
 
 
 def _check_name_label(request: Request, found: Object) -> None:
-    """Refuse an object that is not labelled with its name, by which others find that it is taken."""
+    """Refuse a new object whose label `name` is not the name in its spec: taken names are found by the label."""
     name = msgspec.json.decode(request.spec or "{}").get("name")
     if msgspec.json.decode(found.labels).get("name") != name:
         raise BadInput("labels", found.labels, f"the label name={name}, as its spec says")
 
 
 def _check_queue(uow: UnitOfWork, found: Object) -> None:
-    """Look at the queue: one that is being stopped takes nothing, and one request waits behind a migration."""
+    """Refuse if the queue is being stopped, or if a request already waits behind a migration."""
     host = uow.objects[Key(found.ns, found.queue)]
     line = uow.queue(host.key)
     seen = read_seen(host)
@@ -82,11 +86,11 @@ def _is_hidden(uow: UnitOfWork, work: WorkItem) -> bool:
 
 C = CloudspaceState
 IN_SERVICE = (C.DEPLOYED, C.PAUSING, C.PAUSED, C.RESUMING, C.RESETTING)
-"""The states of a cloudspace that is not disabled; an administrator may just be at its firewall."""
+"""The states of a cloudspace that is not disabled; an administrator may work on its firewall."""
 
 
 def require_enabled(uow: UnitOfWork, request: Request, account: str, cloudspace: str = "") -> None:
-    """Refuse a request below a parent that is disabled; the controller only gives back what there was."""
+    """Refuse a request below a disabled parent; the controller may, because it only restores what there was."""
     if request.actor == CONTROLLER:
         return
     if cloudspace:
@@ -107,6 +111,6 @@ def request_args(request: Request) -> dict[str, Any]:
 
 
 def require_parent_not_binned(parent: Object) -> None:
-    """Refuse to restore what is below something that lies in the recycle bin, or is on its way there or back."""
+    """Refuse to restore an object whose parent is in the recycle bin, or on its way there or back."""
     if parent.state in BIN_TRANSITION_STATES:
         raise ParentInBin(kind=short_kind(parent.kind), id=parent.id, state=parent.state)

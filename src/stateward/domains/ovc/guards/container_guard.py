@@ -1,4 +1,4 @@
-"""The rules of what has something below it: accounts and cloudspaces."""
+"""Guards of accounts and cloudspaces."""
 
 from collections.abc import Iterable
 
@@ -35,14 +35,14 @@ from stateward.store.records import Key, Object
 RUNNING = (OvcVmState.RUNNING, OvcVmState.PAUSED, *moving(OvcVmState))
 MAX_SHOWN = 5
 POWERING = ("deploy", "restore", "resume", "reset")
-"""What gives a cloudspace's firewall power."""
+"""The actions that start a cloudspace's firewall."""
 
 ACCOUNT_ACTIONS = ("define", "enable", *POWERING)
-"""What is decided by the state of the cloudspace's account too."""
+"""The actions that also depend on the state of the cloudspace's account."""
 
 
 def container_lock_set(request: Request, found: Object | None) -> Iterable[Key]:
-    """Return the account that a request about a cloudspace looks at."""
+    """Return the key of the account that the guard of a cloudspace reads."""
     parent = request.creates.parent if request.creates is not None else None if found is None else found.parent
     return [Key(request.ns, parent)] if parent and request.action in ACCOUNT_ACTIONS else ()
 
@@ -71,7 +71,7 @@ async def guard_cloudspace(uow: UnitOfWork, request: Request, found: Object) -> 
 
 
 async def _place_firewall(uow: UnitOfWork, request: Request, found: Object) -> None:
-    """Choose where a cloudspace's firewall gets power; one that has some, and is only to be reset, stays as it is."""
+    """Choose the node of a cloudspace's firewall; a running one that is only reset keeps its node."""
     seen = cloudspace_seen(found)
     if request.action == "reset" and seen.machine:
         return
@@ -80,7 +80,7 @@ async def _place_firewall(uow: UnitOfWork, request: Request, found: Object) -> N
 
 
 async def _move_firewall(uow: UnitOfWork, request: Request, found: Object) -> None:
-    """Choose where a firewall goes: where it is, if that is in service, or elsewhere; and else it waits for a node."""
+    """Choose the new node of a firewall: its own if that is in service, another one, or none for now."""
     seen, node = cloudspace_seen(found), str(request_args(request).get("node", ""))
     try:
         to = await (
@@ -116,7 +116,7 @@ async def _check_removal(uow: UnitOfWork, request: Request, found: Object, boxes
 
 
 async def _refuse_running(uow: UnitOfWork, request: Request, found: Object, boxes: list[str]) -> None:
-    """Refuse a user who would take down VMs that run."""
+    """Refuse a user's request that would stop running VMs."""
     for box in boxes:
         running = await uow.tx.select(Selector(request.ns, VM.kind, box, RUNNING))
         if running:

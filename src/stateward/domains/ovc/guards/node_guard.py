@@ -1,4 +1,8 @@
-"""The rules of nodes: the last one that carries VMs stays."""
+"""The guard of nodes, and the choice of a node for a machine.
+
+The last enabled node cannot be decommissioned. Nodes are locked while one is chosen, so that none leaves service in
+between.
+"""
 
 from hashlib import blake2b
 
@@ -18,7 +22,7 @@ from stateward.store.filters import Selector
 from stateward.store.records import Key, Object, to_json
 
 RESERVED_OPTIONS = frozenset({"folder", "program"})
-"""Options of drivers that are not for whoever registers a node: where on this host it is, and what it runs."""
+"""Driver options that a caller cannot set: the folder on this host, and the program that runs."""
 
 
 async def guard_node(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
@@ -44,7 +48,7 @@ async def guard_node(uow: UnitOfWork, request: Request, found: Object) -> Reques
 
 
 def vm_action(args: dict[str, object]) -> VmAction:
-    """Return what is to be done with the VMs of a node that goes into maintenance."""
+    """Return what maintenance does with the VMs of a node: move or stop."""
     try:
         action: VmAction = msgspec.convert(args.get("vmaction", "move"), VmAction)
     except msgspec.ValidationError:
@@ -53,11 +57,11 @@ def vm_action(args: dict[str, object]) -> VmAction:
 
 
 ACCEPTING_STATES = (NodeState.ENABLED, NodeState.ENABLING)
-"""The states in which a node takes back the VMs that it had."""
+"""The states in which a node takes VMs; while it is being enabled, only those that it had."""
 
 
 async def requested_node(uow: UnitOfWork, ns: str, node: str, *, back: bool = False) -> str:
-    """Return the node that was asked for, if it takes VMs; `back`: those that it had, while it is being enabled."""
+    """Return the requested node if it takes VMs; `back`: the VM returns to a node that is being enabled."""
     await uow.load([Key(ns, node)])
     found = require_object(uow, ns, node, NODE)
     if found.state not in (ACCEPTING_STATES if back else ACCEPTING_STATES[:1]):
@@ -66,7 +70,7 @@ async def requested_node(uow: UnitOfWork, ns: str, node: str, *, back: bool = Fa
 
 
 async def choose_node(uow: UnitOfWork, vm: Object, *, present: str = "", avoid: str = "") -> str:
-    """Return the node that a VM is on, if that takes VMs, and else another one."""
+    """Return the present node of a VM if it is enabled, else another one; raises NoNode."""
     nodes = {one.id for one in await uow.tx.select(Selector(vm.ns, NODE.kind, states=(NodeState.ENABLED,)))}
     if present in nodes:
         return present
@@ -77,5 +81,5 @@ async def choose_node(uow: UnitOfWork, vm: Object, *, present: str = "", avoid: 
 
 
 def _node_weight(vm: str, node: str) -> bytes:
-    """Return a VM's lot at a node: VMs spread evenly, and few have to move when nodes come and go."""
+    """Return the weight of a node for a VM (rendezvous hashing): VMs spread evenly, few move when nodes change."""
     return blake2b(f"{vm}/{node}".encode(), digest_size=8).digest()

@@ -1,4 +1,7 @@
-"""The rules of disks: what is done to them alone, and what only together with their VM."""
+"""Guards of disks and images.
+
+Actions that change a disk together with its VM are asked of the VM. An image that VMs use cannot be destroyed.
+"""
 
 from collections.abc import Iterable
 
@@ -33,11 +36,11 @@ from stateward.lifecycle import CONTROLLER
 from stateward.store.records import Key, Object, to_json
 
 VM_ACTIONS = {"assign": "add", "attach": "attach", "detach": "detach"}
-"""What is asked of a VM, and not of its disk; with the VM's word for it."""
+"""Actions of a disk that are asked of its VM, with the VM's name for each."""
 
 
 def disk_lock_set(request: Request, found: Object | None) -> Iterable[Key]:
-    """Return the objects that a request about a disk looks at."""
+    """Return the keys of the objects that the guard of a disk reads."""
     try:
         spec = parse_spec(request.spec, DiskSpec) if request.action == "define" else None
     except BadInput:
@@ -94,11 +97,11 @@ def _restore(uow: UnitOfWork, request: Request, found: Object) -> None:
 
 
 ACCOUNT_ACTIONS = ("define", "create", "enable", "restore")
-"""What is decided by the state of the image's account too."""
+"""The actions that also depend on the state of the image's account."""
 
 
 def image_lock_set(request: Request, found: Object | None) -> Iterable[Key]:
-    """Return the account that a request about an image looks at."""
+    """Return the key of the account that the guard of an image reads."""
     parent = request.creates.parent if request.creates is not None else None if found is None else found.parent
     return [Key(request.ns, parent)] if parent and request.action in ACCOUNT_ACTIONS else ()
 

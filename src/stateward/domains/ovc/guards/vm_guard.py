@@ -1,4 +1,4 @@
-"""The rules of VMs: what they need around them, and the disks that they take along."""
+"""The guard of VMs: conditions on related objects, and the disks that change together with the VM."""
 
 from collections.abc import Awaitable, Callable, Iterable
 
@@ -66,14 +66,14 @@ OUT = frozenset({OvcVmState.DELETED, OvcVmState.DESTROYED})
 
 
 async def guard_vm(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-    """Check a request about a VM, and carry out what it means for others."""
+    """Check a request about a VM, and change the related objects."""
     found = check_request(uow, request, found)
     rule = RULES.get(request.action)
     return None if rule is None else await rule(uow, request, found)
 
 
 def vm_lock_set(request: Request, found: Object | None) -> Iterable[Key]:
-    """Return the objects that a request about a VM looks at."""
+    """Return the keys of the objects that the guard of a VM reads or changes."""
     if request.action == "define":
         try:
             spec = parse_spec(request.spec, OvcVmSpec)
@@ -132,7 +132,7 @@ async def _define(uow: UnitOfWork, request: Request, found: Object) -> Request |
 
 
 def _source(uow: UnitOfWork, ns: str, spec: OvcVmSpec) -> Object | None:
-    """Return the VM that is to be cloned: it must not run while its disk becomes the base of both."""
+    """Return the VM that is cloned; it must not run while its disk becomes the base of both."""
     if not spec.clone_of:
         return None
     source = require_state(uow, ns, spec.clone_of, VM, OvcVmState.HALTED)
@@ -149,7 +149,7 @@ def _require_same_account(found: Object, account: str, other: str) -> None:
 
 
 def _require_power_allowed(uow: UnitOfWork, request: Request, spec: OvcVmSpec) -> None:
-    """Refuse to give power to what is below something disabled; the controller only gives back what there was."""
+    """Refuse to start a VM below a disabled parent; the controller may, because it only restores what there was."""
     if request.actor != CONTROLLER:
         require_state(uow, request.ns, spec.cloudspace, CLOUDSPACE, CloudspaceState.DEPLOYED)
         require_state(uow, request.ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
@@ -176,7 +176,7 @@ async def _start(uow: UnitOfWork, request: Request, found: Object) -> Request | 
     _require_power_allowed(uow, request, read_spec(found, OvcVmSpec))
     seen, node = vm_seen(found), str(request_args(request).get("node", ""))
     for clone in (require_object(uow, request.ns, id_, VM) for id_ in seen.clones):
-        if clone.state == OvcVmState.DEPLOYING:  # it is just being made of this one's disk
+        if clone.state == OvcVmState.DEPLOYING:  # the clone is being created from this VM's disk
             raise HasClones(id=found.id, clones=clone.id)
     if node and request.actor == USER:
         raise NodeIsInternal(id=found.id)
@@ -192,7 +192,7 @@ async def _start(uow: UnitOfWork, request: Request, found: Object) -> Request | 
 
 
 def _require_no_clones(uow: UnitOfWork, found: Object, *, living: bool) -> None:
-    """Refuse while there are clones: living ones, or also those in the recycle bin."""
+    """Refuse while there are clones; with `living`, clones in the recycle bin do not count."""
     clones = [uow.objects[Key(found.ns, id_)] for id_ in vm_seen(found).clones]
     standing = [one.id for one in clones if not living or one.state not in OUT]
     if standing:
@@ -211,11 +211,11 @@ async def _delete(uow: UnitOfWork, request: Request, found: Object) -> Request |
 
 
 NOT_TAKEN_ALONG = frozenset({DiskState.TOBEDELETED, DiskState.ERROR, DiskState.MODELED})
-"""What a VM that goes to the recycle bin does not take along: what lies there already, and what is not whole."""
+"""States of disks that a deleted VM does not take along: in the recycle bin already, or incomplete."""
 
 
 def _deleted_with(request: Request) -> str:
-    """Return with whom it goes; only the controller acts for a parent."""
+    """Return the parent with which the VM is deleted; only the controller acts for a parent."""
     return str(request_args(request).get("along", "")) if request.actor == CONTROLLER else ""
 
 
@@ -304,7 +304,7 @@ async def _migrate(uow: UnitOfWork, request: Request, found: Object) -> Request 
 
 
 async def _apply_observed(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-    """Take what a node shows of a VM at rest; what one without power may have left behind is swept later."""
+    """Apply the power that a node shows of a VM at rest; a machine that went off is stopped for certain later."""
     if uow.queue(Key(found.ns, found.queue)):
         raise NotAtRest(kind=short_kind(found.kind), id=found.id)
     seen = vm_seen(found)

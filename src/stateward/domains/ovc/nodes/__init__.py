@@ -1,4 +1,4 @@
-"""Nodes as the hypervisors that they are: what VMs run on, and where their disks lie."""
+"""Nodes as hypervisors: the port, its implementations by driver, and the store of disks."""
 
 from stateward.domains.ovc.nodes.disk_store import DiskStore, FileDiskStore, NoDiskStore
 from stateward.domains.ovc.nodes.node_registry import NodeRegistry

@@ -1,9 +1,7 @@
-"""Where disks and images lie: one folder that all nodes share, with a file for each.
+"""The store of disks and images: one folder that all nodes share, with a file for each.
 
-The caller names a file after an object (`file_name_of`), never after an id alone: all namespaces share the folder.
-
-What is to be there is made once and stays: to ask again does nothing. A clone and the VM that it was made of share what
-they had in common as a base that neither writes to.
+The caller names a file after an object (`model.file_name`), never after an id alone: all namespaces share the folder.
+All methods are idempotent. A clone and its source share a base file that neither writes to.
 """
 
 import asyncio
@@ -21,28 +19,28 @@ from stateward.drivers.qemu.hardware import HOST_ARCH
 from stateward.engine import Permanent
 
 MAX_CONCURRENT_FILES = 4
-"""How many files are made at the same time."""
+"""Files that are created at the same time."""
 IMAGE_SIZE_BYTES = 1 << 20
 IMAGE_FORMATS = {".qcow2": "qcow2", ".raw": "raw", ".img": "raw"}
 
 
 class DiskStore(Protocol):
-    """Where disks and images lie."""
+    """A store of disks and images."""
 
     def path_of(self, disk: str) -> str:
-        """Return where a disk lies."""
+        """Return the path of a disk's file."""
 
     async def create(self, disk: str, gib: int, image: str = "") -> None:
-        """Make a disk, empty or from an image."""
+        """Create a disk, empty or from an image."""
 
     async def clone(self, disk: str, source: str, gib: int) -> None:
-        """Make a disk with the contents of another one, which nobody uses meanwhile."""
+        """Create a disk with the contents of another one, which is not in use meanwhile."""
 
     async def create_image(self, image: str, source: str) -> None:
-        """Make an image, from the built-in guest or a file of the library."""
+        """Create an image, from the built-in guest or a file of the library."""
 
     def image_problem(self, source: str) -> str:
-        """Say why no image can be made from a source; empty if one can."""
+        """Return why no image can be created from a source; empty if one can."""
 
     async def remove(self, id_: str) -> None:
         """Remove a disk or an image."""
@@ -55,30 +53,30 @@ class DiskStore(Protocol):
 
 
 class NoDiskStore:
-    """Keeps nothing: disks are a matter of the books alone, where nothing real runs from them."""
+    """A store without files: disks are only records, for drivers that do not use them."""
 
     def path_of(self, disk: str) -> str:
-        """Return a name that stands for no file."""
+        """Return a path without a file."""
         return f"{disk}.none"
 
     async def create(self, disk: str, gib: int, image: str = "") -> None:
-        """Make nothing."""
+        """Do nothing."""
 
     async def clone(self, disk: str, source: str, gib: int) -> None:
-        """Make nothing."""
+        """Do nothing."""
 
     async def create_image(self, image: str, source: str) -> None:
-        """Make nothing."""
+        """Do nothing."""
 
     def image_problem(self, source: str) -> str:  # noqa: ARG002 - nothing is made of it
-        """Say nothing: an image is nothing here."""
+        """Return no problem: images have no files here."""
         return ""
 
     async def remove(self, id_: str) -> None:
-        """Remove nothing."""
+        """Do nothing."""
 
     async def exists(self, id_: str) -> bool:  # noqa: ARG002 - nobody can tell
-        """Say no: to remove nothing once more does no harm."""
+        """Return False: there are no files."""
         return False
 
     async def list_files(self) -> frozenset[str]:
@@ -87,7 +85,7 @@ class NoDiskStore:
 
 
 class FileDiskStore:
-    """Keeps files of QEMU's own form in a folder."""
+    """A store of qcow2 files in a folder."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -99,15 +97,15 @@ class FileDiskStore:
         return self._root / f"{id_}.qcow2"
 
     def path_of(self, disk: str) -> str:
-        """Return where a disk lies."""
+        """Return the path of a disk's file."""
         return str(self._path(disk))
 
     async def create(self, disk: str, gib: int, image: str = "") -> None:
-        """Make a disk."""
+        """Create a disk."""
         await self._run_limited(make_disk(self._path(disk), gib, self._path(image) if image else None))
 
     async def create_image(self, image: str, source: str) -> None:
-        """Make an image."""
+        """Create an image."""
         if source == BUILT_IN_IMAGE:
             file = self._library / f"{BUILT_IN_IMAGE}.raw"
             await asyncio.to_thread(file.write_bytes, GUESTS[HOST_ARCH].ljust(IMAGE_SIZE_BYTES, b"\0"))
@@ -119,17 +117,17 @@ class FileDiskStore:
         await self._run_limited(copy_disk(self._path(image), file, IMAGE_FORMATS[file.suffix]))
 
     def image_problem(self, source: str) -> str:
-        """Say why no image can be made from a source."""
+        """Return why no image can be created from a source."""
         file = self._library / source
         if source == BUILT_IN_IMAGE or (file.suffix in IMAGE_FORMATS and file.is_file()):
             return ""
         return f"the library has no image {source!r} (of the form {', '.join(IMAGE_FORMATS)})"
 
     async def clone(self, disk: str, source: str, gib: int) -> None:
-        """Make the source's file the base of both.
+        """Make the source's file the base of both disks.
 
-        The source has a file at any moment: first the base is one more name of it, and then its own name is given to a
-        new file that stands on the base, in one step.
+        The source has a file at any moment: the base is first a hard link to it, and then a new file on top of the base
+        replaces the source's own name atomically.
         """
         own, base = self._path(source), self._root / f"{source}.base-{disk}"
         if await asyncio.to_thread(self._path(disk).exists):
@@ -150,7 +148,7 @@ class FileDiskStore:
                 raise Permanent(str(error)) from error
 
     async def remove(self, id_: str) -> None:
-        """Remove a disk or an image, and the bases that nobody else stands on."""
+        """Remove a disk or an image, and its base files."""
         await asyncio.to_thread(self._remove, id_)
 
     def _remove(self, id_: str) -> None:

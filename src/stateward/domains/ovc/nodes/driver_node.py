@@ -1,8 +1,7 @@
-"""A node behind any driver of machines: a machine of the driver is one life of a VM, from power on to power off.
+"""A node on top of any machine driver: each start of a VM is a new machine of the driver.
 
-What no driver offers is done with what they all do: a machine moves by coming up on the other node before it ends here
-(so it boots anew: only machines that can be sent while they run go on with what they had), and disks are a matter of
-the books alone.
+Actions that drivers do not offer are made from those that they do. To move, a machine starts on the other node before
+it stops here, so it boots again; only QEMU machines move while they run. Disks are records without files.
 """
 
 import asyncio
@@ -44,7 +43,7 @@ POWERS = {
 
 
 class DriverNode:
-    """A node whose machines are a driver's; `image` is what they start from there, and `size` the only one there is."""
+    """A node whose machines are a driver's; all start from `image`, and have `size` if it is given."""
 
     def __init__(self, driver: Driver, image: str, size: str = "") -> None:
         self._driver, self._image, self._size = driver, image, size
@@ -52,16 +51,16 @@ class DriverNode:
 
     @property
     def lag(self) -> float:
-        """How many seconds old what it shows may be."""
+        """How many seconds old its listings may be."""
         return self._driver.caps.listing_lag_s
 
     async def check(self) -> str:
-        """Say why the node cannot carry machines."""
+        """Return why the node cannot run machines."""
         refused = await self._driver.check("tiny", self._image)
         return "" if refused is None else refused.message
 
     async def start(self, machine: NodeMachine) -> None:
-        """Give a machine power."""
+        """Start a machine."""
         raise_for_outcome(await self._create(machine))
         await self._wait_for_power(machine.key, Power.ON, Power.FROZEN)
 
@@ -73,7 +72,7 @@ class DriverNode:
         return MachineSpec(machine.key, machine.name, self._size or machine.size, self._image)
 
     async def stop(self, key: str) -> None:
-        """Take a machine's power."""
+        """Stop a machine."""
         await self._act(key, MachineAction.TERMINATE, "", Power.OFF)
 
     async def pause(self, key: str) -> None:
@@ -81,11 +80,11 @@ class DriverNode:
         await self._act(key, MachineAction.SUSPEND, "", Power.FROZEN)
 
     async def resume(self, key: str) -> None:
-        """Let a frozen machine go on."""
+        """Resume a frozen machine."""
         await self._act(key, MachineAction.RESUME, "", Power.ON)
 
     async def reset(self, key: str, token: str) -> None:
-        """Boot a machine anew."""
+        """Boot a machine again."""
         await self._act(key, MachineAction.REBOOT, token, Power.ON)
 
     async def _act(self, key: str, deed: MachineAction, token: str, wanted: Power) -> None:
@@ -96,7 +95,7 @@ class DriverNode:
             await self._wait_for_power(key, wanted)
 
     async def _raise_unless_reached(self, key: str, outcome: Outcome, wanted: Power) -> None:
-        """Look whether what was refused is so already, or may be allowed in a moment."""
+        """Raise for a refused call, unless the machine already has the wanted power; Temporary while it is changing."""
         if isinstance(outcome, CallRefused) and outcome.why is RefusalReason.CONFLICT:
             power = await self.get_power(key)
             if power is Power.CHANGING:
@@ -106,7 +105,7 @@ class DriverNode:
         raise_for_outcome(outcome)
 
     async def _wait_for_power(self, key: str, *wanted: Power) -> None:
-        """Wait until a machine is as wanted; one that ended for good never will be, once what is shown is not older."""
+        """Wait until a machine has the wanted power; raises if it ended, once the listing is younger than the call."""
         pause, began = POLL_MIN_S, time.monotonic()
         while (power := await self.get_power(key)) not in wanted:
             if power is Power.OFF and time.monotonic() - began > self.lag:
@@ -115,11 +114,11 @@ class DriverNode:
             pause = min(pause * 1.5, POLL_MAX_S)
 
     async def get_power(self, key: str) -> Power:
-        """Say what a machine is; only a complete listing tells that there is none."""
+        """Return the power of a machine; only a complete listing proves that there is none."""
         return (await self.get_powers([key]))[key]
 
     async def get_settled_power(self, key: str, seconds: float) -> Power:
-        """Say what a machine is; one that is changing is waited for."""
+        """Return the power of a machine; wait while it is changing."""
         deadline = time.monotonic() + seconds
         while (power := await self.get_power(key)) is Power.CHANGING and time.monotonic() < deadline:
             await asyncio.sleep(POLL_MIN_S)
@@ -135,7 +134,7 @@ class DriverNode:
         return False if self._driver.caps.lists_reboot_tokens and shown.unconfirmed_reboot != token else None
 
     async def get_powers(self, keys: Collection[str]) -> dict[str, Power]:
-        """Say what machines are, by one listing; who is not in it has ended only where it is complete."""
+        """Return the power of machines, by one listing; a missing one is OFF only if the listing is complete."""
         listing = await self._driver.observe(keys)
         shown = {one.key: POWERS.get(one.state, Power.CHANGING) for one in listing.machines}
         ended = [one for one in listing.machines if shown[one.key] is Power.OFF]
@@ -143,23 +142,23 @@ class DriverNode:
         return {key: shown.get(key, Power.OFF if listing.complete else Power.UNKNOWN) for key in keys}
 
     async def list_machines(self) -> NodeInventory:
-        """Say which machines are there; those that have ended are not."""
+        """Return the machines on the node, without those that have ended."""
         listing = await self._driver.observe()
         there = (one.key for one in listing.machines if POWERS.get(one.state) is not Power.OFF)
         return NodeInventory(frozenset(there), listing.complete)
 
     async def attach(self, key: str, disk: AttachedDisk) -> None:
-        """Do nothing: these machines have no disks but in the books."""
+        """Do nothing: the disks of these machines are only records."""
 
     async def detach(self, key: str, disk: AttachedDisk) -> None:
         """Do nothing."""
 
     async def has_disk(self, key: str, disk: AttachedDisk) -> bool:  # noqa: ARG002 - nobody can tell
-        """Say no: it does no harm to do nothing once more."""
+        """Return False: to repeat an attach that does nothing is harmless."""
         return False
 
     async def move(self, key: str, to: Hypervisor, machine: NodeMachine, told: ProgressCallback) -> None:
-        """Bring a machine up on the other node, and end it here."""
+        """Start the machine on the other node, and stop it here."""
         frozen = await self.get_power(key) is Power.FROZEN or await to.get_power(machine.key) is Power.FROZEN
         await to.start(machine)
         if frozen:
@@ -168,16 +167,16 @@ class DriverNode:
         await self.stop(key)
 
     async def has_moved(self, key: str, to: Hypervisor, machine: NodeMachine) -> bool:
-        """Tell whether a machine is up on the other node, and ended here."""
+        """Tell whether the machine runs on the other node, and has ended here."""
         return await self.get_power(key) is Power.OFF and await to.get_power(machine.key) in (Power.ON, Power.FROZEN)
 
     async def stop_moving(self, key: str, to: Hypervisor, machine: NodeMachine) -> bool:
-        """End what came up on the other node, as long as it is still here."""
+        """Stop the machine on the other node, as long as it still runs here."""
         if await self.get_power(key) is Power.OFF:
             return True
         await to.stop(machine.key)
         return False
 
     async def close(self) -> None:
-        """Let go of the driver."""
+        """Close the driver."""
         await self._driver.close()

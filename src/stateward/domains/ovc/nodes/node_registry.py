@@ -1,4 +1,4 @@
-"""The nodes at work in this process, made when they are first needed from what their objects say."""
+"""The registry of this process's nodes; a node is created from its object when it is first used."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -25,9 +25,9 @@ NodeFactory = Callable[[str, NodeSpec], Hypervisor]
 
 
 class NodeRegistry:
-    """All nodes, by their ids; makers get a name of a node that no other namespace has.
+    """All nodes by key; factories get a name that is unique over all namespaces.
 
-    A simulated cloud that is given stands for the one in the data folder.
+    A given simulated cloud replaces the one in the data folder.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class NodeRegistry:
         }
 
     async def get(self, ns: str, node: str) -> Hypervisor:
-        """Return a node at work."""
+        """Return a node; it is created on first use."""
         key = Key(ns, node)
         if key not in self._nodes:
             assert self.reader is not None
@@ -91,17 +91,17 @@ class NodeRegistry:
         return QemuNode(QemuHost(self._place(node, spec), self._count_call))
 
     def _place(self, node: str, spec: NodeSpec) -> ProviderRegion:
-        """Return where a node of this host has its machines."""
+        """Return the region of a node on this host, with the folder of its machines."""
         return ProviderRegion(PROVIDER, node, options={**spec.options, "folder": str(self._folder / "nodes" / node)})
 
     def without_folders(self, text: str) -> str:
-        """Return an error with the names of our files alone: where they are on this host is nobody's business."""
+        """Return an error text without the folders of this host; the names of files stay."""
         for folder in {str(self._folder.absolute()), str(self._folder)}:
             text = re.sub(rf"{re.escape(folder)}/(?:[^\s'\"]*/)?", "", text)
         return text
 
     async def close(self) -> None:
-        """Let go of all nodes."""
+        """Close all nodes."""
         nodes, self._nodes = self._nodes, {}
         for node in nodes.values():
             await node.close()

@@ -1,8 +1,8 @@
-"""What is asked of a node: machines that come up, stop, freeze, move, and get and lose disks.
+"""The port of nodes: start, stop, pause, reset and move machines, attach and detach disks, observe power.
 
-Everything here can be asked again without harm: a machine has one key for each time its VM gets power, and what is so
-already is done. A method returns when it is so; what a node says no to, or does not answer, is raised in the words that
-the engine reads (`Permanent`, `Temporary`, `Unknown`).
+All methods are idempotent: a machine has its own key for each time that its VM is started. A method returns when the
+node has done it; a refusal or a missing answer is raised as the engine's policies (`Permanent`, `Temporary`,
+`Unknown`).
 """
 
 from collections.abc import Awaitable, Callable, Collection
@@ -13,7 +13,7 @@ from msgspec import Struct
 
 
 class Power(StrEnum):
-    """What a machine is, as its node shows it."""
+    """The power of a machine, as its node shows it."""
 
     ON = "on"
     FROZEN = "frozen"
@@ -23,7 +23,7 @@ class Power(StrEnum):
 
 
 class AttachedDisk(Struct, frozen=True):
-    """A disk as a machine has it."""
+    """A disk that is attached to a machine."""
 
     disk: str
     file: str
@@ -32,7 +32,7 @@ class AttachedDisk(Struct, frozen=True):
 
 
 class NodeMachine(Struct, frozen=True):
-    """A machine that is to be: the key of this life of it, its VM's name and size, and its disks."""
+    """A machine to start: its key (one for each start), its VM's name and size, and its disks."""
 
     key: str
     name: str
@@ -41,73 +41,73 @@ class NodeMachine(Struct, frozen=True):
 
 
 class NodeInventory(Struct, frozen=True):
-    """The machines that are on a node; only where that is complete is nobody else there."""
+    """The machines on a node; only a complete inventory proves that there are no others."""
 
     keys: frozenset[str]
     complete: bool
 
 
 ProgressCallback = Callable[[int, int], Awaitable[None]]
-"""Is told how much of a machine has moved, and how much there is."""
+"""Called with how much of a machine has moved, and the total."""
 
 
 class Hypervisor(Protocol):
-    """A node at work."""
+    """A node that runs machines."""
 
     @property
     def lag(self) -> float:
-        """How many seconds old what it shows may be."""
+        """How many seconds old its listings may be."""
 
     async def check(self) -> str:
-        """Say why the node cannot carry machines; nothing if it can."""
+        """Return why the node cannot run machines; empty if it can."""
 
     async def start(self, machine: NodeMachine) -> None:
-        """Give a machine power, and wait until it is up."""
+        """Start a machine, and wait until it runs."""
 
     async def stop(self, key: str) -> None:
-        """Take a machine's power, and wait until nothing is left of it."""
+        """Stop a machine, and wait until nothing is left of it."""
 
     async def pause(self, key: str) -> None:
         """Freeze a machine in memory."""
 
     async def resume(self, key: str) -> None:
-        """Let a frozen machine go on."""
+        """Resume a frozen machine."""
 
     async def reset(self, key: str, token: str) -> None:
-        """Boot a machine anew; with the same token, no second time."""
+        """Boot a machine again; only once for the same token."""
 
     async def attach(self, key: str, disk: AttachedDisk) -> None:
-        """Give a disk to a machine that has power."""
+        """Attach a disk to a running machine."""
 
     async def detach(self, key: str, disk: AttachedDisk) -> None:
-        """Take a disk from a machine that has power."""
+        """Detach a disk from a running machine."""
 
     async def has_disk(self, key: str, disk: AttachedDisk) -> bool:
         """Tell whether a machine has a disk."""
 
     async def get_power(self, key: str) -> Power:
-        """Say what a machine is."""
+        """Return the power of a machine."""
 
     async def get_settled_power(self, key: str, seconds: float) -> Power:
-        """Say what a machine is; one that is changing is waited for, up to some seconds."""
+        """Return the power of a machine; wait for a changing one, up to some seconds."""
 
     async def was_reset(self, key: str, token: str) -> bool | None:
-        """Tell whether a reset with this token was done; None where nobody can say."""
+        """Tell whether a reset with this token was done; None if the node cannot say."""
 
     async def get_powers(self, keys: Collection[str]) -> dict[str, Power]:
-        """Say what machines are, in one go."""
+        """Return the power of machines, by one listing."""
 
     async def list_machines(self) -> NodeInventory:
-        """Say which machines are there at all, whoever asked for them."""
+        """Return all machines on the node, whoever started them."""
 
     async def move(self, key: str, to: "Hypervisor", machine: NodeMachine, told: ProgressCallback) -> None:
         """Move a machine to another node, where it is the one described; a failure leaves it where it was."""
 
     async def has_moved(self, key: str, to: "Hypervisor", machine: NodeMachine) -> bool:
-        """Tell whether a machine goes on at another node, and nowhere else."""
+        """Tell whether a machine runs on the other node, and no longer here."""
 
     async def stop_moving(self, key: str, to: "Hypervisor", machine: NodeMachine) -> bool:
-        """Give a move up; tells whether it is too late for that."""
+        """Stop a move; tells whether it is too late for that."""
 
     async def close(self) -> None:
-        """Let go of connections; the machines stay as they are."""
+        """Close the connections; the machines stay as they are."""

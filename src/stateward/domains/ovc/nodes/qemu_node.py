@@ -1,4 +1,4 @@
-"""A node of QEMU machines: real disks, given and taken while they run, and machines that move while they run."""
+"""A node of QEMU machines: disks that are attached while a machine runs, and live migration."""
 
 import asyncio
 import time
@@ -23,11 +23,11 @@ from stateward.engine.handlers import finish_call
 
 IMAGE = "tick"
 POWER_BUTTON_TIMEOUT_S = 1.5
-"""How long a machine has to switch itself off when its power button is pressed, in seconds."""
+"""Seconds that a machine has to switch itself off after its power button was pressed."""
 
 
 class QemuNode(DriverNode):
-    """A folder of QEMU machines on this host."""
+    """A node of QEMU machines in a folder of this host."""
 
     def __init__(self, host: QemuHost) -> None:
         super().__init__(host, IMAGE)
