@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
                     a_line("b", at=then),
                 ],
                 progress=[a_step("x", "half")],
-                answers=[an_answer("k", at=then)],
+                idempotency_records=[an_answer("k", at=then)],
             )
             text, _ = await Tokens(engine).issue("admin", Role.ADMIN, ["*"])
             (tmp_path / "admin-token").write_text(text)
