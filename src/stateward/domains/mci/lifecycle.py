@@ -1,11 +1,11 @@
-"""The state machines of the mci domain: the MCI and its VMs.
+"""Lifecycles of the mci domain: MCIs, VMs, resources and records.
 
-A VM's table is the transition matrix; `force` skips it and pre-empts what is under way. `Failed` is called final in the
-design this follows, but has ways out there (terminate with force), so here it is a stable state. A VM of which nobody
-can say anything is Undefined, and so is one whose action timed out: no answer is not an answer.
+The table of a VM is the transition matrix; `force` skips it and pre-empts the running operation. The design calls
+`Failed` final, but terminate with force leaves it, so here it is a stable state. A VM about which nothing is known is
+Undefined, and so is a VM whose action timed out: no answer is not an answer.
 
-An MCI at rest follows its VMs: the controller moves it to what they add up to. `Partial` stands for all mixed states;
-which status dominates is in the status string (`status`).
+The controller moves an MCI without an operation to the state that its VMs roll up to. `Partial` stands for all mixed
+states; the status string names the dominant one (`status_rollup`).
 """
 
 from stateward.lifecycle import (
@@ -145,7 +145,7 @@ MCI = declare("mci.mci", MciState, MCI_ROWS, USER | CONTROLLER | CLOCK,         
 
 
 class ResourceState(State):
-    """The states of what VMs stand on: networks, security groups, keys."""
+    """The states of resources: networks, security groups, keys."""
 
     CONFIGURING = "Configuring", TRANSITIONAL, "being made at the provider"
     AVAILABLE   = "Available",   STABLE,       "there, to be used"
@@ -178,7 +178,7 @@ SSH_KEY        = declare("mci.sshkey",        ResourceState, PART_ROWS,    PARTI
 
 
 class MciRecordState(State):
-    """The one state of what is only written down."""
+    """The only state of passive records."""
 
     REGISTERED = "Registered", STABLE, "can be used"
 

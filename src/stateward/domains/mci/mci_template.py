@@ -143,7 +143,7 @@ def _renamed(path: str, wire_path: str, given: object, names: Names, written: di
         if wire is None:
             raise BadInput(field, value, f"a field of it; known: {', '.join(names)}")
         if wire in found:
-            raise BadInput(field, value, "given once")
+            raise BadInput(field, value, "allowed twice: the same field has another name too")
         found[wire] = value
         written[f"{wire_path}.{wire}" if wire_path else wire] = field
     return found

@@ -62,7 +62,7 @@ class Service(ResourceService):
         With force, an MCI without VMs is terminated too: its creation is given up.
         """
         if action not in GROUP_ACTIONS:
-            raise BadInput("action", action, ", ".join(GROUP_ACTIONS))
+            raise BadInput("action", action, f"one of {', '.join(GROUP_ACTIONS)}")
         found = await self.mci(ns, mci)
         facts = {FORCE} if force else NO_FACTS
         whole = self.engine.request(ns, found.id, action, actor=by.actor, who=by.who, facts=facts)
@@ -86,7 +86,7 @@ class Service(ResourceService):
     async def control_vm(self, ns: str, mci: str, vm: str, action: str, by: Caller, *, force: bool = False) -> Accepted:
         """Run an action on one VM."""
         if action not in GROUP_ACTIONS:
-            raise BadInput("action", action, ", ".join(GROUP_ACTIONS))
+            raise BadInput("action", action, f"one of {', '.join(GROUP_ACTIONS)}")
         found = await self.vm(ns, mci, vm)
         facts = {FORCE} if force else NO_FACTS
         return await self.engine.act(ns, found.id, action, actor=by.actor, who=by.who, facts=facts)

@@ -141,7 +141,7 @@ def _parse_text(field: str, value: object, default: str) -> str:
         raise BadInput(field, value, "a text")
     text = value if isinstance(value, str) else repr(value)
     if len(text) > MAX_TEXT_CHARS or "\x00" in text:
-        raise BadInput(field, "", f"a text of at most {MAX_TEXT_CHARS} signs without NUL")
+        raise BadInput(field, "", f"a text of at most {MAX_TEXT_CHARS} characters without NUL")
     return text
 
 
@@ -157,7 +157,7 @@ def _parse_list(field: str, value: object) -> list[object]:
 def _parse_label(field: str, name: str, value: object) -> tuple[str, str]:
     text = _parse_text(f"{field}.{name}", value, "")
     if not _in_one_line(name, 250) or not _in_one_line(text, 250):
-        raise BadInput(f"{field}.{name[:50]}", text, "a label of up to 250 signs in one line")
+        raise BadInput(f"{field}.{name[:50]}", text, "a label of up to 250 characters in one line")
     return name, text
 
 

@@ -60,7 +60,7 @@ def check_record_name(field: str, text: str) -> str:
 def check_reference(field: str, text: str, *, needed: bool = False) -> str:
     """Return the name of a referenced object; empty is allowed unless the name is needed."""
     if needed and not text:
-        raise BadInput(field, text, "given: it is needed")
+        raise BadInput(field, text, "a name: the field is required")
     return naming.check_text(field, text, 0, 500)
 
 

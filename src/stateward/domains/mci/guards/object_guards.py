@@ -38,7 +38,10 @@ async def guard_mci(uow: UnitOfWork, request: Request, found: Object) -> Request
         return with_scaled_spec(request, found)
     if request.spec is not None and decode_spec(found.kind, request.spec).groups != mci_of(found).groups:
         raise BadInput(
-            "spec.groups", None, f"what they are: only {' and '.join(SCALE_DIRECTIONS)} change them", state=found.state
+            "spec.groups",
+            None,
+            f"a field of this action: only {' and '.join(SCALE_DIRECTIONS)} change subgroups",
+            state=found.state,
         )
     return None
 
@@ -75,7 +78,7 @@ async def guard_vm(uow: UnitOfWork, request: Request, found: Object) -> None:
         return
     want = decode_spec(found.kind, request.spec or EMPTY)
     if found.id != vm_id(want.mci, want.name):
-        raise BadInput("id", found.id, f"{vm_id(want.mci, want.name)!r}, by which its spec goes")
+        raise BadInput("id", found.id, f"{vm_id(want.mci, want.name)!r}, the id that follows from its spec")
     if found.parent != want.mci:
         raise BadInput("parent", found.parent, f"{want.mci!r}, the MCI in its spec")
 
@@ -93,5 +96,5 @@ async def guard_network(_uow: UnitOfWork, request: Request, found: Object) -> No
     """Refuse to reshape a network without a spec."""
     check_spec(request, found)
     if request.action == "reshape" and request.spec is None:
-        allowed = f"given: the subnets that {found.id!r}, which is {found.state}, is to have"
+        allowed = f"a spec with the subnets that {found.id!r}, which is {found.state}, is to have"
         raise BadInput("spec", None, allowed, state=found.state)

@@ -87,7 +87,7 @@ def _check_name(form: SpecForm, want: Any, found: Object) -> None:  # noqa: ANN4
     name = getattr(want, form.named)
     wanted = found.id if form.before is None else record_id(form.before, name) if form.before else name
     if found.id != wanted:
-        raise BadInput("id", found.id, f"{wanted!r}, by which its spec goes")
+        raise BadInput("id", found.id, f"{wanted!r}, the id that follows from its spec")
 
 
 def _check_fixed(form: SpecForm, want: Any, found: Object) -> None:  # noqa: ANN401
@@ -95,7 +95,7 @@ def _check_fixed(form: SpecForm, want: Any, found: Object) -> None:  # noqa: ANN
     for name in form.fixed:
         before, after = getattr(was, name), getattr(want, name)
         if after != before:
-            raise BadInput(f"spec.{name}", after, f"{before!r}, which it always was", state=found.state)
+            raise BadInput(f"spec.{name}", after, f"{before!r}: this field cannot be changed", state=found.state)
 
 
 MAX_VMS = 10_000

@@ -37,7 +37,7 @@ def with_scaled_spec(request: Request, found: Object) -> Request:
         allowed = f"a subgroup of {found.id!r}, which is {found.state} and has {names}"
         raise BadInput("args.group", scale.group, allowed, state=found.state)
     if given not in (None, want):
-        allowed = f"{found.id!r} as it is, but for {scale.count} VMs of {scale.group!r}"
+        allowed = f"the spec of {found.id!r} with only {scale.group!r} changed, by {scale.count} VMs"
         raise BadInput("spec", request.spec, allowed, state=found.state)
     if len(want.groups) > len(was.groups):
         check_new_subgroups(want.groups[len(was.groups) :], found.state)

@@ -63,7 +63,7 @@ async def control_vm_by_get(
 
 def _required_action(action: str | None, *allowed: str) -> str:
     if not action:
-        raise BadInput("action", action, f"given: one of {', '.join(allowed)}")
+        raise BadInput("action", action, f"one of {', '.join(allowed)}")
     return check_choice("action", action, *allowed)
 
 
