@@ -70,10 +70,17 @@ def load_plugins(
 
 
 def load_examples() -> dict[str, Any]:
-    """Return examples of the bodies that routes of the domains read, by the name of the record, for the API's document.
+    """Return examples of request bodies, by the published name of the record: `EXAMPLES` in a module `examples`."""
+    return _collect("EXAMPLES")
 
-    They are `EXAMPLES` in a domain's module `examples`, if it has one.
-    """
+
+def load_published_names() -> dict[str, str]:
+    """Return the names of records in the OpenAPI document that differ from those in the code: `PUBLISHED_NAMES`."""
+    return _collect("PUBLISHED_NAMES")
+
+
+def _collect(attribute: str) -> dict[str, Any]:
+    """Return the entries of a dictionary that a domain's module `examples` may have, of all domains."""
     modules = (f"{domain.__name__}.examples" for domain in DOMAINS)
-    found = (import_module(module).EXAMPLES for module in modules if find_spec(module) is not None)
-    return {record: example for examples in found for record, example in examples.items()}
+    found = (getattr(import_module(module), attribute, {}) for module in modules if find_spec(module) is not None)
+    return {name: value for entries in found for name, value in entries.items()}

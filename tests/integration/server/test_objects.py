@@ -130,7 +130,7 @@ async def test_more_labels_than_an_object_can_have_are_not_asked_for(harness: Se
 
 
 async def test_a_page_is_never_longer_than_the_limit_of_the_server(harness: ServerHarness) -> None:
-    assert harness.app.state.service.page(10**9) == 1_000
+    assert harness.app.state.service.page_size(10**9) == 1_000
 
 
 async def test_labels_are_replaced_if_the_object_is_as_the_caller_saw_it(harness: ServerHarness) -> None:

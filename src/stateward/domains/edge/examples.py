@@ -1,4 +1,4 @@
-"""Examples of request bodies of the edge domain, by the name of the record, for the OpenAPI document."""
+"""Examples of request bodies and published names of records of the edge domain, for the OpenAPI document."""
 
 from typing import Any
 
@@ -18,3 +18,9 @@ EXAMPLES: dict[str, Any] = {
     "NewAutoscale": {"min": 1, "max": 8, "cpu": 80.0},
     "NewAutoprov": {"cloudlets": ["berlin", "hamburg"], "min": 1, "max": 2, "requests": 50},
 }
+
+PUBLISHED_NAMES = {
+    "EdgeAcceptedView": "edge.AcceptedView",
+    "EdgeOperationView": "edge.OperationView",
+}
+"""Names in the OpenAPI document that differ from those in the code: generated clients have types of these names."""

@@ -1,4 +1,4 @@
-"""Examples of request bodies of the ovc domain, by the name of the record, for the OpenAPI document."""
+"""Examples of request bodies and published names of records of the ovc domain, for the OpenAPI document."""
 
 from typing import Any
 
@@ -15,3 +15,16 @@ EXAMPLES: dict[str, Any] = {
     "Migration": {"node": "rack-2"},
     "Maintenance": {"vmaction": "move"},
 }
+
+PUBLISHED_NAMES = {
+    "BinEntryView": "StayView",
+    "MaintenanceRequest": "Maintenance",
+    "MigrationRequest": "Migration",
+    "ObjectQueueView": "ovc.QueueView",
+    "OrphanView": "StrangerView",
+    "OvcAcceptedView": "ovc.AskedView",
+    "OvcRecoveredView": "ovc.HealedView",
+    "OvcStuckView": "ovc.StuckView",
+    "QueuedOperationView": "StandingView",
+}
+"""Names in the OpenAPI document that differ from those in the code: generated clients have types of these names."""

@@ -1,4 +1,4 @@
-"""Examples of request bodies of the systems domain, by the name of the record, for the OpenAPI document."""
+"""Examples of request bodies and published names of records of the systems domain, for the OpenAPI document."""
 
 from typing import Any
 
@@ -12,3 +12,11 @@ EXAMPLES: dict[str, Any] = {
     "NewRollback": {"path": "/web"},
     "NewTeardown": {"wait": 30},
 }
+
+PUBLISHED_NAMES = {
+    "AskedView": "systems.AskedView",
+    "HealthCheck": "systems.Health",
+    "LogExcerpt": "Excerpt",
+    "SystemLockView": "systems.LockView",
+}
+"""Names in the OpenAPI document that differ from those in the code: generated clients have types of these names."""

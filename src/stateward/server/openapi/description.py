@@ -17,7 +17,7 @@ from litestar.response import Response
 from litestar.routes import BaseRoute, HTTPRoute
 
 from stateward.domains.plugin import BODY, MESSAGES, PLAIN_PROBLEMS, RIGHT
-from stateward.domains.registry import load_examples
+from stateward.domains.registry import load_examples, load_published_names
 from stateward.schemas.problems import Problem
 from stateward.server.auth.guards import OpenRoute
 from stateward.server.auth.middleware import guard_of
@@ -41,14 +41,10 @@ OWN_PACKAGES = frozenset({"server", "schemas"})
 """The packages of the generic API: their records keep the short name."""
 
 PUBLISHED_NAMES = {
-    "EdgeAcceptedView": "edge.AcceptedView",
-    "EdgeOperationView": "edge.OperationView",
-    "ConnectionDetails": "ConnectionOut",
     "HealthStatus": "Health",
-    "OperationReply": "Begun",
-    "ResourceView": "PartView",
     "StuckReason": "Why",
     "WaitReason": "Reason",
+    **load_published_names(),
 }
 """Names of records in the document that differ from those in the code: generated clients have types of these names."""
 
@@ -98,7 +94,7 @@ class RecordSchemas:
             self.schemas[MESSAGE] = _message_schema(self.schemas["Problem"])
         for name, schema in self.schemas.items():
             if "title" in schema:
-                schema["title"] = PUBLISHED_NAMES.get(schema["title"], schema["title"])
+                schema["title"] = PUBLISHED_NAMES.get(schema["title"], schema["title"]).rpartition(".")[2]
             if name in ALL_EXAMPLES:
                 schema["examples"] = [ALL_EXAMPLES[name]]
 
