@@ -1,4 +1,8 @@
-"""Intention locks on paths, after Gray: modes, a lock, a tree, a fair queue. Pure: no I/O, no clock, no asyncio."""
+"""Intention locks on paths, after Gray. Pure: no I/O, no clock, no asyncio.
+
+The engine and the systems domain use `modes` and `paths` alone. The locks in memory (`inmemory/`) are for embedding
+users, tests and benches.
+"""
 
 from stateward.locks.inmemory.claims import Acquisition, Deadlock, LockBlocker, LockConflict
 from stateward.locks.inmemory.intention_lock import IntentionLock, Unlocker

@@ -1,4 +1,4 @@
-"""Paths: what is locked, compared by segment and never as strings, so that `/a` and `/ab` are strangers.
+"""Paths: what is locked, compared by segment and never as strings, so that `/a` and `/ab` are unrelated.
 
 What a person reads as one path is one path; what cannot be read for certain is refused.
 

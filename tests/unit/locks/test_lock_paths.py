@@ -49,7 +49,7 @@ def test_slashes_only_separate(text: str) -> None:
     assert str(parse_path(text)) == "/a/b"
 
 
-def test_a_name_that_begins_with_another_is_a_stranger() -> None:
+def test_a_name_that_begins_with_another_is_unrelated() -> None:
     assert parse_path("/ab")[:1] != parse_path("/a")
 
 

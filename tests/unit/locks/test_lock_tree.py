@@ -255,7 +255,7 @@ def calls_made_by(work: Callable[[], object]) -> int:
     return calls
 
 
-@pytest.mark.parametrize("owner", ["stranger", "holder"])
+@pytest.mark.parametrize("owner", ["other", "holder"])
 def test_the_work_for_one_lock_does_not_grow_with_the_locks_held(owner: str) -> None:
     tree, path = LockTree(), parse_path("/a/b/c/d/e/f/g/h/i/mine")
     work = []

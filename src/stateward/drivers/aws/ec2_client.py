@@ -1,4 +1,4 @@
-"""Calls to EC2: in threads of their own, counted one by one, and failing in one way only.
+"""The EC2 client: calls in threads of their own, each counted, with one kind of error.
 
 boto3 blocks. The event loop's default pool is shared with everybody and as small as the machine; these calls wait for
 a network, so they have 32 threads for themselves.

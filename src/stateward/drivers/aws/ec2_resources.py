@@ -1,8 +1,8 @@
-"""What machines stand on: networks, subnets, security groups, key pairs.
+"""The resources of EC2: networks, subnets, security groups and key pairs.
 
-EC2 has no client tokens for these. A part is found by its tag first, then made with its tag on it, then looked for
-again. Groups and key pairs get names that follow from their keys, so that EC2 itself refuses a second one. Of networks
-it would make two: who finds another beside the one just made takes the own one away again, and is asked once more.
+EC2 has no client tokens for these. A resource is searched by its tag, then created with the tag, then searched again.
+Groups and key pairs have names derived from their keys, so EC2 itself refuses a second one. Of networks EC2 would make
+two: a driver that finds another one removes its own, and reports a transient failure.
 """
 
 import asyncio

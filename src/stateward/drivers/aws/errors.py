@@ -1,8 +1,7 @@
-"""What went wrong with a call, in the words of the port.
+"""The errors of EC2 calls as outcomes of the port.
 
-Two questions decide. Did the provider say no, and of which kind? That is in its code. And if it said nothing: can
-something have been done? A call that only reads has done nothing; one that was never sent neither; of any other nobody
-knows, and that is what is said.
+The code of an answer says whether EC2 refused the call, and why. Without an answer the question is whether EC2 can have
+done something. A call that only reads, or was never sent, has done nothing; the result of any other call is unknown.
 """
 
 from typing import TypeAlias

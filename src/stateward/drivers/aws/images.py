@@ -1,4 +1,4 @@
-"""Images by id or by name, and whether a machine of some size can be made from one."""
+"""Images of EC2 by id or by name, and the check of size and image."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,7 @@
-"""Deeds in bulk: many machines in one call, and one bad one among them does not spoil it for the others.
+"""Actions on EC2 instances in bulk: one bad instance does not fail the call for the others.
 
-EC2 does all or nothing: a call that names one machine that is gone fails for all. Mostly its message names the
-culprits; they are put aside and the others asked for again. Where it does not, the portion is halved.
+EC2 does all or nothing: a call with one missing instance fails for all. Mostly the message names the bad instances; the
+call is repeated without them. If it does not, the portion is halved.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ MAX_REMEMBERED_REBOOTS = 10_000
 
 
 class InstanceActions:
-    """Does deeds, and remembers which reboots it has done: EC2 does not, and would do them again."""
+    """Carries out actions, and remembers the tokens of reboots: EC2 does not, and would repeat them."""
 
     def __init__(self, calls: Ec2Client) -> None:
         self._calls = calls

@@ -1,4 +1,4 @@
-"""Looking at what is there: page by page, and complete only if every page came."""
+"""Listings of EC2 instances: page by page, and complete only if every page came."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence

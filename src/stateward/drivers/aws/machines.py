@@ -1,4 +1,4 @@
-"""Machines in the words of EC2, and back: pure, no calls."""
+"""Machines as parameters and answers of EC2 (pure)."""
 
 from collections.abc import Mapping
 from hashlib import sha256

@@ -1,4 +1,4 @@
-"""Rules of security groups: from the JSON of a part's facts to EC2's permissions, and the difference between two sets.
+"""The rules of security groups: from JSON to EC2's permissions, and the calls that add the missing ones.
 
 A rule is `{"direction", "protocol", "ports", "cidr"}`; ports may be many (`"22,900-1000"`), and none means all of them.
 """
@@ -30,7 +30,7 @@ class RuleSpec(msgspec.Struct, frozen=True, rename=str.lower):
 
 
 class SecurityRule(NamedTuple):
-    """One hole in the wall: whichever way, for one protocol, one range of ports and one range of addresses."""
+    """One rule: direction, protocol, a range of ports and a range of addresses."""
 
     inbound: bool
     protocol: str
@@ -111,7 +111,7 @@ def _permission(rule: SecurityRule) -> dict[str, object]:
 
 
 class SecurityGroupRules:
-    """Brings groups to their rules."""
+    """Adds the missing rules of security groups."""
 
     def __init__(self, calls: Ec2Client) -> None:
         self._calls = calls

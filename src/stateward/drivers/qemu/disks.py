@@ -1,7 +1,7 @@
-"""Disks of QEMU machines: files that QEMU's own tool makes, given to a machine when it is started or while it runs.
+"""The disks of QEMU machines: qcow2 files, attached at start or while the machine runs.
 
-They hang on a SCSI bus, each in a slot of its own: a disk is taken from it at once, whatever the guest thinks of it,
-and a machine that moves to another host finds every disk there in the slot that it had.
+Each disk has a slot of a SCSI bus. There a disk is detached at once, without the guest's consent, and after a migration
+every disk is in the same slot.
 """
 
 import asyncio

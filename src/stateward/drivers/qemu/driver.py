@@ -1,8 +1,8 @@
 """The driver for virtual machines under QEMU on this host, without anything in between.
 
-Each machine is one QEMU process; its life as a process is kept as that of any other (see `process/lodging.py`), and
-what it does inside is asked of its monitor. A monitor that does not answer tells nothing: the listing is incomplete
-then, and nobody is taken for dead whose process is there.
+Each machine is one QEMU process. The process supervisor (`process/supervisor.py`) starts, finds and ends it; the QMP
+monitor reports the state of the guest. If a monitor does not answer, the listing is incomplete, and no machine with a
+living process counts as terminated.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ CAPABILITIES = Capabilities(
 )
 IMAGE = "tick"
 MAX_MONITORS = 16
-"""How many monitors are asked at the same time."""
+"""How many monitors are queried at the same time."""
 STARTUP_TIMEOUT_S = 30.0
 """How long a process may take to open its monitor, in seconds."""
 QUIT_TIMEOUT_S = 2.0
@@ -68,7 +68,7 @@ RESET_STARTED = "reset begun"
 
 
 class MonitorCommand(Struct, frozen=True):
-    """A deed in QEMU's words: in what state it makes sense, in what state it is done already, and the command."""
+    """The QMP command of an action: the state that it needs, and the state in which it is already done."""
 
     of: MachineState
     done: MachineState | None
@@ -196,7 +196,7 @@ class QemuDriver:
         return CallAccepted(record.key, record.native_id)
 
     async def _reset(self, monitor: Monitor, record: MachineRecord, token: str) -> None:
-        """Reset a machine. The record says so before and after: whoever finds it in between knows that nobody knows."""
+        """Reset a machine. The record is written before and after, so an interrupted reset shows as unconfirmed."""
         write, in_thread = self._supervisor.machine_dir.write, self._commands.in_thread
         await in_thread(write, replace(record, more={**record.more, RESET_STARTED: token}))
         try:
@@ -208,7 +208,7 @@ class QemuDriver:
         await in_thread(write, replace(record, boot=record.boot + 1, token=token, more=more))
 
     async def _terminate(self, status: MachineStatus) -> Outcome:
-        """End a machine: by a word to its monitor, so that it leaves its disks in order, or else by force."""
+        """End a machine: by `quit`, so that it closes its disks, or else by SIGKILL."""
         record = status.record
         if record.phase is MachinePhase.ENDING and status.process_status is ProcessStatus.GONE:
             return AlreadyDone(record.key, record.native_id)
@@ -243,7 +243,7 @@ class QemuDriver:
         return await self._commands.in_thread(self._supervisor.scan, keys)
 
     async def _observe(self, status: MachineStatus) -> Observation | str:
-        """Say what a machine is, or why that is not known."""
+        """Return the observation of a machine, or why there is none."""
         if told := self._by_process(status):
             return told
         try:
@@ -258,7 +258,7 @@ class QemuDriver:
         return _observation(status, state_of(word), word)
 
     def _by_process(self, status: MachineStatus) -> Observation | str | None:
-        """Say what a machine is where its process tells enough."""
+        """Return the observation if the process alone decides it."""
         if status.process_status is ProcessStatus.HIDDEN:
             return f"{status.record.key} is {status.process_status}"
         if status.process is None:
@@ -299,7 +299,7 @@ class QemuDriver:
 
 
 def _without_monitor(status: MachineStatus, error: MonitorError) -> Observation | str:
-    """Say what a machine is whose process is there, and whose monitor is not: it may just be coming up."""
+    """Return the observation of a machine without a monitor: it may just be starting."""
     if (
         isinstance(error, MonitorNotReached)
         and status.process is not None

@@ -1,8 +1,8 @@
-"""Moving a running machine from one host to another: its memory is sent while it runs, and then it goes on there.
+"""Live migration of a machine between two hosts: its memory is copied while it runs, then it continues there.
 
-QEMU does the sending by itself, whether or not anybody looks. So a move can be taken up by whoever comes next, at
-whatever point the one before was killed: what the two machines say tells how far it is. The machine that leaves is
-ended only when the other one has gone on; until then every failure, and every word to stop, leaves it where it was.
+QEMU copies on its own. So the next controller can resume a migration at any point: the states of the source and the
+target machine show how far it is. The source machine is ended only after the target runs; before that, every failure
+and every cancellation leaves the machine on the source.
 """
 
 import asyncio

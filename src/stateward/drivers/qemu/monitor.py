@@ -1,10 +1,8 @@
-"""Speaking with a running QEMU over its monitor protocol, QMP.
+"""The QMP monitor of a QEMU machine, and QEMU's states.
 
-A monitor serves one client at a time and lets others wait. So nobody keeps one: a conversation is opened, has a few
-words, and is closed, all within a few seconds. For events, which have to be waited for, each machine has a second
-monitor; whoever comes second there hears nothing until the first is gone, which does no harm, as events are hints.
-
-The three errors tell what is known: nothing was sent; QEMU says no; or it was sent, and nobody knows.
+A monitor serves one client at a time and lets others wait. So a connection is opened for a few commands and closed
+within seconds. Events need a long connection, so each machine has a second monitor for them; a second listener gets
+nothing until the first is gone, which does no harm, because events are only hints.
 """
 
 import asyncio
@@ -54,7 +52,7 @@ class QmpStatus(Struct, frozen=True):
 
 
 class Monitor:
-    """An open conversation: one question at a time."""
+    """An open connection to a monitor: one command at a time."""
 
     def __init__(self, machine: Path, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, meter: Meter) -> None:
         self._machine = machine
@@ -64,7 +62,7 @@ class Monitor:
         self._numbers = count(1)
 
     async def handshake(self) -> None:
-        """Hear QEMU's greeting, and begin to talk; waits until whoever talks with it now is gone."""
+        """Read QEMU's greeting and negotiate; waits until the present client is gone."""
         await self._read()
         await self._execute("qmp_capabilities", {})
 
@@ -81,7 +79,7 @@ class Monitor:
         self._writer.write(msgspec.json.encode({"execute": command, "arguments": arguments, "id": number}) + b"\n")
         await self._writer.drain()
         while (message := await self._read()).id != number:
-            pass  # an event; who wants to hear them, listens at the other monitor
+            pass  # an event; the other monitor is for them
         if message.error is not None:
             raise CommandRejected(self._machine, f"{command}: {message.error.desc}")
         return message.answer
@@ -93,7 +91,7 @@ class Monitor:
         return msgspec.json.decode(line, type=QmpMessage)
 
     async def status(self) -> str:
-        """Return QEMU's own word for what the machine is."""
+        """Return QEMU's state of the machine."""
         return msgspec.convert(await self.execute("query-status"), QmpStatus).status
 
     async def events(self) -> AsyncIterator[str]:
@@ -111,7 +109,7 @@ class Monitor:
 async def open_monitor(
     machine: Path, meter: Meter = ignore_milestone, seconds: float | None = None
 ) -> AsyncIterator[Monitor]:
-    """Have a conversation with the machine of a folder; all of it together may take so many seconds."""
+    """Open the monitor of the machine in a folder; the time-out covers the whole context."""
     seconds = ANSWER_TIMEOUT_S if seconds is None else seconds
     try:
         async with asyncio.timeout(seconds), _open(machine, COMMANDS, meter) as monitor:
@@ -122,7 +120,7 @@ async def open_monitor(
 
 @asynccontextmanager
 async def open_event_monitor(machine: Path, meter: Meter = ignore_milestone) -> AsyncIterator[Monitor]:
-    """Be the one who hears a machine's events; waits for whoever hears them now."""
+    """Open the event monitor of a machine; waits until the present listener is gone."""
     async with _open(machine, EVENTS, meter) as monitor:
         yield monitor
 

@@ -1,4 +1,4 @@
-"""Hints that machines may have changed: what their monitors tell of their own accord."""
+"""Hints that machines may have changed: the events of their monitors."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable

@@ -1,4 +1,4 @@
-"""The books of a tree of locks: who claims what, and who is in whose way. It keeps no order and asks no questions.
+"""The ledger of a lock tree: all claims, and the claims that block another. It knows no order and no queue.
 
 Every claim is counted on its node and, as an intention, on each ancestor. Whether a new claim is in order is then
 read off the counts along its path, however many other claims there are; only when it is not do we look for names.

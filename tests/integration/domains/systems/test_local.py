@@ -267,7 +267,7 @@ async def test_an_error_of_ours_with_one_instance_is_its_own_state_and_is_tried_
         assert failures[1] - failures[0] >= back_off(1)
         await end_all(backend)
     logged = [line.getMessage() for line in caplog.records if line.name == "stateward.systems"]
-    assert logged == ["one of shop/web in default has failed, and is tried again"]
+    assert logged == ["instance one of service shop/web in default failed; retrying"]
 
 
 async def test_the_end_of_an_instance_does_not_wait_for_its_backoff(folder: Path) -> None:

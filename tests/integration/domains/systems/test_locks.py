@@ -84,7 +84,7 @@ async def test_deploys_on_disjoint_paths_run_side_by_side_and_all_are_named_as_b
         await stand.actions.cancel("shop", one)
 
 
-async def test_a_and_ab_are_strangers(stand: Stand) -> None:
+async def test_a_and_ab_are_unrelated(stand: Stand) -> None:
     first = await begun(stand, "/a")
     assert (await stand.deployed("/ab", service())).status is Status.SUCCEEDED
     assert (await stand.deployed("/a-b", service())).status is Status.SUCCEEDED

@@ -143,7 +143,7 @@ class Cloud:
         return None
 
     def _refusal(self, environ: dict[str, Any]) -> Fault | None:
-        """Refuse strangers, and those who come too often."""
+        """Refuse unknown callers, and calls above the rate limit."""
         key = str(environ.get("HTTP_AUTHORIZATION", "")).partition("Credential=")[2].partition("/")[0]
         if self.known_keys is not None and key not in self.known_keys:
             return Fault(Harm.ERROR, code="AuthFailure", status=401, message="AWS was not able to validate it")

@@ -93,7 +93,9 @@ async def test_a_living_machine_is_found_though_its_record_names_another_process
     await driver.close()
 
 
-async def test_a_machine_that_gives_a_sign_of_life_and_is_not_seen_makes_the_listing_incomplete(folder: Path) -> None:
+async def test_a_machine_with_a_liveness_lock_that_is_not_seen_makes_the_listing_incomplete(
+    folder: Path,
+) -> None:
     driver = await one_dead_machine(folder)
     with (folder / "machines" / "key-0" / "alive").open() as sign:
         fcntl.flock(sign, fcntl.LOCK_EX)

@@ -26,9 +26,9 @@ TOKYO = ProviderRegion("aws", "ap-northeast-1")
 class World:
     """A cloud with a driver of one of its regions."""
 
-    def __init__(self, temper: FaultProfile = CALM, path: Path | None = None, seed: int = 1) -> None:
+    def __init__(self, profile: FaultProfile = CALM, path: Path | None = None, seed: int = 1) -> None:
         self.calls: Counter[str] = Counter()
-        self.cloud = SimulatedCloud(path, profile=temper, clock=asyncio.get_running_loop().time, chance=Random(seed))
+        self.cloud = SimulatedCloud(path, profile=profile, clock=asyncio.get_running_loop().time, chance=Random(seed))
         self.driver = self.driver_of(SEOUL)
         self._numbers = count(1)
 
@@ -36,7 +36,7 @@ class World:
         return SimulatedDriver(place, self.cloud, lambda call: self.calls.update([call]))
 
     def behave(self, **settings: object) -> None:
-        """Change the region's temper."""
+        """Change the region's profile."""
         self.cloud.set_profile(SEOUL, replace(self.cloud.region(SEOUL).profile, **settings))
 
     def foretell(self, *fates: CallFate) -> None:

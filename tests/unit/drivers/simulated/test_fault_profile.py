@@ -34,7 +34,7 @@ def test_nothing_gets_through_to_a_dead_region() -> None:
     assert fates == {CallFate.REQUEST_LOST, CallFate.TRANSIENT}
 
 
-def test_options_change_a_temper() -> None:
+def test_options_change_a_profile() -> None:
     changed = with_options(FaultProfile(), {"pending": "1..4", "fails": "0.5", "dead": "true", "calls_a_second": "3"})
     assert (changed.pending, changed.fails, changed.dead, changed.calls_a_second) == ((1.0, 4.0), 0.5, True, 3.0)
 
