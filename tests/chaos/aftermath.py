@@ -13,7 +13,7 @@ from stateward.lifecycle import NEW, TRANSITIONAL
 from stateward.store import Reader
 from stateward.store.filters import JournalFilter
 from stateward.store.records import JournalEntry
-from tests.chaos.crane import CRANE, YARD
+from tests.chaos.crane_kind import CRANE, YARD
 from tests.chaos.notes import Notes, Sort
 
 WORDS = {state.word: state for lifecycle in (CRANE, YARD) for state in lifecycle.states}

@@ -23,7 +23,7 @@ from stateward.lifecycle import FORCE
 from stateward.store import Selector, open_store
 from stateward.store.errors import StoreError
 from stateward.store.records import Key, Object, Timer
-from tests.chaos.crane import CRANE, NS, TREE, YARD_NAME, Hands, unworked
+from tests.chaos.crane_kind import CRANE, NS, TREE, YARD_NAME, CraneHandlers, unworked
 from tests.chaos.ledger import Ledger
 from tests.chaos.notes import Answered, Asked, Notebook, Sort, read_notes
 from tests.chaos.saying import announce
@@ -134,7 +134,7 @@ async def opened(options: argparse.Namespace) -> AsyncIterator[Engine]:
             yield engine
         return
     ledger = Ledger(options.ledger, options.name)
-    kinds = Hands(ledger, Random(), PACE, punctual=False).kinds()
+    kinds = CraneHandlers(ledger, Random(), PACE, punctual=False).kinds()
     async with Engine(
         open_store(options.store), kinds, lease_s=options.lease, slots=20, process=options.name
     ) as engine:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.chaos.crane_yard import open_yard
 from tests.chaos.processes import Site
-from tests.chaos.yard import open_yard
 
 NewSite = Callable[[str, float], Site]
 

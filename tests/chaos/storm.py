@@ -12,10 +12,10 @@ import asyncpg
 from msgspec import Struct
 
 from tests.chaos.aftermath import query
+from tests.chaos.crane_yard import PATIENCE, open_yard
 from tests.chaos.notes import Notes, read_notes
 from tests.chaos.processes import Running, Site
 from tests.chaos.watcher import Watcher
-from tests.chaos.yard import PATIENCE, open_yard
 from tests.servers import PostgresServer
 
 WORKERS = 3

@@ -20,10 +20,10 @@ from stateward.store.postgres.listener import Listener
 from stateward.store.sqlite import SqliteStore
 from tests.chaos.aftermath import misreplayed, query, restless, stored
 from tests.chaos.conftest import NewSite
-from tests.chaos.crane import Hands
+from tests.chaos.crane_kind import CraneHandlers
+from tests.chaos.crane_yard import asking, count, open_yard, raise_cranes, statuses, until, witnessed
 from tests.chaos.ledger import Ledger, What
 from tests.chaos.processes import Site
-from tests.chaos.yard import asking, count, open_yard, raise_cranes, statuses, until, witnessed
 from tests.servers import PostgresServer
 
 EVEN = range(0, 16, 2)
@@ -33,8 +33,8 @@ MEBIBYTE = 2**20
 @asynccontextmanager
 async def at_work(site: Site, store: Store, lease: float = 1.0, patience: float = 0.3) -> AsyncIterator[Engine]:
     """Run an engine with its own worker, and callers that are told soon."""
-    hands = Hands(Ledger(site.ledger_path, "worker"), Random(), 0.02)
-    async with Engine(store, hands.kinds(), lease_s=lease) as engine:
+    handlers = CraneHandlers(Ledger(site.ledger_path, "worker"), Random(), 0.02)
+    async with Engine(store, handlers.kinds(), lease_s=lease) as engine:
         engine._requests._timeout_s = patience
         yield engine
 

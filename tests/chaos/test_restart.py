@@ -3,10 +3,7 @@
 from collections.abc import Callable
 
 from tests.chaos.conftest import NewSite
-from tests.chaos.ledger import What, entries
-from tests.chaos.processes import Running, Site
-from tests.chaos.verdict import effects_of
-from tests.chaos.yard import (
+from tests.chaos.crane_yard import (
     asking,
     count,
     open_yard,
@@ -16,6 +13,9 @@ from tests.chaos.yard import (
     until,
     witnessed,
 )
+from tests.chaos.ledger import What, entries
+from tests.chaos.processes import Running, Site
+from tests.chaos.verdict import effects_of
 
 EVEN = range(0, 16, 2)  # cranes whose work is not limited by a lane
 ENDLESS = ("--punctual", "--pace", "3600")

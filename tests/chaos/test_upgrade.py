@@ -12,13 +12,13 @@ from stateward.store import migrations, open_store
 from stateward.store.migrations import newest
 from tests.chaos import aftermath, crane, verdict
 from tests.chaos.aftermath import query, stored
+from tests.chaos.crane_yard import asking, count, open_yard, raise_cranes, until, witnessed
 from tests.chaos.ledger import What, entries
 from tests.chaos.next_version import LIFECYCLE, MAPPED, NEXT_CRANE, with_one_more
 from tests.chaos.processes import Running
 from tests.chaos.report import judged
 from tests.chaos.runs import runs_of
 from tests.chaos.upgrade import Upgrade, UpgradedSite, migrated
-from tests.chaos.yard import asking, count, open_yard, raise_cranes, until, witnessed
 from tests.servers import PostgresServer
 
 EVEN = range(0, 16, 2)

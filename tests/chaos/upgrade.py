@@ -8,10 +8,10 @@ from pathlib import Path
 from random import Random
 
 from tests.chaos.aftermath import query
+from tests.chaos.crane_yard import until, witnessed
 from tests.chaos.ledger import What
 from tests.chaos.processes import ROOT, Site
 from tests.chaos.storm import WORKERS, Storm, Weather
-from tests.chaos.yard import until, witnessed
 
 NEXT = "tests.chaos.next_version"
 CALM = ("--callers", "4", "--cranes", "24")

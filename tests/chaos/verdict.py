@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from tests.chaos.crane import ACTIVE, CAPACITY
+from tests.chaos.crane_kind import ACTIVE, CAPACITY
 from tests.chaos.ledger import Entry, What
 from tests.chaos.runs import Run
 

@@ -14,10 +14,10 @@ from random import Random
 from stateward.engine import Engine
 from stateward.store import open_store
 from stateward.store.errors import StoreError
-from tests.chaos.crane import Hands
+from tests.chaos.crane_kind import CraneHandlers
+from tests.chaos.crane_yard import raise_cranes
 from tests.chaos.ledger import Ledger, What
 from tests.chaos.saying import announce
-from tests.chaos.yard import raise_cranes
 
 TICK = 0.1
 
@@ -38,9 +38,9 @@ async def main(options: argparse.Namespace) -> None:
 
 
 async def _work(options: argparse.Namespace, ledger: Ledger, stop: asyncio.Event) -> None:
-    hands = Hands(ledger, Random(), options.pace, punctual=options.punctual)
+    handlers = CraneHandlers(ledger, Random(), options.pace, punctual=options.punctual)
     engine = Engine(
-        open_store(options.store), hands.kinds(), slots=options.slots, lease_s=options.lease, process=options.name
+        open_store(options.store), handlers.kinds(), slots=options.slots, lease_s=options.lease, process=options.name
     )
     async with engine:
         confession = asyncio.create_task(confess(ledger, options.lease))

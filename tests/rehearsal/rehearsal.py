@@ -11,11 +11,11 @@ from random import Random
 from msgspec import Struct, field
 
 from tests.chaos.aftermath import query
+from tests.chaos.crane_yard import witnessed
 from tests.chaos.ledger import What
 from tests.chaos.processes import Site
 from tests.chaos.report import judged
 from tests.chaos.storm import Storm, Weather
-from tests.chaos.yard import witnessed
 from tests.rehearsal import judging
 from tests.rehearsal.agents import Agents
 from tests.rehearsal.cluster import PATIENCE, Cluster, until

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from stateward.lifecycle import CLOCK, GONE, TRANSITIONAL
 from stateward.locks.modes import Mode, compatible, intention
 from stateward.store.records import DEFAULT_LANES, Lock, Object, Status, WorkerRecord, default_lane
-from tests.simulation.faulty import Tape
+from tests.simulation.faulty_store import Tape
 from tests.simulation.kinds import LIFECYCLES
 from tests.simulation.loop import Party
 

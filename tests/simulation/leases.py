@@ -32,7 +32,7 @@ from stateward.store.records import Object
 from stateward.store.sqlite import SqliteStore
 from tests.integration.domains.leases.checked_store import Forbidden, check
 from tests.simulation import faulty
-from tests.simulation.faulty import Tape, Weather
+from tests.simulation.faulty_store import Tape, Weather
 from tests.simulation.loop import Party, Stuck, VirtualLoop
 from tests.simulation.process import Process
 

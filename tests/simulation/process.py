@@ -10,7 +10,7 @@ from stateward.engine.engine import Engine
 from stateward.engine.kinds import Kind
 from stateward.store.errors import StoreError
 from stateward.store.port import Store
-from tests.simulation.faulty import FaultyStore, Former, Tape, Way, Weather
+from tests.simulation.faulty_store import FaultyStore, Former, Tape, Way, Weather
 from tests.simulation.loop import PARTY, Party, VirtualLoop
 
 

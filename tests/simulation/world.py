@@ -19,7 +19,7 @@ from stateward.store.sqlite import SqliteStore
 from tests.simulation import cloud as clouds
 from tests.simulation import faulty
 from tests.simulation.cloud import Cloud, Visit
-from tests.simulation.faulty import Tape, Weather
+from tests.simulation.faulty_store import Tape, Weather
 from tests.simulation.invariants import Inspector, Row, Violation
 from tests.simulation.kinds import NARROW, WIDE, make_kinds
 from tests.simulation.loop import Party, Spinning, Stuck, VirtualLoop

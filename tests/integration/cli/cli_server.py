@@ -21,7 +21,7 @@ from stateward.server.app import create_app
 from stateward.server.live import live_routes
 from stateward.server.live.feeds import LiveFeeds
 from stateward.store import open_store
-from tests.integration.engine.plant import PUMP, Plant
+from tests.integration.engine.pump_kinds import PUMP, Plant
 
 T = TypeVar("T")
 

@@ -23,7 +23,7 @@ from stateward.server.live.feeds import LiveFeeds
 from stateward.server.routes.composite_actions import CompositeActions
 from stateward.store import open_store
 from tests.integration.cli.cli_server import CliServer
-from tests.integration.engine.plant import Plant
+from tests.integration.engine.pump_kinds import Plant
 
 
 class MciServer(CliServer):

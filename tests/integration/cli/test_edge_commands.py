@@ -27,7 +27,7 @@ from stateward.server.live import live_routes
 from stateward.server.live.feeds import LiveFeeds
 from stateward.store import open_store
 from tests.integration.cli.cli_server import CliServer
-from tests.integration.engine.plant import Plant
+from tests.integration.engine.pump_kinds import Plant
 
 NUMBERS = count(1)
 

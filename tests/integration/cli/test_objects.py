@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.integration.cli.cli_server import CliServer
-from tests.integration.engine.plant import PUMP
+from tests.integration.engine.pump_kinds import PUMP
 
 
 @pytest.fixture

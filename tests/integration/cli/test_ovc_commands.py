@@ -26,7 +26,7 @@ from stateward.server.live.feeds import LiveFeeds
 from stateward.store import open_store
 from stateward.store.records import Key
 from tests.integration.cli.cli_server import CliServer
-from tests.integration.engine.plant import Plant
+from tests.integration.engine.pump_kinds import Plant
 
 
 class OvcCliServer(CliServer):

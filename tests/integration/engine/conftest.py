@@ -9,7 +9,7 @@ import pytest
 from stateward.engine import Accepted, Engine
 from stateward.store.port import Store
 from stateward.store.records import Operation
-from tests.integration.engine.plant import PUMP, Plant
+from tests.integration.engine.pump_kinds import PUMP, Plant
 from tests.stores import fresh_store
 
 

@@ -10,7 +10,7 @@ from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import FORCE
 from stateward.store.records import Key, Status
 from tests.integration.engine.conftest import Site
-from tests.integration.engine.plant import PUMP
+from tests.integration.engine.pump_kinds import PUMP
 
 
 async def test_an_action_is_accepted_worked_and_ends_where_the_table_says(site: Site) -> None:

@@ -7,7 +7,7 @@ from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.errors import WriteConflict
 from stateward.store.port import Store
 from stateward.store.records import Object
-from tests.integration.engine.plant import PUMP, Plant
+from tests.integration.engine.pump_kinds import PUMP, Plant
 
 
 async def test_a_guard_that_meets_a_conflict_is_asked_again_and_the_request_is_accepted(

@@ -42,7 +42,7 @@ from stateward.store.changes import Changes
 from stateward.store.port import Store
 from stateward.store.records import Claim, Key, Status, WorkerRecord
 from tests.integration.engine.conftest import Site
-from tests.integration.engine.plant import PUMP, Plant
+from tests.integration.engine.pump_kinds import PUMP, Plant
 
 OWNER = "somebody/1"
 

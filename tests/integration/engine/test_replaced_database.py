@@ -8,7 +8,7 @@ from stateward.engine import Engine
 from stateward.store.errors import DatabaseReplaced
 from stateward.store.sqlite import SqliteStore
 from tests.integration.engine.conftest import Site
-from tests.integration.engine.plant import Plant
+from tests.integration.engine.pump_kinds import Plant
 
 
 async def test_a_worker_stops_what_it_runs_and_accepts_nothing_when_the_file_is_removed(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from stateward.store.filters import JournalFilter, Selector
 from stateward.store.port import Store, Tx, TxFunction
 from stateward.store.records import Key, Lane, LaneGroup, Status, Timer
 from tests.integration.engine.conftest import Site
-from tests.integration.engine.plant import PUMP, STATION, Plant
+from tests.integration.engine.pump_kinds import PUMP, STATION, Plant
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from stateward.config import Config
 from stateward.server.run import open_application
 from stateward.store import open_store
-from tests.integration.engine.plant import Plant
+from tests.integration.engine.pump_kinds import Plant
 from tests.integration.server.server_harness import Clock, ServerHarness, keys
 
 

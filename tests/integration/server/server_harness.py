@@ -21,7 +21,7 @@ from stateward.server.live.feeds import LiveFeeds
 from stateward.server.telemetry import prometheus_metrics
 from stateward.store import open_store
 from stateward.store.port import Store
-from tests.integration.engine.plant import Plant
+from tests.integration.engine.pump_kinds import Plant
 
 NS = "shop"
 OTHER = "bank"

@@ -12,8 +12,8 @@ from stateward.domains.plugin import CompositeParts, DomainPlugin
 from stateward.engine.accept.idempotency import RefusedBefore
 from stateward.engine.errors import NoneAllowed
 from stateward.server.routes.composite_actions import CompositeActions
-from tests.integration.engine.plant import PUMP as PUMPS
-from tests.integration.engine.plant import STATION
+from tests.integration.engine.pump_kinds import PUMP as PUMPS
+from tests.integration.engine.pump_kinds import STATION
 from tests.integration.server.full_server import open_full_server
 from tests.integration.server.server_harness import NS, Answer, ServerHarness, open_server
 from tests.integration.server.test_full_server import made

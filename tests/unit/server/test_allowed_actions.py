@@ -3,7 +3,7 @@ import pytest
 from stateward.domains.registry import lifecycles
 from stateward.lifecycle import Lifecycle, Move, decide
 from stateward.server.routes.object_details import allowed_actions
-from tests.integration.engine.plant import PUMP
+from tests.integration.engine.pump_kinds import PUMP
 
 
 @pytest.mark.parametrize("actor", ["user", "admin"])

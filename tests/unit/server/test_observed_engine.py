@@ -6,7 +6,7 @@ from stateward.engine import Handler, Job, Kind
 from stateward.engine.handlers import ObservedOutcome
 from stateward.server.telemetry.observed_engine import with_telemetry
 from stateward.server.telemetry.traces import NoTraces
-from tests.integration.engine.plant import PUMP
+from tests.integration.engine.pump_kinds import PUMP
 
 
 async def run(_job: Job) -> None:

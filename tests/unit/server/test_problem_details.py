@@ -26,7 +26,7 @@ from stateward.server.http.body_decoding import BadBody, bad_body
 from stateward.server.http.problem_details import encoded, mask_secrets, problem, problem_of
 from stateward.store.errors import DatabaseReplaced, ReadOnly, StoreBusy, UnstorableValue
 from stateward.store.records import Status
-from tests.integration.engine.plant import PUMP
+from tests.integration.engine.pump_kinds import PUMP
 
 BLOCKER = Blocker("o1", "pump", "user", "ann", 100.0, "/a", "X")
 

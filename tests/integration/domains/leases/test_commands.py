@@ -22,7 +22,7 @@ from stateward.engine import Engine
 from stateward.server.app import create_app
 from stateward.store import open_store
 from tests.integration.cli.cli_server import CliServer
-from tests.integration.engine.plant import Plant
+from tests.integration.engine.pump_kinds import Plant
 
 PATIENT = 60.0
 

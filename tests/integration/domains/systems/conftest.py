@@ -16,7 +16,7 @@ from stateward.domains.systems.service import SystemActions
 from stateward.engine import Accepted, Engine
 from stateward.store.port import Store
 from stateward.store.records import Key, Operation
-from tests.integration.engine.plant import Plant
+from tests.integration.engine.pump_kinds import Plant
 from tests.stores import fresh_store
 
 NS = "default"

@@ -24,7 +24,7 @@ from stateward.server.live.feeds import LiveFeeds
 from stateward.store import open_store
 from tests.integration.cli.cli_server import CliServer
 from tests.integration.domains.systems.conftest import PATIENT, SHOP
-from tests.integration.engine.plant import Plant
+from tests.integration.engine.pump_kinds import Plant
 
 
 class SystemCliServer(CliServer):

@@ -20,7 +20,7 @@ from stateward.lifecycle import CONTROLLER
 from stateward.store.port import Store
 from stateward.store.records import Key, Status
 from tests.integration.domains.systems.conftest import HOME, NS, SHOP, Stand, ref, service
-from tests.integration.engine.plant import Plant
+from tests.integration.engine.pump_kinds import Plant
 
 V1 = {"web": "web v1", "store.api": "api v1", "store.db": "db v1"}
 

@@ -5,7 +5,7 @@ import pytest
 from stateward.engine import Locked, LockRequest
 from stateward.store.records import Status
 from tests.integration.domains.systems.conftest import NS, Stand, service
-from tests.integration.engine.plant import PUMP
+from tests.integration.engine.pump_kinds import PUMP
 
 ENDLESS = service("endless v1", deadline=600)
 

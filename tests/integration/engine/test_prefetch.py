@@ -21,7 +21,7 @@ from stateward.store.errors import ReadOnly
 from stateward.store.port import Store
 from stateward.store.records import Claim, Key, Lane, LaneGroup, Status, WorkerRecord, WorkItem
 from tests.integration.engine.conftest import Site
-from tests.integration.engine.plant import PUMP, Plant
+from tests.integration.engine.pump_kinds import PUMP, Plant
 
 LANE, GROUP = "cloud/a", "cloud"
 ME = WorkerRecord("w/1", 60.0, 0.0, "here", 1)

@@ -14,7 +14,7 @@ from stateward.store.errors import Unavailable
 from stateward.store.port import Store, Tx, TxFunction
 from stateward.store.records import UNLIMITED, Claim, Key, Lane, Status, WorkerRecord
 from tests.integration.engine.conftest import Site
-from tests.integration.engine.plant import PUMP, Plant
+from tests.integration.engine.pump_kinds import PUMP, Plant
 
 LEASE = 15.0
 LATER = 1e12

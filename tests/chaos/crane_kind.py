@@ -104,7 +104,7 @@ def route(found: Object, _: str) -> Route:
     return Route("port", f"port/{number // 2 % LANES}") if number % 2 else Route()
 
 
-class Hands:
+class CraneHandlers:
     """The handlers of one process: they witness what they do, and now and then something goes wrong."""
 
     def __init__(self, ledger: Ledger, chance: Random, pace: float, *, punctual: bool = False) -> None:
@@ -114,7 +114,7 @@ class Hands:
         self._punctual = punctual  # it takes exactly that long, nothing goes wrong, and the answer comes at once
 
     def kinds(self) -> list[Kind]:
-        """Return the kinds, worked by these hands."""
+        """Return the kinds, worked by these handlers."""
         cranes = Kind(CRANE, {name: Handler(self.run, self.look) for name in WORKED}, route)
         return [cranes, Kind(YARD, {"load": Handler(self.count)})]
 
@@ -159,7 +159,7 @@ class Hands:
 
 def unworked() -> list[Kind]:
     """Return the kinds for a process that only asks."""
-    return Hands(Ledger(Path(devnull), ""), Random(), 0).kinds()
+    return CraneHandlers(Ledger(Path(devnull), ""), Random(), 0).kinds()
 
 
 def _facts(job: Job) -> dict[str, Any]:

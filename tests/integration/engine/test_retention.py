@@ -17,7 +17,7 @@ from stateward.store.filters import JournalFilter
 from stateward.store.port import Store
 from stateward.store.records import Key
 from tests.integration.engine.conftest import Site
-from tests.integration.engine.plant import PUMP
+from tests.integration.engine.pump_kinds import PUMP
 
 
 async def now(store: Store) -> float:

@@ -30,7 +30,7 @@ from stateward.store.filters import Page, Selector
 from stateward.store.port import Store
 from stateward.store.records import Status
 from tests.integration.engine.conftest import Site
-from tests.integration.engine.plant import PUMP, Plant
+from tests.integration.engine.pump_kinds import PUMP, Plant
 
 MANY = 20
 

@@ -8,7 +8,7 @@ from stateward.engine import Engine
 from stateward.engine.requests import Creation
 from stateward.store import open_store
 from tests.chaos.aftermath import query
-from tests.chaos.crane import CRANE, GROUPS, LIMITED, NS, YARD, YARD_NAME, unworked
+from tests.chaos.crane_kind import CRANE, GROUPS, LIMITED, NS, YARD, YARD_NAME, unworked
 from tests.chaos.ledger import Entry, What, entries
 from tests.chaos.processes import Running, Site
 
