@@ -34,7 +34,7 @@ from stateward.lifecycle import (
 )
 from stateward.store import migrations
 from stateward.store.migrations import Dialect, SchemaMigration
-from tests.chaos import crane
+from tests.chaos import crane_kind
 
 ADDED = """
 ALTER TABLE workers ADD COLUMN ticket text NOT NULL DEFAULT '';
@@ -73,7 +73,7 @@ class NextCrane(State):
 C = NextCrane
 
 NEXT_CRANE = declare(
-    crane.CRANE.kind,
+    crane_kind.CRANE.kind,
     NextCrane,
     (
         #      from               action    by            through      to          on error  within
@@ -94,8 +94,8 @@ def become() -> None:
     """Be the next version from now on, in this process."""
     migrations.migrations = with_one_more
     if os.environ.get(LIFECYCLE):
-        crane.CRANE = NEXT_CRANE
-        known = (*registry.lifecycles(), NEXT_CRANE, crane.YARD)
+        crane_kind.CRANE = NEXT_CRANE
+        known = (*registry.lifecycles(), NEXT_CRANE, crane_kind.YARD)
         registry.lifecycles = lambda: known
 
 

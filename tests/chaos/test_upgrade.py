@@ -10,7 +10,7 @@ import pytest
 from stateward.engine import Engine, Handler, Job, Kind, Permanent
 from stateward.store import migrations, open_store
 from stateward.store.migrations import newest
-from tests.chaos import aftermath, crane, verdict
+from tests.chaos import aftermath, crane_kind, verdict
 from tests.chaos.aftermath import query, stored
 from tests.chaos.crane_yard import asking, count, open_yard, raise_cranes, until, witnessed
 from tests.chaos.ledger import What, entries
@@ -69,10 +69,10 @@ async def leave_broken(site: UpgradedSite) -> None:
     async def fall(_: Job) -> None:
         raise Permanent("it fell over")
 
-    kinds = [Kind(crane.CRANE, {"raise": Handler(fall)}), Kind(crane.YARD)]
+    kinds = [Kind(crane_kind.CRANE, {"raise": Handler(fall)}), Kind(crane_kind.YARD)]
     async with Engine(open_store(site.store), kinds, lease_s=LEASE) as engine:
         (op,) = await raise_cranes(engine, [100])
-        await engine.wait(crane.NS, op, 60)
+        await engine.wait(crane_kind.NS, op, 60)
 
 
 async def lifts_under_way(site: UpgradedSite) -> Running:
@@ -86,13 +86,13 @@ async def lifts_under_way(site: UpgradedSite) -> Running:
         await leave_broken(site)
         former = await site.worker("former", "--punctual", "--pace", "3600")
         for number in EVEN:
-            await engine.act(crane.NS, f"crane-{number}", "lift")
+            await engine.act(crane_kind.NS, f"crane-{number}", "lift")
     await until(lambda: len(witnessed(site, What.BEGIN, "former")) == len(EVEN))
     return former
 
 
 async def states(site: UpgradedSite) -> set[str]:
-    found = await query(site.store, f"SELECT DISTINCT state FROM objects WHERE kind = '{crane.CRANE.kind}'")
+    found = await query(site.store, f"SELECT DISTINCT state FROM objects WHERE kind = '{crane_kind.CRANE.kind}'")
     return {row[0] for row in found}
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tests.simulation import cloud, faulty
+from tests.simulation import cloud, faulty_store
 from tests.simulation.process import Process
 from tests.simulation.world import World
 
@@ -67,7 +67,7 @@ class Chaos:
 
     def _storm(self, process: Process) -> None:
         self._world.note(f"chaos: a storm around {process.name} and the cloud")
-        process.way.weather = faulty.Weather(0.3, 2.0, 0.2, 0.2, 0.1, 0.1, 0.5)
+        process.way.weather = faulty_store.Weather(0.3, 2.0, 0.2, 0.2, 0.1, 0.1, 0.5)
         self._world.cloud.manners = cloud.Manners(0.2, 0.2, 0.1, 0.2, 0.1, 0.4, 0.3)
         self._later(self._chance.random() * 4, self._clear_up, process)
 

@@ -31,7 +31,7 @@ from stateward.store.filters import Page, Selector
 from stateward.store.records import Object
 from stateward.store.sqlite import SqliteStore
 from tests.integration.domains.leases.checked_store import Forbidden, check
-from tests.simulation import faulty
+from tests.simulation import faulty_store
 from tests.simulation.faulty_store import Tape, Weather
 from tests.simulation.loop import Party, Stuck, VirtualLoop
 from tests.simulation.process import Process
@@ -229,13 +229,13 @@ class LeaseWorld:
     def _calm_down(self) -> None:
         self.gadgets.calm = True
         for process in self.processes:
-            process.way.weather = faulty.CALM
+            process.way.weather = faulty_store.CALM
             process.way.cut_until = 0.0
             if process.stopped and not process.dead:
                 process.go_on()
         self.add_process()
         self.processes[-1].works = True
-        self.processes[-1].way.weather = faulty.CALM
+        self.processes[-1].way.weather = faulty_store.CALM
 
     async def _objects(self, kind: str) -> list[Object]:
         return await self.store.reader.list_objects(Selector(NS, kind=kind), Page(None, 1000))

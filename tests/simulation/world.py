@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from stateward.store.sqlite import SqliteStore
 from tests.simulation import cloud as clouds
-from tests.simulation import faulty
+from tests.simulation import faulty_store
 from tests.simulation.cloud import Cloud, Visit
 from tests.simulation.faulty_store import Tape, Weather
 from tests.simulation.invariants import Inspector, Row, Violation
@@ -245,7 +245,7 @@ class World:
         """Let all bad luck end."""
         self.cloud.manners = clouds.CALM
         for process in self.processes:
-            process.way.weather = faulty.CALM
+            process.way.weather = faulty_store.CALM
             process.way.cut_until = 0.0
             if process.stopped and not process.dead:
                 process.go_on()

@@ -161,7 +161,7 @@ async def test_a_removed_object_can_be_made_again_and_begins_its_next_life(site:
     assert again.object.generation == 2
 
 
-async def test_objects_in_two_namespaces_are_strangers(site: Site) -> None:
+async def test_objects_in_two_namespaces_are_unrelated(site: Site) -> None:
     await site.built("p1")
     await site.ended(await site.engine.create("other", "p1", PUMP.kind, "build"))
     site.plant.hold()

@@ -507,10 +507,10 @@ async def test_locks_are_held_until_the_end_and_refused_or_waited_for(site: Site
     assert [(one.op, one.path, one.mode) for one in caught.value.blockers] == [(first.op.id, "/a", "X")]
     assert await site.state("p2") == "idle"
     waiting = await site.engine.act("ns", "p2", "pump", tree="t", locks=[lower], wait=True)
-    stranger = await site.engine.act("ns", "p3", "pump", tree="t", locks=[LockRequest("/ab", "X")])
+    unrelated = await site.engine.act("ns", "p3", "pump", tree="t", locks=[LockRequest("/ab", "X")])
     await site.until(lambda: site.plant.begun["pump"] == 2)
     site.plant.release()
-    for one in (first, waiting, stranger):
+    for one in (first, waiting, unrelated):
         assert (await site.ended(one)).status is Status.SUCCEEDED
     assert await site.engine.store.reader.locks_of(Key("ns", "t")) == []
 
