@@ -25,7 +25,7 @@ MIXED = "mixed"
 """The event of a whole whose parts are not all where they should be."""
 
 
-class Temper(Struct, frozen=True):
+class CloudFaults(Struct, frozen=True):
     """How a simulated cloud behaves: how long things take, in seconds, and how often they fail."""
 
     shortest: float = 0.3
@@ -56,11 +56,11 @@ class SimulatedClouds:
 
     def __init__(
         self,
-        temper: Temper,
+        faults: CloudFaults,
         chance: Random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._temper, self._chance, self._sleep = temper, chance, sleep
+        self._faults, self._chance, self._sleep = faults, chance, sleep
         self.engine: Engine | None = None  # to count the parts of a whole with
 
     def kind(self, lifecycle: Lifecycle) -> Kind:
@@ -90,15 +90,15 @@ class SimulatedClouds:
 
     async def _take_time(self, job: Job, phases: int) -> None:
         steps = self._chance.randint(2, 5)
-        seconds = self._chance.uniform(self._temper.shortest, self._temper.longest) / max(1, phases) / steps
+        seconds = self._chance.uniform(self._faults.shortest, self._faults.longest) / max(1, phases) / steps
         for step in range(steps):
             await job.progress(f"{job.action} at {job.claim.work.lane or 'home'}", step, steps)
             await self._sleep(seconds)
 
     def _fail(self) -> None:
-        if self._chance.random() < self._temper.fails:
+        if self._chance.random() < self._faults.fails:
             raise Permanent("the simulated cloud has no room left")
-        if self._chance.random() < self._temper.stumbles:
+        if self._chance.random() < self._faults.stumbles:
             raise Temporary("the simulated cloud did not answer", after=0.5)
 
     async def _all_there(self, job: Job, desired: str) -> bool:

@@ -33,9 +33,9 @@ from stateward.store.filters import Page, Selector
 from stateward.store.port import Tx
 from stateward.store.records import Key, Lane, LaneGroup, Timer
 from tests.console.cast import CROWD, DAY, GROUPS, HOUR, LANES, NS, WHO, Part, cast, crowd, line_of, object_of
-from tests.simulated_clouds import SimulatedClouds, Temper
+from tests.simulated_clouds import CloudFaults, SimulatedClouds
 
-QUICK, SLOW, CROWDED = Temper(0.3, 1.0, 0, 0), Temper(1_500, 1_600, 0, 0), Temper(0.05, 0.2, 0.02, 0)
+QUICK, SLOW, CROWDED = CloudFaults(0.3, 1.0, 0, 0), CloudFaults(1_500, 1_600, 0, 0), CloudFaults(0.05, 0.2, 0.02, 0)
 HABITS = {"Running": "suspend", "Suspended": "resume", "Failed": "terminate"}
 
 

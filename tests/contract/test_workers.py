@@ -22,7 +22,7 @@ async def test_a_worker_is_seen_at_the_stores_time(store: Store) -> None:
     assert worker == WorkerRecord("w", 60.0, worker.seen, "host", 4711)
 
 
-async def test_each_sign_of_life_renews_the_lease(store: Store) -> None:
+async def test_each_heartbeat_renews_the_lease(store: Store) -> None:
     await send_heartbeats(store, a_worker("w", lease=-1.0))
     (first,) = await store.reader.workers()
     await send_heartbeats(store, a_worker("w", lease=30.0))

@@ -23,10 +23,10 @@ from stateward.server.run import Server, uvicorn_config
 from stateward.server.telemetry import prometheus_metrics
 from stateward.server.telemetry.prometheus_metrics import RequestCounter
 from stateward.store import open_store
-from tests.simulated_clouds import SimulatedClouds, Temper, all_kinds
+from tests.simulated_clouds import CloudFaults, SimulatedClouds, all_kinds
 
 PATIENT = 120.0
-AT_ONCE = Temper(shortest=0.0, longest=0.0, fails=0.0, stumbles=0.0)
+AT_ONCE = CloudFaults(shortest=0.0, longest=0.0, fails=0.0, stumbles=0.0)
 
 
 class LiveServer:
@@ -97,10 +97,10 @@ def _held(gate: Callable[[], asyncio.Event]) -> Callable[[float], Awaitable[None
 
 
 @asynccontextmanager
-async def open_live_server(folder: Path, temper: Temper = AT_ONCE, **settings: Any) -> AsyncIterator[LiveServer]:
+async def open_live_server(folder: Path, faults: CloudFaults = AT_ONCE, **settings: Any) -> AsyncIterator[LiveServer]:
     """Open one, and close it gracefully."""
     config = Config(data=str(folder), **{"rate": 100_000, **settings})
-    clouds = SimulatedClouds(temper, Random(1), _held(lambda: live_server.gate))
+    clouds = SimulatedClouds(faults, Random(1), _held(lambda: live_server.gate))
     async with Engine(open_store(config.store_url), all_kinds(clouds)) as engine:
         clouds.engine = engine
         tokens = Tokens(engine)

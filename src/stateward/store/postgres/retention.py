@@ -103,7 +103,7 @@ UNION ALL
 (SELECT ns, id, true FROM page ORDER BY ns DESC, id DESC LIMIT 1)
 """
 ANSWERS = render_sql(WALK, table="answers", key="key", wanted="key", **{"if": "at < $3"})
-GUESTS = render_sql(
+QUEUE_USERS = render_sql(
     WALK,
     table="objects",
     key="id",
@@ -164,7 +164,7 @@ class PostgresRetention:
 
     async def referenced_objects(self, before: float) -> set[Key]:
         """Return the objects that a timer refers to, or whose queue another existing object uses."""
-        return await all_keys(lambda sql, after: self._page(sql, after, before, BATCH_ROWS), GUESTS, TIMERS)
+        return await all_keys(lambda sql, after: self._page(sql, after, before, BATCH_ROWS), QUEUE_USERS, TIMERS)
 
     async def journal_entries(
         self,
