@@ -523,7 +523,7 @@ async def test_what_a_node_shows_too_late_does_not_prove_that_a_cancelled_action
         assert (await cloud.ended(begun)).status == "succeeded"
     finally:
         node._driver.act = act  # type: ignore[method-assign]
-        region.temper = CALM
+        region.profile = CALM
     assert (await cloud.state(vm), await node.get_power(key)) == AFTER[action]
 
 

@@ -1,4 +1,4 @@
-"""Strangers: what is there and belongs to nobody is told, and nothing else is."""
+"""Orphans: machines and files that no object owns are reported to administrators, and left alone."""
 
 from collections.abc import Iterator
 from pathlib import Path
