@@ -3,7 +3,7 @@
 from math import inf
 
 TOLERANCE = 1e-6
-"""The part of a token that may be missing: whoever waits as long as told gets a token despite rounding errors."""
+"""The part of a token that may be missing: rounding errors must not make a caller wait twice."""
 
 
 class TokenBucket:
