@@ -36,7 +36,7 @@ ROWS = (
 QUOTA = declare("access.quota", QuotaState, ROWS, ADMIN | CONTROLLER, about="the quota of a namespace")
 
 HELD = frozenset((USER, ADMIN))
-"""Whose requests count."""
+"""The actors whose requests are subject to quotas."""
 
 Most = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
@@ -60,32 +60,32 @@ class QuotaExceeded(Denied, code="quota"):
 
 
 class QuotaGuard:
-    """Holds what users ask for to the quotas; what the clock and the domains do to finish it is never refused."""
+    """Checks requests of users against quotas; requests of timers and domains are never refused."""
 
     def needs(self, request: Request) -> Key | None:
-        """Return the quota that a request is held to."""
+        """Return the key of the quota that applies to a request."""
         return quota_key(request.ns) if request.actor in HELD and request.ns != SYSTEM else None
 
     async def check(self, uow: UnitOfWork, request: Request, found: Object, *, begins: bool) -> None:
-        """Refuse what would be one too many."""
+        """Raise if the request would exceed the quota."""
         quota = self._quota(uow, request)
         if quota is None:
             return
-        ns, tally = request.ns, uow.admission_counts
+        ns, counts = request.ns, uow.admission_counts
         most = quota.objects.get(found.kind) if request.creates is not None else None
         if most is not None:
-            if (ns, found.kind) not in tally:
-                tally[ns, found.kind] = await uow.tx.count_objects(ns, found.kind, most)
-            if tally[ns, found.kind] >= most:
+            if (ns, found.kind) not in counts:
+                counts[ns, found.kind] = await uow.tx.count_objects(ns, found.kind, most)
+            if counts[ns, found.kind] >= most:
                 raise QuotaExceeded(ns, f"objects of kind {found.kind}", most, retry=False)
         if quota.operations is not None and _adds(found, begins=begins):
-            if (ns,) not in tally:
-                tally[ns,] = await uow.tx.count_open_operations(ns, quota.operations)
-            if tally[ns,] >= quota.operations:
+            if (ns,) not in counts:
+                counts[ns,] = await uow.tx.count_open_operations(ns, quota.operations)
+            if counts[ns,] >= quota.operations:
                 raise QuotaExceeded(ns, "operations under way", quota.operations, retry=True)
 
     def accepted(self, uow: UnitOfWork, request: Request, found: Object, *, begins: bool) -> None:
-        """Count what was accepted."""
+        """Count an accepted request."""
         if request.creates is not None and (request.ns, found.kind) in uow.admission_counts:
             uow.admission_counts[request.ns, found.kind] += 1
         if (request.ns,) in uow.admission_counts and _adds(found, begins=begins):
@@ -97,7 +97,7 @@ class QuotaGuard:
 
 
 def _adds(found: Object, *, begins: bool) -> bool:
-    """Tell whether one more operation is under way: what pre-empts another one takes its place."""
+    """Tell whether the request adds an open operation: one that pre-empts another replaces it."""
     return begins and found.op is None
 
 
@@ -107,12 +107,12 @@ def quota_kind() -> Kind:
 
 
 def quota_key(ns: str) -> Key:
-    """Return where the quota of a namespace is kept."""
+    """Return the key of a namespace's quota."""
     return Key(SYSTEM, f"quota-{ns}")
 
 
 def quota_in(found: Object | None) -> Quota | None:
-    """Return the quota that an object is, if there is one in force."""
+    """Return the quota in an object; None if it is not in force."""
     if found is None or found.removed:
         return None
     return msgspec.json.decode(found.spec, type=Quota)
@@ -125,7 +125,7 @@ class Quotas:
         self._engine = engine
 
     async def set(self, quota: Quota, who: str = "") -> Quota:
-        """Put a quota in force, in the place of the former one."""
+        """Set a quota, or replace the former one."""
         key, spec = quota_key(quota.ns), msgspec.to_builtins(quota)
         try:
             await self._engine.create(*key, QUOTA.kind, "set", spec=spec, actor=CONTROLLER, who=who)
@@ -138,7 +138,7 @@ class Quotas:
         return quota_in(await self._engine.store.reader.object(quota_key(ns)))
 
     async def list(self, after: str | None = None, limit: int = 1000) -> list[Quota]:
-        """Return the quotas there are, in the order of their namespaces."""
+        """Return the quotas, in the order of their namespaces."""
         behind = None if after is None else quota_key(after).id
         found = await self._engine.store.reader.list_objects(Selector(SYSTEM, kind=QUOTA.kind), Page(behind, limit))
         return [quota for one in found if (quota := quota_in(one)) is not None]

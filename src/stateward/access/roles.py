@@ -1,4 +1,4 @@
-"""Roles and what they may do. Whatever is not allowed here is denied."""
+"""Roles and their rights. A right that is not listed here is denied."""
 
 from enum import StrEnum
 
@@ -6,7 +6,7 @@ from stateward.lifecycle import ADMIN, USER, Actor
 
 
 class Role(StrEnum):
-    """What a token is for."""
+    """The role of a token."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"
@@ -15,7 +15,7 @@ class Role(StrEnum):
 
 
 class Right(StrEnum):
-    """What a call needs."""
+    """The right that a request needs."""
 
     READ = "read"  # look at objects, operations, the journal of one's namespaces
     ACT = "act"  # create objects, ask for actions, cancel
@@ -31,7 +31,7 @@ RIGHTS: dict[Role, frozenset[Right]] = {
 }  # fmt: skip
 
 ACTORS: dict[Role, Actor] = {Role.VIEWER: USER, Role.OPERATOR: USER, Role.ADMIN: ADMIN, Role.AGENT: USER}
-"""As whom a token's holder acts in the tables of the lifecycles."""
+"""The actor of each role, in the tables of the lifecycles."""
 
 
 def allows(role: Role, right: Right) -> bool:

@@ -27,16 +27,16 @@ SYSTEM = "(system)"
 """The namespace of the deployment's own objects."""
 
 ANY = "*"
-"""The namespace of a token that opens all of them."""
+"""Stands for all namespaces in a token."""
 
 PREFIX = "sw"
 
 AGENT_NAMES = "NAMESPACE:CLOUDLET, the cloudlet that the agent speaks for, or NAMESPACE:* for all of a namespace"
-"""What the token of an agent names."""
+"""The form of the namespaces in an agent's token, for messages."""
 
 
 class TokenSpec(Struct, frozen=True):
-    """What is kept of a token."""
+    """The stored record of a token."""
 
     name: str
     role: Role
@@ -46,7 +46,7 @@ class TokenSpec(Struct, frozen=True):
 
 
 class TokenInfo(Struct, frozen=True):
-    """A token as it may be shown: without its digest."""
+    """A token without its digest, as it may be shown."""
 
     id: str
     name: str
@@ -58,7 +58,7 @@ class TokenInfo(Struct, frozen=True):
 
 
 class Grant(Struct, frozen=True):
-    """What the holder of a valid token may do."""
+    """The rights of a valid token."""
 
     token: str
     name: str
@@ -67,20 +67,20 @@ class Grant(Struct, frozen=True):
 
     @property
     def namespace_filter(self) -> frozenset[str] | None:
-        """The namespaces to which a list for this token is limited; None: it is not."""
+        """The namespaces to which lists for this token are limited; None for all."""
         return None if ANY in self.namespaces else self.namespaces
 
     @property
     def governs_all(self) -> bool:
-        """Whether this is the token of an administrator of everything."""
+        """Whether the token administers all namespaces."""
         return self.role is Role.ADMIN and ANY in self.namespaces
 
     def own_key(self, key: str | None) -> str | None:
-        """Return the idempotency key under which a request of this token is stored: keys are the caller's."""
+        """Return the idempotency key of a request, scoped to this token."""
         return scope_key(self.token, key)
 
     def speaks_for(self, ns: str, cloudlet: str) -> bool:
-        """Tell whether the token of an agent names a cloudlet, or explicitly all cloudlets of a namespace."""
+        """Tell whether an agent's token is for a cloudlet, or for all cloudlets of its namespace."""
         return not self.namespaces.isdisjoint((f"{ns}:{cloudlet}", f"{ns}:{ANY}"))
 
     def opens(self, ns: str) -> bool:
@@ -106,9 +106,9 @@ def token_kind() -> Kind:
 
 
 async def guard_last_administrator(uow: UnitOfWork, request: Request, found: Object) -> None:
-    """Refuse to revoke an administrator's token unless another one stays that is valid for at least as long.
+    """Raise if the last administrator's token is revoked: another one must be valid for at least as long.
 
-    The rows of all active tokens are locked: of two who revoke the last two tokens at once, one is refused.
+    The rows of all active tokens are locked, so of two concurrent revocations of the last two tokens one is refused.
     """
     lasts_until = _governs_until(found, uow.now) if request.action == "revoke" else None
     if lasts_until is None:
@@ -136,7 +136,7 @@ class Tokens:
     async def issue(
         self, name: str, role: Role, namespaces: list[str], expires: float | None = None, who: str = ""
     ) -> tuple[str, TokenInfo]:
-        """Make a token; its text is returned here and never again."""
+        """Issue a token; its text is returned here and never again."""
         check_text("name", name, 1, 200)
         if not namespaces:
             raise BadInput("namespaces", namespaces, f"a list of namespaces, or [{ANY!r}] for all")
@@ -157,7 +157,7 @@ class Tokens:
         return f"{PREFIX}_{id_}_{secret}", _info(made.object)
 
     async def check(self, text: str) -> Grant | None:
-        """Return what a token opens, or None if it opens nothing."""
+        """Return the grant of a token; None if the token is not valid."""
         parts = text.split("_", 2)
         if len(parts) != 3 or parts[0] != PREFIX or not parts[1].isalnum():
             return None
@@ -168,23 +168,23 @@ class Tokens:
         if not hmac.compare_digest(spec.digest, _digest(parts[2])):
             return None
         if spec.expires is not None and spec.expires <= await self._engine.store.reader.time():
-            return None  # the timer is only the record's; a late clock must not keep a door open
+            return None  # a late expiry timer must not keep the token valid
         return Grant(parts[1], spec.name, spec.role, frozenset(spec.namespaces))
 
     async def revoke(self, id_: str, who: str = "") -> TokenInfo:
-        """Take a token back; it opens nothing from now on."""
+        """Revoke a token."""
         done = await self._engine.act(SYSTEM, _object(id_), "revoke", actor=CONTROLLER, who=who)
         await self._engine.unset_timer(SYSTEM, f"expiry of {id_}")
         return _info(done.object)
 
     async def list(self, after: str | None = None, limit: int = 1000) -> list[TokenInfo]:
-        """Return the tokens there are, in every state."""
+        """Return all tokens, in every state."""
         chosen = Selector(SYSTEM, kind=TOKEN.kind)
         return [_info(one) for one in await self._engine.store.reader.list_objects(chosen, Page(after, limit))]
 
 
 def _check_namespace(role: Role, named: str) -> None:
-    """Refuse what a role cannot be for: agents speak for cloudlets, and everybody else is for namespaces."""
+    """Raise if a role does not fit a namespace: agents are for cloudlets, other roles for namespaces."""
     ns, colon, cloudlet = named.rpartition(":")
     if role is Role.AGENT and not (ns and colon and cloudlet):
         raise BadInput("namespaces", named, AGENT_NAMES)

@@ -1,7 +1,6 @@
-"""How names are written in paths, queries and bodies.
+"""Parameters of routes: path, query and header parameters with their patterns.
 
-What is made here has a plain name: it can stand in a path as it is, and in a log without doubt. What was made elsewhere
-is found by whatever name it has, as long as it can be one part of a path.
+Names of new objects are restricted (`NAME`); a lookup takes any name that fits into one segment of a path.
 """
 
 from datetime import UTC, datetime
@@ -17,10 +16,10 @@ from stateward.schemas.params import LABEL, TEXT
 ENTITY_TAGS = rf"^[\x20-\x7e]{{1,1000}}{END}"
 
 HALF_MICROSECOND_S = 0.000_000_5
-"""Half of the smallest time that is shown."""
+"""Half of the resolution of times in responses."""
 
 MAX_NUMBER = 10**15
-"""The largest number that a row of the journal is asked for by."""
+"""The largest sequence number and limit that a caller may give."""
 
 # --- in bodies -------------------------------------------------------------------------------------------------------
 
@@ -39,7 +38,7 @@ LanePath = Annotated[str, PathParameter(pattern=TEXT, description="the lane, suc
 # --- in queries ------------------------------------------------------------------------------------------------------
 
 NOT_NEGATIVE = {"minimum": 0}
-"""The framework leaves a limit of 0 out of its description."""
+"""The framework omits a minimum of 0 from its schema."""
 
 Limit = Annotated[
     int, QueryParameter(ge=1, le=MAX_NUMBER, description="most rows wanted; never more than the page limit")
@@ -80,15 +79,15 @@ IfNoneMatch = Annotated[
 
 
 def with_timezone(time: datetime) -> datetime:
-    """Return a time with its zone; one without is meant as UTC."""
+    """Return a time with its zone; a time without one is UTC."""
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
 def first_moment(time: datetime | None) -> float | None:
-    """Return the first moment that is shown as this time, as the store has it: times are shown in microseconds."""
+    """Return the first moment that is shown as this time, in seconds; times are shown in microseconds."""
     return None if time is None else with_timezone(time).timestamp() - HALF_MICROSECOND_S
 
 
 def last_moment(time: datetime) -> float:
-    """Return the last moment that is shown as this time, as the store has it."""
+    """Return the last moment that is shown as this time, in seconds."""
     return with_timezone(time).timestamp() + HALF_MICROSECOND_S

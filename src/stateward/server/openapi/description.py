@@ -1,8 +1,8 @@
-"""Completing the API's description.
+"""Completion of the OpenAPI document.
 
-The framework draws routes and parameters. The records are described by the library that reads and writes them, so that
-the description says exactly what is accepted; and some answers are added that cannot be seen in a handler's signature:
-domains do not know how the server words a problem, so their routes get the problems that any route can answer with.
+The framework describes routes and parameters. msgspec, which decodes and encodes the records, describes the records, so
+that the document says exactly what is accepted. Responses that a handler's signature does not show are added: routes of
+domains get the problems that any route can respond with.
 """
 
 import re
@@ -29,7 +29,7 @@ Doc: TypeAlias = dict[str, Any]
 Place: TypeAlias = tuple[str, str]
 
 CONTENTS = "contents"
-"""The option by which a route says in what other media types it answers."""
+"""The option of a route for the further media types of its response."""
 
 RETRY_AFTER = {"description": "seconds to wait", "required": False, "schema": {"type": "string"}}
 JSON = "application/json"
@@ -57,7 +57,7 @@ WITHOUT_BODY = frozenset({"get", "delete", "head"})
 
 
 def complete_document(drawn: Doc, routes: Iterable[BaseRoute]) -> Doc:
-    """Return the whole description of an application with these routes."""
+    """Return the complete document of an application with these routes."""
     doc = deepcopy(drawn)
     handlers = dict(_handlers(routes))
     records = RecordSchemas(handlers.values())
@@ -82,7 +82,7 @@ def _handlers(routes: Iterable[BaseRoute]) -> Iterator[tuple[Place, HTTPRouteHan
 
 
 class RecordSchemas:
-    """What bodies and answers look like."""
+    """The schemas of request and response bodies."""
 
     def __init__(self, handlers: Collection[HTTPRouteHandler]) -> None:
         found = dict.fromkeys(one for handler in handlers for kind in _types(handler) for one in _ways(kind))
@@ -99,7 +99,7 @@ class RecordSchemas:
                 schema["examples"] = [ALL_EXAMPLES[name]]
 
     def of(self, kind: Any) -> Doc | None:  # noqa: ANN401 - any annotation
-        """Return the schema of a type that a handler declares, unless it is nothing that can be described."""
+        """Return the schema of a type that a handler declares; None if it has none."""
         ways = [self._drawn[one] for one in _ways(kind) if one in self._drawn]
         return (ways[0] if len(ways) == 1 else {"anyOf": ways}) if ways else None
 
@@ -113,7 +113,7 @@ def _message_schema(problem: Doc) -> Doc:
 
 
 def _types(handler: HTTPRouteHandler) -> Iterator[Any]:
-    """Return the types of a handler's body and answer, as far as they are records."""
+    """Return the types of a handler's request and response bodies, if they are records."""
     for kind in (_asked(handler), _answered(handler)):
         if kind is not None and _is_record(kind):
             yield kind

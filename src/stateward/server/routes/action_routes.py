@@ -1,4 +1,4 @@
-"""Asking for actions: on one object, on many at once, or only to see what would happen."""
+"""The routes of actions: on one object, on a group of objects, and a dry run (plan)."""
 
 from litestar import Response, post
 from litestar.openapi import ResponseSpec
@@ -63,7 +63,7 @@ async def act(
 
 
 async def _wait_for_end(request: ApiRequest, accepted: Accepted, seconds: float) -> Accepted | None:
-    """Return what was accepted as it is when it has ended, or None if that takes longer."""
+    """Return the accepted request after its operation has ended; None if that takes longer."""
     engine = request.service.engine
     operation = accepted.operation
     if operation is None:
@@ -86,7 +86,7 @@ def engine_request(
     key: str | None = None,
     field: str = "priority",
 ) -> Request:
-    """Return what a caller asks for as the engine's request; `field` is where the body has the priority."""
+    """Return the engine's request for a caller's request; `field` is the place of the priority in the body."""
     require_priority(request.grant, ask.priority, field)
     if ask.locks and ask.tree is None:
         raise BadInput("tree", None, "given: locks are locks on a tree")
@@ -127,7 +127,7 @@ async def plan(request: ApiRequest, ns: Ns, data: JSONBody[Plan]) -> list[Prospe
 
 
 def prospect_view(verdict: Verdict) -> Prospect:
-    """Return a verdict as it is shown."""
+    """Return the view of a verdict."""
     if isinstance(verdict, StatewardError):
         problem = mask_secrets(problem_of(verdict))
         return Prospect("deny", problem.state, problem)

@@ -1,4 +1,4 @@
-"""The deployment as a whole: lanes and their limits, workers, timers, locks."""
+"""The routes of the deployment: lanes and their limits, workers, timers, locks."""
 
 from litestar import get, put
 from litestar.params import JSONBody

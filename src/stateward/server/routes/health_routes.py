@@ -1,4 +1,4 @@
-"""Whether the process lives, and whether it can do its work: for whoever watches over processes."""
+"""The routes `healthz` and `readyz`, for supervisors of processes."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from stateward.server.service import ApiRequest
 from stateward.store.errors import DatabaseReplaced, StoreError
 
 STORE_TIMEOUT_S = 2.0
-"""How many seconds the store may take to answer."""
+"""How many seconds the store may take to answer before the process is not ready."""
 
 
 class HealthStatus(Struct, frozen=True):

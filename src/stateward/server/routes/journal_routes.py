@@ -1,4 +1,4 @@
-"""The journal: every line of every namespace that the token opens, in pages or as one long export."""
+"""The routes of the journal: pages of entries, or an export as newline-delimited JSON."""
 
 from collections.abc import AsyncIterator
 from operator import attrgetter
@@ -34,14 +34,14 @@ PRUNED = ResponseHeader(
     documentation_only=True,
 )
 CHUNK_ENTRIES = 1_000
-"""How many lines an export reads at once."""
+"""How many entries an export reads at once."""
 
 About = Annotated[str | None, QueryParameter(name="object", pattern=TEXT, description="only lines about this object")]
 Accept = Annotated[str | None, HeaderParameter(name="Accept", include_in_schema=False)]
 
 
 class JournalQuery:
-    """The lines of the journal that fit a filter and that a grant opens."""
+    """The journal entries that match a filter, in the namespaces of a grant."""
 
     def __init__(self, reader: Reader, grant: Grant, only: JournalFilter) -> None:
         self._reader = reader
@@ -49,7 +49,7 @@ class JournalQuery:
         self._filters = _filters(grant, only)
 
     async def page(self, after: int, limit: int) -> tuple[list[JournalEntry], int | None]:
-        """Return lines that follow a number, and the number to go on from if there may be more."""
+        """Return the entries after a number, and the number to continue from, if there may be more."""
         found: list[JournalEntry] = []
         for only in self._filters:
             found += await self._reader.journal(after, limit, only)
@@ -58,7 +58,7 @@ class JournalQuery:
         return [line for line in found if self._grant.opens(line.ns)], more
 
     async def all(self, after: int) -> AsyncIterator[JournalEntry]:
-        """Yield every line that follows a number."""
+        """Yield all entries after a number."""
         more: int | None = after
         while more is not None:
             lines, more = await self.page(more, CHUNK_ENTRIES)
@@ -67,7 +67,7 @@ class JournalQuery:
 
 
 def _filters(grant: Grant, only: JournalFilter) -> list[JournalFilter]:
-    """Return the filters that together show what a token opens: one for each namespace, unless it opens all."""
+    """Return one filter for each namespace of the grant, or a single one if the grant is for all."""
     if only.ns is not None:
         require(grant, Right.READ, only.ns)
         return [only]
@@ -111,7 +111,7 @@ async def read_journal(
 
 
 async def pruned_after(reader: Reader, after: int) -> int | None:
-    """Return the horizon, if lines that follow a number may be missing; to be asked when they were read."""
+    """Return the horizon if entries after a number may have been pruned; call it after the entries were read."""
     kept = await horizon(reader)
     return kept.seq if after < kept.seq else None
 

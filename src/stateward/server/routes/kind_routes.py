@@ -1,4 +1,4 @@
-"""The kinds of objects there are, with their lifecycles as data and as drawings."""
+"""The routes of kinds: their lifecycles as data and as diagrams."""
 
 import asyncio
 from base64 import b64encode
@@ -31,17 +31,17 @@ FORMS: dict[str, tuple[str, Callable[[Lifecycle], str]]] = {
 }
 
 STYLE_HASH = f"'sha256-{b64encode(sha256(STYLE.encode()).digest()).decode()}'"
-"""How a content policy allows the style of our pictures, and no other."""
+"""The hash by which a content policy allows the inline style of lifecycle diagrams."""
 
 
 class Drawings:
-    """Draws lifecycles, one at a time: the library that lays out pictures is not made for threads."""
+    """Draws lifecycles in a thread, one at a time: the layout library is not thread-safe."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
 
     async def draw(self, lifecycle: Lifecycle, form: str) -> tuple[str, str]:
-        """Return a drawing's media type and text."""
+        """Return the media type and the text of a diagram."""
         media_type, render = FORMS[form]
         async with self._lock:
             return media_type, await asyncio.to_thread(render, lifecycle)

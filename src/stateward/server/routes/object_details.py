@@ -1,4 +1,4 @@
-"""Looking closer at one object: what may be done to it, what was done, and how it was at a time."""
+"""The routes `allowed`, `history` and `at` of one object: allowed actions, journal entries, state at a time."""
 
 from collections.abc import Iterator
 
@@ -25,7 +25,7 @@ TAGS = ["objects"]
 
 
 def allowed_actions(lifecycle: Lifecycle, state: str, actor: str, origin: str | None) -> list[Possible]:
-    """Return what an actor can ask for, in the order of the table; `origin` is where the work under way began."""
+    """Return an actor's actions, in table order; `origin` is the state in which the open operation began."""
     if actor not in lifecycle.actors:
         why = f"{lifecycle.kind} knows no {actor}"
         return [Possible(event, False, why, [], None, None, None) for event in lifecycle.actions]
@@ -47,7 +47,7 @@ def _ways_of_event(lifecycle: Lifecycle, state: str, event: str, actor: str, ori
 
 
 def _is_effective(lifecycle: Lifecycle, state: str, line: AllowedEvent, actor: str, origin: str | None) -> bool:
-    """Tell whether a line of the table is the one that counts when its needs are met."""
+    """Tell whether a row of the table is the one that applies if its facts are given."""
     verdict = decide(lifecycle, state, line.event, actor, frozenset(line.needs), origin)
     return isinstance(verdict, Move) and (verdict.target, verdict.needs) == (line.target, frozenset(line.needs))
 
@@ -104,7 +104,7 @@ async def get_state_at(request: ApiRequest, ns: Ns, id: Id, time: Time) -> State
 
 
 async def _existing_or_removed(service: Service, key: Key) -> Object:
-    """Return an object, even one that was removed, or raise."""
+    """Return an object, even a removed one; raises if it never existed."""
     found = await service.reader.object(key)
     if found is None:
         raise NotFound(*key)

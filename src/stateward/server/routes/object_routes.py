@@ -1,4 +1,4 @@
-"""Objects: finding them, looking at them, making them, and what is written on their labels."""
+"""The routes of objects: namespaces, list, get, create, labels."""
 
 import msgspec
 from litestar import Response, get, post, put
@@ -53,7 +53,7 @@ async def list_namespaces(request: ApiRequest) -> list[NamespaceView]:
 
 
 async def readable_namespaces(request: ApiRequest) -> list[str]:
-    """Return the namespaces that the caller's token opens."""
+    """Return the namespaces of the caller's token."""
     if ANY not in request.grant.namespaces:
         return sorted(request.grant.namespaces)
     return [ns for ns in await request.service.reader.namespaces() if ns != SYSTEM]
@@ -151,7 +151,7 @@ async def create_object(
 
 
 def _creatable_lifecycle(engine: Engine, kind: str) -> Lifecycle:
-    """Return the lifecycle of a kind whose objects may be made here; a kind that does not declare it is denied."""
+    """Return the lifecycle of a kind; raises unless the kind allows creation over the generic API."""
     try:
         found = public_kind(engine, kind)
     except UnknownName as error:
@@ -167,7 +167,7 @@ def _made_elsewhere(kind: str) -> str:
 
 
 def creating_action(lifecycle: Lifecycle, wanted: str | None) -> str:
-    """Return how an object of a kind is made: as wanted, by `create`, or by the only way there is."""
+    """Return the action that creates an object: the requested one, `create`, or the only one there is."""
     ways = dict.fromkeys(one.event for one in lifecycle.allowed[lifecycle.initial])
     if wanted is not None and wanted not in lifecycle.events:
         raise BadInput("action", wanted, f"one of {', '.join(ways)}")
@@ -208,7 +208,10 @@ ROUTES = (list_namespaces, list_objects, get_object, create_object, set_labels)
 async def replace_labels(
     tx: Tx, kinds: Kinds, key: Key, labels: dict[str, str], version: int | None, actor: str, who: str
 ) -> Object:
-    """Replace an object's labels, if it still has the version that the caller has seen; labels as they are stay."""
+    """Replace an object's labels in a transaction; raises if the object does not have the required version.
+
+    No action of a lifecycle changes labels, so this is a transaction function of its own.
+    """
     found = (await tx.objects([key])).get(key)
     if found is None or found.removed:
         raise NotFound(*key)
@@ -225,7 +228,7 @@ async def replace_labels(
 
 
 def _check_reserved_labels(kinds: Kinds, found: Object, labels: dict[str, str]) -> None:
-    """Refuse to take away, or to change, a label by which the object's domain finds it."""
+    """Raise if a label is removed or changed by which the domain finds the object."""
     former: dict[str, str] = msgspec.json.decode(found.labels)
     for name in sorted(kinds[found.kind].reserved_labels & former.keys()):
         if labels.get(name) != former[name]:

@@ -1,4 +1,4 @@
-"""Operations: what was accepted, how far it is, and how to stop it."""
+"""The routes of operations: list, get, children, cancel."""
 
 from typing import Annotated
 
@@ -21,7 +21,7 @@ Of = Annotated[str, QueryParameter(name="object", pattern=PATH_PART, description
 
 
 async def show_operation(request: ApiRequest, key: Key) -> OperationView:
-    """Return an operation as it is shown to the caller, or raise."""
+    """Return the view of an operation for the caller; raises if there is none, or it is hidden."""
     return request.presenter.required(key, await request.service.reader.operation(key))
 
 

@@ -1,4 +1,4 @@
-"""Pruning the history: when an administrator asks for it, and by a worker once an hour where a limit is set."""
+"""Retention of the history: pruned on request, and once an hour by a worker if `history` is set."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -24,10 +24,10 @@ log = logging.getLogger("stateward.pruning")
 
 HOUR_S, DAY_S = 3_600.0, 86_400.0
 START_SPREAD_S = 60.0
-"""Within how many seconds the workers of a deployment begin: the first one does it, and the others see that."""
+"""The random delay of workers before they prune: the first one does it, and the others see that it is done."""
 
 CALL_MAX_S = 10.0
-"""For about how many seconds one call prunes."""
+"""About how many seconds one request prunes."""
 
 
 @post(
@@ -54,7 +54,7 @@ async def prune_history(request: ApiRequest, data: JSONBody[Prune]) -> PrunedVie
 
 @asynccontextmanager
 async def prune_hourly(store: Store, days: int) -> AsyncIterator[None]:
-    """Prune what is older than so many days, once an hour; with 0 days, nothing ever."""
+    """Prune records older than so many days, once an hour; with 0 days, never."""
     rest = 0.0
 
     def interval_s() -> float:
@@ -62,7 +62,7 @@ async def prune_hourly(store: Store, days: int) -> AsyncIterator[None]:
 
     async def run_once() -> None:
         nonlocal rest
-        rest = HOUR_S  # should it fail
+        rest = HOUR_S  # the next attempt if this one fails
         rest = await _prune_if_due(store, days * DAY_S)
 
     loops = [repeat("retention of the history", run_once, interval_s, log, transient=StoreError)] if days else []
@@ -71,13 +71,13 @@ async def prune_hourly(store: Store, days: int) -> AsyncIterator[None]:
 
 
 async def _prune_if_due(store: Store, older: float) -> float:
-    """Prune if nobody has done so for an hour; returns in how many seconds it is due again."""
+    """Prune if no worker has done so for an hour; returns the seconds until it is due again."""
     now = await store.reader.time()
     since = now - await last_prune_time(store.reader)
     if since < HOUR_S:
         return HOUR_S - since
     done = await prune(store, now - older)
-    log.info("pruned %s", done)
+    log.info("retention pruned the history: %s", done)
     return HOUR_S
 
 

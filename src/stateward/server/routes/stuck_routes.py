@@ -1,7 +1,7 @@
-"""What is stuck, and healing it now rather than at the healer's next look.
+"""The routes `stuck` and `heal`: list stuck operations, and run the healer now.
 
-The store has the one definition (`StuckWork`): the metric, the command line and the console count the same. The healer
-settles such work by itself, so a line here that stays is worth a look.
+The store has the one definition of stuck (`StuckWork`), which the metric, the command line and the console share. The
+healer resolves stuck operations by itself, so an entry that stays in the list needs attention.
 """
 
 from litestar import get, post
@@ -19,7 +19,7 @@ from stateward.store.port import StuckWork
 
 TAGS = ["deployment"]
 MAX_EXPEDITED = 1_000
-"""How much the healer settles in one go."""
+"""How many overdue operations one call expedites."""
 
 
 @get("/stuck", guards=[needs(Right.READ)], tags=TAGS, summary="List what is stuck", responses=problem_responses())

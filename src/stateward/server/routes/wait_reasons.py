@@ -1,4 +1,4 @@
-"""Why a piece of work does not run yet: read off its row, its queue, its locks and its lane, in this order."""
+"""The reason why an operation does not run yet, from its work item, queue, locks and lane, in this order."""
 
 from collections.abc import Collection, Mapping
 
@@ -11,17 +11,17 @@ from stateward.store.records import Lock, Object, Progress, WorkerRecord, WorkIt
 
 
 class LaneLoads(Struct, frozen=True):
-    """The lanes and groups as they are now."""
+    """The current loads of lanes, and the limits of groups."""
 
     loads: dict[str, LaneLoad]
     groups: dict[str, int]
 
     def load(self, work: WorkItem) -> LaneLoad:
-        """Return the lane that a piece of work is in."""
+        """Return the load of a work item's lane."""
         return self.loads.get(work.lane) or LaneLoad(default_lane(work.lane, work.grp), 0, True)
 
     def active_lanes(self, grp: str) -> int:
-        """Return how many lanes of a group have something running."""
+        """Return how many lanes of a group have running operations."""
         return sum(load.running > 0 for load in self.loads.values() if load.lane.grp == grp)
 
     def max_active_lanes(self, grp: str) -> int:
@@ -30,33 +30,33 @@ class LaneLoads(Struct, frozen=True):
 
 
 class ExternalParty(Struct, frozen=True):
-    """What is known of the other party that works on something, and of what it has reported."""
+    """The external party (such as an agent) that works on an operation, and its last report."""
 
     name: str = "another party that reports"
     since: float | None = None
     last: Progress | None = None
-    absent: Object | None = None  # the object that stands for it, in a state in which it cannot report
+    absent: Object | None = None  # the party's object, if its state says that it cannot report
 
 
 class WaitContext(Struct, frozen=True):
-    """What is known about the surroundings of a piece of work."""
+    """Everything that may delay a work item."""
 
     now: float
-    queue: list[WorkItem]  # its queue, in order
+    queue: list[WorkItem]  # the queue of its object, in order
     locks: Collection[Lock]  # of its tree
     lanes: LaneLoads
-    live_workers: int  # that are alive
-    dead_workers: Mapping[str, WorkerRecord] = {}  # the workers whose leases have passed, by id
-    external_party: ExternalParty | None = None  # the other party; None if the kind names none
+    live_workers: int  # number of workers whose lease is valid
+    dead_workers: Mapping[str, WorkerRecord] = {}  # workers whose lease has expired, by id
+    external_party: ExternalParty | None = None  # None if a worker of ours does the work
 
 
 def describe_dead_worker(worker: WorkerRecord) -> str:
-    """Return since when a worker that is taken for dead has been silent."""
+    """Return since when a dead worker has sent no heartbeat."""
     return f"has been silent since {time_text(worker.seen)} (lease {worker.lease:g} s)"
 
 
 def wait_reason(work: WorkItem, around: WaitContext) -> tuple[WaitReason, str]:
-    """Return what a piece of work waits for, as a code and as a sentence."""
+    """Return the reason why a work item waits, as a code and as a sentence."""
     lost = around.dead_workers.get(work.owner or "")
     if work.fenced:
         outlived = "has yet to confirm that it stopped" if lost is None else describe_dead_worker(lost)
@@ -92,7 +92,7 @@ def _reason_before_lane(work: WorkItem, around: WaitContext) -> tuple[WaitReason
 
 
 def _describe_party(work: WorkItem, party: ExternalParty) -> str:
-    """Return whom a piece of work is left to, since when, what was last heard of it, and how long it may take."""
+    """Return which party has the work, since when, its last report, and the deadline."""
     since = "" if party.since is None else f", which has it since {time_text(party.since)}"
     report, absent = party.last, party.absent
     last = "no progress reported" if report is None else f"last report at {time_text(report.at)}: {report.text}"

@@ -1,4 +1,4 @@
-"""What an object waits for: its operation, the queue before it, its lane, locks, children, and so on up the parents."""
+"""The routes `queue` and `why`: the operation, queue, lane, locks, children and parents that an object waits for."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -82,7 +82,7 @@ async def get_why(request: ApiRequest, ns: Ns, id: Id) -> WhyView:  # noqa: A002
 
 
 class QueueInspection(Struct, frozen=True):
-    """One look at an object's queue and at all that may hold it up, for one group of readers."""
+    """An object's queue and everything that may delay it, read once, for one group of readers."""
 
     service: Service
     disclosure: Disclosure
@@ -95,7 +95,7 @@ class QueueInspection(Struct, frozen=True):
 
     @property
     def shown(self) -> list[WorkItem]:
-        """The work in the queue whose operations the readers see."""
+        """The work items in the queue whose operations are not hidden."""
         return [one for one in self.work_items if not self._hides(one)]
 
     def _hides(self, work: WorkItem) -> bool:
@@ -103,7 +103,7 @@ class QueueInspection(Struct, frozen=True):
         return operation is not None and self.disclosure.hides(operation)
 
     async def queued(self) -> list[QueuedView]:
-        """Return the work in the queue, as far as an answer may be long."""
+        """Return the views of the queue, at most one page."""
         shown = self.shown[: self.service.config.page_limit]
         return [await self._queued(number, work) for number, work in enumerate(shown)]
 
@@ -137,7 +137,7 @@ class QueueInspection(Struct, frozen=True):
         )
 
     async def _reporting(self, work: WorkItem, operation: Operation | None) -> ExternalParty | None:
-        """Return what is known of the other party that works on something, if one does."""
+        """Return the external party that works on an operation; None if a worker of ours does."""
         if operation is None or not (work.remote or work.is_parked):
             return None
         reader, find_party = self.service.reader, self.service.engine.kinds[operation.kind].party
@@ -154,7 +154,7 @@ class QueueInspection(Struct, frozen=True):
         return replace(known, name=party.name, absent=absent)
 
     async def locks(self, operation: Operation | None) -> list[Lock]:
-        """Return the locks on the tree of an operation that asked for some."""
+        """Return the locks on the tree of an operation; none if it did not request any."""
         if operation is None or operation.tree is None:
             return []
         return await self.service.reader.locks_of(Key(operation.ns, operation.tree))
@@ -183,7 +183,7 @@ async def _children(request: ApiRequest, work: WorkItem | None) -> list[Operatio
 
 
 async def _trouble(request: ApiRequest, found: Object, children: Sequence[OperationView]) -> str:
-    """Return what went wrong last, with an object at work or with one of those that it waits for."""
+    """Return the last error of the object, or of one of the children that it waits for."""
     shown = request.presenter.disclosure.object
     if found.op is not None and (error := shown(found).error) is not None:
         return f"; it had trouble: {error}"
@@ -195,7 +195,7 @@ async def _trouble(request: ApiRequest, found: Object, children: Sequence[Operat
 
 
 async def _lost_children(look: QueueInspection, ns: str, children: Sequence[OperationView]) -> str:
-    """Return which workers are taken for dead that hold some of the children."""
+    """Return the dead workers that own some of the children."""
     if not children or not look.dead_workers:
         return ""
     ids = {one.id for one in children}
