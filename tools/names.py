@@ -143,7 +143,8 @@ def retired_words() -> Iterator[str]:
 def main() -> int:
     """Print what breaks a rule; the exit code says whether anything does."""
     found = [*shared_modules(), *shared_classes(), *retired_words()]
-    print(*found, sep="\n")
+    if found:
+        print(*found, sep="\n")
     return 1 if found else 0
 
 

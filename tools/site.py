@@ -172,8 +172,8 @@ def main() -> None:
     shutil.rmtree(site, ignore_errors=True)
     if subprocess.run(words, check=False).returncode:
         sys.exit("The documentation has faults; they are named above.")
-    if strangers := from_outside(site):
-        sys.exit("\n".join(["The site would load this from outside:", *strangers]))
+    if outside := from_outside(site):
+        sys.exit("\n".join(["The site would load this from outside:", *outside]))
     print(f"{site.relative_to(ROOT)}/{INDEX.replace('.md', '.html')}")
 
 

@@ -1,4 +1,4 @@
-"""The package as strangers get it: a wheel, installed into an empty environment, that serves."""
+"""The package as users get it: a wheel, installed into an empty environment, that serves."""
 
 import os
 import re

@@ -90,7 +90,7 @@ async def test_commits_are_heard_again_after_the_server_has_restarted(
 
 
 @in_loop
-async def test_a_connection_that_gives_no_sign_of_life_is_replaced(postgres_dsn: str) -> None:
+async def test_a_connection_that_sends_no_heartbeat_is_replaced(postgres_dsn: str) -> None:
     async with opened(postgres_dsn, ping_interval_s=0.1) as store, looking_at(postgres_dsn) as connection:
         there = TopicRecorder(store)
         (pid,) = await connection.fetchrow(f"SELECT pid FROM pg_stat_activity WHERE {LISTENING}")

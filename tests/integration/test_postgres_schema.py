@@ -60,7 +60,7 @@ async def test_a_missing_database_is_named(postgres_dsn: str) -> None:
 
 
 @in_loop
-async def test_a_stranger_is_told_so(postgres_dsn: str) -> None:
+async def test_an_unknown_user_is_named(postgres_dsn: str) -> None:
     with pytest.raises(StoreError, match="nobody"):
         await PostgresStore(postgres_dsn.replace("postgres:@", "nobody:@"), migrate=True).open()
 

@@ -16,7 +16,7 @@ def lock(op: str, path: str, mode: str, *, waiting: bool = False, seq: int = 0) 
     return Lock("n", "t", path, mode, op, waiting, seq)
 
 
-def test_locks_on_strangers_go_together() -> None:
+def test_locks_on_unrelated_paths_go_together() -> None:
     assert not conflicts(lock("o1", "/a", "X"), lock("o2", "/ab", "X"))
 
 
