@@ -10,7 +10,7 @@ from stateward.domains.systems.definition import read
 from tests.integration.domains.systems.conftest import NS, SHOP, Stand, ref
 
 
-@pytest.mark.parametrize(("loop", "name"), [(SystemRollUp, "refresh"), (InstanceController, "_look")])
+@pytest.mark.parametrize(("loop", "name"), [(SystemRollUp, "refresh"), (InstanceController, "_reconcile")])
 async def test_an_error_with_one_system_keeps_no_other_from_being_followed(
     stand: Stand, monkeypatch: pytest.MonkeyPatch, loop: Any, name: str
 ) -> None:
