@@ -18,9 +18,9 @@ async def test_an_error_with_one_system_keeps_no_other_from_being_followed(
     follow, failed = getattr(loop, name), list[SystemRef]()
 
     async def follow_or_fail(self: Any, subject: Any) -> None:
-        home = subject if isinstance(subject, SystemRef) else subject.home
-        if home.system == "bad":
-            failed.append(home)
+        system = subject if isinstance(subject, SystemRef) else subject.system
+        if system.system == "bad":
+            failed.append(system)
             raise ValueError("broken")
         await follow(self, subject)
 
