@@ -10,9 +10,7 @@ from stateward.errors import StatewardError
 class SiteError(StatewardError):
     """The site could not execute an order, or could not be observed."""
 
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
+    why: str
 
     def __str__(self) -> str:
         return self.why

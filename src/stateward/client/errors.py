@@ -25,28 +25,21 @@ class RequestFailed(StatewardError):
     exit_code = UNREACHABLE
 
 
-class Unreachable(RequestFailed):
+class Unreachable(RequestFailed, retry=True):
     """No server answers at the address."""
 
-    retry = True
-
-    def __init__(self, url: str, why: str) -> None:
-        super().__init__(url, why)
-        self.url, self.why = url, why
-
-    def __str__(self) -> str:
-        return f"no server answers at {self.url}: {self.why}"
+    url: str
+    why: str
+    text = "no server answers at {url}: {why}"
 
 
 class NotOurs(RequestFailed):
     """The response at the address is not that of a Stateward server."""
 
-    def __init__(self, url: str, status: int, why: str) -> None:
-        super().__init__(url, status, why)
-        self.url, self.status, self.why = url, status, why
-
-    def __str__(self) -> str:
-        return f"{self.url} answers with {self.status}, but not as a Stateward server: {self.why}"
+    url: str
+    status: int
+    why: str
+    text = "{url} answers with {status}, but not as a Stateward server: {why}"
 
 
 class ApiError(RequestFailed):

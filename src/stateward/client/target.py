@@ -63,9 +63,7 @@ Target = RemoteServer | LocalFolder
 class Nowhere(StatewardError):
     """Neither an option nor the environment names a server, and there is no default folder."""
 
-    def __init__(self, folder: str) -> None:
-        super().__init__(folder)
-        self.folder = folder
+    folder: str
 
     def __str__(self) -> str:
         return (

@@ -27,30 +27,21 @@ class Denied(StatewardError):
     code = "denied"
 
 
-class NotFound(Denied):
+class NotFound(Denied, code="not_found"):
     """The object does not exist."""
 
-    code = "not_found"
-
-    def __init__(self, ns: str, object: str) -> None:  # noqa: A002 - the glossary's word
-        super().__init__(ns, object)
-        self.ns, self.object = ns, object
-
-    def __str__(self) -> str:
-        return f"there is no object {self.object!r} in namespace {self.ns!r}"
+    ns: str
+    object: str
+    text = "there is no object {object!r} in namespace {ns!r}"
 
 
-class AlreadyExists(Denied):
+class AlreadyExists(Denied, code="exists"):
     """An object of this name exists already."""
 
-    code = "exists"
-
-    def __init__(self, ns: str, object: str, state: str) -> None:  # noqa: A002
-        super().__init__(ns, object)
-        self.ns, self.object, self.state = ns, object, state
-
-    def __str__(self) -> str:
-        return f"object {self.object!r} exists in namespace {self.ns!r} already, and is {self.state}"
+    ns: str
+    object: str
+    state: str
+    text = "object {object!r} exists in namespace {ns!r} already, and is {state}"
 
 
 class Refused(Denied):
@@ -67,29 +58,22 @@ class Refused(Denied):
         return f"{self.refusal}{_describe_blocker(self.blocker)}"
 
 
-class Occupied(Denied):
+class Occupied(Denied, code="occupied", retry=True):
     """Hidden work on the object has to end first."""
 
-    code = "occupied"
-    retry = True
-
-    def __init__(self, action: str, blocker: Blocker) -> None:
-        super().__init__(action)
-        self.action, self.blocker = action, blocker
+    action: str
+    blocker: Blocker
 
     def __str__(self) -> str:
         return f"{self.action!r} is not possible now{_describe_blocker(self.blocker)}"
 
 
-class Locked(Denied):
+class Locked(Denied, code="locked", retry=True):
     """A lock that the action needs conflicts with locks that others hold or wait for."""
 
-    code = "locked"
-    retry = True
-
-    def __init__(self, tree: str, lock: LockRequest, blockers: tuple[Blocker, ...]) -> None:
-        super().__init__(tree, lock)
-        self.tree, self.lock, self.blockers = tree, lock, blockers
+    tree: str
+    lock: LockRequest
+    blockers: tuple[Blocker, ...]
 
     def __str__(self) -> str:
         held = "; ".join(map(_describe_lock, self.blockers))
@@ -103,30 +87,20 @@ def _describe_lock(blocker: Blocker) -> str:
     return f"{what}{who} {'waits for' if blocker.waiting else 'holds'} {blocker.mode} on {blocker.path}"
 
 
-class VersionMismatch(Denied):
+class VersionMismatch(Denied, code="version"):
     """The object has changed since the caller saw it."""
 
-    code = "version"
-
-    def __init__(self, object: str, expected: int, found: int) -> None:  # noqa: A002
-        super().__init__(object, expected, found)
-        self.object, self.expected, self.found = object, expected, found
-
-    def __str__(self) -> str:
-        return f"object {self.object!r} is at version {self.found}, not {self.expected}"
+    object: str
+    expected: int
+    found: int
+    text = "object {object!r} is at version {found}, not {expected}"
 
 
-class KeyReused(Denied):
+class KeyReused(Denied, code="key_reused"):
     """The idempotency key was used for another request."""
 
-    code = "key_reused"
-
-    def __init__(self, key: str) -> None:
-        super().__init__(key)
-        self.key = key
-
-    def __str__(self) -> str:
-        return f"the idempotency key {self.key!r} was used for another request"
+    key: str
+    text = "the idempotency key {key!r} was used for another request"
 
 
 def blocker_of(operation: Operation, work: WorkItem | None = None) -> Blocker:
@@ -149,55 +123,35 @@ def _describe_blocker(blocker: Blocker | None) -> str:
     return f"; operation {blocker.op} ({blocker.action} by {blocker.actor}{who}) is in the way"
 
 
-class NoSuchOperation(Denied):
+class NoSuchOperation(Denied, code="not_found"):
     """The operation does not exist."""
 
-    code = "not_found"
-
-    def __init__(self, ns: str, op: str) -> None:
-        super().__init__(ns, op)
-        self.ns, self.op = ns, op
-
-    def __str__(self) -> str:
-        return f"there is no operation {self.op!r} in namespace {self.ns!r}"
+    ns: str
+    op: str
+    text = "there is no operation {op!r} in namespace {ns!r}"
 
 
-class AlreadyEnded(Denied):
+class AlreadyEnded(Denied, code="ended"):
     """The operation has ended already."""
 
-    code = "ended"
-
-    def __init__(self, op: str, status: Status) -> None:
-        super().__init__(op, status)
-        self.op, self.status = op, status
-
-    def __str__(self) -> str:
-        return f"operation {self.op} has {self.status} already"
+    op: str
+    status: Status
+    text = "operation {op} has {status} already"
 
 
-class NotCancelled(Denied):
+class NotCancelled(Denied, code="not_cancelled"):
     """Operations of this kind cannot be cancelled."""
 
-    code = "not_cancelled"
-
-    def __init__(self, op: str, kind: str) -> None:
-        super().__init__(op, kind)
-        self.op, self.kind = op, kind
-
-    def __str__(self) -> str:
-        return (
-            f"operation {self.op} cannot be cancelled: operations on {self.kind} run to their end, or to their deadline"
-        )
+    op: str
+    kind: str
+    text = "operation {op} cannot be cancelled: operations on {kind} run to their end, or to their deadline"
 
 
-class NoneAllowed(Denied):
+class NoneAllowed(Denied, code="none_allowed"):
     """No member of a group allows the action."""
 
-    code = "none_allowed"
-
-    def __init__(self, action: str, skipped: dict[str, StatewardError]) -> None:
-        super().__init__(action)
-        self.action, self.skipped = action, skipped
+    action: str
+    skipped: dict[str, StatewardError]
 
     def __str__(self) -> str:
         if not self.skipped:

@@ -55,26 +55,20 @@ class Throttled(WorkError):
 class Parked(StatewardError):
     """The operation waits until another party moves the object on, or until its deadline."""
 
-    def __str__(self) -> str:
-        return "waits to be moved on"
+    text = "waits to be moved on"
 
 
 class WaitingForChildren(StatewardError):
     """Child operations carry out the next step; the operation is claimed again when they have ended."""
 
-    def __str__(self) -> str:
-        return "waits for its children"
+    text = "waits for its children"
 
 
 class Fenced(StatewardError):
     """The worker no longer owns the operation: its reports do not count."""
 
-    def __init__(self, op: str) -> None:
-        super().__init__(op)
-        self.op = op
-
-    def __str__(self) -> str:
-        return f"operation {self.op} belongs to another worker now, or has ended"
+    op: str
+    text = "operation {op} belongs to another worker now, or has ended"
 
 
 class ObservedOutcome(StrEnum):

@@ -54,10 +54,8 @@ class Fault(Struct, frozen=True):
 class DeclarationError(StatewardError):
     """A lifecycle that cannot be compiled; carries every fault that was found in its rows."""
 
-    def __init__(self, kind: str, faults: tuple[Fault, ...]) -> None:
-        super().__init__(kind, faults)
-        self.kind = kind
-        self.faults = faults
+    kind: str
+    faults: tuple[Fault, ...]
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.faults))

@@ -51,19 +51,13 @@ class ActionRefused(StatewardError):
         return str(self.refusal)
 
 
-class Contended(StatewardError):
+class Contended(StatewardError, retry=True):
     """A function was not run because others changed the state faster than this caller could."""
 
-    retry = True
-
-    def __init__(self, kind: str, event: str, attempts: int) -> None:
-        super().__init__(kind, event, attempts)
-        self.kind = kind
-        self.event = event
-        self.attempts = attempts
-
-    def __str__(self) -> str:
-        return f"{self.event!r} gave up: the state of the {self.kind} changed {self.attempts} times meanwhile"
+    kind: str
+    event: str
+    attempts: int
+    text = "{event!r} gave up: the state of the {kind} changed {attempts} times meanwhile"
 
 
 class StateHolder(Protocol):

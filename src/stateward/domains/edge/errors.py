@@ -35,41 +35,27 @@ class OrphansLeft(Denied):
         )
 
 
-class ReferenceBeingDeleted(Denied):
+class ReferenceBeingDeleted(Denied, code="being_deleted"):
     """The request names an object that is being deleted."""
 
-    code = "being_deleted"
-
-    def __init__(self, what: str) -> None:
-        super().__init__(what)
-        self.what = what
-
-    def __str__(self) -> str:
-        return f"{self.what} is being deleted"
+    what: str
+    text = "{what} is being deleted"
 
 
-class DependencyNotReady(Denied):
+class DependencyNotReady(Denied, code="not_ready"):
     """The request needs an object that does not exist, or is not Ready."""
 
-    code = "not_ready"
-
-    def __init__(self, what: str, state: str) -> None:
-        super().__init__(what, state)
-        self.what, self.state = what, state
-
-    def __str__(self) -> str:
-        return f"{self.what} is {self.state}, and has to be Ready"
+    what: str
+    state: str
+    text = "{what} is {state}, and has to be Ready"
 
 
-class ActionInProgress(Denied):
+class ActionInProgress(Denied, code="in_the_way", retry=True):
     """An action runs on the instance's cluster, or on one of its apps."""
 
-    code = "in_the_way"
-    retry = True
-
-    def __init__(self, what: str, state: str, op: str | None) -> None:
-        super().__init__(what, state, op)
-        self.what, self.state, self.op = what, state, op
+    what: str
+    state: str
+    op: str | None
 
     def __str__(self) -> str:
         return f"{self.what} is {self.state}" + (f": operation {self.op} is in the way" if self.op else "")
@@ -106,41 +92,27 @@ class AdminOnly(Denied):
         return f"only an administrator may say: {', '.join(self.facts_asked)}"
 
 
-class AgentConnectionChanged(Denied):
+class AgentConnectionChanged(Denied, code="agent_moved", retry=True):
     """The agent has connected or disconnected since the caller read the cloudlet."""
 
-    code = "agent_moved"
-    retry = True
-
-    def __init__(self, cloudlet: str) -> None:
-        super().__init__(cloudlet)
-        self.cloudlet = cloudlet
-
-    def __str__(self) -> str:
-        return f"the agent of cloudlet {self.cloudlet} has connected or left just now: ask again"
+    cloudlet: str
+    text = "the agent of cloudlet {cloudlet} has connected or left just now: ask again"
 
 
-class LimitReached(Denied):
+class LimitReached(Denied, code="limit"):
     """A policy or a cloudlet has reached its maximum or minimum number."""
 
-    code = "limit"
-
-    def __init__(self, what: str, bound: str, limit: int) -> None:
-        super().__init__(what, bound, limit)
-        self.what, self.bound, self.limit = what, bound, limit
-
-    def __str__(self) -> str:
-        return f"{self.what} has to have {self.bound} {self.limit}"
+    what: str
+    bound: str
+    limit: int
+    text = "{what} has to have {bound} {limit}"
 
 
-class Reserved(Denied):
+class Reserved(Denied, code="reserved"):
     """The cluster is reserved for another organisation."""
 
-    code = "reserved"
-
-    def __init__(self, cluster: str, by: str) -> None:
-        super().__init__(cluster, by)
-        self.cluster, self.by = cluster, by
+    cluster: str
+    by: str
 
     def __str__(self) -> str:
         return f"cluster {self.cluster} is reserved by {self.by or 'nobody yet, and only for apps on an autocluster'}"

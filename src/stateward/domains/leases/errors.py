@@ -57,41 +57,27 @@ class HostHeld(Denied):
         return f"host {self.host} is still held by lease {self.lease}"
 
 
-class HostNotFree(Denied):
+class HostNotFree(Denied, code="not_ready", retry=True):
     """A lease cannot start while an earlier lease still has one of its hosts."""
 
-    code = "not_ready"
-    retry = True
     after = 0.5
 
-    def __init__(self, host: str, lease: str) -> None:
-        super().__init__(host, lease)
-        self.host, self.lease = host, lease
-
-    def __str__(self) -> str:
-        return f"host {self.host} is not free before lease {self.lease} is over"
+    host: str
+    lease: str
+    text = "host {host} is not free before lease {lease} is over"
 
 
-class NotPlanned(Denied):
+class NotPlanned(Denied, code="not_planned"):
     """A lease cannot be created or updated by a generic request: hosts must be allocated first."""
 
-    code = "not_planned"
-
-    def __str__(self) -> str:
-        return "leases are made and changed over /blazar/v1, or with `stateward lease`"
+    text = "leases are made and changed over /blazar/v1, or with `stateward lease`"
 
 
-class NotRecoverable(Denied):
+class NotRecoverable(Denied, code="not_recoverable"):
     """The lease cannot leave ERROR: its parts do not derive the wanted status."""
 
-    code = "not_recoverable"
-
-    def __init__(self, derived: LeaseState) -> None:
-        super().__init__(derived)
-        self.derived = derived
-
-    def __str__(self) -> str:
-        return f"its reservations and events say that it is {self.derived}: delete it"
+    derived: LeaseState
+    text = "its reservations and events say that it is {derived}: delete it"
 
 
 class LeaseBeingDeleted(Occupied):
@@ -100,14 +86,11 @@ class LeaseBeingDeleted(Occupied):
     code = "being_deleted"
 
 
-class HostStillBooked(Denied):
+class HostStillBooked(Denied, code="still_booked"):
     """A host cannot be removed or shrink while leases have booked it."""
 
-    code = "still_booked"
-
-    def __init__(self, host: str, leases: tuple[str, ...]) -> None:
-        super().__init__(host, leases)
-        self.host, self.leases = host, leases
+    host: str
+    leases: tuple[str, ...]
 
     def __str__(self) -> str:
         more = f" and {len(self.leases) - 3} more" if len(self.leases) > 3 else ""
@@ -134,14 +117,12 @@ class TooEarly(Denied):
             raise cls(due, now)
 
 
-class NotEnoughHosts(Denied):
+class NotEnoughHosts(Denied, code="not_enough"):
     """There are not enough free hosts that match."""
 
-    code = "not_enough"
-
-    def __init__(self, resource_type: str, wanted: int, kept: int | None = None) -> None:
-        super().__init__(resource_type, wanted)
-        self.resource_type, self.wanted, self.kept = resource_type, wanted, kept
+    resource_type: str
+    wanted: int
+    kept: int | None = None
 
     def __str__(self) -> str:
         if self.kept is not None:
@@ -149,17 +130,13 @@ class NotEnoughHosts(Denied):
         return f"not enough resources of type {self.resource_type} are free at that time: {self.wanted} are wanted"
 
 
-class ReservationNotChangeable(Denied):
+class ReservationNotChangeable(Denied, code="not_changeable"):
     """A reservation cannot be changed like that: its resources are in use, or failed."""
 
-    code = "not_changeable"
-
-    def __init__(self, reservation: str, status: str, why: str) -> None:
-        super().__init__(reservation, status, why)
-        self.reservation, self.status, self.why = reservation, status, why
-
-    def __str__(self) -> str:
-        return f"reservation {self.reservation} is {self.status}: {self.why}"
+    reservation: str
+    status: str
+    why: str
+    text = "reservation {reservation} is {status}: {why}"
 
 
 class InvalidCombination(Denied):
@@ -175,43 +152,27 @@ class InvalidCombination(Denied):
         return "; ".join(self.violations)
 
 
-class PartRefused(Denied):
+class PartRefused(Denied, code="part"):
     """The table of a reservation or an event does not have this move."""
 
-    code = "part"
-
-    def __init__(self, part: str, refusal: Refusal) -> None:
-        super().__init__(part, refusal)
-        self.part, self.refusal = part, refusal
-
-    def __str__(self) -> str:
-        return f"{self.part}: {self.refusal}"
+    part: str
+    refusal: Refusal
+    text = "{part}: {refusal}"
 
 
-class DeniedByPolicy(Denied):
+class DeniedByPolicy(Denied, code="not_allowed"):
     """A policy does not allow the lease."""
 
-    code = "not_allowed"
-
-    def __init__(self, policy: str, why: str) -> None:
-        super().__init__(policy, why)
-        self.policy, self.why = policy, why
-
-    def __str__(self) -> str:
-        return f"{self.policy}: {self.why}"
+    policy: str
+    why: str
+    text = "{policy}: {why}"
 
 
-class NoticeUndelivered(Denied):
+class NoticeUndelivered(Denied, code="undelivered"):
     """The policy service did not accept a notice."""
 
-    code = "undelivered"
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
-
-    def __str__(self) -> str:
-        return f"the policy service has not taken it: {self.why}"
+    why: str
+    text = "the policy service has not taken it: {why}"
 
 
 class LeaseActionFailed(Denied):

@@ -3,28 +3,18 @@
 from stateward.engine import Denied, NotFound
 
 
-class VmsAdded(Denied):
+class VmsAdded(Denied, code="meanwhile", retry=True):
     """The MCI got new VMs after the request had read it."""
 
-    code = "meanwhile"
-    retry = True
-
-    def __init__(self, mci: str) -> None:
-        super().__init__(mci)
-        self.mci = mci
-
-    def __str__(self) -> str:
-        return f"MCI {self.mci!r} has got VMs meanwhile"
+    mci: str
+    text = "MCI {mci!r} has got VMs meanwhile"
 
 
-class VmsAlive(Denied):
+class VmsAlive(Denied, code="still_alive"):
     """VMs of the MCI run, or may run, at their providers."""
 
-    code = "still_alive"
-
-    def __init__(self, mci: str, alive: dict[str, str]) -> None:
-        super().__init__(mci, alive)
-        self.mci, self.alive = mci, alive
+    mci: str
+    alive: dict[str, str]
 
     def __str__(self) -> str:
         some = ", ".join(f"{name} is {state}" for name, state in list(self.alive.items())[:5])
@@ -52,14 +42,11 @@ class NotGranted(Denied):
         )
 
 
-class InUse(Denied):
+class InUse(Denied, code="in_use"):
     """The object is in use."""
 
-    code = "in_use"
-
-    def __init__(self, what: str, by: list[str]) -> None:
-        super().__init__(what, by)
-        self.what, self.by = what, by
+    what: str
+    by: list[str]
 
     def __str__(self) -> str:
         return f"{self.what} is in use by {', '.join(self.by[:5])}{' and others' if len(self.by) > 5 else ''}"
@@ -68,19 +55,12 @@ class InUse(Denied):
 class NoNamespace(NotFound):
     """The namespace does not exist."""
 
-    def __str__(self) -> str:
-        return f"there is no namespace {self.object!r}"
+    text = "there is no namespace {object!r}"
 
 
-class NotDone(Denied):
+class NotDone(Denied, code="not_done", retry=True):
     """An operation failed; the object stays as it is shown."""
 
-    code = "not_done"
-    retry = True
-
-    def __init__(self, what: str, why: str) -> None:
-        super().__init__(what, why)
-        self.what, self.why = what, why
-
-    def __str__(self) -> str:
-        return f"{self.what} could not be done: {self.why}"
+    what: str
+    why: str
+    text = "{what} could not be done: {why}"

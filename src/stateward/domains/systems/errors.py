@@ -37,14 +37,11 @@ class LocalBackendNotGranted(Denied, code="forbidden"):
     )
 
 
-class NothingToRollBack(Denied):
+class NothingToRollBack(Denied, code="nothing_to_roll_back"):
     """No deploy of the path has succeeded."""
 
-    code = "nothing_to_roll_back"
-
-    def __init__(self, system: str, path: str | None) -> None:
-        super().__init__(system, path)
-        self.system, self.path = system, path
+    system: str
+    path: str | None
 
     def __str__(self) -> str:
         where = "" if self.path is None else f" of {self.path}"

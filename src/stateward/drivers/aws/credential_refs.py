@@ -22,13 +22,9 @@ HIDDEN = "(hidden)"
 class CredentialMissing(StatewardError):
     """A reference under which there is no usable credential."""
 
-    def __init__(self, reference: str, reason: str) -> None:
-        super().__init__(reference, reason)
-        self.reference = reference
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"no credential under {self.reference!r}: {self.reason}"
+    reference: str
+    reason: str
+    text = "no credential under {reference!r}: {reason}"
 
 
 class Credential:

@@ -26,13 +26,9 @@ CREATE TABLE IF NOT EXISTS things (
 class CloudUnavailable(StatewardError):
     """The file of a simulated cloud cannot be opened, mostly because another server has it."""
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path = path
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"the simulated cloud in {self.path} cannot be used: {self.reason}"
+    path: str
+    reason: str
+    text = "the simulated cloud in {path} cannot be used: {reason}"
 
 
 class CloudStorage(Protocol):

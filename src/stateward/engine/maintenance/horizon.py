@@ -43,9 +43,8 @@ class EntriesPruned(StatewardError):
 
     code = "lines_gone"
 
-    def __init__(self, after: int, horizon: int) -> None:
-        super().__init__(after, horizon)
-        self.after, self.horizon = after, horizon
+    after: int
+    horizon: int
 
     def __str__(self) -> str:
         return f"of the lines from {self.after + 1} to {self.horizon} some were pruned"

@@ -80,9 +80,8 @@ KIND = "leases.lease"
 class NoSuchLease(StatewardError):
     """No lease goes by a name, or several do."""
 
-    def __init__(self, name: str, ids: list[str]) -> None:
-        super().__init__(name, ids)
-        self.name, self.ids = name, ids
+    name: str
+    ids: list[str]
 
     def __str__(self) -> str:
         many = f"{len(self.ids)} leases are called {self.name!r}: say which by its id, {', '.join(self.ids)}"
