@@ -1,4 +1,4 @@
-"""Free hands: what no limit holds back belongs to the worker beside it from the moment of its acceptance."""
+"""Eager claims: an operation without a limit is claimed by the worker of the same process when it is accepted."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
