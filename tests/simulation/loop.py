@@ -121,6 +121,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _write_to_self(self) -> None:
         """Wake nobody up: there are no threads here."""
 
+    def run_in_executor(self, executor: object, func: object, *args: object) -> Any:
+        """Refuse: a thread ends at a real time, and one seed would give several runs."""
+        raise AssertionError(f"{func} would run in a thread")
+
     def _call_soon(self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None) -> _Handle:
         handle = _Handle(callback, args, self, context)
         self._ready.append(handle)

@@ -92,7 +92,7 @@ class Process(Party):
 
     def __init__(self, world: "World", name: str) -> None:
         super().__init__(name)
-        site = ProcessContext(Path("/nowhere"), random=world.chance)
+        site = ProcessContext(Path("/nowhere"), random=world.chance, offers_local=False)
         self.plugin = MciPlugin(site, cloud=world.cloud, tick=0.25, every=30.0)
         store: Any = SharedStore(world.store, world.killer)
         self.engine = Engine(

@@ -12,6 +12,8 @@ from contextlib import suppress
 from random import Random
 from time import monotonic
 
+from msgspec.structs import replace
+
 from stateward.aio.backoff import GrowingIntervals
 from stateward.aio.supervise import repeat
 from stateward.domains.mci.control.drift import (
@@ -28,7 +30,9 @@ from stateward.domains.mci.lifecycle import MCI, NAMESPACE, VM
 from stateward.domains.mci.model import DEPLOYMENT_NS, CloudConnection, network_of, to_builtins, vm_of
 from stateward.domains.mci.provider.catalogue import Catalogue, objects
 from stateward.domains.mci.provider.key_pairs import remove_ownerless_keys
+from stateward.domains.mci.provider.provider_client import ProviderClient
 from stateward.domains.mci.provider.provider_pool import ProviderClients
+from stateward.drivers import MachineListing, Observation
 from stateward.engine import AlreadyExists, Denied, Engine
 from stateward.engine.troubles import FaultIsolation
 from stateward.errors import StatewardError
@@ -173,10 +177,7 @@ class Reconciler:
 
     async def _reconcile_vms(self, connection: CloudConnection, known: dict[str, Object]) -> list[OrphanMachine]:
         client = await self._clouds.for_connection(connection)
-        for _ in range(MAX_LISTINGS):  # a provider that loses every second page is not silent
-            listing = await client.list_now()
-            if listing.complete:
-                break
+        listing = await _list_repeatedly(client)
         self._saved(connection.provider, max(0, len(known) - 1))
         await apply_vm_drift(self._engine, client, listing, known.values())
         if not listing.complete and self._log_intervals.is_due((connection.name, listing.problem)):
@@ -210,3 +211,15 @@ class Reconciler:
                     version=found.version,
                     seen=with_missing(found, missing),
                 )
+
+
+async def _list_repeatedly(client: ProviderClient) -> MachineListing:
+    """List until a listing is complete; incomplete listings count together, for a provider that loses pages answers."""
+    shown: dict[str, Observation] = {}
+    first = client.clock()
+    for _ in range(MAX_LISTINGS):
+        listing = await client.list_now()
+        if listing.complete:
+            return listing
+        shown |= {one.key: one for one in listing.machines}
+    return replace(listing, machines=list(shown.values()), requested_at=first)
