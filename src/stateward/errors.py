@@ -112,7 +112,7 @@ class BadInput(StatewardError):
             self.state = state
 
     def __str__(self) -> str:
-        return f"{self.field}: {self.value!r} is not {self.allowed}"
+        return f"{self.field}: {self.value!r} must be {self.allowed}"
 
 
 class UnknownField(BadInput):

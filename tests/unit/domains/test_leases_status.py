@@ -167,7 +167,7 @@ def test_actor_is_the_one_that_the_table_names_unless_given() -> None:
 def test_result_in_must_say_what_the_table_says() -> None:
     with pytest.raises(BadInput) as caught:
         lease_status(transition=L.STARTING, result_in=(L.ACTIVE, L.TERMINATED))
-    assert str(caught.value).endswith("is not what STARTING results in: ACTIVE, ERROR")
+    assert str(caught.value).endswith("must be what STARTING results in: ACTIVE, ERROR")
 
 
 def test_transition_must_be_a_status_that_is_passed_through() -> None:

@@ -78,7 +78,7 @@ def fingerprint_of(answer: IdempotencyRecord) -> str:
 def _to_stored(error: StatewardError) -> StoredRefusal:
     name, code = type(error).__name__, getattr(error, "code", "refused")
     if isinstance(error, BadInput):  # the value may be secret
-        text = f"{error.field}: it is not {error.allowed}"
+        text = f"{error.field}: must be {error.allowed}"
         return StoredRefusal("BadInput", "bad_input", text, field=error.field, state=error.state)
     if isinstance(error, Refused):
         refusal = error.refusal

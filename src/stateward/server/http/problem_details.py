@@ -73,7 +73,7 @@ def _(error: StatewardError) -> Problem:
 
 @problem_of.register
 def _(error: BadInput) -> Problem:
-    return problem(400, "bad_input", f"{error.field}: it is not {error.allowed}", field=error.field, state=error.state)
+    return problem(400, "bad_input", f"{error.field}: must be {error.allowed}", field=error.field, state=error.state)
 
 
 @problem_of.register
@@ -81,7 +81,7 @@ def _(error: UnknownField) -> Problem:
     return problem(
         400,
         "bad_input",
-        f"{error.field}: it is not {error.allowed}",
+        f"{error.field}: must be {error.allowed}",
         field=error.field,
         known=list(error.known),
         nearest=error.nearest,

@@ -9,7 +9,7 @@ from stateward.schemas.problems import Problem
 from stateward.server.http.problem_details import MEDIA_TYPE, problem
 
 TEXTS = {
-    400: ("bad_input", "Bad input: a parameter or a field of the body cannot be used.", "id: it is not a plain name"),
+    400: ("bad_input", "Bad input: a parameter or a field of the body cannot be used.", "id: must be a plain name"),
     401: ("not_authenticated", "There is no token, or it is not valid any more.", "a token is needed"),
     403: ("forbidden", "The token's role, namespaces or quota do not allow it.", "the token does not give the right"),
     404: ("not_found", "There is no such thing.", "there is no object 'web-1' in namespace 'shop'"),

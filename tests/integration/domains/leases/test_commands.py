@@ -121,7 +121,7 @@ def test_what_is_neither_a_time_nor_a_span_is_refused_with_the_option(cli: Lease
         answer = cli.run("create", "x", *(("--end", "1h") if option != "--end" else ()), f"{option}={odd}")
         told = f"{answer.output} {answer.exception}"
         assert answer.exit_code != 0
-        assert f"{option}: {odd!r} is not a time in UTC such as" in told
+        assert f"{option}: {odd!r} must be a time in UTC such as" in told
         assert "a whole number from 1 and m, h or d" in told
     assert cli.found("list") == []
 
