@@ -112,7 +112,8 @@ class BadInput(StatewardError):
             self.state = state
 
     def __str__(self) -> str:
-        return f"{self.field}: {self.value!r} must be {self.allowed}"
+        given = "" if self.value is None else f"{self.value!r} "
+        return f"{self.field}: {given}must be {self.allowed}"
 
 
 class UnknownField(BadInput):
@@ -121,5 +122,5 @@ class UnknownField(BadInput):
     def __init__(self, field: str, known: Iterable[str]) -> None:
         meant = UnknownName("field", field.rpartition(".")[2], known)
         self.known, self.nearest = meant.known, meant.nearest
-        hint = f"; did you mean {meant.nearest!r}?" if meant.nearest else ";"
+        hint = f"; did you mean {meant.nearest!r}?" if meant.nearest else "."
         super().__init__(field, None, f"a field of this body{hint} Known: {', '.join(self.known)}")

@@ -49,7 +49,7 @@ def full_kind(name: str, known: Sequence[str]) -> str:
     if not found:
         raise UnknownName("kind", name, known)
     if len(found) > 1:
-        raise BadInput("kind", name, f"one kind; say which: {', '.join(found)}")
+        raise BadInput("kind", name, f"unambiguous: one of {', '.join(found)}")
     return found[0]
 
 
@@ -67,7 +67,7 @@ def parse_pairs(field: str, texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         key, value = parse_pair(field, text)
         if key in found:
-            raise BadInput(field, text, f"possible: {key} is given twice")
+            raise BadInput(field, text, f"the only value for {key}, which is given twice")
         found[key] = value
     return found
 
@@ -105,5 +105,5 @@ def parse_selector(texts: Sequence[str]) -> ObjectSelector:
 def _only(parts: Sequence[tuple[str, str]], name: str) -> str | None:
     found = [value for part, value in parts if part == name]
     if len(found) > 1:
-        raise BadInput("selector", f"{name}={found[1]}", f"possible: {name} is given twice")
+        raise BadInput("selector", f"{name}={found[1]}", f"the only value for {name}, which is given twice")
     return found[0] if found else None

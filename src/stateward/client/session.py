@@ -102,7 +102,7 @@ class Session:
         """Return the object of a reference; it must be of the kind that the reference names."""
         found = self.client.object(self.ns, named.id)
         if named.kind is not None and not is_kind_named(found.kind, named.kind):
-            raise BadInput("object", str(named), f"right: {found.id} is of the kind {found.kind}")
+            raise BadInput("object", str(named), f"named {found.kind}/{found.id}, for that is its kind")
         return found
 
 
@@ -142,7 +142,7 @@ def connect(place: Target, in_process: InProcessServer | None) -> Iterator["ApiC
             connection.close()
         return
     if in_process is None:
-        raise BadInput("data", str(place.path), "the folder of a running server, and this program can start none")
+        raise BadInput("data", str(place.path), "the folder of a running server: this program cannot start one")
     with in_process(place.path) as transport:
         connection = HttpConnection("http://local", place.token or stored_token(place.path), transport, direct=True)
         yield ApiClient(connection, has_worker=False)

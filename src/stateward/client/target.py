@@ -74,7 +74,7 @@ class Nowhere(StatewardError):
 def choose_target(given: TargetOptions, environ: Mapping[str, str]) -> Target:
     """Choose the target by the options, then the environment, then the default folder."""
     if given.server is not None and given.data is not None:
-        raise BadInput("--data", str(given.data), "possible together with --server")
+        raise BadInput("--data", str(given.data), "left out where --server is given")
     token = _token(given, environ)
     if given.server is not None:
         return RemoteServer(check_address(given.server), token or Secret(""))
@@ -110,7 +110,7 @@ def check_address(text: str) -> str:
     if not _is_address(text):
         raise BadInput("server", shown, "an address such as http://127.0.0.1:8420")
     if "@" in urlsplit(text).netloc:
-        raise BadInput("server", shown, "to be given with a password in it: use --token-file")
+        raise BadInput("server", shown, "an address without a password: use --token-file")
     return text.rstrip("/")
 
 
@@ -136,7 +136,7 @@ def running_server_url(folder: Path) -> str | None:
 
 def _token(given: TargetOptions, environ: Mapping[str, str]) -> Secret | None:
     if given.token is not None and given.token_file is not None:
-        raise BadInput("--token-file", str(given.token_file), "possible together with --token")
+        raise BadInput("--token-file", str(given.token_file), "left out where --token is given")
     if given.token is not None:
         return _checked("--token", given.token.text)
     if given.token_file is not None:
@@ -165,5 +165,5 @@ def _read(file: Path) -> str:
 def _checked(field: str, text: str) -> Secret:
     found = text.strip()
     if not found or not found.isascii() or not found.isprintable() or " " in found:
-        raise BadInput(field, "(what is there)", "a token")
+        raise BadInput(field, "***", "a token")
     return Secret(found)

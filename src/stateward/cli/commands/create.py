@@ -67,7 +67,7 @@ def create(
     }
     named = parse_ref(kind) if id_ is None else ObjectRef(id_, kind)
     if named.kind is None:
-        raise BadInput("id", kind, "given: say KIND ID, or KIND/ID")
+        raise BadInput("id", kind, "followed by an id: KIND ID, or KIND/ID")
     body = {name: value for name, value in said.items() if value}
     body |= {
         "kind": session.kind(named.kind),

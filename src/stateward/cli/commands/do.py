@@ -44,7 +44,7 @@ def do(
 ) -> None:
     """Ask for an action on objects that are named, or on all that a selector chooses."""
     if bool(objects) == bool(chosen):
-        raise BadInput("object", " ".join(objects or []), "clear: name objects, or choose them with --selector")
+        raise BadInput("object", " ".join(objects or []), "either named, or chosen with --selector")
     body = request_body(force, fact or [], parse_values("arg", arg or []))
     if chosen:
         outcomes = request_group(session, action, parse_selector(chosen), body)

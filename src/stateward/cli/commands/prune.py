@@ -35,7 +35,7 @@ def _seconds(text: str) -> int:
     found = SPAN.fullmatch(text)
     seconds = int(found[1]) * SECONDS[found[2]] if found else 0
     if seconds == 0:
-        raise BadInput("--older", text, "a number of hours, days or weeks: 36h, 90d, 12w")
+        raise BadInput("--older", text, "a number of hours, days or weeks, such as 36h, 90d, 12w")
     return seconds
 
 

@@ -117,7 +117,7 @@ async def _cluster_spec(uow: UnitOfWork, request: Request, found: Object, status
     if request.action == "update":
         before = read_spec(found, ClusterInst)
         if any(getattr(wanted, name) != getattr(before, name) for name in IMMUTABLE_FIELDS):
-            raise BadInput("flavor", wanted.flavor, "what can be changed: only nodes and autoscale can")
+            raise BadInput("flavor", wanted.flavor, "left as it is: only nodes and autoscale can be changed")
         await check_references(uow, found, wanted, to_builtins(before))
         return wanted
     await check_references(uow, found, wanted, {})
@@ -170,7 +170,9 @@ async def _create_app(uow: UnitOfWork, request: Request, found: Object, parts: t
     automatic = cluster.startswith(AUTOCLUSTER_PREFIX)
     if automatic != (DEPENDENCIES in request.facts):
         raise BadInput(
-            "facts", sorted(request.facts), f"with {DEPENDENCIES!r} where the cluster is an {AUTOCLUSTER_PREFIX}"
+            "facts",
+            sorted(request.facts),
+            f"given with {DEPENDENCIES!r} exactly where the cluster is an {AUTOCLUSTER_PREFIX}",
         )
     if automatic:
         cluster = await reserve_cluster(uow, found.ns, cloudlet, cluster, wanted)

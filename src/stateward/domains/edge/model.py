@@ -215,7 +215,7 @@ def merge_spec(request: Request, found: Object, form: type[T]) -> T:
             before: dict[str, Any] = msgspec.json.decode(found.spec)
             wanted, given = msgspec.convert({**before, **(change or {})}, type=form), change or {}
     except msgspec.ValidationError as error:
-        raise BadInput("spec", str(error), "what this kind has") from error
+        raise BadInput("spec", None, f"a spec of this kind: {error}") from error
     _check_texts(wanted, given)
     return wanted
 

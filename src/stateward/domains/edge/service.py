@@ -94,7 +94,7 @@ class Service:
     async def create_cluster(self, ns: str, cloudlet: str, name: str, spec: ClusterInst, by: Caller) -> Accepted:
         """Create a cluster on a cloudlet."""
         if name.startswith(AUTOCLUSTER_PREFIX):
-            raise BadInput("name", name, f"one that does not begin with {AUTOCLUSTER_PREFIX}")
+            raise BadInput("name", name, f"a name that does not begin with {AUTOCLUSTER_PREFIX}")
         return await self._create(
             ns, cluster_id(cloudlet, name), CLUSTERINST.kind, by, (cloudlet,), spec=to_builtins(spec)
         )

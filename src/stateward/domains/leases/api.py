@@ -108,7 +108,7 @@ def caller_of(request: Call) -> LeaseCaller:
         opened = grant.namespaces - {ANY}
         named = next(iter(opened)) if len(opened) == 1 and ANY not in grant.namespaces else DEFAULT_NS
         if not grant.opens(named):
-            raise BadInput("namespace", sorted(opened), f"one; name it in the path: /ns/NAMESPACE{BASE}")
+            raise BadInput("namespace", sorted(opened), f"one of these, named in the path: /ns/NAMESPACE{BASE}")
     return LeaseCaller(actor_of(request), grant.name, ns=str(named))
 
 

@@ -272,7 +272,7 @@ def _check_spec(text: str, found: Object) -> None:
     try:
         spec = msgspec.json.decode(text, type=HostSpec)
     except msgspec.ValidationError as error:
-        raise BadInput("spec", text, f"what a host is: {error}") from error
+        raise BadInput("spec", text, f"the spec of a host: {error}") from error
     if host_key(found.ns, spec.name) != found.key:
         raise BadInput("spec.name", spec.name, f"the name by which the host goes: its id is {found.id!r}")
     if not 0 <= spec.cleaning <= MAX_CLEANING_MINUTES * 60.0:

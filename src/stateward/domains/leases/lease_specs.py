@@ -54,7 +54,7 @@ def read_changed_spec(
     """Read the spec of a lease after an update; fields that may not change any more are refused."""
     unknown = set(given) - {"name", "start_date", "end_date", "before_end_date", "reservations"}
     if unknown:
-        raise BadInput(min(unknown), given[min(unknown)], "something of a lease that can be changed")
+        raise BadInput(min(unknown), given[min(unknown)], "a field of a lease that can be changed")
     spec = lease.spec
     name = _name(given["name"]) if given.get("name") is not None else spec.name
     started = lease.seen.events[EventType.START] is not EventState.UNDONE
@@ -79,7 +79,7 @@ def _changed_start(lease: Lease, given: Given, now: float, *, started: bool) -> 
         return start
     if started:
         raise BlazarBadInput(
-            HAS_STARTED, "start_date", asked, "what can change after the start", state=lease.object.state
+            HAS_STARTED, "start_date", asked, "left as it is: the lease has started", state=lease.object.state
         )
     if start < now - START_GRACE_S:
         raise BlazarBadInput(STARTS_IN_THE_PAST, "start_date", asked, "now or later", state=lease.object.state)
@@ -157,7 +157,9 @@ def _warning_time(given: Given) -> object:
         if not named or not one.get("event_date"):
             raise BadInput("events", one, f"an object with the event_type {EventType.BEFORE_END} and an event_date")
     if len(events) > 1:
-        raise BadInput("events", [one.get("event_date") for one in events], f"one {EventType.BEFORE_END} at most")
+        raise BadInput(
+            "events", [one.get("event_date") for one in events], f"a list with at most one {EventType.BEFORE_END}"
+        )
     return events[0].get("event_date") if events else given.get("before_end_date")
 
 

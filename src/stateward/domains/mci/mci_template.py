@@ -141,9 +141,9 @@ def _renamed(path: str, wire_path: str, given: object, names: Names, written: di
     for name, value in given.items():
         wire, field = names.get(name), f"{path}.{name}" if path else name
         if wire is None:
-            raise BadInput(field, value, f"a field of it; known: {', '.join(names)}")
+            raise BadInput(field, value, f"one of {', '.join(names)}")
         if wire in found:
-            raise BadInput(field, value, "allowed twice: the same field has another name too")
+            raise BadInput(field, value, "given once: its other name is given too")
         found[wire] = value
         written[f"{wire_path}.{wire}" if wire_path else wire] = field
     return found

@@ -115,7 +115,7 @@ class Service(ResourceService):
     async def scale(self, ns: str, mci: str, group: str, by_count: int, by: Caller) -> Accepted:
         """Scale a subgroup out, or in (a negative count)."""
         if by_count == 0:
-            raise BadInput("count", by_count, "how many VMs to add or to remove")
+            raise BadInput("count", by_count, "the number of VMs to add or to remove")
         if all(one.name != group for one in mci_of(await self.mci(ns, mci)).groups):
             raise NotFound(ns, f"{mci}/{group}")
         action, args = "scale out" if by_count > 0 else "scale in", to_builtins(Scale(group, abs(by_count)))

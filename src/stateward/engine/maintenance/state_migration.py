@@ -133,7 +133,9 @@ async def _check(tx: Tx, kinds: Kinds, mapped: StateMapping, keys: Sequence[Key]
         is_busy = found.op is not None
         if is_busy != (lifecycle.state(new).state_class is TRANSITIONAL):
             allowed = (
-                "a transitional state, for it is under way" if is_busy else "a state at rest, for nothing is under way"
+                "a transitional state, for an operation is under way"
+                if is_busy
+                else "a state at rest, for nothing is under way"
             )
             raise BadInput(f"{found.kind}:{found.state}", new, f"{allowed} on {found.id!r}")
     words = {kind: _state_words(kinds[kind].lifecycle) for kind in mapped}

@@ -122,7 +122,7 @@ class PartyStates:
             if step.call_argument is None:
                 yield way
             elif self.calls is None:
-                raise BadInput("says", step.call_argument, f"for {name}, who calls nobody")
+                raise BadInput("says", step.call_argument, f"left out: {name} calls nobody")
             else:
                 yield from self.calls.transitions_on_call(other, way, step.call_argument)
 

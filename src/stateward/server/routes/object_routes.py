@@ -232,4 +232,4 @@ def _check_reserved_labels(kinds: Kinds, found: Object, labels: dict[str, str]) 
     former: dict[str, str] = msgspec.json.decode(found.labels)
     for name in sorted(kinds[found.kind].reserved_labels & former.keys()):
         if labels.get(name) != former[name]:
-            raise BadInput("labels", labels, f"all that it needs: {name}={former[name]} is how its domain finds it")
+            raise BadInput("labels", labels, f"labels with {name}={former[name]}, by which its domain finds it")

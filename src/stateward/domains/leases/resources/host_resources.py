@@ -76,7 +76,7 @@ class VirtualInstances:
         """Read the size and the number of the instances."""
         size = {field: read_count(field, given, before, 0, MAX_SIZE) for field in ("vcpus", "memory_mb", "disk_gb")}
         if not any(size.values()):
-            raise BadInput("vcpus", 0, "more than nothing, where memory_mb and disk_gb are nothing")
+            raise BadInput("vcpus", 0, "more than 0 where memory_mb and disk_gb are 0")
         amount = read_count("amount", given, before, 1)
         return {**size, "amount": amount, "affinity": _affinity(given, before)} | read_properties(given, before)
 

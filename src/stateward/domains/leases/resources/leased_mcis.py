@@ -44,7 +44,7 @@ class LeasedMcis:
         details = {"template": template, "mci": read_text("mci", given, before)}
         for field, value in details.items():
             if before is not None and value != before[field]:
-                raise BadInput(field, value, "what it was: it stays the same while the lease lives")
+                raise BadInput(field, value, "what it was: it cannot change while the lease exists")
         return details
 
     def demand(self, details: Mapping[str, Any]) -> None:
@@ -55,7 +55,7 @@ class LeasedMcis:
         template = self._templates.get(self.name)
         if template is None:
             raise BadInput(
-                "resource_type", self.name, "a type that can be had here: the domain of MCIs is not installed"
+                "resource_type", self.name, "a type that is available here: the domain of MCIs is not installed"
             )
         try:
             await template.check(ns, self._spec(spec))

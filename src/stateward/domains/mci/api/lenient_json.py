@@ -150,7 +150,7 @@ def _parse_list(field: str, value: object) -> list[object]:
         return []
     items = value if isinstance(value, list) else [value]
     if len(items) > MAX_ITEMS:
-        raise BadInput(field, len(items), f"a list of at most {MAX_ITEMS}")
+        raise BadInput(field, len(items), f"a list of at most {MAX_ITEMS} items")
     return items
 
 

@@ -144,7 +144,7 @@ def parse_scale(body: Fields) -> ScaleRequest:
     """Parse a scaling: add, remove, or set the size."""
     given = [name for name in SCALE_FIELDS if body.raw(name) not in (None, "")]
     if len(given) != 1:
-        raise BadInput("numVMsToAdd", given, "one of numVMsToAdd, numVMsToRemove and size")
+        raise BadInput("numVMsToAdd", given, "exactly one of numVMsToAdd, numVMsToRemove and size")
     name = given[0]
     low = 0 if name == "size" else 1
     count = body.number(name, default=0, low=low, high=MAX_VMS)

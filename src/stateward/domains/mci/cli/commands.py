@@ -161,7 +161,7 @@ def scale(
     wishes = {"numVMsToAdd": add, "numVMsToRemove": remove, "size": size}
     body = {field: number for field, number in wishes.items() if number is not None}
     if len(body) != 1:
-        raise BadInput("size", " ".join(body), "clear: say one of --add, --remove, --size")
+        raise BadInput("size", " ".join(body), "given by exactly one of --add, --remove, --size")
     told = ask(session, MciReply, "POST", f"/mci/{part(mci)}/subgroup/{part(group)}", body=body)
     _finish(session, mci, told, wait, timeout)
 
@@ -178,7 +178,7 @@ def delete(
 ) -> None:
     """Delete an MCI whose VMs are all terminated or failed; or see to it, with --terminate."""
     if terminate and force:
-        raise BadInput("--force", "--terminate", "possible together with it")
+        raise BadInput("--force", None, "left out where --terminate is given")
     option = "terminate" if terminate else "force" if force else None
     groups = groups_of(session, mci) if wait and is_watched(session) else {}  # soon nobody will know them any more
     params = {"option": option, "wait": "0" if terminate else None}

@@ -43,9 +43,9 @@ def read_fleet(text: str, file: str) -> Body:
         node = compose(text)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise BadFile(file, line, "", f"it is not YAML: {error.problem}") from error
+        raise BadFile(file, line, "", f"must be YAML: {error.problem}") from error
     except (yaml.YAMLError, RecursionError) as error:
-        raise BadFile(file, 1, "", f"it is not YAML: {str(error).splitlines()[0]}") from error
+        raise BadFile(file, 1, "", f"must be YAML: {str(error).splitlines()[0]}") from error
     if node is None:
         raise BadFile(file, 1, "", "it is empty; give a name and groups")
     return _Reader(file).fields(node, "", HEAD, ("name", "subGroups"))
@@ -71,12 +71,12 @@ class _Reader:
             where = f"{path}.{key.value}" if path else str(key.value)
             name, read = self._known(key, where, known)
             if name in found:
-                raise self.wrong(key, where, "it stands there twice")
+                raise self.wrong(key, where, "must be given once: it is there twice")
             found[name] = read(self, value, where)
         for name in needed:
             if name not in found:
                 short = next(word for word, (wire, _) in known.items() if wire == name)
-                raise self.wrong(node, f"{path}.{short}" if path else short, "it is needed, and is not there")
+                raise self.wrong(node, f"{path}.{short}" if path else short, "must be given")
         return found
 
     def _known(self, key: Node, where: str, known: "Mapping[str, Field]") -> "Field":
@@ -89,7 +89,7 @@ class _Reader:
 
     def _pairs(self, node: Node, path: str) -> list[tuple[Node, Node]]:
         if not isinstance(node, MappingNode):
-            raise self.wrong(node, path, "it is to be fields with values, such as `name: shop`")
+            raise self.wrong(node, path, "must be fields with values, such as `name: shop`")
         for key, _ in node.value:
             if not isinstance(key, ScalarNode) or key.value == "<<":
                 raise self.wrong(key, path, "a field has a plain name")
@@ -100,13 +100,13 @@ class _Reader:
     def text(self, node: Node, where: str) -> str:
         """Read a text."""
         if not isinstance(node, ScalarNode) or (not node.style and node.value in NOTHING):
-            raise self.wrong(node, where, "it is to be a text")
+            raise self.wrong(node, where, "must be a text")
         return str(node.value)
 
     def number(self, node: Node, where: str) -> int:
         """Read a whole number."""
         if not isinstance(node, ScalarNode) or not WHOLE.fullmatch(node.value) or int(node.value) < 1:
-            raise self.wrong(node, where, "it is to be a whole number of at least 1")
+            raise self.wrong(node, where, "must be a whole number of at least 1")
         return int(node.value)
 
     def labels(self, node: Node, where: str) -> dict[str, str]:
@@ -123,13 +123,13 @@ class _Reader:
         """Read what is to be done when some VMs fail."""
         word = self.text(node, where)
         if word not in POLICIES:
-            raise self.wrong(node, where, f"it is to be one of {', '.join(POLICIES)}")
+            raise self.wrong(node, where, f"must be one of {', '.join(POLICIES)}")
         return word
 
     def groups(self, node: Node, where: str) -> list[Body]:
         """Read the subgroups; a number in a path counts from 0."""
         if not isinstance(node, SequenceNode) or not node.value:
-            raise self.wrong(node, where, "it is to be a list of at least one group of VMs")
+            raise self.wrong(node, where, "must be a list of at least one group of VMs")
         return [
             self.fields(one, f"{where}.{number}", GROUP, ("specId", "imageId")) for number, one in enumerate(node.value)
         ]

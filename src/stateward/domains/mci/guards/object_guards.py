@@ -40,7 +40,7 @@ async def guard_mci(uow: UnitOfWork, request: Request, found: Object) -> Request
         raise BadInput(
             "spec.groups",
             None,
-            f"a field of this action: only {' and '.join(SCALE_DIRECTIONS)} change subgroups",
+            f"left out: only {' and '.join(SCALE_DIRECTIONS)} change subgroups",
             state=found.state,
         )
     return None

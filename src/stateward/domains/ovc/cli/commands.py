@@ -308,7 +308,9 @@ def _id(session: Session, named: str) -> str:
     chosen = ObjectSelector(kind=f"ovc.{KINDS.get(kind, kind)}", labels={"name": name})
     found = [one.id for one in session.client.objects(session.ns, chosen) if one.state not in FINAL]
     if len(found) != 1:
-        raise BadInput("object", named, "the name of one" if not found else f"clear: {', '.join(found)}")
+        raise BadInput(
+            "object", named, "the name of one that exists" if not found else f"unambiguous: one of {', '.join(found)}"
+        )
     return found[0]
 
 

@@ -62,7 +62,7 @@ def _check_name_label(request: Request, found: Object) -> None:
     """Refuse a new object whose label `name` is not the name in its spec: taken names are found by the label."""
     name = msgspec.json.decode(request.spec or "{}").get("name")
     if msgspec.json.decode(found.labels).get("name") != name:
-        raise BadInput("labels", found.labels, f"the label name={name}, as its spec says")
+        raise BadInput("labels", found.labels, f"labels with name={name}, as its spec says")
 
 
 def _check_queue(uow: UnitOfWork, found: Object) -> None:

@@ -99,7 +99,7 @@ async def guard_account(uow: UnitOfWork, request: Request, found: Object) -> Req
     if request.creates is not None:
         spec = parse_spec(request.spec, AccountSpec)
         if found.parent is not None or found.queue != found.id:
-            raise BadInput("parent", found.parent, "nothing: accounts are on top")
+            raise BadInput("parent", found.parent, "left out: accounts are at the top")
         await require_free_name(uow, request.ns, ACCOUNT, spec.name)
     elif request.action in ("delete", "destroy"):
         below = await uow.tx.select(Selector(request.ns, CLOUDSPACE.kind, found.id))

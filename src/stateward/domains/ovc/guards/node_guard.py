@@ -32,10 +32,12 @@ async def guard_node(uow: UnitOfWork, request: Request, found: Object) -> Reques
         case "register":
             spec = parse_spec(request.spec, NodeSpec)
             if RESERVED_OPTIONS & spec.options.keys():
-                raise BadInput("options", sorted(spec.options), f"without {' and '.join(sorted(RESERVED_OPTIONS))}")
+                raise BadInput(
+                    "options", sorted(spec.options), f"options without {' and '.join(sorted(RESERVED_OPTIONS))}"
+                )
             check_options(spec)
             if found.parent is not None or found.queue != found.id:
-                raise BadInput("parent", found.parent, "nothing: nodes are on top")
+                raise BadInput("parent", found.parent, "left out: nodes are at the top")
             await require_free_name(uow, request.ns, NODE, spec.name)
             return replace(request, seen=to_json(NodeSeen(scoped=True)))
         case "maintenance":

@@ -136,4 +136,4 @@ async def guard_image(disk_store: DiskStore, uow: UnitOfWork, request: Request, 
 def _check_source(disk_store: DiskStore, source: str) -> None:
     trouble = disk_store.image_problem(source)
     if trouble:
-        raise BadInput("source", source, f"there: {trouble}")
+        raise BadInput("source", source, f"an image that can be used: {trouble}")

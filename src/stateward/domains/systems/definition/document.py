@@ -41,7 +41,7 @@ class BadDefinition(BadInput):
         super().__init__(place, value, allowed)
 
     def __str__(self) -> str:
-        return f"{self.field}: it is not {self.allowed}"
+        return f"{self.field}: must be {self.allowed}"
 
 
 class Document(Struct, frozen=True):
@@ -81,7 +81,7 @@ class _Reader:
     def value(self, node: yaml.Node, where: Where) -> Any:  # noqa: ANN401 - what YAML can say
         self.lines[where] = node.start_mark.line + 1
         if len(where) > MAX_DEPTH:
-            raise self._wrong(node, where, f"of a usable size: it is more than {MAX_DEPTH} deep")
+            raise self._wrong(node, where, f"at most {MAX_DEPTH} levels deep")
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, where)
         if isinstance(node, yaml.SequenceNode):
@@ -96,7 +96,7 @@ class _Reader:
             if "\0" in key.value:
                 raise self._wrong(key, where, f"{NO_NUL}, also in the name of a field")
             if key.value in found:
-                raise self._wrong(key, (*where, key.value), "given once: it stands there twice")
+                raise self._wrong(key, (*where, key.value), "given once: it is there twice")
             found[key.value] = self.value(value, (*where, key.value))
         return found
 

@@ -35,7 +35,7 @@ def read(text: str, file: str = "definition", base: str | None = None) -> Tree:
         raise BadInput("base", base, NO_NUL)
     document = load(text, file)
     if not isinstance(document.value, dict):
-        raise document.wrong((), document.value, "a definition: it has services, or the command of one")
+        raise document.wrong((), document.value, "a definition, with services or with the command of one")
     services = dict(_services(document, document.value, (), ROOT))
     if base is not None:
         services = {path: _with_absolute_folder(one, base) for path, one in services.items()}
@@ -62,9 +62,9 @@ def _services(document: Document, value: Any, where: Where, path: Path) -> Itera
 
 def _group_fields(field: str, path: Path) -> str:
     if field == "node_pools":
-        return "for a group: node pools stand at the top, because they belong to the whole system"
+        return "at the top: node pools belong to the whole system"
     if path == ROOT and field in Service.__struct_fields__:
-        return "for a group: a service says its command too"
+        return "in a service, which has a command too"
     return f"a field of a group, which has {' and '.join(GROUP)}"
 
 
@@ -93,9 +93,9 @@ def _check_combination(document: Document, service: Service, where: Where) -> No
     """Refuse what makes no sense together."""
     health, rollout = service.health, service.rollout
     if health is not None and sum((health.http is not None, health.tcp, health.command is not None)) != 1:
-        raise document.wrong((*where, "health"), "", f"a check: it has exactly one of {', '.join(CHECKS)}")
+        raise document.wrong((*where, "health"), "", f"a check with exactly one of {', '.join(CHECKS)}")
     if rollout.max_surge == rollout.max_unavailable == 0:
-        raise document.wrong((*where, "rollout"), "", "a way to replace anything: max_surge and max_unavailable are 0")
+        raise document.wrong((*where, "rollout"), "", "able to replace something: max_surge and max_unavailable are 0")
 
 
 def _pools(document: Document) -> dict[str, NodePool] | None:
@@ -135,7 +135,7 @@ def _located_error(document: Document, where: Where, said: str) -> BadDefinition
         _, found, name = why.partition(opening)
         if found:
             inner.append(name.removesuffix("`"))
-    return document.wrong((*where, *inner), "", f"right: {why[:1].lower()}{why[1:]}")
+    return document.wrong((*where, *inner), "", f"valid: {why[:1].lower()}{why[1:]}")
 
 
 def _with_absolute_folder(service: Service, base: str) -> Service:

@@ -206,7 +206,7 @@ def delete_option(option: str | None, force: str | None) -> str:
     """Return how a delete treats running VMs; `force=true` is the same as `option=force`."""
     word = check_choice("option", option, "terminate", "force")
     if parse_flag("force", force) and word == "terminate":
-        raise BadInput("force", force, "allowed with option=terminate: force removes records only")
+        raise BadInput("force", force, "left out with option=terminate: force removes records only")
     return "force" if parse_flag("force", force) else word
 
 
