@@ -1,7 +1,7 @@
-"""Take a picture of every view of the console: `make screenshots`, into build/screenshots; the best go into the docs.
+"""Screenshots of every view of the console: `make screenshots`, into build/screenshots; the best go into the docs.
 
-The pictures are of a stage with something of everything on it, and of the demo of a real server, dark and light, on a
-laptop and on a phone. They need Chromium (`apt-get install chromium`), and take a few minutes.
+One server has objects of all kinds that tests made, another runs the demo. Each view is shot dark and light, on a
+laptop and on a phone. This needs Chromium (`apt-get install chromium`), and takes a few minutes.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from playwright.sync_api import expect, sync_playwright
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from stateward.domains.registry import DOMAINS_BY_NAME  # noqa: E402
 from tests.console.browser import CHROMIUM, PATIENT, launched, signed_in  # noqa: E402
 from tests.console.processes import Played, played  # noqa: E402
 from tests.integration.server.server_processes import Served, served  # noqa: E402
@@ -26,37 +27,32 @@ if TYPE_CHECKING:
 FOLDER = ROOT / "build" / "screenshots"
 SHOWN = ROOT / "docs" / "pictures" / "console"
 BEST = frozenset(
-    {"overview", "overview-light", "overview-phone", "object", "refusal", "mci", "form", "leases-light", "systems"}
+    {"overview", "overview-light", "overview-phone", "object", "refusal", "demo-mci", "form", "leases-light", "systems"}
 )
 LAPTOP, PHONE = (1440, 900), (390, 844)
 
+DOMAIN_VIEWS = {name: (name, ".badge") for name in DOMAINS_BY_NAME}
+"""The view of each domain, and the selector of an element that says that its objects are there."""
+
 VIEWS = {
-    # picture    view                    what is waited for
+    # picture    view                    selector
     "overview":  ("overview",            "canvas[data-loaded]"),
     "objects":   ("objects?kind=mci.vm", ".vrow"),
     "object":    ("object/demo/ledger",  ".timeline .event"),
     "waiting":   ("object/demo/deploy-2", ".sentence"),
-    "edge":      ("edge",                "table"),
-    "ovc":       ("ovc",                 ".meter"),
-    "leases":    ("leases",              ".gantt .bar"),
-    "systems":   ("systems",             ".lock"),
     "queues":    ("queues",              "table"),
     "lanes":     ("lanes",               "table"),
     "workers":   ("workers",             "table"),
     "timers":    ("timers",              "table"),
     "journal":   ("journal",             ".vrow"),
     "access":    ("access",              "table"),
+    **DOMAIN_VIEWS,
 }  # fmt: skip
-
 
 DEMO = {
-    "mci":          ("mci",              ".matrix .address"),
-    "demo":         ("overview",         "canvas[data-loaded]"),
-    "demo-edge":    ("edge",             "table"),
-    "demo-ovc":     ("ovc",              ".tree li"),
-    "demo-leases":  ("leases",           ".gantt .bar"),
-    "demo-systems": ("systems",          ".crew"),
-}  # fmt: skip
+    "demo": ("overview", "canvas[data-loaded]"),
+    **{f"demo-{name}": view for name, view in DOMAIN_VIEWS.items()},
+}
 
 
 def main() -> None:
@@ -101,7 +97,7 @@ def take(
         for name, (view, sign) in wanted.items():
             page.evaluate("view => { location.hash = '#/' + view }", view)
             expect(page.locator(f"main {sign}").first).to_be_visible()
-            page.wait_for_timeout(1_500)  # for traffic to show
+            page.wait_for_timeout(2_000)  # until the domains' own APIs have answered, and some transitions are seen
             shoot(
                 page, f"{name}{suffix}", whole=width == PHONE[0] or name in ("overview", "object", "demo", "demo-ovc")
             )

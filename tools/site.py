@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os.path import relpath
 from pathlib import Path
 
+from stateward.domains.registry import DOMAINS_BY_NAME
 from tools.reference import pages as reference
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,7 +36,7 @@ NAVIGATION: Mapping[str, Sequence[str]] = {
         "docs/howto/operate.md",
         "docs/howto/history.md",
     ),
-    "Domains": ("docs/mci.md", "docs/edge.md", "docs/ovc.md", "docs/leases.md", "docs/systems.md"),
+    "Domains": [f"docs/{name}.md" for name in DOMAINS_BY_NAME],
     "People": ("docs/cli.md", "docs/console.md"),
     "Reference": (
         "docs/domains/*.md",

@@ -21,6 +21,7 @@ NEEDED = (
     "stateward/py.typed",
     "stateward/console/index.html",
     "stateward/domains/mci/console.js",
+    "stateward/domains/mci/console.css",
     "stateward/store/sql/sqlite/001_initial.sql",
     "stateward/store/sql/postgres/001_initial.sql",
 )

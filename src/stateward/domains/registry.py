@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from stateward.engine import Kind
 
 DOMAINS = (mci, edge, ovc, leases, systems)
+DOMAINS_BY_NAME = {domain.__name__.rpartition(".")[2]: domain for domain in DOMAINS}
 
 _KINDS: dict[str, Lifecycle] = {lifecycle.kind: lifecycle for domain in DOMAINS for lifecycle in domain.LIFECYCLES}
 
@@ -34,7 +35,7 @@ def lifecycles() -> tuple[Lifecycle, ...]:
 
 def sections() -> dict[str, type[Struct]]:
     """Return the settings of the domains that have some, by the prefix of their names."""
-    return {domain.__name__.rpartition(".")[2]: domain.SETTINGS for domain in DOMAINS if hasattr(domain, "SETTINGS")}
+    return {name: domain.SETTINGS for name, domain in DOMAINS_BY_NAME.items() if hasattr(domain, "SETTINGS")}
 
 
 def command_lines() -> dict[str, str]:

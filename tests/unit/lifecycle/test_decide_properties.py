@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stateward.domains import edge, leases, mci, ovc, systems
+from stateward.domains.registry import lifecycles
 from stateward.errors import UnknownName
 from stateward.lifecycle import (
     ADMIN,
@@ -49,7 +49,7 @@ from stateward.lifecycle import (
     timeout,
 )
 
-DECLARED = tuple(one for domain in (edge, leases, mci, ovc, systems) for one in domain.LIFECYCLES)
+DECLARED = lifecycles()
 DERIVED = {SUCCEEDED: "to", FAILED: "error", TIMED_OUT: "late", UNKNOWN: "lost", CANCELLED: "undone"}
 
 

@@ -6,7 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 from posixpath import dirname, join, normpath
 
-from stateward.domains.registry import DOMAINS
+from stateward.domains.registry import DOMAINS_BY_NAME
 from stateward.server.routes.console_routes import page_files
 
 STATIC = re.compile(r'^import\s[^"]*"([^"]+)";', re.MULTILINE)
@@ -38,12 +38,11 @@ def test_every_import_is_a_file_of_the_page() -> None:
 
 
 def test_no_module_names_a_domain() -> None:
-    names = {domain.__name__.rpartition(".")[2] for domain in DOMAINS}
     text = {path: file.body.decode() for path, file in page_files().items() if not path.startswith("domains/")}
     found = {
         path: name
         for path, body in text.items()
-        for name in names
+        for name in DOMAINS_BY_NAME
         if path != "index.html" and re.search(rf'"{name}"|/{name}\.js', body)
     }
     assert found == {}
@@ -51,6 +50,13 @@ def test_no_module_names_a_domain() -> None:
 
 def test_the_page_names_the_module_of_every_domain() -> None:
     page = page_files()["index.html"].body.decode()
-    for domain in DOMAINS:
+    for name, domain in DOMAINS_BY_NAME.items():
         assert Path(str(files(domain) / "console.js")).is_file()
-        assert f'data-domain href="/console/domains/{domain.__name__.rpartition(".")[2]}.js"' in page
+        assert f'data-domain href="/console/domains/{name}.js"' in page
+
+
+def test_the_page_names_the_style_of_every_domain_that_has_one() -> None:
+    page = page_files()["index.html"].body.decode()
+    named = set(re.findall(r'rel="stylesheet" href="/console/domains/(\w+)\.css"', page))
+    styled = {name for name, domain in DOMAINS_BY_NAME.items() if (files(domain) / "console.css").is_file()}
+    assert named == styled != set()

@@ -9,12 +9,11 @@ import { card, code, empty, heading, objectAnchor, shortId } from "/console/ui/c
 import { badge, shape, toneOf } from "/console/ui/states.js";
 import { ago, seconds, span } from "/console/core/time.js";
 import { createButtons } from "/console/ui/create-buttons.js";
-import { lockTree } from "/console/ui/lock-tree.js";
 import { wordOptions } from "/console/ui/form.js";
 
-/** @import {ActionForm, Context, CreateForm, Domain, JournalEntry, Operation, AllowedAction, ObjectView} from "/console/core/types.js" */
+/** @import {ActionForm, Context, CreateForm, Domain, JournalEntry, Lock, Operation, AllowedAction, ObjectView} from "/console/core/types.js" */
 /** @import {Field, Values} from "/console/ui/form.js" */
-/** @import {Held} from "/console/ui/lock-tree.js" */
+/** @typedef {Lock & {by: Operation | null}} Held a lock with the operation that holds it or waits for it */
 /** @typedef {{name: string, phase: string, ready: boolean, restarts: number, node: string | null, why: string}} Instance */
 
 const KINDS = ["systems.system", "systems.service", "systems.nodepool", "systems.deploy", "systems.teardown"];
@@ -22,6 +21,15 @@ const CHANGES = ["systems.deploy", "systems.teardown"];
 const MAX_CHANGES = 12;
 const DEBOUNCE_MS = 100;
 const MAX_OPERATIONS = 500;
+
+/** @type {Record<string, string>} what a lock lets its holder do */
+const MODES = {
+  IS: "means to read below",
+  IX: "means to change below",
+  S: "reads",
+  SIX: "reads, and changes below",
+  X: "changes",
+};
 
 /** @param {Context} context */
 async function show(context) {
@@ -253,7 +261,7 @@ async function showLocks(one, places, operations, signal) {
   fill(
     place,
     held.length
-      ? lockTree(held, (lock) => holder(lock, one.ns))
+      ? lockTree(held, one.ns)
       : h("p", { class: "quiet" }, "Nothing is locked: any part can be changed."),
   );
 }
@@ -264,6 +272,35 @@ function operation(ns, op, operations, signal) {
   const asked = operations.get(op) ?? get(`/ns/${part(ns)}/operations/${part(op)}`, {}, signal);
   operations.set(op, asked);
   return asked.catch(() => (operations.delete(op), null));
+}
+
+/** The paths that are held or awaited, with the paths above them. @param {Held[]} locks @param {string} ns */
+function lockTree(locks, ns) {
+  const paths = [...new Set(locks.flatMap((lock) => upward(lock.path)))].sort();
+  const items = paths.map((path) => {
+    const parts = path.split("/").filter(Boolean);
+    const mine = locks.filter((lock) => lock.path === path);
+    const name = h("span", { class: "path" }, `/${parts.at(-1) ?? ""}`);
+    return h("li", { style: { "padding-left": `${parts.length * 20}px` } }, name, mine.map((lock) => lockRow(lock, ns)));
+  });
+  return h("ul", null, items);
+}
+
+/** @param {string} path @returns {string[]} it, and all paths above it */
+function upward(path) {
+  const parts = path.split("/").filter(Boolean);
+  return ["/", ...parts.map((_, number) => `/${parts.slice(0, number + 1).join("/")}`)];
+}
+
+/** @param {Held} lock @param {string} ns */
+function lockRow(lock, ns) {
+  return h(
+    "span",
+    { class: lock.waiting ? "lock waiting" : "lock" },
+    h("span", { class: "mode", title: MODES[lock.mode] ?? "" }, lock.mode),
+    lock.waiting ? "waits:" : "held:",
+    holder(lock, ns),
+  );
 }
 
 /** @param {Held} lock @param {string} ns */

@@ -1,7 +1,7 @@
-"""The console: a page of plain modules, served as it lies in the package, and the two things that only it asks for.
+"""The console: a page of plain modules, served as they are in the package, and two routes that only the page calls.
 
-Everything that the page is made of is read once and kept, with a compressed copy and a tag that changes with its text:
-a browser asks whether a file is still the same, and is answered with 304 as long as it is.
+The server reads each file of the page once and keeps it, with a compressed copy and an ETag. A browser asks whether a
+file is still the same, and gets 304 as long as it is.
 """
 
 import gzip
@@ -26,7 +26,7 @@ from msgspec import Struct
 from stateward import __version__
 from stateward.access import Right, Role
 from stateward.access.roles import RIGHTS
-from stateward.domains.registry import DOMAINS
+from stateward.domains.registry import DOMAINS_BY_NAME
 from stateward.domains.request_params import Ns
 from stateward.lifecycle.render.svg_markup import STYLE
 from stateward.server.auth.guards import needs, open_to_all
@@ -38,7 +38,13 @@ from stateward.store.records import Object
 
 FIRST_PAGE = "index.html"
 DOMAINS_MARK = b"<!-- domains -->"
-"""The place in the page where the modules of the domains are named."""
+"""The place in the page where the files of the domains are named."""
+
+DOMAIN_LINKS = {
+    "css": '<link rel="stylesheet" href="/console/{}">',
+    "js": '<link rel="modulepreload" data-domain href="/console/{}">',
+}
+"""The files that a domain may have beside its code (`console.css`, `console.js`): their endings, and their links."""
 
 MEDIA_TYPES = {
     "html": "text/html",
@@ -69,22 +75,26 @@ class PageFile(Struct, frozen=True):
 
 @cache
 def page_files() -> dict[str, PageFile]:
-    """Return all files of the page by their paths: the console's own, the modules of the domains, and two made here.
+    """Return all files of the page by their paths: the console's own, those of the domains, and two made here.
 
-    The page itself names the domains' modules; the style of lifecycle diagrams is a Python constant.
+    The page itself names the domains' files; the style of lifecycle diagrams is a Python constant.
     """
     found = dict(_walk(files("stateward") / "console", ""))
-    modules = _domain_modules()
-    links = "\n".join(f'<link rel="modulepreload" data-domain href="/console/{path}">' for path in modules)
+    of_domains = _domain_files()
+    links = "\n".join(DOMAIN_LINKS[_ending(path)].format(path) for path in of_domains)
     page = found[FIRST_PAGE].body.replace(DOMAINS_MARK, links.encode())
-    made = {FIRST_PAGE: _file(page, "text/html"), "lifecycle.css": _file(STYLE.encode(), "text/css")}
-    return {**found, **modules, **made}
+    made = {FIRST_PAGE: page, "lifecycle.css": STYLE.encode()}
+    return {**found, **of_domains, **{path: _file(path, body) for path, body in made.items()}}
 
 
-def _domain_modules() -> dict[str, PageFile]:
-    """Return the console module of each domain that has one, in the order of the registry."""
-    paths = {f"domains/{domain.__name__.rpartition('.')[2]}.js": files(domain) / "console.js" for domain in DOMAINS}
-    return {path: _file(one.read_bytes(), MEDIA_TYPES["js"]) for path, one in paths.items() if one.is_file()}
+def _domain_files() -> dict[str, PageFile]:
+    """Return the style and the module of each domain that has them, in the order of the registry."""
+    paths = {
+        f"domains/{name}.{ending}": files(domain) / f"console.{ending}"
+        for ending in DOMAIN_LINKS
+        for name, domain in DOMAINS_BY_NAME.items()
+    }
+    return {path: _file(path, one.read_bytes()) for path, one in paths.items() if one.is_file()}
 
 
 def _walk(folder: Traversable, path: str) -> list[tuple[str, PageFile]]:
@@ -93,14 +103,18 @@ def _walk(folder: Traversable, path: str) -> list[tuple[str, PageFile]]:
         name = f"{path}{one.name}"
         if one.is_dir():
             found += _walk(one, f"{name}/")
-        elif (media_type := MEDIA_TYPES.get(name.rpartition(".")[2])) is not None:
-            found.append((name, _file(one.read_bytes(), media_type)))
+        elif _ending(name) in MEDIA_TYPES:
+            found.append((name, _file(name, one.read_bytes())))
     return found
 
 
-def _file(body: bytes, media_type: str) -> PageFile:
+def _file(path: str, body: bytes) -> PageFile:
     tag = blake2b(body, digest_size=12).hexdigest()
-    return PageFile(body, gzip.compress(body, mtime=0), f'"{tag}"', media_type)
+    return PageFile(body, gzip.compress(body, mtime=0), f'"{tag}"', MEDIA_TYPES[_ending(path)])
+
+
+def _ending(path: str) -> str:
+    return path.rpartition(".")[2]
 
 
 @get("/", guards=[EVERYBODY], include_in_schema=False)
@@ -163,7 +177,7 @@ def domains_of(app: Litestar) -> list[str]:
     """Return the domains that have routes of their own in an application."""
     routes = (route for route in app.routes if isinstance(route, HTTPRoute))
     modules = {handler.fn.__module__ for route in routes for handler in route.route_handlers}
-    packages = {domain.__name__.rpartition(".")[2]: f"{domain.__name__}." for domain in DOMAINS}
+    packages = {name: f"{domain.__name__}." for name, domain in DOMAINS_BY_NAME.items()}
     return [name for name, package in packages.items() if any(one.startswith(package) for one in modules)]
 
 
