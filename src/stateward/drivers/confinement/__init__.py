@@ -13,10 +13,9 @@ A program that is to be confined and cannot be is not started.
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from threading import Thread
 from typing import TypeVar
 
 from msgspec import Struct
@@ -121,26 +120,15 @@ class Confinement:
         """Call a function that starts a program, in a thread that is confined."""
         if not self._required:
             return start()
-        done: list[T] = []
-        failed: list[BaseException] = []
 
-        def confined() -> None:
+        def confined() -> T:
             try:
                 self._enter(box)
             except OSError as error:
-                failed.append(ConfinementFailed(error))
-                return
-            try:
-                done.append(start())
-            except BaseException as error:
-                failed.append(error)
+                raise ConfinementFailed(error) from error
+            return start()
 
-        thread = Thread(target=confined, name="starts a program")
-        thread.start()
-        thread.join()
-        if failed:
-            raise failed[0]
-        return done[0]
+        return syscalls.run_in_new_thread(confined, "starts a program")
 
     def end(self, folder: Path, uid: int) -> None:
         """Kill everything that runs as a program's own user, wherever it has gone to, and give the user back."""
@@ -164,7 +152,11 @@ class Confinement:
         syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_SLAVE)
         os.umask(0o022)  # of this thread alone, as its mounts are
         with ExitStack() as handles:  # this thread shares its open files with all others
-            readable = [(path, handles.enter_context(_opened(path))) for path in self._readable if path.is_dir()]
+            readable = [
+                (path, handles.enter_context(syscalls.open_handle(path, os.O_PATH)))
+                for path in self._readable
+                if path.is_dir()
+            ]
             _bind(box.folder, HOME)
             for path in self._hidden:
                 if path.exists():
@@ -214,15 +206,6 @@ def seal_process() -> None:
 
 def _is_root() -> bool:
     return os.geteuid() == 0 and syscalls.has_capability(syscalls.CAP_SYS_ADMIN)
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    handle = os.open(path, os.O_PATH)
-    try:
-        yield handle
-    finally:
-        os.close(handle)
 
 
 def _bind(source: Path, target: Path) -> None:

@@ -18,6 +18,7 @@ from stateward.drivers.confinement.syscalls import (
     LANDLOCK_RESTRICT_SELF,
     LIBC,
     call,
+    open_handle,
 )
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14
@@ -59,14 +60,11 @@ def restrict(rules: Iterable[Rule]) -> None:
 
 
 def _add(ruleset: int, path: Path, rights: int) -> None:
-    handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    try:
+    with open_handle(path, os.O_PATH | os.O_CLOEXEC) as handle:
         if not stat.S_ISDIR(os.fstat(handle).st_mode):
             rights &= OF_FILES
         rule = ctypes.create_string_buffer(rights.to_bytes(8, "little") + handle.to_bytes(4, "little"), 12)
         call(LANDLOCK_ADD_RULE, ruleset, 1, rule, 0, doing=f"landlock_add_rule {path}")
-    finally:
-        os.close(handle)
 
 
 def without(paths: Iterable[Path], hidden: Sequence[Path]) -> list[Path]:

@@ -10,9 +10,7 @@ import platform
 import struct
 from collections.abc import Iterator
 
-from msgspec import Struct
-
-from stateward.drivers.confinement.syscalls import call, numbers
+from stateward.drivers.confinement.syscalls import call, number_of
 
 ALLOW, REFUSE = 0x7FFF0000, 0x00050000 | 13  # EACCES
 LOAD, AND, JUMP_IF_EQUAL, JUMP_IF_AT_LEAST, RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
@@ -24,28 +22,8 @@ OTHER_INTERFACE = 0x40000000
 Step = tuple[int, int, int, int]
 
 
-class Filtered(Struct, frozen=True):
-    """The numbers of the calls that are filtered on one architecture, and the architecture's own."""
-
-    audit: int
-    socket: int
-    socketpair: int
-    truncate: int
-    setpriority: int
-    ioprio_set: int
-    prlimit64: int
-    sched_setaffinity: int
-    sched_setscheduler: int
-    sched_setparam: int
-    sched_setattr: int
-    io_uring_setup: int = 425
-
-
-FILTERED = {
-    #                   audit       socket  pair  truncate  setprio  ioprio  prlimit  affinity  scheduler  param  attr
-    "x86_64":  Filtered(0xC000003E, 41,     53,   76,       141,     251,    302,     203,      144,       142,   314),
-    "aarch64": Filtered(0xC00000B7, 198,    199,  45,       140,     30,     261,     122,      119,       118,   274),
-}  # fmt: skip
+AUDIT_NUMBERS = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+"""The number of each architecture in the kernel's audit interface."""
 
 
 class _Program(ctypes.Structure):
@@ -54,43 +32,42 @@ class _Program(ctypes.Structure):
 
 def install() -> None:
     """Refuse this thread, and what it starts, the calls that reach processes and sockets outside."""
-    steps = list(_steps(FILTERED[platform.machine()]))
+    steps = list(_steps())
     code = b"".join(struct.pack("=HBBI", *step) for step in steps)
     buffer = ctypes.create_string_buffer(code, len(code))
     program = _Program(len(steps), ctypes.cast(buffer, ctypes.c_void_p))
-    call(numbers().seccomp, 1, 0, ctypes.byref(program), doing="seccomp")
+    call(number_of("seccomp"), 1, 0, ctypes.byref(program), doing="seccomp")
 
 
-def _steps(known: Filtered) -> Iterator[Step]:
+def _steps() -> Iterator[Step]:
     yield LOAD, 0, 0, ARCHITECTURE
-    yield JUMP_IF_EQUAL, 1, 0, known.audit  # a call of another architecture has other numbers
+    yield JUMP_IF_EQUAL, 1, 0, AUDIT_NUMBERS[platform.machine()]  # other architectures have other numbers
     yield RETURN, 0, 0, REFUSE
     yield LOAD, 0, 0, NUMBER
     yield JUMP_IF_AT_LEAST, 0, 1, OTHER_INTERFACE
     yield RETURN, 0, 0, REFUSE
-    for number in (known.truncate, known.io_uring_setup, known.setpriority, known.ioprio_set):
-        yield from _when(number, (RETURN, 0, 0, REFUSE))
-    for number in (known.prlimit64, known.sched_setaffinity, known.sched_setscheduler, known.sched_setparam):
-        yield from _own_only(number)
-    yield from _own_only(known.sched_setattr)
-    yield from _when(known.socket, (LOAD, 0, 0, FIRST_ARGUMENT), *_refuse_if(AF_UNIX))
-    # Two sockets of a pair reach each other alone, unless they send datagrams: those can be sent to any path.
+    for name in ("truncate", "io_uring_setup", "setpriority", "ioprio_set"):
+        yield from _when(name, (RETURN, 0, 0, REFUSE))
+    for name in ("prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"):
+        yield from _own_only(name)
+    yield from _when("socket", (LOAD, 0, 0, FIRST_ARGUMENT), *_refuse_if(AF_UNIX))
+    # The two sockets of a pair reach only each other, unless they send datagrams: those can go to any path.
     kind = (LOAD, 0, 0, SECOND_ARGUMENT), (AND, 0, 0, SOCK_TYPES)
-    yield from _when(known.socketpair, *kind, *_refuse_if(SOCK_DGRAM))
+    yield from _when("socketpair", *kind, *_refuse_if(SOCK_DGRAM))
     yield RETURN, 0, 0, ALLOW
 
 
-def _own_only(number: int) -> Iterator[Step]:
+def _own_only(name: str) -> Iterator[Step]:
     """Allow a call about the calling process (0), and refuse it about any other."""
     own = (JUMP_IF_EQUAL, 0, 1, 0), (RETURN, 0, 0, ALLOW), (RETURN, 0, 0, REFUSE)
-    yield from _when(number, (LOAD, 0, 0, FIRST_ARGUMENT), *own)
+    yield from _when(name, (LOAD, 0, 0, FIRST_ARGUMENT), *own)
 
 
 def _refuse_if(value: int) -> tuple[Step, ...]:
     return (JUMP_IF_EQUAL, 0, 1, value), (RETURN, 0, 0, REFUSE), (RETURN, 0, 0, ALLOW)
 
 
-def _when(number: int, *steps: Step) -> Iterator[Step]:
-    """Do some steps, which end with a verdict, for a call of this number; pass on any other."""
-    yield JUMP_IF_EQUAL, 0, len(steps), number
+def _when(name: str, *steps: Step) -> Iterator[Step]:
+    """Apply some steps, which end with a verdict, to one system call; skip them for any other."""
+    yield JUMP_IF_EQUAL, 0, len(steps), number_of(name)
     yield from steps

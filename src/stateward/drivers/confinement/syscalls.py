@@ -8,11 +8,14 @@ and then starts a process hands them on to that process alone.
 import ctypes
 import os
 import platform
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import Any, TypeVar
 
-from msgspec import Struct
+T = TypeVar("T")
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.syscall.restype = ctypes.c_long
@@ -24,31 +27,36 @@ PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 4, 24, 38
 CAP_SETPCAP, CAP_SYS_ADMIN = 8, 21
 CAPABILITY_VERSION_3 = 0x20080522
 
-
-class SyscallNumbers(Struct, frozen=True):
-    """The numbers of system calls on one architecture."""
-
-    setresuid: int
-    setresgid: int
-    setgroups: int
-    capset: int
-    seccomp: int
-
-
 NUMBERS = {
-    #                  setresuid  setresgid  setgroups  capset  seccomp
-    "x86_64":  SyscallNumbers(117,       119,       116,       126,    317),
-    "aarch64": SyscallNumbers(147,       149,       159,       91,     277),
+    #                     x86_64  aarch64
+    "capset":             (126,    91),
+    "io_uring_setup":     (425,    425),
+    "ioprio_set":         (251,    30),
+    "prlimit64":          (302,    261),
+    "sched_setaffinity":  (203,    122),
+    "sched_setattr":      (314,    274),
+    "sched_setparam":     (142,    118),
+    "sched_setscheduler": (144,    119),
+    "seccomp":            (317,    277),
+    "setgroups":          (116,    159),
+    "setpriority":        (141,    140),
+    "setresgid":          (119,    149),
+    "setresuid":          (117,    147),
+    "socket":             (41,     198),
+    "socketpair":         (53,     199),
+    "truncate":           (76,     45),
 }  # fmt: skip
+"""The numbers of system calls on each of the architectures."""
+ARCHITECTURES = ("x86_64", "aarch64")
 LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
+"""The numbers of newer system calls, which are the same on all architectures."""
 
 
-def numbers() -> SyscallNumbers:
-    """Return the numbers of this machine's architecture."""
-    try:
-        return NUMBERS[platform.machine()]
-    except KeyError:
-        raise OSError(f"programs cannot be confined on {platform.machine()}: it must be x86_64 or aarch64") from None
+def number_of(name: str) -> int:
+    """Return the number of a system call on this machine's architecture."""
+    if platform.machine() not in ARCHITECTURES:
+        raise OSError(f"programs cannot be confined on {platform.machine()}: it must be x86_64 or aarch64")
+    return NUMBERS[name][ARCHITECTURES.index(platform.machine())]
 
 
 def call(number: int, *arguments: Any, doing: str) -> int:  # noqa: ANN401 - whatever ctypes takes
@@ -76,10 +84,9 @@ def prctl(option: int, argument: int) -> int:
 
 def become(uid: int) -> None:
     """Make this thread run as a user with the group of the same number, and in no other group."""
-    known = numbers()
-    call(known.setgroups, 0, None, doing="setgroups")
-    call(known.setresgid, uid, uid, uid, doing="setresgid")
-    call(known.setresuid, uid, uid, uid, doing="setresuid")
+    call(number_of("setgroups"), 0, None, doing="setgroups")
+    call(number_of("setresgid"), uid, uid, uid, doing="setresgid")
+    call(number_of("setresuid"), uid, uid, uid, doing="setresuid")
 
 
 def drop_bounding_set() -> None:
@@ -98,7 +105,7 @@ def last_capability() -> int:
 def clear_capabilities() -> None:
     """Take all capabilities from this thread."""
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
-    call(numbers().capset, header, (ctypes.c_uint32 * 6)(), doing="capset")
+    call(number_of("capset"), header, (ctypes.c_uint32 * 6)(), doing="capset")
 
 
 def has_capability(number: int) -> bool:
@@ -113,3 +120,32 @@ def _checked(result: int, doing: str) -> int:
         number = ctypes.get_errno()
         raise OSError(number, f"{doing}: {os.strerror(number)}")
     return result
+
+
+@contextmanager
+def open_handle(path: Path | str, flags: int, mode: int = 0o777, parent: int | None = None) -> Iterator[int]:
+    """Open a file or folder, below the folder of another handle if there is one, and close it at the end."""
+    handle = os.open(path, flags, mode, dir_fd=parent)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def run_in_new_thread(function: Callable[[], T], name: str) -> T:
+    """Call a function in a thread of its own, which may change itself; return or raise what the function does."""
+    done: list[T] = []
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            done.append(function())
+        except BaseException as error:
+            failed.append(error)
+
+    thread = Thread(target=run, name=name)
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
+    return done[0]

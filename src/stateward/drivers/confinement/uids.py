@@ -17,7 +17,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Thread
 from zlib import crc32
 
 from stateward.drivers.confinement import syscalls
@@ -83,12 +82,9 @@ class UidClaims:
     @contextmanager
     def _lock(self) -> Iterator[None]:
         """Keep the claims of the whole host from others, in this process and in others."""
-        handle = os.open(self._claims, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
+        with syscalls.open_handle(self._claims, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
-        finally:
-            os.close(handle)
 
     def _candidates(self, owner: Path) -> Iterator[int]:
         """Yield all numbers, beginning where few others do: an owner finds its own again at once."""
@@ -114,21 +110,12 @@ class UidClaims:
 def _kill_all_as(uid: int) -> None:
     """Kill all processes of a user: the kernel finds them by who asks, so a thread asks as that user."""
 
-    failed: list[OSError] = []
+    def kill() -> None:
+        syscalls.become(uid)
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(-1, signal.SIGKILL)
 
-    def ask() -> None:
-        try:
-            syscalls.become(uid)
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(-1, signal.SIGKILL)
-        except OSError as error:
-            failed.append(error)
-
-    thread = Thread(target=ask, name=f"as user {uid}")
-    thread.start()
-    thread.join()
-    if failed:
-        raise failed[0]
+    syscalls.run_in_new_thread(kill, f"as user {uid}")
 
 
 def _running() -> set[int]:

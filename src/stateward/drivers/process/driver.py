@@ -8,7 +8,7 @@ new machine. Other providers call that terminated too.
 import asyncio
 import signal
 import time
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -19,45 +19,43 @@ from stateward.drivers.port import (
     CallAccepted,
     CallRefused,
     Capabilities,
-    CloudResource,
     Idempotency,
     MachineAction,
     MachineHandle,
     MachineListing,
-    MachineSpec,
     MachineState,
     Meter,
     Observation,
     Outcome,
     ProviderRegion,
     RefusalReason,
-    ResourceListing,
     Suspension,
 )
-from stateward.drivers.process.commands import MachineCommands
+from stateward.drivers.process.host_driver import HostDriver, conflict, observation
 from stateward.drivers.process.jobs import run_job
 from stateward.drivers.process.machine_dir import MachinePhase, MachineRecord, MachineStatus, ProcessStatus
 from stateward.drivers.process.procfs import ProcessId
 from stateward.drivers.process.shell_machine import ShellMachine, size_of
 from stateward.drivers.process.supervisor import POLL_INTERVAL_S, Milestone, ignore_milestone, signal_group
 
-CAPABILITIES = Capabilities(
-    suspension=Suspension.NATIVE,
-    idempotency=Idempotency.NAME,
-    max_bulk=100,
-    has_events=False,
-    runs_commands=True,
-    has_resources=False,
-    lists_reboot_tokens=True,
-)
 IMAGE = "sh"
 SIGNAL_TIMEOUT_S = 1.0
 """How long the kernel may take to stop or continue a process after the signal."""
 NATIVE_STATES = {"R": "running", "S": "sleeping", "D": "waiting", "I": "idle", "T": "stopped", "t": "traced"}
 
 
-class ProcessDriver:
+class ProcessDriver(HostDriver):
     """Process groups on this host, in `folder`. The options `specs` and `images` add names, separated by commas."""
+
+    capabilities = Capabilities(
+        suspension=Suspension.NATIVE,
+        idempotency=Idempotency.NAME,
+        max_bulk=100,
+        runs_commands=True,
+        has_resources=False,
+        lists_reboot_tokens=True,
+    )
+    no_resources = "a {} is nothing on this host"
 
     def __init__(
         self,
@@ -66,24 +64,14 @@ class ProcessDriver:
         milestone: Milestone = ignore_milestone,
         confinement: Confinement | None = None,
     ) -> None:
+        super().__init__(provider_region, ShellMachine(confinement or Confinement()), meter, milestone)
         self._images = {IMAGE, *_names(provider_region, "images")}
         self._specs = _names(provider_region, "specs")
-        self._commands = MachineCommands(provider_region, ShellMachine(confinement or Confinement()), meter, milestone)
-        self._supervisor = self._commands.supervisor
-
-    @property
-    def caps(self) -> Capabilities:
-        """What can be done here."""
-        return CAPABILITIES
 
     def register(self, spec: str, image: str) -> None:
         """Register a size and an image by name; they make no difference to a process."""
         self._specs.add(spec)
         self._images.add(image)
-
-    async def check(self, spec: str, image: str) -> CallRefused | None:
-        """Say why a machine of this size from this image cannot be made here."""
-        return self._check("", spec, image)
 
     def _check(self, key: str, spec: str, image: str) -> CallRefused | None:
         if size_of(spec) is None and spec not in self._specs:
@@ -92,27 +80,8 @@ class ProcessDriver:
             return CallRefused(key, RefusalReason.NOT_FOUND, f"there is no image {image!r} here")
         return None
 
-    async def ensure(self, resource: CloudResource) -> Outcome:
-        """Refuse: processes of one host share its network and need no keys."""
-        return _no_resources(resource)
-
-    async def remove(self, resource: CloudResource) -> Outcome:
-        """Refuse: there are no resources here."""
-        return _no_resources(resource)
-
-    async def list_resources(self) -> ResourceListing:
-        """List nothing: there are no resources here."""
-        return ResourceListing((), complete=True)
-
-    async def create(self, machine_specs: Sequence[MachineSpec]) -> Sequence[Outcome]:
-        """Create machines."""
-        return await self._commands.create(machine_specs, self._check)
-
-    async def act(self, action: MachineAction, handles: Sequence[MachineHandle]) -> Sequence[Outcome]:
-        """Carry out an action on machines."""
-        return await self._commands.act(
-            handles, lambda handle, record: self._commands.in_thread(self._do, action, handle, record)
-        )
+    async def _act(self, action: MachineAction, handle: MachineHandle, record: MachineRecord) -> Outcome:
+        return await self._in_thread(self._do, action, handle, record)
 
     def _do(self, action: MachineAction, handle: MachineHandle, record: MachineRecord) -> Outcome:
         status = self._supervisor.inspect(record)
@@ -129,10 +98,10 @@ class ProcessDriver:
     def _signal(self, status: MachineStatus, number: signal.Signals, wanted: ProcessStatus) -> Outcome:
         record = status.record
         if status.process is None or record.phase is MachinePhase.ENDING:
-            return _conflict(status)
+            return conflict(status)
         if status.process_status is wanted:
             return AlreadyDone(record.key, record.native_id)
-        self._commands.meter("kill")
+        self._meter("kill")
         if not signal_group(status.process, number):
             return CallRefused(record.key, RefusalReason.CONFLICT, "it has just ended")
         self._wait_for_status(record, wanted)
@@ -151,10 +120,10 @@ class ProcessDriver:
         if begun and record.phase is MachinePhase.UP and status.process is not None:
             return AlreadyDone(record.key, record.native_id)
         if not begun and (status.process_status is not ProcessStatus.RUNNING or record.phase is MachinePhase.ENDING):
-            return _conflict(status)
+            return conflict(status)
         if begun and record.phase is not MachinePhase.STARTING:
-            return _conflict(status)
-        self._commands.meter("spawn")
+            return conflict(status)
+        self._meter("spawn")
         if begun:
             self._supervisor.finish_start(record)
         else:
@@ -166,30 +135,30 @@ class ProcessDriver:
         record = status.record
         if record.phase is MachinePhase.ENDING and status.process_status is ProcessStatus.GONE:
             return AlreadyDone(record.key, record.native_id)
-        self._commands.meter("kill")
+        self._meter("kill")
         self._supervisor.terminate(record)
         return CallAccepted(record.key, record.native_id)
 
     async def observe(self, keys: Collection[str] | None = None) -> MachineListing:
         """List machines."""
-        self._commands.meter("list")
-        scan = await self._commands.in_thread(self._supervisor.scan, keys)
+        self._meter("list")
+        scan = await self._scan(keys)
         return MachineListing([_observation(one) for one in scan.machines], not scan.problems, "; ".join(scan.problems))
 
     async def run(self, handle: MachineHandle, command: str, user: str, seconds: float) -> str:
         """Run a command on a machine, as one of its processes; `user` only sets USER and LOGNAME."""
-        scan = await self._commands.in_thread(self._supervisor.scan, [handle.key])
+        scan = await self._scan([handle.key])
         record, process = next(((one.record, one.process) for one in scan.machines), (None, None))
         if record is None or process is None:
             raise ProcessLookupError(f"{handle.key} is not there to run anything {'; '.join(scan.problems)}")
-        self._commands.meter("run")
+        self._meter("run")
         machine = self._supervisor.machine_dir.path_of(handle.key)
         async with asyncio.timeout(seconds):
             home = Path(record.home or machine)
             return await run_job(machine, home, process, command, user, lambda: self._is_up(handle.key, process))
 
     async def _is_up(self, key: str, process: ProcessId) -> bool:
-        scan = await self._commands.in_thread(self._supervisor.scan, [key])
+        scan = await self._scan([key])
         return any(one.process == process for one in scan.machines)
 
     async def watch(self) -> AsyncIterator[str]:
@@ -198,39 +167,13 @@ class ProcessDriver:
         for key in nothing:
             yield key
 
-    async def close(self) -> None:
-        """Finish the calls under way; the machines stay as they are."""
-        await self._commands.close()
-
 
 def _names(provider_region: ProviderRegion, option: str) -> set[str]:
     return {name.strip() for name in provider_region.options.get(option, "").split(",")} - {""}
 
 
-def _no_resources(resource: CloudResource) -> CallRefused:
-    return CallRefused(resource.key, RefusalReason.UNABLE, f"a {resource.kind} is nothing on this host")
-
-
-def _conflict(status: MachineStatus) -> CallRefused:
-    return CallRefused(status.record.key, RefusalReason.CONFLICT, str(status))
-
-
 def _observation(status: MachineStatus) -> Observation:
-    record, native = status.record, _native_state(status)
-    details = {"boots": str(record.boot), "spec": record.spec, "image": record.image}
-    if status.process is not None:
-        details["pid"] = str(status.process.pid)
-    return Observation(
-        record.key,
-        record.native_id,
-        _state(status),
-        native,
-        record.name,
-        private_ip="127.0.0.1",
-        ssh_port=0,
-        details=details,
-        reboot_tokens=(record.token,) if record.token else (),
-    )
+    return observation(status, _state(status), _native_state(status), {}, private_ip="127.0.0.1")
 
 
 def _state(status: MachineStatus) -> MachineState:

@@ -14,6 +14,7 @@ from pathlib import Path
 from secrets import token_hex
 from shlex import quote
 
+from stateward.drivers.confinement.syscalls import open_handle
 from stateward.drivers.port import CommandFailed
 from stateward.drivers.process.procfs import ProcessId, find_descendants
 
@@ -88,17 +89,12 @@ def _read_tail(path: Path) -> str:
 def _send_job(pipe: Path, script: Path) -> bool:
     """Write a job to the machine's pipe; false while the machine does not read it yet."""
     try:
-        handle = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+        with open_handle(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW) as handle:
+            os.write(handle, f"{script}\n".encode())
     except OSError as error:
-        if error.errno == errno.ENXIO:
+        if isinstance(error, BlockingIOError) or error.errno == errno.ENXIO:
             return False
         raise
-    try:
-        os.write(handle, f"{script}\n".encode())
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(handle)
     return True
 
 

@@ -13,7 +13,7 @@ import fcntl
 import os
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from enum import StrEnum
 from hashlib import sha256
@@ -23,6 +23,7 @@ from uuid import NAMESPACE_URL, uuid5
 import msgspec
 from msgspec import Struct
 
+from stateward.drivers.confinement.syscalls import open_handle
 from stateward.drivers.port import MachineSpec
 from stateward.drivers.process.errors import BadMachineRecord, MachineLocked
 from stateward.drivers.process.procfs import ProcessId, ProcessStat
@@ -79,11 +80,6 @@ class MachineStatus(Struct, frozen=True):
         """Describe both views: they may differ."""
         return f"its record says that it is {self.record.phase}, and its process is {self.process_status}"
 
-    @property
-    def is_alive(self) -> bool:
-        """Whether its process is visible."""
-        return self.process is not None
-
 
 def new_record(machine_spec: MachineSpec, root: Path) -> MachineRecord:
     """Return the first record of a machine."""
@@ -124,30 +120,30 @@ class MachineDir:
         """Return the folder of a machine."""
         return self._machines / folder_name(key)
 
-    def read_all(self) -> tuple[list[MachineRecord], list[str]]:
-        """Return all records, and the problems of unreadable ones; raises if the directory itself is missing."""
-        records, troubles = [], []
-        for machine in sorted(self._machines.iterdir()):
+    def read_all(self, keys: Collection[str] | None = None) -> tuple[list[MachineRecord], list[str]]:
+        """Return all records, or some, and the problems of unreadable ones; raises if the directory is missing."""
+        records, problems = [], []
+        paths = sorted(self._machines.iterdir()) if keys is None else [self.path_of(key) for key in dict.fromkeys(keys)]
+        for path in paths:
             try:
-                records.append(self._read(machine))
-            except FileNotFoundError:
-                continue  # it is being created or removed
+                record = self._read(path)
             except BadMachineRecord as error:
-                troubles.append(str(error))
-        return records, troubles
+                problems.append(str(error))
+            else:
+                records += [] if record is None else [record]
+        return records, problems
 
     def read(self, key: str) -> MachineRecord | None:
         """Return the record of a machine, or None; raises if the directory itself is missing."""
-        try:
-            return self._read(self.path_of(key))
-        except FileNotFoundError:
-            self._machines.stat()
-            return None
+        return self._read(self.path_of(key))
 
-    def _read(self, machine: Path) -> MachineRecord:
+    def _read(self, machine: Path) -> MachineRecord | None:
         file = machine / "record.json"
         try:
             return msgspec.json.decode(file.read_bytes(), type=MachineRecord)
+        except FileNotFoundError:  # it is being created or removed
+            self._machines.stat()
+            return None
         except msgspec.MsgspecError as error:
             raise BadMachineRecord(str(file), str(error)) from error
 
@@ -207,22 +203,16 @@ class MachineDir:
     @contextmanager
     def liveness_lock(self, key: str) -> Iterator[int | None]:
         """Take the liveness lock, to pass it to a machine's process; None if a process has it."""
-        handle = os.open(self.path_of(key) / "alive", os.O_RDWR | os.O_CREAT, 0o600)
-        try:
+        with open_handle(self.path_of(key) / "alive", os.O_RDWR | os.O_CREAT, 0o600) as handle:
             yield handle if _try_flock(handle) else None
-        finally:
-            os.close(handle)
 
     def is_alive(self, key: str) -> bool:
         """Tell whether a process has the machine's liveness lock."""
         try:
-            handle = os.open(self.path_of(key) / "alive", os.O_RDWR)
+            with open_handle(self.path_of(key) / "alive", os.O_RDWR) as handle:
+                return not _try_flock(handle, fcntl.LOCK_SH)
         except FileNotFoundError:
             return False
-        try:
-            return not _try_flock(handle, fcntl.LOCK_SH)
-        finally:
-            os.close(handle)
 
 
 def _open_private(path: str, flags: int) -> int:
@@ -246,8 +236,5 @@ def _is_same_file(handle: int, file: Path) -> bool:
 
 
 def _sync_folder(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
+    with open_handle(path, os.O_RDONLY | os.O_DIRECTORY) as handle:
         os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -7,6 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 
+from stateward.drivers.confinement.syscalls import open_handle
+
 _children: set[int] = set()
 _guard = Lock()
 _RESTORED = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
@@ -24,11 +26,8 @@ def spawn(
     It inherits only the files given here. The kernel closes Python's own files; files that a library left inheritable
     are closed here. We open its log, because a confined process could not.
     """
-    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-    try:
+    with open_handle(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600) as output:
         return run(lambda: _start(command, environment, stdin, output))
-    finally:
-        os.close(output)
 
 
 def _start(command: Sequence[str], environment: Mapping[str, str], stdin: int, output: int) -> int:

@@ -90,7 +90,7 @@ class ProcessSupervisor:
         if stat_of(os.getpid()) is None:
             return MachineScan((), ("/proc cannot be read, and nothing is known of any process",))
         try:
-            records, troubles = self.machine_dir.read_all() if keys is None else self._records(keys)
+            records, problems = self.machine_dir.read_all(keys)
         except OSError as error:
             return MachineScan((), (str(error),))
         statuses: list[MachineStatus] = []
@@ -98,26 +98,10 @@ class ProcessSupervisor:
             try:
                 statuses.append(self.inspect(record))
             except (OSError, BadMachineRecord) as error:  # the other machines can still be inspected
-                troubles.append(f"{record.key}: {error}")
-        hidden = [
-            f"{one.record.key} is {one.process_status}"
-            for one in statuses
-            if one.process_status is ProcessStatus.HIDDEN
-        ]
-        return MachineScan(
-            [one for one in statuses if one.process_status is not ProcessStatus.HIDDEN], [*troubles, *hidden]
-        )
-
-    def _records(self, keys: Collection[str]) -> tuple[list[MachineRecord], list[str]]:
-        records, troubles = [], []
-        for key in dict.fromkeys(keys):
-            try:
-                record = self.machine_dir.read(key)
-            except BadMachineRecord as error:
-                troubles.append(str(error))
-            else:
-                records += [] if record is None else [record]
-        return records, troubles
+                problems.append(f"{record.key}: {error}")
+        hidden = [one for one in statuses if one.process_status is ProcessStatus.HIDDEN]
+        problems += [f"{one.record.key} is {one.process_status}" for one in hidden]
+        return MachineScan([one for one in statuses if one not in hidden], problems)
 
     def inspect(self, record: MachineRecord) -> MachineStatus:
         """Return the status of a machine.

@@ -13,6 +13,8 @@ from pathlib import Path
 from stat import S_ISDIR
 from uuid import uuid4
 
+from stateward.drivers.confinement.syscalls import open_handle
+
 log = logging.getLogger("stateward.drivers")
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -69,18 +71,12 @@ def _is_folder(parent: int, name: str) -> bool:
 @contextmanager
 def _opened(path: Path | str, parent: int | None = None) -> Iterator[int]:
     _unlock(path, parent)
-    handle = os.open(path, FOLDER, dir_fd=parent)
-    try:
+    with open_handle(path, FOLDER, parent=parent) as handle:
         yield handle
-    finally:
-        os.close(handle)
 
 
 def _unlock(path: Path | str, parent: int | None) -> None:
     """Let us into a folder that its owner has closed, and into no other: the mode is changed by an open handle."""
-    handle = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
-    try:
+    with open_handle(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, parent=parent) as handle:
         if os.fstat(handle).st_mode & 0o700 != 0o700:
             Path(f"/proc/self/fd/{handle}").chmod(0o700)
-    finally:
-        os.close(handle)

@@ -20,7 +20,6 @@ from stateward.drivers.port import (
     CallRefused,
     CallUnanswered,
     Capabilities,
-    CloudResource,
     Idempotency,
     MachineAction,
     MachineHandle,
@@ -32,28 +31,19 @@ from stateward.drivers.port import (
     Outcome,
     ProviderRegion,
     RefusalReason,
-    ResourceListing,
     Suspension,
     TransientFailure,
 )
-from stateward.drivers.process.commands import MachineCommands
+from stateward.drivers.process.host_driver import HostDriver, conflict, observation
 from stateward.drivers.process.machine_dir import MachinePhase, MachineRecord, MachineStatus, ProcessStatus
 from stateward.drivers.process.procfs import process_age_s
 from stateward.drivers.process.shell_machine import size_of
-from stateward.drivers.process.supervisor import MachineScan, Milestone, ignore_milestone
+from stateward.drivers.process.supervisor import Milestone, ignore_milestone
 from stateward.drivers.qemu.errors import CommandRejected, MonitorError, MonitorNotAnswered, MonitorNotReached
 from stateward.drivers.qemu.hardware import CONSOLE, MAX_PROCESSORS, Hardware
 from stateward.drivers.qemu.monitor import Monitor, open_monitor, state_of
 from stateward.drivers.qemu.monitor_events import MonitorEvents
 
-CAPABILITIES = Capabilities(
-    suspension=Suspension.NATIVE,
-    idempotency=Idempotency.NAME,
-    max_bulk=20,
-    has_events=True,
-    has_resources=False,
-    lists_reboot_tokens=True,
-)
 IMAGE = "tick"
 MAX_MONITORS = 16
 """How many monitors are queried at the same time."""
@@ -82,8 +72,18 @@ MONITOR_COMMANDS = {
 }  # fmt: skip
 
 
-class QemuDriver:
+class QemuDriver(HostDriver):
     """QEMU machines on this host, in `folder`; see `Hardware` for further options."""
+
+    capabilities = Capabilities(
+        suspension=Suspension.NATIVE,
+        idempotency=Idempotency.NAME,
+        max_bulk=20,
+        has_events=True,
+        has_resources=False,
+        lists_reboot_tokens=True,
+    )
+    no_resources = "a {} is nothing for machines without a network"
 
     def __init__(
         self,
@@ -93,24 +93,15 @@ class QemuDriver:
         hardware: Hardware | None = None,
     ) -> None:
         self._hardware = hardware or Hardware(provider_region)
-        self._commands = MachineCommands(provider_region, self._hardware, meter, milestone)
-        self._supervisor = self._commands.supervisor
-        self._events = MonitorEvents(self._scan, self._machine, meter)
+        super().__init__(provider_region, self._hardware, meter, milestone)
+        self._events = MonitorEvents(self._scan, self.folder_of, meter)
         self._monitor_slots = asyncio.Semaphore(MAX_MONITORS)
 
-    @property
-    def caps(self) -> Capabilities:
-        """What can be done here."""
-        return CAPABILITIES
-
-    def _machine(self, key: str) -> Path:
+    def folder_of(self, key: str) -> Path:
+        """Return the folder of a machine's files."""
         return self._supervisor.machine_dir.path_of(key)
 
-    # --- making ------------------------------------------------------------------------------------------------------
-
-    async def check(self, spec: str, image: str) -> CallRefused | None:
-        """Say why a machine of this size from this image cannot be made here."""
-        return self._check("", spec, image)
+    # --- creates -----------------------------------------------------------------------------------------------------
 
     def _check(self, key: str, spec: str, image: str) -> CallRefused | None:
         size = size_of(spec)
@@ -127,45 +118,29 @@ class QemuDriver:
             )
         return None
 
-    async def ensure(self, resource: CloudResource) -> Outcome:
-        """Refuse: these machines have no network and no way in."""
-        return _no_resources(resource)
-
-    async def remove(self, resource: CloudResource) -> Outcome:
-        """Refuse: there are no parts here."""
-        return _no_resources(resource)
-
-    async def list_resources(self) -> ResourceListing:
-        """List nothing: there are no parts here."""
-        return ResourceListing((), complete=True)
-
     async def create(self, machine_specs: Sequence[MachineSpec]) -> Sequence[Outcome]:
-        """Make machines."""
-        outcomes = await self._commands.create(machine_specs, self._check)
+        """Create machines, and listen to their events from now on."""
+        outcomes = await super().create(machine_specs)
         for outcome in outcomes:
             if isinstance(outcome, CallAccepted):
                 self._events.notify_created(outcome.key)
         return outcomes
 
-    # --- doing -------------------------------------------------------------------------------------------------------
+    # --- actions -----------------------------------------------------------------------------------------------------
 
-    async def act(self, action: MachineAction, handles: Sequence[MachineHandle]) -> Sequence[Outcome]:
-        """Do something to machines."""
-        return await self._commands.act(handles, lambda handle, record: self._do(action, handle, record))
-
-    async def _do(self, action: MachineAction, handle: MachineHandle, record: MachineRecord) -> Outcome:
-        status = await self._commands.in_thread(self._supervisor.inspect, record)
+    async def _act(self, action: MachineAction, handle: MachineHandle, record: MachineRecord) -> Outcome:
+        status = await self._in_thread(self._supervisor.inspect, record)
         if action is MachineAction.TERMINATE:
             return await self._terminate(status)
         if status.process is None or record.phase is MachinePhase.ENDING:
-            return CallRefused(record.key, RefusalReason.CONFLICT, str(status))
+            return conflict(status)
         if record.phase is MachinePhase.STARTING:
-            record = await self._commands.in_thread(self._supervisor.finish_start, record)
+            record = await self._in_thread(self._supervisor.finish_start, record)
         return await self._send_command(action, handle, record)
 
     async def _send_command(self, action: MachineAction, handle: MachineHandle, record: MachineRecord) -> Outcome:
         try:
-            async with self._monitor_slots, open_monitor(self._machine(record.key), self._commands.meter) as monitor:
+            async with self._monitor_slots, open_monitor(self.folder_of(record.key), self._meter) as monitor:
                 return await self._apply(action, handle, record, monitor)
         except MonitorNotReached as error:
             young = record.process is not None and process_age_s(record.process) < STARTUP_TIMEOUT_S
@@ -197,7 +172,7 @@ class QemuDriver:
 
     async def _reset(self, monitor: Monitor, record: MachineRecord, token: str) -> None:
         """Reset a machine. The record is written before and after, so an interrupted reset shows as unconfirmed."""
-        write, in_thread = self._supervisor.machine_dir.write, self._commands.in_thread
+        write, in_thread = self._supervisor.machine_dir.write, self._in_thread
         await in_thread(write, replace(record, more={**record.more, RESET_STARTED: token}))
         try:
             await monitor.execute(MONITOR_COMMANDS[MachineAction.REBOOT].command)
@@ -212,15 +187,15 @@ class QemuDriver:
         record = status.record
         if record.phase is MachinePhase.ENDING and status.process_status is ProcessStatus.GONE:
             return AlreadyDone(record.key, record.native_id)
-        self._commands.meter("end")
-        known = await self._commands.in_thread(self._supervisor.record_end, record)
+        self._meter("end")
+        known = await self._in_thread(self._supervisor.record_end, record)
         if status.process_status is not ProcessStatus.RUNNING or not await self._quits(record.key):
-            await self._commands.in_thread(self._supervisor.kill, known)
+            await self._in_thread(self._supervisor.kill, known)
         return CallAccepted(record.key, record.native_id)
 
     async def _quits(self, key: str) -> bool:
         try:
-            async with open_monitor(self._machine(key), self._commands.meter, QUIT_TIMEOUT_S) as monitor:
+            async with open_monitor(self.folder_of(key), self._meter, QUIT_TIMEOUT_S) as monitor:
                 await monitor.execute("quit")
         except (MonitorNotReached, MonitorNotAnswered, CommandRejected):
             return False
@@ -233,14 +208,11 @@ class QemuDriver:
 
     async def observe(self, keys: Collection[str] | None = None) -> MachineListing:
         """List machines: their processes in one go, and then each one's monitor."""
-        self._commands.meter("list")
+        self._meter("list")
         scan = await self._scan(keys)
         seen = await asyncio.gather(*(self._observe(status) for status in scan.machines))
         troubles = [*scan.problems, *(one for one in seen if isinstance(one, str))]
         return MachineListing([one for one in seen if isinstance(one, Observation)], not troubles, "; ".join(troubles))
-
-    async def _scan(self, keys: Collection[str] | None = None) -> MachineScan:
-        return await self._commands.in_thread(self._supervisor.scan, keys)
 
     async def _observe(self, status: MachineStatus) -> Observation | str:
         """Return the observation of a machine, or why there is none."""
@@ -249,11 +221,11 @@ class QemuDriver:
         try:
             async with (
                 self._monitor_slots,
-                open_monitor(self._machine(status.record.key), self._commands.meter) as monitor,
+                open_monitor(self.folder_of(status.record.key), self._meter) as monitor,
             ):
                 word = await monitor.status()
         except MonitorError as error:
-            now = await self._commands.in_thread(self._supervisor.inspect, status.record)
+            now = await self._in_thread(self._supervisor.inspect, status.record)
             return self._by_process(now) or _without_monitor(now, error)
         return _observation(status, state_of(word), word)
 
@@ -282,7 +254,7 @@ class QemuDriver:
 
     def _complaint(self, key: str) -> str:
         """Return what QEMU said, if it ended before its guest said anything."""
-        return "" if _text(self._machine(key) / CONSOLE) else _text(self._machine(key) / "log")
+        return "" if _text(self.folder_of(key) / CONSOLE) else _text(self.folder_of(key) / "log")
 
     async def run(self, handle: MachineHandle, command: str, user: str, seconds: float) -> str:  # noqa: ARG002 - there is no way in
         """Refuse: the guest has no shell."""
@@ -295,7 +267,7 @@ class QemuDriver:
     async def close(self) -> None:
         """Finish what was begun; the machines stay as they are."""
         await self._events.close()
-        await self._commands.close()
+        await super().close()
 
 
 def _without_monitor(status: MachineStatus, error: MonitorError) -> Observation | str:
@@ -310,23 +282,8 @@ def _without_monitor(status: MachineStatus, error: MonitorError) -> Observation 
 
 
 def _observation(status: MachineStatus, state: MachineState, word: str, complaint: str = "") -> Observation:
-    record = status.record
-    details = {"boots": str(record.boot), "spec": record.spec, "image": record.image}
-    if status.process is not None:
-        details["pid"] = str(status.process.pid)
-    if complaint:
-        details["complaint"] = complaint
-    return Observation(
-        record.key,
-        record.native_id,
-        state,
-        word,
-        record.name,
-        ssh_port=0,
-        details=details,
-        reboot_tokens=(record.token,) if record.token else (),
-        unconfirmed_reboot=record.more.get(RESET_STARTED, ""),
-    )
+    details = {"complaint": complaint} if complaint else {}
+    return observation(status, state, word, details, unconfirmed_reboot=status.record.more.get(RESET_STARTED, ""))
 
 
 def _text(file: Path) -> str:
@@ -334,12 +291,6 @@ def _text(file: Path) -> str:
         return file.read_text(errors="replace")[-MAX_TEXT_CHARS:].strip()
     except OSError:
         return ""
-
-
-def _no_resources(resource: CloudResource) -> CallRefused:
-    return CallRefused(
-        resource.key, RefusalReason.UNABLE, f"a {resource.kind} is nothing for machines without a network"
-    )
 
 
 def _host_mib() -> int:

@@ -2,13 +2,12 @@
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from stateward.drivers.port import CallAccepted, MachineHandle, MachineSpec, Meter, Outcome, ProviderRegion
+from stateward.drivers.port import CallAccepted, MachineSpec, Meter, Outcome, ProviderRegion
 from stateward.drivers.process.machine_dir import MachineRecord
 from stateward.drivers.process.shell_machine import MachineSize
 from stateward.drivers.process.supervisor import Milestone, ignore_milestone
@@ -62,7 +61,7 @@ class QemuHost(QemuDriver):
 
     async def converse(self, key: str, words: Callable[[Monitor], Awaitable[T]]) -> T:
         """Have a conversation with a machine; raises a `MonitorError`."""
-        async with open_monitor(self._machine(key), self._commands.meter) as monitor:
+        async with open_monitor(self.folder_of(key), self._meter) as monitor:
             return await words(monitor)
 
     async def attach(self, key: str, disk: QemuDisk) -> None:
@@ -80,24 +79,20 @@ class QemuHost(QemuDriver):
     async def press_power_button(self, key: str) -> None:
         """Press a machine's power button. The record says so first: the guest may obey after the caller has gone."""
 
-        async def press(_: MachineHandle, record: MachineRecord) -> Outcome:
+        async def press(record: MachineRecord) -> Outcome:
             noted = replace(record, more={**record.more, POWER_BUTTON: str(time.time())})
-            await self._commands.in_thread(self._supervisor.machine_dir.write, noted)
+            await self._in_thread(self._supervisor.machine_dir.write, noted)
             await self.converse(key, lambda monitor: monitor.execute("system_powerdown"))
             return CallAccepted(key)
 
-        await self._commands.act([MachineHandle(key)], press)
+        await self._change(key, press)
 
     async def may_still_power_off(self, key: str) -> bool:
         """Tell whether a machine's power button was pressed so recently that its guest may still obey."""
-        record = await self._commands.in_thread(self._supervisor.machine_dir.read, key)
+        record = await self._in_thread(self._supervisor.machine_dir.read, key)
         return record is not None and time.time() < float(record.more.get(POWER_BUTTON, "0")) + POWER_OFF_TIMEOUT_S
 
     async def running_machines(self) -> tuple[frozenset[str], bool]:
         """Return the machines that have a process here, and whether all could be looked at; no monitor is asked."""
         scan = await self._scan()
-        return frozenset(one.record.key for one in scan.machines if one.is_alive), not scan.problems
-
-    def folder_of(self, key: str) -> Path:
-        """Return where a machine's files are."""
-        return self._machine(key)
+        return frozenset(one.record.key for one in scan.machines if one.process is not None), not scan.problems

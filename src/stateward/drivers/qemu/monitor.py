@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 
+from stateward.drivers.confinement.syscalls import open_handle
 from stateward.drivers.port import MachineState, Meter
 from stateward.drivers.process.supervisor import ignore_milestone
 from stateward.drivers.qemu.errors import CommandRejected, MonitorNotAnswered, MonitorNotReached
@@ -153,11 +154,8 @@ async def _connect(machine: Path, name: str) -> tuple[asyncio.StreamReader, asyn
 @contextmanager
 def _address(machine: Path, name: str) -> Iterator[str]:
     """Name a socket through its open folder: the kernel takes no more than 107 characters, and folders may be deep."""
-    handle = os.open(machine, os.O_RDONLY | os.O_DIRECTORY)
-    try:
+    with open_handle(machine, os.O_RDONLY | os.O_DIRECTORY) as handle:
         yield f"/proc/self/fd/{handle}/{name}"
-    finally:
-        os.close(handle)
 
 
 QMP_STATES = {

@@ -367,10 +367,10 @@ def test_what_is_hidden_is_not_among_what_is_left_of_a_folder(tmp_path: Path) ->
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_both_architectures_are_known(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: machine)
-    assert syscalls.numbers().setresuid == {"x86_64": 117, "aarch64": 147}[machine]
+    assert syscalls.number_of("setresuid") == {"x86_64": 117, "aarch64": 147}[machine]
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     with pytest.raises(OSError, match="riscv64"):
-        syscalls.numbers()
+        syscalls.number_of("setresuid")
 
 
 def test_a_server_that_is_sealed_does_not_show_its_environment_to_its_own_user() -> None:
