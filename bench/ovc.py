@@ -50,14 +50,14 @@ class Tenant:
         make = self.plugin.service
         for number in range(2):
             spec = NodeSpec(f"n{number}", driver)  # type: ignore[arg-type]
-            await self.made(make.register_node(NS, spec, ME))
-        self.account = await self.made(make.create_account(NS, AccountSpec("a"), ME))
-        self.box = await self.made(make.create_cloudspace(NS, CloudspaceSpec("c", self.account), ME))
-        self.image = await self.made(make.create_image(NS, ImageSpec("i", self.account), ME))
+            await self.made(make.create(NS, spec, ME))
+        self.account = await self.made(make.create(NS, AccountSpec("a"), ME))
+        self.box = await self.made(make.create(NS, CloudspaceSpec("c", self.account), ME))
+        self.image = await self.made(make.create(NS, ImageSpec("i", self.account), ME))
 
     async def vm(self, name: str) -> str:
         spec = OvcVmSpec(name, self.account, self.box, self.image)
-        return await self.made(self.plugin.service.create_machine(NS, spec, ME))
+        return await self.made(self.plugin.service.create(NS, spec, ME))
 
     async def end(self) -> None:
         """Leave no machine behind, the firewall included."""
@@ -65,7 +65,7 @@ class Tenant:
         await self.engine.wait(NS, accepted.op.id)
 
     async def disk(self, name: str) -> str:
-        return await self.made(self.plugin.service.create_disk(NS, DiskSpec(name, self.account), ME))
+        return await self.made(self.plugin.service.create(NS, DiskSpec(name, self.account), ME))
 
     async def do(self, vm: str, action: str, **args: str) -> None:
         accepted = await self.plugin.service.act(NS, VM.kind, vm, action, ME, args=args)

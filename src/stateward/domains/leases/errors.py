@@ -7,9 +7,7 @@
 from collections.abc import Iterable
 
 from stateward.domains.leases.lifecycle import LeaseState
-from stateward.domains.leases.model import (
-    Holding,
-)  # fmt: skip
+from stateward.domains.leases.model import Holding
 from stateward.engine import Denied
 from stateward.engine.errors import Occupied
 from stateward.errors import BadInput

@@ -54,11 +54,7 @@ from stateward.engine.errors import blocker_of
 from stateward.engine.requests import EMPTY
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
-from stateward.store.records import (
-    Key,
-    Object,
-    to_json,  # fmt: skip
-)
+from stateward.store.records import Key, Object, to_json
 
 L = LeaseState
 FINISHED = frozenset({L.ERROR, L.TERMINATED})

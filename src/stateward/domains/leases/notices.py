@@ -17,15 +17,7 @@ from msgspec.structs import replace
 from stateward.domains.leases.context import LeaseContext
 from stateward.domains.leases.errors import NoticeUndelivered
 from stateward.domains.leases.lifecycle import NOTICE, EventState, LeaseState, NoticeState
-from stateward.domains.leases.model import (
-    EventType,
-    Lease,
-    LeaseHost,
-    LeaseSeen,
-    host_key,
-    read_host,
-    read_lease,
-)
+from stateward.domains.leases.model import EventType, Lease, LeaseHost, LeaseSeen, host_key, read_host, read_lease
 from stateward.engine import Job, Temporary
 from stateward.engine.transitions import journal
 from stateward.engine.unit_of_work import UnitOfWork

@@ -11,14 +11,13 @@ from stateward.domains.ovc.fan_out import HALF_DONE, FanOut, none_done, run_on_a
 from stateward.domains.ovc.firewalls import Firewalls
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, VM
 from stateward.domains.ovc.model import cloudspace_seen, read_seen, vm_seen
-from stateward.domains.ovc.nodes import Power
+from stateward.domains.ovc.nodes import NodeRegistry, Power
 from stateward.domains.ovc.queries import list_all
 from stateward.domains.ovc.storage_handlers import do_nothing, report_done
 from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request
 from stateward.engine.kinds import EndHook, Guard, LockSet
 from stateward.lifecycle import CONTROLLER, Lifecycle
 from stateward.store.filters import Selector
-from stateward.store.port import Reader
 from stateward.store.records import Object, to_json
 
 CHILD_KINDS = {CLOUDSPACE.kind: (VM,), ACCOUNT.kind: (CLOUDSPACE, DISK, IMAGE)}
@@ -32,9 +31,8 @@ UNTOUCHED = frozenset({"VIRTUAL", "MODELED", "ERROR"})
 class ContainerHandlers:
     """Handlers of accounts and cloudspaces."""
 
-    def __init__(self, firewalls: Firewalls) -> None:
-        self._firewalls = firewalls
-        self.reader: Reader | None = None
+    def __init__(self, nodes: NodeRegistry) -> None:
+        self._nodes, self._firewalls = nodes, Firewalls(nodes)
 
     def accounts(self, lifecycle: Lifecycle, guard: Guard, lock_set: LockSet, on_end: EndHook) -> Kind:
         """Return the kind of accounts, with its handlers."""
@@ -85,7 +83,7 @@ class ContainerHandlers:
         if found.kind == CLOUDSPACE.kind:
             power, wants_power = await self._firewalls.get_power(job), job.action == "restore"
             had_power = bool(cloudspace_seen(found).machine) and not wants_power
-        if power is (Power.ON if had_power else Power.OFF) and await none_done(job, self._reader):
+        if power is (Power.ON if had_power else Power.OFF) and await none_done(job, self._nodes.reader):
             return ObservedOutcome.NOT_DONE
         if power is Power.UNKNOWN:
             return ObservedOutcome.UNKNOWN
@@ -97,7 +95,7 @@ class ContainerHandlers:
         for lifecycle in CHILD_KINDS[job.claim.object.kind]:
             left = partial(self._children, job, lifecycle.kind)
             fan_out = FanOut(left, _child_request(job), is_ready=_clones_first)
-            failed = (await run_on_all(job, lifecycle.kind, fan_out, self._reader)).failed
+            failed = (await run_on_all(job, lifecycle.kind, fan_out, self._nodes.reader)).failed
             if failed:
                 some = "; ".join(f"{id_}: {why}" for id_, why in list(failed.items())[:5])
                 raise Permanent(f"{len(failed)} of its {lifecycle.kind} could not {job.action}: {some}")
@@ -105,12 +103,7 @@ class ContainerHandlers:
     async def _children(self, job: Job, kind: str) -> Sequence[Object]:
         """Return the children that the action concerns, and busy ones that it may concern afterwards."""
         chosen, concerned = Selector(job.ns, kind, job.object), _concerned(job)
-        return [one async for one in list_all(self._reader, chosen) if concerned(one) or _is_busy(one, job)]
-
-    @property
-    def _reader(self) -> Reader:
-        assert self.reader is not None
-        return self.reader
+        return [one async for one in list_all(self._nodes.reader, chosen) if concerned(one) or _is_busy(one, job)]
 
 
 def _is_busy(one: Object, job: Job) -> bool:

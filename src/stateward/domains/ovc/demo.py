@@ -69,16 +69,16 @@ class OvcDemo:
         """Make what is not there yet."""
         make = self._service
         for number in range(1, NODES + 1):
-            await self._made(make.register_node(NS, NodeSpec(f"node {number}"), DEMO_ADMIN, f"node {number}"))
-        account = await self._made(make.create_account(NS, AccountSpec("acme"), DEMO_USER, "account"))
-        box = await self._made(make.create_cloudspace(NS, CloudspaceSpec("web", account), DEMO_USER, "box"))
-        image = await self._made(make.create_image(NS, ImageSpec("tick", account), DEMO_USER, "image"))
+            await self._made(make.create(NS, NodeSpec(f"node {number}"), DEMO_ADMIN, f"node {number}"))
+        account = await self._made(make.create(NS, AccountSpec("acme"), DEMO_USER, "account"))
+        box = await self._made(make.create(NS, CloudspaceSpec("web", account), DEMO_USER, "box"))
+        image = await self._made(make.create(NS, ImageSpec("tick", account), DEMO_USER, "image"))
         for number in range(1, MACHINES + 1):
             spec = OvcVmSpec(f"machine {number}", account, box, image)
-            await self._made(make.create_machine(NS, spec, DEMO_USER, f"machine {number}"))
+            await self._made(make.create(NS, spec, DEMO_USER, f"machine {number}"))
         for number in range(1, DISKS + 1):
             spec_of_it = DiskSpec(f"data {number}", account, 10)
-            await self._made(make.create_disk(NS, spec_of_it, DEMO_USER, f"data {number}"))
+            await self._made(make.create(NS, spec_of_it, DEMO_USER, f"data {number}"))
 
     async def _made(self, making: Awaitable[Accepted]) -> str:
         """Wait until something is there, or known to be; return its id."""

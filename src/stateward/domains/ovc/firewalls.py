@@ -6,7 +6,7 @@ Its configuration is in the records, so it needs no disk. To move, it starts on 
 from stateward.domains.ovc.lifecycle import CloudspaceState
 from stateward.domains.ovc.model import CloudspaceSeen, CloudspaceSpec, cloudspace_seen, machine_key, read_spec
 from stateward.domains.ovc.nodes import NodeMachine, NodeRegistry, Power
-from stateward.domains.ovc.proof import judge_power, judge_reset, observed_power
+from stateward.domains.ovc.proof import judge_power, judge_reset, observed_power, placed_power
 from stateward.engine import Job, ObservedOutcome
 
 FIREWALL_SIZE = "tiny"
@@ -25,14 +25,14 @@ class Firewalls:
     async def power_on(self, job: Job) -> None:
         """Start a firewall."""
         seen = cloudspace_seen(job.claim.object)
-        await self._stop_stale(job, seen)
+        await self._nodes.stop_stale(job.ns, seen)
         await self._start(job, seen.node, seen.machine)
 
     async def power_off(self, job: Job) -> None:
         """Stop a firewall."""
         seen = cloudspace_seen(job.claim.object)
-        await self._stop(job, seen)
-        await self._stop_stale(job, seen)
+        await self._nodes.stop_machine(job.ns, seen)
+        await self._nodes.stop_stale(job.ns, seen)
 
     async def reset(self, job: Job) -> None:
         """Boot a firewall again; a stopped one is started."""
@@ -45,10 +45,10 @@ class Firewalls:
     async def place(self, job: Job) -> None:
         """Move a firewall to its new node; without a node it is stopped until there is one."""
         seen = cloudspace_seen(job.claim.object)
-        await self._stop_stale(job, seen)
+        await self._nodes.stop_stale(job.ns, seen)
         if seen.to:
             await self._start(job, seen.to, machine_key(job.object, job.key.id))
-        await self._stop(job, seen)
+        await self._nodes.stop_machine(job.ns, seen)
 
     async def observe(self, job: Job) -> ObservedOutcome:
         """Observe whether a firewall has the power that the job leads to."""
@@ -60,21 +60,19 @@ class Firewalls:
     async def get_power(self, job: Job) -> Power:
         """Return the power of a cloudspace's firewall; OFF without a machine."""
         seen = cloudspace_seen(job.claim.object)
-        return await self._power_at(job, seen.node, seen.machine)
+        return await placed_power(self._nodes, seen.node, seen.machine, job)
 
     async def observe_placement(self, job: Job) -> ObservedOutcome:
         """Observe whether a firewall runs on its new node and no longer on the old one."""
         seen = cloudspace_seen(job.claim.object)
         here = await self.get_power(job)
-        there = await self._power_at(job, seen.to, machine_key(job.object, job.key.id) if seen.to else "")
+        key = machine_key(job.object, job.key.id) if seen.to else ""
+        there = await placed_power(self._nodes, seen.to, key, job)
         if here is Power.OFF and there is (Power.ON if seen.to else Power.OFF):
             return ObservedOutcome.DONE
         return (
             ObservedOutcome.NOT_DONE if here is (Power.ON if seen.machine else Power.OFF) else ObservedOutcome.UNKNOWN
         )
-
-    async def _power_at(self, job: Job, node: str, machine: str) -> Power:
-        return await observed_power(await self._nodes.get(job.ns, node), machine, job) if machine else Power.OFF
 
     async def _observe_reset(self, job: Job, seen: CloudspaceSeen) -> ObservedOutcome:
         """Observe whether a firewall was reset; one that was stopped is a new machine of this operation."""
@@ -88,12 +86,3 @@ class Firewalls:
     async def _start(self, job: Job, node: str, machine: str) -> None:
         name = f"{read_spec(job.claim.object, CloudspaceSpec).name} firewall"
         await (await self._nodes.get(job.ns, node)).start(NodeMachine(machine, name, FIREWALL_SIZE))
-
-    async def _stop(self, job: Job, seen: CloudspaceSeen) -> None:
-        if seen.machine:
-            await (await self._nodes.get(job.ns, seen.node)).stop(seen.machine)
-
-    async def _stop_stale(self, job: Job, seen: CloudspaceSeen) -> None:
-        """Stop the machines that earlier failures may have left."""
-        for left in seen.stale_machines:
-            await (await self._nodes.get(job.ns, left.node)).stop(left.machine)

@@ -25,11 +25,10 @@ from stateward.domains.ovc.model import (
 )
 from stateward.domains.ovc.node_privacy import LANE_PREFIX
 from stateward.domains.ovc.nodes import AttachedDisk, DiskStore, Hypervisor, NodeMachine, NodeRegistry, Power
-from stateward.domains.ovc.proof import judge_power, judge_reset, observed_power
+from stateward.domains.ovc.proof import judge_power, judge_reset, placed_power
 from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent
 from stateward.engine.kinds import EndHook, Guard, LockSet, Route
 from stateward.lifecycle import FAILED, Lifecycle
-from stateward.store.port import Reader
 from stateward.store.records import Key, Object
 
 PRESENT_STATES = frozenset({DiskState.ASSIGNED, DiskState.ASSIGNING})
@@ -38,7 +37,14 @@ PRESENT_STATES = frozenset({DiskState.ASSIGNED, DiskState.ASSIGNING})
 PROGRESS_STEP = 0.1
 """The share of a migration between two reports of progress."""
 
-EXPECTED_POWER = {"pause": Power.FROZEN, "resume": Power.ON, "stop": Power.OFF, "delete": Power.OFF}
+EXPECTED_POWER = {
+    "deploy": Power.ON,
+    "start": Power.ON,
+    "resume": Power.ON,
+    "pause": Power.FROZEN,
+    "stop": Power.OFF,
+    "delete": Power.OFF,
+}
 
 
 class OvcVmHandlers:
@@ -86,7 +92,7 @@ class OvcVmHandlers:
 
     async def _start(self, job: Job) -> None:
         seen = vm_seen(job.claim.object)
-        await self._stop_stale(job, seen)
+        await self._nodes.stop_stale(job.ns, seen)
         node = await self._nodes.get(job.ns, seen.node)
         await node.start(await self._machine(job, seen, seen.machine))
 
@@ -102,33 +108,27 @@ class OvcVmHandlers:
         return AttachedDisk(id_, file, disk_seen(disk).slot, read_spec(disk, DiskSpec).boot), disk.state
 
     async def _disk(self, ns: str, id_: str) -> Object:
-        disk = await self._reader.object(Key(ns, id_))
+        disk = await self._nodes.reader.object(Key(ns, id_))
         if disk is None:
             raise Permanent(f"there is no disk {id_!r}")
         return disk
 
     async def _file_name(self, ns: str, id_: str) -> str:
         """Return the name of the file of a disk or an image."""
-        found = await self._reader.object(Key(ns, id_))
+        found = await self._nodes.reader.object(Key(ns, id_))
         if found is None:
             raise Permanent(f"there is no disk or image {id_!r}")
         return file_name(found)
 
     async def _disk_files(self, ns: str, seen: OvcVmSeen) -> list[str]:
         """Return the names of the files of a VM's disks; disks whose record was pruned are left out."""
-        found = await self._reader.objects([Key(ns, id_) for id_ in seen.disks])
+        found = await self._nodes.reader.objects([Key(ns, id_) for id_ in seen.disks])
         return [file_name(one) for one in found.values()]
 
     async def _stop(self, job: Job) -> None:
         seen = vm_seen(job.claim.object)
-        if seen.machine:
-            await (await self._nodes.get(job.ns, seen.node)).stop(seen.machine)
-        await self._stop_stale(job, seen)
-
-    async def _stop_stale(self, job: Job, seen: OvcVmSeen) -> None:
-        """Stop the machines that earlier failures may have left."""
-        for left in seen.stale_machines:
-            await (await self._nodes.get(job.ns, left.node)).stop(left.machine)
+        await self._nodes.stop_machine(job.ns, seen)
+        await self._nodes.stop_stale(job.ns, seen)
 
     async def _pause(self, job: Job) -> None:
         node, key = await self._node_and_machine(job)
@@ -183,8 +183,8 @@ class OvcVmHandlers:
     async def _destroy(self, job: Job) -> None:
         """Stop, delete, destroy: each step is checkpointed, so that a crash goes on with the right one."""
         seen = vm_seen(job.claim.object)
-        await self._step(job, "stop", lambda: self._power_off(job, seen))
-        await self._step(job, "delete", lambda: self._stop_stale(job, seen))
+        await self._step(job, "stop", lambda: self._nodes.stop_machine(job.ns, seen))
+        await self._step(job, "delete", lambda: self._nodes.stop_stale(job.ns, seen))
         await self._step(job, "destroy", lambda: self._remove_disks(job.ns, seen))
 
     async def _step(self, job: Job, step: str, work: Callable[[], Awaitable[None]]) -> None:
@@ -193,10 +193,6 @@ class OvcVmHandlers:
             await work()
 
         await job.once(step, told)
-
-    async def _power_off(self, job: Job, seen: OvcVmSeen) -> None:
-        if seen.machine:
-            await (await self._nodes.get(job.ns, seen.node)).stop(seen.machine)
 
     async def _remove_disks(self, ns: str, seen: OvcVmSeen) -> None:
         for name in await self._disk_files(ns, seen):
@@ -251,18 +247,13 @@ class OvcVmHandlers:
         if job.action in ("reboot", "reset"):
             node, key = await self._node_and_machine(job)
             return await judge_reset(node, key, job)
-        if job.action in ("deploy", "start"):
-            return judge_power(await self._power(job, seen), Power.ON)
         if job.action in EXPECTED_POWER:
-            return judge_power(await self._power(job, seen), EXPECTED_POWER[job.action])
+            return judge_power(
+                await placed_power(self._nodes, seen.node, seen.machine, job), EXPECTED_POWER[job.action]
+            )
         if job.action == "destroy":
             return await self._observe_destroyed(job, seen)
         return ObservedOutcome.NOT_DONE if job.action == "restore" else ObservedOutcome.REPEATABLE
-
-    async def _power(self, job: Job, seen: OvcVmSeen) -> Power:
-        if not seen.machine:
-            return Power.OFF
-        return await observed_power(await self._nodes.get(job.ns, seen.node), seen.machine, job)
 
     async def _observe_disk(self, job: Job, seen: OvcVmSeen) -> ObservedOutcome:
         adds = job.action == "add disk"
@@ -278,7 +269,7 @@ class OvcVmHandlers:
 
     async def _observe_destroyed(self, job: Job, seen: OvcVmSeen) -> ObservedOutcome:
         """Observe whether nothing is left; NOT_DONE only if the machine and all files are still there."""
-        judged = judge_power(await self._power(job, seen), Power.OFF)
+        judged = judge_power(await placed_power(self._nodes, seen.node, seen.machine, job), Power.OFF)
         if judged is not ObservedOutcome.DONE:
             return judged
         kept = await self._disk_files(job.ns, seen)
@@ -286,11 +277,6 @@ class OvcVmHandlers:
         if not left and not seen.stale_machines:
             return ObservedOutcome.DONE
         return ObservedOutcome.REPEATABLE if seen.machine or len(left) < len(kept) else ObservedOutcome.NOT_DONE
-
-    @property
-    def _reader(self) -> Reader:
-        assert self._nodes.reader is not None
-        return self._nodes.reader
 
 
 def _progress_reporter(job: Job) -> Callable[[int, int], Awaitable[None]]:

@@ -4,7 +4,7 @@ A spec is what the caller asked for. `seen` is what the domain keeps: where a VM
 object is in the recycle bin. Only transactions that accept or end an action change it, so that it fits the state.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import Annotated, Literal, TypeAlias, TypeVar
 
@@ -87,6 +87,9 @@ class NodeSpec(Struct, frozen=True, forbid_unknown_fields=True):
     name: Name
     driver: DriverName = "simulated"
     options: dict[str, str] = {}
+
+
+OvcSpec: TypeAlias = AccountSpec | CloudspaceSpec | OvcVmSpec | DiskSpec | ImageSpec | NodeSpec
 
 
 # --- what is known ---------------------------------------------------------------------------------------------------
@@ -246,29 +249,17 @@ def read_seen(found: Object) -> Seen:
     return msgspec.json.decode(found.seen, type=SEENS[found.kind])
 
 
-def vm_seen(found: Object) -> OvcVmSeen:
-    """Decode the `seen` record of a VM."""
-    return msgspec.json.decode(found.seen, type=OvcVmSeen)
+def _seen_reader(kind: type[S]) -> Callable[[Object], S]:
+    decoder = msgspec.json.Decoder(kind)
+    return lambda found: decoder.decode(found.seen)
 
 
-def cloudspace_seen(found: Object) -> CloudspaceSeen:
-    """Decode the `seen` record of a cloudspace."""
-    return msgspec.json.decode(found.seen, type=CloudspaceSeen)
-
-
-def disk_seen(found: Object) -> DiskSeen:
-    """Decode the `seen` record of a disk."""
-    return msgspec.json.decode(found.seen, type=DiskSeen)
-
-
-def image_seen(found: Object) -> ImageSeen:
-    """Decode the `seen` record of an image."""
-    return msgspec.json.decode(found.seen, type=ImageSeen)
-
-
-def node_seen(found: Object) -> NodeSeen:
-    """Decode the `seen` record of a node."""
-    return msgspec.json.decode(found.seen, type=NodeSeen)
+vm_seen = _seen_reader(OvcVmSeen)
+cloudspace_seen = _seen_reader(CloudspaceSeen)
+disk_seen = _seen_reader(DiskSeen)
+image_seen = _seen_reader(ImageSeen)
+node_seen = _seen_reader(NodeSeen)
+"""Each decodes the `seen` record of an object of one kind."""
 
 
 def file_name(found: Object) -> str:

@@ -19,7 +19,6 @@ from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Perman
 from stateward.engine.kinds import EndHook, Guard
 from stateward.lifecycle import CONTROLLER, FAILED, Lifecycle
 from stateward.store.filters import Selector
-from stateward.store.port import Reader
 from stateward.store.records import Object, to_json
 
 V = OvcVmState
@@ -45,7 +44,7 @@ class NodeHandlers:
         return Kind(lifecycle, handlers, guard=guard, on_end=on_end)
 
     async def _observe_cancelled(self, job: Job) -> ObservedOutcome | Ending:
-        return await observe_cancelled(job, self._reader)
+        return await observe_cancelled(job, self._nodes.reader)
 
     async def _register(self, job: Job) -> None:
         trouble = await (await self._nodes.get(job.ns, job.object)).check()
@@ -153,17 +152,12 @@ class NodeHandlers:
         async def left() -> Sequence[Object]:
             return [one for one in await self._list(job, kind, everywhere=everywhere) if concerned(one)]
 
-        return await run_on_all(job, step, FanOut(left, ask, MAX_MOVE_TRIES), self._reader)
+        return await run_on_all(job, step, FanOut(left, ask, MAX_MOVE_TRIES), self._nodes.reader)
 
     async def _list(self, job: Job, kind: str, *, everywhere: bool) -> list[Object]:
         """Return the objects on the node or on their way to it; with `everywhere`, all of the namespace."""
-        chosen = list_all(self._reader, Selector(job.ns, kind))
+        chosen = list_all(self._nodes.reader, Selector(job.ns, kind))
         return [one async for one in chosen if everywhere or _is_on(one, job.object)]
-
-    @property
-    def _reader(self) -> Reader:
-        assert self._nodes.reader is not None
-        return self._nodes.reader
 
 
 def _is_on(one: Object, node: str) -> bool:

@@ -78,7 +78,6 @@ def _hiding(run: Run, nodes: NodeRegistry) -> Run:
 
 
 async def _without_nodes(ns: str, text: str, nodes: NodeRegistry) -> str:
-    assert nodes.reader is not None
     text = nodes.without_folders(text)
     async for node in list_all(nodes.reader, Selector(ns, NODE.kind)):
         text = text.replace(file_name(node), "its node").replace(node.id, "its node")

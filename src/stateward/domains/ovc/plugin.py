@@ -10,7 +10,6 @@ from stateward.domains.ovc.container_handlers import ContainerHandlers
 from stateward.domains.ovc.demo import OvcDemo
 from stateward.domains.ovc.drift_detector import DriftDetector
 from stateward.domains.ovc.end_hooks import on_end
-from stateward.domains.ovc.firewalls import Firewalls
 from stateward.domains.ovc.guards.common_guard import NAME_LABELS
 from stateward.domains.ovc.guards.container_guard import container_lock_set, guard_account, guard_cloudspace
 from stateward.domains.ovc.guards.node_guard import guard_node
@@ -48,13 +47,13 @@ class OvcPlugin(DomainPlugin):
         self.disk_store: DiskStore = (
             FileDiskStore(context.data_dir / FOLDER / "vault") if settings.files else NoDiskStore()
         )
-        self._containers, self._chance = ContainerHandlers(Firewalls(self.nodes)), context.random
-        self._every = settings.look_every
+        self._chance, self._every = context.random, settings.look_every
+        containers = ContainerHandlers(self.nodes)
         by = with_timeouts(settings.timeouts)
         kinds = [
             OvcVmHandlers(self.nodes, self.disk_store).kind(by[VM.kind], guard_vm, vm_lock_set, on_end),
-            self._containers.cloudspaces(by[CLOUDSPACE.kind], guard_cloudspace, container_lock_set, on_end),
-            self._containers.accounts(by[ACCOUNT.kind], guard_account, container_lock_set, on_end),
+            containers.cloudspaces(by[CLOUDSPACE.kind], guard_cloudspace, container_lock_set, on_end),
+            containers.accounts(by[ACCOUNT.kind], guard_account, container_lock_set, on_end),
             DiskHandlers(self.nodes, self.disk_store).kind(by[DISK.kind], guard_disk, disk_lock_set, on_end),
             ImageHandlers(self.disk_store).kind(
                 by[IMAGE.kind], partial(guard_image, self.disk_store), image_lock_set, on_end
@@ -67,7 +66,7 @@ class OvcPlugin(DomainPlugin):
 
     def bind_engine(self, engine: Engine) -> None:
         """Create the parts of the domain that need the engine."""
-        self.nodes.reader = self._containers.reader = engine.store.reader
+        self.nodes.reader = engine.store.reader
         self.service = Service(engine)
         self.drift_detector = DriftDetector(engine, self.nodes, self._chance, self._every, disk_store=self.disk_store)
 

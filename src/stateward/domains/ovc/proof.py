@@ -9,7 +9,7 @@ Invariant: NOT_DONE is only returned for a settled machine, or for a reset whose
 
 import asyncio
 
-from stateward.domains.ovc.nodes import Hypervisor, Power
+from stateward.domains.ovc.nodes import Hypervisor, NodeRegistry, Power
 from stateward.engine import Job, ObservedOutcome
 
 SETTLE_TIMEOUT_S = 15.0
@@ -22,6 +22,11 @@ async def observed_power(node: Hypervisor, key: str, job: Job) -> Power:
         return await node.get_power(key)
     await _wait_for_lag(node, job)
     return await node.get_settled_power(key, SETTLE_TIMEOUT_S)
+
+
+async def placed_power(nodes: NodeRegistry, node: str, machine: str, job: Job) -> Power:
+    """Return the power of the machine of a VM or a firewall; OFF without a machine."""
+    return await observed_power(await nodes.get(job.ns, node), machine, job) if machine else Power.OFF
 
 
 async def _wait_for_lag(node: Hypervisor, job: Job) -> None:

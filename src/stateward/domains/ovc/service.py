@@ -1,6 +1,6 @@
 """The domain's service: what can be asked for, in the words of the design, by whoever asks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
 
@@ -19,6 +19,7 @@ from stateward.domains.ovc.model import (
     ImageSpec,
     NodeSpec,
     OvcOrphan,
+    OvcSpec,
     OvcVmSpec,
     node_seen,
     short_kind,
@@ -31,7 +32,7 @@ from stateward.engine.privacy import Disclosure
 from stateward.engine.queries import Recovered
 from stateward.engine.requests import Creation
 from stateward.errors import BadInput
-from stateward.lifecycle import PROVIDER, Meaning, RefusalCode
+from stateward.lifecycle import PROVIDER, Lifecycle, Meaning, RefusalCode
 from stateward.naming import new_id
 from stateward.schemas.caller import Caller
 from stateward.store.filters import JournalFilter, Selector
@@ -44,6 +45,16 @@ DONE_STATES = {
     "decommission": ("DECOMMISSIONED",),
 }
 """States in which repeating the action is a success."""
+
+CREATIONS: Mapping[type[OvcSpec], tuple[Lifecycle, tuple[str, ...], str]] = {
+    AccountSpec:    (ACCOUNT,    ("create",),           ""),
+    CloudspaceSpec: (CLOUDSPACE, ("define", "deploy"),  "account"),
+    OvcVmSpec:      (VM,         ("define", "deploy"),  "cloudspace"),
+    DiskSpec:       (DISK,       ("define", "create"),  "account"),
+    ImageSpec:      (IMAGE,      ("define", "create"),  "account"),
+    NodeSpec:       (NODE,       ("register",),         ""),
+}  # fmt: skip
+"""The kind of a new object, its first actions, and the field of its spec that names the parent."""
 
 MAX_ENTRIES = 1000
 
@@ -74,50 +85,21 @@ class Service:
 
     # --- making ------------------------------------------------------------------------------------------------------
 
-    async def create_account(self, ns: str, spec: AccountSpec, caller: OvcCaller, key: str | None = None) -> Accepted:
-        """Create an account."""
-        return await self._create(ns, ACCOUNT.kind, ("create",), spec, None, caller, key)
-
-    async def create_cloudspace(
-        self, ns: str, spec: CloudspaceSpec, caller: OvcCaller, key: str | None = None
+    async def create(
+        self, ns: str, spec: OvcSpec, caller: OvcCaller, key: str | None = None, *, deploy: bool = True
     ) -> Accepted:
-        """Create a cloudspace, and deploy it."""
-        return await self._create(ns, CLOUDSPACE.kind, ("define", "deploy"), spec, spec.account, caller, key)
+        """Create an object and submit its first actions in one transaction; a refusal leaves nothing.
 
-    async def create_machine(
-        self, ns: str, spec: OvcVmSpec, caller: OvcCaller, key: str | None = None, *, deploy: bool = True
-    ) -> Accepted:
-        """Create a VM, and deploy it unless `deploy` is false."""
-        actions = ("define", "deploy") if deploy else ("define",)
-        return await self._create(ns, VM.kind, actions, spec, spec.cloudspace, caller, key)
-
-    async def create_disk(self, ns: str, spec: DiskSpec, caller: OvcCaller, key: str | None = None) -> Accepted:
-        """Create a disk that belongs to no VM."""
-        return await self._create(ns, DISK.kind, ("define", "create"), spec, spec.account, caller, key)
-
-    async def create_image(self, ns: str, spec: ImageSpec, caller: OvcCaller, key: str | None = None) -> Accepted:
-        """Create an image."""
-        return await self._create(ns, IMAGE.kind, ("define", "create"), spec, spec.account, caller, key)
-
-    async def register_node(self, ns: str, spec: NodeSpec, caller: OvcCaller, key: str | None = None) -> Accepted:
-        """Register a node."""
-        return await self._create(ns, NODE.kind, ("register",), spec, None, caller, key)
-
-    async def _create(
-        self,
-        ns: str,
-        kind: str,
-        actions: Sequence[str],
-        spec: Struct,
-        parent: str | None,
-        caller: OvcCaller,
-        key: str | None,
-    ) -> Accepted:
-        """Create an object and submit its first actions in one transaction; a refusal leaves nothing."""
-        key = scope_key(caller.token, key)
-        id_ = await self._new_object_id(ns, kind, key, caller)
-        first = self._creation_request(ns, id_, kind, actions[0], spec, parent, caller, key)
-        return await self.submit(first, *(self._request(ns, id_, action, caller, key=key) for action in actions[1:]))
+        Without `deploy`, it is only described.
+        """
+        lifecycle, actions, parent = CREATIONS[type(spec)]
+        key, plain = scope_key(caller.token, key), msgspec.to_builtins(spec)
+        id_ = await self._new_object_id(ns, lifecycle.kind, key, caller)
+        labels = {"name": spec.name, **({"account": spec.account} if isinstance(spec, DiskSpec) else {})}
+        creates = Creation(lifecycle.kind, plain.get(parent), to_json(labels))
+        first = self._request(ns, id_, actions[0], caller, key=key, spec=plain, creates=creates)
+        rest = [self._request(ns, id_, action, caller, key=key) for action in actions[1:] if deploy]
+        return await self.submit(first, *rest)
 
     async def _new_object_id(self, ns: str, kind: str, key: str | None, caller: OvcCaller) -> str:
         """Return the id of a new object; the same for the same idempotency key of a caller."""
@@ -126,22 +108,6 @@ class Service:
         mine, before = _id_for_key(ns, kind, key), _id_for_key(ns, kind, bare_key(key))
         former = before != mine and await was_created_by(self.engine.store.reader, Key(ns, before), caller.who)
         return before if former else mine
-
-    def _creation_request(
-        self,
-        ns: str,
-        id_: str,
-        kind: str,
-        action: str,
-        spec: Struct,
-        parent: str | None,
-        caller: OvcCaller,
-        key: str | None,
-    ) -> Request:
-        plain = msgspec.to_builtins(spec)
-        labels = {"name": plain["name"], **({"account": plain["account"]} if kind == DISK.kind else {})}
-        birth = Creation(kind, parent, to_json(labels))
-        return self._request(ns, id_, action, caller, key=key, spec=plain, creates=birth)
 
     def _request(self, ns: str, id_: str, action: str, caller: OvcCaller, **how: Any) -> Request:  # noqa: ANN401 - as engine
         key = how.pop("key", None)

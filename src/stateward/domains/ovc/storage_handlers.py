@@ -59,7 +59,6 @@ class DiskHandlers:
     async def _attached_to(self, job: Job) -> tuple[Hypervisor, str, AttachedDisk] | None:
         """Return the node and machine that have the disk attached, if its VM has power."""
         seen = disk_seen(job.claim.object)
-        assert self._nodes.reader is not None
         vm = await self._nodes.reader.object(Key(job.ns, seen.vm)) if seen.vm else None
         if vm is None or not vm_seen(vm).machine:
             return None

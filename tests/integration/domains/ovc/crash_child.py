@@ -9,12 +9,20 @@ import sys
 from pathlib import Path
 
 from stateward.domains.ovc.lifecycle import VM
+from stateward.domains.ovc.machine_handlers import OvcVmHandlers
+from stateward.domains.ovc.nodes import NodeRegistry
 from stateward.domains.ovc.settings import Settings
 from stateward.engine import Handler, Job
 from stateward.store import open_store
 from tests.integration.domains.ovc.ovc_harness import ADA, FILES, Cloud, open_cloud
 
 FOR_EVER = 3600.0
+STEPS: dict[str, tuple[type, str]] = {
+    "stop": (NodeRegistry, "stop_machine"),
+    "delete": (NodeRegistry, "stop_stale"),
+    "destroy": (OvcVmHandlers, "_remove_disks"),
+}
+"""The steps of a destruction, and the function that does each."""
 
 
 def say(**facts: str) -> None:
@@ -25,18 +33,16 @@ def say(**facts: str) -> None:
 
 def hang_in(cloud: Cloud, step: str, vm: str, op: str) -> None:
     """Let a step of a destruction hang before it begins, or (`after ...`) when it is done and not yet noted."""
-    from stateward.domains.ovc.machine_handlers import OvcVmHandlers
+    owner, name = STEPS[step.removeprefix("after ")]
+    done = getattr(owner, name)
 
-    name = {"stop": "_power_off", "delete": "_stop_stale", "destroy": "_remove_disks"}[step.removeprefix("after ")]
-    done = getattr(OvcVmHandlers, name)
-
-    async def hanging(self: OvcVmHandlers, *args: object) -> None:
+    async def hanging(self: object, *args: object) -> None:
         if step.startswith("after "):
             await done(self, *args)
         say(vm=vm, op=op, at=step)
         await asyncio.sleep(FOR_EVER)
 
-    setattr(OvcVmHandlers, name, hanging)
+    setattr(owner, name, hanging)
 
 
 def hang_at_the_second(cloud: Cloud, op: str) -> None:

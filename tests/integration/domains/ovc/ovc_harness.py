@@ -67,24 +67,22 @@ class Cloud:
         self.nodes = [await self.node(**node) for _ in range(nodes)]
         self.account = await self.new_account()
         self.box = await self.new_box()
-        self.image = await self.made(self.service.create_image(self.ns, ImageSpec("tick", self.account), ANN))
+        self.image = await self.made(self.service.create(self.ns, ImageSpec("tick", self.account), ANN))
         return self
 
     async def node(self, driver: str = "simulated", **options: str) -> str:
         """Register a node."""
         spec = NodeSpec(f"node {next(self._numbers)}", driver, options)  # type: ignore[arg-type]
-        return await self.made(self.service.register_node(self.ns, spec, ADA))
+        return await self.made(self.service.create(self.ns, spec, ADA))
 
     async def new_account(self, **how: Any) -> str:
         """Make an account."""
-        return await self.made(
-            self.service.create_account(self.ns, AccountSpec(f"account {next(self._numbers)}", **how), ANN)
-        )
+        return await self.made(self.service.create(self.ns, AccountSpec(f"account {next(self._numbers)}", **how), ANN))
 
     async def new_box(self, account: str = "") -> str:
         """Make a cloudspace."""
         spec = CloudspaceSpec(f"space {next(self._numbers)}", account or self.account)
-        return await self.made(self.service.create_cloudspace(self.ns, spec, ANN))
+        return await self.made(self.service.create(self.ns, spec, ANN))
 
     def vm_spec(self, box: str = "", **how: Any) -> OvcVmSpec:
         """Describe a VM."""
@@ -92,7 +90,7 @@ class Cloud:
 
     async def vm(self, box: str = "", **how: Any) -> str:
         """Make a VM, and wait until it runs."""
-        return await self.made(self.service.create_machine(self.ns, self.vm_spec(box, **how), ANN))
+        return await self.made(self.service.create(self.ns, self.vm_spec(box, **how), ANN))
 
     async def vms(self, number: int) -> list[str]:
         """Make several VMs at once."""
@@ -101,7 +99,7 @@ class Cloud:
     async def disk(self, account: str = "", **how: Any) -> str:
         """Make a disk without a VM."""
         spec = DiskSpec(f"disk {next(self._numbers)}", account or self.account, **how)
-        return await self.made(self.service.create_disk(self.ns, spec, ANN))
+        return await self.made(self.service.create(self.ns, spec, ANN))
 
     async def made(self, making: Awaitable[Accepted]) -> str:
         """Wait until what is being made is there; return its id."""

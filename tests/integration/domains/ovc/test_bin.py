@@ -111,7 +111,7 @@ async def test_nothing_is_restored_or_made_below_what_lies_in_the_bin(cloud: Clo
         with pytest.raises(ParentInBin, match=cloud.account):
             await cloud.ask(id_, "restore")
     with pytest.raises(ParentNotReady):
-        await cloud.service.create_cloudspace(cloud.ns, CloudspaceSpec("new", cloud.account), ANN)
+        await cloud.service.create(cloud.ns, CloudspaceSpec("new", cloud.account), ANN)
 
 
 async def test_a_parent_waits_for_what_is_busy_below_it(cloud: Cloud) -> None:
@@ -200,7 +200,7 @@ async def test_clones_go_before_what_they_were_made_of(cloud: Cloud) -> None:
 
 
 async def test_what_was_only_described_goes_with_its_parent_when_that_is_destroyed(cloud: Cloud) -> None:
-    made = await cloud.service.create_machine(cloud.ns, cloud.vm_spec(), ANN, deploy=False)
+    made = await cloud.service.create(cloud.ns, cloud.vm_spec(), ANN, deploy=False)
     vm = made.object.id
     await cloud.did(cloud.box, "delete")
     assert await cloud.states(vm, cloud.boot_disk(vm)) == ["VIRTUAL", "MODELED"]
@@ -214,10 +214,10 @@ async def test_what_was_only_described_goes_with_its_parent_when_that_is_destroy
 async def impatient(cloud: Cloud, retention: float = SOON) -> Cloud:
     """Move to an account whose bin is emptied soon."""
     spec = AccountSpec("impatient", retention)
-    cloud.account = await cloud.made(cloud.service.create_account(cloud.ns, spec, ANN))
+    cloud.account = await cloud.made(cloud.service.create(cloud.ns, spec, ANN))
     cloud.box = await cloud.new_box()
     image = ImageSpec("image", cloud.account)
-    cloud.image = await cloud.made(cloud.service.create_image(cloud.ns, image, ANN))
+    cloud.image = await cloud.made(cloud.service.create(cloud.ns, image, ANN))
     return cloud
 
 

@@ -39,7 +39,7 @@ async def test_machines_below_get_no_power_and_no_disks(cloud: Cloud, parent: st
             await refused(cloud.ask(running, action, caller))
         await refused(cloud.ask(paused, "resume", caller))
         await refused(cloud.ask(halted, "start", caller))
-    await refused(cloud.service.create_machine(cloud.ns, cloud.vm_spec(), ANN))
+    await refused(cloud.service.create(cloud.ns, cloud.vm_spec(), ANN))
     assert await cloud.states(running, paused, halted, disk) == ["RUNNING", "PAUSED", "HALTED", "CREATED"]
     await cloud.did(running, "detach disk", disk=attached)
     for vm, action in ((running, "pause"), (running, "stop"), (paused, "delete"), (paused, "restore")):
@@ -55,8 +55,8 @@ async def test_nothing_is_made_or_powered_below_an_account(cloud: Cloud) -> None
     drawn = await described(cloud, DISK.kind, "disk-drawn", DiskSpec("drawn", cloud.account))
     sketched = await described(cloud, IMAGE.kind, "image-sketched", ImageSpec("sketched", cloud.account))
     await cloud.did(cloud.account, "disable")
-    await refused(cloud.service.create_disk(ns, DiskSpec("new", cloud.account), ANN))
-    await refused(cloud.service.create_image(ns, ImageSpec("new", cloud.account), ANN))
+    await refused(cloud.service.create(ns, DiskSpec("new", cloud.account), ANN))
+    await refused(cloud.service.create(ns, ImageSpec("new", cloud.account), ANN))
     for id_, action, caller in (
         (drawn, "create", ANN),
         (sketched, "create", ANN),

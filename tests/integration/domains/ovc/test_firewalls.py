@@ -65,7 +65,7 @@ async def test_it_goes_down_with_its_cloudspace_and_comes_back_with_it(cloud: Cl
 
 async def test_a_cloudspace_whose_firewall_does_not_come_up_is_in_error_and_can_be_deployed_again(cloud: Cloud) -> None:
     cloud.doors.break_("start", "no memory")
-    made = await cloud.service.create_cloudspace(cloud.ns, CloudspaceSpec("new", cloud.account), ANN)
+    made = await cloud.service.create(cloud.ns, CloudspaceSpec("new", cloud.account), ANN)
     box = made.object.id
     assert (await cloud.ended(made)).status == "failed"
     assert (await cloud.state(box), len((await wall(cloud, box)).stale_machines)) == ("ERROR", 1)
@@ -76,7 +76,7 @@ async def test_a_cloudspace_whose_firewall_does_not_come_up_is_in_error_and_can_
 
 async def test_all_that_several_failed_deploys_may_have_left_is_stopped_before_the_next(cloud: Cloud) -> None:
     cloud.doors.break_("start", "no memory")
-    made = await cloud.service.create_cloudspace(cloud.ns, CloudspaceSpec("new", cloud.account), ANN)
+    made = await cloud.service.create(cloud.ns, CloudspaceSpec("new", cloud.account), ANN)
     box = made.object.id
     assert (await cloud.ended(made)).status == "failed"
     (first,) = (await wall(cloud, box)).stale_machines

@@ -23,5 +23,5 @@ async def test_an_image_whose_file_is_not_in_the_library_is_refused_at_once(tmp_
         (tmp_path / "ovc" / "vault" / "library" / "notes.txt").write_text("no image")
         cloud.account = await cloud.new_account()
         with pytest.raises(BadInput, match="the library has no image") as refused:
-            await cloud.service.create_image(cloud.ns, ImageSpec("lost", cloud.account, source), ANN)
+            await cloud.service.create(cloud.ns, ImageSpec("lost", cloud.account, source), ANN)
         assert (refused.value.field, await _names(cloud)) == ("source", [])

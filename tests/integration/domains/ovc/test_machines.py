@@ -108,9 +108,9 @@ async def test_update_status_is_one_step_or_none(cloud: Cloud) -> None:
 
 async def test_the_same_key_gets_the_same_answer(cloud: Cloud) -> None:
     spec = cloud.vm_spec()
-    first = await cloud.service.create_machine(cloud.ns, spec, ANN, "once")
+    first = await cloud.service.create(cloud.ns, spec, ANN, "once")
     await cloud.ended(first)
-    again = await cloud.service.create_machine(cloud.ns, spec, ANN, "once")
+    again = await cloud.service.create(cloud.ns, spec, ANN, "once")
     assert (again.object.id, again.again) == (first.object.id, True)
 
 
@@ -290,20 +290,20 @@ async def test_a_machine_has_no_more_than_25_disks(cloud: Cloud) -> None:
 
 async def test_a_name_stays_reserved_in_the_recycle_bin_and_is_free_when_destroyed(cloud: Cloud) -> None:
     spec = cloud.vm_spec()
-    vm = await cloud.made(cloud.service.create_machine(cloud.ns, spec, ANN))
+    vm = await cloud.made(cloud.service.create(cloud.ns, spec, ANN))
     with pytest.raises(NameTaken, match=vm):
-        await cloud.service.create_machine(cloud.ns, spec, ANN)
+        await cloud.service.create(cloud.ns, spec, ANN)
     await cloud.did(vm, "delete")
     with pytest.raises(NameTaken, match="DELETED"):
-        await cloud.service.create_machine(cloud.ns, spec, ANN)
+        await cloud.service.create(cloud.ns, spec, ANN)
     await cloud.did(vm, "destroy")
-    await cloud.made(cloud.service.create_machine(cloud.ns, spec, ANN))
+    await cloud.made(cloud.service.create(cloud.ns, spec, ANN))
 
 
 async def test_of_many_who_want_one_name_at_once_one_gets_it(cloud: Cloud) -> None:
     spec = DiskSpec("data", cloud.account)
     asked = await asyncio.gather(
-        *(cloud.service.create_disk(cloud.ns, spec, ANN) for _ in range(10)), return_exceptions=True
+        *(cloud.service.create(cloud.ns, spec, ANN) for _ in range(10)), return_exceptions=True
     )
     assert sum(isinstance(one, Accepted) for one in asked) == 1
     assert sum(isinstance(one, NameTaken) for one in asked) == 9
@@ -363,7 +363,7 @@ async def test_nothing_is_made_or_started_below_what_is_disabled(cloud: Cloud) -
 
 async def test_a_deploy_that_fails_can_be_tried_again_and_nothing_is_left_behind(cloud: Cloud) -> None:
     cloud.doors.break_("start", "no memory")
-    made = await cloud.service.create_machine(cloud.ns, cloud.vm_spec(), ANN)
+    made = await cloud.service.create(cloud.ns, cloud.vm_spec(), ANN)
     vm = made.object.id
     assert (await cloud.ended(made)).status == "failed"
     assert await cloud.states(vm, cloud.boot_disk(vm)) == ["ERROR", "ERROR"]
@@ -374,7 +374,7 @@ async def test_a_deploy_that_fails_can_be_tried_again_and_nothing_is_left_behind
 
 async def test_all_that_several_failed_starts_may_have_left_is_stopped_before_the_next(cloud: Cloud) -> None:
     cloud.doors.break_("start", "no memory")
-    made = await cloud.service.create_machine(cloud.ns, cloud.vm_spec(), ANN)
+    made = await cloud.service.create(cloud.ns, cloud.vm_spec(), ANN)
     vm = made.object.id
     assert (await cloud.ended(made)).status == "failed"
     (first,) = vm_seen(await cloud.get(vm)).stale_machines
@@ -469,7 +469,7 @@ async def test_what_waits_behind_a_migration_can_be_cancelled_and_all_it_held_go
 
 async def test_a_deploy_that_is_cancelled_leaves_the_description_and_can_be_asked_for_again(cloud: Cloud) -> None:
     cloud.doors.close("start")
-    made = await cloud.service.create_machine(cloud.ns, cloud.vm_spec(), ANN)
+    made = await cloud.service.create(cloud.ns, cloud.vm_spec(), ANN)
     vm = made.object.id
     await cloud.doors.somebody_at("start")
     await cloud.engine.cancel(cloud.ns, made.op.id)
@@ -585,7 +585,7 @@ async def test_a_destroy_that_is_cancelled_between_two_disks_is_half_done_and_no
 async def test_the_destroy_of_an_image_that_is_cancelled_after_its_file_is_gone_has_succeeded(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    image = await cloud.made(cloud.service.create_image(cloud.ns, ImageSpec("old", cloud.account), ANN))
+    image = await cloud.made(cloud.service.create(cloud.ns, ImageSpec("old", cloud.account), ANN))
     files, is_gone = {await cloud.file_name(image)}, asyncio.Event()
 
     async def has(name: str) -> bool:

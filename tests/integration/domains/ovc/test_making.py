@@ -38,14 +38,9 @@ async def without_nodes(cloud: Cloud) -> None:
 
 def making(cloud: Cloud, kind: str, name: str = "new", key: str | None = None) -> Awaitable[Accepted]:
     """Ask for a new object."""
-    service, ns, account = cloud.service, cloud.ns, cloud.account
-    if kind == VM.kind:
-        return service.create_machine(ns, cloud.vm_spec(), ANN, key)
-    if kind == CLOUDSPACE.kind:
-        return service.create_cloudspace(ns, CloudspaceSpec(name, account), ANN, key)
-    if kind == DISK.kind:
-        return service.create_disk(ns, DiskSpec(name, account), ANN, key)
-    return service.create_image(ns, ImageSpec(name, account), ANN, key)
+    specs = {CLOUDSPACE.kind: CloudspaceSpec, DISK.kind: DiskSpec, IMAGE.kind: ImageSpec}
+    spec = cloud.vm_spec() if kind == VM.kind else specs[kind](name, cloud.account)
+    return cloud.service.create(cloud.ns, spec, ANN, key)
 
 
 @pytest.mark.parametrize("kind", [VM.kind, CLOUDSPACE.kind])

@@ -87,7 +87,7 @@ async def test_an_error_of_a_disk_names_its_file_and_no_folder_of_the_server(tmp
     async with open_cloud(open_store(str(tmp_path / "stateward.db")), tmp_path, FILES) as opened:
         cloud = await opened.furnish()
         (tmp_path / "ovc" / "vault" / f"{await cloud.file_name(cloud.image)}.qcow2").write_bytes(b"no image")
-        operation = await cloud.ended(await cloud.service.create_machine(cloud.ns, cloud.vm_spec(), ADA))
+        operation = await cloud.ended(await cloud.service.create(cloud.ns, cloud.vm_spec(), ADA))
         assert operation.status == "failed"
         assert operation.error is not None
         assert "Image is not in qcow2 format" in operation.error

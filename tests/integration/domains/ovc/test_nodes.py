@@ -198,7 +198,7 @@ async def test_a_node_whose_driver_does_not_work_is_not_in_service(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "")  # no QEMU is found
-    operation = await cloud.ended(await cloud.service.register_node(cloud.ns, NodeSpec("broken", "qemu"), ADA))
+    operation = await cloud.ended(await cloud.service.create(cloud.ns, NodeSpec("broken", "qemu"), ADA))
     assert (operation.status, "qemu" in str(operation.error)) == ("failed", True)
     assert await cloud.state(operation.object) == "ERROR"
 

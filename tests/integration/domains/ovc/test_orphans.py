@@ -116,7 +116,7 @@ async def test_a_file_that_no_disk_or_image_of_any_namespace_owns_is_told(tmp_pa
         vm, gone = await cloud.vm(), await cloud.disk()
         await other.disk()
         await cloud.did(vm, "stop")
-        clone = await cloud.made(cloud.service.create_machine(cloud.ns, cloud.vm_spec(clone_of=vm), ADA))
+        clone = await cloud.made(cloud.service.create(cloud.ns, cloud.vm_spec(clone_of=vm), ADA))
         await cloud.did(clone, "destroy")
         await cloud.did(gone, "destroy")
         assert await look(cloud) == []
@@ -146,7 +146,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 async def test_a_real_process_of_nobody_is_noticed_by_itself(folder: Path) -> None:
     settings = Settings(storage="none", look_every=0.05)
     async with open_cloud(open_store(str(folder / "stateward.db")), folder, settings) as cloud:
-        id_ = await cloud.made(cloud.service.register_node(cloud.ns, NodeSpec("bare", "process"), ADA))
+        id_ = await cloud.made(cloud.service.create(cloud.ns, NodeSpec("bare", "process"), ADA))
         host = await cloud.plugin.nodes.get(cloud.ns, id_)
         await host.start(NodeMachine(STRAY, "stray", "tiny"))
 

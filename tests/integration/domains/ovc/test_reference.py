@@ -114,7 +114,7 @@ class World:
         )
         cloud.image = image or cloud.image
         cloud.account = space.account
-        made = await outcome(cloud.service.create_machine(cloud.ns, cloud.vm_spec(box, clone_of=clone_of), ANN))
+        made = await outcome(cloud.service.create(cloud.ns, cloud.vm_spec(box, clone_of=clone_of), ANN))
         assert (made is not None) == possible
         if made is not None:
             vm = made.object.id

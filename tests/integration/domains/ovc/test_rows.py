@@ -57,7 +57,7 @@ async def make(cloud: Cloud, kind: str) -> str:
     if kind == ACCOUNT.kind:
         return await cloud.new_account()
     if kind == IMAGE.kind:
-        return await cloud.made(service.create_image(ns, ImageSpec(name, cloud.account), ANN))
+        return await cloud.made(service.create(ns, ImageSpec(name, cloud.account), ANN))
     return await cloud.node() if kind == NODE.kind else await cloud.disk()
 
 
@@ -154,12 +154,12 @@ async def test_whatever_is_in_no_table_is_refused(lifecycle: Lifecycle, tmp_path
 
 
 NEW: dict[str, Callable[[Cloud], object]] = {
-    "account": lambda cloud: cloud.service.create_account(cloud.ns, AccountSpec("a"), ANN),
-    "cloudspace": lambda cloud: cloud.service.create_cloudspace(cloud.ns, CloudspaceSpec("c", cloud.account), ANN),
-    "vm": lambda cloud: cloud.service.create_machine(cloud.ns, cloud.vm_spec(), ANN),
-    "disk": lambda cloud: cloud.service.create_disk(cloud.ns, DiskSpec("d", cloud.account), ANN),
-    "image": lambda cloud: cloud.service.create_image(cloud.ns, ImageSpec("i", cloud.account), ANN),
-    "node": lambda cloud: cloud.service.register_node(cloud.ns, NodeSpec("n"), ADA),
+    "account": lambda cloud: cloud.service.create(cloud.ns, AccountSpec("a"), ANN),
+    "cloudspace": lambda cloud: cloud.service.create(cloud.ns, CloudspaceSpec("c", cloud.account), ANN),
+    "vm": lambda cloud: cloud.service.create(cloud.ns, cloud.vm_spec(), ANN),
+    "disk": lambda cloud: cloud.service.create(cloud.ns, DiskSpec("d", cloud.account), ANN),
+    "image": lambda cloud: cloud.service.create(cloud.ns, ImageSpec("i", cloud.account), ANN),
+    "node": lambda cloud: cloud.service.create(cloud.ns, NodeSpec("n"), ADA),
 }
 FIRST = {
     "account": ("CREATING", "CONFIRMED"),

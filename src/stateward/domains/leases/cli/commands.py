@@ -27,9 +27,7 @@ from stateward.domains.leases.cli.views import (
     moment,
     plain,
 )
-from stateward.domains.leases.cli.views import (
-    calendar as drawn,
-)
+from stateward.domains.leases.cli.views import calendar as drawn
 from stateward.errors import BadInput, StatewardError
 from stateward.schemas.journal import LineView
 

@@ -1,7 +1,7 @@
 """Routes that all kinds have: list, get, delete, and the plain actions of their tables."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from litestar import delete, get, post
 from litestar.handlers import HTTPRouteHandler
@@ -64,6 +64,12 @@ def service_of(request: Call) -> Service:
     return Service(engine_of(request))
 
 
+async def act_on(request: Call, ns: str, kind: str, id_: str, action: str, **how: Any) -> OvcAcceptedView:  # noqa: ANN401 - see `Service.act`
+    """Submit an action of the caller on an object, and return the answer."""
+    accepted = await service_of(request).act(ns, kind, id_, action, caller_of(request), **how)
+    return accepted_view(accepted, disclosure_of(request))
+
+
 def _listing(one: Collection) -> HTTPRouteHandler:
     @get(f"/{one.path}", opt=needs(Right.READ), summary=f"List {one.path}", operation_id=f"ovcList{one.path.title()}")
     async def list_items(
@@ -89,7 +95,7 @@ def _showing(one: Collection) -> HTTPRouteHandler:
         summary=f"Show one of the {one.path}",
         operation_id=f"ovcGet{one.path.title()}",
     )
-    async def show_item(request: Call, ns: Ns, id: ItemId) -> ItemView:  # noqa: A002 - the path's word
+    async def show_item(request: Call, ns: Ns, id: ItemId) -> ItemView:
         """Return an object."""
         return item_view(await service_of(request).get(ns, one.lifecycle.kind, id), disclosure_of(request))
 
@@ -105,19 +111,12 @@ def _acting(one: Collection) -> HTTPRouteHandler:
         operation_id=f"ovcAct{one.path.title()}",
     )
     async def act(
-        request: Call,
-        ns: Ns,
-        id: ItemId,  # noqa: A002 - the path's word
-        action: ActionName,
-        status: ExpectedStatus = None,
-        key: IdempotencyKey = None,
+        request: Call, ns: Ns, id: ItemId, action: ActionName, status: ExpectedStatus = None, key: IdempotencyKey = None
     ) -> OvcAcceptedView:
         """Ask for an action: the state changes at once, and the work stands in the object's queue."""
         if action not in one.actions:
             raise UnknownName("action", action, one.actions)
-        service, kind = service_of(request), one.lifecycle.kind
-        accepted = await service.act(ns, kind, id, action, caller_of(request), status=status, key=key)
-        return accepted_view(accepted, disclosure_of(request))
+        return await act_on(request, ns, one.lifecycle.kind, id, action, status=status, key=key)
 
     return act
 
@@ -131,15 +130,10 @@ def _deleting(one: Collection) -> HTTPRouteHandler:
         operation_id=f"ovcDelete{one.path.title()}",
     )
     async def delete_item(
-        request: Call,
-        ns: Ns,
-        id: ItemId,  # noqa: A002 - the path's word
-        permanently: Permanently = False,
-        status: ExpectedStatus = None,
+        request: Call, ns: Ns, id: ItemId, permanently: Permanently = False, status: ExpectedStatus = None
     ) -> OvcAcceptedView:
         """Move an object to the recycle bin, or destroy it; what is there already is a success."""
         action = "destroy" if permanently else "delete"
-        accepted = await service_of(request).act(ns, one.lifecycle.kind, id, action, caller_of(request), status=status)
-        return accepted_view(accepted, disclosure_of(request))
+        return await act_on(request, ns, one.lifecycle.kind, id, action, status=status)
 
     return delete_item

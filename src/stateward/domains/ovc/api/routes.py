@@ -7,7 +7,7 @@ from litestar.params import JSONBody, QueryParameter
 from litestar.types import ControllerRouterHandler
 
 from stateward.access import Right
-from stateward.domains.ovc.api.collection_routes import COLLECTIONS, routes_of, service_of
+from stateward.domains.ovc.api.collection_routes import COLLECTIONS, act_on, routes_of, service_of
 from stateward.domains.ovc.api.schemas import (
     AddedDisk,
     Call,
@@ -43,12 +43,12 @@ from stateward.domains.ovc.model import (
     DiskSpec,
     ImageSpec,
     NodeSpec,
+    OvcSpec,
     OvcVmSpec,
     read_spec,
 )
 from stateward.domains.plugin import actor_of, disclosure_of, grant_of, needs
 from stateward.domains.request_params import IdempotencyKey, Ns
-from stateward.engine import Accepted
 from stateward.lifecycle import ADMIN
 
 BASE = "/api/v1/ovc/{ns:str}"
@@ -56,8 +56,9 @@ ACT = needs(Right.ACT)
 GOVERN = needs(Right.GOVERN)
 
 
-def _answer(request: Call, accepted: Accepted) -> OvcAcceptedView:
-    return accepted_view(accepted, disclosure_of(request))
+async def _create(request: Call, ns: str, spec: OvcSpec, key: str | None, *, deploy: bool = True) -> OvcAcceptedView:
+    made = await service_of(request).create(ns, spec, caller_of(request), key, deploy=deploy)
+    return accepted_view(made, disclosure_of(request))
 
 
 # --- making ----------------------------------------------------------------------------------------------------------
@@ -68,8 +69,7 @@ async def make_account(
     request: Call, ns: Ns, data: JSONBody[NewAccount], key: IdempotencyKey = None
 ) -> OvcAcceptedView:
     """Make an account."""
-    spec = AccountSpec(data.name, data.retention)
-    return _answer(request, await service_of(request).create_account(ns, spec, caller_of(request), key))
+    return await _create(request, ns, AccountSpec(data.name, data.retention), key)
 
 
 @post("/cloudspaces", opt=ACT, status_code=202, summary="Make a cloudspace")
@@ -77,8 +77,7 @@ async def make_cloudspace(
     request: Call, ns: Ns, data: JSONBody[NewCloudspace], key: IdempotencyKey = None
 ) -> OvcAcceptedView:
     """Make a cloudspace, and deploy it."""
-    spec = CloudspaceSpec(data.name, data.account)
-    return _answer(request, await service_of(request).create_cloudspace(ns, spec, caller_of(request), key))
+    return await _create(request, ns, CloudspaceSpec(data.name, data.account), key)
 
 
 @post("/machines", opt=ACT, status_code=202, summary="Make a VM")
@@ -86,56 +85,46 @@ async def make_machine(
     request: Call, ns: Ns, data: JSONBody[NewMachine], key: IdempotencyKey = None
 ) -> OvcAcceptedView:
     """Make a VM, and deploy it."""
-    service = service_of(request)
-    box = read_spec(await service.get(ns, CLOUDSPACE.kind, data.cloudspace), CloudspaceSpec)
+    box = read_spec(await service_of(request).get(ns, CLOUDSPACE.kind, data.cloudspace), CloudspaceSpec)
     spec = OvcVmSpec(data.name, box.account, data.cloudspace, data.image, data.size, data.gib)
-    made = await service.create_machine(ns, spec, caller_of(request), key, deploy=data.deploy)
-    return _answer(request, made)
+    return await _create(request, ns, spec, key, deploy=data.deploy)
 
 
 @post("/machines/{id:str}/clone", opt=ACT, status_code=202, summary="Clone a VM")
 async def clone_machine(
-    request: Call,
-    ns: Ns,
-    id: ItemId,  # noqa: A002 - the path's word
-    data: JSONBody[NewClone],
-    key: IdempotencyKey = None,
+    request: Call, ns: Ns, id: ItemId, data: JSONBody[NewClone], key: IdempotencyKey = None
 ) -> OvcAcceptedView:
     """Make a VM whose disk begins with what the disk of this one has; this one has to be HALTED meanwhile."""
-    service = service_of(request)
-    of = read_spec(await service.get(ns, VM.kind, id), OvcVmSpec)
+    of = read_spec(await service_of(request).get(ns, VM.kind, id), OvcVmSpec)
     spec = OvcVmSpec(data.name, of.account, of.cloudspace, of.image, of.size, of.gib, clone_of=id)
-    return _answer(request, await service.create_machine(ns, spec, caller_of(request), key))
+    return await _create(request, ns, spec, key)
 
 
 @post("/disks", opt=ACT, status_code=202, summary="Make a disk")
 async def make_disk(request: Call, ns: Ns, data: JSONBody[NewDisk], key: IdempotencyKey = None) -> OvcAcceptedView:
     """Make a disk that belongs to no VM."""
-    spec = DiskSpec(data.name, data.account, data.gib)
-    return _answer(request, await service_of(request).create_disk(ns, spec, caller_of(request), key))
+    return await _create(request, ns, DiskSpec(data.name, data.account, data.gib), key)
 
 
 @post("/images", opt=ACT, status_code=202, summary="Make an image")
 async def make_image(request: Call, ns: Ns, data: JSONBody[NewImage], key: IdempotencyKey = None) -> OvcAcceptedView:
     """Make an image."""
-    spec = ImageSpec(data.name, data.account, data.source)
-    return _answer(request, await service_of(request).create_image(ns, spec, caller_of(request), key))
+    return await _create(request, ns, ImageSpec(data.name, data.account, data.source), key)
 
 
 @post("/nodes", opt=GOVERN, status_code=202, summary="Register a node")
 async def register_node(request: Call, ns: Ns, data: JSONBody[NewNode], key: IdempotencyKey = None) -> OvcAcceptedView:
     """Register a node; with a driver that acts on the server's host, only an administrator of everything can."""
-    spec = NodeSpec(data.name, data.driver, data.options)
-    if spec.driver in HOST_DRIVERS and not grant_of(request).governs_all:
-        raise NodeDriverNotGranted(driver=spec.driver, ns=ns)
-    return _answer(request, await service_of(request).register_node(ns, spec, caller_of(request), key))
+    if data.driver in HOST_DRIVERS and not grant_of(request).governs_all:
+        raise NodeDriverNotGranted(driver=data.driver, ns=ns)
+    return await _create(request, ns, NodeSpec(data.name, data.driver, data.options), key)
 
 
 # --- a VM and its disks ----------------------------------------------------------------------------------------------
 
 
 @get("/machines/{id:str}/disks", opt=needs(Right.READ), summary="List the disks of a VM")
-async def list_disks(request: Call, ns: Ns, id: ItemId) -> list[ItemView]:  # noqa: A002 - the path's word
+async def list_disks(request: Call, ns: Ns, id: ItemId) -> list[ItemView]:
     """Return the disks of a VM, those in the recycle bin included."""
     service = service_of(request)
     await service.get(ns, VM.kind, id)
@@ -144,60 +133,51 @@ async def list_disks(request: Call, ns: Ns, id: ItemId) -> list[ItemView]:  # no
 
 @post("/machines/{id:str}/disks", opt=ACT, status_code=202, summary="Add a disk to a VM")
 async def add_disk(
-    request: Call,
-    ns: Ns,
-    id: ItemId,  # noqa: A002 - the path's word
-    data: JSONBody[AddedDisk],
-    key: IdempotencyKey = None,
+    request: Call, ns: Ns, id: ItemId, data: JSONBody[AddedDisk], key: IdempotencyKey = None
 ) -> OvcAcceptedView:
     """Make a disk for a VM: it is there and attached, or neither."""
-    args = {"name": data.name, "gib": data.gib}
-    accepted = await service_of(request).act(ns, VM.kind, id, "add disk", caller_of(request), args=args, key=key)
-    return _answer(request, accepted)
+    return await act_on(request, ns, VM.kind, id, "add disk", args={"name": data.name, "gib": data.gib}, key=key)
 
 
 @post("/machines/{id:str}/attach", opt=ACT, status_code=202, summary="Attach a disk to a VM")
-async def attach_disk(request: Call, ns: Ns, id: ItemId, data: JSONBody[NamedDisk]) -> OvcAcceptedView:  # noqa: A002
+async def attach_disk(request: Call, ns: Ns, id: ItemId, data: JSONBody[NamedDisk]) -> OvcAcceptedView:
     """Attach a disk: the VM and the disk change their states together."""
-    service, args = service_of(request), {"disk": data.disk}
-    return _answer(request, await service.act(ns, VM.kind, id, "attach disk", caller_of(request), args=args))
+    return await act_on(request, ns, VM.kind, id, "attach disk", args={"disk": data.disk})
 
 
 @post("/machines/{id:str}/detach", opt=ACT, status_code=202, summary="Detach a disk from a VM")
-async def detach_disk(request: Call, ns: Ns, id: ItemId, data: JSONBody[NamedDisk]) -> OvcAcceptedView:  # noqa: A002
+async def detach_disk(request: Call, ns: Ns, id: ItemId, data: JSONBody[NamedDisk]) -> OvcAcceptedView:
     """Detach a disk: the VM and the disk change their states together."""
-    service, args = service_of(request), {"disk": data.disk}
-    return _answer(request, await service.act(ns, VM.kind, id, "detach disk", caller_of(request), args=args))
+    return await act_on(request, ns, VM.kind, id, "detach disk", args={"disk": data.disk})
 
 
 # --- nodes -----------------------------------------------------------------------------------------------------------
 
 
 @post("/machines/{id:str}/migrate", opt=GOVERN, status_code=202, summary="Migrate a VM")
-async def migrate(request: Call, ns: Ns, id: ItemId, data: JSONBody[MigrationRequest]) -> OvcAcceptedView:  # noqa: A002
+async def migrate(request: Call, ns: Ns, id: ItemId, data: JSONBody[MigrationRequest]) -> OvcAcceptedView:
     """Move a VM to another node while it runs; its state shows nothing of it."""
-    service, args = service_of(request), {} if data.node is None else {"node": data.node}
-    return _answer(request, await service.act(ns, VM.kind, id, "migrate", caller_of(request), args=args))
+    args = {} if data.node is None else {"node": data.node}
+    return await act_on(request, ns, VM.kind, id, "migrate", args=args)
 
 
 @post("/nodes/{id:str}/maintenance", opt=GOVERN, status_code=202, summary="Put a node in maintenance")
-async def maintenance(request: Call, ns: Ns, id: ItemId, data: JSONBody[MaintenanceRequest]) -> OvcAcceptedView:  # noqa: A002
+async def maintenance(request: Call, ns: Ns, id: ItemId, data: JSONBody[MaintenanceRequest]) -> OvcAcceptedView:
     """Move a node's VMs away, or stop them; they come back when it is enabled."""
-    service, args = service_of(request), {"vmaction": data.vmaction}
-    return _answer(request, await service.act(ns, NODE.kind, id, "maintenance", caller_of(request), args=args))
+    return await act_on(request, ns, NODE.kind, id, "maintenance", args={"vmaction": data.vmaction})
 
 
 # --- queues and healing ----------------------------------------------------------------------------------------------
 
 
 @get("/queues/{id:str}", opt=needs(Right.READ), summary="Show an object's queue")
-async def show_queue(request: Call, ns: Ns, id: ItemId) -> ObjectQueueView:  # noqa: A002 - the path's word
+async def show_queue(request: Call, ns: Ns, id: ItemId) -> ObjectQueueView:
     """Return what stands in an object's queue, in order."""
     return queue_view(await service_of(request).queuer.queue(ns, id), disclosure_of(request))
 
 
 @delete("/queues/{id:str}", opt=ACT, status_code=200, summary="Stop an object's queue")
-async def stop_queue(request: Call, ns: Ns, id: ItemId) -> ObjectQueueView:  # noqa: A002 - the path's word
+async def stop_queue(request: Call, ns: Ns, id: ItemId) -> ObjectQueueView:
     """Refuse new actions, and answer when all that stood in the queue is done and the queue is gone."""
     queuer = service_of(request).queuer
     await queuer.stop(ns, id)

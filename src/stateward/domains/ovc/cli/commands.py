@@ -100,7 +100,7 @@ def list_(session: Session, kinds: Kinds, state: States = None) -> None:
 
 @app.command()
 @on_server
-def show(session: Session, object: Thing) -> None:  # noqa: A002 - the glossary's word
+def show(session: Session, object: Thing) -> None:
     """Show an object; a node with what became of its machines, and what is there and belongs to nobody."""
     found = session.client.http.call(ItemView, "GET", _at(session, _path(session, object)))
     if session.json:
@@ -115,7 +115,7 @@ def show(session: Session, object: Thing) -> None:  # noqa: A002 - the glossary'
 
 @app.command()
 @on_server
-def queue(session: Session, object: Thing, stop: Stop = False) -> None:  # noqa: A002
+def queue(session: Session, object: Thing, stop: Stop = False) -> None:
     """Show what stands in an object's queue; or stop the queue."""
     path = _at(session, f"/queues/{_id(session, object)}")
     found = session.client.http.call(ObjectQueueView, "DELETE" if stop else "GET", path)
@@ -218,11 +218,7 @@ def _simple(action: str, about: str) -> Callable[..., None]:
     """Return the command of an action that needs nothing but its object."""
 
     def run(
-        session: Session,
-        object: Thing,  # noqa: A002 - the glossary's word
-        status: Believed = None,
-        wait: Wait = False,
-        timeout: Timeout = None,
+        session: Session, object: Thing, status: Believed = None, wait: Wait = False, timeout: Timeout = None
     ) -> None:
         _do(session, object, action, None, wait, timeout, status=status)
 
@@ -237,11 +233,7 @@ for _action, _about in SIMPLE.items():
 @app.command()
 @on_server
 def delete(
-    session: Session,
-    object: Thing,  # noqa: A002 - the glossary's word
-    permanently: Permanently = False,
-    wait: Wait = False,
-    timeout: Timeout = None,
+    session: Session, object: Thing, permanently: Permanently = False, wait: Wait = False, timeout: Timeout = None
 ) -> None:
     """Move something to the recycle bin; or destroy it."""
     params = {"permanently": str(permanently).lower()}

@@ -9,23 +9,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stateward.domains.ovc.errors import (
-    OtherAction,
-    ParentInBin,
-    ParentNotReady,
-    QueueOccupied,
-    QueueStopping,
-)
-from stateward.domains.ovc.lifecycle import (
-    ACCOUNT,
-    CLOUDSPACE,
-    AccountState,
-    CloudspaceState,
-)
-from stateward.domains.ovc.model import (
-    read_seen,
-    short_kind,
-)
+from stateward.domains.ovc.errors import OtherAction, ParentInBin, ParentNotReady, QueueOccupied, QueueStopping
+from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, AccountState, CloudspaceState
+from stateward.domains.ovc.model import read_seen, short_kind
 from stateward.domains.ovc.object_updates import update_seen
 from stateward.domains.ovc.queries import require_object, require_state
 from stateward.engine import Request

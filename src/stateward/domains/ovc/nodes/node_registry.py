@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from stateward.domains.ovc.lifecycle import NODE
-from stateward.domains.ovc.model import NodeSpec, file_name, read_spec
+from stateward.domains.ovc.model import NodeSpec, PlacementSeen, file_name, read_spec
 from stateward.domains.ovc.nodes.driver_node import DriverNode
 from stateward.domains.ovc.nodes.port import Hypervisor
 from stateward.drivers import ProviderRegion
@@ -30,6 +30,8 @@ class NodeRegistry:
     A given simulated cloud replaces the one in the data folder.
     """
 
+    reader: Reader  # set with the engine, before the first handler runs
+
     def __init__(
         self,
         folder: Path,
@@ -40,7 +42,6 @@ class NodeRegistry:
     ) -> None:
         self._folder, self._cloud, self._called, self._confinement = folder, cloud, called, confinement
         self._nodes: dict[Key, Hypervisor] = {}
-        self.reader: Reader | None = None
         self.factories: Mapping[str, NodeFactory] = {
             "simulated": self._simulated,
             "process": self._process,
@@ -51,12 +52,21 @@ class NodeRegistry:
         """Return a node; it is created on first use."""
         key = Key(ns, node)
         if key not in self._nodes:
-            assert self.reader is not None
             found = await self.reader.object(key)
             if found is None or found.kind != NODE.kind:
                 raise Permanent(f"there is no node {node!r}")
             self._nodes.setdefault(key, self._create(file_name(found), read_spec(found, NodeSpec)))
         return self._nodes[key]
+
+    async def stop_machine(self, ns: str, seen: PlacementSeen) -> None:
+        """Stop the machine of a VM or a firewall, if it has power."""
+        if seen.machine:
+            await (await self.get(ns, seen.node)).stop(seen.machine)
+
+    async def stop_stale(self, ns: str, seen: PlacementSeen) -> None:
+        """Stop the machines that earlier failures may have left behind."""
+        for left in seen.stale_machines:
+            await (await self.get(ns, left.node)).stop(left.machine)
 
     def _create(self, node: str, spec: NodeSpec) -> Hypervisor:
         try:
