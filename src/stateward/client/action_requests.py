@@ -9,6 +9,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
+import typer
 from msgspec import Struct
 from msgspec.structs import replace
 from rich.text import Text
@@ -173,13 +174,29 @@ def _now(session: "Session", id_: str) -> ObjectView | None:
         return None
 
 
-def print_outcomes(session: "Session", outcomes: Sequence[RequestOutcome]) -> int:
-    """Print the outcome for each object; returns the exit code."""
+def finish_requests(
+    session: "Session", outcomes: list[RequestOutcome], wait: bool, timeout: float | None = None
+) -> None:
+    """Print the outcomes of requests; with `wait`, after their operations have ended."""
+    warn_of_waiting(session, outcomes)
+    print_outcomes(session, wait_for_outcomes(session, outcomes, timeout) if wait else outcomes)
+
+
+def warn_of_waiting(session: "Session", outcomes: Iterable[RequestOutcome]) -> None:
+    """Warn that accepted operations wait, if no worker runs."""
+    if not session.client.has_worker and any(one.operation is not None for one in outcomes):
+        err().print("No server runs on this data folder: the work waits until one does.", style="yellow")
+
+
+def print_outcomes(session: "Session", outcomes: Sequence[RequestOutcome]) -> None:
+    """Print the outcome for each object, and exit with the highest of their exit codes unless all are good."""
     if session.json:
         print_json([_plain(one) for one in outcomes])
     else:
         results().print(filled_table(TITLES, (_row(session, one) for one in outcomes)))
-    return max((one.exit_code for one in outcomes), default=0)
+    code = max((one.exit_code for one in outcomes), default=0)
+    if code:
+        raise typer.Exit(code)
 
 
 def _plain(one: RequestOutcome) -> dict[str, Any]:
@@ -214,9 +231,3 @@ def _state(session: "Session", found: StatefulRecord | None) -> str | Text:
         return GONE
     known = found.state_class if isinstance(found, ObjectView) else None
     return state_text(session.state_class, found.kind, found.state, known)
-
-
-def warn_of_waiting(session: "Session", outcomes: Iterable[RequestOutcome]) -> None:
-    """Warn that accepted operations wait, if no worker runs."""
-    if not session.client.has_worker and any(one.operation is not None for one in outcomes):
-        err().print("No server runs on this data folder: the work waits until one does.", style="yellow")

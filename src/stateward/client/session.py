@@ -9,24 +9,27 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 import typer
 
 from stateward.client.arguments import ObjectRef, full_kind, is_kind_named
 from stateward.client.errors import ApiError, exit_code_for
-from stateward.client.output import Json, clean, err, print_json
+from stateward.client.output import Json, clean, err, print_json, results
 from stateward.client.target import RemoteServer, Secret, Target, TargetOptions, choose_target, stored_token
 from stateward.errors import BadInput, StatewardError
 from stateward.naming import PATH_PART
 
 if TYPE_CHECKING:
     import httpx
+    from rich.console import RenderableType
 
     from stateward.client.api import ApiClient
     from stateward.lifecycle.describe import LifecycleInfo
     from stateward.schemas.objects import ObjectView
+
+T = TypeVar("T")
 
 PANEL = "Where"
 INTERRUPTED = 130
@@ -104,6 +107,13 @@ class Session:
         if named.kind is not None and not is_kind_named(found.kind, named.kind):
             raise BadInput("object", str(named), f"named {found.kind}/{found.id}, for that is its kind")
         return found
+
+    def show(self, found: T, view: "Callable[[T], RenderableType]") -> None:
+        """Print a result: with `--json` as JSON, otherwise as `view` renders it."""
+        if self.json:
+            print_json(found)
+        else:
+            results().print(view(found), markup=False)
 
 
 def on_server(command: Callable[..., None]) -> Callable[..., None]:

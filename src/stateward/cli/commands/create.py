@@ -9,14 +9,7 @@ import msgspec
 import typer
 
 from stateward.cli.commands.kind_options import Kind
-from stateward.client.action_requests import (
-    RequestOutcome,
-    accepted_outcome,
-    print_outcomes,
-    request_body,
-    wait_for_outcomes,
-    warn_of_waiting,
-)
+from stateward.client.action_requests import accepted_outcome, finish_requests, request_body
 from stateward.client.arguments import ObjectRef, parse_pairs, parse_ref, parse_values
 from stateward.client.session import Session, on_server
 from stateward.client.shared_options import Args, Facts, Force, Labels, Object, Timeout, Wait
@@ -74,7 +67,7 @@ def create(
         "id": named.id,
         **request_body(False, fact or [], parse_values("arg", arg or [])),
     }
-    _finish(session, accepted_outcome(session.client.create(session.ns, body)), wait, timeout)
+    finish_requests(session, [accepted_outcome(session.client.create(session.ns, body))], wait, timeout)
 
 
 @on_server
@@ -94,7 +87,8 @@ def delete(
     states = session.kinds[found.kind].states if found.kind in session.kinds else []
     ends = {one.state for one in states if one.state_class == "final"} | {GONE}
     action = removing(found.id, allowed.state, allowed.actions, ends, body.get("facts", []))
-    _finish(session, accepted_outcome(session.client.act(session.ns, found.id, action, body)), wait, timeout)
+    accepted = accepted_outcome(session.client.act(session.ns, found.id, action, body))
+    finish_requests(session, [accepted], wait, timeout)
 
 
 def removing(
@@ -128,11 +122,3 @@ def read_spec(file: str) -> Any:  # noqa: ANN401 - whatever JSON can say
         raise BadInput("--spec", file, f"a file that can be read ({error.strerror})") from error
     except (msgspec.DecodeError, RecursionError) as error:
         raise BadInput("--spec", file, f"JSON: {error}") from error
-
-
-def _finish(session: Session, outcome: RequestOutcome, wait: bool, timeout: float | None) -> None:
-    warn_of_waiting(session, [outcome])
-    outcomes = wait_for_outcomes(session, [outcome], timeout) if wait else [outcome]
-    code = print_outcomes(session, outcomes)
-    if code:
-        raise typer.Exit(code)

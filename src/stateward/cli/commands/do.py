@@ -7,18 +7,11 @@ import typer
 from rich.text import Text
 
 from stateward.cli.commands.kind_options import Action
-from stateward.client.action_requests import (
-    print_outcomes,
-    request_body,
-    request_each,
-    request_group,
-    wait_for_outcomes,
-    warn_of_waiting,
-)
+from stateward.client.action_requests import finish_requests, request_body, request_each, request_group
 from stateward.client.arguments import parse_ref, parse_selector, parse_values
 from stateward.client.errors import api_error_of
 from stateward.client.formatting import error_text, filled_table
-from stateward.client.output import NO, print_json, results
+from stateward.client.output import NO
 from stateward.client.session import Session, on_server
 from stateward.client.shared_options import Args, Facts, Force, Objects, Timeout, Wait
 from stateward.errors import BadInput
@@ -50,10 +43,7 @@ def do(
         outcomes = request_group(session, action, parse_selector(chosen), body)
     else:
         outcomes = request_each(session, action, [parse_ref(one) for one in objects or []], body)
-    warn_of_waiting(session, outcomes)
-    code = print_outcomes(session, wait_for_outcomes(session, outcomes, timeout) if wait else outcomes)
-    if code:
-        raise typer.Exit(code)
+    finish_requests(session, outcomes, wait, timeout)
 
 
 @on_server
@@ -74,12 +64,9 @@ def plan(
             session.find(one)
     body = request_body(force, fact or [], parse_values("arg", arg or []))
     answers = session.client.plan(session.ns, [{"object": one.id, "action": action, **body} for one in named])
-    if session.json:
-        print_json(answers)
-    else:
-        both = zip(named, answers, strict=True)
-        rows = ((one.id, answer.would, answer.state or "", _why(answer.problem)) for one, answer in both)
-        results().print(filled_table(("object", "would", "state", "why"), rows))
+    both = zip(named, answers, strict=True)
+    rows = ((one.id, answer.would, answer.state or "", _why(answer.problem)) for one, answer in both)
+    session.show(answers, lambda _: filled_table(("object", "would", "state", "why"), rows))
     if any(answer.would != "accept" for answer in answers):
         raise typer.Exit(NO)
 

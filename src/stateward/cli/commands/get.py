@@ -8,7 +8,7 @@ import typer
 from stateward.cli.commands.kind_options import OnlyKind
 from stateward.client.arguments import ObjectSelector, parse_pairs, parse_ref
 from stateward.client.formatting import object_details, object_table, print_json_line
-from stateward.client.output import err, out, print_json, results
+from stateward.client.output import err, out
 from stateward.client.progress import live_display
 from stateward.client.session import Session, on_server
 from stateward.client.shared_options import Labels, Object
@@ -30,10 +30,8 @@ def get(session: Session, object: Object) -> None:  # noqa: A002 - the glossary'
     """Show an object, and the operation that works on it."""
     found = session.find(parse_ref(object))
     operation = None if found.op is None else session.client.operation(session.ns, found.op)
-    if session.json:
-        print_json({"object": found, "operation": operation})
-    else:
-        results().print(object_details(session.state_class, found, operation))
+    both = {"object": found, "operation": operation}
+    session.show(both, lambda _: object_details(session.state_class, found, operation))
 
 
 @on_server
@@ -61,12 +59,8 @@ def list_(
         return
     found = list(session.client.objects(session.ns, chosen, None if all_ else limit + 1))
     shown = found if all_ else found[:limit]
-    if session.json:
-        print_json(shown)
-    elif shown:
-        results().print(object_table(session.state_class, shown))
-    else:
-        results().print(f"No such objects in namespace {session.ns}.", markup=False)
+    none = f"No such objects in namespace {session.ns}."
+    session.show(shown, lambda shown: object_table(session.state_class, shown) if shown else none)
     if len(shown) < len(found):
         err().print(f"There are more than {limit}: see --limit and --all.", style="yellow")
 

@@ -6,7 +6,7 @@ import typer
 from rich.table import Table
 
 from stateward.client.formatting import filled_table, utc_text
-from stateward.client.output import err, print_json, results
+from stateward.client.output import err
 from stateward.client.session import Session, on_server, with_options
 from stateward.errors import BadInput
 from stateward.schemas.lanes import LanesView
@@ -26,10 +26,7 @@ UNLIMITED = 2**31 - 1
 def show(session: Session) -> None:
     """Show all lanes with their limits and loads."""
     found = session.client.lanes()
-    if session.json:
-        print_json(found)
-    else:
-        results().print(lane_table(found))
+    session.show(found, lane_table)
 
 
 @on_server
@@ -39,14 +36,9 @@ def set_(session: Session, lane: Lane, capacity: Capacity, group: Of = None) -> 
         raise BadInput("lane", lane, "a lane's name")
     known = {one.lane: one.grp for one in session.client.lanes().lanes}
     set_to = session.client.set_lane(lane, group or known.get(lane) or lane.partition("/")[0], capacity)
-    if session.json:
-        print_json(set_to)
-    else:
-        results().print(
-            f"Lane {set_to.lane} of {set_to.grp} runs up to {limit(set_to.capacity)} at once.", markup=False
-        )
-        if lane not in known:
-            _notice_unused("lane", lane)
+    session.show(set_to, lambda one: f"Lane {one.lane} of {one.grp} runs up to {limit(one.capacity)} at once.")
+    if lane not in known:
+        _notice_unused(session, "lane", lane)
 
 
 @on_server
@@ -54,17 +46,15 @@ def set_group(session: Session, group: Group, lanes: Count) -> None:
     """Set how many lanes of a group may be active at once."""
     known = {one.grp for one in session.client.lanes().groups}
     set_to = session.client.set_group(group, lanes)
-    if session.json:
-        print_json(set_to)
-    else:
-        results().print(f"Group {set_to.grp} has up to {limit(set_to.lanes)} lanes active at once.", markup=False)
-        if group not in known:
-            _notice_unused("group", group)
+    session.show(set_to, lambda one: f"Group {one.grp} has up to {limit(one.lanes)} lanes active at once.")
+    if group not in known:
+        _notice_unused(session, "group", group)
 
 
-def _notice_unused(what: str, name: str) -> None:
+def _notice_unused(session: Session, what: str, name: str) -> None:
     """Tell that a limit holds for nothing yet: it may be set before use, but the name may also be mistyped."""
-    err().print(f"Notice: no {what} {name} is in use now; the limit holds as soon as one is.", markup=False)
+    if not session.json:
+        err().print(f"Notice: no {what} {name} is in use now; the limit holds as soon as one is.", markup=False)
 
 
 def lane_table(found: LanesView) -> Table:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from stateward.client.formatting import filled_table, utc_text
-from stateward.client.output import err, print_json, results
+from stateward.client.output import err, print_json
 from stateward.client.session import Session, on_server
 
 
@@ -50,24 +50,19 @@ def create(session: Session, name: Name, ns: Spaces, role: As = RoleName.VIEWER,
 def list_(session: Session) -> None:
     """List the tokens there are, without their texts."""
     found = session.client.tokens()
-    if session.json:
-        print_json(found)
-        return
     rows = (
         (one.id, one.name, one.role, " ".join(one.namespaces), one.state, utc_text(one.created), utc_text(one.expires))
         for one in found
     )
-    results().print(filled_table(("id", "name", "role", "namespaces", "state", "created", "expires"), rows))
+    titles = ("id", "name", "role", "namespaces", "state", "created", "expires")
+    session.show(found, lambda _: filled_table(titles, rows))
 
 
 @on_server
 def revoke(session: Session, id_: Id) -> None:
     """Take a token back; it opens nothing from now on."""
     found = session.client.revoke(id_)
-    if session.json:
-        print_json(found)
-    else:
-        results().print(f"Token {id_} opens nothing any more.", markup=False)
+    session.show(found, lambda _: f"Token {id_} opens nothing any more.")
 
 
 app.command("create")(create)

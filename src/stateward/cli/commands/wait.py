@@ -8,7 +8,6 @@ from stateward.client.action_requests import RequestOutcome, print_outcomes, wai
 from stateward.client.arguments import parse_ref
 from stateward.client.errors import ApiError
 from stateward.client.formatting import operation_details
-from stateward.client.output import print_json, results
 from stateward.client.session import Session, on_server
 from stateward.client.shared_options import Timeout
 from stateward.schemas.operations import OperationView
@@ -25,9 +24,7 @@ def wait(session: Session, what: What, timeout: Timeout = None) -> None:
     """Wait until an operation has ended, or all that is under way on an object."""
     named = _operation(session, what)
     outcomes = _under_way(session, what) if named is None else [RequestOutcome(named.object, None, named)]
-    code = print_outcomes(session, wait_for_outcomes(session, outcomes, timeout))
-    if code:
-        raise typer.Exit(code)
+    print_outcomes(session, wait_for_outcomes(session, outcomes, timeout))
 
 
 def _operation(session: Session, what: str) -> OperationView | None:
@@ -53,7 +50,4 @@ def _under_way(session: Session, what: str) -> list[RequestOutcome]:
 def cancel(session: Session, operation: Operation) -> None:
     """Cancel an operation: what waits ends at once, what runs is told to stop."""
     found = session.client.cancel(session.ns, operation)
-    if session.json:
-        print_json(found)
-    else:
-        results().print(operation_details(found))
+    session.show(found, operation_details)

@@ -16,7 +16,7 @@ from stateward.client.formatting import (
     utc_text,
 )
 from stateward.client.journal_stream import JournalSelection, follow_journal
-from stateward.client.output import print_json, results
+from stateward.client.output import results
 from stateward.client.session import Session, on_server
 from stateward.client.shared_options import Object
 from stateward.client.shell_completion import complete_objects
@@ -65,23 +65,16 @@ def history(
     named = parse_ref(object)
     lines = list(session.client.object_history(session.ns, named.id))
     shown = lines if limit is None else lines[-limit:]
-    if session.json:
-        print_json(shown)
-        return
-    results().print(
-        filled_table(
-            ("when", "event", "from", "to", "by", "operation", "why"),
-            (
-                (
-                    utc_text(one.at),
-                    one.event,
-                    state_text(session.state_class, one.kind, one.source or ""),
-                    state_text(session.state_class, one.kind, one.target or ""),
-                    actor_text(one.actor, one.who),
-                    one.op or "",
-                    error_text(one.reason),
-                )
-                for one in shown
-            ),
+    rows = (
+        (
+            utc_text(one.at),
+            one.event,
+            state_text(session.state_class, one.kind, one.source or ""),
+            state_text(session.state_class, one.kind, one.target or ""),
+            actor_text(one.actor, one.who),
+            one.op or "",
+            error_text(one.reason),
         )
+        for one in shown
     )
+    session.show(shown, lambda _: filled_table(("when", "event", "from", "to", "by", "operation", "why"), rows))

@@ -83,19 +83,13 @@ def ask(
     operation = None if answer.operation is None else session.client.operation(session.ns, answer.operation.id)
     outcome = RequestOutcome(answer.object.id, answer.object, operation)
     warn_of_waiting(session, [outcome])
-    _end(session, _told(session, outcome, timeout) if wait else outcome)
+    print_outcomes(session, [_told(session, outcome, timeout) if wait else outcome])
 
 
 def retell(session: Session, operation: str, timeout: float | None) -> None:
     """Say again what an operation has said from its beginning, and what it says until its end."""
     found = session.client.operation(session.ns, operation)
-    _end(session, _told(session, RequestOutcome(found.object, None, found), timeout))
-
-
-def _end(session: Session, outcome: RequestOutcome) -> None:
-    code = print_outcomes(session, [outcome])
-    if code:
-        raise typer.Exit(code)
+    print_outcomes(session, [_told(session, RequestOutcome(found.object, None, found), timeout)])
 
 
 def _told(session: Session, outcome: RequestOutcome, timeout: float | None) -> RequestOutcome:

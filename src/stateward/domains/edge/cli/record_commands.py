@@ -5,7 +5,6 @@ from typing import Annotated, Any
 import typer
 
 from stateward.client.arguments import parse_pairs, parse_values
-from stateward.client.output import print_json, results
 from stateward.client.session import Session, on_server
 from stateward.domains.edge.api.schemas import View
 from stateward.domains.edge.cli.instance_requests import path, show_all, show_one
@@ -89,7 +88,4 @@ def _put(session: Session, where: str, name: str, spec: dict[str, Any]) -> None:
 
 
 def _print(session: Session, found: View) -> None:
-    if session.json:
-        print_json(found)
-    else:
-        results().print(found.id, markup=False)
+    session.show(found, lambda found: found.id)

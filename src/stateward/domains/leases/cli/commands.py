@@ -11,7 +11,6 @@ import typer
 
 from stateward.client.arguments import parse_pairs
 from stateward.client.errors import ApiError
-from stateward.client.output import print_json, results
 from stateward.client.session import Session, on_server
 from stateward.domains.leases.cli.views import (
     CalendarWindow,
@@ -93,14 +92,14 @@ class NoSuchLease(StatewardError):
 @on_server
 def list_leases(session: Session) -> None:
     """List leases, in the order of their starts."""
-    _show(session, _leases(session), lease_table)
+    session.show(_leases(session), lease_table)
 
 
 @app.command()
 @on_server
 def show(session: Session, lease: LeaseName) -> None:
     """Show a lease with its reservations and events."""
-    _show(session, _find(session, lease), lease_view)
+    session.show(_find(session, lease), lease_view)
 
 
 @app.command()
@@ -123,7 +122,7 @@ def create(
             {"resource_type": "physical:host", "min": least, "max": most or least, "resource_properties": where}
         )
     body = {"name": name, "reservations": wishes, **_times(start, end, before_end)}
-    _show(session, _call(session, LeaseReply, "POST", "/leases", body).lease, lease_view)
+    session.show(_call(session, LeaseReply, "POST", "/leases", body).lease, lease_view)
 
 
 @app.command()
@@ -145,7 +144,7 @@ def update(
     body: dict[str, Any] = {**_times(start, end, before_end, found)}
     body |= {"name": name} if name is not None else {}
     body |= {"reservations": [_wish(one) for one in reservation]} if reservation else {}
-    _show(session, _call(session, LeaseReply, "PUT", f"/leases/{found.id}", body).lease, lease_view)
+    session.show(_call(session, LeaseReply, "PUT", f"/leases/{found.id}", body).lease, lease_view)
 
 
 @app.command("end")
@@ -153,7 +152,7 @@ def update(
 def end_lease(session: Session, lease: LeaseName) -> None:
     """End a lease now."""
     found = _find(session, lease)
-    _show(session, _call(session, LeaseReply, "PUT", f"/leases/{found.id}", {"end_date": "now"}).lease, lease_view)
+    session.show(_call(session, LeaseReply, "PUT", f"/leases/{found.id}", {"end_date": "now"}).lease, lease_view)
 
 
 @app.command()
@@ -164,7 +163,7 @@ def delete(session: Session, lease: LeaseName, wait: Wait = False) -> None:
     _call(session, NoneType, "DELETE", f"/leases/{found.id}")
     while (there := _is_there(session, found.id)) and wait:
         session.pause(PAUSE)
-    _show(session, found, lambda one: f"{one.name} ({one.id}): {'being deleted' if there else 'deleted'}")
+    session.show(found, lambda one: f"{one.name} ({one.id}): {'being deleted' if there else 'deleted'}")
 
 
 @app.command()
@@ -172,7 +171,7 @@ def delete(session: Session, lease: LeaseName, wait: Wait = False) -> None:
 def recover(session: Session, lease: LeaseName) -> None:
     """Let a lease leave ERROR for what its reservations and events say that it is."""
     found = _find(session, lease)
-    _show(session, _call(session, LeaseReply, "POST", f"/leases/{found.id}/recover").lease, lease_view)
+    session.show(_call(session, LeaseReply, "POST", f"/leases/{found.id}/recover").lease, lease_view)
 
 
 @app.command()
@@ -181,7 +180,7 @@ def history(session: Session, lease: LeaseName) -> None:
     """Show what has happened to a lease, to its reservations and to its events; also of one that was deleted."""
     found = _find_deleted(session, lease)
     lines = sorted((line for part in found.parts for line in _lines(session, part)), key=lambda line: line.seq)
-    _show(session, lines, lambda those: history_table(found, those))
+    session.show(lines, lambda those: history_table(found, those))
 
 
 @app.command()
@@ -195,7 +194,7 @@ def calendar(session: Session, begin: From = "now", span: Span = "7d") -> None:
         start, _after("--span", start, span), max(20, shutil.get_terminal_size().columns - longest - 3)
     )
     shown = [one for one in leases if one.status not in ("TERMINATED", "DELETING")]
-    _show(session, shown, lambda those: drawn(found, those, window, datetime.now(UTC)))
+    session.show(shown, lambda those: drawn(found, those, window, datetime.now(UTC)))
 
 
 # --- hosts -----------------------------------------------------------------------------------------------------------
@@ -205,7 +204,7 @@ def calendar(session: Session, begin: From = "now", span: Span = "7d") -> None:
 @on_server
 def list_hosts(session: Session) -> None:
     """List hosts."""
-    _show(session, _hosts(session), host_table)
+    session.show(_hosts(session), host_table)
 
 
 @hosts.command("add")
@@ -213,7 +212,7 @@ def list_hosts(session: Session) -> None:
 def add_host(session: Session, host: HostName, property_: Properties = None) -> None:
     """Register a host; vcpus, memory_mb, local_gb and cleaning_time (in minutes) are properties that mean something."""
     body = {"name": host, **{name: plain(value) for name, value in parse_pairs("--property", property_ or []).items()}}
-    _show(session, _call(session, HostReply, "POST", "/os-hosts", body).host, lambda one: host_table([one]))
+    session.show(_call(session, HostReply, "POST", "/os-hosts", body).host, lambda one: host_table([one]))
 
 
 @hosts.command("set")
@@ -221,21 +220,21 @@ def add_host(session: Session, host: HostName, property_: Properties = None) -> 
 def set_host(session: Session, host: HostName, property_: Properties = None) -> None:
     """Change properties of a host."""
     body = {name: plain(value) if value else None for name, value in parse_pairs("--property", property_ or []).items()}
-    _show(session, _call(session, HostReply, "PUT", f"/os-hosts/{host}", body).host, lambda one: host_table([one]))
+    session.show(_call(session, HostReply, "PUT", f"/os-hosts/{host}", body).host, lambda one: host_table([one]))
 
 
 @hosts.command("fail")
 @on_server
 def fail_host(session: Session, host: HostName) -> None:
     """Say that a host is out of order: its leases get another one, if there is one."""
-    _show(session, _call(session, HostReply, "POST", f"/os-hosts/{host}/fail").host, lambda one: host_table([one]))
+    session.show(_call(session, HostReply, "POST", f"/os-hosts/{host}/fail").host, lambda one: host_table([one]))
 
 
 @hosts.command("recover")
 @on_server
 def recover_host(session: Session, host: HostName) -> None:
     """Say that a host is in order again."""
-    _show(session, _call(session, HostReply, "POST", f"/os-hosts/{host}/recover").host, lambda one: host_table([one]))
+    session.show(_call(session, HostReply, "POST", f"/os-hosts/{host}/recover").host, lambda one: host_table([one]))
 
 
 @hosts.command("remove")
@@ -244,7 +243,7 @@ def remove_host(session: Session, host: HostName) -> None:
     """Remove a host that is not promised to anybody."""
     found = _call(session, HostReply, "GET", f"/os-hosts/{host}").host
     _call(session, NoneType, "DELETE", f"/os-hosts/{host}")
-    _show(session, found, lambda one: f"{one.hypervisor_hostname}: removed")
+    session.show(found, lambda one: f"{one.hypervisor_hostname}: removed")
 
 
 # --- how -------------------------------------------------------------------------------------------------------------
@@ -252,13 +251,6 @@ def remove_host(session: Session, host: HostName) -> None:
 
 def _call(session: Session, answer: type[T], method: str, path: str, body: object = None) -> T:
     return session.client.http.call(answer, method, path, body=body, base=f"/ns/{session.ns}/blazar/v1")
-
-
-def _show(session: Session, found: T, view: Callable[[T], Any]) -> None:
-    if session.json:
-        print_json(found)
-    else:
-        results().print(view(found))
 
 
 def _leases(session: Session) -> list[LeaseView]:

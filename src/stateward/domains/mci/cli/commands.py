@@ -98,10 +98,7 @@ def create(
 def review(session: Session, file: File, name: Rename = None) -> None:
     """Say whether a file's MCI could be made, why not, and what it would cost; makes nothing."""
     found = ask(session, Review, "POST", "/mciDynamicReview", body=_fleet(file, name))
-    if session.json:
-        print_json(found)
-    else:
-        results().print(review_view(found))
+    session.show(found, review_view)
     if not found.creation_viable:
         raise typer.Exit(NO)
 
@@ -111,10 +108,7 @@ def review(session: Session, file: File, name: Rename = None) -> None:
 def list_(session: Session) -> None:
     """List the MCIs of the namespace."""
     found = statuses(session)
-    if session.json:
-        print_json(found)
-    else:
-        results().print(mci_table(found))
+    session.show(found, mci_table)
 
 
 @app.command()
@@ -122,10 +116,7 @@ def list_(session: Session) -> None:
 def status(session: Session, mci: Named, every: Every = False, fresh: Fresh = False) -> None:
     """Show an MCI with its VMs."""
     found = status_of(session, mci, fresh=fresh)
-    if session.json:
-        print_json(found)
-    else:
-        results().print(mci_view(found, inf if every else FEW))
+    session.show(found, lambda found: mci_view(found, inf if every else FEW))
 
 
 @app.command()
@@ -193,10 +184,7 @@ def orphans(session: Session, connection: At = None, terminate: End = False) -> 
     found = session.client.http.call(OrphanListing, "GET", "/mci/orphans", params={"connection": connection})
     if terminate:
         found = _terminate_orphans(session, found)
-    if session.json:
-        print_json(found)
-    else:
-        results().print(orphan_view(found, terminated=terminate))
+    session.show(found, lambda found: orphan_view(found, terminated=terminate))
     if found.trouble or len(found.terminated) < len(found.orphans):
         raise typer.Exit(NO)
 

@@ -50,10 +50,7 @@ def add(
     options = parse_pairs("option", option or [])
     wanted = Connection(name, provider, region, zone, driver, credential, options, namespaces=grant_to)
     made = session.client.http.call(Connection, "POST", PATH, body=wanted)
-    if session.json:
-        print_json(made)
-    else:
-        results().print(connection_table([made]))
+    session.show(made, lambda made: connection_table([made]))
 
 
 @app.command("list")
@@ -61,10 +58,7 @@ def add(
 def list_(session: Session) -> None:
     """List all connections: those that every server knows, and those that were added."""
     found = session.client.http.call(list[Connection], "GET", PATH)
-    if session.json:
-        print_json(found)
-    else:
-        results().print(connection_table(found))
+    session.show(found, connection_table)
 
 
 @app.command()
@@ -84,10 +78,7 @@ def revoke(session: Session, name: Name, namespaces: Namespaces) -> None:
 def _change_grants(session: Session, name: str, how: str, namespaces: list[str]) -> None:
     body = {"namespaces": namespaces}
     changed = session.client.http.call(Connection, "POST", f"{PATH}/{part(name)}/{how}", body=body)
-    if session.json:
-        print_json(changed)
-    else:
-        results().print(connection_table([changed]))
+    session.show(changed, lambda changed: connection_table([changed]))
 
 
 @app.command()

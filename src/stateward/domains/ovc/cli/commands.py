@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stateward.client.action_requests import RequestOutcome, print_outcomes, wait_for_outcomes, warn_of_waiting
+from stateward.client.action_requests import RequestOutcome, finish_requests
 from stateward.client.arguments import ObjectSelector, parse_pairs
 from stateward.client.http import NOTHING, Params, idempotency_headers
 from stateward.client.output import print_json, results
@@ -92,10 +92,7 @@ def list_(session: Session, kinds: Kinds, state: States = None) -> None:
         found += page
         if len(page) < 1000:
             break
-    if session.json:
-        print_json(found)
-    else:
-        results().print(item_table(session, found) if found else f"No {kinds} in namespace {session.ns}.")
+    session.show(found, lambda found: item_table(session, found) if found else f"No {kinds} in namespace {session.ns}.")
 
 
 @app.command()
@@ -119,10 +116,7 @@ def queue(session: Session, object: Thing, stop: Stop = False) -> None:
     """Show what stands in an object's queue; or stop the queue."""
     path = _at(session, f"/queues/{_id(session, object)}")
     found = session.client.http.call(ObjectQueueView, "DELETE" if stop else "GET", path)
-    if session.json:
-        print_json(found)
-    else:
-        results().print(queue_table(found) if found.exists else f"{found.object} has no queue.", markup=False)
+    session.show(found, lambda found: queue_table(found) if found.exists else f"{found.object} has no queue.")
 
 
 @app.command()
@@ -345,8 +339,4 @@ def _do(
 def _finish(session: Session, asked: OvcAcceptedView, wait: bool, timeout: float | None) -> None:
     found: ObjectView = session.client.object(session.ns, asked.object.id)
     operation = None if asked.operation is None else session.client.operation(session.ns, asked.operation)
-    outcomes = [RequestOutcome(found.id, found, operation)]
-    warn_of_waiting(session, outcomes)
-    code = print_outcomes(session, wait_for_outcomes(session, outcomes, timeout) if wait else outcomes)
-    if code:
-        raise typer.Exit(code)
+    finish_requests(session, [RequestOutcome(found.id, found, operation)], wait, timeout)

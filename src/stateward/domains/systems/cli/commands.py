@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stateward.client.action_requests import RequestOutcome, print_outcomes, wait_for_outcomes, warn_of_waiting
+from stateward.client.action_requests import RequestOutcome, finish_requests, wait_for_outcomes
 from stateward.client.http import idempotency_headers
-from stateward.client.output import clean, out, print_json, results
+from stateward.client.output import clean, out, print_json
 from stateward.client.session import Session, on_server
 from stateward.client.shared_options import Timeout, Wait
 from stateward.domains.systems.backends.port import LogExcerpt
@@ -141,10 +141,7 @@ def status(session: Session, system: System, path: At = "/", instances: Instance
     """Show a system with its services and their instances."""
     params = {"path": path, "instances": str(instances).lower()}
     found = session.client.http.call(SystemTree, "GET", _at(session, f"/{system}"), params=params)
-    if session.json:
-        print_json(found)
-    else:
-        results().print(system_tree(session, found))
+    session.show(found, lambda found: system_tree(session, found))
 
 
 @app.command()
@@ -152,10 +149,7 @@ def status(session: Session, system: System, path: At = "/", instances: Instance
 def deploys(session: Session, system: System) -> None:
     """List the deploys of a system, newest first."""
     found = session.client.http.call(list[ChangeView], "GET", _at(session, f"/{system}/deploys"))
-    if session.json:
-        print_json(found)
-    else:
-        results().print(change_table(session, found))
+    session.show(found, lambda found: change_table(session, found))
 
 
 @app.command()
@@ -163,10 +157,7 @@ def deploys(session: Session, system: System) -> None:
 def locks(session: Session, system: System) -> None:
     """List the locks of a system: who holds what, and who waits for what."""
     found = session.client.http.call(list[SystemLockView], "GET", _at(session, f"/{system}/locks"))
-    if session.json:
-        print_json(found)
-    else:
-        results().print(lock_table(found))
+    session.show(found, lock_table)
 
 
 @app.command()
@@ -221,11 +212,7 @@ def _at(session: Session, path: str) -> str:
 
 
 def _finish(session: Session, asked: AskedView, wait: bool, timeout: float | None) -> None:
-    outcomes = [_outcome(session, asked)]
-    warn_of_waiting(session, outcomes)
-    code = print_outcomes(session, wait_for_outcomes(session, outcomes, timeout) if wait else outcomes)
-    if code:
-        raise typer.Exit(code)
+    finish_requests(session, [_outcome(session, asked)], wait, timeout)
 
 
 def _outcome(session: Session, asked: AskedView) -> RequestOutcome:
