@@ -105,7 +105,7 @@ class Session:
         """Return the object of a reference; it must be of the kind that the reference names."""
         found = self.client.object(self.ns, named.id)
         if named.kind is not None and not is_kind_named(found.kind, named.kind):
-            raise BadInput("object", str(named), f"named {found.kind}/{found.id}, for that is its kind")
+            raise BadInput("object", str(named), f"named by its kind: {found.id} is of the kind {found.kind}")
         return found
 
     def show(self, found: T, view: "Callable[[T], RenderableType]") -> None:
