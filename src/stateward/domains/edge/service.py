@@ -64,30 +64,14 @@ class Service:
             await self.get(ns, name, CLOUDLET.kind)
             return await self.engine.act(ns, name, "create", **how)
 
-    async def change_cloudlet(self, ns: str, name: str, change: dict[str, Any], by: Caller) -> Accepted:
-        """Change the policies for missing instances and orphans."""
-        return await self._act(ns, name, CLOUDLET.kind, "change", by, args={"change": change})
-
-    async def upgrade(self, ns: str, name: str, version: str, within: float, by: Caller) -> Accepted:
-        """Order the agent to start its successor, which has `within` seconds to connect."""
-        return await self._act(ns, name, CLOUDLET.kind, "upgrade", by, args={"version": version, "within": within})
-
     async def fix(self, ns: str, name: str, by: Caller) -> Accepted:
         """Clear a failed upgrade: the cloudlet is Ready if its agent is connected, otherwise Offline."""
         for _ in range(FIX_TRIES):
             served = cloudlet_status(await self.get(ns, name, CLOUDLET.kind)).serving > 0
             facts = by.facts | {SERVED} if served else by.facts
             with suppress(AgentConnectionChanged):
-                return await self._act(ns, name, CLOUDLET.kind, "fix", replace(by, facts=facts))
+                return await self.act(ns, name, CLOUDLET.kind, "fix", replace(by, facts=facts))
         raise AgentConnectionChanged(name)
-
-    async def hand_over(self, ns: str, name: str, installation: str | None, by: Caller) -> Accepted:
-        """Hand a cloudlet over to a held installation of the agent (None: the only one held)."""
-        return await self._act(ns, name, CLOUDLET.kind, "handover", by, args={"installation": installation})
-
-    async def delete_cloudlet(self, ns: str, name: str, by: Caller) -> Accepted:
-        """Delete a cloudlet."""
-        return await self._act(ns, name, CLOUDLET.kind, "delete", by)
 
     # --- instances ---------------------------------------------------------------------------------------------------
 
@@ -112,15 +96,15 @@ class Service:
 
     async def update(self, ns: str, id_: str, kind: str, change: dict[str, Any], by: Caller) -> Accepted:
         """Update an instance."""
-        return await self._act(ns, id_, kind, "update", by, args={"change": change})
+        return await self.act(ns, id_, kind, "update", by, args={"change": change})
 
     async def refresh(self, ns: str, id_: str, by: Caller) -> Accepted:
         """Update an AppInst to the current record of its app."""
-        return await self._act(ns, id_, APPINST.kind, "update", by, args={"refresh": True})
+        return await self.act(ns, id_, APPINST.kind, "update", by, args={"refresh": True})
 
     async def delete(self, ns: str, id_: str, kind: str, by: Caller) -> Accepted:
-        """Delete an instance."""
-        return await self._act(ns, id_, kind, "delete", by)
+        """Delete a cloudlet or an instance."""
+        return await self.act(ns, id_, kind, "delete", by)
 
     async def _create(
         self,
@@ -151,7 +135,10 @@ class Service:
         await self._get_even_removed(ns, id_, kind)
         return await self.engine.submit(second)
 
-    async def _act(self, ns: str, id_: str, kind: str, action: str, by: Caller, args: Any = None) -> Accepted:  # noqa: ANN401
+    async def act(
+        self, ns: str, id_: str, kind: str, action: str, by: Caller, args: dict[str, Any] | None = None
+    ) -> Accepted:
+        """Request an action on a cloudlet or an instance; its guard checks the arguments."""
         found = await self._get_even_removed(ns, id_, kind)
         how: dict[str, Any] = {"actor": by.actor, "who": by.who, "facts": by.facts, "args": args, "key": by.key}
         around = related_ids(found) if kind in (CLUSTERINST.kind, APPINST.kind) else ()

@@ -62,7 +62,7 @@ async def test_a_cluster_in_use_is_not_deleted_and_says_by_whom(harness: EdgeHar
     with pytest.raises(StillReferenced, match="in use by AppInst munich:c1:web"):
         await harness.service.delete(NS, C1, CLUSTER, ANN)
     with pytest.raises(StillReferenced):
-        await harness.service.delete_cloudlet(NS, "munich", ANN)
+        await harness.service.delete(NS, "munich", "edge.cloudlet", ANN)
     with pytest.raises(StillReferenced):
         await harness.service.delete_record(NS, "edge.app", "web", ANN)
 
@@ -82,7 +82,7 @@ async def test_apps_and_clusters_that_go_along_are_deleted_with_their_cloudlet(h
     runner = await harness.cloudlet()
     await harness.app(auto_delete=True)
     await harness.deployed(cluster="autocluster")
-    operation = await harness.ended(await harness.service.delete_cloudlet(NS, "munich", ANN))
+    operation = await harness.ended(await harness.service.delete(NS, "munich", "edge.cloudlet", ANN))
     assert operation.status == "succeeded"
     assert [await harness.state(one) for one in ("munich:autocluster:web", "munich:reservable0")] == ["NotPresent"] * 2
     assert runner.site.things == {}

@@ -244,7 +244,7 @@ async def test_a_newer_connection_makes_the_older_one_count_for_nothing(harness:
 
 async def test_a_cloudlet_that_is_deleted_dismisses_its_agent(harness: EdgeHarness) -> None:
     runner = await harness.cloudlet()
-    await harness.ended(await harness.service.delete_cloudlet(NS, "munich", ANN))
+    await harness.ended(await harness.service.delete(NS, "munich", "edge.cloudlet", ANN))
     assert runner.task is not None
     await asyncio.wait_for(runner.task, 60)
 
@@ -257,7 +257,7 @@ async def leaving(harness: EdgeHarness) -> tuple[AgentRunner, Accepted]:
     await harness.app(auto_delete=True)
     await harness.deployed(cluster="autocluster")
     runner.site.free.clear()
-    accepted = await harness.service.delete_cloudlet(NS, "munich", ANN)
+    accepted = await harness.service.delete(NS, "munich", "edge.cloudlet", ANN)
     await harness.until("munich:autocluster:web", "Deleting")
     await runner.kill()
     runner.site.free.set()

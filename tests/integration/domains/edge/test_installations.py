@@ -9,9 +9,11 @@ import pytest
 from stateward.agents.messages import Existing
 from stateward.agents.simulation import SimulatedSite
 from stateward.domains.edge.api.schemas import view
+from stateward.domains.edge.lifecycle import CLOUDLET
 from stateward.domains.edge.model import CloudletStatus, HeldAgent, cloudlet_status
 from stateward.engine import Refused
 from stateward.errors import BadInput
+from stateward.schemas.caller import Caller
 from stateward.store.port import Store
 from stateward.store.records import Object
 from tests.integration.domains.edge.conftest import ADA, ANN, NS, AgentRunner, EdgeHarness, open_harness
@@ -46,6 +48,11 @@ async def owned(harness: EdgeHarness, installation: str | None) -> None:
         return found.state == "Ready" and now.installation == installation and now.serving > 0
 
     await harness.until_true("munich", serves)
+
+
+async def hand_over(harness: EdgeHarness, installation: str | None, by: Caller) -> None:
+    """Hand the cloudlet over to an installation."""
+    await harness.service.act(NS, "munich", CLOUDLET.kind, "handover", by, {"installation": installation})
 
 
 async def dials_on(second: AgentRunner) -> None:
@@ -96,8 +103,8 @@ async def test_a_first_that_is_gone_keeps_its_cloudlet_until_an_administrator_ha
     await held(harness, SECOND)
     assert await harness.state("munich") == "Offline"
     with pytest.raises(Refused):
-        await harness.service.hand_over(NS, "munich", None, ANN)
-    await harness.service.hand_over(NS, "munich", None, ADA)
+        await hand_over(harness, None, ANN)
+    await hand_over(harness, None, ADA)
     await owned(harness, SECOND)
     await harness.renewed("munich:c1", 0)
     await harness.until_true("munich:c1", lambda one: one.state == "Ready" and "c1" in second.site.things)
@@ -112,7 +119,7 @@ async def test_a_hand_over_disconnects_the_first_which_is_held_from_then_on_and_
     await harness.cluster()
     harness.start(runner(SECOND))
     await held(harness, SECOND)
-    await harness.service.hand_over(NS, "munich", SECOND, ADA)
+    await hand_over(harness, SECOND, ADA)
     await owned(harness, SECOND)
     await held(harness, FIRST, "c1")
     await harness.until_true("munich:c1", lambda one: view(one).conditions.missing)
@@ -121,11 +128,11 @@ async def test_a_hand_over_disconnects_the_first_which_is_held_from_then_on_and_
 async def test_a_hand_over_to_one_that_is_not_held_is_refused_and_says_which_are(harness: EdgeHarness) -> None:
     await harness.cloudlet(runner=runner(FIRST))
     with pytest.raises(BadInput, match="none is"):
-        await harness.service.hand_over(NS, "munich", None, ADA)
+        await hand_over(harness, None, ADA)
     harness.start(runner(SECOND))
     await held(harness, SECOND)
     with pytest.raises(BadInput, match=SECOND):
-        await harness.service.hand_over(NS, "munich", "3" * 32, ADA)
+        await hand_over(harness, "3" * 32, ADA)
     assert (await marks(harness)).installation == FIRST
 
 
@@ -155,7 +162,7 @@ async def test_agents_without_an_identity_serve_as_ever_and_own_nothing(harness:
     assert (await marks(harness)).held == ()
     again = harness.start(runner(""))
     await held(harness, "")
-    await harness.service.hand_over(NS, "munich", None, ADA)
+    await hand_over(harness, None, ADA)
     await owned(harness, "")
     assert again.agent.notify
     assert not new.agent.notify

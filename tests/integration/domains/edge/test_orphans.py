@@ -123,7 +123,7 @@ async def test_a_cloudlet_that_was_offline_and_is_not_deleted_after_all_is_ready
     await runner.kill()
     await harness.until("munich", "Offline")
     site.refuses, site.about = frozenset({OrderAction.DELETE}), "autocluster:web"
-    deleted = await harness.service.delete_cloudlet(NS, "munich", ANN)
+    deleted = await harness.service.delete(NS, "munich", "edge.cloudlet", ANN)
     await harness.until("munich:autocluster:web", "DeleteRequested")
     runner.start(harness.hub)
     assert (await harness.ended(deleted)).status == "failed"
@@ -237,7 +237,7 @@ async def test_an_idle_cluster_that_could_not_be_removed_is_removed_later(harnes
 
 async def test_an_idle_cluster_is_removed_when_a_failed_upgrade_has_been_settled(harness: EdgeHarness) -> None:
     await idle(harness)
-    await harness.ended(await harness.service.upgrade(NS, "munich", "2.0", 60.0, ANN))
+    await harness.ended(await harness.service.act(NS, "munich", "edge.cloudlet", "upgrade", ANN, {"version": "2.0"}))
     assert await harness.state("munich") == "UpdateError"
     (before,) = await expiry(harness)
     await expire(harness)

@@ -40,7 +40,7 @@ async def test_a_cloudlet_and_what_goes_along_are_deleted_without_an_agent(harne
     await harness.deployed(cluster="autocluster1")
     await runner.kill()
     await harness.until("munich", "Offline")
-    operation = await harness.ended(await harness.service.delete_cloudlet(NS, "munich", WITHOUT_AGENT))
+    operation = await harness.ended(await harness.service.delete(NS, "munich", "edge.cloudlet", WITHOUT_AGENT))
     assert operation.status == "succeeded", operation.error
     for one in ("munich:autocluster1:web", "munich:reservable0"):
         assert await harness.state(one) == "NotPresent"
@@ -132,12 +132,12 @@ async def test_a_cloudlet_with_orphans_is_deleted_only_when_its_agent_has_remove
     runner = await harness.cloudlet()
     await with_orphan(harness)
     with pytest.raises(OrphansLeft, match=r"orphans run at cloudlet munich: c1\. .*--orphans remove.*--ignore agent"):
-        await harness.service.delete_cloudlet(NS, "munich", ANN)
+        await harness.service.delete(NS, "munich", "edge.cloudlet", ANN)
     assert runner.site.things.keys() == {"c1"}
-    await harness.service.change_cloudlet(NS, "munich", {"orphans": "remove"}, ANN)
+    await harness.service.act(NS, "munich", "edge.cloudlet", "change", ANN, {"change": {"orphans": "remove"}})
     await harness.until_true("munich", lambda one: cloudlet_status(one).orphans == ())
     await harness.online()
-    assert (await harness.ended(await harness.service.delete_cloudlet(NS, "munich", ANN))).status == "succeeded"
+    assert (await harness.ended(await harness.service.delete(NS, "munich", "edge.cloudlet", ANN))).status == "succeeded"
     assert runner.site.things == {}
 
 
@@ -146,7 +146,7 @@ async def test_an_administrator_may_leave_orphans_and_is_told_their_names(harnes
     await with_orphan(harness)
     await harness.app(auto_delete=True)
     await harness.deployed(cluster="autocluster1")
-    accepted = await harness.service.delete_cloudlet(NS, "munich", WITHOUT_AGENT)
+    accepted = await harness.service.delete(NS, "munich", "edge.cloudlet", WITHOUT_AGENT)
     left = ("autocluster1:web", "c1", "reservable0")
     assert accepted_view(accepted).object.conditions.orphans == left
     assert (await harness.ended(accepted)).status == "succeeded"

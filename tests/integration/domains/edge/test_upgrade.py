@@ -29,7 +29,7 @@ def new_store(request: pytest.FixtureRequest) -> Callable[[], Store]:
 
 
 async def upgraded(harness: EdgeHarness, version: str = "2.0") -> Accepted:
-    return await harness.service.upgrade(NS, "munich", version, 60.0, ANN)
+    return await harness.service.act(NS, "munich", "edge.cloudlet", "upgrade", ANN, {"version": version})
 
 
 async def silent(harness: EdgeHarness) -> AgentRunner:

@@ -1,22 +1,25 @@
-"""Shared parts of the routes: path parameters, dependencies, and the caller."""
+"""Shared parts of the routes: path parameters, the caller, and the target of a request."""
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from litestar import Request
-from litestar.di import NamedDependency
+from litestar.di import NamedDependency, Provide
 from litestar.params import PathParameter, QueryParameter
+from msgspec import Struct
 
 from stateward.access import Right
 from stateward.domains.edge.agents.agent_hub import AgentHub
-from stateward.domains.edge.api.schemas import OVERRIDES, Ignore
-from stateward.domains.edge.model import NAME
+from stateward.domains.edge.api.schemas import OVERRIDES, EdgeAcceptedView, Ignore, View, accepted_view, view
+from stateward.domains.edge.lifecycle import APPINST, CLOUDLET, CLUSTERINST
+from stateward.domains.edge.model import NAME, app_id, cluster_id
 from stateward.domains.edge.policy.policy_controller import PolicyController
 from stateward.domains.edge.service import Service
 from stateward.domains.plugin import actor_of, grant_of, needs
+from stateward.domains.request_params import IdempotencyKey, Ns
 from stateward.schemas.caller import Caller
 
 NS_PATH = "/ns/{ns:str}"
-TAGS = ["edge"]
 READ, ACT = needs(Right.READ), needs(Right.ACT)
 
 Call = Request[Any, Any, Any]
@@ -35,8 +38,70 @@ Ignores = Annotated[
 ]
 
 
+class Target(Struct, frozen=True):
+    """The object in the path of a request, and the caller."""
+
+    service: Service
+    kind: str
+    ns: str
+    id: str
+    by: Caller
+
+    async def get(self) -> View:
+        """Return the object."""
+        return view(await self.service.get(self.ns, self.id, self.kind))
+
+    async def act(self, action: str, args: dict[str, Any] | None = None) -> EdgeAcceptedView:
+        """Request an action on the object."""
+        return accepted_view(await self.service.act(self.ns, self.id, self.kind, action, self.by, args))
+
+
+TargetDependency = NamedDependency[Target]
+CallerDependency = NamedDependency[Caller]
+
+
 def caller_of(request: Call, ignore: list[Ignore] | None = None, key: str | None = None) -> Caller:
     """Return the caller of a request, with its overrides and idempotency key."""
-    facts = frozenset(OVERRIDES[one] for one in ignore or ())
+    facts = frozenset(OVERRIDES[name] for name in ignore or ())
     grant = grant_of(request)
     return Caller(actor_of(request), grant.name, facts, grant.own_key(key))
+
+
+def _caller(request: Call) -> Caller:
+    return caller_of(request)
+
+
+def _caller_with_key(request: Call, key: IdempotencyKey = None) -> Caller:
+    return caller_of(request, key=key)
+
+
+def _caller_with_overrides(request: Call, ignore: Ignores = None, key: IdempotencyKey = None) -> Caller:
+    return caller_of(request, ignore, key)
+
+
+def _accepts(caller: Callable[..., Caller]) -> dict[str, Any]:
+    return {**ACCEPTED, "dependencies": {"by": Provide(caller, sync_to_thread=False)}}
+
+
+DONE_AT_ONCE: dict[str, Any] = {"opt": ACT, "status_code": 200}
+ACCEPTED: dict[str, Any] = {"opt": ACT, "status_code": 202}
+KEYED, OVERRIDABLE = _accepts(_caller_with_key), _accepts(_caller_with_overrides)
+"""Options of a route that acts. A keyed request takes an idempotency key, an overridable one also overrides."""
+
+
+def target_dependencies(service: Callable[[], Service]) -> dict[str, Provide]:
+    """Return the dependencies that read the target of a request from its path."""
+
+    def cloudlet_target(ns: Ns, cloudlet: Cloudlet, by: CallerDependency) -> Target:
+        return Target(service(), CLOUDLET.kind, ns, cloudlet, by)
+
+    def cluster_target(ns: Ns, cloudlet: Cloudlet, cluster: Cluster, by: CallerDependency) -> Target:
+        return Target(service(), CLUSTERINST.kind, ns, cluster_id(cloudlet, cluster), by)
+
+    def app_target(ns: Ns, cloudlet: Cloudlet, cluster: Cluster, app: App, by: CallerDependency) -> Target:
+        return Target(service(), APPINST.kind, ns, app_id(cloudlet, cluster, app), by)
+
+    providers: dict[str, Callable[..., Any]] = {
+        "by": _caller, "on_cloudlet": cloudlet_target, "on_cluster": cluster_target, "on_app": app_target
+    }  # fmt: skip
+    return {name: Provide(one, sync_to_thread=False) for name, one in providers.items()}

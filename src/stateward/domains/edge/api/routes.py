@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 from litestar import Router, WebSocket, delete, get, patch, post, websocket
 from litestar.di import Provide
 from litestar.exceptions import WebSocketDisconnect
@@ -15,20 +16,23 @@ from stateward.agents.connection import Disconnected
 from stateward.domains.edge.agents.agent_auth import may_connect, open_connection, refusal_reason
 from stateward.domains.edge.agents.agent_hub import AgentHub
 from stateward.domains.edge.api.context import (
+    ACCEPTED,
     ACT,
+    DONE_AT_ONCE,
+    KEYED,
     NS_PATH,
+    OVERRIDABLE,
     READ,
-    TAGS,
     App,
     Call,
     Cloudlet,
-    Cluster,
     HubDependency,
-    Ignores,
     OnCloudlet,
     PolicyDependency,
     ServiceDependency,
+    TargetDependency,
     caller_of,
+    target_dependencies,
 )
 from stateward.domains.edge.api.record_routes import RECORD_HANDLERS
 from stateward.domains.edge.api.schemas import (
@@ -51,12 +55,7 @@ from stateward.domains.edge.api.schemas import (
     view,
 )
 from stateward.domains.edge.lifecycle import APP, APPINST, CLOUDLET, CLUSTERINST
-from stateward.domains.edge.model import (
-    CloudletSpec,
-    ClusterInst,
-    app_id,
-    cluster_id,
-)
+from stateward.domains.edge.model import CloudletSpec, ClusterInst, parse_instance_id
 from stateward.domains.edge.policy.demand import ClusterLoad
 from stateward.domains.edge.policy.policy_controller import PolicyController
 from stateward.domains.edge.service import Service
@@ -82,13 +81,13 @@ ONE_APP = f"{APPS}/{{app:str}}"
 # --- cloudlets -------------------------------------------------------------------------------------------------------
 
 
-@get(CLOUDLETS, opt=READ, tags=TAGS, summary="List cloudlets")
+@get(CLOUDLETS, opt=READ, summary="List cloudlets")
 async def list_cloudlets(service: ServiceDependency, ns: Ns) -> list[View]:
     """Return all cloudlets, with the status of their agents."""
     return [view(one) for one in await service.list_all(ns, CLOUDLET.kind)]
 
 
-@post(CLOUDLETS, opt=ACT, tags=TAGS, summary="Make a cloudlet", status_code=202)
+@post(CLOUDLETS, opt=ACT, summary="Make a cloudlet", status_code=202)
 async def create_cloudlet(
     request: Call, service: ServiceDependency, ns: Ns, data: JSONBody[NewCloudlet], key: IdempotencyKey = None
 ) -> EdgeAcceptedView:
@@ -97,226 +96,130 @@ async def create_cloudlet(
     return accepted_view(await service.create_cloudlet(ns, data.name, spec, caller_of(request, key=key)))
 
 
-@get(ONE_CLOUDLET, opt=READ, tags=TAGS, summary="Get a cloudlet")
-async def get_cloudlet(service: ServiceDependency, ns: Ns, cloudlet: Cloudlet) -> View:
+@get(ONE_CLOUDLET, opt=READ, summary="Get a cloudlet")
+async def get_cloudlet(on_cloudlet: TargetDependency) -> View:
     """Return a cloudlet."""
-    return view(await service.get(ns, cloudlet, CLOUDLET.kind))
+    return await on_cloudlet.get()
 
 
-@patch(ONE_CLOUDLET, opt=ACT, tags=TAGS, summary="Change a cloudlet")
-async def change_cloudlet(
-    request: Call, service: ServiceDependency, ns: Ns, cloudlet: Cloudlet, data: JSONBody[CloudletChange]
-) -> EdgeAcceptedView:
+@patch(ONE_CLOUDLET, **DONE_AT_ONCE, summary="Change a cloudlet")
+async def change_cloudlet(on_cloudlet: TargetDependency, data: JSONBody[CloudletChange]) -> EdgeAcceptedView:
     """Change the policies for missing instances and orphans."""
-    return accepted_view(await service.change_cloudlet(ns, cloudlet, changes(data), caller_of(request)))
+    return await on_cloudlet.act("change", {"change": changes(data)})
 
 
-@delete(ONE_CLOUDLET, opt=ACT, tags=TAGS, summary="Delete a cloudlet", status_code=202)
-async def delete_cloudlet(
-    request: Call,
-    service: ServiceDependency,
-    ns: Ns,
-    cloudlet: Cloudlet,
-    ignore: Ignores = None,
-    key: IdempotencyKey = None,
-) -> EdgeAcceptedView:
+@delete(ONE_CLOUDLET, **OVERRIDABLE, summary="Delete a cloudlet")
+async def delete_cloudlet(on_cloudlet: TargetDependency) -> EdgeAcceptedView:
     """Delete a cloudlet that has no instances, except auto-deleted ones."""
-    return accepted_view(await service.delete_cloudlet(ns, cloudlet, caller_of(request, ignore, key)))
+    return await on_cloudlet.act("delete")
 
 
-@post(f"{ONE_CLOUDLET}/upgrade", opt=ACT, tags=TAGS, summary="Upgrade a cloudlet's agent", status_code=202)
-async def upgrade_cloudlet(
-    request: Call,
-    service: ServiceDependency,
-    ns: Ns,
-    cloudlet: Cloudlet,
-    data: JSONBody[NewVersion],
-    key: IdempotencyKey = None,
-) -> EdgeAcceptedView:
+@post(f"{ONE_CLOUDLET}/upgrade", **KEYED, summary="Upgrade a cloudlet's agent")
+async def upgrade_cloudlet(on_cloudlet: TargetDependency, data: JSONBody[NewVersion]) -> EdgeAcceptedView:
     """Upgrade the agent: it starts its successor of another version, which takes over."""
-    return accepted_view(await service.upgrade(ns, cloudlet, data.version, data.within, caller_of(request, key=key)))
+    return await on_cloudlet.act("upgrade", {"version": data.version, "within": data.within})
 
 
-@post(f"{ONE_CLOUDLET}/fix", opt=ACT, tags=TAGS, summary="Settle a failed upgrade", status_code=202)
-async def fix_cloudlet(request: Call, service: ServiceDependency, ns: Ns, cloudlet: Cloudlet) -> EdgeAcceptedView:
+@post(f"{ONE_CLOUDLET}/fix", **ACCEPTED, summary="Settle a failed upgrade")
+async def fix_cloudlet(on_cloudlet: TargetDependency) -> EdgeAcceptedView:
     """Clear a failed upgrade, as an administrator."""
-    return accepted_view(await service.fix(ns, cloudlet, caller_of(request)))
+    return accepted_view(await on_cloudlet.service.fix(on_cloudlet.ns, on_cloudlet.id, on_cloudlet.by))
 
 
-@post(f"{ONE_CLOUDLET}/handover", opt=ACT, tags=TAGS, summary="Hand a cloudlet over", status_code=202)
-async def hand_over_cloudlet(
-    request: Call,
-    service: ServiceDependency,
-    ns: Ns,
-    cloudlet: Cloudlet,
-    data: JSONBody[NewOwner],
-    key: IdempotencyKey = None,
-) -> EdgeAcceptedView:
+@post(f"{ONE_CLOUDLET}/handover", **KEYED, summary="Hand a cloudlet over")
+async def hand_over_cloudlet(on_cloudlet: TargetDependency, data: JSONBody[NewOwner]) -> EdgeAcceptedView:
     """Hand a cloudlet over, as an administrator, to a held installation of the agent."""
-    return accepted_view(await service.hand_over(ns, cloudlet, data.installation, caller_of(request, key=key)))
+    return await on_cloudlet.act("handover", {"installation": data.installation})
 
 
 # --- clusters --------------------------------------------------------------------------------------------------------
 
 
-@get(f"{NS_PATH}/clusterinsts", opt=READ, tags=TAGS, summary="List clusters")
+@get(f"{NS_PATH}/clusterinsts", opt=READ, summary="List clusters")
 async def list_clusters(service: ServiceDependency, ns: Ns, cloudlet: OnCloudlet = None) -> list[View]:
     """Return all clusters, or those on a cloudlet."""
     return [view(one) for one in await service.list_all(ns, CLUSTERINST.kind, cloudlet)]
 
 
-@post(CLUSTERS, opt=ACT, tags=TAGS, summary="Make a cluster", status_code=202)
-async def create_cluster(
-    request: Call,
-    service: ServiceDependency,
-    ns: Ns,
-    cloudlet: Cloudlet,
-    data: JSONBody[NewCluster],
-    ignore: Ignores = None,
-    key: IdempotencyKey = None,
-) -> EdgeAcceptedView:
+@post(CLUSTERS, **OVERRIDABLE, summary="Make a cluster")
+async def create_cluster(on_cloudlet: TargetDependency, data: JSONBody[NewCluster]) -> EdgeAcceptedView:
     """Create a cluster of nodes."""
-    spec = ClusterInst(
-        data.organization,
-        data.flavor,
-        nodes=data.nodes,
-        setup=data.setup,
-        autoscale=data.autoscale,
-        reservable=data.reservable,
-    )
-    by = caller_of(request, ignore, key)
-    return accepted_view(await service.create_cluster(ns, cloudlet, data.name, spec, by))
+    cloudlet, spec = on_cloudlet.id, msgspec.convert(data, ClusterInst, from_attributes=True)
+    create = on_cloudlet.service.create_cluster
+    return accepted_view(await create(on_cloudlet.ns, cloudlet, data.name, spec, on_cloudlet.by))
 
 
-@get(ONE_CLUSTER, opt=READ, tags=TAGS, summary="Get a cluster")
-async def get_cluster(service: ServiceDependency, ns: Ns, cloudlet: Cloudlet, cluster: Cluster) -> View:
+@get(ONE_CLUSTER, opt=READ, summary="Get a cluster")
+async def get_cluster(on_cluster: TargetDependency) -> View:
     """Return a cluster."""
-    return view(await service.get(ns, cluster_id(cloudlet, cluster), CLUSTERINST.kind))
+    return await on_cluster.get()
 
 
-@patch(ONE_CLUSTER, opt=ACT, tags=TAGS, summary="Change a cluster", status_code=202)
-async def update_cluster(
-    request: Call,
-    service: ServiceDependency,
-    ns: Ns,
-    cloudlet: Cloudlet,
-    cluster: Cluster,
-    data: JSONBody[ClusterChange],
-    ignore: Ignores = None,
-    key: IdempotencyKey = None,
-) -> EdgeAcceptedView:
+@patch(ONE_CLUSTER, **OVERRIDABLE, summary="Change a cluster")
+async def update_cluster(on_cluster: TargetDependency, data: JSONBody[ClusterChange]) -> EdgeAcceptedView:
     """Change a cluster's number of nodes, or its autoscale policy."""
-    by, id_ = caller_of(request, ignore, key), cluster_id(cloudlet, cluster)
-    return accepted_view(await service.update(ns, id_, CLUSTERINST.kind, changes(data), by))
+    return await on_cluster.act("update", {"change": changes(data)})
 
 
-@delete(ONE_CLUSTER, opt=ACT, tags=TAGS, summary="Delete a cluster", status_code=202)
-async def delete_cluster(
-    request: Call,
-    service: ServiceDependency,
-    ns: Ns,
-    cloudlet: Cloudlet,
-    cluster: Cluster,
-    ignore: Ignores = None,
-    key: IdempotencyKey = None,
-) -> EdgeAcceptedView:
+@delete(ONE_CLUSTER, **OVERRIDABLE, summary="Delete a cluster")
+async def delete_cluster(on_cluster: TargetDependency) -> EdgeAcceptedView:
     """Delete a cluster that has no apps, except auto-deleted ones."""
-    by = caller_of(request, ignore, key)
-    return accepted_view(await service.delete(ns, cluster_id(cloudlet, cluster), CLUSTERINST.kind, by))
+    return await on_cluster.act("delete")
 
 
-@post(f"{ONE_CLUSTER}/load", opt=ACT, tags=TAGS, summary="Report a cluster's load", status_code=200)
-async def report_load(
-    service: ServiceDependency, ns: Ns, cloudlet: Cloudlet, cluster: Cluster, data: JSONBody[NewLoad]
-) -> View:
+@post(f"{ONE_CLUSTER}/load", **DONE_AT_ONCE, summary="Report a cluster's load")
+async def report_load(on_cluster: TargetDependency, data: JSONBody[NewLoad]) -> View:
     """Report a cluster's load; its autoscale policy may change the number of nodes."""
-    id_ = cluster_id(cloudlet, cluster)
-    await service.report_load(ns, id_, ClusterLoad(data.cpu, data.mem, data.connections))
-    return view(await service.get(ns, id_, CLUSTERINST.kind))
+    load = ClusterLoad(data.cpu, data.mem, data.connections)
+    await on_cluster.service.report_load(on_cluster.ns, on_cluster.id, load)
+    return await on_cluster.get()
 
 
 # --- apps in clusters ------------------------------------------------------------------------------------------------
 
 
-@get(f"{NS_PATH}/appinsts", opt=READ, tags=TAGS, summary="List app instances")
+@get(f"{NS_PATH}/appinsts", opt=READ, summary="List app instances")
 async def list_appinsts(service: ServiceDependency, ns: Ns, cloudlet: OnCloudlet = None) -> list[View]:
     """Return all app instances, or those on a cloudlet."""
     return [view(one) for one in await service.list_all(ns, APPINST.kind, cloudlet)]
 
 
-@post(APPS, opt=ACT, tags=TAGS, summary="Deploy an app", status_code=202)
-async def create_appinst(
-    request: Call,
-    service: ServiceDependency,
-    ns: Ns,
-    cloudlet: Cloudlet,
-    cluster: Cluster,
-    data: JSONBody[NewAppInst],
-    ignore: Ignores = None,
-    key: IdempotencyKey = None,
-) -> EdgeAcceptedView:
+@post(APPS, **OVERRIDABLE, summary="Deploy an app")
+async def create_appinst(on_cluster: TargetDependency, data: JSONBody[NewAppInst]) -> EdgeAcceptedView:
     """Deploy an app in a cluster; for an `autocluster...`, a cluster is reserved or created."""
-    by = caller_of(request, ignore, key)
-    return accepted_view(await service.create_app(ns, cloudlet, cluster, data.app, by))
+    cloudlet, cluster = parse_instance_id(on_cluster.kind, on_cluster.id)
+    create = on_cluster.service.create_app
+    return accepted_view(await create(on_cluster.ns, cloudlet, cluster, data.app, on_cluster.by))
 
 
-@get(ONE_APP, opt=READ, tags=TAGS, summary="Get an app instance")
-async def get_appinst(service: ServiceDependency, ns: Ns, cloudlet: Cloudlet, cluster: Cluster, app: App) -> View:
+@get(ONE_APP, opt=READ, summary="Get an app instance")
+async def get_appinst(on_app: TargetDependency) -> View:
     """Return an app instance."""
-    return view(await service.get(ns, app_id(cloudlet, cluster, app), APPINST.kind))
+    return await on_app.get()
 
 
-@patch(ONE_APP, opt=ACT, tags=TAGS, summary="Change an app instance", status_code=202)
-async def update_appinst(
-    request: Call,
-    service: ServiceDependency,
-    ns: Ns,
-    cloudlet: Cloudlet,
-    cluster: Cluster,
-    app: App,
-    data: JSONBody[AppInstChange],
-    ignore: Ignores = None,
-    key: IdempotencyKey = None,
-) -> EdgeAcceptedView:
+@patch(ONE_APP, **OVERRIDABLE, summary="Change an app instance")
+async def update_appinst(on_app: TargetDependency, data: JSONBody[AppInstChange]) -> EdgeAcceptedView:
     """Change the command, set-up script or process count of an app instance."""
-    by, id_ = caller_of(request, ignore, key), app_id(cloudlet, cluster, app)
-    return accepted_view(await service.update(ns, id_, APPINST.kind, changes(data), by))
+    return await on_app.act("update", {"change": changes(data)})
 
 
-@post(f"{ONE_APP}/refresh", opt=ACT, tags=TAGS, summary="Refresh an app instance", status_code=202)
-async def refresh_appinst(
-    request: Call,
-    service: ServiceDependency,
-    ns: Ns,
-    cloudlet: Cloudlet,
-    cluster: Cluster,
-    app: App,
-    key: IdempotencyKey = None,
-) -> EdgeAcceptedView:
+@post(f"{ONE_APP}/refresh", **KEYED, summary="Refresh an app instance")
+async def refresh_appinst(on_app: TargetDependency) -> EdgeAcceptedView:
     """Update an app instance to the current record of its app."""
-    return accepted_view(await service.refresh(ns, app_id(cloudlet, cluster, app), caller_of(request, key=key)))
+    return await on_app.act("update", {"refresh": True})
 
 
-@delete(ONE_APP, opt=ACT, tags=TAGS, summary="Delete an app instance", status_code=202)
-async def delete_appinst(
-    request: Call,
-    service: ServiceDependency,
-    ns: Ns,
-    cloudlet: Cloudlet,
-    cluster: Cluster,
-    app: App,
-    ignore: Ignores = None,
-    key: IdempotencyKey = None,
-) -> EdgeAcceptedView:
+@delete(ONE_APP, **OVERRIDABLE, summary="Delete an app instance")
+async def delete_appinst(on_app: TargetDependency) -> EdgeAcceptedView:
     """Delete an app instance."""
-    by = caller_of(request, ignore, key)
-    return accepted_view(await service.delete(ns, app_id(cloudlet, cluster, app), APPINST.kind, by))
+    return await on_app.act("delete")
 
 
 # --- demand ----------------------------------------------------------------------------------------------------------
 
 
-@post(f"{NS_PATH}/apps/{{app:str}}/demand", opt=ACT, tags=TAGS, summary="Report an app's demand", status_code=200)
+@post(f"{NS_PATH}/apps/{{app:str}}/demand", opt=ACT, summary="Report an app's demand", status_code=200)
 async def report_demand(
     service: ServiceDependency, policies: PolicyDependency, ns: Ns, app: App, data: JSONBody[NewDemand]
 ) -> View:
@@ -329,7 +232,7 @@ async def report_demand(
 # --- agents ----------------------------------------------------------------------------------------------------------
 
 
-@get(f"{NS_PATH}/agents", opt=READ, tags=TAGS, summary="List connected agents")
+@get(f"{NS_PATH}/agents", opt=READ, summary="List connected agents")
 async def list_agents(request: Call, hub: HubDependency, ns: Ns) -> AgentsView:
     """Return the agents that are connected to this process.
 
@@ -353,9 +256,7 @@ async def connect_agent(socket: WebSocket[Any, Any, Any], hub: HubDependency, sp
         await socket.accept()
     if not may_connect(grant, space, cloudlet):
         hub.refuse_token(grant, space, cloudlet)
-        with suppress(
-            WebSocketDisconnect, OSError
-        ):  # the agent may disconnect before the close; its messages are not read
+        with suppress(WebSocketDisconnect, OSError):  # the agent may disconnect before the close, too
             await socket.close(4403, refusal_reason(grant, space, cloudlet))
         return
     try:
@@ -382,9 +283,7 @@ def routes(
     service: Callable[[], Service], hub: Callable[[], AgentHub], policies: Callable[[], PolicyController]
 ) -> list[Router]:
     """Return the router of the domain."""
-    provided = {
-        "service": Provide(service, sync_to_thread=False),
-        "hub": Provide(hub, sync_to_thread=False),
-        "policies": Provide(policies, sync_to_thread=False),
-    }
-    return [Router(BASE, route_handlers=HANDLERS, dependencies=provided)]
+    parts = {"service": service, "hub": hub, "policies": policies}
+    provided = {name: Provide(one, sync_to_thread=False) for name, one in parts.items()}
+    dependencies = {**provided, **target_dependencies(service)}
+    return [Router(BASE, route_handlers=HANDLERS, dependencies=dependencies, tags=["edge"])]
