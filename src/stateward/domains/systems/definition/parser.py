@@ -64,7 +64,7 @@ def _group_fields(field: str, path: Path) -> str:
     if field == "node_pools":
         return "at the top: node pools belong to the whole system"
     if path == ROOT and field in Service.__struct_fields__:
-        return "in a service, which has a command too"
+        return "in a service, which says its command too"
     return f"a field of a group, which has {' and '.join(GROUP)}"
 
 
