@@ -113,6 +113,12 @@ def accepted_outcome(answer: AcceptedView) -> RequestOutcome:
     return RequestOutcome(answer.object.id, answer.object, answer.operation)
 
 
+def read_outcome(session: "Session", id_: str, operation: str | None) -> RequestOutcome:
+    """Return an accepted request of which a response named only the object and the operation."""
+    found = session.client.object(session.ns, id_)
+    return RequestOutcome(id_, found, None if operation is None else session.client.operation(session.ns, operation))
+
+
 def wait_for_outcomes(
     session: "Session", outcomes: list[RequestOutcome], timeout: float | None
 ) -> list[RequestOutcome]:
@@ -174,12 +180,10 @@ def _now(session: "Session", id_: str) -> ObjectView | None:
         return None
 
 
-def finish_requests(
-    session: "Session", outcomes: list[RequestOutcome], wait: bool, timeout: float | None = None
-) -> None:
-    """Print the outcomes of requests; with `wait`, after their operations have ended."""
+def finish_requests(session: "Session", outcomes: list[RequestOutcome]) -> None:
+    """Print the outcomes of requests; with `--wait`, after their operations have ended."""
     warn_of_waiting(session, outcomes)
-    print_outcomes(session, wait_for_outcomes(session, outcomes, timeout) if wait else outcomes)
+    print_outcomes(session, wait_for_outcomes(session, outcomes, session.timeout) if session.wait else outcomes)
 
 
 def warn_of_waiting(session: "Session", outcomes: Iterable[RequestOutcome]) -> None:

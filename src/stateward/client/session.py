@@ -5,7 +5,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -53,6 +53,11 @@ Namespace = Annotated[
     str,
     typer.Option("--namespace", "-n", envvar="STATEWARD_NAMESPACE", help="The namespace.", rich_help_panel=PANEL),
 ]
+Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait until it has ended, and say how.")]
+Timeout = Annotated[
+    float | None,
+    typer.Option("--timeout", min=0, metavar="SECONDS", help="Wait no longer than this; the work goes on."),
+]
 
 
 def _shared(
@@ -66,7 +71,12 @@ def _shared(
     """Declare the options that all commands share; only its signature is used."""
 
 
+def _waiting(wait: Wait = False, timeout: Timeout = None) -> None:
+    """Declare the options of commands that request actions; only its signature is used."""
+
+
 SHARED = inspect.signature(_shared).parameters
+WAITING = inspect.signature(_waiting).parameters
 CONTEXT = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
 
 InProcessServer = Callable[[Path], AbstractContextManager["httpx.BaseTransport"]]
@@ -77,7 +87,10 @@ The command line puts it into the context of its commands (`obj`), because this 
 
 
 class Session:
-    """The client, the namespace and the output format of a command."""
+    """The client, the namespace and the output format of a command, and whether it waits for what it requests."""
+
+    wait = False
+    timeout: float | None = None
 
     def __init__(
         self, client: "ApiClient", ns: str, *, json: bool, pause: Callable[[float], None] = time.sleep
@@ -118,16 +131,27 @@ class Session:
 
 def on_server(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command a session as its first argument, and the options that say with which server."""
+    return _with_session(command, {})
+
+
+def requests_action(command: Callable[..., None]) -> Callable[..., None]:
+    """Do as `on_server`, and add `--wait` and `--timeout`, whose values are in the session."""
+    return _with_session(command, WAITING)
+
+
+def _with_session(command: Callable[..., None], of_session: Mapping[str, inspect.Parameter]) -> Callable[..., None]:
     signature = inspect.signature(command, eval_str=True)
     own = [one for name, one in signature.parameters.items() if name != "session"]
 
     def run(ctx: typer.Context, **given: Any) -> None:  # noqa: ANN401 - whatever the command takes
         shared = {name: given.pop(name) for name in SHARED}
-        with open_session(ctx.obj, **shared) as opened_session:
-            command(opened_session, **given)
+        with open_session(ctx.obj, **shared) as session:
+            for name in of_session:
+                setattr(session, name, given.pop(name))
+            command(session, **given)
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
-    return with_options(run, own)
+    return with_options(run, [*own, *of_session.values()])
 
 
 def with_options(run: Callable[..., None], own: Sequence[inspect.Parameter]) -> Callable[..., None]:

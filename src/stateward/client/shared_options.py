@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from stateward.client.session import Timeout as Timeout
+from stateward.client.session import Wait as Wait
 from stateward.client.shell_completion import complete_objects
 
 Object = Annotated[
@@ -19,9 +21,4 @@ Force = Annotated[bool, typer.Option("--force", help="Force the action: the fact
 Facts = Annotated[list[str] | None, typer.Option("--fact", metavar="FACT", help="A fact that a row asks for.")]
 Args = Annotated[
     list[str] | None, typer.Option("--arg", metavar="KEY=VALUE", help="An argument: JSON, or text where it is not.")
-]
-Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait until it has ended, and say how.")]
-Timeout = Annotated[
-    float | None,
-    typer.Option("--timeout", min=0, metavar="SECONDS", help="Wait no longer than this; the work goes on."),
 ]

@@ -11,8 +11,8 @@ import typer
 from stateward.cli.commands.kind_options import Kind
 from stateward.client.action_requests import accepted_outcome, finish_requests, request_body
 from stateward.client.arguments import ObjectRef, parse_pairs, parse_ref, parse_values
-from stateward.client.session import Session, on_server
-from stateward.client.shared_options import Args, Facts, Force, Labels, Object, Timeout, Wait
+from stateward.client.session import Session, requests_action
+from stateward.client.shared_options import Args, Facts, Force, Labels, Object
 from stateward.errors import BadInput, StatewardError
 from stateward.schemas.objects import Possible
 
@@ -37,7 +37,7 @@ class NotClear(StatewardError):
         return f"several actions could remove {self.object}: {'; '.join(self.choices)}. Say which, with: stateward do"
 
 
-@on_server
+@requests_action
 def create(
     session: Session,
     kind: Kind,
@@ -48,8 +48,6 @@ def create(
     action: By = None,
     fact: Facts = None,
     arg: Args = None,
-    wait: Wait = False,
-    timeout: Timeout = None,
 ) -> None:
     """Make an object."""
     said = {
@@ -67,18 +65,16 @@ def create(
         "id": named.id,
         **request_body(False, fact or [], parse_values("arg", arg or [])),
     }
-    finish_requests(session, [accepted_outcome(session.client.create(session.ns, body))], wait, timeout)
+    finish_requests(session, [accepted_outcome(session.client.create(session.ns, body))])
 
 
-@on_server
+@requests_action
 def delete(
     session: Session,
     object: Object,  # noqa: A002 - the glossary's word
     force: Force = False,
     fact: Facts = None,
     arg: Args = None,
-    wait: Wait = False,
-    timeout: Timeout = None,
 ) -> None:
     """Remove an object, by the action of its kind that does so; if several could, they are listed."""
     found = session.find(parse_ref(object))
@@ -88,7 +84,7 @@ def delete(
     ends = {one.state for one in states if one.state_class == "final"} | {GONE}
     action = removing(found.id, allowed.state, allowed.actions, ends, body.get("facts", []))
     accepted = accepted_outcome(session.client.act(session.ns, found.id, action, body))
-    finish_requests(session, [accepted], wait, timeout)
+    finish_requests(session, [accepted])
 
 
 def removing(

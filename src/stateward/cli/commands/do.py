@@ -12,8 +12,8 @@ from stateward.client.arguments import parse_ref, parse_selector, parse_values
 from stateward.client.errors import api_error_of
 from stateward.client.formatting import error_text, filled_table
 from stateward.client.output import NO
-from stateward.client.session import Session, on_server
-from stateward.client.shared_options import Args, Facts, Force, Objects, Timeout, Wait
+from stateward.client.session import Session, on_server, requests_action
+from stateward.client.shared_options import Args, Facts, Force, Objects
 from stateward.errors import BadInput
 from stateward.schemas.problems import Problem
 
@@ -23,7 +23,7 @@ Chosen = Annotated[
 ]
 
 
-@on_server
+@requests_action
 def do(
     session: Session,
     action: Action,
@@ -32,8 +32,6 @@ def do(
     force: Force = False,
     fact: Facts = None,
     arg: Args = None,
-    wait: Wait = False,
-    timeout: Timeout = None,
 ) -> None:
     """Ask for an action on objects that are named, or on all that a selector chooses."""
     if bool(objects) == bool(chosen):
@@ -43,7 +41,7 @@ def do(
         outcomes = request_group(session, action, parse_selector(chosen), body)
     else:
         outcomes = request_each(session, action, [parse_ref(one) for one in objects or []], body)
-    finish_requests(session, outcomes, wait, timeout)
+    finish_requests(session, outcomes)
 
 
 @on_server

@@ -4,11 +4,11 @@ An object is named by its id, or as KIND/NAME: `machine/db`, `node/n1`.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from stateward.client.action_requests import RequestOutcome, finish_requests
+from stateward.client.action_requests import finish_requests, read_outcome
 from stateward.client.arguments import ObjectSelector, parse_pairs
 from stateward.client.http import NOTHING, Params, idempotency_headers
 from stateward.client.output import print_json, results
@@ -17,9 +17,6 @@ from stateward.client.shared_options import Timeout, Wait
 from stateward.domains.ovc.api.views import HealingView, ItemView, ObjectQueueView, OvcAcceptedView
 from stateward.domains.ovc.cli.views import healing_table, item_table, orphan_table, queue_table, report_table
 from stateward.errors import BadInput
-
-if TYPE_CHECKING:
-    from stateward.schemas.objects import ObjectView
 
 app = typer.Typer(no_args_is_help=True, help="Machines, cloudspaces, accounts, disks, images and nodes.")
 create = typer.Typer(no_args_is_help=True, help="Make something.")
@@ -337,6 +334,5 @@ def _do(
 
 
 def _finish(session: Session, asked: OvcAcceptedView, wait: bool, timeout: float | None) -> None:
-    found: ObjectView = session.client.object(session.ns, asked.object.id)
-    operation = None if asked.operation is None else session.client.operation(session.ns, asked.operation)
-    finish_requests(session, [RequestOutcome(found.id, found, operation)], wait, timeout)
+    session.wait, session.timeout = wait, timeout
+    finish_requests(session, [read_outcome(session, asked.object.id, asked.operation)])

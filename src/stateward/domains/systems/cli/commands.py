@@ -1,22 +1,18 @@
 """`stateward system ...`: deploy, show and tear down systems of services."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from stateward.client.action_requests import RequestOutcome, finish_requests, wait_for_outcomes
+from stateward.client.action_requests import RequestOutcome, finish_requests, read_outcome, wait_for_outcomes
 from stateward.client.http import idempotency_headers
 from stateward.client.output import clean, out, print_json
-from stateward.client.session import Session, on_server
-from stateward.client.shared_options import Timeout, Wait
+from stateward.client.session import Session, on_server, requests_action
 from stateward.domains.systems.backends.port import LogExcerpt
 from stateward.domains.systems.cli.views import SystemTree, change_table, lock_table, system_tree
 from stateward.domains.systems.views import AskedView, ChangeView, SystemLockView
 from stateward.errors import BadInput
-
-if TYPE_CHECKING:
-    from stateward.schemas.objects import ObjectView
 
 app = typer.Typer(no_args_is_help=True, help="Deploy, watch and tear down systems of services.")
 
@@ -45,44 +41,40 @@ PAUSE = 0.5
 
 
 @app.command()
-@on_server
+@requests_action
 def create(
     session: Session,
     system: System,
     file: MaybeFile = None,
     backend: Backend = "local",
-    wait: Wait = False,
-    timeout: Timeout = None,
 ) -> None:
     """Make a system; with a file, deploy it at once."""
     asked = _ask(session, "POST", "", {"name": system, "backend": backend})
     if file is None:
-        _finish(session, asked, wait, timeout)
+        _finish(session, asked)
         return
-    wait_for_outcomes(session, [_outcome(session, asked)], timeout)
-    _finish(session, _deploy(session, system, file, "/", None), wait, timeout)
+    wait_for_outcomes(session, [_outcome(session, asked)], session.timeout)
+    _finish(session, _deploy(session, system, file, "/", None))
 
 
 @app.command()
-@on_server
-def retry(session: Session, system: System, wait: Wait = False, timeout: Timeout = None) -> None:
+@requests_action
+def retry(session: Session, system: System) -> None:
     """Try again to make a system ready that has failed."""
-    _finish(session, _ask(session, "POST", f"/{system}/retry"), wait, timeout)
+    _finish(session, _ask(session, "POST", f"/{system}/retry"))
 
 
 @app.command()
-@on_server
+@requests_action
 def deploy(
     session: Session,
     system: System,
     file: File,
     path: At = "/",
     queue: Queue = None,
-    wait: Wait = False,
-    timeout: Timeout = None,
 ) -> None:
     """Bring a definition about, at a path and below it; nothing else is touched."""
-    _finish(session, _deploy(session, system, file, path, queue), wait, timeout)
+    _finish(session, _deploy(session, system, file, path, queue))
 
 
 def _deploy(session: Session, system: str, file: Path, path: str, queue: float | None) -> AskedView:
@@ -96,43 +88,39 @@ def _deploy(session: Session, system: str, file: Path, path: str, queue: float |
 
 
 @app.command()
-@on_server
+@requests_action
 def rollback(
     session: Session,
     system: System,
     path: MaybeAt = None,
     deploy: MaybeDeploy = None,
     queue: Queue = None,
-    wait: Wait = False,
-    timeout: Timeout = None,
 ) -> None:
     """Bring back what was before the last deploy that succeeded, or before the one named."""
     body = {"path": path, "deploy": deploy, "wait": queue}
-    _finish(session, _ask(session, "POST", f"/{system}/rollback", body), wait, timeout)
+    _finish(session, _ask(session, "POST", f"/{system}/rollback", body))
 
 
 @app.command()
 @on_server
 def cancel(session: Session, system: System, deploy: Deploy) -> None:
     """Cancel a deploy: it goes back to the definition before."""
-    _finish(session, _ask(session, "POST", f"/{system}/deploys/{deploy}/cancel"), False, None)
+    _finish(session, _ask(session, "POST", f"/{system}/deploys/{deploy}/cancel"))
 
 
 @app.command()
-@on_server
-def teardown(
-    session: Session, system: System, queue: Queue = None, wait: Wait = False, timeout: Timeout = None
-) -> None:
+@requests_action
+def teardown(session: Session, system: System, queue: Queue = None) -> None:
     """End all services of a system; the system stays."""
-    _finish(session, _ask(session, "POST", f"/{system}/teardowns", {"wait": queue}), wait, timeout)
+    _finish(session, _ask(session, "POST", f"/{system}/teardowns", {"wait": queue}))
 
 
 @app.command()
-@on_server
-def delete(session: Session, system: System, force: Force = False, wait: Wait = False, timeout: Timeout = None) -> None:
+@requests_action
+def delete(session: Session, system: System, force: Force = False) -> None:
     """Remove a system with all that it has."""
     asked = _ask(session, "DELETE", f"/{system}?force={str(force).lower()}")
-    _finish(session, asked, wait, timeout)
+    _finish(session, asked)
 
 
 @app.command()
@@ -211,11 +199,9 @@ def _at(session: Session, path: str) -> str:
     return f"/systems/{session.ns}{path}"
 
 
-def _finish(session: Session, asked: AskedView, wait: bool, timeout: float | None) -> None:
-    finish_requests(session, [_outcome(session, asked)], wait, timeout)
+def _finish(session: Session, asked: AskedView) -> None:
+    finish_requests(session, [_outcome(session, asked)])
 
 
 def _outcome(session: Session, asked: AskedView) -> RequestOutcome:
-    found: ObjectView = session.client.object(session.ns, asked.id)
-    operation = None if asked.operation is None else session.client.operation(session.ns, asked.operation)
-    return RequestOutcome(asked.id, found, operation)
+    return read_outcome(session, asked.id, asked.operation)
