@@ -3,8 +3,8 @@
 Field names are stored as JSON and must not change.
 """
 
-from collections.abc import Iterable
-from typing import Any, Literal
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -13,6 +13,8 @@ from stateward.domains.mci.lifecycle import SECURITY_GROUP, SSH_KEY, VNET
 from stateward.drivers import Observation, ResourceKind
 from stateward.lifecycle import Lifecycle
 from stateward.store.records import Object
+
+T = TypeVar("T")
 
 DEPLOYMENT_NS = "(mci)"
 """The namespace of the records of the deployment: namespaces, connections and logged requests."""
@@ -91,44 +93,6 @@ class FirewallRule(Struct, frozen=True):
     cidr: str = "0.0.0.0/0"
 
 
-class NetworkSpec(Struct, frozen=True, omit_defaults=True):
-    """The spec of a network."""
-
-    name: str
-    uid: str
-    connection: str
-    provider: str
-    region: str
-    cidr: str = "10.0.0.0/16"
-    subnets: tuple[Subnet, ...] = ()
-    description: str = ""
-
-
-class SecurityGroupSpec(Struct, frozen=True, omit_defaults=True):
-    """The spec of a security group."""
-
-    name: str
-    uid: str
-    connection: str
-    provider: str
-    region: str
-    network: str
-    rules: tuple[FirewallRule, ...] = ()
-    description: str = ""
-
-
-class KeySpec(Struct, frozen=True, omit_defaults=True):
-    """The spec of an SSH key; only the public key is stored, and the provider creates one if it is missing."""
-
-    name: str
-    uid: str
-    connection: str
-    provider: str
-    region: str
-    public_key: str = ""
-    description: str = ""
-
-
 class ResourceIdentity(Struct, frozen=True):
     """The fields that all resource specs share."""
 
@@ -137,6 +101,32 @@ class ResourceIdentity(Struct, frozen=True):
     connection: str
     provider: str
     region: str
+
+
+class NetworkSpec(ResourceIdentity, frozen=True, omit_defaults=True):
+    """The spec of a network."""
+
+    cidr: str = "10.0.0.0/16"
+    subnets: tuple[Subnet, ...] = ()
+    description: str = ""
+
+
+class SecurityGroupSpec(ResourceIdentity, frozen=True, omit_defaults=True):
+    """The spec of a security group."""
+
+    network: str
+    rules: tuple[FirewallRule, ...] = ()
+    description: str = ""
+
+
+class KeySpec(ResourceIdentity, frozen=True, omit_defaults=True):
+    """The spec of an SSH key; only the public key is stored, and the provider creates one if it is missing."""
+
+    public_key: str = ""
+    description: str = ""
+
+
+ResourceSpec = NetworkSpec | SecurityGroupSpec | KeySpec
 
 
 class ResourceSeen(Struct, frozen=True, omit_defaults=True):
@@ -281,19 +271,33 @@ def subnet_key(uid: str, name: str) -> str:
     return f"{uid}-{name}"
 
 
-def resource_identity(found: Object) -> ResourceIdentity:
-    """Return the shared fields of a resource spec."""
-    return msgspec.json.decode(found.spec, type=ResourceIdentity)
+def named_resources(of: SubGroup | VmSpec) -> dict[str, tuple[str, ...]]:
+    """Return the names of the resources, the spec and the image of a subgroup or a VM, by type; some may be empty."""
+    resources = {"vNet": (of.network,), "securityGroup": of.groups, "sshKey": (of.key,)}
+    return {**resources, "spec": (of.spec,), "image": (of.image,)}
 
 
-def network_of(found: Object) -> NetworkSpec:
-    """Return the spec of a network."""
-    return msgspec.json.decode(found.spec, type=NetworkSpec)
+def spec_reader(record: type[T]) -> Callable[[Object], T]:
+    """Return a function that decodes the spec of an object."""
+    decoder = msgspec.json.Decoder(record)
+    return lambda found: decoder.decode(found.spec)
 
 
-def resource_seen(found: Object) -> ResourceSeen:
-    """Return the `seen` record of a resource."""
-    return msgspec.json.decode(found.seen, type=ResourceSeen)
+def seen_reader(record: type[T]) -> Callable[[Object], T]:
+    """Return a function that decodes the `seen` record of an object."""
+    decoder = msgspec.json.Decoder(record)
+    return lambda found: decoder.decode(found.seen)
+
+
+mci_of, mci_seen = spec_reader(MciSpec), seen_reader(MciSeen)
+vm_of, vm_seen = spec_reader(VmSpec), seen_reader(VmSeen)
+vm_target = spec_reader(VmTarget)
+resource_identity, resource_seen = spec_reader(ResourceIdentity), seen_reader(ResourceSeen)
+network_of, security_group_of, key_of = spec_reader(NetworkSpec), spec_reader(SecurityGroupSpec), spec_reader(KeySpec)
+connection_record, spec_record, image_record = (
+    spec_reader(CloudConnection), spec_reader(SpecRecord), spec_reader(ImageRecord),
+)  # fmt: skip
+"""The readers of stored records: each takes an object and returns its record."""
 
 
 def native_ids(subnet: str, network: Object | None, groups: Iterable[Object], key: Object | None) -> dict[str, str]:
@@ -306,31 +310,6 @@ def native_ids(subnet: str, network: Object | None, groups: Iterable[Object], ke
         ResourceKind.SSH_KEY: "" if key is None else resource_seen(key).native_id,
     }
     return {str(kind): native for kind, native in found.items() if native}
-
-
-def vm_of(found: Object) -> VmSpec:
-    """Return the spec of a VM."""
-    return msgspec.json.decode(found.spec, type=VmSpec)
-
-
-def vm_target(found: Object) -> VmTarget:
-    """Return the uid and the connection of a VM."""
-    return msgspec.json.decode(found.spec, type=VmTarget)
-
-
-def vm_seen(found: Object) -> VmSeen:
-    """Return the `seen` record of a VM."""
-    return msgspec.json.decode(found.seen, type=VmSeen)
-
-
-def mci_of(found: Object) -> MciSpec:
-    """Return the spec of an MCI."""
-    return msgspec.json.decode(found.spec, type=MciSpec)
-
-
-def mci_seen(found: Object) -> MciSeen:
-    """Return the result of an MCI's creation."""
-    return msgspec.json.decode(found.seen, type=MciSeen)
 
 
 def seen_of(shown: Observation) -> VmSeen:

@@ -8,18 +8,17 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
 from stateward.domains.mci.deployment_records import DeploymentRecords
 from stateward.domains.mci.errors import InUse, VmsAdded
-from stateward.domains.mci.lifecycle import IMAGE, SPEC, VM, VmState
+from stateward.domains.mci.lifecycle import IMAGE, SPEC, VM
 from stateward.domains.mci.model import (
     RESOURCE_LIFECYCLES,
     ImageRecord,
     KeySpec,
     NetworkSpec,
-    SecurityGroupSpec,
+    ResourceSpec,
     SpecRecord,
     Subnet,
     network_of,
@@ -29,6 +28,7 @@ from stateward.domains.mci.model import (
 )
 from stateward.domains.mci.provider.catalogue import objects
 from stateward.domains.mci.provider.key_pairs import new_pair
+from stateward.domains.mci.resource_usage import usage_of
 from stateward.engine import Accepted, AlreadyExists, NotFound
 from stateward.engine.errors import VersionMismatch
 from stateward.lifecycle import FORCE
@@ -46,12 +46,7 @@ class ResourceService(DeploymentRecords):
     """Creates, changes and deletes the resources of namespaces."""
 
     async def create_resource(
-        self,
-        ns: str,
-        resource_type: str,
-        want: NetworkSpec | SecurityGroupSpec | KeySpec,
-        by: Caller,
-        wait: float = 30.0,
+        self, ns: str, resource_type: str, want: ResourceSpec, by: Caller, wait: float = 30.0
     ) -> tuple[Object, str]:
         """Create a resource and wait a while for it; returns it, and the private key if a key pair was created."""
         await self.namespace(ns)
@@ -85,19 +80,7 @@ class ResourceService(DeploymentRecords):
 
     async def users_of(self, ns: str, resource_type: str, name: str) -> list[str]:
         """Return the objects that use a resource: VMs that are not terminated, and security groups of a network."""
-        users = [
-            one.id
-            async for one in objects(self.engine.store.reader, Selector(ns, VM.kind))
-            if one.state != "Terminated" and name in _used_by_vm(resource_type, one)
-        ]
-        if resource_type == "vNet":
-            groups = Selector(ns, RESOURCE_LIFECYCLES["securityGroup"].kind)
-            users += [
-                one.id
-                async for one in objects(self.engine.store.reader, groups)
-                if msgspec.json.decode(one.spec, type=SecurityGroupSpec).network == name
-            ]
-        return users
+        return [one.id for one in (await usage_of(self.engine.store.reader, ns))[resource_type, name]]
 
     async def resource(self, ns: str, resource_type: str, name: str) -> Object:
         """Return a resource, or raise."""
@@ -168,13 +151,9 @@ class ResourceService(DeploymentRecords):
     async def _subnet_users(self, ns: str, network: str, subnet: str) -> list[str]:
         """Return the VMs in a subnet; a VM that names none is in the first one."""
         first = next(iter(network_of(await self.resource(ns, "vNet", network)).subnets)).name
-        return [
-            one.id
-            async for one in objects(self.engine.store.reader, Selector(ns, VM.kind))
-            if one.state != VmState.TERMINATED
-            and vm_of(one).network == network
-            and (vm_of(one).subnet or first) == subnet
-        ]
+        users = (await usage_of(self.engine.store.reader, ns))["vNet", network]
+        vms = [one for one in users if one.kind == VM.kind]
+        return [one.id for one in vms if (vm_of(one).subnet or first) == subnet]
 
 
 async def retry_on_change(attempt: Callable[[], Awaitable[T]]) -> T:
@@ -183,9 +162,3 @@ async def retry_on_change(attempt: Callable[[], Awaitable[T]]) -> T:
         with suppress(VersionMismatch, VmsAdded):
             return await attempt()
     return await attempt()
-
-
-def _used_by_vm(resource_type: str, found: Object) -> tuple[str, ...]:
-    vm = vm_of(found)
-    parts = {"vNet": (vm.network,), "securityGroup": vm.groups, "sshKey": (vm.key,)}
-    return (parts | {"spec": (vm.spec,), "image": (vm.image,)})[resource_type]

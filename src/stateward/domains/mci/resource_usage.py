@@ -5,20 +5,20 @@ Without its connection a VM could be neither observed nor terminated, so a conne
 
 from collections import defaultdict
 
-import msgspec
-
 from stateward.domains.mci.errors import InUse
 from stateward.domains.mci.lifecycle import SECURITY_GROUP, VM, VmState
 from stateward.domains.mci.model import (
     RESOURCE_LIFECYCLES,
     CloudConnection,
-    SecurityGroupSpec,
+    named_resources,
     resource_identity,
+    security_group_of,
     vm_of,
 )
 from stateward.domains.mci.provider.catalogue import Catalogue, objects
 from stateward.store.filters import Selector
 from stateward.store.port import Reader
+from stateward.store.records import Object
 
 
 async def check_connection_unused(
@@ -49,22 +49,26 @@ async def objects_at_connection(reader: Reader, connection: str) -> list[str]:
     return found
 
 
-Usage = dict[tuple[str, str], list[str]]
-"""The users of each resource, by its type and name."""
+Usage = dict[tuple[str, str], list[Object]]
+"""The users of each resource, spec and image, by its type and name: VMs, and security groups of networks."""
 
 
 async def usage_of(reader: Reader, ns: str) -> Usage:
     """Return the users of each resource of a namespace; terminated VMs use nothing."""
     usage: Usage = defaultdict(list)
-    async for found in objects(reader, Selector(ns, VM.kind)):
-        if found.state == VmState.TERMINATED:
-            continue
-        vm = vm_of(found)
-        where = f"/ns/{ns}/mci/{vm.mci}/vm/{vm.name}"
-        used = [("vNet", vm.network), ("sshKey", vm.key), ("spec", vm.spec), ("image", vm.image)]
-        for resource in (*used, *(("securityGroup", name) for name in vm.groups)):
-            usage[resource].append(where)
-    async for found in objects(reader, Selector(ns, SECURITY_GROUP.kind)):
-        group = msgspec.json.decode(found.spec, type=SecurityGroupSpec)
-        usage["vNet", group.network].append(f"/ns/{ns}/resources/securityGroup/{group.name}")
+    async for vm in objects(reader, Selector(ns, VM.kind)):
+        if vm.state != VmState.TERMINATED:
+            for resource_type, names in named_resources(vm_of(vm)).items():
+                for name in names:
+                    usage[resource_type, name].append(vm)
+    async for group in objects(reader, Selector(ns, SECURITY_GROUP.kind)):
+        usage["vNet", security_group_of(group).network].append(group)
     return usage
+
+
+def path_of_user(user: Object) -> str:
+    """Return the path of a VM or a security group in the Tumblebug API."""
+    if user.kind == SECURITY_GROUP.kind:
+        return f"/ns/{user.ns}/resources/securityGroup/{resource_identity(user).name}"
+    vm = vm_of(user)
+    return f"/ns/{user.ns}/mci/{vm.mci}/vm/{vm.name}"

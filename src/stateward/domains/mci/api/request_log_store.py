@@ -9,12 +9,10 @@ from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
 
-import msgspec
-
 from stateward.aio.supervise import repeat
 from stateward.domains.mci.api.request_log import LoggedRequest
 from stateward.domains.mci.lifecycle import CALL
-from stateward.domains.mci.model import DEPLOYMENT_NS, record_id, to_builtins
+from stateward.domains.mci.model import DEPLOYMENT_NS, record_id, spec_reader, to_builtins
 from stateward.domains.mci.provider.catalogue import objects
 from stateward.engine import AlreadyExists, Denied, Engine
 from stateward.engine.errors import VersionMismatch
@@ -38,6 +36,8 @@ number of records never exceeds the number of slots.
 
 MAX_WRITE_ATTEMPTS = 5
 PRUNE_INTERVAL_S = 3600.0
+
+_logged_request = spec_reader(LoggedRequest)
 
 
 async def store_request(engine: Engine, past: LoggedRequest) -> None:
@@ -103,7 +103,3 @@ def slots_of(id_: str) -> list[Key]:
     digest = blake2b(id_.encode(), digest_size=4 * SLOT_CHOICES).digest()
     numbers = [int.from_bytes(digest[at : at + 4]) % SLOTS for at in range(0, len(digest), 4)]
     return [Key(DEPLOYMENT_NS, record_id("call", str(number))) for number in dict.fromkeys(numbers)]
-
-
-def _logged_request(found: Object) -> LoggedRequest:
-    return msgspec.json.decode(found.spec, type=LoggedRequest)

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 from msgspec import Struct, field
 
 from stateward.domains.mci.lifecycle import ResourceState
-from stateward.domains.mci.model import FirewallRule, KeySpec, NetworkSpec, SecurityGroupSpec, Subnet, resource_seen
+from stateward.domains.mci.model import ResourceSpec, Subnet, key_of, network_of, resource_seen, security_group_of
+from stateward.domains.mci.resource_usage import path_of_user
 from stateward.store.records import Object
 
 IN_USE = "InUse"
@@ -72,27 +72,26 @@ class KeyView(ResourceView, frozen=True, rename="camel", kw_only=True, omit_defa
     private_key: str = ""
 
 
-def resource_view(resource_type: str, found: Object, users: Sequence[str] = (), secret: str = "") -> ResourceView:
+def resource_view(resource_type: str, found: Object, users: Sequence[Object] = (), secret: str = "") -> ResourceView:
     """Return the view of a resource; `secret` is the private key, for the creator of the pair."""
     match resource_type:
         case "vNet":
-            network = msgspec.json.decode(found.spec, type=NetworkSpec)
+            network = network_of(found)
             shown = _shown(resource_type, found, network, users)
             return NetworkView(**shown, cidr_block=network.cidr, subnet_info_list=subnet_views(found))
         case "securityGroup":
-            group = msgspec.json.decode(found.spec, type=SecurityGroupSpec)
-            rules = [_rule(one) for one in group.rules]
-            return SecurityGroupView(
-                **_shown(resource_type, found, group, users), v_net_id=group.network, firewall_rules=rules
-            )
+            group = security_group_of(found)
+            shown = _shown(resource_type, found, group, users)
+            rules = [RuleView(one.ports, one.protocol.upper(), one.direction, one.cidr) for one in group.rules]
+            return SecurityGroupView(**shown, v_net_id=group.network, firewall_rules=rules)
         case _:
-            key = msgspec.json.decode(found.spec, type=KeySpec)
+            key = key_of(found)
             return KeyView(**_shown(resource_type, found, key, users), public_key=key.public_key, private_key=secret)
 
 
 def subnet_views(found: Object) -> list[SubnetView]:
     """Return the views of the subnets of a network."""
-    network, natives = msgspec.json.decode(found.spec, type=NetworkSpec), resource_seen(found).subnets
+    network, natives = network_of(found), resource_seen(found).subnets
     return [_subnet(one, found.state, natives.get(one.name, "")) for one in network.subnets]
 
 
@@ -113,13 +112,7 @@ def _missing(found: Object) -> str:
     return f"the provider does not show {', '.join(missing)} any more" if missing else ""
 
 
-def _rule(one: FirewallRule) -> RuleView:
-    return RuleView(one.ports, one.protocol.upper(), one.direction, one.cidr)
-
-
-def _shown(
-    resource_type: str, found: Object, spec: NetworkSpec | SecurityGroupSpec | KeySpec, users: Sequence[str]
-) -> dict[str, Any]:
+def _shown(resource_type: str, found: Object, spec: ResourceSpec, users: Sequence[Object]) -> dict[str, Any]:
     used = bool(users) and found.state == ResourceState.AVAILABLE
     return {
         "resource_type": resource_type,
@@ -132,5 +125,5 @@ def _shown(
         "status": IN_USE if used else found.state,
         "description": spec.description,
         "system_message": found.error or _missing(found),
-        "associated_object_list": list(users),
+        "associated_object_list": [path_of_user(one) for one in users],
     }

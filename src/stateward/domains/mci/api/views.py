@@ -249,11 +249,6 @@ def sort_key_of(vm: str) -> tuple[str, int, str]:
     return group, int(number) if number.isdecimal() else 0, vm
 
 
-def name_in(vm: Object) -> str:
-    """Return the name of a VM within its MCI."""
-    return vm.id.partition(".")[2]
-
-
 def _status(found: Object, vms: Sequence[Object]) -> MciStatus:
     return roll_up_status(STATES[found.state], [one.state for one in vms])
 

@@ -15,7 +15,7 @@ import msgspec
 from stateward.domains.mci.errors import NotGranted
 from stateward.domains.mci.guards.spec_validation import decode_spec
 from stateward.domains.mci.lifecycle import MCI, SPEC
-from stateward.domains.mci.model import DEPLOYMENT_NS, CloudConnection, MciSpec, Scale, SpecRecord, SubGroup, record_id
+from stateward.domains.mci.model import DEPLOYMENT_NS, CloudConnection, MciSpec, Scale, SubGroup, record_id, spec_record
 from stateward.domains.mci.provider.catalogue import Catalogue, find_known_spec
 from stateward.engine import Request
 from stateward.engine.kinds import Guard
@@ -111,6 +111,6 @@ def _connection_of(group: SubGroup, homes: dict[str, str]) -> str:
 def _home_of(id_: str, record: Object | None) -> str:
     """Return the connection of a spec, registered or built-in."""
     if record is not None and not record.removed and record.kind == SPEC.kind:
-        return msgspec.json.decode(record.spec, type=SpecRecord).connection
+        return spec_record(record).connection
     known = find_known_spec(id_)
     return "" if known is None else known.connection

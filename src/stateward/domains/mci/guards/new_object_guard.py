@@ -16,10 +16,12 @@ from stateward.domains.mci.guards.spec_validation import decode_spec
 from stateward.domains.mci.lifecycle import MCI, SECURITY_GROUP, VM, VNET, ResourceState
 from stateward.domains.mci.model import (
     DEPLOYMENT_NS,
+    RESOURCE_LIFECYCLES,
     MciSpec,
     SubGroup,
     VmSpec,
     mci_of,
+    named_resources,
     native_ids,
     record_id,
     resource_identity,
@@ -132,8 +134,13 @@ class NewObjectGuard:
 
 def _named_resources(ns: str, group: SubGroup) -> dict[tuple[str, str], Key]:
     """Return the networks, security groups and keys that a subgroup names, by type and name."""
-    resources = [("vNet", group.network), *(("securityGroup", one) for one in group.groups), ("sshKey", group.key)]
-    return {(resource_type, name): Key(ns, record_id(resource_type, name)) for resource_type, name in resources if name}
+    named = named_resources(group)
+    return {
+        (resource_type, name): Key(ns, record_id(resource_type, name))
+        for resource_type in RESOURCE_LIFECYCLES
+        for name in named[resource_type]
+        if name
+    }
 
 
 def _named_records(ns: str, group: SubGroup) -> list[Key]:

@@ -8,12 +8,11 @@ is retried and fails nothing.
 import asyncio
 from collections.abc import Awaitable, Callable
 
-import msgspec
 from msgspec import Struct
 
 from stateward.domains.mci.guards.subgroups import drop_subgroup_on_end, mci_lock_set
 from stateward.domains.mci.lifecycle import RECONCILE, VM, VmState
-from stateward.domains.mci.model import VmSpec, VmTarget, seen_of, to_builtins, vm_of, vm_seen, vm_target
+from stateward.domains.mci.model import VmSpec, VmTarget, seen_of, spec_reader, to_builtins, vm_of, vm_seen, vm_target
 from stateward.domains.mci.provider.evidence import (
     DRIFT_EVENTS,
     Evidence,
@@ -82,12 +81,16 @@ class VmLane(Struct, frozen=True):
     region: str
 
 
+vm_lane = spec_reader(VmLane)
+
+
 class CloudVmHandlers:
     """The handlers of VMs."""
 
+    engine: Engine
+
     def __init__(self, client_of: ClientOf, granted_client_of: GrantedClientOf) -> None:
         self._client_of, self._granted_client_of = client_of, granted_client_of
-        self.engine: Engine | None = None
 
     def kind(self, guard: Guard) -> Kind:
         """Return the kind of VMs with its handlers."""
@@ -219,7 +222,6 @@ class CloudVmHandlers:
         lag = client.driver.caps.listing_lag_s
         if not lag or job.action == "create":
             return 0.0
-        assert self.engine is not None
         before = (
             _work_started_at(job) if MACHINE_ACTIONS[job.action] is MachineAction.TERMINATE else job.claim.object.since
         )
@@ -228,7 +230,6 @@ class CloudVmHandlers:
 
     async def _may_be_unlisted(self, job: Job) -> bool:
         """Tell whether a machine may exist and not be listed yet."""
-        assert self.engine is not None
         return await self.engine.store.reader.time() < job.claim.object.created + APPEARS_WITHIN_S
 
     async def _reconcile(self, job: Job) -> str:
@@ -237,7 +238,6 @@ class CloudVmHandlers:
         evidence = await (await self._client_of(vm_of(found).connection)).observe(vm_of(found).uid)
         if evidence.existence is Existence.UNKNOWN:
             raise Unknown(evidence.problem)
-        assert self.engine is not None
         if evidence.observation is None:
             return "absent"  # absence is no proof of termination; terminate with force gives it
         event = DRIFT_EVENTS.get(evidence.observation.state)
@@ -309,5 +309,5 @@ def _machine_spec(vm: VmSpec) -> MachineSpec:
 
 
 def _route(found: Object, _action: str) -> Route:
-    place = msgspec.json.decode(found.spec, type=VmLane)
+    place = vm_lane(found)
     return Route(place.provider, f"{place.provider}/{place.region}")

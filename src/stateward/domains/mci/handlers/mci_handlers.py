@@ -31,7 +31,6 @@ from stateward.engine.kinds import Guard
 from stateward.engine.requests import Creation
 from stateward.lifecycle import CANCELLED, CONTROLLER, FORCE, NO_FACTS
 from stateward.store.filters import Selector
-from stateward.store.port import Reader
 from stateward.store.records import Key, Object, Status, to_json
 
 BAD_STATES = (VmState.FAILED, VmState.UNDEFINED)
@@ -208,7 +207,7 @@ class MciHandlers:
         if FORCE not in msgspec.json.decode(job.claim.operation.facts):
             return []
         alive = [one.id for one in await self._vms(job) if one.state != VmState.TERMINATED]
-        return alive if alive and not await self._reader.children_of(job.key) else []
+        return alive if alive and not await self._catalogue.reader.children_of(job.key) else []
 
     async def _delete(self, job: Job) -> Ending:
         await self._remove_all(job)
@@ -243,17 +242,17 @@ class MciHandlers:
         return bad
 
     async def _roll_up(self, job: Job) -> Ending:
-        counts = await self._reader.count_states(Selector(job.ns, VM.kind, job.object))
+        counts = await self._catalogue.reader.count_states(Selector(job.ns, VM.kind, job.object))
         event = rollup_event([state for (_, state), number in counts.items() for _ in range(number)])
         failed = event in ("all failed", "none can say")
         return Ending(event, CONTROLLER, error="not one VM is left that works" if failed else None)
 
     async def _end_cancelled(self, job: Job) -> Ending:
         """Return the ending of a cancelled operation, after all operations of its VMs have ended."""
-        found = await self._reader.object(Key(job.ns, job.object))
+        found = await self._catalogue.reader.object(Key(job.ns, job.object))
         if found is not None and found.state in (MciState.PREPARING, MciState.PREPARED):
             return Ending(CANCELLED, error="cancelled")
-        children = await self._reader.children_of(job.key)
+        children = await self._catalogue.reader.children_of(job.key)
         statuses = [one.status for one in children if one.kind == VM.kind]
         done, undone = statuses.count(Status.SUCCEEDED), statuses.count(Status.CANCELLED)
         ending = await self._roll_up(job)
@@ -276,12 +275,7 @@ class MciHandlers:
 
     async def _vms(self, job: Job) -> list[Object]:
         chosen = Selector(job.ns, VM.kind, job.object)
-        return [one async for one in objects(self._reader, chosen)]
-
-    @property
-    def _reader(self) -> Reader:
-        assert self._catalogue.reader is not None
-        return self._catalogue.reader
+        return [one async for one in objects(self._catalogue.reader, chosen)]
 
 
 async def _requested_sizes(mci: MciSpec) -> dict[str, int]:

@@ -23,6 +23,7 @@ from stateward.domains.mci.model import (
     SubGroup,
     Subnet,
     mci_of,
+    named_resources,
     native_ids,
     record_id,
     resource_identity,
@@ -36,7 +37,6 @@ from stateward.engine.requests import Creation
 from stateward.errors import StatewardError
 from stateward.lifecycle import CONTROLLER
 from stateward.store.filters import Selector
-from stateward.store.port import Reader
 from stateward.store.records import Key, Object, to_json
 
 CIDR, SUBNET_CIDR = "10.0.0.0/16", "10.0.1.0/24"
@@ -56,11 +56,6 @@ class Prerequisites:
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
-
-    @property
-    def _reader(self) -> Reader:
-        assert self._catalogue.reader is not None
-        return self._catalogue.reader
 
     async def prepare(self, job: Job, mci: MciSpec, planned: Sequence[PlacedSubGroup], when: str = "") -> str | None:
         """Create all missing resources; returns the problem, if there is one."""
@@ -109,12 +104,12 @@ class Prerequisites:
             await job.spawn(f"repair {resource_type}s{when}", repairs)
 
     async def _ids_with_missing(self, ns: str, resource_type: str, names: Sequence[str]) -> list[str]:
-        found = await self._reader.objects([Key(ns, record_id(resource_type, name)) for name in names])
+        found = await self._catalogue.reader.objects([Key(ns, record_id(resource_type, name)) for name in names])
         return sorted(one.id for one in found.values() if not one.removed and resource_seen(one).missing)
 
     async def _any_removed(self, ns: str, resource_type: str, names: Sequence[str]) -> bool:
         keys = {Key(ns, record_id(resource_type, name)) for name in names}
-        found = await self._reader.objects(keys)
+        found = await self._catalogue.reader.objects(keys)
         return len(found) < len(keys) or any(one.removed for one in found.values())
 
     async def undo(self, job: Job, mci: MciSpec) -> None:
@@ -127,14 +122,15 @@ class Prerequisites:
 
     async def _ids_made_for(self, job: Job, resource_type: str, uid: str) -> list[str]:
         chosen = Selector(job.ns, RESOURCE_LIFECYCLES[resource_type].kind, labels=((MADE_FOR, uid),))
-        made = [one async for one in objects(self._reader, chosen)]
+        made = [one async for one in objects(self._catalogue.reader, chosen)]
         needed = await self._connections_in_use(job) if made else set()
         return [one.id for one in made if owner_of(one) or resource_identity(one).connection not in needed]
 
     async def _connections_in_use(self, job: Job) -> set[str]:
         """Return the connections where other MCIs of the namespace use the shared resources."""
-        others = [one async for one in objects(self._reader, Selector(job.ns, MCI.kind)) if one.id != job.object]
-        groups = [group for one in others if one.state not in ENDED_STATES for group in mci_of(one).groups]
+        mcis = [one async for one in objects(self._catalogue.reader, Selector(job.ns, MCI.kind))]
+        others = [one for one in mcis if one.id != job.object and one.state not in ENDED_STATES]
+        groups = [group for one in others for group in mci_of(one).groups]
         return {one.connection or await self._connection_of_spec(job.ns, one.spec) for one in groups if not one.network}
 
     async def _connection_of_spec(self, ns: str, spec: str) -> str:
@@ -151,7 +147,7 @@ class Prerequisites:
         return native_ids(names.subnet, network, groups, key)
 
     async def _resource(self, ns: str, resource_type: str, name: str) -> Object:
-        found = await self._reader.object(Key(ns, record_id(resource_type, name)))
+        found = await self._catalogue.reader.object(Key(ns, record_id(resource_type, name)))
         assert found is not None
         return found
 
@@ -163,7 +159,7 @@ class Prerequisites:
             for one in planned
             for name in _names(resource_type, with_prerequisite_names(ns, mci, one))
         }
-        parts = await self._reader.objects({Key(ns, record_id(resource_type, name)) for name, _ in wanted})
+        parts = await self._catalogue.reader.objects({Key(ns, record_id(resource_type, name)) for name, _ in wanted})
         for (name, _), one in sorted(wanted.items(), key=lambda item: item[0]):
             found = parts.get(Key(ns, record_id(resource_type, name)))
             if found is None or found.removed:
@@ -208,5 +204,4 @@ def with_prerequisite_names(ns: str, mci: MciSpec, one: PlacedSubGroup) -> SubGr
 
 
 def _names(resource_type: str, group: SubGroup) -> tuple[str, ...]:
-    names = {"vNet": (group.network,), "securityGroup": group.groups, "sshKey": (group.key,)}[resource_type]
-    return tuple(name for name in names if name)
+    return tuple(filter(None, named_resources(group)[resource_type]))

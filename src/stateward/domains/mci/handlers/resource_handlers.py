@@ -7,7 +7,6 @@ over the general API; nobody sees its private key.
 import logging
 from collections.abc import Awaitable, Callable
 
-import msgspec
 from msgspec.structs import replace
 
 from stateward.domains.mci.control.drift import orphan_subnets
@@ -20,14 +19,14 @@ from stateward.domains.mci.model import (
     RESOURCE_LIFECYCLES,
     RESOURCE_TYPES,
     SHARED,
-    KeySpec,
     NetworkSpec,
     ResourceSeen,
-    SecurityGroupSpec,
+    key_of,
     network_of,
     record_id,
     resource_identity,
     resource_seen,
+    security_group_of,
     subnet_key,
 )
 from stateward.domains.mci.provider.catalogue import Catalogue
@@ -120,7 +119,7 @@ class ResourceHandlers:
                 raise_unless_removed(outcome)
 
     async def _make_security_group(self, job: Job) -> Ending:
-        want = msgspec.json.decode(job.claim.object.spec, type=SecurityGroupSpec)
+        want = security_group_of(job.claim.object)
         network = await self._seen(job.ns, "vNet", want.network)
         rules = to_json(want.rules)
         part = CloudResource(ResourceKind.SECURITY_GROUP, want.uid, want.name, network.native_id, {"rules": rules})
@@ -128,7 +127,7 @@ class ResourceHandlers:
         return Ending(seen=to_json(ResourceSeen(await self._ensure(job, driver, part))))
 
     async def _make_key(self, job: Job) -> Ending:
-        want = msgspec.json.decode(job.claim.object.spec, type=KeySpec)
+        want = key_of(job.claim.object)
         facts = {"public_key": want.public_key} if want.public_key else {}
         part = CloudResource(ResourceKind.SSH_KEY, want.uid, want.name, facts=facts)
         driver = await self._granted_driver(job, want.connection)
@@ -152,7 +151,6 @@ class ResourceHandlers:
         return outcome.native_id
 
     async def _seen(self, ns: str, resource_type: str, name: str) -> ResourceSeen:
-        assert self._catalogue.reader is not None
         found = await self._catalogue.reader.object(Key(ns, record_id(resource_type, name)))
         if found is None or found.removed:
             raise Permanent(f"there is no {resource_type} {name!r}")

@@ -6,12 +6,21 @@ or image is an object of a namespace.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator
+from copy import copy
 
-import msgspec
 from msgspec.structs import replace
 
 from stateward.domains.mci.lifecycle import CONNECTION, IMAGE, SPEC
-from stateward.domains.mci.model import DEPLOYMENT_NS, CloudConnection, ImageRecord, SpecRecord, record_id
+from stateward.domains.mci.model import (
+    DEPLOYMENT_NS,
+    CloudConnection,
+    ImageRecord,
+    SpecRecord,
+    connection_record,
+    image_record,
+    record_id,
+    spec_record,
+)
 from stateward.drivers.process.shell_machine import NAMED_SIZES
 from stateward.drivers.simulated.provider_catalogue import IMAGES, REGIONS, SPECS
 from stateward.engine.unit_of_work import UnitOfWork
@@ -55,25 +64,26 @@ class Catalogue:
     """Finds connections, specs and images.
 
     `on_host` tells which drivers run machines on this host; their connections start without grants. `local` enables the
-    built-in connection to this host.
+    built-in connection to this host. `reader` is set when the engine is open.
     """
 
+    reader: Reader
+
     def __init__(self, on_host: Callable[[str], bool], *, local: bool = True) -> None:
-        self.reader: Reader | None = None
         self._on_host, self._local = on_host, local
         self._known: dict[Key, Object | None] | None = None
         self._uow: UnitOfWork | None = None
 
     def snapshot(self) -> "Catalogue":
         """Return a catalogue that reads each record once: 400 subgroups may name the same few records."""
-        found = Catalogue(self._on_host, local=self._local)
-        found.reader, found._known, found._uow = self.reader, {}, self._uow
+        found: Catalogue = copy(self)
+        found._known = {}
         return found
 
     def within(self, uow: UnitOfWork) -> "Catalogue":
         """Return a catalogue that reads records inside a transaction."""
-        found = Catalogue(self._on_host, local=self._local)
-        found._uow = uow
+        found: Catalogue = copy(self)
+        found._known, found._uow = None, uow
         return found
 
     async def record(self, key: Key) -> Object | None:
@@ -81,15 +91,10 @@ class Catalogue:
         if self._uow is not None:
             return (await self._uow.peek([key]))[0]
         if self._known is None:
-            return await self._reader.object(key)
+            return await self.reader.object(key)
         if key not in self._known:
-            self._known[key] = await self._reader.object(key)
+            self._known[key] = await self.reader.object(key)
         return self._known[key]
-
-    @property
-    def _reader(self) -> Reader:
-        assert self.reader is not None, "the engine is not open"
-        return self.reader
 
     # --- connections -------------------------------------------------------------------------------------------------
 
@@ -118,15 +123,15 @@ class Catalogue:
             self._uow is not None
         ):  # only hints in errors need this list, so a transaction does not list records for them
             return list(known.values())
-        async for found in objects(self._reader, Selector(DEPLOYMENT_NS, CONNECTION.kind)):
-            one = msgspec.json.decode(found.spec, type=CloudConnection)
+        async for found in objects(self.reader, Selector(DEPLOYMENT_NS, CONNECTION.kind)):
+            one = connection_record(found)
             known[one.name] = self._resolve(one)
         return [known[name] for name in sorted(known)]
 
     def read_connection(self, name: str, found: Object | None) -> CloudConnection | None:
         """Return the connection of a record, else the built-in connection of this name, else None."""
         if found is not None and not found.removed:
-            return self._resolve(msgspec.json.decode(found.spec, type=CloudConnection))
+            return self._resolve(connection_record(found))
         return self._resolve(BUILT_IN[name]) if name in BUILT_IN else None
 
     def _resolve(self, connection: CloudConnection) -> CloudConnection:
@@ -143,7 +148,7 @@ class Catalogue:
         """Return a spec that is registered in the namespace, or a built-in one."""
         found = await self.record(Key(ns, record_id("spec", id_)))
         if found is not None and not found.removed:
-            return msgspec.json.decode(found.spec, type=SpecRecord)
+            return spec_record(found)
         spec = find_known_spec(id_)
         if spec is None:
             raise BadInput("specId", id_, "a registered spec, or {provider}+{region}+{name} of a known one")
@@ -153,7 +158,7 @@ class Catalogue:
         """Return an image that can be used at a connection."""
         found = await self.record(Key(ns, record_id("image", id_)))
         if found is not None and not found.removed:
-            image = msgspec.json.decode(found.spec, type=ImageRecord)
+            image = image_record(found)
             if image.connection not in ("", connection.name):
                 raise BadInput("imageId", id_, f"an image of connection {connection.name}, not {image.connection}")
             return image
@@ -164,42 +169,22 @@ class Catalogue:
 
     async def specs(self, ns: str) -> list[SpecRecord]:
         """Return the specs registered in a namespace."""
-        return [
-            msgspec.json.decode(one.spec, type=SpecRecord)
-            async for one in objects(self._reader, Selector(ns, SPEC.kind))
-        ]
+        return [spec_record(one) async for one in objects(self.reader, Selector(ns, SPEC.kind))]
 
     async def images(self, ns: str) -> list[ImageRecord]:
         """Return the images registered in a namespace."""
-        return [
-            msgspec.json.decode(one.spec, type=ImageRecord)
-            async for one in objects(self._reader, Selector(ns, IMAGE.kind))
-        ]
+        return [image_record(one) async for one in objects(self.reader, Selector(ns, IMAGE.kind))]
 
 
 def known_specs(connection: CloudConnection) -> list[SpecRecord]:
     """Return the built-in specs of a connection."""
     if connection.driver == "process":
-        return [
-            SpecRecord(
-                f"{connection.provider}+{connection.region}+{name}",
-                connection.name,
-                name,
-                size.processors,
-                size.mib / 1024,
-            )
-            for name, size in NAMED_SIZES.items()
-        ]
+        sizes = [(name, size.processors, size.mib / 1024, 0.0) for name, size in NAMED_SIZES.items()]
+    else:
+        sizes = [(one.name, one.vcpu, one.memory_gib, one.cost) for one in SPECS.get(connection.provider, ())]
     return [
-        SpecRecord(
-            f"{connection.provider}+{connection.region}+{one.name}",
-            connection.name,
-            one.name,
-            one.vcpu,
-            one.memory_gib,
-            one.cost,
-        )
-        for one in SPECS.get(connection.provider, ())
+        SpecRecord(f"{connection.provider}+{connection.region}+{name}", connection.name, name, vcpu, memory_gib, cost)
+        for name, vcpu, memory_gib, cost in sizes
     ]
 
 

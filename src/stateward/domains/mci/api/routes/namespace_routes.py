@@ -1,6 +1,5 @@
 """Routes of namespaces."""
 
-import msgspec
 from litestar import Response, delete, get, post, put
 from litestar.exceptions import PermissionDeniedException
 from msgspec import Struct
@@ -8,6 +7,7 @@ from msgspec import Struct
 from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest
 from stateward.domains.mci.api.operation_replies import OperationReply
 from stateward.domains.mci.api.tumblebug_params import ACT, READ, Ns, Text, check_choice, check_name
+from stateward.domains.mci.model import spec_reader
 from stateward.domains.plugin import grant_of, reads
 from stateward.store.records import Object
 
@@ -30,8 +30,11 @@ class MciNamespaceView(Struct, frozen=True, rename="camel"):
     resource_type: str = "ns"
 
 
+namespace_of = spec_reader(NamespaceSpec)
+
+
 def _view(found: Object) -> MciNamespaceView:
-    spec = msgspec.json.decode(found.spec, type=NamespaceSpec)
+    spec = namespace_of(found)
     return MciNamespaceView(spec.name, spec.name, spec.description)
 
 

@@ -19,8 +19,7 @@ from stateward.domains.mci.model import (
     RESOURCE_LIFECYCLES,
     SHARED,
     CloudConnection,
-    KeySpec,
-    NetworkSpec,
+    ResourceSpec,
     SecurityGroupSpec,
     resource_identity,
     resource_seen,
@@ -33,9 +32,11 @@ from stateward.naming import new_id
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Object, Status
 
-Wish = Callable[[Fields, CloudConnection, str], NetworkSpec | SecurityGroupSpec | KeySpec]
-
-PARSERS: dict[str, Wish] = {"vNet": parse_network, "securityGroup": parse_security_group, "sshKey": parse_key}
+PARSERS: dict[str, Callable[[Fields, CloudConnection, str], ResourceSpec]] = {
+    "vNet": parse_network,
+    "securityGroup": parse_security_group,
+    "sshKey": parse_key,
+}
 EXAMPLES: dict[str, dict[str, Any]] = {
     "vNet": {
         "name": "net",
