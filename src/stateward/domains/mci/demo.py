@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from random import Random
 
+from msgspec.structs import replace
+
 from stateward.domains.mci.lifecycle import MCI, MciState, VmState
 from stateward.domains.mci.model import MciSpec, SubGroup, mci_of, vm_of
 from stateward.domains.mci.provider.catalogue import LOCAL
@@ -108,7 +110,7 @@ class MciDemo:
         with suppress(StatewardError):  # another request was first, or it is not possible now: there is a next round
             found = await self._service.engine.store.reader.object(Key(NS, wanted.name))
             if found is None or found.removed:
-                await self._service.create(NS, _new(wanted), BY)
+                await self._service.create(NS, replace(wanted, uid=new_id(), policy="refine"), BY)
             elif MCI.state(found.state).state_class is not TRANSITIONAL:
                 await self._use(wanted, found)
 
@@ -153,9 +155,3 @@ class MciDemo:
             verdict = await self._service.control(NS, HERE, "terminate", BY, force=True)
             if verdict.whole is not None:
                 await self._service.engine.wait(NS, verdict.whole.op.id, GOODBYE)
-
-
-def _new(wanted: MciSpec) -> MciSpec:
-    return MciSpec(
-        wanted.name, new_id(), wanted.groups, label=wanted.label, description=wanted.description, policy="refine"
-    )

@@ -5,6 +5,8 @@ that none is lost. Lane limits hold for the whole deployment.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,11 +14,11 @@ from msgspec.structs import replace
 from stateward.domains.mci.errors import InUse, NoNamespace
 from stateward.domains.mci.guards.connection_grants import with_granted, without_revoked
 from stateward.domains.mci.lifecycle import CONNECTION, NAMESPACE
-from stateward.domains.mci.model import DEPLOYMENT_NS, CloudConnection, record_id, to_builtins
+from stateward.domains.mci.model import DEPLOYMENT_NS, CloudConnection, record_id
 from stateward.domains.mci.provider.catalogue import BUILT_IN, Catalogue, objects
 from stateward.domains.mci.provider.provider_pool import ProviderClients
 from stateward.domains.mci.resource_usage import check_connection_unused
-from stateward.engine import AlreadyExists, Engine, NotFound
+from stateward.engine import Accepted, AlreadyExists, Engine, NotFound
 from stateward.engine.errors import VersionMismatch
 from stateward.lifecycle import CONTROLLER
 from stateward.schemas.caller import Caller
@@ -68,6 +70,9 @@ class DeploymentRecords:
 
     def __init__(self, engine: Engine, catalogue: Catalogue, clients: ProviderClients) -> None:
         self.engine, self.catalogue, self.clients = engine, catalogue, clients
+
+    async def _act(self, ns: str, id_: str, action: str, by: Caller, **how: Any) -> Accepted:  # noqa: ANN401 - as `Engine.act`
+        return await self.engine.act(ns, id_, action, actor=by.actor, who=by.who, **how)
 
     async def add_connection(self, connection: CloudConnection, by: Caller) -> CloudConnection:
         """Add or change a connection; its driver must exist.
@@ -123,16 +128,12 @@ class DeploymentRecords:
             new = change(was)
             if new == was:
                 return was
-            spec = to_builtins(new)
+            how: dict[str, Any] = {"spec": new, "actor": CONTROLLER, "who": by.who}
             try:
                 if found is None or found.removed:
-                    done = await self.engine.create(
-                        *key, CONNECTION.kind, "register", spec=spec, actor=CONTROLLER, who=by.who
-                    )
+                    done = await self.engine.create(*key, CONNECTION.kind, "register", **how)
                 else:
-                    done = await self.engine.act(
-                        *key, "change", spec=spec, version=found.version, actor=CONTROLLER, who=by.who
-                    )
+                    done = await self.engine.act(*key, "change", version=found.version, **how)
             except (AlreadyExists, VersionMismatch):
                 if last:
                     raise
@@ -147,25 +148,14 @@ class DeploymentRecords:
 
     async def add_namespace(self, ns: str, description: str, by: Caller) -> Object:
         """Create a namespace."""
-        made = await self.engine.create(
-            DEPLOYMENT_NS,
-            record_id("ns", ns),
-            NAMESPACE.kind,
-            "register",
-            spec={"name": ns, "description": description},
-            actor=CONTROLLER,
-            who=by.who,
-        )
-        return made.object
+        id_, spec = record_id("ns", ns), {"name": ns, "description": description}
+        how: dict[str, Any] = {"spec": spec, "actor": CONTROLLER, "who": by.who}
+        return (await self.engine.create(DEPLOYMENT_NS, id_, NAMESPACE.kind, "register", **how)).object
 
     async def describe_namespace(self, ns: str, description: str, by: Caller) -> Object:
         """Change the description of a namespace."""
-        await self.namespace(ns)
-        spec = {"name": ns, "description": description}
-        done = await self.engine.act(
-            DEPLOYMENT_NS, record_id("ns", ns), "change", spec=spec, actor=CONTROLLER, who=by.who
-        )
-        return done.object
+        found, spec = await self.namespace(ns), {"name": ns, "description": description}
+        return (await self.engine.act(*found.key, "change", spec=spec, actor=CONTROLLER, who=by.who)).object
 
     async def namespace(self, ns: str) -> Object:
         """Return a namespace, or raise."""
@@ -190,7 +180,5 @@ class DeploymentRecords:
     async def ensure_namespaces(self, names: Iterable[str]) -> None:
         """Create missing namespaces."""
         for name in names:
-            try:
+            with suppress(AlreadyExists):
                 await self.add_namespace(name, "", Caller(CONTROLLER))
-            except AlreadyExists:
-                continue

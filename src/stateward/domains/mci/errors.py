@@ -24,14 +24,12 @@ class VmsAlive(Denied, code="still_alive"):
         )
 
 
-class NotGranted(Denied):
+class NotGranted(Denied, code="forbidden"):
     """A namespace requests something at a connection without a grant."""
 
-    code = "forbidden"
-
-    def __init__(self, connection: str, ns: str, *, enabled: bool = True) -> None:
-        super().__init__(connection, ns)
-        self.connection, self.ns, self.enabled = connection, ns, enabled
+    connection: str
+    ns: str
+    enabled: bool = True
 
     def __str__(self) -> str:
         if not self.enabled:

@@ -4,7 +4,7 @@ Field names are stored as JSON and must not change.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -315,8 +315,3 @@ def native_ids(subnet: str, network: Object | None, groups: Iterable[Object], ke
 def seen_of(shown: Observation) -> VmSeen:
     """Return the `seen` record of an observation."""
     return VmSeen(shown.native_id, shown.native_state, shown.name, shown.public_ip, shown.private_ip, shown.ssh_port)
-
-
-def to_builtins(record: Struct) -> Any:  # noqa: ANN401 - JSON
-    """Return a record as JSON values."""
-    return msgspec.to_builtins(record)

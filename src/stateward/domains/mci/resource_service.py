@@ -23,7 +23,6 @@ from stateward.domains.mci.model import (
     Subnet,
     network_of,
     record_id,
-    to_builtins,
     vm_of,
 )
 from stateward.domains.mci.provider.catalogue import objects
@@ -54,14 +53,8 @@ class ResourceService(DeploymentRecords):
         if isinstance(want, KeySpec) and not want.public_key:
             pair = new_pair(want.name)
             want, secret = replace(want, public_key=pair.public), pair.private
-        accepted = await self.engine.create(
-            ns,
-            record_id(resource_type, want.name),
-            RESOURCE_LIFECYCLES[resource_type].kind,
-            spec=to_builtins(want),
-            actor=by.actor,
-            who=by.who,
-        )
+        id_, kind = record_id(resource_type, want.name), RESOURCE_LIFECYCLES[resource_type].kind
+        accepted = await self.engine.create(ns, id_, kind, spec=want, actor=by.actor, who=by.who)
         with suppress(TimeoutError):
             await self.engine.wait(ns, accepted.op.id, wait)
         return await self.resource(ns, resource_type, want.name), secret
@@ -72,15 +65,14 @@ class ResourceService(DeploymentRecords):
         """Delete an unused resource; with force, remove its record only."""
         found = await self.resource(ns, resource_type, name)
         if force:
-            return await self.engine.act(ns, found.id, "forget", actor=by.actor, who=by.who, facts={FORCE})
-        users = await self.users_of(ns, resource_type, name)
-        if users:
-            raise InUse(f"{resource_type} {name!r}", users)
-        return await self.engine.act(ns, found.id, "delete", actor=by.actor, who=by.who)
+            return await self._act(ns, found.id, "forget", by, facts={FORCE})
+        await self._check_unused(ns, resource_type, name)
+        return await self._act(ns, found.id, "delete", by)
 
-    async def users_of(self, ns: str, resource_type: str, name: str) -> list[str]:
-        """Return the objects that use a resource: VMs that are not terminated, and security groups of a network."""
-        return [one.id for one in (await usage_of(self.engine.store.reader, ns))[resource_type, name]]
+    async def _check_unused(self, ns: str, resource_type: str, name: str) -> None:
+        users = (await usage_of(self.engine.store.reader, ns))[resource_type, name]
+        if users:
+            raise InUse(f"{resource_type} {name!r}", [one.id for one in users])
 
     async def resource(self, ns: str, resource_type: str, name: str) -> Object:
         """Return a resource, or raise."""
@@ -88,10 +80,8 @@ class ResourceService(DeploymentRecords):
 
     async def resources(self, ns: str, resource_type: str) -> list[Object]:
         """Return the resources of one type."""
-        return [
-            one
-            async for one in objects(self.engine.store.reader, Selector(ns, RESOURCE_LIFECYCLES[resource_type].kind))
-        ]
+        chosen = Selector(ns, RESOURCE_LIFECYCLES[resource_type].kind)
+        return [one async for one in objects(self.engine.store.reader, chosen)]
 
     # --- what is only written down -----------------------------------------------------------------------------------
 
@@ -102,16 +92,14 @@ class ResourceService(DeploymentRecords):
         if what.connection:
             await self.catalogue.connection(what.connection)
         return await self.engine.create(
-            ns, record_id(resource_type, what.id), kind, "register", spec=to_builtins(what), actor=by.actor, who=by.who
+            ns, record_id(resource_type, what.id), kind, "register", spec=what, actor=by.actor, who=by.who
         )
 
     async def unregister(self, ns: str, resource_type: str, name: str, by: Caller) -> None:
         """Remove the record of a spec or an image that no VM uses."""
         found = await self.engine.get(ns, record_id(resource_type, name))
-        users = await self.users_of(ns, resource_type, name)
-        if users:
-            raise InUse(f"{resource_type} {name!r}", users)
-        await self.engine.act(ns, found.id, "remove", actor=by.actor, who=by.who)
+        await self._check_unused(ns, resource_type, name)
+        await self._act(ns, found.id, "remove", by)
 
     # --- subnets ------------------------------------------------------------------------------------------------------
 
@@ -144,9 +132,7 @@ class ResourceService(DeploymentRecords):
         return await retry_on_change(removed)
 
     async def _reshape(self, found: Object, want: NetworkSpec, by: Caller) -> Accepted:
-        return await self.engine.act(
-            found.ns, found.id, "reshape", spec=to_builtins(want), version=found.version, actor=by.actor, who=by.who
-        )
+        return await self._act(found.ns, found.id, "reshape", by, spec=want, version=found.version)
 
     async def _subnet_users(self, ns: str, network: str, subnet: str) -> list[str]:
         """Return the VMs in a subnet; a VM that names none is in the first one."""

@@ -9,24 +9,8 @@ from stateward.domains.mci.control.status_updater import update_mci_status
 from stateward.domains.mci.errors import VmsAlive
 from stateward.domains.mci.guards.object_guards import DELETABLE_STATES
 from stateward.domains.mci.guards.subgroups import WITH_MCI
-from stateward.domains.mci.lifecycle import (
-    FORGET,
-    HOLD,
-    MCI,
-    TERMINATE_FIRST,
-    VM,
-    MciState,
-    VmState,
-)
-from stateward.domains.mci.model import (
-    MciSpec,
-    Scale,
-    SubGroup,
-    mci_of,
-    to_builtins,
-    vm_id,
-    vm_of,
-)
+from stateward.domains.mci.lifecycle import FORGET, HOLD, MCI, TERMINATE_FIRST, VM, MciState, VmState
+from stateward.domains.mci.model import MciSpec, Scale, SubGroup, mci_of, vm_id, vm_of
 from stateward.domains.mci.provider.catalogue import objects
 from stateward.domains.mci.resource_service import ResourceService, retry_on_change
 from stateward.domains.mci.vm_placement import check_placement
@@ -53,7 +37,7 @@ class Service(ResourceService):
         await self.namespace(ns)
         await check_placement(self.catalogue, ns, mci.groups, "subGroups[{}].")
         return await self.engine.create(
-            ns, mci.name, MCI.kind, "create", spec=to_builtins(mci), labels=mci.label, actor=by.actor, who=by.who
+            ns, mci.name, MCI.kind, "create", spec=mci, labels=mci.label, actor=by.actor, who=by.who
         )
 
     async def control(self, ns: str, mci: str, action: str, by: Caller, *, force: bool = False) -> GroupVerdict:
@@ -89,17 +73,17 @@ class Service(ResourceService):
             raise BadInput("action", action, f"one of {', '.join(GROUP_ACTIONS)}")
         found = await self.vm(ns, mci, vm)
         facts = {FORCE} if force else NO_FACTS
-        return await self.engine.act(ns, found.id, action, actor=by.actor, who=by.who, facts=facts)
+        return await self._act(ns, found.id, action, by, facts=facts)
 
     async def reconcile_vm(self, ns: str, mci: str, vm: str, by: Caller) -> Accepted:
         """Move a Failed or Undefined VM to the provider's state."""
         found = await self.vm(ns, mci, vm)
-        return await self.engine.act(ns, found.id, "reconcile", actor=by.actor, who=by.who)
+        return await self._act(ns, found.id, "reconcile", by)
 
     async def continue_or_withdraw(self, ns: str, mci: str, action: str, by: Caller) -> Accepted:
         """Continue or withdraw an MCI that is on hold."""
         held = mci_of(await self.mci(ns, mci)).hold
-        return await self.engine.act(ns, mci, action, actor=by.actor, who=by.who, facts={HOLD} if held else NO_FACTS)
+        return await self._act(ns, mci, action, by, facts={HOLD} if held else NO_FACTS)
 
     async def refine(self, ns: str, mci: str, by: Caller) -> Accepted:
         """Terminate Failed and Undefined VMs at their providers and remove their records."""
@@ -110,7 +94,7 @@ class Service(ResourceService):
         return await self._act_on_mci(ns, mci, "reconcile", by)
 
     async def _act_on_mci(self, ns: str, mci: str, action: str, by: Caller) -> Accepted:
-        return await self.engine.act(ns, (await self.mci(ns, mci)).id, action, actor=by.actor, who=by.who)
+        return await self._act(ns, (await self.mci(ns, mci)).id, action, by)
 
     async def scale(self, ns: str, mci: str, group: str, by_count: int, by: Caller) -> Accepted:
         """Scale a subgroup out, or in (a negative count)."""
@@ -118,8 +102,8 @@ class Service(ResourceService):
             raise BadInput("count", by_count, "the number of VMs to add or to remove")
         if all(one.name != group for one in mci_of(await self.mci(ns, mci)).groups):
             raise NotFound(ns, f"{mci}/{group}")
-        action, args = "scale out" if by_count > 0 else "scale in", to_builtins(Scale(group, abs(by_count)))
-        return await self.engine.act(ns, mci, action, args=args, actor=by.actor, who=by.who)
+        action, args = "scale out" if by_count > 0 else "scale in", Scale(group, abs(by_count))
+        return await self._act(ns, mci, action, by, args=args)
 
     async def add_group(self, ns: str, mci: str, group: SubGroup, by: Caller) -> Accepted:
         """Add a subgroup."""
@@ -132,16 +116,8 @@ class Service(ResourceService):
             if any(one.name == group.name for one in spec.groups):
                 raise AlreadyExists(ns, f"{mci}/{group.name}", found.state)
             changed = replace(spec, groups=(*spec.groups, group))
-            return await self.engine.act(
-                ns,
-                mci,
-                "scale out",
-                spec=to_builtins(changed),
-                args=to_builtins(Scale(group.name, group.size)),
-                version=found.version,
-                actor=by.actor,
-                who=by.who,
-            )
+            args = Scale(group.name, group.size)
+            return await self._act(ns, mci, "scale out", by, spec=changed, args=args, version=found.version)
 
         return await retry_on_change(added)
 
@@ -153,10 +129,7 @@ class Service(ResourceService):
             found = await self.mci(ns, mci)
             if option != "terminate" or found.state == MciState.TERMINATED or not await self.vms(ns, mci):
                 return await self._delete_records(found, by, force=option == "force")
-            facts = {TERMINATE_FIRST}
-            return await self.engine.act(
-                ns, mci, "delete", actor=by.actor, who=by.who, facts=facts, version=found.version
-            ), []
+            return await self._act(ns, mci, "delete", by, facts={TERMINATE_FIRST}, version=found.version), []
 
         return await retry_on_change(deleted)
 
@@ -205,7 +178,7 @@ class Service(ResourceService):
         """Terminate a VM at its provider and remove its record afterwards."""
         found = await self.vm(ns, mci, vm)
         action = "remove" if found.state == VmState.TERMINATED else "delete"
-        return await self.engine.act(ns, found.id, action, actor=by.actor, who=by.who)
+        return await self._act(ns, found.id, action, by)
 
     async def mci(self, ns: str, mci: str) -> Object:
         """Return an MCI, or raise."""

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from stateward.domains.mci.lifecycle import MCI, SECURITY_GROUP, SSH_KEY, VM, VNET
@@ -13,7 +14,6 @@ from stateward.domains.mci.model import (
     mci_of,
     resource_identity,
     resource_seen,
-    to_builtins,
     vm_of,
 )
 from stateward.drivers import ProviderRegion

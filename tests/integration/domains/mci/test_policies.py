@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from stateward.domains.mci.control import reconciler
@@ -31,7 +32,6 @@ from stateward.domains.mci.model import (
     mci_seen,
     resource_identity,
     resource_seen,
-    to_builtins,
     vm_of,
 )
 from stateward.domains.mci.provider import provider_client

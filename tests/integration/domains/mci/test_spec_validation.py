@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from stateward.domains.mci.lifecycle import CONNECTION, IMAGE, MCI, SECURITY_GROUP, SPEC, SSH_KEY, VM, VNET
 from stateward.domains.mci.model import (
@@ -14,7 +15,6 @@ from stateward.domains.mci.model import (
     mci_of,
     network_of,
     record_id,
-    to_builtins,
     vm_of,
 )
 from stateward.errors import BadInput

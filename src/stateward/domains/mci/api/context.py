@@ -127,14 +127,14 @@ class RequestLogMiddleware:
         id_ = given if re.match(IDEMPOTENCY_KEY, given) else new_id()
         entry = self._hall.request_log.begin(id_, scope, time.time())
         scope[CONTEXT_KEY], scope[LOG_ENTRY_KEY] = self._hall, entry  # type: ignore[literal-required]
-        to_keep = id_ == given and entry.changes
+        to_keep = id_ == given and entry.head.changes
         if to_keep:
             await store_request(self._hall.domain.service.engine, entry.to_logged_request())
 
         async def received() -> Any:  # noqa: ANN401 - a message
             message = await receive()
             if message["type"] == "http.request":
-                entry.add_request_body(message.get("body", b""))
+                entry.body.add(message.get("body", b""))
             return message
 
         async def sent(message: Message) -> None:
@@ -142,7 +142,8 @@ class RequestLogMiddleware:
                 message["headers"] = [*message.get("headers", ()), (REQUEST_ID, id_.encode())]
                 entry.code = message["status"]
             elif message["type"] == "http.response.body":
-                entry.add_response_body(message.get("body", b""), time.time())
+                entry.answer.add(message.get("body", b""))
+                entry.ended = time.time()
                 if to_keep and not message.get("more_body"):
                     await store_request(self._hall.domain.service.engine, entry.to_logged_request())
             await send(message)

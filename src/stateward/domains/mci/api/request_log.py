@@ -11,7 +11,8 @@ from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 from litestar.types import Scope
-from msgspec import Struct, field
+from msgspec import Struct
+from msgspec.structs import replace
 
 from stateward.access import Grant, Role
 from stateward.store.records import Key, Operation, Status
@@ -70,8 +71,8 @@ class LoggedRequest(Struct, frozen=True, omit_defaults=True):
 
     @property
     def changes(self) -> bool:
-        """Whether the request changes something."""
-        return _changes(self.method, self.url)
+        """Whether the request changes something, in either form of control."""
+        return self.method in ("POST", "PUT", "DELETE") or "/control/" in self.url.partition("?")[0]
 
     def visible_to(self, grant: Grant) -> bool:
         """Tell whether a caller may see the request: its own token, or an administrator of its namespace or of all."""
@@ -112,54 +113,45 @@ class LoggedRequest(Struct, frozen=True, omit_defaults=True):
         return "Success" if operation.status is Status.SUCCEEDED else "Error", operation.ended
 
 
-class RequestLogEntry(Struct):
-    """The log entry of a request, running or ended."""
+class RecordedBody:
+    """A body as its chunks arrive; the content of one that is too long is dropped, its length is not."""
 
-    id: str
-    method: str
-    url: str
-    ns: str | None
-    token: str
-    header: dict[str, str]
-    began: float
-    ended: float | None = None
-    code: int = 0
-    body: bytes = b""
-    answer: bytes = b""
-    operation: Key | None = None
-    lengths: list[int] = field(default_factory=lambda: [0, 0])
+    def __init__(self) -> None:
+        self._content, self._length = b"", 0
 
-    @property
-    def changes(self) -> bool:
-        """Whether the request changes something."""
-        return _changes(self.method, self.url)
+    def add(self, chunk: bytes) -> None:
+        """Add a chunk."""
+        self._length += len(chunk)
+        self._content = self._content + chunk if self._length <= MAX_BODY_BYTES else b""
 
-    def add_request_body(self, part: bytes) -> None:
-        """Add a chunk of the request body."""
-        self.lengths[0] += len(part)
-        self.body = self.body + part if self.lengths[0] <= MAX_BODY_BYTES else b""
+    def loggable(self) -> Any:  # noqa: ANN401 - any JSON
+        """Return the body without secrets, or its length."""
+        if not self._content:
+            return f"({self._length} bytes)" if self._length else None
+        try:
+            return without_secrets(msgspec.json.decode(self._content))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return f"({self._length} bytes that are no JSON)"
 
-    def add_response_body(self, part: bytes, now: float) -> None:
-        """Add a chunk of the response body."""
-        self.lengths[1] += len(part)
-        self.answer = self.answer + part if self.lengths[1] <= MAX_BODY_BYTES else b""
-        self.ended = now
+
+class RequestLogEntry:
+    """The log entry of a request, running or ended; `head` has the fields that are known when it arrives."""
+
+    def __init__(self, head: LoggedRequest) -> None:
+        self.head, self.body, self.answer = head, RecordedBody(), RecordedBody()
+        self.ended: float | None = None
+        self.code = 0
+        self.operation: Key | None = None
 
     def to_logged_request(self) -> LoggedRequest:
         """Return the request without secrets."""
-        return LoggedRequest(
-            self.id,
-            self.method,
-            self.url,
-            self.ns,
-            self.token,
-            self.header,
-            self.began,
-            self.ended,
-            self.code,
-            _loggable_body(self.body, self.lengths[0]),
-            _loggable_body(self.answer, self.lengths[1]),
-            self.operation,
+        return replace(
+            self.head,
+            ended=self.ended,
+            code=self.code,
+            body=self.body.loggable(),
+            answer=self.answer.loggable(),
+            operation=self.operation,
         )
 
 
@@ -177,7 +169,7 @@ class RequestLog:
         """
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         grant: Grant | None = scope.get("auth")
-        entry = RequestLogEntry(
+        head = LoggedRequest(
             id_,
             str(scope.get("method", "")),
             _url(scope),
@@ -186,8 +178,9 @@ class RequestLog:
             {name: value for name, value in headers.items() if name in SHOWN_HEADERS},
             now,
         )
-        was = self._entries.get(key := (entry.token, id_))
-        if was is not None and was.changes and not entry.changes:
+        entry = RequestLogEntry(head)
+        was = self._entries.get(key := (head.token, id_))
+        if was is not None and was.head.changes and not head.changes:
             return entry
         self._entries.pop(key, None)
         self._entries[key] = entry
@@ -197,7 +190,7 @@ class RequestLog:
 
     def find(self, id_: str) -> list[LoggedRequest]:
         """Return the requests of an id, one per caller."""
-        return [entry.to_logged_request() for entry in self._entries.values() if entry.id == id_]
+        return [entry.to_logged_request() for entry in self._entries.values() if entry.head.id == id_]
 
     def all(self) -> list[LoggedRequest]:
         """Return all requests."""
@@ -215,11 +208,6 @@ def without_secrets(value: Any) -> Any:  # noqa: ANN401 - any JSON
             return value
 
 
-def _changes(method: str, url: str) -> bool:
-    """Tell whether a request changes something, in either form of control."""
-    return method in ("POST", "PUT", "DELETE") or "/control/" in url.partition("?")[0]
-
-
 def _url(scope: Scope) -> str:
     pairs = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
     query = urlencode([(name, MASK if _is_secret(name) else value) for name, value in pairs], safe="*")
@@ -229,15 +217,6 @@ def _url(scope: Scope) -> str:
 def _is_secret(name: object) -> bool:
     word = str(name).lower().replace("_", "").replace("-", "")
     return any(one in word for one in SECRET_WORDS)
-
-
-def _loggable_body(body: bytes, length: int) -> Any:  # noqa: ANN401
-    if not body:
-        return f"({length} bytes)" if length else None
-    try:
-        return without_secrets(msgspec.json.decode(body))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return f"({length} bytes that are no JSON)"
 
 
 def _time(at: float) -> str:

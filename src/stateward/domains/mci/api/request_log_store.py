@@ -12,7 +12,7 @@ from hashlib import blake2b
 from stateward.aio.supervise import repeat
 from stateward.domains.mci.api.request_log import LoggedRequest
 from stateward.domains.mci.lifecycle import CALL
-from stateward.domains.mci.model import DEPLOYMENT_NS, record_id, spec_reader, to_builtins
+from stateward.domains.mci.model import DEPLOYMENT_NS, record_id, spec_reader
 from stateward.domains.mci.provider.catalogue import objects
 from stateward.engine import AlreadyExists, Denied, Engine
 from stateward.engine.errors import VersionMismatch
@@ -56,11 +56,11 @@ async def _write(engine: Engine, past: LoggedRequest) -> None:
     found = [(_logged_request(one), one) for one in taken.values() if one is not None]
     same = next((one for was, one in found if (was.token, was.id) == (past.token, past.id)), None)
     if same is None and free:
-        await engine.create(*free[0], CALL.kind, "register", spec=to_builtins(past), actor=CONTROLLER)
+        await engine.create(*free[0], CALL.kind, "register", spec=past, actor=CONTROLLER)
         return
     # The caller's own record is replaced before another caller's.
     oldest = same or min(found, key=lambda call: (call[0].token != past.token, call[0].began))[1]
-    await engine.act(*oldest.key, "change", spec=to_builtins(past), actor=CONTROLLER, version=oldest.version)
+    await engine.act(*oldest.key, "change", spec=past, actor=CONTROLLER, version=oldest.version)
 
 
 async def stored_requests(engine: Engine, id_: str) -> list[LoggedRequest]:

@@ -13,9 +13,6 @@ same. No record names it, so no VM uses it. The network is reshaped into what it
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 
-import msgspec
-from msgspec.structs import replace
-
 from stateward.domains.mci.lifecycle import VNET, ResourceState, VmState
 from stateward.domains.mci.model import (
     RESOURCE_LIFECYCLES,
@@ -110,12 +107,6 @@ def _keys(found: Object) -> dict[str, str]:
         subnets = network_of(found).subnets
         keys |= {subnet_key(where.uid, one.name): f"subnet {one.name}" for one in subnets}
     return keys
-
-
-def with_missing(found: Object, missing: tuple[str, ...]) -> dict[str, object]:
-    """Return a resource's `seen` record with the missing parts."""
-    seen: dict[str, object] = msgspec.to_builtins(replace(resource_seen(found), missing=missing))
-    return seen
 
 
 RETRY_REMOVAL_S = 600.0

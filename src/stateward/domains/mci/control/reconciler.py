@@ -21,13 +21,12 @@ from stateward.domains.mci.control.drift import (
     apply_vm_drift,
     resource_drift,
     resources_by_connection,
-    with_missing,
 )
 from stateward.domains.mci.control.orphan_machines import OrphanMachine, orphans_in
 from stateward.domains.mci.control.status_rollup import STATE_OF_EVENT, rollup_event
 from stateward.domains.mci.control.status_updater import MciStatusUpdater
 from stateward.domains.mci.lifecycle import MCI, NAMESPACE, VM
-from stateward.domains.mci.model import DEPLOYMENT_NS, CloudConnection, network_of, to_builtins, vm_of
+from stateward.domains.mci.model import DEPLOYMENT_NS, CloudConnection, network_of, resource_seen, vm_of
 from stateward.domains.mci.provider.catalogue import Catalogue, objects
 from stateward.domains.mci.provider.key_pairs import remove_ownerless_keys
 from stateward.domains.mci.provider.provider_client import ProviderClient
@@ -194,23 +193,12 @@ class Reconciler:
         for found in self._orphan_subnets.find(settled, listing.resources, now):
             with suppress(Denied):  # the operation that holds the network will reshape it
                 await self._engine.act(
-                    found.ns,
-                    found.id,
-                    "reshape",
-                    actor=CONTROLLER,
-                    version=found.version,
-                    spec=to_builtins(network_of(found)),
+                    *found.key, "reshape", actor=CONTROLLER, version=found.version, spec=network_of(found)
                 )
         for found, event, missing in resource_drift(client, settled, listing):
             with suppress(Denied):
-                await self._engine.act(
-                    found.ns,
-                    found.id,
-                    event,
-                    actor=PROVIDER,
-                    version=found.version,
-                    seen=with_missing(found, missing),
-                )
+                seen = replace(resource_seen(found), missing=missing)
+                await self._engine.act(*found.key, event, actor=PROVIDER, version=found.version, seen=seen)
 
 
 async def _list_repeatedly(client: ProviderClient) -> MachineListing:

@@ -41,15 +41,7 @@ EVENT_OF_STATE = {
 }
 """The event for VMs that are all in one state; the event for different states is `mixed`."""
 
-STATE_OF_EVENT = {
-    "all running": MciState.RUNNING,
-    "all suspended": MciState.SUSPENDED,
-    "all terminated": MciState.TERMINATED,
-    "all failed": MciState.FAILED,
-    "none can say": MciState.UNDEFINED,
-    "none left": MciState.EMPTY,
-    "mixed": MciState.PARTIAL,
-}
+STATE_OF_EVENT = {event: state for state, event in EVENT_OF_STATE.items()} | {"mixed": MciState.PARTIAL}
 """The state of an MCI after each roll-up event."""
 
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from stateward.domains.mci.guards.subgroups import drop_subgroup_on_end, mci_lock_set
 from stateward.domains.mci.lifecycle import RECONCILE, VM, VmState
-from stateward.domains.mci.model import VmSpec, VmTarget, seen_of, spec_reader, to_builtins, vm_of, vm_seen, vm_target
+from stateward.domains.mci.model import VmSpec, VmTarget, seen_of, spec_reader, vm_of, vm_seen, vm_target
 from stateward.domains.mci.provider.evidence import (
     DRIFT_EVENTS,
     Evidence,
@@ -244,15 +244,8 @@ class CloudVmHandlers:
         if event is None:
             raise Temporary("it is on its way from one state to another")
         if EXPECTED.get(event) != found.state:
-            await self.engine.act(
-                found.ns,
-                found.id,
-                event,
-                actor=PROVIDER,
-                facts={RECONCILE},
-                seen=to_builtins(seen_of(evidence.observation)),
-                key=f"{job.key.id} reconciled",
-            )
+            seen, key = seen_of(evidence.observation), f"{job.key.id} reconciled"
+            await self.engine.act(*found.key, event, actor=PROVIDER, facts={RECONCILE}, seen=seen, key=key)
         return event
 
 

@@ -15,7 +15,7 @@ from stateward.domains.mci.handlers.cloud_vm_handlers import GrantedClientOf
 from stateward.domains.mci.handlers.post_commands import PostCommandResults, run_post_command
 from stateward.domains.mci.handlers.prerequisites import Prerequisites, with_prerequisite_names
 from stateward.domains.mci.lifecycle import HOLD, MCI, VM, MciState, VmState
-from stateward.domains.mci.model import MciSeen, MciSpec, Scale, SubGroup, mci_of, to_builtins, vm_id, vm_of
+from stateward.domains.mci.model import MciSeen, MciSpec, Scale, SubGroup, mci_of, vm_id, vm_of
 from stateward.domains.mci.provider.catalogue import Catalogue, objects
 from stateward.domains.mci.vm_placement import (
     DriverOf,
@@ -150,7 +150,7 @@ class MciHandlers:
 
     async def _post_command(self, job: Job, mci: MciSpec, made: Sequence[str]) -> Any:  # noqa: ANN401 - JSON
         running = [one for one in await self._vms_among(job, made) if one.state == VmState.RUNNING]
-        return to_builtins(await run_post_command(self._granted_client_of, mci.post_command, running))
+        return msgspec.to_builtins(await run_post_command(self._granted_client_of, mci.post_command, running))
 
     async def _withdraw(self, job: Job) -> Ending:
         await self._prerequisites.undo(job, mci_of(job.claim.object))

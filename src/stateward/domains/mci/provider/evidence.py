@@ -71,19 +71,16 @@ DRIFT_EVENTS = {
 }
 """The drift event of each stable machine state; transitional states cause no event."""
 
-EVENT_STATES = {"shows running": V.RUNNING, "shows suspended": V.SUSPENDED, "shows terminated": V.TERMINATED}
-EVENT_STATES["shows failed"] = V.FAILED
+EVENT_STATES = {event: V[state.name] for state, event in DRIFT_EVENTS.items()}
 
 CANNOT_SAY = "cannot say"
 
 
 def if_recent(evidence: Evidence, since: float) -> Evidence:
     """Return evidence that is newer than `since`; older evidence proves nothing about the action."""
-    return (
-        evidence
-        if evidence.requested_at >= since
-        else Evidence(Existence.UNKNOWN, problem="what is shown may be older than the action")
-    )
+    if evidence.requested_at >= since:
+        return evidence
+    return Evidence(Existence.UNKNOWN, problem="what is shown may be older than the action")
 
 
 def conclusive(action: str, evidence: Evidence, since: float) -> Evidence:
@@ -92,11 +89,9 @@ def conclusive(action: str, evidence: Evidence, since: float) -> Evidence:
     The result of a one-time action cannot be older than the action. Absence can be older: a new machine may not be
     listed yet.
     """
-    return (
-        evidence
-        if action in ONE_TIME_ACTIONS and evidence.existence is not Existence.ABSENT
-        else if_recent(evidence, since)
-    )
+    if action in ONE_TIME_ACTIONS and evidence.existence is not Existence.ABSENT:
+        return evidence
+    return if_recent(evidence, since)
 
 
 def is_reached(action: str, evidence: Evidence) -> bool:
