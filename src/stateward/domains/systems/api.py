@@ -12,6 +12,7 @@ from litestar.di import NamedDependency, Provide
 from litestar.params import JSONBody, PathParameter, QueryParameter
 from litestar.types import ControllerRouterHandler
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from stateward import naming
 from stateward.access import Right
@@ -21,7 +22,7 @@ from stateward.domains.systems.backends.port import LogExcerpt, ServiceRef, Syst
 from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.definition import read
 from stateward.domains.systems.lifecycle import SYSTEM
-from stateward.domains.systems.model import LOCAL, SystemSpec, spec_of
+from stateward.domains.systems.model import LOCAL
 from stateward.domains.systems.object_ids import NAME, checked_path, path_of, service_id
 from stateward.domains.systems.service import SystemActions
 from stateward.domains.systems.views import (
@@ -46,7 +47,7 @@ from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object
 
 BASE = "/api/v1/systems"
-TAGS = ["systems"]
+DEPLOYS = "/{ns:str}/{system:str}/deploys"
 PATH = r"^/[a-z0-9/-]{0,500}$(?!\n)"
 MAX_DEFINITION_CHARS = 1_000_000
 
@@ -94,7 +95,7 @@ class NewTeardown(Struct, frozen=True, forbid_unknown_fields=True):
 # --- asking ----------------------------------------------------------------------------------------------------------
 
 
-@post("/{ns:str}", opt=needs(Right.ACT), status_code=202, tags=TAGS, summary="Make a system")
+@post("/{ns:str}", opt=needs(Right.ACT), status_code=202, summary="Make a system")
 async def create_system(
     request: Call, context: ContextDependency, ns: Ns, data: JSONBody[NewSystem], key: IdempotencyKey = None
 ) -> AskedView:
@@ -104,7 +105,7 @@ async def create_system(
     return asked_view(await _actions(request, ns).create(data.name, data.backend, _own(request, key)))
 
 
-@post("/{ns:str}/{system:str}/retry", opt=needs(Right.ACT), status_code=202, tags=TAGS, summary="Try a system again")
+@post("/{ns:str}/{system:str}/retry", opt=needs(Right.ACT), status_code=202, summary="Try a system again")
 async def retry_system(request: Call, ns: Ns, system: Name, key: IdempotencyKey = None) -> AskedView:
     """Try again to make a system ready that has failed; what was deployed to it is not touched."""
     actions = _actions(request, ns)
@@ -112,7 +113,7 @@ async def retry_system(request: Call, ns: Ns, system: Name, key: IdempotencyKey 
     return asked_view(await actions.retry(system, _own(request, key)))
 
 
-@delete("/{ns:str}/{system:str}", opt=needs(Right.ACT), status_code=202, tags=TAGS, summary="Delete a system")
+@delete("/{ns:str}/{system:str}", opt=needs(Right.ACT), status_code=202, summary="Delete a system")
 async def delete_system(
     request: Call,
     ns: Ns,
@@ -123,7 +124,7 @@ async def delete_system(
     return asked_view(await _actions(request, ns).delete(system, force=force))
 
 
-@post("/{ns:str}/{system:str}/deploys", opt=needs(Right.GOVERN), status_code=202, tags=TAGS, summary="Deploy")
+@post(DEPLOYS, opt=needs(Right.GOVERN), status_code=202, summary="Deploy")
 async def deploy(
     request: Call, ns: Ns, system: Name, data: JSONBody[NewDeploy], key: IdempotencyKey = None
 ) -> AskedView:
@@ -134,7 +135,7 @@ async def deploy(
     return await _locked(request, await actions.deploy(system, data.path, tree, data.wait, _own(request, key)))
 
 
-@post("/{ns:str}/{system:str}/rollback", opt=needs(Right.ACT), status_code=202, tags=TAGS, summary="Roll back")
+@post("/{ns:str}/{system:str}/rollback", opt=needs(Right.ACT), status_code=202, summary="Roll back")
 async def rollback(
     request: Call, ns: Ns, system: Name, data: JSONBody[NewRollback], key: IdempotencyKey = None
 ) -> AskedView:
@@ -143,19 +144,13 @@ async def rollback(
     return await _locked(request, await actions.rollback(system, data.path, data.deploy, data.wait, _own(request, key)))
 
 
-@post(
-    "/{ns:str}/{system:str}/deploys/{change:str}/cancel",
-    opt=needs(Right.ACT),
-    status_code=202,
-    tags=TAGS,
-    summary="Cancel a deploy",
-)
+@post(f"{DEPLOYS}/{{change:str}}/cancel", opt=needs(Right.ACT), status_code=202, summary="Cancel a deploy")
 async def cancel_deploy(request: Call, ns: Ns, system: Name, change: ChangeName) -> AskedView:
     """Cancel a deploy: what waits ends at once; what has begun goes back to the definition before, and then ends."""
     return asked_view(await _actions(request, ns).cancel(system, change))
 
 
-@post("/{ns:str}/{system:str}/teardowns", opt=needs(Right.ACT), status_code=202, tags=TAGS, summary="Tear down")
+@post("/{ns:str}/{system:str}/teardowns", opt=needs(Right.ACT), status_code=202, summary="Tear down")
 async def teardown(
     request: Call, ns: Ns, system: Name, data: JSONBody[NewTeardown], key: IdempotencyKey = None
 ) -> AskedView:
@@ -166,14 +161,14 @@ async def teardown(
 # --- looking ---------------------------------------------------------------------------------------------------------
 
 
-@get("/{ns:str}", opt=needs(Right.READ), tags=TAGS, summary="List systems")
+@get("/{ns:str}", opt=needs(Right.READ), summary="List systems")
 async def list_systems(request: Call, ns: Ns) -> list[SystemView]:
     """Return the systems of a namespace, at most a thousand."""
     found = await engine_of(request).store.reader.list_objects(Selector(ns, SYSTEM.kind), Page(None, 1_000))
     return [system_view(one) for one in found]
 
 
-@get("/{ns:str}/{system:str}", opt=needs(Right.READ), tags=TAGS, summary="Get a system")
+@get("/{ns:str}/{system:str}", opt=needs(Right.READ), summary="Get a system")
 async def get_system(
     request: Call,
     context: ContextDependency,
@@ -189,20 +184,18 @@ async def get_system(
     stored = [disclosure.object(one) for one in await context.services(system_ref, top)]
     services = [await _service(context, found, one, instances) for one in stored]
     pools = [pool_view(one) for one in await context.pools(system_ref)] if top == ROOT else []
-    shown = system_view(found)
-    return SystemView(shown.ns, shown.id, shown.state, shown.since, shown.error, shown.backend, services, pools)
+    return replace(system_view(found), services=services, node_pools=pools)
 
 
 async def _service(context: SystemContext, system: Object, found: Object, instances: bool) -> ServiceView:
     seen: list[InstanceView] | None = None
     if instances:
-        backend = context.backend_named((spec_of(system, SystemSpec) or SystemSpec()).backend)
         ref = ServiceRef(SystemRef(found.ns, system.id), str(path_of(found.id)))
-        seen = [instance_view(one) for one in await backend.instances(ref)]
+        seen = [instance_view(one) for one in await context.backend_of(system).instances(ref)]
     return service_view(found, seen)
 
 
-@get("/{ns:str}/{system:str}/deploys", opt=needs(Right.READ), tags=TAGS, summary="List deploys")
+@get(DEPLOYS, opt=needs(Right.READ), summary="List deploys")
 async def list_deploys(request: Call, ns: Ns, system: Name) -> list[ChangeView]:
     """Return the deploys of a system, newest first."""
     actions = _actions(request, ns)
@@ -210,7 +203,7 @@ async def list_deploys(request: Call, ns: Ns, system: Name) -> list[ChangeView]:
     return [change_view(one) for one in await actions.deploys(system)]
 
 
-@get("/{ns:str}/{system:str}/locks", opt=needs(Right.READ), tags=TAGS, summary="List locks")
+@get("/{ns:str}/{system:str}/locks", opt=needs(Right.READ), summary="List locks")
 async def list_locks(request: Call, ns: Ns, system: Name) -> list[SystemLockView]:
     """Return the locks of a system, held and waited for, in the order of asking."""
     await _actions(request, ns).system(system)
@@ -219,7 +212,7 @@ async def list_locks(request: Call, ns: Ns, system: Name) -> list[SystemLockView
     return [lock_view(one, await reader.operation(Key(ns, one.op))) for one in locks]
 
 
-@get("/{ns:str}/{system:str}/logs", opt=needs(Right.READ), tags=TAGS, summary="Read logs")
+@get("/{ns:str}/{system:str}/logs", opt=needs(Right.READ), summary="Read logs")
 async def read_logs(
     request: Call,
     context: ContextDependency,
@@ -237,8 +230,8 @@ async def read_logs(
     top = checked_path(path)
     if top == ROOT or await context.object(ns, service_id(system, top)) is None:
         raise NotFound(ns, service_id(system, top))
-    backend = context.backend_named((spec_of(found, SystemSpec) or SystemSpec()).backend)
-    return list(await backend.logs(ServiceRef(SystemRef(ns, system), str(top)), instance, after, most))
+    ref = ServiceRef(SystemRef(ns, system), str(top))
+    return list(await context.backend_of(found).logs(ref, instance, after, most))
 
 
 def _own(request: Call, key: str | None) -> str | None:
@@ -277,4 +270,4 @@ ROUTES = (
 def routes(context: SystemContext) -> list[ControllerRouterHandler]:
     """Return the routes of the domain."""
     provided = {"context": Provide(lambda: context, sync_to_thread=False)}
-    return [Router(BASE, route_handlers=ROUTES, dependencies=provided)]
+    return [Router(BASE, route_handlers=ROUTES, dependencies=provided, tags=["systems"])]

@@ -37,19 +37,19 @@ class ChangePlanner:
         kept = {service_id(self._system, parse_path(path)) for path in target}
         return (self._request(one.id, "delete") for one in now if one.id not in kept)
 
-    def pools(self, target: Mapping[str, NodePool] | None, now: Sequence[Object]) -> Iterator[Request]:
+    def pools(self, target: Mapping[str, NodePool], now: Sequence[Object]) -> Iterator[Request]:
         """Return the requests for new and resized node pools."""
         found = {one.id: one for one in now}
-        for name, pool in (target or {}).items():
+        for name, pool in target.items():
             object_id = pool_id(self._system, name)
             event = _pool_event(found.get(object_id), pool)
             if event is not None:
                 yield self._change_request(object_id, event, NODEPOOL.kind, to_json(pool))
 
-    def surplus_pools(self, target: Mapping[str, NodePool] | None, now: Sequence[Object]) -> Iterator[Request]:
+    def surplus_pools(self, target: Mapping[str, NodePool], now: Sequence[Object]) -> Iterator[Request]:
         """Return the requests that delete the node pools outside the desired tree."""
-        kept = None if target is None else {pool_id(self._system, name) for name in target}
-        return (self._request(one.id, "delete") for one in now if kept is not None and one.id not in kept)
+        kept = {pool_id(self._system, name) for name in target}
+        return (self._request(one.id, "delete") for one in now if one.id not in kept)
 
     def _change_request(self, object_id: str, event: str, kind: str, spec: str) -> Request:
         birth = Creation(kind, self._system) if event == "define" else None

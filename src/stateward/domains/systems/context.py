@@ -11,7 +11,7 @@ from math import inf
 from stateward.domains.systems.backends.port import Backend, SystemRef
 from stateward.domains.systems.errors import OnOtherHost
 from stateward.domains.systems.lifecycle import NODEPOOL, SERVICE, SYSTEM
-from stateward.domains.systems.model import SystemLocation, SystemSpec, seen_of, spec_of
+from stateward.domains.systems.model import SystemLocation, seen_of, system_spec
 from stateward.domains.systems.object_ids import service_id
 from stateward.domains.systems.settings import SystemsSettings
 from stateward.engine import Engine, NotFound, Temporary
@@ -79,7 +79,7 @@ class SystemContext:
         found = await self.recent_object(system_ref.ns, system_ref.system)
         if found is None:
             raise NotFound(system_ref.ns, system_ref.system)
-        backend = self.backend_named((spec_of(found, SystemSpec) or SystemSpec()).backend)
+        backend = self.backend_of(found)
         lives = seen_of(found, SystemLocation)
         here = SystemLocation(**await backend.prepare(system_ref))
         if lives not in (SystemLocation(), here):
@@ -90,15 +90,16 @@ class SystemContext:
 
     async def is_local(self, system: Object, name: str) -> bool:
         """Tell whether a system uses this backend, and runs on this host."""
-        if (spec_of(system, SystemSpec) or SystemSpec()).backend != name:
+        if system_spec(system).backend != name:
             return False
-        lives = seen_of(system, SystemLocation)
+        lives, backend = seen_of(system, SystemLocation), self.backend_of(system)
         return lives == SystemLocation() or lives == SystemLocation(
-            **await self.backend_named(name).prepare(SystemRef(system.ns, system.id))
+            **await backend.prepare(SystemRef(system.ns, system.id))
         )
 
-    def backend_named(self, name: str) -> Backend:
-        """Return a backend by its name; raises `UnknownName`."""
+    def backend_of(self, system: Object) -> Backend:
+        """Return the backend of a system, wherever it runs; raises `UnknownName`."""
+        name = system_spec(system).backend
         try:
             return self.backends[name]
         except KeyError:

@@ -7,7 +7,7 @@ taken, so a killed worker's successor continues after the last one.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from stateward.domains.systems.backends.port import SystemRef
 from stateward.domains.systems.change_planner import ChangePlanner, current_tree
 from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.controllers import SystemRollUp
+from stateward.domains.systems.definition import NodePool
 from stateward.domains.systems.guards import drop_lock_timer, guard_change, lock_system, lock_timer_id
 from stateward.domains.systems.lifecycle import DEPLOY, TEARDOWN, DeployState, TeardownState
 from stateward.domains.systems.model import SECRET_ENV, ChangeSeen, ChangeSpec, DesiredTree, seen_of, spec_of
@@ -25,12 +26,15 @@ from stateward.domains.systems.service_handlers import UNDO
 from stateward.engine import Ending, Handler, Job, Kind, Permanent, Request
 from stateward.lifecycle import CONTROLLER, WORKER
 from stateward.locks.paths import Path, parse_path
-from stateward.store.records import Operation, Status, to_json
+from stateward.store.records import Object, Operation, Status, to_json
 
 MAX_TRIES = 40
 """How often a request to a busy service or node pool is repeated."""
 
 RETRY_S = 0.5
+
+PoolPlan = Callable[[Mapping[str, NodePool], Sequence[Object]], Iterable[Request]]
+"""Returns the requests that turn the present node pools into the desired ones."""
 
 
 class DeployHandlers:
@@ -41,27 +45,16 @@ class DeployHandlers:
 
     def kinds(self) -> list[Kind]:
         """Return the kinds of deploys and teardowns."""
-        guard = partial(guard_change, self._context.settings)
-        return [
-            # Cancelling the operation, and not the deploy, would release the lock before the rollback.
-            Kind(
-                DEPLOY,
-                {"deploy": Handler(self.deploy)},
-                guard=guard,
-                lock_set=lock_system,
-                on_end=drop_lock_timer,
-                cancels=False,
-                privacy=SECRET_ENV,
-            ),
-            Kind(
-                TEARDOWN,
-                {"teardown": Handler(self.teardown)},
-                guard=guard,
-                lock_set=lock_system,
-                on_end=drop_lock_timer,
-                cancels=False,
-            ),
-        ]
+        # Cancelling the operation, and not the deploy, would release the lock before the rollback.
+        kind = partial(
+            Kind,
+            guard=partial(guard_change, self._context.settings),
+            lock_set=lock_system,
+            on_end=drop_lock_timer,
+            cancels=False,
+        )
+        deploy, teardown = {"deploy": Handler(self.deploy)}, {"teardown": Handler(self.teardown)}
+        return [kind(DEPLOY, deploy, privacy=SECRET_ENV), kind(TEARDOWN, teardown)]
 
     async def deploy(self, job: Job) -> Ending:
         """Deploy a definition."""
@@ -100,17 +93,15 @@ async def tear_down(context: SystemContext, job: Job, system_ref: SystemRef) -> 
     """Delete all services of a system, then its node pools; returns what went wrong."""
     planner = ChangePlanner(job.ns, system_ref.system, job.object, job.claim.operation.who)
     steps = ChildSteps(context, job)
-    denied = await steps.run_step("services", lambda: _surplus(context, planner, system_ref))
-    denied |= await steps.run_step("pools", lambda: _surplus_pools(context, planner, system_ref))
+
+    async def services() -> Iterable[Request]:
+        return planner.surplus({}, await context.services(system_ref))
+
+    async def pools() -> Iterable[Request]:
+        return planner.surplus_pools({}, await context.pools(system_ref))
+
+    denied = await steps.run_step("services", services) | await steps.run_step("pools", pools)
     return _failure_text(denied, await steps.failed())
-
-
-async def _surplus(context: SystemContext, planner: ChangePlanner, system_ref: SystemRef) -> Iterable[Request]:
-    return planner.surplus({}, await context.services(system_ref))
-
-
-async def _surplus_pools(context: SystemContext, planner: ChangePlanner, system_ref: SystemRef) -> Iterable[Request]:
-    return planner.surplus_pools({}, await context.pools(system_ref))
 
 
 class ChildSteps:
@@ -203,10 +194,10 @@ class DeployRun:
 
     async def _apply(self) -> str:
         for step, asked in (
-            ("pools", self._pools),
+            ("pools", partial(self._pools, self._planner.pools, self._wanted)),
             ("services", self._services),
             ("surplus", self._surplus),
-            ("surplus pools", self._surplus_pools),
+            ("surplus pools", partial(self._pools, self._planner.surplus_pools, self._wanted)),
         ):
             if self._cancelled and step not in self._steps.taken:
                 return ""
@@ -216,10 +207,9 @@ class DeployRun:
                 return trouble
         return ""
 
-    async def _pools(self) -> Iterable[Request]:
-        if self._wanted.pools is None:
-            return ()
-        return self._planner.pools(self._wanted.pools, await self._context.pools(self.system_ref))
+    async def _pools(self, plan: PoolPlan, target: DesiredTree) -> Iterable[Request]:
+        """Return the requests for node pools; none if the definition leaves them alone."""
+        return () if target.pools is None else plan(target.pools, await self._context.pools(self.system_ref))
 
     async def _services(self) -> Iterable[Request]:
         now = await self._context.services(self.system_ref, self._path)
@@ -231,45 +221,25 @@ class DeployRun:
         now = await self._context.services(self.system_ref, self._path)
         return self._planner.surplus(self._wanted.services, now)
 
-    async def _surplus_pools(self) -> Iterable[Request]:
-        if self._wanted.pools is None:
-            return ()
-        return self._planner.surplus_pools(self._wanted.pools, await self._context.pools(self.system_ref))
-
     # --- rollback ----------------------------------------------------------------------------------------------------
 
     async def _roll_back(self) -> None:
         planner = ChangePlanner(
             self.system_ref.ns, self.system_ref.system, self._job.object, self._job.claim.operation.who, {UNDO: True}
         )
-        for step, asked in (
-            ("undo pools", self._lost_pools),
-            ("undo", self._changed),
-            ("undo new pools", self._surplus_new_pools),
-        ):
-            await self._steps.run_step(step, lambda asked=asked: asked(planner))  # type: ignore[misc]
-
-    async def _lost_pools(self, planner: ChangePlanner) -> Iterable[Request]:
-        if self.before.pools is None:
-            return ()
-        return planner.pools(self.before.pools, await self._context.pools(self.system_ref))
+        await self._steps.run_step("undo pools", partial(self._pools, planner.pools, self.before))
+        await self._steps.run_step("undo", partial(self._changed, planner))
+        await self._steps.run_step("undo new pools", partial(self._pools, planner.surplus_pools, self.before))
 
     async def _changed(self, planner: ChangePlanner) -> Iterable[Request]:
         await self._job.progress("going back to the definition before")
         now = await self._context.services(self.system_ref, self._path)
         changed = [*planner.services(self.before.services, now), *planner.surplus(self.before.services, now)]
-        return [one for one in changed if one.action != "updating" or self._touched(one.object)]
-
-    def _touched(self, object_id: str) -> bool:
-        """Tell whether this deploy changed a service; one that was unhealthy before is left alone."""
-        return object_id not in self._untouched
+        untouched = self._untouched
+        return [one for one in changed if one.action != "updating" or one.object not in untouched]
 
     @property
     def _untouched(self) -> set[str]:
+        """The services that this deploy does not change; one that was unhealthy before is left alone."""
         same = (path for path, one in self.before.services.items() if self._wanted.services.get(path) == one)
         return {service_id(self.system_ref.system, parse_path(path)) for path in same}
-
-    async def _surplus_new_pools(self, planner: ChangePlanner) -> Iterable[Request]:
-        if self.before.pools is None:
-            return ()
-        return planner.surplus_pools(self.before.pools, await self._context.pools(self.system_ref))

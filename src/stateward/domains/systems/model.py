@@ -68,6 +68,11 @@ def spec_of(found: Object, wanted: type[T]) -> T | None:
         return None
 
 
+def system_spec(found: Object) -> SystemSpec:
+    """Return the spec of a system."""
+    return spec_of(found, SystemSpec) or SystemSpec()
+
+
 def seen_of(found: Object, wanted: type[T]) -> T:
     """Return the observations of an object."""
     return msgspec.json.decode(found.seen, type=wanted)

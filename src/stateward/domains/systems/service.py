@@ -6,6 +6,7 @@ or waits in a fair queue if the caller says so.
 """
 
 from contextlib import suppress
+from typing import Any
 
 from stateward.domains.systems.definition import Tree
 from stateward.domains.systems.errors import NothingToRollBack
@@ -52,17 +53,23 @@ class SystemActions:
         return await self._deploy(system, ChangeSpec(str(top), _rooted(top, tree)), wait, key)
 
     async def _deploy(self, system: str, change: ChangeSpec, wait: float | None, key: str | None) -> Accepted:
+        return await self._create_change(DEPLOY.kind, "deploy", system, change, wait, key)
+
+    async def _create_change(
+        self, kind: str, action: str, system: str, change: ChangeSpec | None, wait: float | None, key: str | None
+    ) -> Accepted:
+        """Create a deploy, or a teardown of the whole system, under the exclusive lock of its path."""
         return await self._engine.create(
             self._ns,
             await self._change_id(checked_name("system", system), key),
-            DEPLOY.kind,
-            "deploy",
+            kind,
+            action,
             spec=change,
+            labels=None if change is None else {"path": change.path},
             parent=system,
-            labels={"path": change.path},
             args={} if wait is None else {WAIT: wait},
             tree=system,
-            locks=exclusive_lock(change.path),
+            locks=exclusive_lock("/" if change is None else change.path),
             wait=wait is not None,
             who=self._who,
             actor=self._actor,
@@ -120,33 +127,13 @@ class SystemActions:
 
     async def teardown(self, system: str, wait: float | None = None, key: str | None = None) -> Accepted:
         """Stop all services of a system; the system stays."""
-        return await self._engine.create(
-            self._ns,
-            await self._change_id(checked_name("system", system), key),
-            TEARDOWN.kind,
-            "teardown",
-            parent=system,
-            args={} if wait is None else {WAIT: wait},
-            tree=system,
-            locks=exclusive_lock("/"),
-            wait=wait is not None,
-            who=self._who,
-            actor=self._actor,
-            key=key,
-        )
+        return await self._create_change(TEARDOWN.kind, "teardown", system, None, wait, key)
 
     async def delete(self, system: str, *, force: bool = False) -> Accepted:
         """Delete a system with everything in it; with force, cancel the blocking deploys and wait for them."""
-        accepted = await self._engine.act(
-            self._ns,
-            system,
-            "delete",
-            tree=system,
-            locks=exclusive_lock("/"),
-            wait=force,
-            who=self._who,
-            actor=self._actor,
-        )
+        how: dict[str, Any] = {"who": self._who, "actor": self._actor}
+        locks = exclusive_lock("/")
+        accepted = await self._engine.act(self._ns, system, "delete", tree=system, locks=locks, wait=force, **how)
         if force:
             await self._cancel_all(system)
         return accepted

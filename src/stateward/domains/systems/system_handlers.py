@@ -7,7 +7,7 @@ from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.deploy_handlers import tear_down
 from stateward.domains.systems.guards import guard_system
 from stateward.domains.systems.lifecycle import SYSTEM
-from stateward.domains.systems.model import SystemLocation, SystemSpec, spec_of
+from stateward.domains.systems.model import SystemLocation
 from stateward.domains.systems.retention import ChangeRetention
 from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Temporary
 from stateward.errors import UnknownName
@@ -32,7 +32,7 @@ class SystemHandlers:
     async def make(self, job: Job) -> Ending:
         """Initialise a system at its backend."""
         try:
-            backend = self._context.backend_named((spec_of(job.claim.object, SystemSpec) or SystemSpec()).backend)
+            backend = self._context.backend_of(job.claim.object)
         except UnknownName as error:
             raise Permanent(str(error)) from error
         try:

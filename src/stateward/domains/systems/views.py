@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from stateward.domains.systems.backends.port import ServiceInstance
 from stateward.domains.systems.definition import NodePool, Service
-from stateward.domains.systems.model import ChangeSeen, ChangeSpec, DesiredService, SystemSpec, seen_of, spec_of
+from stateward.domains.systems.model import ChangeSeen, ChangeSpec, DesiredService, seen_of, spec_of, system_spec
 from stateward.domains.systems.object_ids import path_of
 from stateward.engine import Accepted
 from stateward.store.records import Lock, Object, Operation
@@ -106,8 +106,8 @@ def when(seconds: float) -> datetime:
 
 def system_view(found: Object) -> SystemView:
     """Return a system as it is shown."""
-    spec = spec_of(found, SystemSpec) or SystemSpec()
-    return SystemView(found.ns, found.id, found.state, when(found.since), found.error, spec.backend)
+    backend = system_spec(found).backend
+    return SystemView(found.ns, found.id, found.state, when(found.since), found.error, backend)
 
 
 def service_view(found: Object, instances: list[InstanceView] | None) -> ServiceView:
@@ -161,15 +161,6 @@ def asked_view(accepted: Accepted, *, waiting: bool = False) -> AskedView:
 
 def lock_view(lock: Lock, holder: Operation | None) -> SystemLockView:
     """Return a lock as it is shown."""
-    if holder is None:
-        return SystemLockView(lock.path, lock.mode, lock.waiting, lock.op, "", "", "", when(0))
-    return SystemLockView(
-        lock.path,
-        lock.mode,
-        lock.waiting,
-        lock.op,
-        holder.object,
-        holder.action,
-        holder.who,
-        when(holder.created),
-    )
+    facts = ("", "", "", 0.0) if holder is None else (holder.object, holder.action, holder.who, holder.created)
+    object_, action, who, since = facts
+    return SystemLockView(lock.path, lock.mode, lock.waiting, lock.op, object_, action, who, when(since))
