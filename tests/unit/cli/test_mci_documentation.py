@@ -5,8 +5,9 @@ import pytest
 
 from stateward.domains.mci.cli import app, connection_commands
 from stateward.domains.mci.cli.commands import Action
-from stateward.domains.mci.cli.fleet_file import GROUP, HEAD, POLICIES
+from stateward.domains.mci.cli.fleet_file import POLICIES
 from stateward.domains.mci.deployment_records import DEFAULT_LIMIT, LIMITS
+from stateward.domains.mci.fleet_fields import GROUP, HEAD
 from stateward.domains.mci.lifecycle import VM, VmState
 from stateward.domains.mci.service import GROUP_ACTIONS
 from stateward.lifecycle import USER, Move, decide
@@ -44,5 +45,5 @@ def test_the_matrix_is_that_of_the_table() -> None:
 
 @pytest.mark.parametrize("word", [*POLICIES, *sorted(set(HEAD) | set(GROUP))])
 def test_every_field_of_a_file_is_documented_by_its_short_name(word: str) -> None:
-    wire = {name for name, (on_wire, _) in (*HEAD.items(), *GROUP.items()) if name == on_wire}
+    wire = {name for name, on_wire in (*HEAD.items(), *GROUP.items()) if name == on_wire}
     assert f"`{word}`" in PAGE or word in wire

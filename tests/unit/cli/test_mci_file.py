@@ -7,7 +7,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as some
 
-from stateward.domains.mci.cli.fleet_file import GROUP, HEAD, BadFile, read_fleet
+from stateward.domains.mci.cli.fleet_file import BadFile, read_fleet
+from stateward.domains.mci.fleet_fields import GROUP, HEAD
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("fleet*.yaml"))
 GOOD = """

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.api.lenient_json import Fields
 from stateward.domains.mci.api.mci_bodies import parse_mci
+from stateward.domains.mci.fleet_fields import COMMAND, GROUP, HEAD
 from stateward.domains.mci.guards.spec_validation import check_mci_spec
 from stateward.domains.mci.guards.subgroups import WITH_MCI
 from stateward.domains.mci.lifecycle import MCI, TERMINATE_FIRST, VM, MciState
@@ -26,32 +27,6 @@ from stateward.store.port import Reader
 from stateward.store.records import Object
 
 Names = Mapping[str, str]
-
-HEAD: Names = {
-    "policy": "policyOnPartialFailure",
-    "groups": "subGroups",
-    **{name: name for name in ("name", "description", "label", "postCommand", "publicKey")},
-    **{
-        name: name
-        for name in ("policyOnPartialFailure", "subGroups", "systemLabel", "installMonAgent", "placementAlgo")
-    },
-}
-GROUP: Names = {
-    "size": "subGroupSize",
-    "spec": "specId",
-    "image": "imageId",
-    "connection": "connectionName",
-    "disk": "rootDiskSize",
-    "diskType": "rootDiskType",
-    "user": "vmUserName",
-    "key": "sshKeyId",
-    **{name: name for name in ("name", "zone", "label", "description", "subGroupSize", "specId", "imageId")},
-    **{name: name for name in ("connectionName", "rootDiskSize", "rootDiskType", "vmUserName", "sshKeyId")},
-}
-COMMAND: Names = {"user": "userName", "minutes": "timeoutMinutes"} | {
-    name: name for name in ("command", "userName", "timeoutMinutes")
-}
-"""The fields of a fleet, with their names in the Tumblebug API."""
 
 
 class MciTemplate:

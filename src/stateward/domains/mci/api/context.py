@@ -5,7 +5,7 @@ A caller who sends an `x-request-id` gets it back in the response, and can look 
 
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, Protocol, TypeVar
 
@@ -19,7 +19,7 @@ from stateward.domains.mci.api.lenient_json import Fields, parse_body
 from stateward.domains.mci.api.live_status import LiveStatus
 from stateward.domains.mci.api.request_log import RequestLog, RequestLogEntry
 from stateward.domains.mci.api.request_log_store import store_request
-from stateward.domains.mci.api.tumblebug_params import normalize_id
+from stateward.domains.mci.api.tumblebug_params import check_choice, normalize_id
 from stateward.domains.mci.guards.connection_grants import check_grant, is_granted, unknown_connection
 from stateward.domains.mci.model import CloudConnection, record_id, vm_id
 from stateward.domains.mci.provider.catalogue import Catalogue
@@ -113,6 +113,13 @@ class TumblebugRequest(Request[Any, Grant, State]):
         if ns is not None:
             check_grant(found, ns)
         return found
+
+
+def list_response(word: str, found: Sequence[Any], option: str | None) -> AnyResponse:
+    """Return views under the word of their type; with `option=id`, their ids only."""
+    if check_choice("option", option, "id") == "id":
+        return Response({"output": list(dict.fromkeys(one.id for one in found))})
+    return Response({word: found})
 
 
 class RequestLogMiddleware:

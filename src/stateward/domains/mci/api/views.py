@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -66,21 +67,10 @@ class Views:
 
     async def mci(self, found: Object, *, new: Sequence[str] = (), op: str | None = None) -> MciInfo:
         """Return an MCI with all fields; `new` are the VMs of this request, `op` is its operation."""
-        wanted, seen = mci_of(found), mci_seen(found)
-        vms = await self.vms(found)
-        status, target = _status(found, vms), await self._targets.of_mci(found)
+        wanted, seen, vms = mci_of(found), mci_seen(found), await self.vms(found)
+        problems = await waiting_problems(self._reader, found, vms)
         return MciInfo(
-            id=found.id,
-            uid=wanted.uid,
-            name=wanted.name,
-            status=status.status,
-            status_count=status.status_count,
-            target_status=target.status,
-            target_action=target.action,
-            install_mon_agent=wanted.install_mon_agent,
-            label=wanted.label,
-            system_label=wanted.system_label,
-            system_message=[*_messages(found, seen), *await waiting_problems(self._reader, found, vms)],
+            **await self._mci_summary(found, _status(found, vms), problems),
             description=wanted.description,
             vm=await self.vm_infos(found, vms),
             new_vm_list=list(new),
@@ -93,9 +83,8 @@ class Views:
     async def status(self, found: Object, *, fresh: bool = False) -> MciStatusInfo:
         """Return the status of an MCI, with the live states of its VMs."""
         vms, sights = await self._look_at(found, await self.vms(found), fresh=fresh)
-        short = await self._short(found, _status(found, vms), await self._vm_statuses(found, vms, sights))
-        troubles = await waiting_problems(self._reader, found, vms)
-        return replace(short, system_message=[*short.system_message, *troubles]) if troubles else short
+        problems = await waiting_problems(self._reader, found, vms)
+        return await self._short(found, _status(found, vms), await self._vm_statuses(found, vms, sights), problems)
 
     async def status_without_vms(self, found: Object) -> MciStatusInfo:
         """Return the status of an MCI without its VMs, from counts: the cost does not depend on their number."""
@@ -103,26 +92,34 @@ class Views:
         states = [state for (_, state), number in counts.items() for _ in range(number)]
         return await self._short(found, roll_up_status(STATES[found.state], states), [])
 
-    async def _short(self, found: Object, status: MciStatus, vms: list[VmStatusInfo]) -> MciStatusInfo:
-        wanted, target = mci_of(found), await self._targets.of_mci(found)
+    async def _short(
+        self, found: Object, status: MciStatus, vms: list[VmStatusInfo], problems: Sequence[str] = ()
+    ) -> MciStatusInfo:
         master = next((one for one in vms if one.status != VmState.TERMINATED), None)
         return MciStatusInfo(
-            id=found.id,
-            uid=wanted.uid,
-            name=wanted.name,
-            status=status.status,
-            status_count=status.status_count,
-            target_status=target.status,
-            target_action=target.action,
-            install_mon_agent=wanted.install_mon_agent,
+            **await self._mci_summary(found, status, problems),
             master_vm_id="" if master is None else master.id,
             master_ip="" if master is None else master.public_ip,
             master_ssh_port=0 if master is None else master.ssh_port,
-            label=wanted.label,
-            system_label=wanted.system_label,
-            system_message=_messages(found, mci_seen(found)),
             vm=vms,
         )
+
+    async def _mci_summary(self, found: Object, status: MciStatus, problems: Sequence[str]) -> dict[str, Any]:
+        """Return the fields that both views of an MCI have; `problems` keep the MCI waiting."""
+        wanted, target = mci_of(found), await self._targets.of_mci(found)
+        return {
+            "id": found.id,
+            "uid": wanted.uid,
+            "name": wanted.name,
+            "status": status.status,
+            "status_count": status.status_count,
+            "target_status": target.status,
+            "target_action": target.action,
+            "install_mon_agent": wanted.install_mon_agent,
+            "label": wanted.label,
+            "system_label": wanted.system_label,
+            "system_message": [*_messages(found, mci_seen(found)), *problems],
+        }
 
     # --- VMs ---------------------------------------------------------------------------------------------------------
 
@@ -138,24 +135,12 @@ class Views:
     async def _vm(self, found: Object, target: TargetStatus) -> VmInfo:
         vm, seen = vm_of(found), vm_seen(found)
         return VmInfo(
-            id=vm.name,
-            uid=vm.uid,
-            csp_resource_name=seen.name or vm.uid,
+            **_vm_summary(found, vm, seen, target),
             csp_resource_id=seen.native_id,
-            name=vm.name,
-            sub_group_id=vm.group,
-            location=location_of(vm.provider, vm.region),
-            status=found.state,
-            target_status=target.status,
-            target_action=target.action,
-            native_status=seen.native_state,
-            system_message=found.error or "",
-            created_time=_when(found.created),
             label=vm.label,
             description=vm.description,
             region=RegionView(vm.region, vm.zone),
             public_ip=seen.public_ip,
-            ssh_port=seen.ssh_port,
             private_ip=seen.private_ip,
             root_disk_type=vm.disk_type,
             root_disk_size=vm.disk_gib or 0,
@@ -254,23 +239,27 @@ def _status(found: Object, vms: Sequence[Object]) -> MciStatus:
 
 
 def _vm_status(found: Object, vm: VmSpec, seen: VmSeen, target: TargetStatus) -> VmStatusInfo:
-    return VmStatusInfo(
-        id=vm.name,
-        uid=vm.uid,
-        csp_resource_name=seen.name or vm.uid,
-        name=vm.name,
-        sub_group_id=vm.group,
-        status=found.state,
-        target_status=target.status,
-        target_action=target.action,
-        native_status=seen.native_state,
-        system_message=found.error or "",
-        created_time=_when(found.created),
-        public_ip=seen.public_ip,
-        private_ip=seen.private_ip,
-        ssh_port=seen.ssh_port,
-        location=location_of(vm.provider, vm.region),
-    )
+    summary = _vm_summary(found, vm, seen, target)
+    return VmStatusInfo(**summary, public_ip=seen.public_ip, private_ip=seen.private_ip)
+
+
+def _vm_summary(found: Object, vm: VmSpec, seen: VmSeen, target: TargetStatus) -> dict[str, Any]:
+    """Return the fields that both views of a VM have."""
+    return {
+        "id": vm.name,
+        "uid": vm.uid,
+        "csp_resource_name": seen.name or vm.uid,
+        "name": vm.name,
+        "sub_group_id": vm.group,
+        "status": found.state,
+        "target_status": target.status,
+        "target_action": target.action,
+        "native_status": seen.native_state,
+        "system_message": found.error or "",
+        "created_time": _when(found.created),
+        "ssh_port": seen.ssh_port,
+        "location": location_of(vm.provider, vm.region),
+    }
 
 
 def _messages(found: Object, seen: MciSeen) -> list[str]:

@@ -17,10 +17,12 @@ import yaml
 from yaml import MappingNode, Node, ScalarNode, SequenceNode
 
 from stateward.documents import compose
+from stateward.domains.mci.fleet_fields import COMMAND, GROUP, HEAD
 from stateward.errors import StatewardError
 
 WHOLE = re.compile(r"[0-9]{1,9}")
 NOTHING = ("", "~", "null", "Null", "NULL")
+POLICIES = ("continue", "rollback", "refine")
 
 Body = dict[str, Any]
 
@@ -28,9 +30,10 @@ Body = dict[str, Any]
 class BadFile(StatewardError):
     """A file that cannot be used; says on which line, in which field, and what would do."""
 
-    def __init__(self, file: str, line: int, path: str, allowed: str) -> None:
-        super().__init__(file, line, path, allowed)
-        self.file, self.line, self.path, self.allowed = file, line, path, allowed
+    file: str
+    line: int
+    path: str
+    allowed: str
 
     def __str__(self) -> str:
         place = f"{self.file}, line {self.line}" + (f", {self.path}" if self.path else "")
@@ -64,22 +67,22 @@ class _Reader:
         """Return an error about a node."""
         return BadFile(self._file, node.start_mark.line + 1, path, allowed)
 
-    def fields(self, node: Node, path: str, known: "Mapping[str, Field]", needed: tuple[str, ...]) -> Body:
+    def fields(self, node: Node, path: str, known: Mapping[str, str], needed: tuple[str, ...]) -> Body:
         """Read a mapping whose fields are known."""
         found: Body = {}
         for key, value in self._pairs(node, path):
             where = f"{path}.{key.value}" if path else str(key.value)
-            name, read = self._known(key, where, known)
+            name = self._known(key, where, known)
             if name in found:
                 raise self.wrong(key, where, "must be given once: it is there twice")
-            found[name] = read(self, value, where)
+            found[name] = READERS.get(name, _Reader.text)(self, value, where)
         for name in needed:
             if name not in found:
-                short = next(word for word, (wire, _) in known.items() if wire == name)
+                short = next(word for word, wire in known.items() if wire == name)
                 raise self.wrong(node, f"{path}.{short}" if path else short, "must be given")
         return found
 
-    def _known(self, key: Node, where: str, known: "Mapping[str, Field]") -> "Field":
+    def _known(self, key: Node, where: str, known: Mapping[str, str]) -> str:
         found = known.get(key.value)
         if found is None:
             near = get_close_matches(str(key.value), known, n=1)
@@ -139,53 +142,14 @@ class _Reader:
         return self.fields(node, where, COMMAND, ("command",))
 
 
-Field = tuple[str, Read]
-POLICIES = ("continue", "rollback", "refine")
-R = _Reader
-
-COMMAND: Mapping[str, Field] = {
-    "command":        ("command",        R.texts),
-    "user":           ("userName",       R.text),
-    "userName":       ("userName",       R.text),
-    "minutes":        ("timeoutMinutes", R.number),
-    "timeoutMinutes": ("timeoutMinutes", R.number),
-}  # fmt: skip
-
-GROUP: Mapping[str, Field] = {
-    "name":           ("name",           R.text),
-    "size":           ("subGroupSize",   R.number),
-    "spec":           ("specId",         R.text),
-    "image":          ("imageId",        R.text),
-    "connection":     ("connectionName", R.text),
-    "zone":           ("zone",           R.text),
-    "key":            ("sshKeyId",       R.text),
-    "user":           ("vmUserName",     R.text),
-    "disk":           ("rootDiskSize",   R.number),
-    "diskType":       ("rootDiskType",   R.text),
-    "label":          ("label",          R.labels),
-    "description":    ("description",    R.text),
-    "subGroupSize":   ("subGroupSize",   R.number),
-    "specId":         ("specId",         R.text),
-    "imageId":        ("imageId",        R.text),
-    "connectionName": ("connectionName", R.text),
-    "sshKeyId":       ("sshKeyId",       R.text),
-    "vmUserName":     ("vmUserName",     R.text),
-    "rootDiskSize":   ("rootDiskSize",   R.number),
-    "rootDiskType":   ("rootDiskType",   R.text),
-}  # fmt: skip
-
-HEAD: Mapping[str, Field] = {
-    "name":                   ("name",                   R.text),
-    "description":            ("description",            R.text),
-    "label":                  ("label",                  R.labels),
-    "policy":                 ("policyOnPartialFailure", R.policy),
-    "groups":                 ("subGroups",              R.groups),
-    "postCommand":            ("postCommand",            R.command),
-    "publicKey":              ("publicKey",              R.text),
-    "policyOnPartialFailure": ("policyOnPartialFailure", R.policy),
-    "subGroups":              ("subGroups",              R.groups),
-    "systemLabel":            ("systemLabel",            R.text),
-    "installMonAgent":        ("installMonAgent",        R.text),
-    "placementAlgo":          ("placementAlgo",          R.text),
-}  # fmt: skip
-"""The fields of a fleet file: how they are called there, how on the wire, and how their values are read."""
+READERS: Mapping[str, Read] = {
+    "label": _Reader.labels,
+    "subGroupSize": _Reader.number,
+    "rootDiskSize": _Reader.number,
+    "timeoutMinutes": _Reader.number,
+    "policyOnPartialFailure": _Reader.policy,
+    "subGroups": _Reader.groups,
+    "postCommand": _Reader.command,
+    "command": _Reader.texts,
+}
+"""The readers of values by field, in the names of the Tumblebug API; the other fields are texts."""

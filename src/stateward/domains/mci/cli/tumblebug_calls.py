@@ -51,18 +51,6 @@ class Mci(Struct, frozen=True, rename="camel"):
     vm: list[Vm] = []
 
 
-class OneStatus(Struct, frozen=True):
-    """The answer about one MCI."""
-
-    status: Mci
-
-
-class Statuses(Struct, frozen=True):
-    """The answer about all MCIs."""
-
-    mci: list[Mci] = []
-
-
 class PassedOverVm(Struct, frozen=True):
     """A VM that an action passes over, and why."""
 
@@ -187,9 +175,9 @@ def part(text: str) -> str:
 def status_of(session: "Session", mci: str, *, fresh: bool = False) -> Mci:
     """Return an MCI with the states of its VMs; freshly, with what the providers show now."""
     params = {"option": "status", "fresh": "true" if fresh else None}
-    return ask(session, OneStatus, "GET", f"/mci/{part(mci)}", params=params).status
+    return ask(session, dict[str, Mci], "GET", f"/mci/{part(mci)}", params=params)["status"]
 
 
 def statuses(session: "Session") -> list[Mci]:
     """Return all MCIs, without their VMs."""
-    return ask(session, Statuses, "GET", "/mci", params={"option": "status", "vm": "none"}).mci
+    return ask(session, dict[str, list[Mci]], "GET", "/mci", params={"option": "status", "vm": "none"})["mci"]

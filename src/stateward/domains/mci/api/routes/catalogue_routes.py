@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Sequence
 
-from litestar import Response, delete, get, post
+from litestar import delete, get, post
 from litestar.handlers import HTTPRouteHandler
 
 from stateward.domains.mci.api.connection_views import image_view, spec_view
-from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest
+from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest, list_response
 from stateward.domains.mci.api.lenient_json import Fields
 from stateward.domains.mci.api.operation_replies import OperationReply
 from stateward.domains.mci.api.resource_bodies import parse_image, parse_spec
@@ -58,9 +58,7 @@ def _routes(resource_type: str) -> list[HTTPRouteHandler]:
         """Return the registered records, or their ids."""
         found = await records(request, ns, resource_type)
         chosen = [one for one in found if not filter_key or matches_filter(one, filter_key, filter_val or "")]
-        if check_choice("option", option, "id") == "id":
-            return Response({"output": list(dict.fromkeys(one.id for one in chosen))})
-        return Response({resource_type: chosen})
+        return list_response(resource_type, chosen, option)
 
     @get(f"{path}/{{name:str}}", opt=READ, name=f"get {resource_type}")
     async def get_one(request: TumblebugRequest, ns: Ns, name: Name) -> Record:

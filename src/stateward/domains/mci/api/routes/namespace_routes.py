@@ -1,12 +1,12 @@
 """Routes of namespaces."""
 
-from litestar import Response, delete, get, post, put
+from litestar import delete, get, post, put
 from litestar.exceptions import PermissionDeniedException
 from msgspec import Struct
 
-from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest
+from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest, list_response
 from stateward.domains.mci.api.operation_replies import OperationReply
-from stateward.domains.mci.api.tumblebug_params import ACT, READ, Ns, Text, check_choice, check_name
+from stateward.domains.mci.api.tumblebug_params import ACT, READ, Ns, Text, check_name
 from stateward.domains.mci.model import spec_reader
 from stateward.domains.plugin import grant_of, reads
 from stateward.store.records import Object
@@ -53,9 +53,7 @@ async def list_ns(request: TumblebugRequest, option: Text = None) -> AnyResponse
     """Return the namespaces that the caller's token covers."""
     grant = grant_of(request)
     found = [view for one in await request.service.namespaces() if grant.opens((view := _view(one)).name)]
-    if check_choice("option", option, "id") == "id":
-        return Response({"output": [one.id for one in found]})
-    return Response({"ns": found})
+    return list_response("ns", found, option)
 
 
 @get("/ns/{ns:str}", opt=READ)

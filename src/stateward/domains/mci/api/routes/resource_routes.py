@@ -3,10 +3,16 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from litestar import Response, delete, get, post
+from litestar import delete, get, post
 from litestar.handlers import HTTPRouteHandler
 
-from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest, adds_object_state, resource_in_path
+from stateward.domains.mci.api.context import (
+    AnyResponse,
+    TumblebugRequest,
+    adds_object_state,
+    list_response,
+    resource_in_path,
+)
 from stateward.domains.mci.api.lenient_json import Fields, parse_flag
 from stateward.domains.mci.api.operation_replies import OperationReply, wait_for_end
 from stateward.domains.mci.api.resource_bodies import parse_key, parse_network, parse_security_group
@@ -30,7 +36,7 @@ from stateward.engine import Denied, NotFound
 from stateward.errors import BadInput
 from stateward.naming import new_id
 from stateward.store.filters import Page, Selector
-from stateward.store.records import Object, Status
+from stateward.store.records import Object, Operation, Status
 
 PARSERS: dict[str, Callable[[Fields, CloudConnection, str], ResourceSpec]] = {
     "vNet": parse_network,
@@ -136,24 +142,27 @@ async def _list(
         resource_view(resource_type, one, usage.get((resource_type, resource_identity(one).name), ())) for one in found
     ]
     chosen = [one for one in shown if not key or matches_filter(one, key, value or "")]
-    if check_choice("option", option, "id") == "id":
-        return Response({"output": [one.id for one in chosen]})
-    return Response({resource_type: chosen})
+    return list_response(resource_type, chosen, option)
 
 
 async def remove(request: TumblebugRequest, ns: str, resource_type: str, name: str, *, force: bool = False) -> str:
     """Delete a resource and wait for it; returns the message."""
     native = resource_seen(await request.service.resource(ns, resource_type, name)).native_id
     accepted = await request.service.delete_resource(ns, resource_type, name, request.caller, force=force)
-    if accepted.operation is not None:
-        request.link_operation(ns, accepted.operation.id)
-        over = await wait_for_end(request.service.engine, ns, accepted.operation.id, RESOURCE_WAIT_S)
-        if over is None:
-            return f"The {resource_type} {name} is being deleted"
-        if over.status is not Status.SUCCEEDED:
-            raise NotDone(f"delete of {resource_type} {name!r}", over.error or "no reason is known")
+    what = f"delete of {resource_type} {name!r}"
+    if accepted.operation is not None and not await wait_done(request, accepted.operation, what):
+        return f"The {resource_type} {name} is being deleted"
     remains = f"; at its provider there may still be {native}" if force and native else ""
     return f"The {resource_type} {name} has been deleted{remains}"
+
+
+async def wait_done(request: TumblebugRequest, op: Operation, what: str) -> bool:
+    """Wait a while for an operation on a resource; tells whether it has ended, and raises if it failed."""
+    request.link_operation(op.ns, op.id)
+    over = await wait_for_end(request.service.engine, op.ns, op.id, RESOURCE_WAIT_S)
+    if over is not None and over.status is not Status.SUCCEEDED:
+        raise NotDone(what, over.error or "no reason is known")
+    return over is not None
 
 
 async def remove_all(

@@ -2,20 +2,24 @@
 
 from ipaddress import IPv4Network
 
-from litestar import Response, delete, get, post
+from litestar import delete, get, post
 
-from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest, adds_object_state, resource_in_path
+from stateward.domains.mci.api.context import (
+    AnyResponse,
+    TumblebugRequest,
+    adds_object_state,
+    list_response,
+    resource_in_path,
+)
 from stateward.domains.mci.api.lenient_json import parse_flag
-from stateward.domains.mci.api.operation_replies import OperationReply, wait_for_end
+from stateward.domains.mci.api.operation_replies import OperationReply
 from stateward.domains.mci.api.resource_bodies import check_subnets_fit, parse_subnet
 from stateward.domains.mci.api.resource_views import SubnetView, subnet_views
-from stateward.domains.mci.api.routes.resource_routes import RESOURCE_WAIT_S
+from stateward.domains.mci.api.routes.resource_routes import wait_done
 from stateward.domains.mci.api.tumblebug_params import ACT, READ, Name, Ns, Text, check_choice
-from stateward.domains.mci.errors import NotDone
 from stateward.domains.mci.model import network_of
 from stateward.domains.plugin import reads
-from stateward.engine import Accepted, NotFound
-from stateward.store.records import Status
+from stateward.engine import NotFound
 
 PATH = "/ns/{ns:str}/resources/vNet/{name:str}/subnet"
 A_SUBNET = {"name": "back", "ipv4_CIDR": "10.0.2.0/24", "zone": "a"}
@@ -26,10 +30,7 @@ A_SUBNET = {"name": "back", "ipv4_CIDR": "10.0.2.0/24", "zone": "a"}
 @adds_object_state(resource_in_path("vNet"))
 async def list_subnets(request: TumblebugRequest, ns: Ns, name: Name, option: Text = None) -> AnyResponse:
     """Return the subnets of a network."""
-    found = subnet_views(await request.service.resource(ns, "vNet", name))
-    if check_choice("option", option, "id") == "id":
-        return Response({"output": [one.id for one in found]})
-    return Response({"subnet": found})
+    return list_response("subnet", subnet_views(await request.service.resource(ns, "vNet", name)), option)
 
 
 @get(f"{PATH}/{{subnet:str}}", opt=READ)
@@ -47,7 +48,7 @@ async def make_subnet(request: TumblebugRequest, ns: Ns, name: Name) -> SubnetVi
     if all(one.name != wanted.name for one in network.subnets):
         check_subnets_fit(IPv4Network(network.cidr), (*network.subnets, wanted))
     accepted = await request.service.add_subnet(ns, name, wanted, request.caller)
-    await _wait_done(request, accepted, f"subnet {wanted.name!r} of vNet {name!r}")
+    await wait_done(request, accepted.op, f"subnet {wanted.name!r} of vNet {name!r}")
     return await _subnet(request, ns, name, wanted.name)
 
 
@@ -59,7 +60,7 @@ async def delete_subnet(
     """Remove a subnet from a network."""
     anyway = parse_flag("force", force) or check_choice("action", action, "refine", "force") == "force"
     accepted = await request.service.remove_subnet(ns, name, subnet, request.caller, force=anyway)
-    over = await _wait_done(request, accepted, f"delete of subnet {subnet!r} of vNet {name!r}")
+    over = await wait_done(request, accepted.op, f"delete of subnet {subnet!r} of vNet {name!r}")
     return OperationReply(f"The subnet {subnet} {'has been' if over else 'is being'} deleted")
 
 
@@ -68,15 +69,6 @@ async def _subnet(request: TumblebugRequest, ns: str, name: str, subnet: str) ->
         if one.id == subnet:
             return one
     raise NotFound(ns, f"{name}/{subnet}")
-
-
-async def _wait_done(request: TumblebugRequest, accepted: Accepted, what: str) -> bool:
-    """Wait a while for an operation; tells whether it has ended, and raises if it failed."""
-    request.link_operation(accepted.op.ns, accepted.op.id)
-    over = await wait_for_end(request.service.engine, accepted.op.ns, accepted.op.id, RESOURCE_WAIT_S)
-    if over is not None and over.status is not Status.SUCCEEDED:
-        raise NotDone(what, over.error or "no reason is known")
-    return over is not None
 
 
 ROUTES = (list_subnets, get_subnet, make_subnet, delete_subnet)
