@@ -15,7 +15,8 @@ from stateward.client.http import HttpConnection
 from stateward.client.session import Session
 from stateward.client.target import Secret
 from stateward.domains.mci.cli.commands import _terminate_orphans
-from stateward.domains.mci.cli.tumblebug_calls import ListedOrphan, OrphanListing
+from stateward.domains.mci.cli.tumblebug_calls import OrphanListing
+from stateward.domains.mci.shared_schemas import OrphanMachine
 from stateward.naming import IDEMPOTENCY_HEADER
 from stateward.schemas.lanes import LaneView, LockView
 from stateward.schemas.objects import ObjectPage
@@ -114,7 +115,7 @@ def test_an_orphan_that_cannot_be_terminated_is_named_and_the_others_are_termina
             return httpx.Response(409, json={"detail": "terminate of stuck failed"})
         return httpx.Response(200, json={})
 
-    found = OrphanListing([ListedOrphan("aws", "stuck"), ListedOrphan("aws", "stray")])
+    found = OrphanListing([OrphanMachine("aws", key, "", "", "") for key in ("stuck", "stray")])
     after = _terminate_orphans(session(answer), found)
     assert (after.terminated, after.left) == (["stray"], {"stuck": "terminate of stuck failed"})
 

@@ -3,8 +3,9 @@ from math import inf
 import pytest
 from rich.console import Console
 
-from stateward.domains.mci.cli.tumblebug_calls import ListedOrphan, Mci, OrphanListing, Vm, VmLocation
+from stateward.domains.mci.cli.tumblebug_calls import Mci, OrphanListing, Vm, VmLocation
 from stateward.domains.mci.cli.views import FEW, mci_view, orphan_view, state_of, status_text
+from stateward.domains.mci.shared_schemas import OrphanMachine
 
 
 def printed(view: object) -> str:
@@ -42,6 +43,8 @@ def test_what_somebody_else_named_moves_no_cursor() -> None:
 
 
 def test_where_nobody_can_say_is_told_beside_what_was_found() -> None:
-    said = printed(orphan_view(OrphanListing([ListedOrphan("local", "k1", "p-1", "running")], {"aws-x": "no answer"})))
+    said = printed(
+        orphan_view(OrphanListing([OrphanMachine("local", "k1", "p-1", "running", "")], {"aws-x": "no answer"}))
+    )
     assert "k1" in said
     assert "aws-x cannot be seen: no answer" in said

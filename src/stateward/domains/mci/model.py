@@ -294,9 +294,8 @@ vm_of, vm_seen = spec_reader(VmSpec), seen_reader(VmSeen)
 vm_target = spec_reader(VmTarget)
 resource_identity, resource_seen = spec_reader(ResourceIdentity), seen_reader(ResourceSeen)
 network_of, security_group_of, key_of = spec_reader(NetworkSpec), spec_reader(SecurityGroupSpec), spec_reader(KeySpec)
-connection_record, spec_record, image_record = (
-    spec_reader(CloudConnection), spec_reader(SpecRecord), spec_reader(ImageRecord),
-)  # fmt: skip
+connection_record = spec_reader(CloudConnection)
+spec_record, image_record = spec_reader(SpecRecord), spec_reader(ImageRecord)
 """The readers of stored records: each takes an object and returns its record."""
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from stateward.domains.mci.control.orphan_machines import PossibleOrphan, known_gone_fact, possible_orphans
+from stateward.domains.mci.control.orphan_machines import known_gone_fact, possible_orphans
 from stateward.domains.mci.control.status_updater import update_mci_status
 from stateward.domains.mci.errors import VmsAlive
 from stateward.domains.mci.guards.object_guards import DELETABLE_STATES
@@ -13,6 +13,7 @@ from stateward.domains.mci.lifecycle import FORGET, HOLD, MCI, TERMINATE_FIRST, 
 from stateward.domains.mci.model import MciSpec, Scale, SubGroup, mci_of, vm_id, vm_of
 from stateward.domains.mci.provider.catalogue import objects
 from stateward.domains.mci.resource_service import ResourceService, retry_on_change
+from stateward.domains.mci.shared_schemas import PossibleOrphan
 from stateward.domains.mci.vm_placement import check_placement
 from stateward.engine import Accepted, AlreadyExists, NotFound
 from stateward.engine.accept.groups import GroupVerdict

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from stateward.domains.systems.backends.port import Backend, ServiceRef, SystemRef
 from stateward.domains.systems.context import SystemContext
@@ -54,9 +55,7 @@ class SystemRollUp:
             if target == found.state:
                 return
             with suppress(Denied):
-                await engine.act(
-                    system_ref.ns, system_ref.system, target.word, actor=CONTROLLER, who=WHO, version=found.version
-                )
+                await engine.act(*found.key, target.word, actor=CONTROLLER, who=WHO, version=found.version)
 
     async def _target(self, system_ref: SystemRef, state: SystemState) -> SystemState:
         reader = self._context.engine.store.reader
@@ -180,18 +179,10 @@ class InstanceController:
         state = service_state(facts_at_rest(wanted.service.instances, wanted.revision, seen, provided=provided))
         if state == found.state or (found.state == ServiceState.FAILED and state != ServiceState.STABLE):
             return
-        engine = self._context.engine
+        told = {"revision": wanted.revision, "ready": sum(one.ready for one in seen)}
+        ill = {one.name: one.why for one in seen if one.why}
+        how: dict[str, Any] = {"version": found.version, "seen": {**told, "ill": ill} if ill else told}
         try:
-            told = {"revision": wanted.revision, "ready": sum(one.ready for one in seen)}
-            ill = {one.name: one.why for one in seen if one.why}
-            await engine.act(
-                found.ns,
-                found.id,
-                state.word,
-                actor=CONTROLLER,
-                who=WHO,
-                version=found.version,
-                seen={**told, "ill": ill} if ill else told,
-            )
+            await self._context.engine.act(*found.key, state.word, actor=CONTROLLER, who=WHO, **how)
         except Denied:
             self._retry[ref] = None

@@ -8,7 +8,6 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from stateward.domains.mci.control import reconciler
-from stateward.domains.mci.control.orphan_machines import OrphanMachine
 from stateward.domains.mci.errors import InUse
 from stateward.domains.mci.lifecycle import MCI, MciState, VmState
 from stateward.domains.mci.model import (
@@ -36,6 +35,7 @@ from stateward.domains.mci.model import (
 )
 from stateward.domains.mci.provider import provider_client
 from stateward.domains.mci.provider.catalogue import LOCAL_IMAGE
+from stateward.domains.mci.shared_schemas import OrphanMachine
 from stateward.drivers import CallRefused as No
 from stateward.drivers import MachineState, ProviderRegion, RefusalReason
 from stateward.drivers.simulated.faults import CALM, FaultProfile

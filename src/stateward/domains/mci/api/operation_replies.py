@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from stateward.domains.mci.control.orphan_machines import PossibleOrphan
+from stateward.domains.mci.shared_schemas import PossibleOrphan
 from stateward.engine import Accepted, Engine
 from stateward.store.records import Operation
 

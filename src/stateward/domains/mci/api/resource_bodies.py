@@ -32,16 +32,12 @@ def parse_network(body: Fields, place: CloudConnection, uid: str) -> NetworkSpec
     cidr = _network("cidrBlock", body.text("cidrBlock", "cidr") or CIDR)
     subnets = tuple(parse_subnet(one) for one in body.objects("subnetInfoList", "subnetReqInfoList"))
     check_subnets_fit(cidr, subnets)
-    return NetworkSpec(
-        check_name("name", body.text("name").strip()),
-        uid,
-        place.name,
-        place.provider,
-        place.region,
-        str(cidr),
-        subnets,
-        body.text("description"),
-    )
+    return NetworkSpec(*_identity(body, place, uid), str(cidr), subnets, body.text("description"))
+
+
+def _identity(body: Fields, place: CloudConnection, uid: str) -> tuple[str, str, str, str, str]:
+    """Return the fields of a `ResourceIdentity`, in their order."""
+    return check_name("name", body.text("name").strip()), uid, place.name, place.provider, place.region
 
 
 def parse_subnet(body: Fields) -> Subnet:
@@ -70,16 +66,10 @@ def _network(field: str, text: str) -> IPv4Network:
 
 def parse_security_group(body: Fields, place: CloudConnection, uid: str) -> SecurityGroupSpec:
     """Parse a security group."""
-    return SecurityGroupSpec(
-        check_name("name", body.text("name").strip()),
-        uid,
-        place.name,
-        place.provider,
-        place.region,
-        check_reference("vNetId", body.text("vNetId").strip(), needed=True),
-        tuple(parse_rule(one) for one in body.objects("firewallRules")),
-        body.text("description"),
-    )
+    identity = _identity(body, place, uid)
+    network = check_reference("vNetId", body.text("vNetId").strip(), needed=True)
+    rules = tuple(parse_rule(one) for one in body.objects("firewallRules"))
+    return SecurityGroupSpec(*identity, network, rules, body.text("description"))
 
 
 def parse_rule(body: Fields) -> FirewallRule:
@@ -113,10 +103,10 @@ def _range(field: str, text: str) -> str:
 
 def parse_key(body: Fields, place: CloudConnection, uid: str) -> KeySpec:
     """Parse a key; a private key in the body is ignored."""
-    name, public = check_name("name", body.text("name").strip()), body.text("publicKey").strip()
+    identity, public = _identity(body, place, uid), body.text("publicKey").strip()
     if public:
         check_public_key("publicKey", public)
-    return KeySpec(name, uid, place.name, place.provider, place.region, public, body.text("description"))
+    return KeySpec(*identity, public, body.text("description"))
 
 
 def parse_spec(body: Fields, place: CloudConnection) -> SpecRecord:

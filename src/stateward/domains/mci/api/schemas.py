@@ -5,6 +5,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from stateward.domains.mci.control.status_rollup import StatusCount
+from stateward.domains.mci.shared_schemas import NewKeyPair
 
 NONE = "None"
 """The target of an object without an operation."""
@@ -209,17 +210,6 @@ class CreationErrors(Struct, frozen=True, rename="camel"):
     successful_vm_count: int
     failed_vm_count: int
     failure_handling_strategy: str
-
-
-class NewKeyPair(Struct, frozen=True, rename="camel"):
-    """A key pair that a request has created for VMs; only the response to that request has the private key."""
-
-    public_key: str
-    private_key: str
-
-    def __repr__(self) -> str:
-        """Show the public key only: responses may be logged."""
-        return f"NewKeyPair(public_key={self.public_key!r})"
 
 
 class MciInfo(Struct, frozen=True, rename="camel", kw_only=True):

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stateward.client.output import err
-from stateward.domains.mci.cli.tumblebug_calls import ReceivedKeyPair
+from stateward.domains.mci.shared_schemas import NewKeyPair
 from stateward.errors import BadInput
 
-Save = Callable[[ReceivedKeyPair | None], None]
+Save = Callable[[NewKeyPair | None], None]
 
 
 @contextmanager
@@ -34,14 +34,14 @@ def private_file(path: Path | None) -> Iterator[Save]:
             path.unlink()
 
 
-def _write(write: Callable[[str], int], pair: ReceivedKeyPair | None) -> None:
+def _write(write: Callable[[str], int], pair: NewKeyPair | None) -> None:
     if pair is None:
         err().print("No key was made: the file names the keys of its VMs.", style="yellow")
     else:
         write(pair.private_key)
 
 
-def _warn(pair: ReceivedKeyPair | None) -> None:
+def _warn(pair: NewKeyPair | None) -> None:
     if pair is not None:
         text = "The private key of its VMs is kept nowhere: give --key FILE, or a key or publicKey in the fleet file."
         err().print(text, style="yellow")

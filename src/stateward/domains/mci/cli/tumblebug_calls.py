@@ -6,6 +6,8 @@ from urllib.parse import quote
 
 from msgspec import Struct, field
 
+from stateward.domains.mci.shared_schemas import NewKeyPair, OrphanMachine, PossibleOrphan
+
 if TYPE_CHECKING:
     from stateward.client.session import Session
 
@@ -59,27 +61,6 @@ class PassedOverVm(Struct, frozen=True):
     reason: str = ""
 
 
-class LeftMachine(Struct, frozen=True, rename="camel"):
-    """A machine that may be left at its provider; `shown` is what that shows of it, or why nobody knows."""
-
-    vm: str = ""
-    connection: str = ""
-    key: str = ""
-    native_id: str = ""
-    shown: str = ""
-
-
-class ReceivedKeyPair(Struct, frozen=True, rename="camel"):
-    """A key pair that was made for VMs; the server does not keep the private half."""
-
-    public_key: str = ""
-    private_key: str = ""
-
-    def __repr__(self) -> str:
-        """Show the public half only."""
-        return f"KeyPair(public_key={self.public_key!r})"
-
-
 class MciReply(Struct, frozen=True):
     """What a request has led to: the operation, the VMs passed over, what was removed, and what may still be there."""
 
@@ -88,8 +69,8 @@ class MciReply(Struct, frozen=True):
     skipped: list[PassedOverVm] | None = None
     output: list[str] = []
     remains: list[str] = []
-    left: list[LeftMachine] = []
-    new_key_pair: ReceivedKeyPair | None = field(name="newKeyPair", default=None)
+    left: list[PossibleOrphan] = []
+    new_key_pair: NewKeyPair | None = field(name="newKeyPair", default=None)
 
 
 class GroupReview(Struct, frozen=True, rename="camel"):
@@ -133,20 +114,10 @@ class Connection(Struct, frozen=True):
     namespaces: list[str] | None = None
 
 
-class ListedOrphan(Struct, frozen=True):
-    """A machine of ours at a provider that no record knows."""
-
-    connection: str
-    key: str
-    native_id: str = ""
-    state: str = ""
-    name: str = ""
-
-
 class OrphanListing(Struct, frozen=True):
     """All orphans, and at which connections nobody could say; `terminated` and `left` tell what became of them."""
 
-    orphans: list[ListedOrphan] = []
+    orphans: list[OrphanMachine] = []
     trouble: dict[str, str] = {}
     terminated: list[str] = []
     left: dict[str, str] = {}  # why an orphan could not be terminated, by its key

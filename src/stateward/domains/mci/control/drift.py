@@ -51,9 +51,7 @@ async def apply_vm_drift(engine: Engine, client: ProviderClient, listing: Machin
     }
     if not events:
         return 0
-    now = (
-        await engine.store.reader.time()
-    )  # read before the age is computed: a slow store must not make the evidence newer
+    now = await engine.store.reader.time()  # before the age: a slow store must not make the evidence newer
     at = now - (client.clock() - listing.requested_at + client.driver.caps.listing_lag_s)
     await engine.observe([_sighting(watched[uid], event, evidence[uid], at) for uid, event in events.items()])
     return len(events)

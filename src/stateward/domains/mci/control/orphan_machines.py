@@ -12,14 +12,13 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from msgspec import Struct
-
 from stateward.domains.mci.errors import NotDone
 from stateward.domains.mci.lifecycle import VM, VmState
 from stateward.domains.mci.model import CloudConnection, vm_of, vm_seen
 from stateward.domains.mci.provider.catalogue import objects
 from stateward.domains.mci.provider.evidence import Evidence, Existence
 from stateward.domains.mci.provider.provider_pool import ProviderClients
+from stateward.domains.mci.shared_schemas import OrphanMachine, OrphanMachines, PossibleOrphan
 from stateward.drivers import (
     AlreadyDone,
     CallAccepted,
@@ -27,7 +26,6 @@ from stateward.drivers import (
     MachineHandle,
     MachineListing,
     MachineState,
-    Observation,
 )
 from stateward.engine import NotFound, Request
 from stateward.engine.transitions import journal
@@ -47,33 +45,6 @@ ENDED_STATES = (MachineState.TERMINATED, MachineState.TERMINATING)
 """The states of machines that need no termination."""
 
 
-class OrphanMachine(Struct, frozen=True):
-    """A machine of ours at a provider that no record names."""
-
-    connection: str
-    key: str
-    native_id: str
-    state: str
-    name: str
-
-
-class OrphanMachines(Struct, frozen=True):
-    """The orphans found, and the connections whose listing was not complete, with the reason."""
-
-    orphans: list[OrphanMachine]
-    trouble: dict[str, str]
-
-
-class PossibleOrphan(Struct, frozen=True, rename="camel"):
-    """A machine that may be left at its provider; `shown` is its state there, or why the state is not known."""
-
-    vm: str
-    connection: str
-    key: str
-    native_id: str
-    shown: str
-
-
 # --- orphans at connections ------------------------------------------------------------------------------------------
 
 
@@ -81,14 +52,10 @@ def orphans_in(connection: CloudConnection, listing: MachineListing, known: Iter
     """Return the machines of a listing that are not among the known keys and have not ended."""
     keys = frozenset(known)
     return [
-        _orphan(connection, machine)
+        OrphanMachine(connection.name, machine.key, machine.native_id, str(machine.state), machine.name)
         for machine in listing.machines
         if machine.key not in keys and machine.state not in ENDED_STATES
     ]
-
-
-def _orphan(connection: CloudConnection, machine: Observation) -> OrphanMachine:
-    return OrphanMachine(connection.name, machine.key, machine.native_id, str(machine.state), machine.name)
 
 
 async def find_orphans(

@@ -22,7 +22,7 @@ from stateward.domains.mci.control.drift import (
     resource_drift,
     resources_by_connection,
 )
-from stateward.domains.mci.control.orphan_machines import OrphanMachine, orphans_in
+from stateward.domains.mci.control.orphan_machines import orphans_in
 from stateward.domains.mci.control.status_rollup import STATE_OF_EVENT, rollup_event
 from stateward.domains.mci.control.status_updater import MciStatusUpdater
 from stateward.domains.mci.lifecycle import MCI, NAMESPACE, VM
@@ -31,6 +31,7 @@ from stateward.domains.mci.provider.catalogue import Catalogue, objects
 from stateward.domains.mci.provider.key_pairs import remove_ownerless_keys
 from stateward.domains.mci.provider.provider_client import ProviderClient
 from stateward.domains.mci.provider.provider_pool import ProviderClients
+from stateward.domains.mci.shared_schemas import OrphanMachine
 from stateward.drivers import MachineListing, Observation
 from stateward.engine import AlreadyExists, Denied, Engine
 from stateward.engine.troubles import FaultIsolation
@@ -107,9 +108,8 @@ class Reconciler:
     async def reconcile_all(self) -> list[OrphanMachine]:
         """Compare all VMs with their providers; returns the orphan machines."""
         records, parts = await self._read_vms(), await resources_by_connection(self._engine.store.reader)
-        at_once = asyncio.Semaphore(
-            MAX_CONCURRENT_CONNECTIONS
-        )  # a connection that does not answer must not delay the others
+        # A connection that does not answer must not delay the others.
+        at_once = asyncio.Semaphore(MAX_CONCURRENT_CONNECTIONS)
 
         async def look_at(connection: CloudConnection) -> list[OrphanMachine]:
             name, orphans = connection.name, list[OrphanMachine]()
@@ -142,9 +142,7 @@ class Reconciler:
                 await self._reconcile_resources(connection, parts)
         except StoreError:
             raise
-        except (
-            StatewardError
-        ) as error:  # another process has the file of the cloud, or its driver cannot be created here
+        except StatewardError as error:  # another process has the cloud's file, or its driver cannot be created here
             if self._log_intervals.is_due((connection.name, str(error))):
                 log.warning("connection %s: not reconciled: %s", connection.name, error)
         return orphans_found

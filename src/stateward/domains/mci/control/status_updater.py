@@ -52,9 +52,7 @@ class MciStatusUpdater:
                 await self._read()
             except StoreError as error:
                 log.warning("MCI status updater: the store failed, the journal is read again soon: %s", error)
-            except (
-                EntriesPruned
-            ) as pruned:  # no VM has changed for so long that the entries up to the horizon were pruned
+            except EntriesPruned as pruned:  # no VM has changed for as long as entries are kept
                 self._last_seq = pruned.horizon
             except Exception:
                 log.exception("MCI status updater failed; it continues after journal entry %s", self._last_seq)

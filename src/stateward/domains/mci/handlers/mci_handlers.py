@@ -121,7 +121,7 @@ class MciHandlers:
         if errors and mci.policy == "rollback":
             await self._terminate_and_remove(job, "made", made)
         elif errors and mci.policy == "refine":
-            await self._refine_among(job, made)
+            await self._refine(job, made)
         left: dict[str, str] = await job.once("left", lambda: self._states_of(job, made))
         if all(state in BAD_STATES for state in left.values()):
             return await self._end_without_vms(job, mci, left, MciSeen(tuple(errors), asked=asked))
@@ -188,10 +188,8 @@ class MciHandlers:
 
     # --- removing ----------------------------------------------------------------------------------------------------
 
-    async def _refine(self, job: Job) -> list[str]:
-        return await self._refine_among(job, None)
-
-    async def _refine_among(self, job: Job, among: Sequence[str] | None) -> list[str]:
+    async def _refine(self, job: Job, among: Sequence[str] | None = None) -> list[str]:
+        """Terminate and remove the bad VMs: all, or those among some."""
         found: list[str] = await job.once("bad ones", lambda: self._ids_in(job, BAD_STATES))
         bad = [id_ for id_ in found if among is None or id_ in among]
         await self._terminate_and_remove(job, "bad ones", bad)
@@ -210,13 +208,10 @@ class MciHandlers:
         return alive if alive and not await self._catalogue.reader.children_of(job.key) else []
 
     async def _delete(self, job: Job) -> Ending:
-        await self._remove_all(job)
-        left = await self._vms(job)
-        return Ending("deleted", CONTROLLER) if not left else await self._roll_up(job)
-
-    async def _remove_all(self, job: Job) -> None:
         everyone = await job.once("everyone", lambda: self._ids_in(job, None))
         await self._terminate_and_remove(job, "everyone", everyone)
+        left = await self._vms(job)
+        return Ending("deleted", CONTROLLER) if not left else await self._roll_up(job)
 
     async def _terminate_and_remove(self, job: Job, whom: str, ids: Sequence[str]) -> None:
         """Terminate VMs at the provider, and remove the records of those that are terminated."""
@@ -274,8 +269,7 @@ class MciHandlers:
         return [one for one in await self._vms(job) if one.id in wanted]
 
     async def _vms(self, job: Job) -> list[Object]:
-        chosen = Selector(job.ns, VM.kind, job.object)
-        return [one async for one in objects(self._catalogue.reader, chosen)]
+        return [one async for one in objects(self._catalogue.reader, Selector(job.ns, VM.kind, job.object))]
 
 
 async def _requested_sizes(mci: MciSpec) -> dict[str, int]:

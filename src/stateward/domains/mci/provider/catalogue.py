@@ -119,9 +119,7 @@ class Catalogue:
     async def all_connections(self) -> list[CloudConnection]:
         """Return all connections, sorted by name, including disabled and removed ones."""
         known = {name: self._resolve(one) for name, one in BUILT_IN.items()}
-        if (
-            self._uow is not None
-        ):  # only hints in errors need this list, so a transaction does not list records for them
+        if self._uow is not None:  # only hints in errors need this list: a transaction lists no records for them
             return list(known.values())
         async for found in objects(self.reader, Selector(DEPLOYMENT_NS, CONNECTION.kind)):
             one = connection_record(found)

@@ -158,9 +158,8 @@ class ProviderClient:
                 evidence[key] = Evidence(Existence.PRESENT, shown[key], requested_at=asked)
             elif not listing.complete:
                 evidence[key] = self._unanswered(key, listing)
-            elif (
-                asked - self._missing.setdefault(key, asked) >= ABSENT_AFTER_S
-            ):  # the same listing may be read several times
+            # The same listing may be read several times, so its own time counts.
+            elif asked - self._missing.setdefault(key, asked) >= ABSENT_AFTER_S:
                 evidence[key] = Evidence(Existence.ABSENT, requested_at=asked)
             else:
                 evidence[key] = Evidence(Existence.UNKNOWN, problem="missing in one listing so far", requested_at=asked)

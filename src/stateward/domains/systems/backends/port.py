@@ -137,7 +137,8 @@ def choose_node(name: str, pool: NodePool, used: Mapping[str, int]) -> str:
 
 
 def check_fits(name: str, pool: NodePool, used: Mapping[str, int]) -> None:
-    """Raise `NodePoolFull` if the running instances would not fit into a pool of this size."""
+    """Raise `NodePoolFull` if the running instances of a pool would not fit into this size; `used` has all nodes."""
     kept = set(node_names(name, pool))
-    if any(count and (node not in kept or count > pool.slots) for node, count in used.items()):
+    in_pool = ((node, count) for node, count in used.items() if node.rpartition("-")[0] == name)
+    if any(count and (node not in kept or count > pool.slots) for node, count in in_pool):
         raise NodePoolFull(name, pool.nodes, pool.slots)

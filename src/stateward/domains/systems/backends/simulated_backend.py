@@ -131,8 +131,7 @@ class SimulatedBackend:
 
     async def ensure_pool(self, system_ref: SystemRef, name: str, pool: NodePool) -> None:
         """Note how large a node pool is."""
-        used = {node: count for node, count in self._used(system_ref).items() if node.rpartition("-")[0] == name}
-        check_fits(name, pool, used)
+        check_fits(name, pool, self._used(system_ref))
         self._pools[system_ref, name] = pool
 
     async def remove_pool(self, system_ref: SystemRef, name: str) -> None:

@@ -15,7 +15,7 @@ from stateward.domains.mci.api.operation_replies import (
     wait_for_end,
     with_possible_orphans,
 )
-from stateward.domains.mci.api.schemas import Associated, MciInfo, NewKeyPair, matches_filter
+from stateward.domains.mci.api.schemas import Associated, MciInfo, matches_filter
 from stateward.domains.mci.api.tumblebug_params import (
     ACT,
     READ,
@@ -28,10 +28,10 @@ from stateward.domains.mci.api.tumblebug_params import (
     check_choice,
 )
 from stateward.domains.mci.api.views import Views
-from stateward.domains.mci.control.orphan_machines import PossibleOrphan
 from stateward.domains.mci.errors import NotDone
 from stateward.domains.mci.model import vm_of
 from stateward.domains.mci.provider.key_pairs import KeyPair, with_pair
+from stateward.domains.mci.shared_schemas import NewKeyPair, PossibleOrphan
 from stateward.domains.plugin import reads
 from stateward.engine import Denied
 from stateward.errors import BadInput, StatewardError

@@ -14,9 +14,10 @@ from stateward.domains.mci.api.routes.control_routes import control_one_vm, cont
 from stateward.domains.mci.api.routes.vm_routes import scale
 from stateward.domains.mci.api.schemas import ImageView, MciInfo, SpecView
 from stateward.domains.mci.api.tumblebug_params import GOVERN_ALL, READ_ALL, Group, Mci, Name, Ns, Text, Vm, Wait
-from stateward.domains.mci.control.orphan_machines import OrphanMachines, find_orphans, terminate_orphan
+from stateward.domains.mci.control.orphan_machines import find_orphans, terminate_orphan
 from stateward.domains.mci.model import CloudConnection
 from stateward.domains.mci.provider.catalogue import BUILT_IN, known_images, known_specs
+from stateward.domains.mci.shared_schemas import OrphanMachines
 from stateward.domains.plugin import grant_of, needs, reads
 from stateward.errors import BadInput, UnknownName
 

@@ -122,8 +122,7 @@ class LocalBackend:
 
     async def ensure_pool(self, system_ref: SystemRef, name: str, pool: NodePool) -> None:
         """Store the size of a node pool; all its nodes are this host."""
-        used = {node: count for node, count in self._used(system_ref).items() if node.rpartition("-")[0] == name}
-        check_fits(name, pool, used)
+        check_fits(name, pool, self._used(system_ref))
         self._dir.put_pools(system_ref, {**self._dir.pools(system_ref), name: pool})
 
     async def remove_pool(self, system_ref: SystemRef, name: str) -> None:

@@ -1,0 +1,41 @@
+"""Schemas that the API of the domain answers with and its commands read: new key pairs and orphan machines."""
+
+from msgspec import Struct
+
+
+class NewKeyPair(Struct, frozen=True, rename="camel"):
+    """A key pair that a request has created for VMs; only the response to that request has the private key."""
+
+    public_key: str
+    private_key: str
+
+    def __repr__(self) -> str:
+        """Show the public key only: responses may be logged."""
+        return f"NewKeyPair(public_key={self.public_key!r})"
+
+
+class OrphanMachine(Struct, frozen=True):
+    """A machine of ours at a provider that no record names."""
+
+    connection: str
+    key: str
+    native_id: str
+    state: str
+    name: str
+
+
+class OrphanMachines(Struct, frozen=True):
+    """The orphans found, and the connections whose listing was not complete, with the reason."""
+
+    orphans: list[OrphanMachine]
+    trouble: dict[str, str]
+
+
+class PossibleOrphan(Struct, frozen=True, rename="camel"):
+    """A machine that may be left at its provider; `shown` is its state there, or why the state is not known."""
+
+    vm: str
+    connection: str
+    key: str
+    native_id: str
+    shown: str
