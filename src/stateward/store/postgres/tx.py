@@ -45,7 +45,7 @@ class PostgresTx:
         self._promoted_due = False
         self._early_write: asyncio.Task[None] | None = None  # the write that runs while the function goes on
         self._unannounced = NO_TOPICS  # the topics of that write
-        self.topics = Topic(NO_TOPICS)
+        self.topics = NO_TOPICS
         self.failed: StoreError | None = None
 
     @property
@@ -194,8 +194,8 @@ class PostgresTx:
         """
         *earlier, last = split_statements(clause_rows_of(changes, self._known, self._now))
         for parts in earlier:
-            await self._write(parts, Changes(), Topic(NO_TOPICS))
-        await self._write(last, changes, Topic(topics_of(changes) | self._unannounced))
+            await self._write(parts, Changes(), NO_TOPICS)
+        await self._write(last, changes, topics_of(changes) | self._unannounced)
 
     async def commit(self) -> None:
         """Commit, or raise the first failure, even if the function ignored it."""

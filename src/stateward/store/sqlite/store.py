@@ -36,11 +36,11 @@ class Listeners:
 
         return stop
 
-    def notify(self, topics: int) -> None:
+    def notify(self, topics: Topic) -> None:
         """Call all listeners, unless there are no topics."""
         if topics:
             for listener in tuple(self._listeners):
-                listener(Topic(topics))
+                listener(topics)
 
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from stateward.store.sqlite.connections import begin_write
 from stateward.store.sqlite.errors import translate_error
 from stateward.store.sqlite.shared_file import FileIdentity
 from stateward.store.sqlite.tx import SqliteTx
-from stateward.store.topics import NO_TOPICS
+from stateward.store.topics import NO_TOPICS, Topic
 
 MAX_ATTEMPTS = 5
 """The attempts of a function that raises `WriteConflict`. It reads current rows, so the second one should succeed."""
@@ -30,7 +30,7 @@ class TxOutcome(Struct, frozen=True):
 
     value: object = None
     error: BaseException | None = None
-    topics: int = NO_TOPICS
+    topics: Topic = NO_TOPICS
 
     def unwrap(self) -> Any:  # noqa: ANN401 - whatever the function returns
         """Return the value or raise the error."""

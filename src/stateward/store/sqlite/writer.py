@@ -23,7 +23,7 @@ from stateward.store.sqlite.errors import translate_error
 from stateward.store.sqlite.shared_file import ExternalChanges, FileIdentity, LockFile
 from stateward.store.sqlite.transactions import AnyTxFunction, TransactionRunner, TxOutcome
 from stateward.store.sqlite.wal import Checkpointer
-from stateward.store.topics import EVERY_TOPIC, NO_TOPICS
+from stateward.store.topics import ALL_TOPICS, NO_TOPICS, Topic
 
 
 class WriterConnection(Struct, frozen=True):
@@ -91,7 +91,7 @@ class WriterThread:
     def __init__(
         self,
         open_connection: Callable[[], WriterConnection],
-        notify: Callable[[int], None],
+        notify: Callable[[Topic], None],
         checkpoints: Checkpointer,
         files: FileIdentity,
     ) -> None:
@@ -171,7 +171,7 @@ class WriterThread:
                 self._empty_log(opened)
             is_changed = external.detect() or is_replaced is not was_replaced
             was_replaced = is_replaced
-            topics = EVERY_TOPIC if is_changed else NO_TOPICS
+            topics = ALL_TOPICS if is_changed else NO_TOPICS
             for outcome in outcomes:
                 topics |= outcome.topics
             if items or topics:
@@ -198,7 +198,7 @@ class WriterThread:
                 queued.append(self._queue.get_nowait())
         return queued
 
-    def _deliver(self, items: list[QueuedTransaction], outcomes: list[TxOutcome], topics: int) -> None:
+    def _deliver(self, items: list[QueuedTransaction], outcomes: list[TxOutcome], topics: Topic) -> None:
         for item, outcome in zip(items, outcomes, strict=True):
             _resolve(item.future, outcome)
         self._notify(topics)
@@ -237,7 +237,7 @@ class WriteExecutor(Protocol):
 class InlineWriter:
     """Runs each function at once on the event loop, without threads, so that the order is deterministic."""
 
-    def __init__(self, open_connection: Callable[[], WriterConnection], notify: Callable[[int], None]) -> None:
+    def __init__(self, open_connection: Callable[[], WriterConnection], notify: Callable[[Topic], None]) -> None:
         self._open_connection = open_connection
         self._notify = notify
         self._open: WriterConnection | None = None
