@@ -89,6 +89,16 @@ def machine(cli: OvcCliServer, name: str) -> str:
     return f"machine/{name}"
 
 
+def test_json_has_the_fields_of_all_kinds(cli: OvcCliServer) -> None:
+    common = ["id", "kind", "name", "state", "since", "parent", "operation", "error", "spec", "bin"]
+    of_one_kind = ["disks", "clones", "vm", "users", "node", "firewall"]
+    of_nodes = ["away", "report", "looked", "trouble", "strangers"]
+    account = cli.item("account/acme")
+    assert list(account) == [*common, *of_one_kind, *of_nodes]
+    assert {account[name] for name in of_one_kind} == {None}
+    assert [list(one) for one in cli.json("ovc", "list", "accounts")] == [list(account)]
+
+
 def test_a_machine_does_as_it_is_told(cli: OvcCliServer) -> None:
     vm = machine(cli, "obedient")
     for action, state in (

@@ -11,7 +11,7 @@ from stateward.domains.leases.cli.views import (
     LeaseHostView,
     LeaseView,
     ReservationView,
-    calendar,
+    draw_calendar,
 )
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -35,7 +35,7 @@ def host(name: str) -> LeaseHostView:
 def drawn(*leases: LeaseView) -> list[str]:
     window = CalendarWindow(START, START + timedelta(hours=24), 24)
     text = StringIO()
-    Console(file=text, width=80).print(calendar([host("h1"), host("h2")], leases, window, START))
+    Console(file=text, width=80).print(draw_calendar([host("h1"), host("h2")], leases, window, START))
     return [line.rstrip() for line in text.getvalue().splitlines()]
 
 

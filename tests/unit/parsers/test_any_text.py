@@ -84,7 +84,7 @@ READERS: Mapping[str, tuple[Read, tuple[type[Exception], ...]]] = {
     "a time": (lambda text, _: read_time("start", text, 1.0), OURS),
     "a span": (lambda text, _: lease_commands._after("--span", lease_commands._now(), text), OURS),
     "a time from now": (lambda text, _: lease_commands._moment("--start", text), OURS),
-    "a wish for a reservation": (lambda text, _: lease_commands._wish(text), OURS),
+    "a wish for a reservation": (lambda text, _: lease_commands._read_reservation(text), OURS),
     "an expression about hosts": (
         lambda text, _: property_expressions.parse_expression("resource_properties", text),
         OURS,

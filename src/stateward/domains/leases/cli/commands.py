@@ -14,11 +14,9 @@ from stateward.client.errors import ApiError
 from stateward.client.session import Session, on_server
 from stateward.domains.leases.cli.views import (
     CalendarWindow,
-    HostReply,
-    HostsReply,
-    LeaseReply,
-    LeasesReply,
+    LeaseHostView,
     LeaseView,
+    draw_calendar,
     history_table,
     host_table,
     lease_table,
@@ -26,7 +24,6 @@ from stateward.domains.leases.cli.views import (
     moment,
     plain,
 )
-from stateward.domains.leases.cli.views import calendar as drawn
 from stateward.errors import BadInput, StatewardError
 from stateward.schemas.journal import LineView
 
@@ -70,7 +67,7 @@ SPANS = "a span: a whole number from 1 and m, h or d, such as 90m, 8h or 3d"
 TIME = re.compile(r"[0-9]{4}-[0-9T:. -]+")
 TIMES = f"a time in UTC such as '2030-01-31 14:00', now, or {SPANS}"
 FORM = "%Y-%m-%d %H:%M"
-NOT_FOUND, PAUSE, PATIENCE = 404, 0.2, 600
+NOT_FOUND, POLL_INTERVAL_S = 404, 0.2
 KIND = "leases.lease"
 
 
@@ -115,14 +112,14 @@ def create(
     before_end: BeforeEnd = None,
 ) -> None:
     """Reserve resources: whole hosts, or whatever else is said."""
-    wishes = [_wish(one) for one in reservation or []]
-    if number or not wishes:
+    wanted = [_read_reservation(one) for one in reservation or []]
+    if number or not wanted:
         least, _, most = (number or "1").partition("-")
-        wishes.append(
+        wanted.append(
             {"resource_type": "physical:host", "min": least, "max": most or least, "resource_properties": where}
         )
-    body = {"name": name, "reservations": wishes, **_times(start, end, before_end)}
-    session.show(_call(session, LeaseReply, "POST", "/leases", body).lease, lease_view)
+    body = {"name": name, "reservations": wanted, **_times(start, end, before_end)}
+    session.show(_call_lease(session, "POST", "", body), lease_view)
 
 
 @app.command()
@@ -143,8 +140,8 @@ def update(
     found = _find(session, lease)
     body: dict[str, Any] = {**_times(start, end, before_end, found)}
     body |= {"name": name} if name is not None else {}
-    body |= {"reservations": [_wish(one) for one in reservation]} if reservation else {}
-    session.show(_call(session, LeaseReply, "PUT", f"/leases/{found.id}", body).lease, lease_view)
+    body |= {"reservations": [_read_reservation(one) for one in reservation]} if reservation else {}
+    session.show(_call_lease(session, "PUT", f"/{found.id}", body), lease_view)
 
 
 @app.command("end")
@@ -152,7 +149,7 @@ def update(
 def end_lease(session: Session, lease: LeaseName) -> None:
     """End a lease now."""
     found = _find(session, lease)
-    session.show(_call(session, LeaseReply, "PUT", f"/leases/{found.id}", {"end_date": "now"}).lease, lease_view)
+    session.show(_call_lease(session, "PUT", f"/{found.id}", {"end_date": "now"}), lease_view)
 
 
 @app.command()
@@ -161,8 +158,8 @@ def delete(session: Session, lease: LeaseName, wait: Wait = False) -> None:
     """Delete a lease, whatever it is doing."""
     found = _find(session, lease)
     _call(session, NoneType, "DELETE", f"/leases/{found.id}")
-    while (there := _is_there(session, found.id)) and wait:
-        session.pause(PAUSE)
+    while (there := _if_found(lambda: _call_lease(session, "GET", f"/{found.id}")) is not None) and wait:
+        session.pause(POLL_INTERVAL_S)
     session.show(found, lambda one: f"{one.name} ({one.id}): {'being deleted' if there else 'deleted'}")
 
 
@@ -171,7 +168,7 @@ def delete(session: Session, lease: LeaseName, wait: Wait = False) -> None:
 def recover(session: Session, lease: LeaseName) -> None:
     """Let a lease leave ERROR for what its reservations and events say that it is."""
     found = _find(session, lease)
-    session.show(_call(session, LeaseReply, "POST", f"/leases/{found.id}/recover").lease, lease_view)
+    session.show(_call_lease(session, "POST", f"/{found.id}/recover"), lease_view)
 
 
 @app.command()
@@ -179,8 +176,8 @@ def recover(session: Session, lease: LeaseName) -> None:
 def history(session: Session, lease: LeaseName) -> None:
     """Show what has happened to a lease, to its reservations and to its events; also of one that was deleted."""
     found = _find_deleted(session, lease)
-    lines = sorted((line for part in found.parts for line in _lines(session, part)), key=lambda line: line.seq)
-    session.show(lines, lambda those: history_table(found, those))
+    entries = [entry for part in found.parts for entry in _part_history(session, part)]
+    session.show(sorted(entries, key=lambda entry: entry.seq), lambda those: history_table(found, those))
 
 
 @app.command()
@@ -194,7 +191,7 @@ def calendar(session: Session, begin: From = "now", span: Span = "7d") -> None:
         start, _after("--span", start, span), max(20, shutil.get_terminal_size().columns - longest - 3)
     )
     shown = [one for one in leases if one.status not in ("TERMINATED", "DELETING")]
-    session.show(shown, lambda those: drawn(found, those, window, datetime.now(UTC)))
+    session.show(shown, lambda those: draw_calendar(found, those, window, datetime.now(UTC)))
 
 
 # --- hosts -----------------------------------------------------------------------------------------------------------
@@ -212,7 +209,7 @@ def list_hosts(session: Session) -> None:
 def add_host(session: Session, host: HostName, property_: Properties = None) -> None:
     """Register a host; vcpus, memory_mb, local_gb and cleaning_time (in minutes) are properties that mean something."""
     body = {"name": host, **{name: plain(value) for name, value in parse_pairs("--property", property_ or []).items()}}
-    session.show(_call(session, HostReply, "POST", "/os-hosts", body).host, lambda one: host_table([one]))
+    _show_host(session, "POST", "", body)
 
 
 @hosts.command("set")
@@ -220,45 +217,57 @@ def add_host(session: Session, host: HostName, property_: Properties = None) -> 
 def set_host(session: Session, host: HostName, property_: Properties = None) -> None:
     """Change properties of a host."""
     body = {name: plain(value) if value else None for name, value in parse_pairs("--property", property_ or []).items()}
-    session.show(_call(session, HostReply, "PUT", f"/os-hosts/{host}", body).host, lambda one: host_table([one]))
+    _show_host(session, "PUT", f"/{host}", body)
 
 
 @hosts.command("fail")
 @on_server
 def fail_host(session: Session, host: HostName) -> None:
     """Say that a host is out of order: its leases get another one, if there is one."""
-    session.show(_call(session, HostReply, "POST", f"/os-hosts/{host}/fail").host, lambda one: host_table([one]))
+    _show_host(session, "POST", f"/{host}/fail")
 
 
 @hosts.command("recover")
 @on_server
 def recover_host(session: Session, host: HostName) -> None:
     """Say that a host is in order again."""
-    session.show(_call(session, HostReply, "POST", f"/os-hosts/{host}/recover").host, lambda one: host_table([one]))
+    _show_host(session, "POST", f"/{host}/recover")
 
 
 @hosts.command("remove")
 @on_server
 def remove_host(session: Session, host: HostName) -> None:
     """Remove a host that is not promised to anybody."""
-    found = _call(session, HostReply, "GET", f"/os-hosts/{host}").host
+    found = _call_host(session, "GET", f"/{host}")
     _call(session, NoneType, "DELETE", f"/os-hosts/{host}")
     session.show(found, lambda one: f"{one.hypervisor_hostname}: removed")
 
 
-# --- how -------------------------------------------------------------------------------------------------------------
+# --- requests --------------------------------------------------------------------------------------------------------
 
 
 def _call(session: Session, answer: type[T], method: str, path: str, body: object = None) -> T:
     return session.client.http.call(answer, method, path, body=body, base=f"/ns/{session.ns}/blazar/v1")
 
 
+def _call_lease(session: Session, method: str, path: str, body: object = None) -> LeaseView:
+    return _call(session, dict[str, LeaseView], method, f"/leases{path}", body)["lease"]
+
+
+def _call_host(session: Session, method: str, path: str, body: object = None) -> LeaseHostView:
+    return _call(session, dict[str, LeaseHostView], method, f"/os-hosts{path}", body)["host"]
+
+
+def _show_host(session: Session, method: str, path: str, body: object = None) -> None:
+    session.show(_call_host(session, method, path, body), lambda one: host_table([one]))
+
+
 def _leases(session: Session) -> list[LeaseView]:
-    return _call(session, LeasesReply, "GET", "/leases").leases
+    return _call(session, dict[str, list[LeaseView]], "GET", "/leases")["leases"]
 
 
-def _hosts(session: Session) -> list[Any]:
-    return _call(session, HostsReply, "GET", "/os-hosts").hosts
+def _hosts(session: Session) -> list[LeaseHostView]:
+    return _call(session, dict[str, list[LeaseHostView]], "GET", "/os-hosts")["hosts"]
 
 
 def _find(session: Session, name: str) -> LeaseView:
@@ -274,13 +283,13 @@ def _find_deleted(session: Session, name: str) -> LeaseView:
     try:
         return _find(session, name)
     except NoSuchLease as unknown:
-        ids = [] if unknown.ids else _remembered(session, name)
+        ids = [] if unknown.ids else _find_in_journal(session, name)
         if len(ids) != 1:
             raise NoSuchLease(name, unknown.ids or ids) from None
-    return _call(session, LeaseReply, "GET", f"/leases/{ids[0]}?deleted=true").lease
+    return _call_lease(session, "GET", f"/{ids[0]}?deleted=true")
 
 
-def _remembered(session: Session, name: str) -> list[str]:
+def _find_in_journal(session: Session, name: str) -> list[str]:
     """Return the ids of leases that the journal knows by an id or by a name, in the order of their making."""
     ids: dict[str, None] = {}
     after, more = 0, True
@@ -292,27 +301,22 @@ def _remembered(session: Session, name: str) -> list[str]:
     return [name] if name in ids else list(ids)
 
 
-def _is_there(session: Session, id_: str) -> bool:
+def _if_found(call: Callable[[], T]) -> T | None:
+    """Return the answer to a call; None if the server does not know what the call is about."""
     try:
-        _call(session, LeaseReply, "GET", f"/leases/{id_}")
+        return call()
     except ApiError as problem:
         if problem.status == NOT_FOUND:
-            return False
-        raise
-    return True
-
-
-def _lines(session: Session, part: str) -> list[LineView]:
-    """Return what has happened to a part of a lease; of an event that was not due yet, nothing is known."""
-    try:
-        return list(session.client.object_history(session.ns, part))
-    except ApiError as problem:
-        if problem.status == NOT_FOUND:
-            return []
+            return None
         raise
 
 
-def _wish(text: str) -> dict[str, Any]:
+def _part_history(session: Session, part: str) -> list[LineView]:
+    """Return the journal entries of a part of a lease; an event that was not due yet has none."""
+    return _if_found(lambda: list(session.client.object_history(session.ns, part))) or []
+
+
+def _read_reservation(text: str) -> dict[str, Any]:
     return {name: plain(value) for name, value in parse_pairs("--reservation", text.split(",")).items()}
 
 
@@ -354,9 +358,9 @@ def _now() -> datetime:
 
 
 def _moment(field: str, text: str, origin: Callable[[], datetime] = _now) -> datetime:
-    told = _time(field, text, origin)
+    time = _time(field, text, origin)
     try:
-        return _now() if told == "now" else datetime.fromisoformat(told).replace(tzinfo=UTC)
+        return _now() if time == "now" else datetime.fromisoformat(time).replace(tzinfo=UTC)
     except ValueError:
         raise BadInput(field, text, TIMES) from None
 

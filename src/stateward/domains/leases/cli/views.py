@@ -97,30 +97,6 @@ class LeaseHostView(Struct, frozen=True, kw_only=True):
     reservable: bool
 
 
-class LeaseReply(Struct, frozen=True):
-    """An answer with a lease."""
-
-    lease: LeaseView
-
-
-class LeasesReply(Struct, frozen=True):
-    """An answer with leases."""
-
-    leases: list[LeaseView]
-
-
-class HostReply(Struct, frozen=True):
-    """An answer with a host."""
-
-    host: LeaseHostView
-
-
-class HostsReply(Struct, frozen=True):
-    """An answer with hosts."""
-
-    hosts: list[LeaseHostView]
-
-
 class CalendarWindow(Struct, frozen=True):
     """The time that a calendar shows, and in how many columns."""
 
@@ -201,7 +177,7 @@ def host_table(hosts: Iterable[LeaseHostView]) -> Table:
     return table
 
 
-def calendar(
+def draw_calendar(
     hosts: Sequence[LeaseHostView], leases: Sequence[LeaseView], window: CalendarWindow, now: datetime
 ) -> RenderableType:
     """Return who has which host when: a row per host, a letter per lease."""

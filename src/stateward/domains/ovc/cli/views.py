@@ -1,8 +1,10 @@
 """Objects, queues, orphans and recovered work of the ovc domain as tables on a terminal."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import fields
+from rich.console import Group, RenderableType
 from rich.table import Table
 
 from stateward.client.formatting import age_text, error_text, filled_table, state_text, utc_text
@@ -13,6 +15,11 @@ if TYPE_CHECKING:
     from stateward.client.session import Session
 
 TITLES = ("id", "name", "state", "since", "parent", "more", "error")
+
+
+def full_record(item: ItemView) -> dict[str, Any]:
+    """Return an object as `--json` prints it: with every field, also those that the API leaves out, but `created`."""
+    return {one.encode_name: getattr(item, one.name) for one in fields(item) if one.name != "created"}
 
 
 def item_table(session: "Session", items: Sequence[ItemView]) -> Table:
@@ -35,7 +42,7 @@ def item_table(session: "Session", items: Sequence[ItemView]) -> Table:
 
 
 def _more(one: ItemView) -> str:
-    told = [
+    remarks = [
         f"firewall {one.firewall}" if one.firewall else "",
         f"on {one.node}" if one.node else "",
         f"{len(one.disks)} disks" if one.disks else "",
@@ -46,11 +53,18 @@ def _more(one: ItemView) -> str:
         f"{len(one.orphans)} orphans" if one.orphans else "",
         f"in the bin with {one.bin.along}" if one.bin is not None and one.bin.along else "",
     ]
-    return ", ".join(filter(None, told))
+    return ", ".join(filter(None, remarks))
 
 
-def report_table(report: NodeReport) -> Table:
-    """Return a node's report as a table."""
+def item_details(session: "Session", item: ItemView) -> RenderableType:
+    """Return an object in full: with the report and the orphans of a node."""
+    parts: list[Table] = [item_table(session, [item])]
+    if item.report is not None:
+        parts.append(_report_table(item.report))
+    return Group(*parts, *_orphan_tables(item.orphans))
+
+
+def _report_table(report: NodeReport) -> Table:
     rows = [(vm, "done", "") for vm in report.done]
     rows += [(vm, "failed", why) for vm, why in report.failed.items()]
     return filled_table((f"{report.action} of", "result", "why"), rows)
@@ -67,14 +81,15 @@ def queue_table(queue: ObjectQueueView) -> Table:
     )
 
 
-def orphan_table(orphans: Sequence[OrphanView]) -> Table:
-    """Return what belongs to nobody as a table."""
-    rows = [(one.what, one.name, one.node, utc_text(one.since)) for one in orphans]
-    return filled_table(("orphan", "name", "seen at", "since"), rows)
+def _orphan_tables(orphans: Sequence[OrphanView] | None) -> list[Table]:
+    """Return the orphans as a table; none without orphans."""
+    rows = [(one.what, one.name, one.node, utc_text(one.since)) for one in orphans or ()]
+    return [filled_table(("orphan", "name", "seen at", "since"), rows)] if rows else []
 
 
-def healing_table(healing: HealingView) -> Table:
-    """Return what is stuck and what was settled as a table."""
+def healing_view(healing: HealingView) -> RenderableType:
+    """Return stuck and recovered work, and orphans."""
     rows = [(one.object, "stuck", utc_text(one.overdue_since), "", "") for one in healing.stuck]
     rows += [(one.object, one.how, utc_text(one.at), one.state or "", one.reason or "") for one in healing.healed]
-    return filled_table(("object", "what", "when", "state", "why"), rows)
+    table = filled_table(("object", "what", "when", "state", "why"), rows)
+    return Group(table if rows else "Nothing is stuck, and nothing had to be healed.", *_orphan_tables(healing.orphans))
