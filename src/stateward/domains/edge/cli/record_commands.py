@@ -14,12 +14,12 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Its name.")]
 MaybeName = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this one.")]
 Fields = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[FIELD=VALUE]...", help="What it is to be: JSON, or text where it is not."),
+    typer.Argument(metavar="[FIELD=VALUE]...", help="Its fields; a value is JSON, or else text."),
 ]
 Requests = Annotated[list[str], typer.Argument(metavar="CLOUDLET=REQUESTS...", help="Requests in an interval.")]
 
 LONGEST_NUMBER = 18
-SORTS = {
+RECORD_COMMANDS = {
     "flavor": ("flavors", "Sizes of nodes: size."),
     "app": ("apps", "Apps: command, count, setup, flavor, organization, auto_delete, autoprov."),
     "autoscale": ("autoscale", "Policies of nodes: min, max, cpu, mem, connections."),
@@ -29,7 +29,7 @@ SORTS = {
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for noun, (where, help_) in SORTS.items():
+    for noun, (where, help_) in RECORD_COMMANDS.items():
         app.add_typer(_commands(where, help_, demand=noun == "app"), name=noun)
 
 
@@ -38,19 +38,19 @@ def _commands(where: str, help_: str, *, demand: bool) -> typer.Typer:
 
     @on_server
     def create(session: Session, name: Name, fields: Fields = None) -> None:
-        """Define it, in the place of the former one."""
-        _put(session, where, name, parse_values("field", fields or []))
+        """Define it, or replace it if it exists."""
+        _send(session, "PUT", path(session, where, name), parse_values("field", fields or []))
 
     @on_server
     def update(session: Session, name: Name, fields: Fields = None) -> None:
         """Change some of its fields."""
         before = session.client.http.call(View, "GET", path(session, where, name)).spec
-        _put(session, where, name, {**before, **parse_values("field", fields or [])})
+        _send(session, "PUT", path(session, where, name), {**before, **parse_values("field", fields or [])})
 
     @on_server
     def delete(session: Session, name: Name) -> None:
-        """Strike it out."""
-        _print(session, session.client.http.call(View, "DELETE", path(session, where, name)))
+        """Delete it."""
+        _send(session, "DELETE", path(session, where, name))
 
     @on_server
     def show(session: Session, name: MaybeName = None) -> None:
@@ -69,12 +69,9 @@ def _commands(where: str, help_: str, *, demand: bool) -> typer.Typer:
 
 @on_server
 def report_demand(session: Session, name: Name, requests: Requests) -> None:
-    """Report an interval of an app's demand; it is deployed, or removed, by its policy."""
+    """Report an interval of an app's demand; its policy deploys or removes instances."""
     found = {cloudlet: _number(number) for cloudlet, number in parse_pairs("requests", requests).items()}
-    _print(
-        session,
-        session.client.http.call(View, "POST", path(session, "apps", name, "demand"), body={"requests": found}),
-    )
+    _send(session, "POST", path(session, "apps", name, "demand"), {"requests": found})
 
 
 def _number(text: str) -> int:
@@ -83,9 +80,5 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _put(session: Session, where: str, name: str, spec: dict[str, Any]) -> None:
-    _print(session, session.client.http.call(View, "PUT", path(session, where, name), body=spec))
-
-
-def _print(session: Session, found: View) -> None:
-    session.show(found, lambda found: found.id)
+def _send(session: Session, method: str, where: str, body: dict[str, Any] | None = None) -> None:
+    session.show(session.client.http.call(View, method, where, body=body), lambda found: found.id)
