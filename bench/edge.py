@@ -1,7 +1,7 @@
 """The controller and its agents: what a word costs, how long a thousand take to come back, how soon a crash is known.
 
 The controller is a real `stateward serve` in a process of its own, whose processor time is measured. A round trip is an
-agent's sign of life and its answer, over a thousand connections; the limit is a bare WebSocket echo in the same run.
+agent's heartbeat and its answer, over a thousand connections; the limit is a bare WebSocket echo in the same run.
 """
 
 import asyncio
@@ -201,7 +201,7 @@ def answered(found: socket.socket) -> int:
 
 
 def beat(sockets: list[socket.socket], message: bytes) -> None:
-    """Send a sign of life over every connection, some times, and read the answers."""
+    """Send a heartbeat over every connection, some times, and read the answers."""
     with selectors.DefaultSelector() as waiting:
         left = dict.fromkeys(sockets, BEATS)
         for one in sockets:
@@ -249,8 +249,8 @@ def round_trips(folder: Path) -> list[Line]:
     ours.stop()
     mine, limit = (Timing(name, tuple(rounds[1:])) for name, rounds in taken.items())
     return [
-        f"an agent's sign of life and its answer, {MANY:,} agents, in processor time of the controller",
-        ratio("an agent's sign of life and its answer", mine.times(limit), "the time of a bare WebSocket echo", 3),
+        f"an agent's heartbeat and its answer, {MANY:,} agents, in processor time of the controller",
+        ratio("an agent's heartbeat and its answer", mine.times(limit), "the time of a bare WebSocket echo", 3),
         *(f"  {one.seconds * 1e6:7.0f} µs each  {one.name}" for one in (mine, limit)),
     ]
 

@@ -28,21 +28,21 @@ HEADLINES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "engine.recovery": (("kill -9 of one of two workers, until all goes on, PostgreSQL", "the lease"),),
     "server": (("GET of an object", "the time of a bare Litestar handler with the same payload"),),
     "mci": (("suspend of 10,000 VMs over 40 regions", "the ideal schedule"),),
-    "edge": (("an agent's sign of life and its answer", "the time of a bare WebSocket echo"),),
+    "edge": (("an agent's heartbeat and its answer", "the time of a bare WebSocket echo"),),
 }
 """What the README shows."""
 
 ABOUT = """# Figures
 
-What `make bench` found when it was run last; it writes this page, `bench/figures.json`, and the figures of the README.
-On a machine that others use too, a time alone says nothing. So what counts is a ratio: two things timed in turns in the
-same run, disturbed alike ([how](../bench/measure.py)). A figure is to be read "figure times": 2 times the speed of a
-peer is good, 2 times the time of bare SQL is what the promises cost. What is told against an ideal schedule is told
-against the clock all the same: the load of the machine, which stands below, makes it worse.
+These are the results of the last `make bench`, which writes this page, `bench/figures.json`, and the figures of the
+README. On a shared machine a time alone says nothing. So the main figures are ratios: two things are timed in turns in
+the same run, and disturbed alike ([how](../bench/measure.py)). Read "figure times": 2 times the speed of a peer is
+good, 2 times the time of bare SQL is the cost of the promises. Ratios against an ideal schedule depend on the clock,
+too: the load of the machine, which is listed below, makes them worse.
 
-`make bench ARGS="decide memory"` runs some of them, and renews their rows alone. `make bench-compare` runs them again,
-and shows every ratio that has become worse by more than 20 % against this page; it fails if there is one. What is
-measured and why is told in the code, in [bench/](../bench/__main__.py).
+`make bench ARGS="decide memory"` runs some of them, and renews only their rows. `make bench-compare` runs them again,
+shows every ratio that is worse by more than 20 % than on this page, and fails if there is one. The code in
+[bench/](../bench/__main__.py) says what is measured and why.
 """
 
 
