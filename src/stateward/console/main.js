@@ -4,7 +4,7 @@ import { get, keepToken, session, token } from "./core/api.js";
 import { fill, find, h, throttle } from "./core/dom.js";
 import { domains, loadDomains } from "./core/domains.js";
 import { keys } from "./core/keys.js";
-import { select } from "./ui/components.js";
+import { select, wordOptions } from "./ui/components.js";
 import { go, link, place } from "./core/links.js";
 import { show } from "./core/routes.js";
 import { ALL, chooseNamespace, learnKinds, listen, may, namespaces, store, tick } from "./core/store.js";
@@ -80,8 +80,7 @@ function showNamespaces() {
   const text = JSON.stringify([names, store.ns]);
   if (text === shown) return;
   shown = text;
-  const options = /** @type {[string, string][]} */ ([[ALL, "all namespaces"], ...names.map((ns) => [ns, ns])]);
-  fill(find("#ns"), select(options, store.ns, chooseNamespace, "Namespace"));
+  fill(find("#ns"), select([[ALL, "all namespaces"], ...wordOptions(...names)], store.ns, chooseNamespace, "Namespace"));
 }
 
 function showConnection() {

@@ -132,7 +132,8 @@ export async function* follow(ns, op, signal) {
   }
 }
 
-/** @param {string} name a part of a path, whatever signs it has */
-export function part(name) {
-  return encodeURIComponent(name);
-}
+/** @param {string} name a segment of a path, with any characters */
+export const part = (name) => encodeURIComponent(name);
+
+/** @param {{ns: string, id: string}} thing @returns {string} the path of an object */
+export const objectPath = ({ ns, id }) => `/ns/${part(ns)}/objects/${part(id)}`;

@@ -98,36 +98,25 @@ export function find(selector, where = document) {
 }
 
 /**
- * Return a function that runs an action once in the next frame, however often it is called.
+ * Return a function that runs an action once for all calls until it runs.
  * @param {() => void} act
+ * @param {(run: () => void) => unknown} schedule
  * @returns {() => void}
  */
-export function oncePerFrame(act) {
+function coalesce(act, schedule) {
   let asked = false;
   return () => {
     if (asked) return;
     asked = true;
-    requestAnimationFrame(() => {
+    schedule(() => {
       asked = false;
       act();
     });
   };
 }
 
-/**
- * Return a function that runs an action once after a delay, for all calls meanwhile.
- * @param {number} milliseconds
- * @param {() => void} act
- * @returns {() => void}
- */
-export function throttle(milliseconds, act) {
-  let asked = false;
-  return () => {
-    if (asked) return;
-    asked = true;
-    setTimeout(() => {
-      asked = false;
-      act();
-    }, milliseconds);
-  };
-}
+/** Return a function that runs an action in the next frame, once for all calls before it. @param {() => void} act */
+export const oncePerFrame = (act) => coalesce(act, requestAnimationFrame);
+
+/** Return a function that runs an action after a delay, once for all calls meanwhile. @param {number} milliseconds @param {() => void} act */
+export const throttle = (milliseconds, act) => coalesce(act, (run) => setTimeout(run, milliseconds));

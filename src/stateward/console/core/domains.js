@@ -12,17 +12,17 @@ export const domains = new Map();
 export async function loadDomains() {
   if (domains.size) return;
   const links = /** @type {NodeListOf<HTMLLinkElement>} */ (document.querySelectorAll("link[data-domain]"));
-  const loaded = await Promise.all([...links].map((one) => load(one.href)));
+  const loaded = await Promise.all([...links].map((one) => loadModule(one.href)));
   for (const one of loaded) domains.set(one.name, one);
 }
 
 let failures = 0;
 
 /** Load a module. A browser may remember a failed import, so the next attempt uses another address.
- * @param {string} address @returns {Promise<Domain>} */
-async function load(address) {
+ * @param {string} address @param {() => Promise<any>} [load] */
+export async function loadModule(address, load = () => import(address)) {
   try {
-    return (await import(address)).default;
+    return (await load()).default;
   } catch {
     failures += 1;
     return (await import(`${address}?again=${failures}`)).default;

@@ -4,6 +4,7 @@ import { domains } from "./domains.js";
 import { fill, find, h } from "./dom.js";
 import { go, link } from "./links.js";
 import { MEANINGS, shape, TONES } from "../ui/states.js";
+import { code } from "../ui/components.js";
 
 /** @returns {Record<string, string>} the view of each letter after `g`, in the order of the navigation */
 function viewsByLetter() {
@@ -70,11 +71,7 @@ export function showHelp() {
       keyTable().flatMap(([key, what]) => [h("dt", null, h("kbd", null, key)), h("dd", null, what)]),
     ),
     h("h2", null, "Shapes"),
-    h(
-      "ul",
-      { class: "legend" },
-      TONES.map((tone) => h("li", null, shape(tone), MEANINGS[tone])),
-    ),
+    h("ul", { class: "legend" }, TONES.map((tone) => h("li", null, shape(tone), MEANINGS[tone]))),
     h("h2", null, "More"),
     h(
       "p",
@@ -82,7 +79,7 @@ export function showHelp() {
       "Everything here is also in the ",
       h("a", { href: "/docs" }, "API"),
       " and on the command line: ",
-      h("code", null, "stateward --help"),
+      code("stateward --help"),
     ),
     h("footer", null, h("button", { class: "primary", onclick: () => dialog.close(), autofocus: true }, "Close")),
   );

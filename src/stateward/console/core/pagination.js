@@ -3,7 +3,7 @@
 import { get, part } from "./api.js";
 import { chosenNamespaces, classOf, tally } from "./store.js";
 
-/** @import {ObjectView} from "./types.js" */
+/** @import {ObjectView, Timer} from "./types.js" */
 
 /** @typedef {{kind?: string, state?: string, label?: string[], q?: string, parent?: string}} Filter */
 
@@ -53,6 +53,12 @@ export async function allObjects(filter, signal, most = 2_000) {
 /** @returns {string[]} the chosen namespaces that can be part of an address */
 export function readableNamespaces() {
   return chosenNamespaces().filter((ns) => !ns.startsWith("("));
+}
+
+/** The next timers of all chosen namespaces. @param {number} limit of each @param {AbortSignal} signal @returns {Promise<Timer[]>} */
+export async function allTimers(limit, signal) {
+  const pages = readableNamespaces().map((ns) => get(`/ns/${part(ns)}/timers`, { limit }, signal));
+  return (await Promise.all(pages)).flat();
 }
 
 /** All objects in a transitional state. @param {AbortSignal} [signal] @returns {Promise<ObjectView[]>} */

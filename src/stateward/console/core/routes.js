@@ -1,6 +1,6 @@
 // The table of views, and the router that shows the view of the current address.
 
-import { domains } from "./domains.js";
+import { domains, loadModule } from "./domains.js";
 import { h, fill, find } from "./dom.js";
 import { place } from "./links.js";
 import { problemPanel } from "../ui/problems.js";
@@ -38,7 +38,8 @@ export async function show() {
   const main = h("main", { id: "main", tabindex: "-1", "data-view": name });
   find("#main").replaceWith(main);
   try {
-    const view = await load(name);
+    /** @type {View} */
+    const view = domains.get(name)?.view ?? (await loadModule(`../views/${name}.js`, VIEWS[name]));
     if (mine.signal.aborted) return;
     document.title = `${path.at(-1) ?? view.title} · Stateward`;
     await view.show(context(main, path, query, mine.signal));
@@ -52,21 +53,6 @@ export async function show() {
 /** Show the view again when the server is back. */
 function showOnceLive() {
   if (store.connection === "live") show();
-}
-
-let failures = 0;
-
-/** Load a view. A browser may remember a failed import, so the next attempt uses another address.
- * @param {string} name @returns {Promise<View>} */
-async function load(name) {
-  const domain = domains.get(name);
-  if (domain) return domain.view;
-  try {
-    return (await /** @type {() => Promise<{default: View}>} */ (VIEWS[name])()).default;
-  } catch {
-    failures += 1;
-    return (await import(`../views/${name}.js?again=${failures}`)).default;
-  }
 }
 
 /** @param {HTMLElement} main @param {string[]} path @param {URLSearchParams} query @param {AbortSignal} signal @returns {Context} */

@@ -1,6 +1,6 @@
 // The cells of the fleet map: one for each object, loaded in one stream and updated by journal entries.
 
-import { get, lines, part } from "../core/api.js";
+import { get, lines, objectPath, part } from "../core/api.js";
 import { isNowhere } from "../core/store.js";
 
 /** @import {JournalEntry, ObjectView} from "../core/types.js" */
@@ -96,7 +96,7 @@ export class Cells {
     /** @type {ObjectView} */
     let found;
     try {
-      found = await get(`/ns/${part(line.ns)}/objects/${part(line.object)}`, {}, signal);
+      found = await get(objectPath({ ns: line.ns, id: line.object }), {}, signal);
     } catch {
       return; // it has gone already
     }

@@ -1,9 +1,9 @@
 // An action on many objects: which were accepted, which refused and why, and how each of them ended.
 
-import { get, part, Problem, send } from "../core/api.js";
+import { get, objectPath, part, Problem, send } from "../core/api.js";
 import { actionForm } from "../core/domains.js";
 import { fill, h, oncePerFrame } from "../core/dom.js";
-import { card, meter, objectAnchor, table } from "./components.js";
+import { card, meter, note, objectAnchor, table } from "./components.js";
 import { fieldsOf } from "./problems.js";
 import { badge, shape } from "./states.js";
 import { classOf, store } from "../core/store.js";
@@ -46,7 +46,7 @@ export class BulkAction {
 
   /** @param {ObjectView} thing @param {Entry} entry @param {string[]} facts */
   async ask(thing, entry, facts) {
-    const path = `/ns/${part(entry.ns)}/objects/${part(entry.id)}`;
+    const path = objectPath(thing);
     const form = actionForm(thing, this.action);
     try {
       if (form?.fields)
@@ -147,7 +147,7 @@ export class BulkAction {
       h("p", { class: "sentence", role: "status", "data-ended": ended === total ? "true" : "false" }, words),
       meter(ended, total, "ended"),
       h("div", { class: "results" }, table("Results", ["object", "result", "state", "why"], shown.map(resultRow))),
-      total > MAX_SHOWN ? h("p", { class: "quiet" }, `and ${total - MAX_SHOWN} more`) : null,
+      total > MAX_SHOWN ? note(`and ${total - MAX_SHOWN} more`) : null,
     );
   }
 }

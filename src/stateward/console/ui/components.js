@@ -2,12 +2,12 @@
 
 import { fill, find, h } from "../core/dom.js";
 import { link, objectLink } from "../core/links.js";
-import { badge, shape, toneOf } from "./states.js";
+import { badge, shape, stateBadge, toneOf } from "./states.js";
 import { classOf } from "../core/store.js";
 import { clock } from "../core/time.js";
 
 /** @import {Child} from "../core/dom.js" */
-/** @import {JournalEntry} from "../core/types.js" */
+/** @import {JournalEntry, ObjectView} from "../core/types.js" */
 
 /**
  * @param {string} title
@@ -30,9 +30,30 @@ export function empty(what, ...next) {
 }
 
 /** @param {string} text */
-export function code(text) {
-  return h("code", null, text);
-}
+export const code = (text) => h("code", null, text);
+
+/** Text of less importance. @param {...Child} children */
+export const quiet = (...children) => h("span", { class: "quiet" }, ...children);
+
+/** A paragraph of less importance. @param {...Child} children */
+export const note = (...children) => h("p", { class: "quiet" }, ...children);
+
+/** @param {string | null | undefined} text */
+export const errorText = (text) => (text ? h("span", { class: "error-text" }, text) : null);
+
+/** A list without marks. @param {Child[]} items */
+export const plainList = (items) => h("ul", { class: "plain" }, items);
+
+/** A term and its description, in a list of facts. @param {string} name @param {Child} value */
+export const fact = (name, value) => [h("dt", null, name), h("dd", null, value)];
+
+/** An object in a line: its name, its state, a text about it, its error. @param {ObjectView} thing @param {string} about @param {string} [name] */
+export const objectLine = (thing, about, name) => [
+  objectAnchor(thing.ns, thing.id, name),
+  stateBadge(thing),
+  quiet(about),
+  errorText(thing.error),
+];
 
 /** @param {string} title @param {string | Child[]} about @param {...(Child | Child[])} tools */
 export function heading(title, about, ...tools) {
@@ -56,11 +77,7 @@ export function table(name, columns, rows) {
     columns.map((one) => h("th", { scope: "col" }, one || h("span", { class: "unseen" }, "actions"))),
   );
   const body = rows.map((row) =>
-    h(
-      "tr",
-      null,
-      row.map((cell, number) => h("td", { "data-column": columns[number] }, cell)),
-    ),
+    h("tr", null, row.map((cell, number) => h("td", { "data-column": columns[number] }, cell))),
   );
   const made = h("table", { "aria-label": name }, h("thead", null, head), h("tbody", null, body));
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, made);
@@ -84,8 +101,11 @@ export function meter(part, whole, name, tone = "good") {
   );
 }
 
-/** The numbers of objects by state as one bar. @param {string} kind @param {Map<string, number>} counts */
-export function rollUp(kind, counts) {
+/** The states of objects of a kind: their numbers as one bar, and what it means. @param {string} kind @param {Map<string, number>} counts */
+export const stateSummary = (kind, counts) => [rollUp(kind, counts), legend(kind, counts)];
+
+/** @param {string} kind @param {Map<string, number>} counts */
+function rollUp(kind, counts) {
   const total = [...counts.values()].reduce((sum, one) => sum + one, 0);
   const words = [...counts].map(([state, count]) => `${state} ${count}`).join(", ");
   const parts = [...counts].map(([state, count]) =>
@@ -99,7 +119,7 @@ export function rollUp(kind, counts) {
 }
 
 /** @param {string} kind @param {Map<string, number>} counts */
-export function legend(kind, counts) {
+function legend(kind, counts) {
   return h(
     "ul",
     { class: "legend" },
@@ -114,7 +134,7 @@ export function objectAnchor(ns, id, name = id) {
   return h("a", { href: objectLink(ns, id), class: "object", title: id }, shortenIds(name));
 }
 
-/** A line of the journal, in a line. @param {JournalEntry} line */
+/** @param {JournalEntry} line */
 export function lineRow(line) {
   const rejected = line.event.startsWith("rejected");
   return h(
@@ -125,7 +145,7 @@ export function lineRow(line) {
     h("span", { class: "event" }, line.event),
     line.target
       ? badge(line.target, classOf(line.kind, line.target))
-      : h("span", { class: "quiet" }, line.reason ?? ""),
+      : quiet(line.reason),
     h("span", { class: "quiet who" }, line.who || line.actor),
   );
 }
@@ -161,6 +181,9 @@ export function confirm(question, yes, more = []) {
 export function labeled(name, input) {
   return h("label", { class: "field" }, h("span", null, name), input);
 }
+
+/** @param {...string} words @returns {[string, string][]} options whose texts are their values */
+export const wordOptions = (...words) => words.map((word) => [word, word]);
 
 /** @param {[string, string][]} options value and text @param {string} chosen @param {(value: string) => void} onchange @param {string} name */
 export function select(options, chosen, onchange, name) {

@@ -4,8 +4,9 @@ import { part, Problem, send } from "../core/api.js";
 import { h } from "../core/dom.js";
 import { domains } from "../core/domains.js";
 import { ALL, may, namespaces, store } from "../core/store.js";
-import { showForm } from "./form.js";
-import { showProblem, toast } from "./problems.js";
+import { showForm, splitPairs } from "./form.js";
+import { attempt, toast } from "./problems.js";
+import { wordOptions } from "./components.js";
 
 /** @import {CreateForm} from "../core/types.js" */
 /** @import {Field, Values} from "./form.js" */
@@ -31,28 +32,24 @@ export function createAnyButton(kind, then) {
 /** @param {CreateForm} form @param {() => void} then */
 function createButton(form, then) {
   if (!may(form.right ?? "act")) return null;
-  return h("button", { onclick: () => openForm(form, then), "data-makes": form.name }, `New ${form.name}`);
+  return h("button", { onclick: () => attempt(() => openForm(form, then)), "data-makes": form.name }, `New ${form.name}`);
 }
 
 /** @param {CreateForm} form @param {() => void} then */
 async function openForm(form, then) {
   const ns = proposed();
-  try {
-    const fields = await form.fields(ns);
-    const known = namespaces().filter((one) => !one.startsWith("("));
-    /** @type {Field} */
-    const where = { name: "ns", label: "namespace", value: ns, options: known.map((one) => [one, one]) };
-    const submit = async (/** @type {Values} */ { ns: chosen = ns, ...values }) => {
-      await form.prepare?.(chosen);
-      await send(...form.call(chosen, values));
-      toast(`The ${form.name} is on its way.`, "good");
-      then();
-    };
-    const others = async (/** @type {string} */ chosen) => form.fields(chosen);
-    showForm(`New ${form.name}`, "", [where, ...fields], "Make it", submit, others, form.repeat);
-  } catch (error) {
-    showProblem(error);
-  }
+  const fields = await form.fields(ns);
+  const known = namespaces().filter((one) => !one.startsWith("("));
+  /** @type {Field} */
+  const where = { name: "ns", label: "namespace", value: ns, options: wordOptions(...known) };
+  const submit = async (/** @type {Values} */ { ns: chosen = ns, ...values }) => {
+    await form.prepare?.(chosen);
+    await send(...form.call(chosen, values));
+    toast(`The ${form.name} is on its way.`, "good");
+    then();
+  };
+  const others = async (/** @type {string} */ chosen) => form.fields(chosen);
+  showForm(`New ${form.name}`, "", [where, ...fields], "Make it", submit, others, form.repeat);
 }
 
 // --- any object ------------------------------------------------------------------------------------------------------
@@ -63,7 +60,7 @@ function anyObject(wanted) {
   return {
     name: "object",
     fields: () => [
-      { name: "kind", label: "kind", type: "choice", options: kinds.map((kind) => [kind, kind]), value: wanted },
+      { name: "kind", label: "kind", type: "choice", options: wordOptions(...kinds), value: wanted },
       { name: "id", label: "id", hint: "web-1" },
       {
         name: "action",
@@ -86,24 +83,13 @@ function initialActions(kinds) {
     const found = store.kinds.get(kind);
     return (found?.rows ?? []).filter((row) => found && row.sources.includes(found.initial)).map((row) => row.event);
   });
-  return [...new Set(rows)].sort().map((event) => [event, event]);
+  return wordOptions(...[...new Set(rows)].sort());
 }
 
 /** @param {Values} values */
-function bodyOf({ kind, id, action, parent, labels = "", spec = "" }) {
-  const pairs = labels
-    .split(",")
-    .map((one) => one.trim())
-    .filter(Boolean)
-    .map((one) => one.split("=", 2));
-  return {
-    kind,
-    id,
-    action: action || null,
-    parent: parent || null,
-    labels: Object.fromEntries(pairs.map(([name, value]) => [name, value ?? ""])),
-    spec: parseJson(spec, "spec"),
-  };
+function bodyOf({ kind, id, action, parent, labels, spec = "" }) {
+  const optional = { action: action || null, parent: parent || null };
+  return { kind, id, ...optional, labels: splitPairs(labels), spec: parseJson(spec, "spec") };
 }
 
 /** @param {string} text @param {string} field @returns {any} */

@@ -3,7 +3,7 @@
 import { get, part } from "../core/api.js";
 import { fill, find, h } from "../core/dom.js";
 import { nameOf } from "../core/live-objects.js";
-import { labeled } from "./components.js";
+import { labeled, note } from "./components.js";
 import { fieldsOf, problemPanel } from "./problems.js";
 
 /** @import {ObjectView} from "../core/types.js" */
@@ -33,9 +33,16 @@ import { fieldsOf, problemPanel } from "./problems.js";
 /** @param {string} name @param {number} turn @returns {string} the name of a field in one of its turns, the first is 1 */
 export const repeatedName = (name, turn) => (turn === 1 ? name : `${name}-${turn}`);
 
-/** @param {...string} words @returns {Options} words that stand for themselves */
-export function wordOptions(...words) {
-  return words.map((word) => [word, word]);
+/** @param {string} [text] @returns {string[]} the words of a list with commas */
+export function splitList(text = "") {
+  const words = text.split(",").map((one) => one.trim());
+  return words.filter(Boolean);
+}
+
+/** @param {string} [text] @returns {Record<string, string>} the pairs of a list such as `tier=web, team=shop` */
+export function splitPairs(text) {
+  const pairs = splitList(text).map((one) => one.split("=", 2));
+  return Object.fromEntries(pairs.map(([name, value]) => [name, value ?? ""]));
 }
 
 /** @param {string} ns @param {string} kind @returns {Promise<Options>} the objects of a kind */
@@ -99,7 +106,7 @@ export function showForm(title, about, asked, yes, submit, others, repeat) {
   fill(
     dialog,
     h("h2", null, title),
-    about ? h("p", { class: "quiet" }, about) : null,
+    about ? note(about) : null,
     h(
       "form",
       { class: "column", onsubmit: sent },
@@ -171,9 +178,6 @@ function valuesOf(fields, inputs) {
 
 /** The server names a field by its path; its last word is ours. @param {string} named @param {Field[]} fields @param {HTMLInputElement[]} inputs */
 function focusOn(named, fields, inputs) {
-  const word = named
-    .split(/[.[\]]/)
-    .filter(Boolean)
-    .at(-1);
+  const word = named.split(/[.[\]]/).findLast(Boolean);
   inputs[fields.findIndex((field) => field.name === word)]?.focus();
 }

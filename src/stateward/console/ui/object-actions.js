@@ -1,12 +1,12 @@
 // Buttons for the actions of an object. A button that is not allowed is grey and says why; it can be sent all the same.
 
-import { part, send } from "../core/api.js";
+import { get, objectPath, part, send } from "../core/api.js";
 import { actionForm, extraActions } from "../core/domains.js";
-import { h } from "../core/dom.js";
-import { showForm } from "./form.js";
+import { fillIfChanged, h } from "../core/dom.js";
+import { showForm, splitList } from "./form.js";
 import { nameOf } from "../core/live-objects.js";
-import { confirm } from "./components.js";
-import { showProblem, toast } from "./problems.js";
+import { confirm, quiet, wordOptions } from "./components.js";
+import { attempt, showProblem, toast } from "./problems.js";
 import { may, store } from "../core/store.js";
 import { span } from "../core/time.js";
 import { parseJson } from "./create-buttons.js";
@@ -29,10 +29,43 @@ export function actionButtons(thing, actions, then) {
   const settled = thing.state_class !== "transitional";
   const more = (settled ? extraActions(thing) : []).map((event) => ({ ...UNKNOWN, event }));
   if (!actions.length && !more.length)
-    return [h("span", { class: "quiet" }, "Nothing can be asked for until this has ended.")];
+    return [quiet("Nothing can be asked for until this has ended.")];
   return [...[...actions].sort((one, other) => order(one) - order(other)), ...more].map((one) =>
     button(thing, one, actions, then),
   );
+}
+
+/**
+ * The actions of an object that are allowed without further facts.
+ * @param {ObjectView} thing
+ * @param {AbortSignal} signal
+ * @param {string[]} [usual] actions that are shown even if they are not allowed
+ * @returns {Promise<AllowedAction[]>}
+ */
+export async function allowedActions(thing, signal, usual = []) {
+  const found = await get(`${objectPath(thing)}/allowed`, {}, signal);
+  /** @param {AllowedAction} one */
+  const isShown = (one) => !one.needs.length && (one.allowed || usual.includes(one.event));
+  return found.actions.filter(isShown);
+}
+
+/**
+ * Show the buttons of an object's allowed actions; they are read again when its state has changed.
+ * @param {HTMLElement} place
+ * @param {ObjectView} thing
+ * @param {AbortSignal} signal
+ * @param {() => void} then
+ * @param {string[]} [usual]
+ */
+export async function showAllowedActions(place, thing, signal, then, usual) {
+  if (place.dataset.state === thing.state) return;
+  place.dataset.state = thing.state;
+  try {
+    const found = await allowedActions(thing, signal, usual);
+    fillIfChanged(place, found, () => actionButtons(thing, found, then));
+  } catch {
+    delete place.dataset.state; // the object is gone, or the server is away
+  }
 }
 
 /**
@@ -65,17 +98,14 @@ function button(thing, one, all, then) {
       onclick: () => (able ? ask(thing, one, all, then) : explain(thing, one, why ?? "", all, then)),
     },
     actionForm(thing, one.event)?.fields ? `${one.event}…` : one.event,
-    one.needs.length ? h("span", { class: "quiet" }, ` with ${one.needs.join(", ")}`) : null,
+    one.needs.length ? quiet(` with ${one.needs.join(", ")}`) : null,
   );
 }
 
 /** @param {ObjectView} thing @param {AllowedAction} one @param {AllowedAction[]} all @param {() => void} then */
 async function ask(thing, one, all, then) {
   const form = actionForm(thing, one.event);
-  if (form?.fields) {
-    await fillIn(thing, one, form, then);
-    return;
-  }
+  if (form?.fields) return attempt(() => fillIn(thing, one, form, then));
   const destructive = DESTRUCTIVE.test(one.event) || one.needs.length > 0;
   const how = one.needs.length ? ` with ${one.needs.join(", ")}` : "";
   if (destructive && !(await confirm(`${one.event} ${nameOf(thing)}${how}?`, one.event))) return;
@@ -84,16 +114,12 @@ async function ask(thing, one, all, then) {
 
 /** Ask for an action's arguments first. @param {ObjectView} thing @param {AllowedAction} one @param {ActionForm} form @param {() => void} then */
 async function fillIn(thing, one, form, then) {
-  try {
-    const fields = (await form.fields?.(thing)) ?? [];
-    showForm(`${one.event}: ${nameOf(thing)}`, "", fields, one.event, async (values) => {
-      await send(...form.call(thing, one.needs, values));
-      toast(`${one.event} ${nameOf(thing)}: accepted`, "good");
-      then();
-    });
-  } catch (error) {
-    showProblem(error);
-  }
+  const fields = (await form.fields?.(thing)) ?? [];
+  showForm(`${one.event}: ${nameOf(thing)}`, "", fields, one.event, async (values) => {
+    await send(...form.call(thing, one.needs, values));
+    toast(`${one.event} ${nameOf(thing)}: accepted`, "good");
+    then();
+  });
 }
 
 /** A button for any action with any arguments. @param {ObjectView} thing @param {AllowedAction[]} actions @param {() => void} then */
@@ -106,12 +132,8 @@ export function anyAction(thing, actions, then) {
       fieldsOf(names),
       "Ask",
       async (values) => {
-        const facts = (values.facts ?? "")
-          .split(",")
-          .map((one) => one.trim())
-          .filter(Boolean);
-        const body = { facts, args: parseJson(values.args ?? "", "args"), spec: parseJson(values.spec ?? "", "spec") };
-        await send("POST", actionPath(thing, values.action ?? ""), body);
+        const [args, spec] = [parseJson(values.args ?? "", "args"), parseJson(values.spec ?? "", "spec")];
+        await send("POST", actionPath(thing, values.action ?? ""), { facts: splitList(values.facts), args, spec });
         toast(`${values.action} ${nameOf(thing)}: accepted`, "good");
         then();
       },
@@ -122,7 +144,7 @@ export function anyAction(thing, actions, then) {
 /** @param {string[]} names @returns {Field[]} */
 function fieldsOf(names) {
   return [
-    { name: "action", label: "action", type: "choice", options: names.map((one) => [one, one]) },
+    { name: "action", label: "action", type: "choice", options: wordOptions(...names) },
     { name: "args", label: "arguments", type: "long", optional: true, hint: "{}" },
     { name: "spec", label: "another spec", type: "long", optional: true, hint: "{}" },
     { name: "facts", label: "facts", optional: true, hint: "force" },
@@ -140,9 +162,7 @@ async function explain(thing, one, why, all, then) {
 }
 
 /** @param {ObjectView} thing @param {string} action */
-function actionPath(thing, action) {
-  return `/ns/${part(thing.ns)}/objects/${part(thing.id)}/actions/${part(action)}`;
-}
+const actionPath = (thing, action) => `${objectPath(thing)}/actions/${part(action)}`;
 
 /**
  * Ask the server for an action; a refusal is shown with what would be allowed.

@@ -2,8 +2,8 @@
 
 import { follow, get, part, send } from "../core/api.js";
 import { fill, h } from "../core/dom.js";
-import { card, confirm, json, meter, table } from "./components.js";
-import { showProblem } from "./problems.js";
+import { card, confirm, json, meter, note, table } from "./components.js";
+import { attempt } from "./problems.js";
 import { shape } from "./states.js";
 import { may } from "../core/store.js";
 import { ago, clock, seconds, span } from "../core/time.js";
@@ -43,7 +43,7 @@ export class OperationCard {
       this.now,
       mine
         ? this.told(mine)
-        : h("p", { class: "quiet" }, found.length ? "Nothing is under way." : "Nothing was ever asked of it."),
+        : note(found.length ? "Nothing is under way." : "Nothing was ever asked of it."),
     );
     const before = found.filter((one) => one !== mine);
     fill(
@@ -67,10 +67,7 @@ export class OperationCard {
         ` by ${one.who || one.actor}, ${one.status}, asked ${ago(one.created)}`,
         one.attempts > 1 ? `, attempt ${one.attempts}` : "",
       ),
-      h(
-        "p",
-        { class: "quiet" },
-        `${one.origin} → ${one.via} → ${one.desired}, else ${one.failing}; within ${span(one.within)}`,
+      note(`${one.origin} → ${one.via} → ${one.desired}, else ${one.failing}; within ${span(one.within)}`,
       ),
       Object.keys(one.args ?? {}).length ? json(one.args, "Arguments") : null,
       steps.length ? h("p", null, `steps done: ${steps.join(", ")}`) : null,
@@ -81,11 +78,7 @@ export class OperationCard {
   /** @param {Operation} one */
   async cancel(one) {
     if (!(await confirm(`Cancel ${one.action} of ${one.object}?`, "Cancel it"))) return;
-    try {
-      await send("POST", `/ns/${part(this.ns)}/operations/${part(one.id)}/cancel`);
-    } catch (error) {
-      showProblem(error);
-    }
+    await attempt(() => send("POST", `/ns/${part(this.ns)}/operations/${part(one.id)}/cancel`));
   }
 
   /** @param {string} op */

@@ -4,6 +4,7 @@ import { Problem } from "../core/api.js";
 import { fill, find, h } from "../core/dom.js";
 import { badge } from "./states.js";
 import { ago } from "../core/time.js";
+import { code, fact, note } from "./components.js";
 
 /** @import {Blocker, ProblemFields} from "../core/types.js" */
 
@@ -26,7 +27,7 @@ export function problemPanel(error, how = {}) {
     h("h2", null, fields.status ? h("span", { class: "status" }, fields.status) : null, fields.title),
     h("p", { class: "detail" }, fields.detail),
     h("dl", null, facts(fields, how)),
-    fields.retry ? h("p", { class: "quiet" }, "The same may succeed later.") : null,
+    fields.retry ? note("The same may succeed later.") : null,
   );
 }
 
@@ -34,7 +35,7 @@ export function problemPanel(error, how = {}) {
 function facts(fields, how) {
   const shown = [];
   if (fields.state) shown.push(fact("state", badge(fields.state, fields.state_class)));
-  if (fields.field) shown.push(fact("field", h("code", null, fields.field)));
+  if (fields.field) shown.push(fact("field", code(fields.field)));
   for (const one of fields.blockers ?? (fields.blocker ? [fields.blocker] : []))
     shown.push(fact("in the way", blocker(one)));
   if (fields.missing) shown.push(fact("it needs", fields.missing.join(", ")));
@@ -43,16 +44,11 @@ function facts(fields, how) {
     shown.push(fact(`with ${needs.join(", ")}`, action));
   if (fields.right) shown.push(fact("right", fields.right));
   if (fields.limit !== undefined) shown.push(fact("limit", fields.limit));
-  if (fields.nearest) shown.push(fact("did you mean", h("code", null, fields.nearest)));
+  if (fields.nearest) shown.push(fact("did you mean", code(fields.nearest)));
   if (fields.version !== undefined) shown.push(fact("version", fields.version));
   if (fields.retry_after) shown.push(fact("again in", `${fields.retry_after} s`));
   if (fields.skipped) shown.push(fact("skipped", skipped(fields.skipped)));
   return shown.flat();
-}
-
-/** @param {string} name @param {any} value */
-function fact(name, value) {
-  return [h("dt", null, name), h("dd", null, value)];
 }
 
 /** @param {Blocker} one */
@@ -65,7 +61,7 @@ function blocker(one) {
     h("b", null, one.action),
     where,
     ` by ${who}, ${ago(one.since)}, operation `,
-    h("code", null, one.op.slice(-6)),
+    code(one.op.slice(-6)),
   );
 }
 
@@ -87,28 +83,28 @@ function skipped(skipped) {
   return h("ul", null, items, all.length > 20 ? h("li", null, `and ${all.length - 20} more`) : null);
 }
 
-/**
- * Say something in passing.
- * @param {string} text
- * @param {"good" | "failed" | "plain"} [tone]
- */
+/** Run what the user asked for; show what goes wrong. @param {() => Promise<unknown>} act */
+export async function attempt(act) {
+  try {
+    await act();
+  } catch (error) {
+    showProblem(error);
+  }
+}
+
+/** Show a text for some seconds. @param {string} text @param {"good" | "failed" | "plain"} [tone] */
 export function toast(text, tone = "plain") {
   const shown = h("div", { class: `toast ${tone}` }, text);
   find("#toasts").append(shown);
   setTimeout(() => shown.remove(), 6_000);
 }
 
-/**
- * Show a problem over the page, until it is put away.
- * @param {unknown} error
- * @param {{onAllowed?: (action: string) => void}} [how]
- */
+/** Show a problem over the page, until it is closed. @param {unknown} error @param {{onAllowed?: (action: string) => void}} [how] */
 export function showProblem(error, how = {}) {
   const dialog = /** @type {HTMLDialogElement} */ (find("#problem"));
-  const put = () => dialog.close();
   const onAllowed = how.onAllowed;
-  const then = onAllowed ? (/** @type {string} */ action) => (put(), onAllowed(action)) : undefined;
-  const close = h("button", { class: "primary", onclick: put, autofocus: true }, "Close");
+  const then = onAllowed ? (/** @type {string} */ action) => (dialog.close(), onAllowed(action)) : undefined;
+  const close = h("button", { class: "primary", onclick: () => dialog.close(), autofocus: true }, "Close");
   fill(dialog, problemPanel(error, { onAllowed: then }), h("footer", null, close));
   if (!dialog.open) dialog.showModal();
 }

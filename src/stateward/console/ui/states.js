@@ -77,13 +77,11 @@ export function shape(tone) {
   return svg("svg", { class: `shape tone-${tone}`, viewBox: "0 0 10 10", "aria-hidden": "true" }, path);
 }
 
-/**
- * A state as it is shown everywhere: its shape and its word.
- * @param {string} state
- * @param {StateClass | null | undefined} stateClass
- * @returns {HTMLElement}
- */
+/** A state as it is shown everywhere: its shape and its word. @param {string} state @param {StateClass | null | undefined} stateClass */
 export function badge(state, stateClass) {
   const tone = toneOf(state, stateClass);
   return h("span", { class: `badge tone-${tone}`, title: MEANINGS[tone] }, shape(tone), state);
 }
+
+/** The state of an object. @param {{state: string, state_class: StateClass | null}} thing */
+export const stateBadge = (thing) => badge(thing.state, thing.state_class);

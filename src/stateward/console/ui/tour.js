@@ -4,6 +4,7 @@ import { fill, find, h } from "../core/dom.js";
 import { domains } from "../core/domains.js";
 import { go, link } from "../core/links.js";
 import { store } from "../core/store.js";
+import { quiet } from "./components.js";
 
 /** @import {Domain} from "../core/types.js" */
 
@@ -60,7 +61,7 @@ function step(number) {
     h(
       "footer",
       null,
-      number >= 0 ? h("span", { class: "quiet" }, `${number + 1} of ${steps().length}`) : null,
+      number >= 0 ? quiet(`${number + 1} of ${steps().length}`) : null,
       h("button", { onclick: end }, last ? "Close" : "Not now"),
       last ? null : h("button", { class: "primary", onclick: () => step(number + 1) }, number < 0 ? "Show me" : "Next"),
     ),

@@ -116,10 +116,7 @@ export class VirtualTable {
     const first = Math.max(0, Math.floor(this.body.scrollTop / ROW_PX) - ROWS_AHEAD);
     const last = Math.min(this.rows.length, Math.ceil((this.body.scrollTop + this.body.clientHeight) / ROW_PX) + ROWS_AHEAD);
     const focused = this.space.contains(document.activeElement);
-    fill(
-      this.space,
-      this.rows.slice(first, last).map((row, number) => this.row(row, first + number)),
-    );
+    fill(this.space, this.rows.slice(first, last).map((row, number) => this.row(row, first + number)));
     if (focused) this.focusRow();
     this.fresh.clear();
     this.foot.textContent = this.how.foot();

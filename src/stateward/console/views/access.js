@@ -2,8 +2,9 @@
 
 import { get, part, send } from "../core/api.js";
 import { fill, h } from "../core/dom.js";
+import { splitList } from "../ui/form.js";
 import { card, confirm, empty, heading, labeled, select, table } from "../ui/components.js";
-import { problemPanel, showProblem, toast } from "../ui/problems.js";
+import { attempt, problemPanel, toast } from "../ui/problems.js";
 import { shape } from "../ui/states.js";
 import { may, namespaces } from "../core/store.js";
 import { ago } from "../core/time.js";
@@ -53,12 +54,10 @@ async function show(context) {
 function tokenTable(found, read) {
   const revoke = async (/** @type {Token} */ one) => {
     if (!(await confirm(`Take the token of ${one.name} back?`, "Take it back"))) return;
-    try {
+    await attempt(async () => {
       await send("DELETE", `/tokens/${part(one.id)}`);
       toast(`The token of ${one.name} opens nothing any more.`, "good");
-    } catch (error) {
-      showProblem(error);
-    }
+    });
     read();
   };
   return table(
@@ -105,10 +104,7 @@ function newToken(read) {
       const made = await send("POST", "/tokens", {
         name: name.value,
         role: asked.role,
-        namespaces: where.value
-          .split(",")
-          .map((one) => one.trim())
-          .filter(Boolean),
+        namespaces: splitList(where.value),
         expires: expires.value ? new Date(expires.value).toISOString() : null,
       });
       fill(said, h("p", null, "Keep it now: it is not shown again."), h("code", { class: "secret" }, made.token));
@@ -124,10 +120,7 @@ function newToken(read) {
       "form",
       { class: "column", onsubmit: make },
       labeled("whose it is", name),
-      labeled(
-        "role",
-        select(ROLES, asked.role, (value) => (asked.role = value), "Role"),
-      ),
+      labeled("role", select(ROLES, asked.role, (value) => (asked.role = value), "Role")),
       labeled("namespaces", where),
       labeled("expires (or never)", expires),
       h("button", { class: "primary", type: "submit" }, "Make a token"),
@@ -144,11 +137,7 @@ function newQuota(read) {
   const said = h("div", { role: "status" });
   const set = async (/** @type {Event} */ event) => {
     event.preventDefault();
-    const limits = objects.value
-      .split(",")
-      .map((one) => one.trim())
-      .filter(Boolean)
-      .map((one) => one.split("=", 2));
+    const limits = splitList(objects.value).map((one) => one.split("=", 2));
     try {
       await send("PUT", `/quotas/${part(ns.value)}`, {
         objects: Object.fromEntries(limits.map(([kind, most]) => [kind, Number(most)])),

@@ -3,7 +3,7 @@
 import { lines } from "../core/api.js";
 import { fill, h } from "../core/dom.js";
 import { recentJournal } from "../core/recent-journal.js";
-import { empty, heading, labeled, objectAnchor, select } from "../ui/components.js";
+import { empty, heading, labeled, objectAnchor, quiet, select, wordOptions } from "../ui/components.js";
 import { showProblem, toast } from "../ui/problems.js";
 import { go, keepQuery, objectLink } from "../core/links.js";
 import { badge } from "../ui/states.js";
@@ -53,7 +53,7 @@ async function show(context) {
         wide: true,
         cell: (line) => h("span", { title: line.reason ?? "" }, line.reason ?? ""),
       },
-      { name: "#", width: "64px", wide: true, cell: (line) => h("span", { class: "quiet" }, line.seq) },
+      { name: "#", width: "64px", wide: true, cell: (line) => quiet(line.seq) },
     ],
     keyOf: (line) => String(line.seq),
     onOpen: (line) => go(objectLink(line.ns, line.object)),
@@ -93,7 +93,6 @@ async function show(context) {
   function showFilters() {
     /** @param {keyof typeof filter} name @returns {(event: any) => void} */
     const typed = (name) => (event) => ((filter[name] = event.target.value.trim()), reload().catch(showProblem));
-    const kinds = [...store.kinds.keys()];
     const actors = [...new Set([...store.kinds.values()].flatMap((kind) => kind.actors))].sort();
     fill(
       filters,
@@ -101,7 +100,7 @@ async function show(context) {
       labeled(
         "kind",
         select(
-          [["", "any"], ...kinds.map((one) => /** @type {[string, string]} */ ([one, one]))],
+          [["", "any"], ...wordOptions(...store.kinds.keys())],
           filter.kind,
           (value) => ((filter.kind = value), reload().catch(showProblem)),
           "Kind",
@@ -110,7 +109,7 @@ async function show(context) {
       labeled(
         "actor",
         select(
-          [["", "anybody"], ...actors.map((one) => /** @type {[string, string]} */ ([one, one]))],
+          [["", "anybody"], ...wordOptions(...actors)],
           filter.actor,
           (value) => ((filter.actor = value), reload().catch(showProblem)),
           "Actor",

@@ -3,7 +3,7 @@
 import { get, part, send } from "../core/api.js";
 import { fill, fillIfChanged, h } from "../core/dom.js";
 import { card, empty, heading, meter, table } from "../ui/components.js";
-import { showProblem, toast } from "../ui/problems.js";
+import { attempt, toast } from "../ui/problems.js";
 import { shape } from "../ui/states.js";
 import { may, mayAll } from "../core/store.js";
 import { ago } from "../core/time.js";
@@ -98,12 +98,10 @@ function number(value, name, onchange) {
 
 /** @param {string} path @param {any} body @param {() => void} read */
 async function set(path, body, read) {
-  try {
+  await attempt(async () => {
     await send("PUT", path, body);
     toast("The limit is set.", "good");
-  } catch (error) {
-    showProblem(error);
-  }
+  });
   read();
 }
 

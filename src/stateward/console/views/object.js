@@ -1,29 +1,31 @@
 // One object: where it stands, what may be done, what it waits for, and everything that ever happened to it.
 
-import { get, part, Problem, send } from "../core/api.js";
+import { get, objectPath, part, Problem, send } from "../core/api.js";
 import { actionButtons, anyAction } from "../ui/object-actions.js";
 import { diagramOf } from "../ui/diagram.js";
 import { fill, fillIfChanged, h } from "../core/dom.js";
 import { recentJournal } from "../core/recent-journal.js";
-import { nameOf } from "../core/live-objects.js";
+import { countStates, groupBy, nameOf } from "../core/live-objects.js";
 import { OperationCard } from "../ui/operation.js";
-import { card, code, empty, json, kindLink, legend, objectAnchor, shortenIds, rollUp } from "../ui/components.js";
+import { card, code, empty, fact, json, kindLink, note, objectAnchor, plainList, quiet, shortenIds, stateSummary } from "../ui/components.js";
 import { problemPanel, toast } from "../ui/problems.js";
 import { link } from "../core/links.js";
-import { badge, shape, toneOf } from "../ui/states.js";
+import { badge, shape, stateBadge, toneOf } from "../ui/states.js";
 import { classOf, may, store } from "../core/store.js";
 import { ago, clock, moment, seconds, span } from "../core/time.js";
+import { splitPairs } from "../ui/form.js";
 
-/** @import {Ancestor, Context, JournalEntry, QueuedOperation, ObjectView, Why} from "../core/types.js" */
+/** @import {Ancestor, Context, JournalEntry, Operation, QueuedOperation, ObjectView, Why} from "../core/types.js" */
 
 const MAX_TIMELINE = 100;
 const MAX_CHILDREN = 200;
+const MAX_CHILDREN_LISTED = 50;
 const REDRAW_MS = 250;
 
 /** @param {Context} context */
 async function show(context) {
   const [ns = "", id = ""] = context.path;
-  const base = `/ns/${part(ns)}/objects/${part(id)}`;
+  const base = objectPath({ ns, id });
   const head = h("div", { class: "column" });
   const actions = h("div", { class: "actions" });
   const picture = h("div", { class: "diagram", tabindex: "0", role: "region", "aria-label": "Lifecycle" });
@@ -150,16 +152,12 @@ function title(ns, id, found) {
       "div",
       { class: "who-is" },
       h("h1", null, found ? nameOf(found) : id),
-      found && nameOf(found) !== id ? h("code", null, id) : null,
-      found ? badge(found.state, found.state_class) : null,
-      h(
-        "span",
-        { class: "quiet" },
-        ...(found
-          ? [kindLink(found.kind), ` in ${ns}, ${found.state} for ${span(Date.now() / 1000 - seconds(found.since))}`]
-          : [`in ${ns}`]),
-      ),
-      found?.parent ? h("span", { class: "quiet" }, "part of ", objectAnchor(ns, found.parent)) : null,
+      found && nameOf(found) !== id ? code(id) : null,
+      found ? stateBadge(found) : null,
+      found
+        ? quiet(kindLink(found.kind), ` in ${ns}, ${found.state} for ${span(Date.now() / 1000 - seconds(found.since))}`)
+        : quiet(`in ${ns}`),
+      found?.parent ? quiet("part of ", objectAnchor(ns, found.parent)) : null,
     ),
     found?.error ? h("p", { class: "error-text" }, found.error) : null,
   );
@@ -168,59 +166,26 @@ function title(ns, id, found) {
 // --- why -------------------------------------------------------------------------------------------------------------
 
 /** @param {Why} reason @param {string} ns */
-function waiting(reason, ns) {
-  const idle = reason.operation === null;
+function waiting({ operation, text, queue, lane, children, parents }, ns) {
+  /** @param {QueuedOperation} one */
+  const queued = (one) => {
+    const position = h("b", null, `${one.position + 1}.`);
+    return h("li", null, position, objectAnchor(ns, one.object), one.action, quiet(shortenIds(one.text)));
+  };
+  /** @param {Operation} one */
+  const child = (one) => h("li", null, objectAnchor(ns, one.object), `${one.action}, ${one.status}`);
+  /** @param {Ancestor} one */
+  const above = (one) => {
+    const work = one.operation ? `, ${one.operation.action} by ${one.operation.who || one.operation.actor}` : "";
+    return h("li", null, objectAnchor(ns, one.id), stateBadge(one), quiet(one.kind, work));
+  };
   return [
-    h("p", { class: "sentence" }, idle ? "It waits for nothing." : shortenIds(reason.text)),
-    reason.queue.length > 1
-      ? h(
-          "ol",
-          { class: "plain" },
-          reason.queue.map((one) => queued(one, ns)),
-        )
-      : null,
-    reason.lane?.lane
-      ? h("p", { class: "quiet" }, `lane ${reason.lane.lane}: ${reason.lane.running} of ${reason.lane.capacity} run`)
-      : null,
-    reason.children.length
-      ? h(
-          "ul",
-          { class: "plain" },
-          reason.children.map((one) => h("li", null, objectAnchor(ns, one.object), `${one.action}, ${one.status}`)),
-        )
-      : null,
-    reason.parents.length
-      ? h(
-          "ul",
-          { class: "chain", "aria-label": "Parents" },
-          reason.parents.map((one) => above(one, ns)),
-        )
-      : null,
+    h("p", { class: "sentence" }, operation === null ? "It waits for nothing." : shortenIds(text)),
+    queue.length > 1 ? h("ol", { class: "plain" }, queue.map(queued)) : null,
+    lane?.lane ? note(`lane ${lane.lane}: ${lane.running} of ${lane.capacity} run`) : null,
+    children.length ? plainList(children.map(child)) : null,
+    parents.length ? h("ul", { class: "chain", "aria-label": "Parents" }, parents.map(above)) : null,
   ];
-}
-
-/** @param {QueuedOperation} one @param {string} ns */
-function queued(one, ns) {
-  return h(
-    "li",
-    null,
-    h("b", null, `${one.position + 1}.`),
-    objectAnchor(ns, one.object),
-    one.action,
-    h("span", { class: "quiet" }, shortenIds(one.text)),
-  );
-}
-
-/** @param {Ancestor} one @param {string} ns */
-function above(one, ns) {
-  const work = one.operation ? `${one.operation.action} by ${one.operation.who || one.operation.actor}` : "";
-  return h(
-    "li",
-    null,
-    objectAnchor(ns, one.id),
-    badge(one.state, one.state_class),
-    h("span", { class: "quiet" }, one.kind, work ? `, ${work}` : ""),
-  );
 }
 
 // --- timeline --------------------------------------------------------------------------------------------------------
@@ -238,13 +203,9 @@ function event(line) {
       "div",
       { class: "said" },
       h("b", { class: "event" }, line.event),
-      line.target && line.target !== line.source ? h("span", { class: "quiet" }, `${line.source ?? ""} → `) : null,
+      line.target && line.target !== line.source ? quiet(`${line.source ?? ""} → `) : null,
       line.target && line.target !== line.source ? badge(line.target, classOf(line.kind, line.target)) : null,
-      h(
-        "span",
-        { class: "quiet" },
-        `by ${line.who || line.actor}${line.who && line.who !== line.actor ? ` (${line.actor})` : ""}`,
-      ),
+      quiet(`by ${line.who || line.actor}${line.who && line.who !== line.actor ? ` (${line.actor})` : ""}`),
       line.reason ? h("span", { class: "why" }, line.reason) : null,
     ),
   );
@@ -279,31 +240,19 @@ function within(found) {
   return row?.within ? `at most ${span(row.within)}` : "any time";
 }
 
-/** @param {string} name @param {any} value */
-function fact(name, value) {
-  return [h("dt", null, name), h("dd", null, value)];
-}
-
 /** @param {ObjectView} found @param {() => void} refresh */
 function labels(found, refresh) {
   const text = Object.entries(found.labels)
     .map(([name, value]) => `${name}=${value}`)
     .join(", ");
-  if (!may("act")) return text || h("span", { class: "quiet" }, "none");
+  if (!may("act")) return text || quiet("none");
   const input = /** @type {HTMLInputElement} */ (
     h("input", { value: text, placeholder: "name=value, name=value", "aria-label": "Labels" })
   );
   const save = async (/** @type {Event} */ event) => {
     event.preventDefault();
-    const pairs = input.value
-      .split(",")
-      .map((one) => one.trim())
-      .filter(Boolean)
-      .map((one) => one.split("=", 2));
     try {
-      await send("PUT", `/ns/${part(found.ns)}/objects/${part(found.id)}/labels`, {
-        labels: Object.fromEntries(pairs.map(([name, value]) => [name, value ?? ""])),
-      });
+      await send("PUT", `${objectPath(found)}/labels`, { labels: splitPairs(input.value) });
       toast("The labels are set.", "good");
       refresh();
     } catch (error) {
@@ -320,36 +269,15 @@ async function showChildren(place, found, signal) {
   /** @type {ObjectView[]} */
   const things = page.items;
   if (!things.length) {
-    fill(
-      place,
-      h("p", { class: "quiet" }, "It has no parts. What is made with ", code(`--parent ${found.id}`), " becomes one."),
-    );
+    fill(place, note("It has no parts. An object that is created with ", code(`--parent ${found.id}`), " becomes one."));
     return;
   }
-  /** @type {Map<string, Map<string, number>>} */
-  const sums = new Map();
-  for (const one of things) {
-    const sum = sums.get(one.kind) ?? new Map();
-    sums.set(one.kind, sum.set(one.state, (sum.get(one.state) ?? 0) + 1));
-  }
+  const kinds = [...groupBy(things, (one) => one.kind)];
+  const shown = things.slice(0, MAX_CHILDREN_LISTED);
   fill(
     place,
-    [...sums].map(([kind, counts]) => h("div", { class: "column" }, rollUp(kind, counts), legend(kind, counts))),
-    h(
-      "ul",
-      { class: "plain" },
-      things
-        .slice(0, 50)
-        .map((one) =>
-          h(
-            "li",
-            null,
-            objectAnchor(one.ns, one.id),
-            badge(one.state, one.state_class),
-            h("span", { class: "quiet" }, one.kind),
-          ),
-        ),
-    ),
+    kinds.map(([kind, some]) => h("div", { class: "column" }, stateSummary(kind, countStates(some)))),
+    plainList(shown.map((one) => h("li", null, objectAnchor(one.ns, one.id), stateBadge(one), quiet(one.kind)))),
   );
 }
 

@@ -4,8 +4,9 @@ import { part, send } from "../core/api.js";
 import { actionForm } from "../core/domains.js";
 import { fill, h, oncePerFrame } from "../core/dom.js";
 import { BulkAction } from "../ui/bulk-action.js";
-import { card, code, confirm, empty, heading, labeled, objectAnchor, select, table } from "../ui/components.js";
-import { showProblem, toast } from "../ui/problems.js";
+import { splitList } from "../ui/form.js";
+import { card, code, confirm, empty, heading, labeled, objectAnchor, quiet, select, table, wordOptions } from "../ui/components.js";
+import { attempt, toast } from "../ui/problems.js";
 import { allObjects, Pager, readableNamespaces } from "../core/pagination.js";
 import { go, keepQuery, objectLink } from "../core/links.js";
 import { badge } from "../ui/states.js";
@@ -28,10 +29,7 @@ function show(context) {
 
   /** @returns {Filter} */
   function wanted() {
-    const label = filter.label
-      .split(",")
-      .map((one) => one.trim())
-      .filter((one) => one.includes("="));
+    const label = splitList(filter.label).filter((one) => one.includes("="));
     return { kind: filter.kind, state: filter.state, label, q: filter.q };
   }
 
@@ -116,7 +114,7 @@ function show(context) {
       labeled(
         "kind",
         select(
-          [["", "any"], ...pairs(kinds)],
+          [["", "any"], ...wordOptions(...kinds)],
           filter.kind,
           (value) => (Object.assign(filter, { kind: value, state: "" }), reload()),
           "Kind",
@@ -124,7 +122,7 @@ function show(context) {
       ),
       labeled(
         "state",
-        select([["", "any"], ...pairs(states)], filter.state, (value) => ((filter.state = value), reload()), "State"),
+        select([["", "any"], ...wordOptions(...states)], filter.state, (value) => ((filter.state = value), reload()), "State"),
       ),
       labeled(
         "label",
@@ -153,16 +151,16 @@ function show(context) {
     fill(
       bulk,
       h("b", { role: "status" }, `${things.length} selected`),
-      !may("act") ? h("span", { class: "quiet" }, `your role, ${store.me?.role}, may only look`) : null,
+      !may("act") ? quiet(`your role, ${store.me?.role}, may only look`) : null,
       may("act") && actions.length
-        ? select(pairs(actions), state.action, (value) => (state.action = value), "Action")
+        ? select(wordOptions(...actions), state.action, (value) => (state.action = value), "Action")
         : null,
       may("act") && actions.length ? h("button", { onclick: () => check(things, state.action) }, "Check first") : null,
       may("act") && actions.length
         ? h("button", { class: "primary", onclick: () => run(things, state.action) }, "Do it")
         : null,
       may("act") && rest ? h("button", { onclick: () => runAll(state.action) }, "Do it to all that fit") : null,
-      may("act") && !actions.length ? h("span", { class: "quiet" }, "these kinds have no action in common") : null,
+      may("act") && !actions.length ? quiet("these kinds have no action in common") : null,
       h("button", { onclick: () => rows.selectAll(true) }, "Select all shown"),
       h("button", { onclick: () => rows.selectAll(false) }, "Select none"),
     );
@@ -170,7 +168,7 @@ function show(context) {
 
   /** @param {ObjectView[]} things @param {string} action */
   async function check(things, action) {
-    try {
+    await attempt(async () => {
       const answers = [];
       for (const ns of new Set(things.map((one) => one.ns))) {
         const mine = things.filter((one) => one.ns === ns).slice(0, 1_000);
@@ -193,9 +191,7 @@ function show(context) {
           h("div", { class: "results" }, table("What would happen", ["object", "would be", "why not"], lines)),
         ),
       );
-    } catch (error) {
-      showProblem(error);
-    }
+    });
   }
 
   /** @param {ObjectView[]} things @param {string} action */
@@ -212,13 +208,11 @@ function show(context) {
     if (!(await confirm(`${action}: all objects that fit?`, action))) return;
     const mine = new BulkAction(context, action);
     fill(results, mine.element);
-    try {
+    await attempt(async () => {
       const things = chosen();
       if (things[0] && actionForm(things[0], action)) await mine.each(await allObjects(wanted(), context.signal), []);
       else await mine.all(store.ns, wanted(), []);
-    } catch (error) {
-      showProblem(error);
-    }
+    });
   }
 
   context.on("lines", (/** @type {JournalEntry[]} */ lines) => {
@@ -254,11 +248,6 @@ function labels(row) {
   return Object.entries(row.labels)
     .map(([name, value]) => `${name}=${value}`)
     .join("  ");
-}
-
-/** @param {string[]} words @returns {[string, string][]} */
-function pairs(words) {
-  return words.map((word) => [word, word]);
 }
 
 /** @param {number} shown @param {boolean} done @param {{kind: string, state: string, label: string, q: string}} filter @param {number} born */

@@ -5,7 +5,7 @@ import { Cells } from "../fleet/cells.js";
 import { diagramOf } from "../ui/diagram.js";
 import { fill, h, throttle } from "../core/dom.js";
 import { FleetMap } from "../fleet/map.js";
-import { card, code, empty, lineRow, meter, objectAnchor, select } from "../ui/components.js";
+import { card, code, empty, lineRow, meter, note, objectAnchor, plainList, select, wordOptions } from "../ui/components.js";
 import { readableNamespaces } from "../core/pagination.js";
 import { go, link, objectLink } from "../core/links.js";
 import { MEANINGS, shape, TONES, toneOf } from "../ui/states.js";
@@ -142,17 +142,13 @@ function fleet(context) {
       "Group cells by",
     ),
     select(
-      [["", "all kinds"], ...kinds.map((kind) => /** @type {[string, string]} */ ([kind, kind]))],
+      [["", "all kinds"], ...wordOptions(...kinds)],
       kinds.includes(chosen.mapKind) ? chosen.mapKind : "",
       (value) => ((chosen.mapKind = value), map.arrange()),
       "Kind of cells",
     ),
   ];
-  const keys = h(
-    "ul",
-    { class: "legend" },
-    TONES.map((tone) => h("li", null, shape(tone), MEANINGS[tone])),
-  );
+  const keys = h("ul", { class: "legend" }, TONES.map((tone) => h("li", null, shape(tone), MEANINGS[tone])));
   return card(
     "Fleet map",
     ["one cell for each object ", h("span", { class: "tools" }, ...tools)],
@@ -184,16 +180,14 @@ function latest(context) {
 
 /** @param {Context} context */
 function stuck(context) {
-  const body = h("div", null, h("p", { class: "quiet" }, "…"));
+  const body = h("div", null, note("…"));
   context.every(5, async () => {
     /** @type {Stuck[]} */
     const found = await get("/stuck", { limit: 20 }, context.signal);
     fill(
       body,
       found.length
-        ? h(
-            "ul",
-            { class: "plain" },
+        ? plainList(
             found.map((one) =>
               h(
                 "li",
@@ -236,7 +230,7 @@ function lifecycle(context) {
     fill(
       choice,
       select(
-        offered.map((kind) => [kind, kind]),
+        wordOptions(...offered),
         chosen.kind,
         (value) => ((chosen.kind = value), draw()),
         "Lifecycle of",

@@ -1,11 +1,11 @@
 // Queues: what is under way and what stands behind it, and why each piece of work does not run yet.
 
-import { get, part } from "../core/api.js";
+import { get, objectPath } from "../core/api.js";
 import { fill, h } from "../core/dom.js";
-import { card, empty, heading, meter, objectAnchor, shortenIds, table } from "../ui/components.js";
+import { card, empty, heading, meter, note, objectAnchor, quiet, shortenIds, table } from "../ui/components.js";
 import { transitionalObjects } from "../core/pagination.js";
-import { badge } from "../ui/states.js";
 import { ago, seconds } from "../core/time.js";
+import { stateBadge } from "../ui/states.js";
 
 /** @import {Context, QueuedOperation, ObjectView} from "../core/types.js" */
 
@@ -48,20 +48,18 @@ async function show(context) {
 async function queue(some, signal) {
   const first = some[0];
   if (!first) return null;
-  const found = await get(`/ns/${part(first.ns)}/objects/${part(first.id)}/queue`, {}, signal).catch(() => ({
-    items: [],
-  }));
+  const found = await get(`${objectPath(first)}/queue`, {}, signal).catch(() => ({ items: [] }));
   const owner = some.find((one) => one.id === first.queue) ?? first;
   return card(
     first.queue,
-    [badge(owner.state, owner.state_class), first.ns],
+    [stateBadge(owner), first.ns],
     found.items.length
       ? table(
           `Queue of ${first.queue}`,
           ["", "object", "action", "why"],
           found.items.map((/** @type {QueuedOperation} */ one) => row(one, first.ns)),
         )
-      : h("p", { class: "quiet" }, "It has just ended."),
+      : note("It has just ended."),
   );
 }
 
@@ -70,12 +68,12 @@ function row(one, ns) {
   return [
     `${one.position + 1}`,
     objectAnchor(ns, one.object),
-    h("span", null, one.action, h("br"), h("span", { class: "quiet" }, one.who)),
+    h("span", null, one.action, h("br"), quiet(one.who)),
     h(
       "span",
       null,
       shortenIds(one.text),
-      one.deadline ? h("span", { class: "quiet" }, `, due ${ago(one.deadline)}`) : null,
+      one.deadline ? quiet(`, due ${ago(one.deadline)}`) : null,
       one.deadline ? left(one) : null,
     ),
   ];

@@ -2,6 +2,7 @@
 
 import { fill, h } from "../core/dom.js";
 import { problemPanel } from "../ui/problems.js";
+import { code } from "../ui/components.js";
 
 /**
  * @param {HTMLElement} main
@@ -36,7 +37,7 @@ export function showSignIn(main, problem, onToken) {
       "p",
       { id: "token-about", class: "quiet" },
       "It is kept for this tab only. The server wrote the first one into ",
-      h("code", null, "admin-token"),
+      code("admin-token"),
       " in its data folder, and said where when it started.",
     ),
     h("button", { class: "primary", type: "submit" }, "Sign in"),

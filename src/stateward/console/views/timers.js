@@ -1,9 +1,8 @@
 // Timers: what will be done to which object, and when.
 
-import { get, part } from "../core/api.js";
 import { fill, h } from "../core/dom.js";
-import { card, empty, heading, objectAnchor, table } from "../ui/components.js";
-import { readableNamespaces } from "../core/pagination.js";
+import { card, empty, heading, objectAnchor, quiet, table } from "../ui/components.js";
+import { allTimers } from "../core/pagination.js";
 import { ago, moment, seconds } from "../core/time.js";
 
 /** @import {Context, Timer} from "../core/types.js" */
@@ -17,11 +16,8 @@ function show(context) {
     card("Pending", "soonest first", list),
   );
   context.every(3, async () => {
-    const pages = await Promise.all(
-      readableNamespaces().map((ns) => get(`/ns/${part(ns)}/timers`, { limit: 200 }, context.signal)),
-    );
-    /** @type {Timer[]} */
-    const found = pages.flat().sort((one, other) => seconds(one.due) - seconds(other.due));
+    const found = await allTimers(200, context.signal);
+    found.sort((one, other) => seconds(one.due) - seconds(other.due));
     fill(
       list,
       found.length
@@ -39,7 +35,7 @@ function row(one) {
     objectAnchor(one.ns, one.object),
     one.facts.length ? `${one.event} (${one.facts.join(", ")})` : one.event,
     one.ns,
-    h("span", { class: "quiet" }, one.id),
+    quiet(one.id),
   ];
 }
 

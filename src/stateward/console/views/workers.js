@@ -3,7 +3,7 @@
 import { get, send } from "../core/api.js";
 import { fill, h } from "../core/dom.js";
 import { card, code, empty, heading, objectAnchor, table } from "../ui/components.js";
-import { showProblem, toast } from "../ui/problems.js";
+import { attempt, toast } from "../ui/problems.js";
 import { badge, shape } from "../ui/states.js";
 import { may } from "../core/store.js";
 import { ago } from "../core/time.js";
@@ -20,12 +20,10 @@ function show(context) {
     fill(stuck, stuckTable(await get("/stuck", { limit: 200 }, context.signal)));
   };
   const heal = async () => {
-    try {
+    await attempt(async () => {
       const done = await send("POST", "/heal");
       toast(`${done.freed} freed, ${done.settled} settled`, "good");
-    } catch (error) {
-      showProblem(error);
-    }
+    });
     read();
   };
   fill(
@@ -55,7 +53,7 @@ function workersTable(found) {
     "Workers",
     ["worker", "", "host", "process", "seen", "lease"],
     found.map((one) => [
-      h("code", null, one.id.slice(0, 8)),
+      code(one.id.slice(0, 8)),
       h("span", { class: "fine" }, shape(one.alive ? "good" : "failed"), one.alive ? "alive" : "lost"),
       one.host,
       String(one.pid),

@@ -6,17 +6,18 @@ import { fill, h } from "/console/core/dom.js";
 import { hasOwnApi } from "/console/core/domains.js";
 import { countStates, groupBy, liveObjects, pick } from "/console/core/live-objects.js";
 import { pollResource } from "/console/core/polled-resource.js";
-import { card, code, empty, heading, legend, meter, objectAnchor, shortenIds, rollUp, table } from "/console/ui/components.js";
-import { badge, shape } from "/console/ui/states.js";
+import { card, code, empty, heading, meter, note, objectAnchor, objectLine, plainList, quiet, shortenIds, stateSummary, table, wordOptions } from "/console/ui/components.js";
+import { shape, stateBadge } from "/console/ui/states.js";
 import { may } from "/console/core/store.js";
 import { ago } from "/console/core/time.js";
 import { createButtons } from "/console/ui/create-buttons.js";
-import { objectOptions, wordOptions } from "/console/ui/form.js";
+import { objectOptions } from "/console/ui/form.js";
 
 /** @import {ActionForm, Context, CreateForm, Domain, ObjectView} from "/console/core/types.js" */
 /** @typedef {{version: string, settled: boolean, orders: number}} Agent as its controller sees it */
 /** @typedef {{agents: Map<string, Agent>, orphans: Map<string, string[]>, rejected: Map<string, number>}} EdgeStatus */
 
+const MAX_SHOWN = 12;
 const KINDS = ["edge.cloudlet", "edge.clusterinst", "edge.appinst"];
 
 /** @type {Record<string, [number, string]>} how far an upgrade is, of four steps */
@@ -36,10 +37,7 @@ async function show(context) {
   let shown = [];
   let again = () => {};
   const draw = () =>
-    fill(
-      list,
-      page(shown, status, () => again()),
-    );
+    fill(list, page(shown, status, () => again()));
   fill(
     context.main,
     heading("Edge", "cloudlets, their agents, and what runs there", ...createButtons("edge", () => again())),
@@ -90,11 +88,7 @@ function page(things, status, again) {
       ),
       rejections(status.rejected),
     ),
-    h(
-      "div",
-      { class: "grid" },
-      cloudlets.map((one) => runs(one, below.get(`${one.ns}/${one.id}`) ?? [])),
-    ),
+    h("div", { class: "grid" }, cloudlets.map((one) => runs(one, below.get(`${one.ns}/${one.id}`) ?? []))),
   ];
 }
 
@@ -102,7 +96,7 @@ function page(things, status, again) {
 function rejections(rejected) {
   if (!rejected.size) return null;
   const words = [...rejected].map(([why, count]) => `${count} ${why}`).join(", ");
-  return h("p", { class: "quiet" }, `Words of agents that did not count: ${words}.`);
+  return note(`Rejected reports of agents: ${words}.`);
 }
 
 /** @param {ObjectView} one @param {ObjectView[]} things @returns {string} the cloudlet that something runs on */
@@ -124,10 +118,7 @@ function wanted(one) {
 
 /** @param {ObjectView[]} cloudlets */
 function versions(cloudlets) {
-  const known = groupBy(
-    cloudlets.filter((one) => version(one)),
-    version,
-  );
+  const known = groupBy(cloudlets.filter((one) => version(one)), version);
   const words = [...known].map(([name, some]) => `${some.length} at version ${name}`);
   return words.join(" · ") || "no agent has told its version";
 }
@@ -140,11 +131,11 @@ function row(one, below, status, again) {
   const moving = one.state in STEPS || one.state === "UpdateError";
   return [
     objectAnchor(one.ns, one.id),
-    badge(one.state, one.state_class),
+    stateBadge(one),
     agent(one, line, status.orphans.get(`${one.ns}/${one.id}`) ?? []),
     moving && mine && target && mine !== target ? `${mine} → ${target}` : mine || target || "?",
     upgrade(one, mine),
-    below.length ? counts(below) : h("span", { class: "quiet" }, "nothing"),
+    below.length ? counts(below) : quiet("nothing"),
     ago(one.since),
     h(
       "span",
@@ -180,42 +171,23 @@ function upgrade(one, mine) {
   if (step)
     return h("span", { class: "steps-of" }, meter(step, 4, `Upgrade of ${one.id}`, "moving"), `${step} of 4: ${text}`);
   if (one.state === "UpdateError") return h("span", { class: "error-text" }, one.error ?? "failed");
-  return mine ? "none under way" : h("span", { class: "quiet" }, "no agent has called");
+  return mine ? "none under way" : quiet("no agent has called");
 }
 
 /** @param {ObjectView} one @param {ObjectView[]} below */
 function runs(one, below) {
   const kinds = groupBy(below, (thing) => thing.kind);
+  const nameOf = (/** @type {ObjectView} */ thing) => thing.id.slice(thing.id.indexOf(":") + 1);
   const parts = [...kinds].map(([kind, some]) =>
     h(
       "div",
       { class: "column" },
       h("h3", null, kind === "edge.clusterinst" ? "Clusters" : "Apps"),
-      rollUp(kind, countStates(some)),
-      legend(kind, countStates(some)),
-      h(
-        "ul",
-        { class: "plain" },
-        some
-          .slice(0, 12)
-          .map((thing) =>
-            h(
-              "li",
-              null,
-              objectAnchor(thing.ns, thing.id, thing.id.slice(thing.id.indexOf(":") + 1)),
-              badge(thing.state, thing.state_class),
-              h("span", { class: "quiet" }, size(thing)),
-              thing.error ? h("span", { class: "error-text" }, thing.error) : null,
-            ),
-          ),
-      ),
+      stateSummary(kind, countStates(some)),
+      plainList(some.slice(0, MAX_SHOWN).map((thing) => h("li", null, objectLine(thing, size(thing), nameOf(thing))))),
     ),
   );
-  return card(
-    one.id,
-    [badge(one.state, one.state_class)],
-    parts.length ? parts : h("p", { class: "quiet" }, "Nothing runs there."),
-  );
+  return card(one.id, [stateBadge(one)], parts.length ? parts : note("Nothing runs there."));
 }
 
 /** @param {ObjectView} thing */

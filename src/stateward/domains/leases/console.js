@@ -1,17 +1,17 @@
 // Leases: a calendar with hosts as rows. Click a bar to see its lease.
 
-import { actionButtons } from "/console/ui/object-actions.js";
+import { actionButtons, allowedActions } from "/console/ui/object-actions.js";
 import { get, part } from "/console/core/api.js";
 import { fill, h, svg } from "/console/core/dom.js";
 import { hasOwnApi } from "/console/core/domains.js";
 import { liveObjects, nameOf, pick } from "/console/core/live-objects.js";
-import { card, code, empty, heading, select, table } from "/console/ui/components.js";
+import { card, code, empty, errorText, heading, note, plainList, quiet, select, table } from "/console/ui/components.js";
 import { objectLink } from "/console/core/links.js";
-import { badge, SHAPES, toneOf } from "/console/ui/states.js";
+import { SHAPES, stateBadge, toneOf } from "/console/ui/states.js";
 import { ago, moment, seconds, span } from "/console/core/time.js";
 import { createButtons } from "/console/ui/create-buttons.js";
 
-/** @import {ActionForm, Context, CreateForm, Domain, AllowedAction, ObjectView} from "/console/core/types.js" */
+/** @import {ActionForm, Context, CreateForm, Domain, ObjectView} from "/console/core/types.js" */
 /** @typedef {{lease: ObjectView, start: number, end: number}} Booking */
 /** @typedef {{name: string, host: ObjectView | null, bookings: Booking[]}} Row */
 
@@ -44,7 +44,7 @@ async function show(context) {
   const choose = (/** @type {ObjectView} */ lease) => {
     chosen.lease = `${lease.ns}/${lease.id}`;
     draw();
-    tell(detail, lease, context.signal, () => again());
+    showLease(detail, lease, context.signal, () => again());
   };
   const draw = () => {
     const leases = shown.filter((one) => one.kind === "leases.lease");
@@ -73,7 +73,7 @@ async function show(context) {
             ["lease", "state", "begins", "ends", "lasts", "hosts"],
             leases.map((one) => row(one, rows)),
           )
-        : h("p", { class: "quiet" }, "There is no lease."),
+        : note("There is no lease."),
     );
   };
   const spans = select(SPANS, chosen.hours, (value) => ((chosen.hours = value), draw()), "Span of the calendar");
@@ -87,7 +87,7 @@ async function show(context) {
     shown = things;
     draw();
     const one = things.find((other) => `${other.ns}/${other.id}` === chosen.lease);
-    if (one) tell(detail, one, context.signal, () => again());
+    if (one) showLease(detail, one, context.signal, () => again());
     else fill(detail);
   });
   context.every(30, draw);
@@ -227,7 +227,7 @@ function row(lease, rows) {
     .map((one) => one.name);
   return [
     leaseAnchor(lease),
-    badge(lease.state, lease.state_class),
+    stateBadge(lease),
     start === undefined ? "" : moment(start),
     end === undefined ? "" : `${moment(end)}, ${ago(end)}`,
     start === undefined || end === undefined ? "" : span(seconds(end) - seconds(start)),
@@ -242,23 +242,22 @@ function leaseAnchor(lease) {
 
 // --- one lease -------------------------------------------------------------------------------------------------------
 
-/** Tell all of a lease: in the domain's own words, if it speaks here. @param {HTMLElement} place @param {ObjectView} lease @param {AbortSignal} signal @param {() => void} then */
-async function tell(place, lease, signal, then) {
-  const path = `/ns/${part(lease.ns)}`;
+/** Show a lease, with the details of the domain's own API if this server has it. @param {HTMLElement} place @param {ObjectView} lease @param {AbortSignal} signal @param {() => void} then */
+async function showLease(place, lease, signal, then) {
   try {
-    const [own, allowed] = await Promise.all([
-      hasOwnApi(lease.kind) ? get(`${path}/blazar/v1/leases/${part(lease.id)}`, {}, signal) : null,
-      get(`${path}/objects/${part(lease.id)}/allowed`, {}, signal),
+    const [own, actions] = await Promise.all([
+      hasOwnApi(lease.kind) ? get(leasePath(lease), {}, signal) : null,
+      allowedActions(lease, signal),
     ]);
-    const plain = allowed.actions.filter((/** @type {AllowedAction} */ way) => way.allowed && !way.needs.length);
-    fill(place, told(lease, own?.lease ?? null), h("div", { class: "actions" }, actionButtons(lease, plain, then)));
+    const buttons = h("div", { class: "actions" }, actionButtons(lease, actions, then));
+    fill(place, leaseDetails(lease, own?.lease ?? null), buttons);
   } catch {
-    fill(place); // it has gone, or the server is away
+    fill(place); // the lease is gone, or the server is away
   }
 }
 
 /** @param {ObjectView} lease @param {any} own */
-function told(lease, own) {
+function leaseDetails(lease, own) {
   const reservations = own?.reservations ?? pick(lease.spec, ["reservations"]) ?? [];
   return h(
     "div",
@@ -267,13 +266,13 @@ function told(lease, own) {
       "p",
       { class: "row" },
       leaseAnchor(lease),
-      badge(lease.state, lease.state_class),
-      own?.degraded ? h("span", { class: "error-text" }, "not all that was promised is there") : null,
-      own?.user_id ? h("span", { class: "quiet" }, `for ${own.user_id}`) : null,
-      lease.error ? h("span", { class: "error-text" }, lease.error) : null,
+      stateBadge(lease),
+      own?.degraded ? h("span", { class: "error-text" }, "some reserved resources are missing") : null,
+      own?.user_id ? quiet(`for ${own.user_id}`) : null,
+      errorText(lease.error),
     ),
-    h("ul", { class: "plain" }, [...reservations].map(reservation)),
-    own ? h("ul", { class: "plain" }, own.events.map(happening)) : null,
+    plainList([...reservations].map(reservation)),
+    own ? plainList(own.events.map(leaseEvent)) : null,
   );
 }
 
@@ -287,23 +286,16 @@ function reservation(one) {
     "li",
     null,
     h("b", null, one.resource_type ?? ""),
-    h("span", { class: "quiet" }, wants.join(", ")),
+    quiet(wants.join(", ")),
     one.status ? `${one.status}: ${(one.hosts ?? []).join(", ") || "no host"}` : null,
     one.missing_resources ? h("span", { class: "error-text" }, "hosts are missing") : null,
-    one.error ? h("span", { class: "error-text" }, one.error) : null,
+    errorText(one.error),
   );
 }
 
 /** @param {{event_type: string, status: string, time: string}} one */
-function happening(one) {
-  const at = `${one.time}Z`;
-  return h(
-    "li",
-    null,
-    h("span", { class: "quiet" }, one.event_type.replaceAll("_", " ")),
-    moment(at),
-    one.status.toLowerCase(),
-  );
+function leaseEvent(one) {
+  return h("li", null, quiet(one.event_type.replaceAll("_", " ")), moment(`${one.time}Z`), one.status.toLowerCase());
 }
 
 // --- actions --------------------------------------------------------------------------------------------------------

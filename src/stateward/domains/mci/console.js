@@ -1,39 +1,29 @@
 // Multi-cloud infrastructures: each on one page by subgroup and region, with the status string that clients read.
 
 import { get, part, send } from "/console/core/api.js";
-import { actionButtons } from "/console/ui/object-actions.js";
+import { showAllowedActions } from "/console/ui/object-actions.js";
 import { placeOf } from "/console/fleet/cells.js";
-import { fill, fillIfChanged, h } from "/console/core/dom.js";
+import { fill, h } from "/console/core/dom.js";
 import { countStates, groupBy, liveObjects, pick } from "/console/core/live-objects.js";
 import { pollResource } from "/console/core/polled-resource.js";
-import { card, code, empty, heading, legend, rollUp } from "/console/ui/components.js";
+import { card, code, empty, heading, note, quiet, stateSummary, wordOptions } from "/console/ui/components.js";
 import { allObjects } from "/console/core/pagination.js";
 import { objectLink } from "/console/core/links.js";
-import { badge, shape, toneOf } from "/console/ui/states.js";
+import { shape, stateBadge, toneOf } from "/console/ui/states.js";
 import { tally } from "/console/core/store.js";
 import { createButtons } from "/console/ui/create-buttons.js";
 import { repeatedName } from "/console/ui/form.js";
 
-/** @import {ActionForm, Context, CreateForm, Domain, AllowedAction, ObjectView} from "/console/core/types.js" */
+/** @import {ActionForm, Context, CreateForm, Domain, ObjectView} from "/console/core/types.js" */
 /** @import {Field, Options, Values} from "/console/ui/form.js" */
 
 /** Of states that equally many VMs have, the first dominates; the server counts in the same order. */
-const ORDER = [
-  "Failed",
-  "Suspended",
-  "Running",
-  "Terminated",
-  "Creating",
-  "Suspending",
-  "Resuming",
-  "Rebooting",
-  "Terminating",
-  "Undefined",
-];
+const ORDER =
+  "Failed Suspended Running Terminated Creating Suspending Resuming Rebooting Terminating Undefined".split(" ");
 
 const MAX_MCIS = 100;
 
-/** Actions that are shown even if they are not allowed. */
+/** Actions of MCIs and of their VMs; they are shown even if they are not allowed. */
 const USUAL = ["suspend", "resume", "reboot", "terminate"];
 
 /** @typedef {Map<string, string>} Statuses the status string of each MCI */
@@ -78,9 +68,7 @@ async function show(context) {
               code("stateward serve --demo"),
             ),
         loose > 0
-          ? h(
-              "p",
-              { class: "quiet" },
+          ? note(
               `${loose.toLocaleString()} more VMs belong to no MCI; they are among the `,
               h("a", { href: "#/objects?kind=mci.vm" }, "objects"),
               ".",
@@ -90,9 +78,9 @@ async function show(context) {
     },
     read,
   );
-  pollResource(context, "mci", readStatuses, (told) => {
+  pollResource(context, "mci", readStatuses, (found) => {
     statuses.clear();
-    for (const [ns, all] of told) for (const [id, text] of all) statuses.set(`${ns}/${id}`, text);
+    for (const [ns, all] of found) for (const [id, text] of all) statuses.set(`${ns}/${id}`, text);
     for (const one of list.querySelectorAll("[data-mci]")) {
       const place = /** @type {HTMLElement} */ (one);
       const text = statuses.get(`${place.dataset.ns}/${place.dataset.mci}`);
@@ -121,39 +109,19 @@ function mci(one, vms, buttons, statuses, signal) {
   const key = `${one.ns}/${one.id}`;
   const actions = buttons.get(key) ?? h("div", { class: "actions" });
   buttons.set(key, actions);
-  showActions(one, actions, signal);
+  showAllowedActions(actions, one, signal, () => {}, USUAL);
   const made = card(
     one.id,
-    [
-      badge(one.state, one.state_class),
-      h("span", null, one.ns),
-      h("a", { href: objectLink(one.ns, one.id) }, "details"),
-    ],
+    [stateBadge(one), h("span", null, one.ns), h("a", { href: objectLink(one.ns, one.id) }, "details")],
     h("p", { class: "status-text" }, statuses.get(key) ?? statusText(one.state, counts, vms.length)),
-    rollUp("mci.vm", counts),
-    legend("mci.vm", counts),
-    vms.length ? matrix(vms) : h("p", { class: "quiet" }, "It has no VMs."),
+    stateSummary("mci.vm", counts),
+    vms.length ? matrix(vms) : note("It has no VMs."),
     actions,
     one.error ? h("p", { class: "error-text" }, one.error) : null,
   );
   made.dataset.mci = one.id;
   made.dataset.ns = one.ns;
   return made;
-}
-
-/** @param {ObjectView} one @param {HTMLElement} place @param {AbortSignal} signal */
-async function showActions(one, place, signal) {
-  if (place.dataset.state === one.state) return;
-  place.dataset.state = one.state;
-  try {
-    const allowed = await get(`/ns/${part(one.ns)}/objects/${part(one.id)}/allowed`, {}, signal);
-    const plain = allowed.actions.filter(
-      (/** @type {AllowedAction} */ way) => way.needs.length === 0 && (way.allowed || USUAL.includes(way.event)),
-    );
-    fillIfChanged(place, plain, () => actionButtons(one, plain, () => {}));
-  } catch {
-    delete place.dataset.state; // it has gone, or the server is away
-  }
 }
 
 /**
@@ -214,7 +182,7 @@ function vm(one) {
     },
     shape(toneOf(one.state, one.state_class)),
     name,
-    h("span", { class: "quiet" }, one.state),
+    quiet(one.state),
     address ? h("span", { class: "quiet address" }, address) : null,
   );
 }
@@ -250,7 +218,7 @@ const scale = (way) => ({
 /** @param {ObjectView} thing @returns {Promise<Options>} */
 async function subgroups(thing) {
   const found = await get(`${mciPath(thing)}/subgroup`);
-  return found.output.map((/** @type {string} */ one) => [one, one]);
+  return wordOptions(...found.output);
 }
 
 /** @returns {Promise<Field[]>} the fields of a subgroup */
@@ -264,24 +232,20 @@ async function groupFields() {
     one.id,
     `${one.providerName}/${one.regionName} · ${one.cspSpecName} · ${one.vCPU} vCPU, ${one.memoryGiB} GiB, $${one.costPerHour}/h`,
   ]);
-  const names = /** @type {string[]} */ ([...new Set(images.output)]);
   return [
     { name: "group", label: "subgroup", value: "web" },
     { name: "subGroupSize", label: "VMs", type: "number", value: "2" },
     { name: "commonSpec", label: "where, and which size", type: "choice", options },
-    { name: "commonImage", label: "image", type: "choice", options: names.map((one) => [one, one]) },
+    { name: "commonImage", label: "image", type: "choice", options: wordOptions(...new Set(images.output)) },
   ];
 }
 
 /** @param {Values} values @param {number} [turn] */
 function groupOf(values, turn = 1) {
-  const said = (/** @type {string} */ name) => values[repeatedName(name, turn)];
-  return {
-    name: said("group"),
-    subGroupSize: said("subGroupSize"),
-    commonSpec: said("commonSpec"),
-    commonImage: said("commonImage"),
-  };
+  const [name, subGroupSize, commonSpec, commonImage] = ["group", "subGroupSize", "commonSpec", "commonImage"].map(
+    (field) => values[repeatedName(field, turn)],
+  );
+  return { name, subGroupSize, commonSpec, commonImage };
 }
 
 /** @param {Values} values @returns {ReturnType<typeof groupOf>[]} all subgroups that were filled in */
@@ -295,10 +259,7 @@ function groupsOf(values) {
 const ACTIONS = {
   "mci.mci": {
     ...Object.fromEntries(
-      ["suspend", "resume", "reboot", "terminate", "refine", "reconcile", "continue", "withdraw"].map((one) => [
-        one,
-        onMci(one),
-      ]),
+      [...USUAL, "refine", "reconcile", "continue", "withdraw"].map((one) => [one, onMci(one)]),
     ),
     "scale out": scale("numVMsToAdd"),
     "scale in": scale("numVMsToRemove"),
@@ -324,9 +285,7 @@ const ACTIONS = {
       call: (thing, _, values) => ["DELETE", `${mciPath(thing)}${values.option ? `?option=${values.option}` : ""}`],
     },
   },
-  "mci.vm": Object.fromEntries(
-    ["suspend", "resume", "reboot", "terminate", "reconcile"].map((one) => [one, onVm(one)]),
-  ),
+  "mci.vm": Object.fromEntries([...USUAL, "reconcile"].map((one) => [one, onVm(one)])),
 };
 
 // --- create forms ---------------------------------------------------------------------------------------------------

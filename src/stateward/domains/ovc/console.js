@@ -4,13 +4,13 @@ import { get, part } from "/console/core/api.js";
 import { act } from "/console/ui/object-actions.js";
 import { fill, h } from "/console/core/dom.js";
 import { countStates, groupBy, liveObjects, nameOf, pick } from "/console/core/live-objects.js";
-import { card, code, confirm, empty, heading, legend, meter, objectAnchor, rollUp, table } from "/console/ui/components.js";
-import { readableNamespaces } from "/console/core/pagination.js";
-import { badge } from "/console/ui/states.js";
+import { card, code, confirm, empty, heading, meter, objectAnchor, objectLine, quiet, stateSummary, table, wordOptions } from "/console/ui/components.js";
+import { allTimers } from "/console/core/pagination.js";
 import { may } from "/console/core/store.js";
 import { ago, seconds, span } from "/console/core/time.js";
 import { createButtons } from "/console/ui/create-buttons.js";
-import { objectOptions, wordOptions } from "/console/ui/form.js";
+import { objectOptions } from "/console/ui/form.js";
+import { stateBadge } from "/console/ui/states.js";
 
 /** @import {ActionForm, Context, CreateForm, Domain, ObjectView, Timer} from "/console/core/types.js" */
 /** @import {Options} from "/console/ui/form.js" */
@@ -42,10 +42,7 @@ async function show(context) {
   const drawBin = () => fill(bin, recycled(shown, timers, again));
   let again = () => {};
   const readTimers = async () => {
-    const pages = await Promise.all(
-      readableNamespaces().map((ns) => get(`/ns/${part(ns)}/timers`, { limit: 1_000 }, context.signal)),
-    );
-    timers = pages.flat();
+    timers = await allTimers(1_000, context.signal);
     drawBin();
   };
   fill(
@@ -66,7 +63,7 @@ async function show(context) {
     fill(
       sums,
       [...kinds].map(([kind, some]) =>
-        card(NAMES[kind] ?? kind, `${some.length}`, rollUp(kind, countStates(some)), legend(kind, countStates(some))),
+        card(NAMES[kind] ?? kind, `${some.length}`, stateSummary(kind, countStates(some))),
       ),
     );
     const known = new Set(things.map((one) => `${one.ns}/${one.id}`));
@@ -102,13 +99,8 @@ function recycled(things, timers, again) {
       const timer = timers.find((other) => other.ns === one.ns && other.object === one.id);
       const left = timer ? seconds(timer.due) - Date.now() / 1000 : null;
       return [
-        h(
-          "span",
-          { class: "fine" },
-          objectAnchor(one.ns, one.id, nameOf(one)),
-          h("span", { class: "quiet" }, what(one)),
-        ),
-        badge(one.state, one.state_class),
+        h("span", { class: "fine" }, objectAnchor(one.ns, one.id, nameOf(one)), quiet(what(one))),
+        stateBadge(one),
         ago(one.since),
         with_ ? `as long as ${nameOf(with_)}` : timeLeft(left, timer),
         left === null ? "" : timeBar(left, kept(one, things), one.id),
@@ -166,26 +158,12 @@ async function destroy(one, again) {
 
 /** @param {ObjectView[]} some @param {Map<string, ObjectView[]>} below @returns {HTMLElement} */
 function branch(some, below) {
-  return h(
-    "ul",
-    null,
-    [...some].sort(byName).map((one) => {
-      const mine = below.get(`${one.ns}/${one.id}`) ?? [];
-      return h(
-        "li",
-        null,
-        h(
-          "div",
-          null,
-          objectAnchor(one.ns, one.id, nameOf(one)),
-          badge(one.state, one.state_class),
-          h("span", { class: "quiet" }, [what(one), ...details(one)].join(" · ")),
-          one.error ? h("span", { class: "error-text" }, one.error) : null,
-        ),
-        mine.length ? branch(mine, below) : null,
-      );
-    }),
-  );
+  const items = [...some].sort(byName).map((one) => {
+    const mine = below.get(`${one.ns}/${one.id}`) ?? [];
+    const line = h("div", null, objectLine(one, [what(one), ...details(one)].join(" · "), nameOf(one)));
+    return h("li", null, line, mine.length ? branch(mine, below) : null);
+  });
+  return h("ul", null, items);
 }
 
 /** @param {ObjectView} one @param {ObjectView} other */
@@ -259,10 +237,7 @@ const ACTIONS = {
           name: "vmaction",
           label: "its VMs",
           type: "choice",
-          options: [
-            ["move", "move to other nodes"],
-            ["stop", "are stopped"],
-          ],
+          options: [["move", "move to other nodes"], ["stop", "are stopped"]],
         },
       ],
       call: (thing, _, values) => ["POST", `${ovcPath("nodes")(thing)}/maintenance`, { vmaction: values.vmaction }],

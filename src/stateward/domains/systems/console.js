@@ -1,17 +1,16 @@
 // Systems: the tree of services with their states, and the tree of locks: who holds what, and who waits.
 
-import { actionButtons } from "/console/ui/object-actions.js";
+import { showAllowedActions } from "/console/ui/object-actions.js";
 import { get, part } from "/console/core/api.js";
-import { fill, fillIfChanged, h, throttle } from "/console/core/dom.js";
+import { fill, h, throttle } from "/console/core/dom.js";
 import { liveObjects, pick } from "/console/core/live-objects.js";
 import { pollResource } from "/console/core/polled-resource.js";
-import { card, code, empty, heading, objectAnchor, shortId } from "/console/ui/components.js";
-import { badge, shape, toneOf } from "/console/ui/states.js";
+import { card, code, empty, errorText, heading, note, objectAnchor, objectLine, plainList, quiet, shortId, wordOptions } from "/console/ui/components.js";
+import { shape, stateBadge, toneOf } from "/console/ui/states.js";
 import { ago, seconds, span } from "/console/core/time.js";
 import { createButtons } from "/console/ui/create-buttons.js";
-import { wordOptions } from "/console/ui/form.js";
 
-/** @import {ActionForm, Context, CreateForm, Domain, JournalEntry, Lock, Operation, AllowedAction, ObjectView} from "/console/core/types.js" */
+/** @import {ActionForm, Context, CreateForm, Domain, JournalEntry, Lock, Operation, ObjectView} from "/console/core/types.js" */
 /** @import {Field, Values} from "/console/ui/form.js" */
 /** @typedef {Lock & {by: Operation | null}} Held a lock with the operation that holds it or waits for it */
 /** @typedef {{name: string, phase: string, ready: boolean, restarts: number, node: string | null, why: string}} Instance */
@@ -63,15 +62,18 @@ async function show(context) {
   again = await liveObjects(context, KINDS, (things) => {
     shown = things;
     draw();
-    for (const one of systems()) showActions(one, places, context.signal, () => again());
+    for (const one of systems()) {
+      const place = places.get(`${one.ns}/${one.id}`)?.actions;
+      if (place) showAllowedActions(place, one, context.signal, () => again());
+    }
   });
   pollResource(
     context,
     "systems",
     (ns) => readInstances(ns, systems()),
-    (told) => {
+    (found) => {
       instances.clear();
-      for (const some of told.values()) for (const [id, all] of some) instances.set(id, all);
+      for (const some of found.values()) for (const [id, all] of some) instances.set(id, all);
       draw();
     },
   );
@@ -98,7 +100,7 @@ async function readInstances(ns, systems) {
 function system(one, things, instances, places) {
   const key = `${one.ns}/${one.id}`;
   const place = places.get(key) ?? {
-    locks: h("div", { class: "locks-tree" }, h("p", { class: "quiet" }, "…")),
+    locks: h("div", { class: "locks-tree" }, note("…")),
     actions: h("div", { class: "actions" }),
   };
   places.set(key, place);
@@ -110,14 +112,10 @@ function system(one, things, instances, places) {
     { class: "columns", "data-system": one.id },
     card(
       one.id,
-      [
-        badge(one.state, one.state_class),
-        h("span", null, one.ns),
-        h("span", null, `on ${pick(one.spec, ["backend"]) ?? "?"}`),
-      ],
+      [stateBadge(one), h("span", null, one.ns), h("span", null, `on ${pick(one.spec, ["backend"]) ?? "?"}`)],
       parts.length
         ? h("div", { class: "tree" }, tree(parts, one.id, instances))
-        : h("p", { class: "quiet" }, "Nothing is deployed to it yet."),
+        : note("Nothing is deployed to it yet."),
       one.error ? h("p", { class: "error-text" }, one.error) : null,
       place.actions,
     ),
@@ -126,7 +124,7 @@ function system(one, things, instances, places) {
       { class: "column" },
       card(`Locks of ${one.id}`, "who holds what, who waits", place.locks),
       changes.length
-        ? card(`Changes of ${one.id}`, "newest first", h("ul", { class: "plain" }, newest(changes).map(change)))
+        ? card(`Changes of ${one.id}`, "newest first", plainList(newest(changes).map(change)))
         : null,
     ),
   );
@@ -145,30 +143,7 @@ function newest(changes) {
 }
 
 /** @param {ObjectView} one */
-function change(one) {
-  return h(
-    "li",
-    null,
-    objectAnchor(one.ns, one.id),
-    badge(one.state, one.state_class),
-    h("span", { class: "quiet" }, `${pick(one.spec, ["path"]) ?? ""} ${ago(one.created)}`),
-    one.error ? h("span", { class: "error-text" }, one.error) : null,
-  );
-}
-
-/** @param {ObjectView} one @param {Map<string, {locks: HTMLElement, actions: HTMLElement}>} places @param {AbortSignal} signal @param {() => void} then */
-async function showActions(one, places, signal, then) {
-  const place = places.get(`${one.ns}/${one.id}`)?.actions;
-  if (!place || place.dataset.state === one.state) return;
-  place.dataset.state = one.state;
-  try {
-    const found = await get(`/ns/${part(one.ns)}/objects/${part(one.id)}/allowed`, {}, signal);
-    const plain = found.actions.filter((/** @type {AllowedAction} */ way) => way.allowed && !way.needs.length);
-    fillIfChanged(place, plain, () => actionButtons(one, plain, then));
-  } catch {
-    delete place.dataset.state; // it has gone, or the server is away
-  }
-}
+const change = (one) => h("li", null, objectLine(one, `${pick(one.spec, ["path"]) ?? ""} ${ago(one.created)}`));
 
 // --- the tree --------------------------------------------------------------------------------------------------------
 
@@ -176,9 +151,9 @@ async function showActions(one, places, signal, then) {
 
 /** @param {ObjectView} one @param {string} system @returns {string[]} its place in the tree: the path of a service, or its name */
 function pathOf(one, system) {
-  const told = pick(one.spec, ["path"]);
+  const path = pick(one.spec, ["path"]);
   const name = one.id.startsWith(system) ? one.id.slice(system.length + 1) : one.id;
-  return (typeof told === "string" ? told.split("/") : name.split(".")).filter(Boolean);
+  return (typeof path === "string" ? path.split("/") : name.split(".")).filter(Boolean);
 }
 
 /** @param {ObjectView[]} parts @param {string} system @param {Map<string, Instance[]>} instances */
@@ -215,10 +190,10 @@ function twig({ name, thing }, instances) {
   const some = instances.get(`${thing.ns}/${thing.id}`);
   return [
     objectAnchor(thing.ns, thing.id, name),
-    badge(thing.state, thing.state_class),
+    stateBadge(thing),
     some ? crew(some) : null,
-    h("span", { class: "quiet" }, thing.kind === "systems.service" ? size(thing, some) : "node pool"),
-    thing.error ? h("span", { class: "error-text" }, thing.error) : null,
+    quiet(thing.kind === "systems.service" ? size(thing, some) : "node pool"),
+    errorText(thing.error),
   ];
 }
 
@@ -262,7 +237,7 @@ async function showLocks(one, places, operations, signal) {
     place,
     held.length
       ? lockTree(held, one.ns)
-      : h("p", { class: "quiet" }, "Nothing is locked: any part can be changed."),
+      : note("Nothing is locked: any part can be changed."),
   );
 }
 
@@ -305,14 +280,10 @@ function lockRow(lock, ns) {
 
 /** @param {Held} lock @param {string} ns */
 function holder({ by, op }, ns) {
-  if (!by) return h("code", null, shortId(op));
+  if (!by) return code(shortId(op));
   const since = span(Date.now() / 1000 - seconds(by.created));
-  return h(
-    "span",
-    { class: "row" },
-    objectAnchor(ns, by.object),
-    h("span", { class: "quiet" }, `${by.action} by ${by.who || by.actor}, ${since}`),
-  );
+  const work = quiet(`${by.action} by ${by.who || by.actor}, ${since}`);
+  return h("span", { class: "row" }, objectAnchor(ns, by.object), work);
 }
 
 // --- actions --------------------------------------------------------------------------------------------------------
@@ -339,12 +310,7 @@ const ACTIONS = {
     deploy: {
       fields: () => [
         { name: "path", label: "at the path", value: "/" },
-        {
-          name: "definition",
-          label: "definition (YAML)",
-          type: "long",
-          hint: "services:\n  web:\n    command: run v1",
-        },
+        { name: "definition", label: "definition (YAML)", type: "long", hint: "services:\n  web:\n    command: run v1" },
         LOCK_TIMEOUT,
       ],
       call: (thing, _, values) => [
