@@ -25,7 +25,7 @@ from typing import Any
 import httpx
 import msgspec
 
-from bench.engine.places import new_folder
+from bench.engine.databases import new_folder
 from bench.figures import Line, plain, ratio
 from bench.measure import Timing
 from stateward.agents.messages import Heartbeat, Hello, InventoryEnd, encode

@@ -11,7 +11,7 @@ from random import Random
 from statistics import median, quantiles
 from time import perf_counter, time
 
-from bench.engine.places import new_database, new_file, new_folder, store_at
+from bench.engine.databases import new_database, new_file, new_folder, store_at
 from bench.figures import Better, Line, plain, ratio
 from bench.loops import run
 from stateward.domains.leases.bookings import Demand

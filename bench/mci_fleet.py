@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
-from bench.engine.places import new_file, store_at
+from bench.engine.databases import new_file, store_at
 from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
 from stateward.domains.mci.model import CloudConnection, MciSpec, SubGroup

@@ -13,7 +13,7 @@ from pathlib import Path
 from shutil import copy
 from time import perf_counter
 
-from bench.engine.places import new_file
+from bench.engine.databases import new_file
 from bench.figures import Line, ratio
 from bench.loops import run
 from bench.mci_fleet import ANN, NS, PLACES, Fleet, everywhere, new_fleet

@@ -13,7 +13,7 @@ from shutil import rmtree, which
 from statistics import median
 from time import perf_counter
 
-from bench.engine.places import new_database, new_file, new_folder, store_at
+from bench.engine.databases import new_database, new_file, new_folder, store_at
 from bench.figures import Better, Line, plain, ratio
 from bench.loops import run
 from stateward.domains.ovc.drift_detector import DriftDetector

@@ -20,8 +20,8 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
+from bench.engine.databases import filled, new_file
 from bench.engine.lamps import NS, name_of
-from bench.engine.places import filled, new_file
 from bench.figures import Line, plain, ratio
 from bench.measure import Timing
 

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from statistics import median
 from time import perf_counter
 
+from bench.engine.databases import is_postgres, new_database, new_file, store_at
 from bench.engine.lamps import lamp, lamps
-from bench.engine.places import is_postgres, new_database, new_file, store_at
 from bench.figures import Better, Line, gain, plain, ratio
 from bench.loops import run
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend

@@ -4,8 +4,8 @@ What is measured is the acceptance: every object in its transitional state, with
 journal of its own. How that compares with changing nothing but the objects is told as well.
 """
 
-from bench.engine.places import filled, new_database, new_file
-from bench.engine.race import Runner, race
+from bench.engine.databases import filled, new_database, new_file
+from bench.engine.turns import WorkloadSpec, run_in_turns
 from bench.figures import Line, ratio
 
 OBJECTS, ROUNDS = 10_000, 15
@@ -23,11 +23,11 @@ def report() -> list[Line]:
 
 def _on(name: str, dialect: str, places: list[str]) -> list[Line]:
     size = str(OBJECTS)
-    ours, bare, objects = race(
+    ours, bare, objects = run_in_turns(
         [
-            Runner("engine", ("group", places[0], size), OBJECTS),
-            Runner("bare SQL, the same rows", (f"bare-{dialect}-group", places[1], size, size), OBJECTS),
-            Runner("bare SQL, the objects alone", (f"bare-{dialect}-objects", places[2], size, size), OBJECTS),
+            WorkloadSpec("engine", ("group", places[0], size), OBJECTS),
+            WorkloadSpec("bare SQL, the same rows", (f"bare-{dialect}-group", places[1], size, size), OBJECTS),
+            WorkloadSpec("bare SQL, the objects alone", (f"bare-{dialect}-objects", places[2], size, size), OBJECTS),
         ],
         ROUNDS,
     )
@@ -35,5 +35,5 @@ def _on(name: str, dialect: str, places: list[str]) -> list[Line]:
     return [
         ratio(what, ours.timing.times(bare.timing), "the time of bare SQL in one batch", TARGET),
         ratio(what, ours.timing.times(objects.timing), "the time of changing the objects alone"),
-        *(f"  {one.timing.seconds * 1e6:7.1f} µs an object  {one.runner.name}" for one in (ours, bare, objects)),
+        *(f"  {one.timing.seconds * 1e6:7.1f} µs an object  {one.spec.name}" for one in (ours, bare, objects)),
     ]

@@ -6,8 +6,8 @@ The objects are put there in bulk. STATEWARD_BENCH_OBJECTS says how many are man
 from collections.abc import Callable
 from os import environ
 
-from bench.engine.places import filled, new_database, new_file
-from bench.engine.race import Result, Runner, race
+from bench.engine.databases import filled, new_database, new_file
+from bench.engine.turns import Result, WorkloadSpec, run_in_turns
 from bench.figures import Line, ratio
 
 FEW, MANY = 10_000, int(environ.get("STATEWARD_BENCH_OBJECTS", "1000000"))
@@ -26,8 +26,8 @@ def report() -> list[Line]:
 
 def _compared(name: str, dialect: str, new: Callable[[], str]) -> list[Line]:
     few, many = ((filled(new(), stored), str(CALLERS), str(stored)) for stored in (FEW, MANY))
-    small, large = race([Runner("engine", ("ours", *one), ACTIONS) for one in (few, many)], ROUNDS)
-    bare = race([Runner("bare SQL", (f"bare-{dialect}", *one), ACTIONS) for one in (few, many)], ROUNDS)
+    small, large = run_in_turns([WorkloadSpec("engine", ("ours", *one), ACTIONS) for one in (few, many)], ROUNDS)
+    bare = run_in_turns([WorkloadSpec("bare SQL", (f"bare-{dialect}", *one), ACTIONS) for one in (few, many)], ROUNDS)
     among = f"among {MANY:,} objects, {name}"
     return [
         ratio(f"an action {among}", large.timing.times(small.timing), f"the time among {FEW:,}", TARGET),

@@ -9,10 +9,10 @@ from time import time
 
 import msgspec
 
-from bench.engine.crew import Crew
+from bench.engine.databases import filled, new_database, new_file, store_at
 from bench.engine.lamps import NS, lamps, name_of, tell_the_time
-from bench.engine.places import filled, new_database, new_file, store_at
-from bench.engine.race import Runner, race
+from bench.engine.turns import WorkloadSpec, run_in_turns
+from bench.engine.worker_processes import WorkerProcesses
 from bench.figures import Figure, Line, plain
 from bench.loops import run
 from stateward.engine import Engine
@@ -37,11 +37,11 @@ def report() -> list[Line]:
 
 async def _delays(url: str, workers: int) -> list[float]:
     """Return how many seconds each of some requests had to wait, one after the other."""
-    crew = Crew(url, workers)
+    processes = WorkerProcesses(url, workers)
     async with Engine(store_at(url), [lamps(tell_the_time)], works=not workers) as engine:
-        await crew.start(engine.store)
+        await processes.start(engine.store)
         delays = [await _delay(engine, number) for number in range(REQUESTS)]
-        await crew.stop()
+        await processes.stop()
     return delays
 
 
@@ -63,11 +63,11 @@ def _figures(name: str, delays: list[float]) -> list[Figure]:
 def _idle() -> list[Figure]:
     """Measure what an engine and its worker use of a processor while there is nothing to do."""
     callers, stored = "1", str(STORED)
-    results = race(
+    results = run_in_turns(
         [
-            Runner("embedded", ("idle", filled(new_file(), STORED), callers, stored), IDLE),
-            Runner("PostgreSQL", ("idle", filled(new_database(), STORED), callers, stored), IDLE),
+            WorkloadSpec("embedded", ("idle", filled(new_file(), STORED), callers, stored), IDLE),
+            WorkloadSpec("PostgreSQL", ("idle", filled(new_database(), STORED), callers, stored), IDLE),
         ],
         1,
     )
-    return [plain(f"idle, {one.runner.name}", one.cpu * 100, "% of a processor", QUIET) for one in results]
+    return [plain(f"idle, {one.spec.name}", one.cpu * 100, "% of a processor", QUIET) for one in results]

@@ -6,8 +6,8 @@ Eight lanes, of which four may be active at once, each with ten operations at on
 import asyncio
 from time import perf_counter
 
+from bench.engine.databases import filled, new_database, new_file, store_at
 from bench.engine.lamps import LAMP, NS, name_of
-from bench.engine.places import filled, new_database, new_file, store_at
 from bench.figures import Figure, Line, ratio
 from bench.loops import run
 from stateward.engine import Engine, Handler, Kind, Route

@@ -1,13 +1,13 @@
-"""The engine as a contestant: many callers, each of whom asks for one action after the other."""
+"""The engine as a workload: many callers, each of which asks for one action after the other."""
 
 import asyncio
 from collections.abc import Iterator
 from random import Random
 
-from bench.engine.contest import Contestants
-from bench.engine.crew import Crew
+from bench.engine.databases import store_at, switch_off
 from bench.engine.lamps import LAMP, NS, lamps, name_of
-from bench.engine.places import store_at, switch_off
+from bench.engine.worker_processes import WorkerProcesses
+from bench.engine.workload import Workloads
 from stateward.engine import Engine
 from stateward.store import Selector
 
@@ -22,16 +22,16 @@ class Ours:
         self._url = url
         self._callers = callers
         self._stored = stored
-        self._crew = Crew(url, workers)
+        self._workers = WorkerProcesses(url, workers)
         self._chance = Random(1)
         self.engine = Engine(store_at(url), [lamps()], works=not workers)
 
     async def open(self) -> None:
         await self.engine.__aenter__()
-        await self._crew.start(self.engine.store)
+        await self._workers.start(self.engine.store)
 
     async def close(self) -> None:
-        await self._crew.stop()
+        await self._workers.stop()
         await self.engine.__aexit__()
 
     async def run(self, actions: int) -> None:
@@ -86,4 +86,4 @@ class Group(Ours):
         await switch_off(self._url)
 
 
-NAMES: Contestants = {"ours": Ours, "waited": Waited, "idle": Idle, "group": Group}
+NAMES: Workloads = {"ours": Ours, "waited": Waited, "idle": Idle, "group": Group}

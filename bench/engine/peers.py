@@ -1,4 +1,4 @@
-"""Other durable engines as contestants on the same PostgreSQL, set up as their manuals say is fast.
+"""Other durable engines as workloads on the same PostgreSQL, set up as their manuals say is fast.
 
 A round is over when all jobs have been run; what is still written afterwards is not counted against them.
 """
@@ -16,7 +16,7 @@ from pgqueuer.db import AsyncpgDriver, AsyncpgPoolDriver
 from pgqueuer.models import Job
 from pgqueuer.queries import Queries
 
-from bench.engine.contest import Contestants
+from bench.engine.workload import Workloads
 
 
 class Peer:
@@ -132,4 +132,4 @@ class Dbos(Peer):
             await DBOS.enqueue_workflow_async("lamps", self._flash)
 
 
-NAMES: Contestants = {"pgqueuer": Pgqueuer, "procrastinate": Procrastinate, "dbos": Dbos}
+NAMES: Workloads = {"pgqueuer": Pgqueuer, "procrastinate": Procrastinate, "dbos": Dbos}

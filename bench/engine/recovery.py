@@ -10,8 +10,8 @@ from time import time
 
 import msgspec
 
-from bench.engine.places import filled, new_database, new_file
-from bench.engine.survivor import Begun
+from bench.engine.databases import filled, new_database, new_file
+from bench.engine.recovering_worker import AttemptStarted
 from bench.figures import Line, plain, ratio
 from bench.loops import run
 
@@ -55,13 +55,13 @@ async def _taken_over(dsn: str) -> float:
 
 
 async def _start(url: str, asked: int) -> Process:
-    command = (sys.executable, "-m", "bench.engine.survivor", url, str(LEASE), str(asked))
+    command = (sys.executable, "-m", "bench.engine.recovering_worker", url, str(LEASE), str(asked))
     return await create_subprocess_exec(*command, stdout=PIPE)
 
 
-async def _begun(process: Process, count: int) -> list[Begun]:
+async def _begun(process: Process, count: int) -> list[AttemptStarted]:
     """Return as many of its words that it has begun something."""
-    found: list[Begun] = []
+    found: list[AttemptStarted] = []
     while len(found) < count:
         said = await _next(process)
         if said.attempt:
@@ -69,9 +69,9 @@ async def _begun(process: Process, count: int) -> list[Begun]:
     return found
 
 
-async def _next(process: Process) -> Begun:
+async def _next(process: Process) -> AttemptStarted:
     assert process.stdout is not None
-    return msgspec.json.decode(await process.stdout.readline(), type=Begun)
+    return msgspec.json.decode(await process.stdout.readline(), type=AttemptStarted)
 
 
 async def _kill(process: Process) -> None:

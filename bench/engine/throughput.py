@@ -5,8 +5,8 @@ engines run jobs that do nothing, on the same PostgreSQL; they know no objects, 
 can be fed in batches by hand; how they do then is told as well.
 """
 
-from bench.engine.places import filled, new_database, new_file
-from bench.engine.race import Result, Runner, race
+from bench.engine.databases import filled, new_database, new_file
+from bench.engine.turns import Result, WorkloadSpec, run_in_turns
 from bench.figures import Figure, Line, gain
 
 ACTIONS, CALLERS, ROUNDS = 3_000, 100, 5
@@ -23,11 +23,11 @@ def report() -> list[Line]:
 def sqlite() -> list[Line]:
     """Measure on SQLite."""
     callers, stored = str(CALLERS), str(ACTIONS)
-    bare, ours, waited = race(
+    bare, ours, waited = run_in_turns(
         [
-            Runner("bare SQL", ("bare-sqlite", filled(new_file(), ACTIONS), callers, stored), ACTIONS),
-            Runner("engine", ("ours", filled(new_file(), ACTIONS), callers, stored), ACTIONS),
-            Runner("engine, waiting", ("waited", filled(new_file(), ACTIONS), callers, stored), ACTIONS),
+            WorkloadSpec("bare SQL", ("bare-sqlite", filled(new_file(), ACTIONS), callers, stored), ACTIONS),
+            WorkloadSpec("engine", ("ours", filled(new_file(), ACTIONS), callers, stored), ACTIONS),
+            WorkloadSpec("engine, waiting", ("waited", filled(new_file(), ACTIONS), callers, stored), ACTIONS),
         ],
         ROUNDS,
     )
@@ -42,16 +42,16 @@ def sqlite() -> list[Line]:
 def postgres() -> list[Line]:
     """Measure on PostgreSQL."""
     callers, stored = str(CALLERS), str(ACTIONS)
-    bare, ours, spread, *peers, pgqueuer, procrastinate = results = race(
+    bare, ours, spread, *peers, pgqueuer, procrastinate = results = run_in_turns(
         [
-            Runner("bare SQL", ("bare-postgres", filled(new_database(), ACTIONS), callers, stored), ACTIONS),
-            Runner("engine, 1 process", ("ours", filled(new_database(), ACTIONS), callers, stored), ACTIONS),
-            Runner("engine, 3 workers", ("ours", filled(new_database(), ACTIONS), callers, stored, "3"), ACTIONS),
-            Runner("pgqueuer", ("pgqueuer", new_database(), callers), ACTIONS),
-            Runner("Procrastinate", ("procrastinate", new_database(), callers), 300),
-            Runner("DBOS", ("dbos", new_database(), callers), 100),
-            Runner("pgqueuer, fed in batches", ("pgqueuer", new_database(), callers, "1"), ACTIONS),
-            Runner("Procrastinate, fed in batches", ("procrastinate", new_database(), callers, "1"), 300),
+            WorkloadSpec("bare SQL", ("bare-postgres", filled(new_database(), ACTIONS), callers, stored), ACTIONS),
+            WorkloadSpec("engine, 1 process", ("ours", filled(new_database(), ACTIONS), callers, stored), ACTIONS),
+            WorkloadSpec("engine, 3 workers", ("ours", filled(new_database(), ACTIONS), callers, stored, "3"), ACTIONS),
+            WorkloadSpec("pgqueuer", ("pgqueuer", new_database(), callers), ACTIONS),
+            WorkloadSpec("Procrastinate", ("procrastinate", new_database(), callers), 300),
+            WorkloadSpec("DBOS", ("dbos", new_database(), callers), 100),
+            WorkloadSpec("pgqueuer, fed in batches", ("pgqueuer", new_database(), callers, "1"), ACTIONS),
+            WorkloadSpec("Procrastinate, fed in batches", ("procrastinate", new_database(), callers, "1"), 300),
         ],
         ROUNDS,
     )
@@ -70,5 +70,5 @@ def against(bare: Result, ours: Result, how: str) -> Figure:
 
 
 def faster(peer: Result, ours: Result) -> Figure:
-    speed, name = peer.timing.times(ours.timing), peer.runner.name
+    speed, name = peer.timing.times(ours.timing), peer.spec.name
     return gain(f"{WHAT}, on PostgreSQL", speed, f"the speed of {name}", TARGETS.get(name))

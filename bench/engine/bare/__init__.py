@@ -6,9 +6,9 @@ added). Each of the three is one transaction for a whole batch. Nothing is read,
 """
 
 from bench.engine.bare import postgres, sqlite
-from bench.engine.contest import Contestants
+from bench.engine.workload import Workloads
 
-NAMES: Contestants = {
+NAMES: Workloads = {
     "bare-sqlite": sqlite.Actions,
     "bare-sqlite-group": sqlite.Group,
     "bare-sqlite-objects": sqlite.Objects,

@@ -7,8 +7,8 @@ from time import time
 import asyncpg
 
 from bench.engine.bare.rows import BEGUN, FIRST, OVER, OWNER, WITHIN, Pairs, batches, lines, operations, work
+from bench.engine.databases import SCHEMA, switch_off
 from bench.engine.lamps import NS, Lamp
-from bench.engine.places import SCHEMA, switch_off
 from stateward.store.postgres.connections import writer_settings
 from stateward.store.records import Status
 

@@ -3,8 +3,8 @@
 from time import time
 
 from bench.engine.bare.rows import BEGUN, FIRST, OVER, OWNER, WITHIN, Pairs, Rows, batches, lines, operations, work
+from bench.engine.databases import switch_off
 from bench.engine.lamps import NS, Lamp
-from bench.engine.places import switch_off
 from stateward.store.records import JournalEntry, Operation, Status, WorkItem
 from stateward.store.sqlite.connections import SqliteSettings, open_writer
 

@@ -1,4 +1,4 @@
-"""Databases to measure on, with as many lamps in them as wanted: put there in bulk, not by the engine."""
+"""Databases to measure on, filled with lamps in bulk, not by the engine."""
 
 import asyncio
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ AT_ONCE = 20_000
 
 @cache
 def server() -> PostgresServer:
-    """Return the server of this run, which does not forget when the machine stops; it ends with this process."""
+    """Return the server of this run, whose commits are durable; it ends with this process."""
     return PostgresServer(durable=True)
 
 

@@ -1,4 +1,4 @@
-"""What a contestant does, and what it tells about a round."""
+"""The interface of a workload that is measured, and its report of a round."""
 
 import resource
 import sys
@@ -11,27 +11,27 @@ from msgspec import Struct
 STATM = Path("/proc/self/statm")
 
 
-class Contestant(Protocol):
-    """Something that can do so much of what it does."""
+class Workload(Protocol):
+    """Something that does an amount of work, which is timed."""
 
     async def open(self) -> None:
-        """Get ready."""
+        """Prepare."""
 
     async def run(self, amount: int) -> None:
-        """Do so much, to the end: this is what is timed."""
+        """Do the amount of work, to the end; this is timed."""
 
     async def tidy(self) -> None:
-        """Get ready for the next round."""
+        """Prepare the next round."""
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
 
 
-Contestants: TypeAlias = dict[str, Callable[..., Contestant]]
-"""How to make each of them, of a database and some numbers."""
+Workloads: TypeAlias = dict[str, Callable[..., Workload]]
+"""Constructors of workloads by name: of a database and some numbers."""
 
 
-class Lap(Struct, frozen=True):
+class RoundResult(Struct, frozen=True):
     """The seconds that a round took, the processor's seconds of the process, and the bytes it has in memory."""
 
     seconds: float

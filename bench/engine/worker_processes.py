@@ -1,22 +1,22 @@
-"""Workers in processes of their own: `python -m bench.engine.crew URL LEASE` works until it is told to stop."""
+"""Workers in processes of their own: `python -m bench.engine.worker_processes URL LEASE` works until SIGTERM."""
 
 import asyncio
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, Process, create_subprocess_exec
 
+from bench.engine.databases import store_at
 from bench.engine.lamps import lamps, tell_the_time
-from bench.engine.places import store_at
 from bench.loops import run
 from stateward.engine import Engine
 from stateward.store import Store
 
 
-class Crew:
-    """So many worker processes."""
+class WorkerProcesses:
+    """Worker processes of one deployment."""
 
     def __init__(self, url: str, size: int, lease: float = 15.0) -> None:
-        self._command = (sys.executable, "-m", "bench.engine.crew", url, str(lease))
+        self._command = (sys.executable, "-m", "bench.engine.worker_processes", url, str(lease))
         self._size = size
         self.processes: list[Process] = []
 
@@ -28,7 +28,7 @@ class Crew:
             await asyncio.sleep(0.02)
 
     async def stop(self) -> None:
-        """Tell them to stop, and wait until they have."""
+        """Stop them, and wait until they have ended."""
         for process in self.processes:
             process.terminate()
         for process in self.processes:
@@ -36,7 +36,7 @@ class Crew:
 
 
 async def work(url: str, lease: float) -> None:
-    """Work until the process is told to stop."""
+    """Work until SIGTERM."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with Engine(store_at(url), [lamps(tell_the_time)], lease_s=lease):
