@@ -41,7 +41,7 @@ FRAMES = """(seconds) => new Promise((resolve) => {
   requestAnimationFrame(frame);
 })"""
 TRAFFIC = """async ({lines, batch, cells}) => {
-  const {store, takeLines} = await import("/console/core/store.js");
+  const {store, takeEntries} = await import("/console/core/store.js");
   const states = ["Running", "Suspending", "Suspended", "Resuming"];
   const at = new Date().toISOString();
   let seq = store.seq;
@@ -54,7 +54,7 @@ TRAFFIC = """async ({lines, batch, cells}) => {
       news.push({seq, ns: "fleet", object: name, kind: "mci.vm", op: `op-${seq}`, at, actor: "user", who: "bench",
         event: "x", source: states[turn], target: states[(turn + 1) % 4], reason: null, spec: null});
     }
-    takeLines(news, seq);
+    takeEntries(news, seq);
     await new Promise((resolve) => requestAnimationFrame(resolve));
   }
 }"""

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.console.browser import signed_in, watched
 from tests.console.processes import Played, patiently
 
-SEEN = "import('/console/core/store.js').then((one) => one.store.latest.map((line) => line.seq))"
+SEEN = "import('/console/core/store.js').then((one) => one.store.latest.map((entry) => entry.seq))"
 HEAD = ".who-is .badge"
 
 
@@ -93,8 +93,8 @@ def test_a_token_is_made_shown_once_and_taken_back_and_a_quota_is_set(browser: B
         page.get_by_role("button", name="Make a token").click()
         expect(page.locator(".secret")).to_contain_text("sw_")
         row = page.locator("tr", has_text="ann")
-        row.get_by_role("button", name="Take back").click()
-        page.locator("#question").get_by_role("button", name="Take it back").click()
+        row.get_by_role("button", name="Revoke").click()
+        page.locator("#question").get_by_role("button", name="Revoke it").click()
         expect(row).to_contain_text("revoked")
         page.locator("form").get_by_label("namespace", exact=True).fill("bank")
         page.get_by_label("objects of a kind").fill("mci.vm=7")

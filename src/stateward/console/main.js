@@ -87,10 +87,10 @@ function showConnection() {
   const live = store.connection === "live";
   const text = live ? "live" : "away";
   fill(find("#live"), h("span", { class: `dot ${text}` }), live ? `#${store.seq.toLocaleString()}` : "reconnecting");
-  find("#live").title = live ? "The stream is open; this is the number of the last line seen" : "";
+  find("#live").title = live ? "The stream is open; this is the number of the last journal entry seen" : "";
   const offline = find("#offline");
   offline.hidden = live || store.connection === "out";
-  fill(offline, "The server does not answer. What you see is as it was; it goes on by itself, without a gap.");
+  fill(offline, "The server does not answer. The page shows the last known state, and continues by itself, without a gap.");
 }
 
 function listenToThePage() {

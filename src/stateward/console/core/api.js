@@ -5,7 +5,7 @@
 const BASE = "/api/v1";
 const STORAGE_KEY = "stateward-token";
 
-/** The ways to the domains' own APIs, which do not all lie below ours. */
+/** The paths of the domains' own APIs, which are not all below ours. */
 const DOMAIN_API = /^\/(api\/|tumblebug\/|ns\/[^/]+\/blazar\/)/;
 
 /** Why a request was not done. */
@@ -69,7 +69,7 @@ async function fieldsOf(answer) {
     const { status = answer.status, title = answer.statusText, detail = found.message ?? "" } = found;
     return { ...found, status, title, detail };
   } catch {
-    return { title: answer.statusText, status: answer.status, code: "unreadable", detail: "the answer is no problem" };
+    return { title: answer.statusText, status: answer.status, code: "unreadable", detail: "the answer is not a problem document" };
   }
 }
 

@@ -20,8 +20,8 @@ export async function liveObjects(context, kinds, draw, fetchObjects = (signal) 
   let things = new Map();
   let asked = 0;
   const show = oncePerFrame(() => draw([...things.values()]));
-  /** @param {JournalEntry} line about an object that existed before and is not in the list */
-  const others = (line) => line.source !== null && !isNowhere(line.kind, line.source);
+  /** @param {JournalEntry} entry about an object that existed before and is not in the list */
+  const others = (entry) => entry.source !== null && !isNowhere(entry.kind, entry.source);
   /** @type {Set<JournalEntry[]>} entries that arrive during a read, whose answer may be older or newer */
   const meanwhile = new Set();
   const read = async () => {
@@ -41,27 +41,27 @@ export async function liveObjects(context, kinds, draw, fetchObjects = (signal) 
     clearTimeout(asked);
     asked = window.setTimeout(() => read().catch(() => {}), REREAD_MS);
   };
-  /** @param {JournalEntry[]} lines */
-  const apply = (lines) => {
-    for (const line of lines) {
-      if (!kinds.includes(line.kind) || line.target === null) continue;
-      const found = things.get(`${line.ns}/${line.object}`);
-      if (isNowhere(line.kind, line.target)) things.delete(`${line.ns}/${line.object}`);
-      else if (found ? line.spec !== null || classOf(line.kind, line.target) !== "transitional" : !others(line))
+  /** @param {JournalEntry[]} entries */
+  const apply = (entries) => {
+    for (const entry of entries) {
+      if (!kinds.includes(entry.kind) || entry.target === null) continue;
+      const found = things.get(`${entry.ns}/${entry.object}`);
+      if (isNowhere(entry.kind, entry.target)) things.delete(`${entry.ns}/${entry.object}`);
+      else if (found ? entry.spec !== null || classOf(entry.kind, entry.target) !== "transitional" : !others(entry))
         readSoon();
       if (!found) continue;
       Object.assign(found, {
-        state: line.target,
-        state_class: classOf(line.kind, line.target),
-        since: line.at,
-        error: line.reason,
+        state: entry.target,
+        state_class: classOf(entry.kind, entry.target),
+        since: entry.at,
+        error: entry.reason,
       });
       show();
     }
   };
-  context.on("lines", (/** @type {JournalEntry[]} */ lines) => {
-    for (const came of meanwhile) came.push(...lines);
-    apply(lines);
+  context.on("entries", (/** @type {JournalEntry[]} */ entries) => {
+    for (const came of meanwhile) came.push(...entries);
+    apply(entries);
   });
   context.signal.addEventListener("abort", () => clearTimeout(asked));
   await read();

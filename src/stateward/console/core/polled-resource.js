@@ -31,8 +31,8 @@ export function pollResource(context, domain, read, draw) {
     draw(new Map(found.flatMap(([ns, resource]) => (resource === null ? [] : [[ns, resource]]))));
   };
   const soon = throttle(DEBOUNCE_MS, () => void ask());
-  context.on("lines", (/** @type {JournalEntry[]} */ lines) => {
-    if (lines.some((line) => line.kind.startsWith(begins))) soon();
+  context.on("entries", (/** @type {JournalEntry[]} */ entries) => {
+    if (entries.some((entry) => entry.kind.startsWith(begins))) soon();
   });
   context.every(INTERVAL_S, ask);
 }

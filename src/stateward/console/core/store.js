@@ -1,21 +1,21 @@
 // The store of the page: the session, the kinds, the number of objects by state, and the latest journal entries.
 //
 // The stream updates it, and views listen to topics:
-//   session   a user has signed in or out            lines       new journal entries (an array)
+//   session   a user has signed in or out            entries     new journal entries (an array)
 //   counts    the numbers of objects have changed    connection  the stream is up or down
 //   ns        another namespace was chosen           afresh      the stream restarted: read everything again
 
 /** @import {Counts, Kind, JournalEntry, Me, StateClass} from "./types.js" */
 
 export const ALL = "*";
-export const LATEST = 400;
+const MAX_LATEST = 400;
 const RATE_SECONDS = 120;
 
 /** @typedef {"live" | "away" | "out"} Connection */
 
 /**
  * @type {{me: Me | null, kinds: Map<string, Kind>, counts: Counts, latest: JournalEntry[], rates: number[], seq: number,
- *   connection: Connection, ns: string, missed: number}}
+ *   connection: Connection, ns: string}}
  */
 export const store = {
   me: null,
@@ -26,7 +26,6 @@ export const store = {
   seq: 0,
   connection: "out",
   ns: ALL,
-  missed: 0,
 };
 
 /** @type {Map<string, Set<(detail: any) => void>>} */
@@ -124,25 +123,25 @@ export function takeSnapshot(snapshot) {
   if (again) notify("afresh");
 }
 
-/** @param {JournalEntry[]} lines @param {number} seq */
-export function takeLines(lines, seq) {
-  const fresh = lines.filter((line) => line.seq > store.seq);
+/** @param {JournalEntry[]} entries @param {number} seq */
+export function takeEntries(entries, seq) {
+  const fresh = entries.filter((entry) => entry.seq > store.seq);
   store.seq = Math.max(store.seq, seq);
   if (!fresh.length) return;
-  for (const line of fresh) count(line);
+  for (const entry of fresh) count(entry);
   store.latest.push(...fresh);
-  if (store.latest.length > 2 * LATEST) store.latest.splice(0, store.latest.length - LATEST);
-  notify("lines", fresh);
+  if (store.latest.length > 2 * MAX_LATEST) store.latest.splice(0, store.latest.length - MAX_LATEST);
+  notify("entries", fresh);
   notify("counts");
 }
 
-/** @param {JournalEntry} line */
-function count(line) {
-  if (line.target === null || line.source === line.target || line.ns.startsWith("(system")) return;
+/** @param {JournalEntry} entry */
+function count(entry) {
+  if (entry.target === null || entry.source === entry.target || entry.ns.startsWith("(system")) return;
   store.rates[store.rates.length - 1] = (store.rates.at(-1) ?? 0) + 1;
-  const states = ((store.counts[line.ns] ??= {})[line.kind] ??= {});
-  if (line.source !== null && states[line.source]) states[line.source] = (states[line.source] ?? 1) - 1;
-  if (!isNowhere(line.kind, line.target)) states[line.target] = (states[line.target] ?? 0) + 1;
+  const states = ((store.counts[entry.ns] ??= {})[entry.kind] ??= {});
+  if (entry.source !== null && states[entry.source]) states[entry.source] = (states[entry.source] ?? 1) - 1;
+  if (!isNowhere(entry.kind, entry.target)) states[entry.target] = (states[entry.target] ?? 0) + 1;
 }
 
 /** @param {string} kind @param {string} state @returns {boolean} whether an object in this state does not exist (any more) */

@@ -1,7 +1,7 @@
 // The stream: one WebSocket for the page. It reconnects by itself, from the last sequence number that it saw.
 
 import { session, token } from "./api.js";
-import { connected, store, takeLines, takeSnapshot } from "./store.js";
+import { connected, store, takeEntries, takeSnapshot } from "./store.js";
 
 const CLOSE_UNAUTHORIZED = 4401;
 const RECONNECT_MIN_MS = 250;
@@ -21,8 +21,8 @@ export function openStream() {
   clearTimeout(retry);
   const scheme = location.protocol === "https:" ? "wss" : "ws";
   const mine = (socket = new WebSocket(`${scheme}://${location.host}/api/v1/stream`));
-  mine.onopen = () => mine.send(JSON.stringify(firstWord()));
-  mine.onmessage = (message) => heard(mine, JSON.parse(message.data));
+  mine.onopen = () => mine.send(JSON.stringify(firstMessage()));
+  mine.onmessage = (event) => onMessage(mine, JSON.parse(event.data));
   mine.onclose = (event) => closed(mine, event.code);
 }
 
@@ -36,18 +36,18 @@ export function closeStream() {
   connected("out");
 }
 
-function firstWord() {
+function firstMessage() {
   return store.seq > 0 ? { token: token(), after: store.seq } : { token: token() };
 }
 
-/** @param {WebSocket} mine @param {any} word */
-function heard(mine, word) {
+/** @param {WebSocket} mine @param {any} message */
+function onMessage(mine, message) {
   if (mine !== socket) return;
   clearTimeout(watchdog);
   watchdog = window.setTimeout(() => mine.close(), SILENCE_MS);
   pause = RECONNECT_MIN_MS;
-  if (word.snapshot) takeSnapshot(word.snapshot);
-  else takeLines(word.lines, word.seq);
+  if (message.snapshot) takeSnapshot(message.snapshot);
+  else takeEntries(message.lines, message.seq);
   connected("live");
 }
 

@@ -58,54 +58,54 @@ export class Cells {
   }
 
   /**
-   * Take lines in; returns the cells that changed, and tells whether some came or went.
+   * Apply journal entries; returns the cells that changed, and the entries of new objects.
    * @param {JournalEntry[]} fresh
    * @param {(ns: string) => boolean} wanted
    */
   apply(fresh, wanted) {
     const changed = [];
     /** @type {JournalEntry[]} */
-    const born = [];
-    for (const line of fresh) {
-      if (line.target === null || !wanted(line.ns)) continue;
-      const known = this.find(line.ns, line.object);
+    const created = [];
+    for (const entry of fresh) {
+      if (entry.target === null || !wanted(entry.ns)) continue;
+      const known = this.find(entry.ns, entry.object);
       const cell = known === undefined ? undefined : this.all[known];
       if (known === undefined || cell === undefined) {
-        if (!isNowhere(line.kind, line.target)) {
-          this.put(cellOf(line));
-          born.push(line);
+        if (!isNowhere(entry.kind, entry.target)) {
+          this.put(cellOf(entry));
+          created.push(entry);
         }
         continue;
       }
-      cell.state = line.target;
-      const gone = isNowhere(line.kind, line.target);
+      cell.state = entry.target;
+      const gone = isNowhere(entry.kind, entry.target);
       if (gone !== cell.gone) this.gone += gone ? 1 : -1;
       cell.gone = gone;
       changed.push(known);
     }
-    return { changed, born };
+    return { changed, created };
   }
 
-  /** Ask where new objects are, as far as they are few. @param {JournalEntry[]} born @param {AbortSignal} signal */
-  async ask(born, signal) {
-    await Promise.all(born.slice(0, MAX_PARENTS_READ).map((line) => this.askOne(line, signal)));
+  /** Read where new objects are, of the first few. @param {JournalEntry[]} created @param {AbortSignal} signal */
+  async readPlaces(created, signal) {
+    await Promise.all(created.slice(0, MAX_PARENTS_READ).map((entry) => this.readPlace(entry, signal)));
   }
 
-  /** @param {JournalEntry} line @param {AbortSignal} signal */
-  async askOne(line, signal) {
+  /** @param {JournalEntry} entry @param {AbortSignal} signal */
+  async readPlace(entry, signal) {
     /** @type {ObjectView} */
     let found;
     try {
-      found = await get(objectPath({ ns: line.ns, id: line.object }), {}, signal);
+      found = await get(objectPath({ ns: entry.ns, id: entry.object }), {}, signal);
     } catch {
-      return; // it has gone already
+      return; // the object is gone already
     }
-    const known = this.find(line.ns, line.object);
+    const known = this.find(entry.ns, entry.object);
     const cell = known === undefined ? undefined : this.all[known];
     if (cell) Object.assign(cell, { place: placeOf(found.spec), parent: found.parent ?? "" });
   }
 
-  /** Forget the cells of what has gone, once they are many; tells whether it did. */
+  /** Remove the cells of removed objects, once they are many; returns whether it did. */
   compact() {
     if (this.gone < MAX_REMOVED_CELLS) return false;
     const kept = this.all.filter((cell) => !cell.gone);
@@ -117,14 +117,14 @@ export class Cells {
   }
 }
 
-/** @param {JournalEntry} line @returns {Cell} */
-function cellOf(line) {
+/** @param {JournalEntry} entry @returns {Cell} */
+function cellOf(entry) {
   return {
-    ns: line.ns,
-    id: line.object,
-    kind: line.kind,
-    state: line.target ?? "",
-    place: placeOf(line.spec),
+    ns: entry.ns,
+    id: entry.object,
+    kind: entry.kind,
+    state: entry.target ?? "",
+    place: placeOf(entry.spec),
     parent: "",
     gone: false,
   };

@@ -79,7 +79,7 @@ export class FleetMap {
     this.canvas.dataset.cells = String(this.layout.blocks.reduce((sum, block) => sum + block.cells.length, 0));
     this.pen = this.canvas.getContext("2d");
     this.pen?.setTransform(scale, 0, 0, scale, 0, 0);
-    this.cut(scale);
+    this.prepareTiles(scale);
     this.blit(scale);
     for (const block of this.layout.blocks) this.label(block);
   }
@@ -119,7 +119,7 @@ export class FleetMap {
   }
 
   /** Prepare a picture of each tone. @param {number} scale */
-  cut(scale) {
+  prepareTiles(scale) {
     this.tiles.clear();
     this.stamps.clear();
     const side = this.layout.pitch - (this.layout.pitch > 5 ? 2 : 1);
@@ -172,14 +172,14 @@ export class FleetMap {
     pen.clearRect(spot[0], spot[1], pitch, pitch);
     if (glow > 0) {
       pen.globalAlpha = glow * 0.85;
-      pen.fillStyle = colour0.ink;
+      pen.fillStyle = frameColours.ink;
       pen.fillRect(spot[0], spot[1], pitch - 1, pitch - 1);
       pen.globalAlpha = 1;
     }
     const tile = cell.gone ? undefined : this.tiles.get(this.toneAt(index));
     if (tile) pen.drawImage(tile, spot[0] + this.margin, spot[1] + this.margin, this.side, this.side);
     if (index === this.cursor) {
-      pen.strokeStyle = colour0.accent;
+      pen.strokeStyle = frameColours.accent;
       pen.lineWidth = 1.5;
       pen.strokeRect(spot[0] + 0.75, spot[1] + 0.75, pitch - 1.5, pitch - 1.5);
     }
@@ -191,8 +191,8 @@ export class FleetMap {
     for (const index of changed) this.flashing.set(index, now);
     if (!this.moving && this.flashing.size) {
       this.moving = true;
-      colour0.ink = colour("ink");
-      colour0.accent = colour("accent");
+      frameColours.ink = colour("ink");
+      frameColours.accent = colour("accent");
       requestAnimationFrame(() => this.frame());
     }
   }
@@ -227,7 +227,7 @@ export class FleetMap {
     this.tip.hidden = cell === undefined;
     this.canvas.style.cursor = cell ? "pointer" : "";
     if (!cell) return;
-    this.tip.textContent = told(cell);
+    this.tip.textContent = describe(cell);
     const left = x > this.element.clientWidth - 240 ? x - this.tip.offsetWidth - 12 : x + 14;
     this.tip.style.transform = `translate(${Math.max(0, left)}px, ${y + 14}px)`;
   }
@@ -260,19 +260,19 @@ export class FleetMap {
   walk(index) {
     const before = this.cursor;
     this.cursor = index;
-    colour0.accent = colour("accent");
+    frameColours.accent = colour("accent");
     this.drawCell(before);
     this.drawCell(index);
     const cell = this.cells.all[index];
     const spot = this.layout.spots[index];
     if (cell && spot) this.point(index, spot[0], spot[1]);
     else this.tip.hidden = true;
-    this.voice.textContent = cell ? told(cell) : "";
+    this.voice.textContent = cell ? describe(cell) : "";
   }
 }
 
-/** Colours that are asked for once for all frames of a movement. */
-const colour0 = { ink: "#fff", accent: "#2dd4bf" };
+/** Colours that are read once for all frames of an animation. */
+const frameColours = { ink: "#fff", accent: "#2dd4bf" };
 
 /** @param {CanvasRenderingContext2D} pen @param {number} side @returns {Stamp} */
 function stampOf(pen, side) {
@@ -281,6 +281,6 @@ function stampOf(pen, side) {
 }
 
 /** @param {Cell} cell */
-function told(cell) {
+function describe(cell) {
   return `${cell.id} · ${cell.state}\n${cell.kind} · ${cell.place || cell.parent || cell.ns}`;
 }

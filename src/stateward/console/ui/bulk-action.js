@@ -16,54 +16,54 @@ const MAX_SHOWN = 200;
 const NEEDS_MORE = { title: "It needs arguments", status: 0, code: "page" };
 
 /** @typedef {"asked" | "accepted" | "refused" | "done" | "failed"} Status */
-/** @typedef {{ns: string, id: string, kind: string, state: string, status: Status, text: string, op: string, desired: string}} Entry */
+/** @typedef {{ns: string, id: string, kind: string, state: string, status: Status, text: string, op: string, desired: string}} BulkResult */
 
 /** One run of an action over many objects. */
 export class BulkAction {
   /** @param {Context} context @param {string} action */
   constructor(context, action) {
     this.action = action;
-    /** @type {Entry[]} */
-    this.entries = [];
-    /** @type {Map<string, Entry>} */
+    /** @type {BulkResult[]} */
+    this.results = [];
+    /** @type {Map<string, BulkResult>} */
     this.byOp = new Map();
     this.body = h("div", null);
     this.element = card(`Group action: ${action}`, "each object answers for itself", this.body);
     this.show = oncePerFrame(() => this.draw());
-    context.on("lines", (/** @type {JournalEntry[]} */ lines) => lines.forEach((line) => this.onEntry(line)));
+    context.on("entries", (/** @type {JournalEntry[]} */ entries) => entries.forEach((entry) => this.onEntry(entry)));
   }
 
   /** Ask for the action on each of these. @param {ObjectView[]} things @param {string[]} facts */
   async each(things, facts) {
-    this.entries = things.map((one) => entryOf(one, "asked"));
+    this.results = things.map((one) => resultOf(one, "asked"));
     this.show();
-    const waiting = things.map((thing, number) => ({ thing, entry: this.entries[number] ?? entryOf(thing, "asked") }));
+    const waiting = things.map((thing, number) => ({ thing, result: this.results[number] ?? resultOf(thing, "asked") }));
     const worker = async () => {
-      for (let one = waiting.shift(); one; one = waiting.shift()) await this.ask(one.thing, one.entry, facts);
+      for (let one = waiting.shift(); one; one = waiting.shift()) await this.ask(one.thing, one.result, facts);
     };
     await Promise.all(Array.from({ length: MAX_PARALLEL }, worker));
   }
 
-  /** @param {ObjectView} thing @param {Entry} entry @param {string[]} facts */
-  async ask(thing, entry, facts) {
+  /** @param {ObjectView} thing @param {BulkResult} result @param {string[]} facts */
+  async ask(thing, result, facts) {
     const path = objectPath(thing);
     const form = actionForm(thing, this.action);
     try {
       if (form?.fields)
         throw new Problem({ ...NEEDS_MORE, detail: `${this.action} needs arguments: ask on its own page` });
-      if (form) await this.through(entry, path, await send(...form.call(thing, facts, {})));
-      else this.begun(entry, await send("POST", `${path}/actions/${part(this.action)}`, { facts }));
+      if (form) await this.through(result, path, await send(...form.call(thing, facts, {})));
+      else this.begun(result, await send("POST", `${path}/actions/${part(this.action)}`, { facts }));
     } catch (error) {
-      Object.assign(entry, { status: "refused", text: fieldsOf(error).detail });
+      Object.assign(result, { status: "refused", text: fieldsOf(error).detail });
     }
     this.show();
   }
 
-  /** What was begun through the domain's own API. @param {Entry} entry @param {string} path @param {any} answer */
-  async through(entry, path, answer) {
+  /** What was begun through the domain's own API. @param {BulkResult} result @param {string} path @param {any} answer */
+  async through(result, path, answer) {
     const object = await get(path);
     const op = typeof answer?.operation === "string" ? answer.operation : (answer?.operation?.id ?? object.op);
-    this.begun(entry, { object, operation: op ? await get(`/ns/${part(entry.ns)}/operations/${part(op)}`) : null });
+    this.begun(result, { object, operation: op ? await get(`/ns/${part(result.ns)}/operations/${part(op)}`) : null });
   }
 
   /** Ask for the action on all that fit, in one transaction. @param {string} ns @param {Filter} filter @param {string[]} facts */
@@ -89,12 +89,12 @@ export class BulkAction {
     }
     for (const one of [verdict.whole, ...verdict.begun]) {
       if (!one) continue;
-      const entry = entryOf(one.object, "accepted");
-      this.entries.push(entry);
-      this.begun(entry, one);
+      const result = resultOf(one.object, "accepted");
+      this.results.push(result);
+      this.begun(result, one);
     }
     for (const [id, why] of Object.entries(verdict.skipped)) {
-      this.entries.push({
+      this.results.push({
         ns,
         id,
         kind: "",
@@ -108,40 +108,40 @@ export class BulkAction {
     this.show();
   }
 
-  /** @param {Entry} entry @param {Accepted} accepted */
-  begun(entry, accepted) {
-    entry.state = accepted.object.state;
-    entry.status = accepted.operation ? "accepted" : "done";
+  /** @param {BulkResult} result @param {Accepted} accepted */
+  begun(result, accepted) {
+    result.state = accepted.object.state;
+    result.status = accepted.operation ? "accepted" : "done";
     if (!accepted.operation) return;
-    entry.op = accepted.operation.id;
-    entry.desired = accepted.operation.desired;
-    this.byOp.set(entry.op, entry);
-    for (const line of store.latest) this.onEntry(line); // the end may have come before the answer
+    result.op = accepted.operation.id;
+    result.desired = accepted.operation.desired;
+    this.byOp.set(result.op, result);
+    for (const entry of store.latest) this.onEntry(entry); // the end may have come before the answer
   }
 
-  /** @param {JournalEntry} line */
-  onEntry(line) {
-    const entry = line.op === null ? undefined : this.byOp.get(line.op);
-    if (!entry || line.target === null || entry.id !== line.object || entry.status !== "accepted") return;
-    entry.state = line.target;
-    if (classOf(line.kind, line.target) !== "transitional") {
-      entry.status = line.target === entry.desired ? "done" : "failed";
-      entry.text = line.reason ?? "";
+  /** @param {JournalEntry} entry */
+  onEntry(entry) {
+    const result = entry.op === null ? undefined : this.byOp.get(entry.op);
+    if (!result || entry.target === null || result.id !== entry.object || result.status !== "accepted") return;
+    result.state = entry.target;
+    if (classOf(entry.kind, entry.target) !== "transitional") {
+      result.status = entry.target === result.desired ? "done" : "failed";
+      result.text = entry.reason ?? "";
     }
     this.show();
   }
 
   /** @param {Status} status */
   count(status) {
-    return this.entries.filter((one) => one.status === status).length;
+    return this.results.filter((one) => one.status === status).length;
   }
 
   draw() {
-    const total = this.entries.length;
+    const total = this.results.length;
     const ended = total - this.count("asked") - this.count("accepted");
     const words = `${total} asked · ${this.count("refused")} refused · ${this.count("accepted")} under way · ${this.count("done")} done · ${this.count("failed")} failed`;
     const order = { refused: 0, failed: 1, asked: 2, accepted: 3, done: 4 };
-    const shown = [...this.entries].sort((one, other) => order[one.status] - order[other.status]).slice(0, MAX_SHOWN);
+    const shown = [...this.results].sort((one, other) => order[one.status] - order[other.status]).slice(0, MAX_SHOWN);
     fill(
       this.body,
       h("p", { class: "sentence", role: "status", "data-ended": ended === total ? "true" : "false" }, words),
@@ -152,24 +152,24 @@ export class BulkAction {
   }
 }
 
-/** @param {Entry} entry */
-function resultRow(entry) {
+/** @param {BulkResult} result */
+function resultRow(result) {
   const tone = /** @type {const} */ ({
     asked: "idle",
     accepted: "moving",
     refused: "unknown",
     done: "good",
     failed: "failed",
-  })[entry.status];
+  })[result.status];
   return [
-    objectAnchor(entry.ns, entry.id),
-    h("span", { class: "fine" }, shape(tone), entry.status === "accepted" ? "under way" : entry.status),
-    entry.state ? badge(entry.state, classOf(entry.kind, entry.state)) : "",
-    entry.text,
+    objectAnchor(result.ns, result.id),
+    h("span", { class: "fine" }, shape(tone), result.status === "accepted" ? "under way" : result.status),
+    result.state ? badge(result.state, classOf(result.kind, result.state)) : "",
+    result.text,
   ];
 }
 
-/** @param {ObjectView} thing @param {Status} status @returns {Entry} */
-function entryOf(thing, status) {
+/** @param {ObjectView} thing @param {Status} status @returns {BulkResult} */
+function resultOf(thing, status) {
   return { ns: thing.ns, id: thing.id, kind: thing.kind, state: thing.state, status, text: "", op: "", desired: "" };
 }

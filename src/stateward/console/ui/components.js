@@ -47,7 +47,7 @@ export const plainList = (items) => h("ul", { class: "plain" }, items);
 /** A term and its description, in a list of facts. @param {string} name @param {Child} value */
 export const fact = (name, value) => [h("dt", null, name), h("dd", null, value)];
 
-/** An object in a line: its name, its state, a text about it, its error. @param {ObjectView} thing @param {string} about @param {string} [name] */
+/** An object in one line: its name, its state, a text about it, its error. @param {ObjectView} thing @param {string} about @param {string} [name] */
 export const objectLine = (thing, about, name) => [
   objectAnchor(thing.ns, thing.id, name),
   stateBadge(thing),
@@ -134,19 +134,19 @@ export function objectAnchor(ns, id, name = id) {
   return h("a", { href: objectLink(ns, id), class: "object", title: id }, shortenIds(name));
 }
 
-/** @param {JournalEntry} line */
-export function lineRow(line) {
-  const rejected = line.event.startsWith("rejected");
+/** @param {JournalEntry} entry */
+export function entryRow(entry) {
+  const rejected = entry.event.startsWith("rejected");
   return h(
     "li",
-    { class: rejected ? "line rejected" : "line", title: line.reason ?? "" },
-    h("time", { datetime: line.at }, clock(line.at)),
-    objectAnchor(line.ns, line.object),
-    h("span", { class: "event" }, line.event),
-    line.target
-      ? badge(line.target, classOf(line.kind, line.target))
-      : quiet(line.reason),
-    h("span", { class: "quiet who" }, line.who || line.actor),
+    { class: rejected ? "line rejected" : "line", title: entry.reason ?? "" },
+    h("time", { datetime: entry.at }, clock(entry.at)),
+    objectAnchor(entry.ns, entry.object),
+    h("span", { class: "event" }, entry.event),
+    entry.target
+      ? badge(entry.target, classOf(entry.kind, entry.target))
+      : quiet(entry.reason),
+    h("span", { class: "quiet who" }, entry.who || entry.actor),
   );
 }
 

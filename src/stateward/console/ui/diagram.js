@@ -64,13 +64,13 @@ export class Diagram {
     if (place && here) place.scrollLeft += here.left - place.getBoundingClientRect().left - place.clientWidth / 2;
   }
 
-  /** Show steps as they happen. @param {JournalEntry[]} lines */
-  step(lines) {
-    for (const line of lines) {
-      if (line.source === null || line.target === null || line.source === line.target) continue;
+  /** Show steps as they happen. @param {JournalEntry[]} entries */
+  step(entries) {
+    for (const entry of entries) {
+      if (entry.source === null || entry.target === null || entry.source === entry.target) continue;
       const move =
-        this.moves.get(`${line.source} ${line.event} ${line.target}`) ??
-        this.moves.get(`${line.source} ${line.target}`);
+        this.moves.get(`${entry.source} ${entry.event} ${entry.target}`) ??
+        this.moves.get(`${entry.source} ${entry.target}`);
       const path = move?.querySelector("path");
       if (move && path) this.travel(move, path);
     }

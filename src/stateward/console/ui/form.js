@@ -66,7 +66,7 @@ export async function objectOptions(ns, kind) {
  */
 export function showForm(title, about, asked, yes, submit, others, repeat) {
   const dialog = /** @type {HTMLDialogElement} */ (find("#question"));
-  const said = h("div", { "aria-live": "polite" });
+  const feedback = h("div", { "aria-live": "polite" });
   const go = h("button", { class: "primary", type: "submit" }, yes);
   /** @type {Field[]} */
   const fields = [];
@@ -93,7 +93,7 @@ export function showForm(title, about, asked, yes, submit, others, repeat) {
       await submit(valuesOf(fields, inputs));
       dialog.close("yes");
     } catch (error) {
-      fill(said, problemPanel(error));
+      fill(feedback, problemPanel(error));
       focusOn(String(fieldsOf(error).field ?? ""), fields, inputs);
     }
     go.removeAttribute("aria-busy");
@@ -112,7 +112,7 @@ export function showForm(title, about, asked, yes, submit, others, repeat) {
       { class: "column", onsubmit: sent },
       rows,
       repeat ? h("button", { type: "button", onclick: again }, repeat.label) : null,
-      said,
+      feedback,
       h("footer", null, h("button", { type: "button", onclick: () => dialog.close("no") }, "Cancel"), go),
     ),
   );

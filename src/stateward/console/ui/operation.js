@@ -42,8 +42,8 @@ export class OperationCard {
     fill(
       this.now,
       mine
-        ? this.told(mine)
-        : note(found.length ? "Nothing is under way." : "Nothing was ever asked of it."),
+        ? this.summary(mine)
+        : note(found.length ? "Nothing is under way." : "It had no operation yet."),
     );
     const before = found.filter((one) => one !== mine);
     fill(
@@ -55,7 +55,7 @@ export class OperationCard {
   }
 
   /** @param {Operation} one */
-  told(one) {
+  summary(one) {
     const steps = Object.keys(one.steps ?? {});
     return [
       h(

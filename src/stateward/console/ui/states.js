@@ -53,14 +53,14 @@ export function toneOf(state, stateClass) {
   const key = `${stateClass}/${state}`;
   let tone = known.get(key);
   if (tone === undefined) {
-    tone = judged(state.toLowerCase(), stateClass);
+    tone = computeTone(state.toLowerCase(), stateClass);
     known.set(key, tone);
   }
   return tone;
 }
 
 /** @param {string} word @param {StateClass | null | undefined} stateClass @returns {Tone} */
-function judged(word, stateClass) {
+function computeTone(word, stateClass) {
   if (stateClass === "transitional") {
     if (LEAVING.test(word)) return "leaving";
     return ARRIVING.test(word) ? "arriving" : "moving";

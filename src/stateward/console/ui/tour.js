@@ -15,7 +15,7 @@ function steps() {
   return [
     [
       "overview",
-      "A fleet that lives",
+      "The fleet, live",
       "Each cell of the map is an object, its shape and colour are its state. Move over a cell, click it, or walk with the arrows. Below, the lifecycle shows how many objects are where, and every step as it happens.",
     ],
     [
@@ -24,7 +24,7 @@ function steps() {
       "Press / anywhere to search. Choose some rows, then do something to all of them: each answers for itself, and refusals say why.",
     ],
     ...[...domains.values()].flatMap(domainSteps),
-    ["journal", "Nothing is forgotten", "Who did what, when and why, rejected words too. Filter, follow, export."],
+    ["journal", "Nothing is forgotten", "Who did what, when and why, rejected reports too. Filter, follow, export."],
     [
       "overview",
       "That is all",

@@ -23,7 +23,7 @@ export class VirtualTable {
    * @param {(row: T) => void} how.onOpen
    * @param {() => void} [how.onSelect] makes rows selectable
    * @param {() => Promise<T[] | null>} [how.more] the next page, or null if there is none
-   * @param {() => void} [how.loaded] is told when a page has come in, or the last has
+   * @param {() => void} [how.loaded] is called when a page has arrived
    * @param {() => string} how.foot
    */
   constructor(how) {

@@ -1,4 +1,4 @@
-// Tokens and quotas: who may come in, and how much a namespace may hold. For administrators.
+// Tokens and quotas: who may call the API, and how many objects a namespace may have. For administrators.
 
 import { get, part, send } from "../core/api.js";
 import { fill, h } from "../core/dom.js";
@@ -41,7 +41,7 @@ async function show(context) {
       h(
         "div",
         { class: "column" },
-        card("Tokens", "the secret is shown once, when a token is made", tokens),
+        card("Tokens", "the secret is shown once, when a token is created", tokens),
         card("Quotas", "what is not given is not limited", quotas),
       ),
       h("div", { class: "column" }, newToken(readTokens), newQuota(readQuotas)),
@@ -53,10 +53,10 @@ async function show(context) {
 /** @param {Token[]} found @param {() => Promise<void>} read */
 function tokenTable(found, read) {
   const revoke = async (/** @type {Token} */ one) => {
-    if (!(await confirm(`Take the token of ${one.name} back?`, "Take it back"))) return;
+    if (!(await confirm(`Revoke the token of ${one.name}?`, "Revoke it"))) return;
     await attempt(async () => {
       await send("DELETE", `/tokens/${part(one.id)}`);
-      toast(`The token of ${one.name} opens nothing any more.`, "good");
+      toast(`The token of ${one.name} is revoked.`, "good");
     });
     read();
   };
@@ -70,7 +70,7 @@ function tokenTable(found, read) {
       h("span", { class: "fine" }, shape(one.state === "active" ? "good" : "over"), one.state),
       ago(one.created),
       one.expires ? ago(one.expires) : "never",
-      one.state === "active" ? h("button", { onclick: () => revoke(one) }, "Take back") : "",
+      one.state === "active" ? h("button", { onclick: () => revoke(one) }, "Revoke") : "",
     ]),
   );
 }
@@ -97,7 +97,7 @@ function newToken(read) {
   const where = input("namespaces", "* or shop, bank", true);
   const expires = /** @type {HTMLInputElement} */ (h("input", { type: "datetime-local", name: "expires" }));
   const asked = { role: "viewer" };
-  const said = h("div", { role: "status" });
+  const feedback = h("div", { role: "status" });
   const make = async (/** @type {Event} */ event) => {
     event.preventDefault();
     try {
@@ -107,10 +107,10 @@ function newToken(read) {
         namespaces: splitList(where.value),
         expires: expires.value ? new Date(expires.value).toISOString() : null,
       });
-      fill(said, h("p", null, "Keep it now: it is not shown again."), h("code", { class: "secret" }, made.token));
+      fill(feedback, h("p", null, "Keep it now: it is not shown again."), h("code", { class: "secret" }, made.token));
       await read();
     } catch (error) {
-      fill(said, problemPanel(error));
+      fill(feedback, problemPanel(error));
     }
   };
   return card(
@@ -124,7 +124,7 @@ function newToken(read) {
       labeled("namespaces", where),
       labeled("expires (or never)", expires),
       h("button", { class: "primary", type: "submit" }, "Make a token"),
-      said,
+      feedback,
     ),
   );
 }
@@ -134,7 +134,7 @@ function newQuota(read) {
   const ns = input("ns", namespaces()[0] ?? "shop", true);
   const objects = input("objects", "mci.vm=100, ovc.disk=50", false);
   const operations = /** @type {HTMLInputElement} */ (h("input", { type: "number", min: 0, name: "operations" }));
-  const said = h("div", { role: "status" });
+  const feedback = h("div", { role: "status" });
   const set = async (/** @type {Event} */ event) => {
     event.preventDefault();
     const limits = splitList(objects.value).map((one) => one.split("=", 2));
@@ -144,10 +144,10 @@ function newQuota(read) {
         operations: operations.value === "" ? null : Number(operations.value),
       });
       toast(`The quota of ${ns.value} is set.`, "good");
-      fill(said);
+      fill(feedback);
       await read();
     } catch (error) {
-      fill(said, problemPanel(error));
+      fill(feedback, problemPanel(error));
     }
   };
   return card(
@@ -160,7 +160,7 @@ function newQuota(read) {
       labeled("objects of a kind", objects),
       labeled("operations under way", operations),
       h("button", { type: "submit" }, "Set"),
-      said,
+      feedback,
     ),
   );
 }

@@ -1,4 +1,4 @@
-// The journal: who, what, from, to, why, when. It can be filtered, followed and taken along.
+// The journal: who, what, from, to, why, when. It can be filtered, followed and exported.
 
 import { lines } from "../core/api.js";
 import { fill, h } from "../core/dom.js";
@@ -24,7 +24,7 @@ async function show(context) {
   const none = h(
     "div",
     { hidden: true },
-    empty("Nothing fits.", "Ask for less, or wait: what happens next shows up by itself."),
+    empty("Nothing fits.", "Filter less, or wait: new entries show up by themselves."),
   );
   const filters = h("form", { class: "filters", onsubmit: (/** @type {Event} */ event) => event.preventDefault() });
 
@@ -32,32 +32,32 @@ async function show(context) {
   const rows = new VirtualTable({
     name: "Journal",
     columns: [
-      { name: "when", width: "150px", wide: true, cell: (line) => h("time", { datetime: line.at }, moment(line.at)) },
-      { name: "object", width: "minmax(110px, 1.4fr)", cell: (line) => objectAnchor(line.ns, line.object) },
+      { name: "when", width: "150px", wide: true, cell: (entry) => h("time", { datetime: entry.at }, moment(entry.at)) },
+      { name: "object", width: "minmax(110px, 1.4fr)", cell: (entry) => objectAnchor(entry.ns, entry.object) },
       {
         name: "event",
         width: "minmax(90px, 1fr)",
         wide: true,
-        cell: (line) => h("span", { class: line.event.startsWith("rejected") ? "error-text" : "" }, line.event),
+        cell: (entry) => h("span", { class: entry.event.startsWith("rejected") ? "error-text" : "" }, entry.event),
       },
-      { name: "from", width: "minmax(70px, .9fr)", wide: true, cell: (line) => line.source ?? "" },
+      { name: "from", width: "minmax(70px, .9fr)", wide: true, cell: (entry) => entry.source ?? "" },
       {
         name: "to",
         width: "minmax(100px, 1fr)",
-        cell: (line) => (line.target ? badge(line.target, classOf(line.kind, line.target)) : ""),
+        cell: (entry) => (entry.target ? badge(entry.target, classOf(entry.kind, entry.target)) : ""),
       },
-      { name: "who", width: "minmax(80px, .9fr)", wide: true, cell: (line) => line.who || line.actor },
+      { name: "who", width: "minmax(80px, .9fr)", wide: true, cell: (entry) => entry.who || entry.actor },
       {
         name: "why",
         width: "minmax(90px, 1.6fr)",
         wide: true,
-        cell: (line) => h("span", { title: line.reason ?? "" }, line.reason ?? ""),
+        cell: (entry) => h("span", { title: entry.reason ?? "" }, entry.reason ?? ""),
       },
-      { name: "#", width: "64px", wide: true, cell: (line) => quiet(line.seq) },
+      { name: "#", width: "64px", wide: true, cell: (entry) => quiet(entry.seq) },
     ],
-    keyOf: (line) => String(line.seq),
-    onOpen: (line) => go(objectLink(line.ns, line.object)),
-    foot: () => `${rows.rows.length.toLocaleString()} lines shown, newest first${following ? ", following" : ""}`,
+    keyOf: (entry) => String(entry.seq),
+    onOpen: (entry) => go(objectLink(entry.ns, entry.object)),
+    foot: () => `${rows.rows.length.toLocaleString()} entries shown, newest first${following ? ", following" : ""}`,
   });
 
   const asked = () => ({
@@ -67,13 +67,13 @@ async function show(context) {
     actor: filter.actor,
     op: filter.op,
   });
-  const fits = (/** @type {JournalEntry} */ line) =>
-    (store.ns === "*" || line.ns === store.ns) &&
-    (!filter.object || line.object === filter.object) &&
-    (!filter.kind || line.kind === filter.kind) &&
-    (!filter.actor || line.actor === filter.actor) &&
-    (!filter.op || line.op === filter.op) &&
-    has(line, filter.text);
+  const fits = (/** @type {JournalEntry} */ entry) =>
+    (store.ns === "*" || entry.ns === store.ns) &&
+    (!filter.object || entry.object === filter.object) &&
+    (!filter.kind || entry.kind === filter.kind) &&
+    (!filter.actor || entry.actor === filter.actor) &&
+    (!filter.op || entry.op === filter.op) &&
+    has(entry, filter.text);
 
   async function reload() {
     keepQuery(filter);
@@ -132,7 +132,7 @@ async function show(context) {
     );
   }
 
-  async function takeAlong() {
+  async function exportEntries() {
     const parts = [];
     try {
       for await (const line of lines("/journal", asked(), NDJSON, context.signal)) parts.push(line, "\n");
@@ -143,17 +143,17 @@ async function show(context) {
     const where = URL.createObjectURL(new Blob(parts, { type: NDJSON }));
     h("a", { href: where, download: "journal.ndjson" }).click();
     setTimeout(() => URL.revokeObjectURL(where), 10_000);
-    toast(`${parts.length / 2} lines were taken along.`, "good");
+    toast(`${parts.length / 2} entries were exported.`, "good");
   }
 
   fill(
     context.main,
-    heading("Journal", "every change: who, what, from, to, why, when", h("button", { onclick: takeAlong }, "Export")),
+    heading("Journal", "every change: who, what, from, to, why, when", h("button", { onclick: exportEntries }, "Export")),
     filters,
     none,
     rows.element,
   );
-  context.on("lines", (/** @type {JournalEntry[]} */ fresh) => {
+  context.on("entries", (/** @type {JournalEntry[]} */ fresh) => {
     const mine = fresh.filter(fits).reverse();
     if (!following || !mine.length) return;
     const top = rows.body.scrollTop;
@@ -164,11 +164,11 @@ async function show(context) {
   await reload();
 }
 
-/** @param {JournalEntry} line @param {string} text */
-function has(line, text) {
+/** @param {JournalEntry} entry @param {string} text */
+function has(entry, text) {
   return (
     !text ||
-    `${line.object} ${line.event} ${line.reason ?? ""} ${line.who} ${line.source} ${line.target}`
+    `${entry.object} ${entry.event} ${entry.reason ?? ""} ${entry.who} ${entry.source} ${entry.target}`
       .toLowerCase()
       .includes(text.toLowerCase())
   );

@@ -1,4 +1,4 @@
-// One object: where it stands, what may be done, what it waits for, and everything that ever happened to it.
+// One object: its state, its actions, what it waits for, and its journal.
 
 import { get, objectPath, part, Problem, send } from "../core/api.js";
 import { actionButtons, anyAction } from "../ui/object-actions.js";
@@ -40,7 +40,7 @@ async function show(context) {
   const showHistory = () =>
     fill(
       timeline,
-      history.length ? [...history].reverse().map(event) : h("li", { class: "quiet" }, "Nothing is written of it."),
+      history.length ? [...history].reverse().map(event) : h("li", { class: "quiet" }, "The journal has no entry about it."),
     );
   const refresh = calmly(async () => {
     const found = await get(base, {}, context.signal).catch(gone);
@@ -50,7 +50,7 @@ async function show(context) {
         title(ns, id, null),
         empty(
           `${id} is not there (any more).`,
-          "What is written of it stays below. ",
+          "Its journal stays below. ",
           h("a", { href: link("objects") }, "All objects"),
         ),
       );
@@ -77,7 +77,7 @@ async function show(context) {
     context.main,
     head,
     card("Actions", "grey ones are not allowed now; they say why", actions),
-    card("State", "where it stands in its lifecycle", picture),
+    card("State", "its state in its lifecycle", picture),
     h(
       "div",
       { class: "columns" },
@@ -86,7 +86,7 @@ async function show(context) {
         { class: "column" },
         card("Why is it waiting?", "up the tree", why),
         operation.element,
-        card("Timeline", "who, what, why; rejected words too", timeline),
+        card("Timeline", "who, what, why; rejected reports too", timeline),
       ),
       h("div", { class: "column" }, card("Children", "", children), details),
     ),
@@ -98,11 +98,11 @@ async function show(context) {
   history = await recentJournal({ ns, object: id }, MAX_TIMELINE, context.signal);
   showHistory();
 
-  context.on("lines", (/** @type {JournalEntry[]} */ lines) => {
-    const mine = lines.filter((line) => line.ns === ns && line.object === id);
+  context.on("entries", (/** @type {JournalEntry[]} */ entries) => {
+    const mine = entries.filter((entry) => entry.ns === ns && entry.object === id);
     if (mine.length) {
       const last = history.at(-1)?.seq ?? 0;
-      history = [...history, ...mine.filter((line) => line.seq > last)].slice(-MAX_TIMELINE);
+      history = [...history, ...mine.filter((entry) => entry.seq > last)].slice(-MAX_TIMELINE);
       showHistory();
       diagram?.step(mine);
     }
@@ -119,7 +119,7 @@ function gone(error) {
 }
 
 /**
- * Do something at most once in a while, and once more if it was asked for meanwhile.
+ * Run an action at most once in a while, and once more if it was asked for meanwhile.
  * @param {() => Promise<void>} act
  * @param {AbortSignal} signal
  */
@@ -190,23 +190,23 @@ function waiting({ operation, text, queue, lane, children, parents }, ns) {
 
 // --- timeline --------------------------------------------------------------------------------------------------------
 
-/** @param {JournalEntry} line */
-function event(line) {
-  const rejected = line.event.startsWith("rejected");
-  const tone = rejected ? "failed" : line.target ? toneOf(line.target, classOf(line.kind, line.target)) : "over";
+/** @param {JournalEntry} entry */
+function event(entry) {
+  const rejected = entry.event.startsWith("rejected");
+  const tone = rejected ? "failed" : entry.target ? toneOf(entry.target, classOf(entry.kind, entry.target)) : "over";
   return h(
     "li",
     { class: rejected ? "rejected" : "" },
-    h("time", { datetime: line.at, title: moment(line.at) }, clock(line.at)),
+    h("time", { datetime: entry.at, title: moment(entry.at) }, clock(entry.at)),
     h("span", { class: "pin" }, shape(tone)),
     h(
       "div",
       { class: "said" },
-      h("b", { class: "event" }, line.event),
-      line.target && line.target !== line.source ? quiet(`${line.source ?? ""} → `) : null,
-      line.target && line.target !== line.source ? badge(line.target, classOf(line.kind, line.target)) : null,
-      quiet(`by ${line.who || line.actor}${line.who && line.who !== line.actor ? ` (${line.actor})` : ""}`),
-      line.reason ? h("span", { class: "why" }, line.reason) : null,
+      h("b", { class: "event" }, entry.event),
+      entry.target && entry.target !== entry.source ? quiet(`${entry.source ?? ""} → `) : null,
+      entry.target && entry.target !== entry.source ? badge(entry.target, classOf(entry.kind, entry.target)) : null,
+      quiet(`by ${entry.who || entry.actor}${entry.who && entry.who !== entry.actor ? ` (${entry.actor})` : ""}`),
+      entry.reason ? h("span", { class: "why" }, entry.reason) : null,
     ),
   );
 }
@@ -218,7 +218,7 @@ function specs(found, refresh) {
   const seen = Object.keys(found.seen ?? {}).length > 0;
   return [
     card("Spec", `version ${found.version}, generation ${found.generation}`, json(found.spec, "Spec")),
-    seen ? card("Seen", "what was last seen of it in the world", json(found.seen, "Seen")) : null,
+    seen ? card("Seen", "what was observed last", json(found.seen, "Seen")) : null,
     card("Labels", "", labels(found, refresh)),
     card(
       "Record",
@@ -256,11 +256,11 @@ function labels(found, refresh) {
       toast("The labels are set.", "good");
       refresh();
     } catch (error) {
-      fill(said, problemPanel(error));
+      fill(feedback, problemPanel(error));
     }
   };
-  const said = h("div", null);
-  return h("form", { class: "row", onsubmit: save }, input, h("button", { type: "submit" }, "Set"), said);
+  const feedback = h("div", null);
+  return h("form", { class: "row", onsubmit: save }, input, h("button", { type: "submit" }, "Set"), feedback);
 }
 
 /** @param {HTMLElement} place @param {ObjectView} found @param {AbortSignal} signal */

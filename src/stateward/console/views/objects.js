@@ -25,7 +25,7 @@ const keyOf = (row) => `${row.ns}/${row.id}`;
 function show(context) {
   const filter = { kind: "", state: "", label: "", q: "", ...Object.fromEntries(context.query) };
   let pager = new Pager(readableNamespaces(), wanted());
-  let born = 0;
+  let created = 0;
 
   /** @returns {Filter} */
   function wanted() {
@@ -60,12 +60,12 @@ function show(context) {
     onSelect: showBulk,
     more: async () => (pager.done ? null : pager.next(context.signal)),
     loaded: showNone,
-    foot: () => foot(rows.rows.length, pager.done, filter, born),
+    foot: () => foot(rows.rows.length, pager.done, filter, created),
   });
 
   function reload() {
     pager = new Pager(readableNamespaces(), wanted());
-    born = 0;
+    created = 0;
     keepQuery(filter);
     rows.clear();
     showFilters();
@@ -215,14 +215,14 @@ function show(context) {
     });
   }
 
-  context.on("lines", (/** @type {JournalEntry[]} */ lines) => {
-    for (const line of lines) {
-      if (line.target === null) continue;
-      const target = line.target;
-      const key = `${line.ns}/${line.object}`;
+  context.on("entries", (/** @type {JournalEntry[]} */ entries) => {
+    for (const entry of entries) {
+      if (entry.target === null) continue;
+      const target = entry.target;
+      const key = `${entry.ns}/${entry.object}`;
       if (rows.places.has(key))
-        rows.change(key, (row) => Object.assign(row, { state: target, since: line.at, error: line.reason }));
-      else if (line.source === store.kinds.get(line.kind)?.initial && !isNowhere(line.kind, target)) born += 1;
+        rows.change(key, (row) => Object.assign(row, { state: target, since: entry.at, error: entry.reason }));
+      else if (entry.source === store.kinds.get(entry.kind)?.initial && !isNowhere(entry.kind, target)) created += 1;
     }
   });
   context.on("counts", oncePerFrame(showNone));
@@ -250,15 +250,15 @@ function labels(row) {
     .join("  ");
 }
 
-/** @param {number} shown @param {boolean} done @param {{kind: string, state: string, label: string, q: string}} filter @param {number} born */
-function foot(shown, done, filter, born) {
+/** @param {number} shown @param {boolean} done @param {{kind: string, state: string, label: string, q: string}} filter @param {number} created */
+function foot(shown, done, filter, created) {
   let total = 0;
   for (const [kind, states] of tally()) {
     for (const [state, count] of states)
       if ((!filter.kind || kind === filter.kind) && (!filter.state || state === filter.state)) total += count;
   }
   const known = !filter.q && !filter.label ? ` of ${Math.max(total, shown).toLocaleString()}` : "";
-  return `${shown.toLocaleString()}${known} shown${done ? "" : ", more below"}${born ? ` · ${born} new: reload` : ""}`;
+  return `${shown.toLocaleString()}${known} shown${done ? "" : ", more below"}${created ? ` · ${created} new: reload` : ""}`;
 }
 
 export default { title: "Objects", show };

@@ -1,11 +1,11 @@
-// The overview: the whole fleet on one page, as it lives.
+// The overview: the whole fleet on one page, live.
 
 import { get } from "../core/api.js";
 import { Cells } from "../fleet/cells.js";
 import { diagramOf } from "../ui/diagram.js";
 import { fill, h, throttle } from "../core/dom.js";
 import { FleetMap } from "../fleet/map.js";
-import { card, code, empty, lineRow, meter, note, objectAnchor, plainList, select, wordOptions } from "../ui/components.js";
+import { card, code, empty, entryRow, meter, note, objectAnchor, plainList, select, wordOptions } from "../ui/components.js";
 import { readableNamespaces } from "../core/pagination.js";
 import { go, link, objectLink } from "../core/links.js";
 import { MEANINGS, shape, TONES, toneOf } from "../ui/states.js";
@@ -117,10 +117,10 @@ function fleet(context) {
       ".",
     ),
   );
-  context.on("lines", (/** @type {JournalEntry[]} */ lines) => {
-    const { changed, born } = cells.apply(lines, (ns) => wanted.has(ns));
-    if (born.length) cells.ask(born, context.signal).then(map.arrange);
-    if (born.length || cells.compact()) map.arrange();
+  context.on("entries", (/** @type {JournalEntry[]} */ entries) => {
+    const { changed, created } = cells.apply(entries, (ns) => wanted.has(ns));
+    if (created.length) cells.readPlaces(created, context.signal).then(map.arrange);
+    if (created.length || cells.compact()) map.arrange();
     map.flash(changed);
     nothing.hidden = cells.all.length > 0;
   });
@@ -165,15 +165,15 @@ function latest(context) {
   const list = h("ol", { class: "lines" });
   const draw = () => {
     const mine = store.latest
-      .filter((line) => store.ns === "*" || line.ns === store.ns)
+      .filter((entry) => store.ns === "*" || entry.ns === store.ns)
       .slice(-MAX_ENTRIES)
       .reverse();
     fill(
       list,
-      mine.length ? mine.map(lineRow) : h("li", { class: "quiet" }, "Nothing has happened since this page was opened."),
+      mine.length ? mine.map(entryRow) : h("li", { class: "quiet" }, "Nothing has happened since this page was opened."),
     );
   };
-  context.on("lines", throttle(REDRAW_MS, draw));
+  context.on("entries", throttle(REDRAW_MS, draw));
   draw();
   return card("Latest", [h("a", { href: link("journal") }, "journal")], list);
 }
@@ -240,8 +240,8 @@ function lifecycle(context) {
   choose();
   draw();
   context.on("counts", throttle(REDRAW_MS, count));
-  context.on("lines", (/** @type {JournalEntry[]} */ lines) =>
-    shown?.step(lines.filter((line) => line.kind === chosen.kind && (store.ns === "*" || line.ns === store.ns))),
+  context.on("entries", (/** @type {JournalEntry[]} */ entries) =>
+    shown?.step(entries.filter((entry) => entry.kind === chosen.kind && (store.ns === "*" || entry.ns === store.ns))),
   );
   return card(
     "Lifecycle",

@@ -24,8 +24,8 @@ const KINDS = ["edge.cloudlet", "edge.clusterinst", "edge.appinst"];
 const STEPS = {
   UpdateRequested: [1, "the agent was asked"],
   Updating: [2, "the new agent comes up"],
-  Init: [3, "the new agent waits for a word"],
-  InitOk: [4, "the new agent tells what it has"],
+  Init: [3, "the new agent waits for the first message"],
+  InitOk: [4, "the new agent sends its inventory"],
 };
 
 /** @param {Context} context */
@@ -120,19 +120,19 @@ function wanted(one) {
 function versions(cloudlets) {
   const known = groupBy(cloudlets.filter((one) => version(one)), version);
   const words = [...known].map(([name, some]) => `${some.length} at version ${name}`);
-  return words.join(" · ") || "no agent has told its version";
+  return words.join(" · ") || "no agent has reported its version";
 }
 
 /** @param {ObjectView} one @param {ObjectView[]} below @param {EdgeStatus} status @param {() => void} again */
 function row(one, below, status, again) {
-  const line = status.agents.get(`${one.ns}/${one.id}`) ?? null;
+  const connection = status.agents.get(`${one.ns}/${one.id}`) ?? null;
   const mine = version(one);
   const target = wanted(one);
   const moving = one.state in STEPS || one.state === "UpdateError";
   return [
     objectAnchor(one.ns, one.id),
     stateBadge(one),
-    agent(one, line, status.orphans.get(`${one.ns}/${one.id}`) ?? []),
+    agent(one, connection, status.orphans.get(`${one.ns}/${one.id}`) ?? []),
     moving && mine && target && mine !== target ? `${mine} → ${target}` : mine || target || "?",
     upgrade(one, mine),
     below.length ? counts(below) : quiet("nothing"),
@@ -153,15 +153,15 @@ function counts(below) {
   return `${clusters} cluster${clusters === 1 ? "" : "s"}, ${apps} app${apps === 1 ? "" : "s"}`;
 }
 
-/** @param {ObjectView} one @param {Agent | null} line @param {string[]} orphans */
-function agent(one, line, orphans) {
+/** @param {ObjectView} one @param {Agent | null} connection @param {string[]} orphans */
+function agent(one, connection, orphans) {
   const serving = one.state !== "Offline" && Number(pick(one.seen, ["serving"]) ?? (one.state === "Ready" ? 1 : 0)) > 0;
   const controller = shortenIds(String(pick(one.seen, ["controller"]) ?? ""));
   const words = serving ? [`connected${controller ? ` to ${controller}` : ""}`] : ["not connected"];
-  if (line) words.push(line.settled ? `${line.orders} orders` : "settles");
-  if (orphans.length) words.push(`has ${orphans.length} that nobody knows of`);
+  if (connection) words.push(connection.settled ? `${connection.orders} orders` : "settles");
+  if (orphans.length) words.push(`${orphans.length} orphans`);
   const held = /** @type {any[]} */ (pick(one.seen, ["held"]) ?? []);
-  if (held.length) words.push("another agent is held until a hand-over");
+  if (held.length) words.push("another agent is held until a handover");
   return h("span", { class: "fine", title: orphans.join(", ") }, shape(serving ? "good" : "unknown"), words.join(", "));
 }
 
@@ -171,7 +171,7 @@ function upgrade(one, mine) {
   if (step)
     return h("span", { class: "steps-of" }, meter(step, 4, `Upgrade of ${one.id}`, "moving"), `${step} of 4: ${text}`);
   if (one.state === "UpdateError") return h("span", { class: "error-text" }, one.error ?? "failed");
-  return mine ? "none under way" : quiet("no agent has called");
+  return mine ? "none under way" : quiet("no agent has connected");
 }
 
 /** @param {ObjectView} one @param {ObjectView[]} below */
@@ -241,8 +241,8 @@ const CREATE_FORMS = [
     name: "cloudlet",
     fields: () => [
       { name: "name", label: "name", hint: "oslo" },
-      { name: "missing", label: "what is missing there", type: "choice", options: wordOptions("recreate", "leave") },
-      { name: "orphans", label: "what nobody knows of", type: "choice", options: wordOptions("report", "remove") },
+      { name: "missing", label: "missing instances", type: "choice", options: wordOptions("recreate", "leave") },
+      { name: "orphans", label: "orphans", type: "choice", options: wordOptions("report", "remove") },
     ],
     call: (ns, values) => ["POST", `/api/v1/edge/ns/${part(ns)}/cloudlets`, values],
   },

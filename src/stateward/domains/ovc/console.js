@@ -95,29 +95,29 @@ function recycled(things, timers, again) {
     "Recycle bin",
     ["object", "state", "deleted", "time left", "", ""],
     found.map((one) => {
-      const with_ = goesWith(one, found);
+      const owner = binOwner(one, found);
       const timer = timers.find((other) => other.ns === one.ns && other.object === one.id);
       const left = timer ? seconds(timer.due) - Date.now() / 1000 : null;
       return [
-        h("span", { class: "fine" }, objectAnchor(one.ns, one.id, nameOf(one)), quiet(what(one))),
+        h("span", { class: "fine" }, objectAnchor(one.ns, one.id, nameOf(one)), quiet(kindName(one))),
         stateBadge(one),
         ago(one.since),
-        with_ ? `as long as ${nameOf(with_)}` : timeLeft(left, timer),
+        owner ? `as long as ${nameOf(owner)}` : timeLeft(left, timer),
         left === null ? "" : timeBar(left, kept(one, things), one.id),
-        may("act") && !with_ ? ways(one, again) : "",
+        may("act") && !owner ? binButtons(one, again) : "",
       ];
     }),
   );
 }
 
-/** What went down with another comes back, or goes for good, with it. @param {ObjectView} one @param {ObjectView[]} found */
-function goesWith(one, found) {
+/** The object whose deletion deleted this one: it restores or destroys both. @param {ObjectView} one @param {ObjectView[]} found */
+function binOwner(one, found) {
   const along = pick(one.seen, ["bin.along"]);
   return found.find((other) => other.ns === one.ns && other.id === along) ?? null;
 }
 
 /** @param {ObjectView} one */
-function what(one) {
+function kindName(one) {
   return one.kind.replace("ovc.", "").replace("vm", "machine");
 }
 
@@ -140,7 +140,7 @@ function timeBar(left, whole, id) {
 }
 
 /** @param {ObjectView} one @param {() => void} again */
-function ways(one, again) {
+function binButtons(one, again) {
   return h(
     "span",
     { class: "row" },
@@ -160,7 +160,7 @@ async function destroy(one, again) {
 function branch(some, below) {
   const items = [...some].sort(byName).map((one) => {
     const mine = below.get(`${one.ns}/${one.id}`) ?? [];
-    const line = h("div", null, objectLine(one, [what(one), ...details(one)].join(" · "), nameOf(one)));
+    const line = h("div", null, objectLine(one, [kindName(one), ...details(one)].join(" · "), nameOf(one)));
     return h("li", null, line, mine.length ? branch(mine, below) : null);
   });
   return h("ul", null, items);

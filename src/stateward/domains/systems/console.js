@@ -79,8 +79,8 @@ async function show(context) {
   );
   const readLocks = () => Promise.all(systems().map((one) => showLocks(one, places, operations, context.signal)));
   const soon = throttle(DEBOUNCE_MS, () => void readLocks().catch(() => {}));
-  context.on("lines", (/** @type {JournalEntry[]} */ lines) => {
-    if (lines.some((line) => CHANGES.includes(line.kind))) soon();
+  context.on("entries", (/** @type {JournalEntry[]} */ entries) => {
+    if (entries.some((entry) => CHANGES.includes(entry.kind))) soon();
   });
   context.every(2, readLocks);
 }
@@ -169,42 +169,42 @@ function tree(parts, system, instances) {
     }
     branch.thing = one;
   }
-  return twigs(root, instances);
+  return branchList(root, instances);
 }
 
 /** @param {Branch} branch @param {Map<string, Instance[]>} instances @returns {HTMLElement} */
-function twigs(branch, instances) {
+function branchList(branch, instances) {
   const sorted = [...branch.below.values()].sort((one, other) => one.name.localeCompare(other.name));
   return h(
     "ul",
     null,
     sorted.map((one) =>
-      h("li", null, h("div", null, twig(one, instances)), one.below.size ? twigs(one, instances) : null),
+      h("li", null, h("div", null, branchLine(one, instances)), one.below.size ? branchList(one, instances) : null),
     ),
   );
 }
 
 /** @param {Branch} branch @param {Map<string, Instance[]>} instances */
-function twig({ name, thing }, instances) {
+function branchLine({ name, thing }, instances) {
   if (!thing) return h("span", { class: "folder" }, `${name}/`);
   const some = instances.get(`${thing.ns}/${thing.id}`);
   return [
     objectAnchor(thing.ns, thing.id, name),
     stateBadge(thing),
-    some ? crew(some) : null,
+    some ? instanceShapes(some) : null,
     quiet(thing.kind === "systems.service" ? size(thing, some) : "node pool"),
     errorText(thing.error),
   ];
 }
 
 /** Each instance as its shape. @param {Instance[]} some */
-function crew(some) {
+function instanceShapes(some) {
   const words = some.map(
     (one) => `${one.name}: ${one.phase}${one.ready ? ", ready" : ""}${one.why ? `, ${one.why}` : ""}`,
   );
   return h(
     "span",
-    { class: "crew", role: "img", "aria-label": words.join("; ") || "no instance", title: words.join("\n") },
+    { class: "instances", role: "img", "aria-label": words.join("; ") || "no instance", title: words.join("\n") },
     some.slice(0, 24).map((one) => shape(one.ready ? "good" : toneOf(one.phase, "transitional"))),
   );
 }
