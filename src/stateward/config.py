@@ -118,9 +118,14 @@ class Setting(Struct, frozen=True):
         return self._info.default
 
     @property
+    def about(self) -> str:
+        """Its description."""
+        return str((getattr(self.kind, "extra_json_schema", None) or {}).get("description", ""))
+
+    @property
     def is_secret(self) -> bool:
         """Whether its value is never shown."""
-        return isinstance(self.kind, msgspec.inspect.Metadata) and bool((self.kind.extra or {}).get("secret"))
+        return bool((getattr(self.kind, "extra", None) or {}).get("secret"))
 
     @property
     def _info(self) -> msgspec.structs.FieldInfo:
@@ -216,13 +221,7 @@ PASSWORD = re.compile(r"(\bpassword=)[^\s&]+", re.IGNORECASE)
 
 def describe(sections: Sections = NO_SECTIONS) -> list[tuple[str, object, str]]:
     """Return every setting with its default and its meaning."""
-    return [(name, one.default, _meaning(one.kind)) for name, one in known_settings(sections).items()]
-
-
-def _meaning(kind: msgspec.inspect.Type) -> str:
-    if isinstance(kind, msgspec.inspect.Metadata):
-        return str((kind.extra_json_schema or {}).get("description", ""))
-    return ""
+    return [(name, one.default, one.about) for name, one in known_settings(sections).items()]
 
 
 def _allowed(kind: msgspec.inspect.Type) -> str:

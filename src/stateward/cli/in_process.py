@@ -20,28 +20,28 @@ from stateward.server.run import open_application
 
 @contextmanager
 def in_process(folder: Path) -> Iterator[httpx.BaseTransport]:
-    """Run the application on a folder, on a thread of its own; yields how to send requests to it."""
-    local = Local(folder)
-    thread = Thread(target=local.run, name="local server")
+    """Run the application on a folder, on a thread of its own; yields the transport to it."""
+    application = InProcessApplication(folder)
+    thread = Thread(target=application.run, name="local server")
     thread.start()
     try:
-        yield InProcess(local)
+        yield application
     finally:
-        local.stop()
+        application.stop()
         thread.join()
 
 
-class Local:
-    """The application on an event loop of its own."""
+class InProcessApplication(httpx.BaseTransport):
+    """The application on an event loop of its own; it is also the transport that sends requests to it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._app: Future[Litestar] = Future()
         self._loop = asyncio.new_event_loop()
-        self._over = asyncio.Event()
+        self._stopped = asyncio.Event()
 
     def run(self) -> None:
-        """Run until it is stopped; what keeps it from running is told to whoever asks it something."""
+        """Run until it is stopped; if it cannot start, every request raises the error."""
         try:
             self._loop.run_until_complete(self._serve())
         except BaseException as error:
@@ -52,33 +52,22 @@ class Local:
             self._loop.close()
 
     def stop(self) -> None:
-        """Let it end."""
-        with suppress(RuntimeError):  # it has ended already, because it could not begin
-            self._loop.call_soon_threadsafe(self._over.set)
+        """End it."""
+        with suppress(RuntimeError):  # it could not start, so it has ended already
+            self._loop.call_soon_threadsafe(self._stopped.set)
 
-    def ask(self, request: httpx.Request) -> httpx.Response:
-        """Send a request and wait for the answer."""
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request, wait for the response and return all of it."""
         app = self._app.result()
-        return asyncio.run_coroutine_threadsafe(_answer(app, request), self._loop).result()
+        return asyncio.run_coroutine_threadsafe(_respond(app, request), self._loop).result()
 
     async def _serve(self) -> None:
         async with open_application(Config(data=str(self._folder), worker=False)) as parts, parts.app.lifespan():
             self._app.set_result(parts.app)
-            await self._over.wait()
+            await self._stopped.wait()
 
 
-async def _answer(app: Litestar, request: httpx.Request) -> httpx.Response:
+async def _respond(app: Litestar, request: httpx.Request) -> httpx.Response:
     same = httpx.Request(request.method, request.url, headers=request.headers, content=request.read())
     answer = await httpx.ASGITransport(app).handle_async_request(same)  # type: ignore[arg-type]
     return httpx.Response(answer.status_code, headers=answer.headers, content=await answer.aread())
-
-
-class InProcess(httpx.BaseTransport):
-    """Sends requests to an application in this process."""
-
-    def __init__(self, local: Local) -> None:
-        self._local = local
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request and return its whole answer."""
-        return self._local.ask(request)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from rich.text import Text
 
 from stateward.client.arguments import ObjectRef, ObjectSelector
-from stateward.client.errors import ApiError, ProblemFacts, api_error_of, exit_code_of
+from stateward.client.errors import NOT_FOUND, ApiError, ProblemFacts, api_error_of, exit_code_of, none_if
 from stateward.client.formatting import duration_text, error_text, filled_table, state_text, status_text
 from stateward.client.operation_waiter import OperationWaiter
 from stateward.client.output import NO, err, print_json, results
@@ -168,16 +168,8 @@ def _ended(session: "Session", outcome: RequestOutcome, ended: Mapping[str, Oper
     """Return an outcome with its ended operation, and the object as it is now."""
     if outcome.operation is None or outcome.operation.id not in ended:
         return outcome
-    return replace(outcome, object=_now(session, outcome.id), operation=ended[outcome.operation.id])
-
-
-def _now(session: "Session", id_: str) -> ObjectView | None:
-    try:
-        return session.client.object(session.ns, id_)
-    except ApiError as problem:
-        if problem.status != 404:
-            raise
-        return None
+    now = none_if(NOT_FOUND, lambda: session.client.object(session.ns, outcome.id))
+    return replace(outcome, object=now, operation=ended[outcome.operation.id])
 
 
 def finish_requests(session: "Session", outcomes: list[RequestOutcome]) -> None:
@@ -218,16 +210,8 @@ def _row(session: "Session", one: RequestOutcome) -> tuple[Any, ...]:
         return one.id, "", word, "", "", error_text(str(told) if told else str(one.problem))
     if one.operation is None:
         return one.id, _state(session, one.object), "done", "", "", ""
-    operation = one.operation
-    state = _state(session, one.object)
-    return (
-        one.id,
-        state,
-        status_text(operation.status),
-        duration_text(operation),
-        operation.id,
-        error_text(operation.error),
-    )
+    state, op = _state(session, one.object), one.operation
+    return one.id, state, status_text(op.status), duration_text(op), op.id, error_text(op.error)
 
 
 def _state(session: "Session", found: StatefulRecord | None) -> str | Text:

@@ -1,14 +1,18 @@
 """Errors of a request to the server, each with its exit code."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar
 
 from stateward.client.output import BAD_USAGE, NO
 from stateward.errors import StatewardError
 
+T = TypeVar("T")
+
 UNREACHABLE = 3
 """Exit code: no server answers, or the server cannot serve the request."""
 
+FORBIDDEN = frozenset({401, 403})
+NOT_FOUND = frozenset({404})
 NOT_ALLOWED = 4
 """Exit code: the token is missing, not valid, or does not allow the request."""
 
@@ -79,6 +83,16 @@ class ApiError(RequestFailed):
         return found
 
 
+def none_if(statuses: Collection[int], ask: Callable[[], T]) -> T | None:
+    """Return an answer, or None if the server reports a problem of one of these HTTP statuses."""
+    try:
+        return ask()
+    except ApiError as problem:
+        if problem.status not in statuses:
+            raise
+        return None
+
+
 def exit_code_for(error: StatewardError) -> int:
     """Return the exit code of an error: its own, or one that says whether the same command may succeed later."""
     return int(getattr(error, "exit_code", UNREACHABLE if error.retry else BAD_USAGE))
@@ -86,7 +100,7 @@ def exit_code_for(error: StatewardError) -> int:
 
 def exit_code_of(status: int) -> int:
     """Return the exit code for an HTTP status."""
-    if status in (401, 403):
+    if status in FORBIDDEN:
         return NOT_ALLOWED
     if status in (409, 412, TOO_MANY):
         return NO

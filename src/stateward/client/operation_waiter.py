@@ -25,10 +25,8 @@ class TookTooLong(StatewardError):
     """Operations have not ended within the timeout; they go on."""
 
     exit_code = 1
-
-    def __init__(self, operations: Sequence[str], seconds: float) -> None:
-        super().__init__(operations, seconds)
-        self.operations, self.seconds = list(operations), seconds
+    operations: list[str]
+    seconds: float
 
     def __str__(self) -> str:
         many = len(self.operations)
@@ -60,7 +58,8 @@ class OperationWaiter:
     def __iter__(self) -> Iterator[OperationView]:
         pause = FIRST_PAUSE
         while self._pending:
-            ended = [one for one in map(self._look, self._due()) if one.has_ended]
+            due = (self._client.operation(self._ns, op) for op in self._due())
+            ended = [one for one in due if one.has_ended]
             for one in ended:
                 del self._pending[one.id]
                 yield one
@@ -80,9 +79,6 @@ class OperationWaiter:
         page = self._client.journal(self._after, ns=self._ns, since=self._since)
         self._after = page.after
         return {line.object for line in page.lines} | {line.op for line in page.lines if line.op is not None}
-
-    def _look(self, op: str) -> OperationView:
-        return self._client.operation(self._ns, op)
 
     def _rest(self, seconds: float) -> None:
         if self._until is not None and self._timeout is not None and self._clock() >= self._until:

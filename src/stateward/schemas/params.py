@@ -11,14 +11,9 @@ from msgspec import Meta
 from stateward.naming import END, NAME, NAME_MEANS, PATH_PART, TEXT_MEANS, text_pattern
 
 TEXT = rf"^[^\x00-\x1f\x7f]{{1,250}}{END}"  # what is looked for: also what could not be written any more
-
-
 LABEL = rf"^[^\x00-\x1f\x7f=]{{1,100}}=[^\x00-\x1f\x7f]{{0,250}}{END}"
 
-
 Plain = Annotated[str, Meta(pattern=NAME, description=NAME_MEANS)]
-
-
 Namespace = Annotated[
     str,
     Meta(
@@ -26,26 +21,12 @@ Namespace = Annotated[
         description="a namespace, or * for all of them; for agents NAMESPACE:CLOUDLET, or NAMESPACE:* for all of one",
     ),
 ]
-
-
 TokenName = Annotated[str, Meta(pattern=text_pattern(1, 200), description=f"whose it is, {TEXT_MEANS}")]
-
-
 Part = Annotated[str, Meta(pattern=PATH_PART, description="up to 250 signs without a slash")]
-
-
 Text = Annotated[str, Meta(pattern=TEXT, description="up to 250 signs in one line")]
-
-
 LabelName = Annotated[str, Meta(pattern=text_pattern(1, 250), description=f"up to 250 signs, {TEXT_MEANS}")]
-
-
 LabelValue = Annotated[str, Meta(pattern=text_pattern(0, 250), description=f"up to 250 signs, {TEXT_MEANS}")]
-
-
 Labels = Annotated[dict[LabelName, LabelValue], Meta(max_length=100)]
-
-
 Priority = Annotated[
     int,
     Meta(
@@ -54,21 +35,9 @@ Priority = Annotated[
         description="higher goes first in its lane; above 0 only for administrators of all namespaces",
     ),
 ]
-
-
 Facts = Annotated[list[Text], Meta(max_length=100, description="what is true of this request, such as `force`")]
-
-
 Spec = Annotated[dict[str, Any], Meta(description="what the object is to be, as its kind has it")]
-
-
 Args = Annotated[dict[str, Any], Meta(description="the action's arguments")]
-
-
 Time = Annotated[datetime, Meta(tz=True)]
-
-
 Json = Annotated[Any, Meta(description="any JSON")]
-
-
 Moment = Annotated[datetime, Meta(tz=True)]

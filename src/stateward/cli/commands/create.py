@@ -27,9 +27,9 @@ GONE = "(gone)"
 class NotClear(StatewardError):
     """It is not clear which action would remove an object; says which ones could."""
 
-    def __init__(self, object: str, state: str, choices: Sequence[str]) -> None:  # noqa: A002 - the glossary's word
-        super().__init__(object, state, choices)
-        self.object, self.state, self.choices = object, state, list(choices)
+    object: str
+    state: str
+    choices: list[str]
 
     def __str__(self) -> str:
         if not self.choices:

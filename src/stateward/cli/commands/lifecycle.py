@@ -8,7 +8,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from stateward.client.output import NO, Json, plain_table, print_json, results
+from stateward.client.formatting import filled_table
+from stateward.client.output import NO, Json, print_json, results
 from stateward.domains.registry import lifecycle_of, lifecycles
 from stateward.lifecycle import AllowedEvent, Lifecycle, check
 from stateward.lifecycle.decide import actions_between
@@ -44,11 +45,11 @@ def list_(json: Json = False) -> None:
     if json:
         print_json([describe(lifecycle) for lifecycle in lifecycles()])
         return
-    table = plain_table("kind", "about", "states", "rows", "actions")
-    for one in lifecycles():
-        cells = (one.kind, one.declaration.about, len(one.states), len(one.rows), len(one.actions))
-        table.add_row(*map(str, cells))
-    results().print(table)
+    rows = (
+        (one.kind, one.declaration.about, *(str(len(part)) for part in (one.states, one.rows, one.actions)))
+        for one in lifecycles()
+    )
+    results().print(filled_table(("kind", "about", "states", "rows", "actions"), rows))
 
 
 @app.command()
@@ -137,12 +138,7 @@ TITLES = ("event", "by", "into", "to reach", "on error", "within", "needs", "if 
 
 
 def _table(allowed: tuple[AllowedEvent, ...]) -> Table:
-    rows = [_cells(one) for one in allowed]
-    shown = [number for number in range(len(TITLES)) if any(row[number] for row in rows)]
-    table = plain_table(*(TITLES[number] for number in shown))
-    for row in rows:
-        table.add_row(*(row[number] for number in shown))
-    return table
+    return filled_table(TITLES, map(_cells, allowed))
 
 
 def _cells(one: AllowedEvent) -> tuple[str | Text, ...]:

@@ -1,9 +1,9 @@
 """`stateward top`: objects, lanes, workers and the newest journal entries, on one screen."""
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 from msgspec import Struct
@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stateward.cli.commands.lanes import lane_table
-from stateward.client.errors import NOT_ALLOWED, ApiError
+from stateward.client.errors import FORBIDDEN, none_if
 from stateward.client.formatting import entry_text, print_json_line, state_text, utc_text
 from stateward.client.journal_stream import newest_seq
 from stateward.client.output import clean, out, plain_table, print_json
@@ -23,8 +23,6 @@ from stateward.schemas.deployment import StuckView, WorkerView
 from stateward.schemas.journal import LineView
 from stateward.schemas.lanes import LanesView
 from stateward.schemas.objects import NamespaceView
-
-T = TypeVar("T")
 
 NEWEST = 10
 """How many lines of the journal are shown."""
@@ -82,22 +80,12 @@ def look(session: Session, ns: str | None, after: int, lines: deque[LineView]) -
     frame = Frame(
         datetime.now(UTC),
         [one for one in client.namespaces() if ns in (None, one.ns)],
-        _unless_forbidden(client.lanes),
-        _unless_forbidden(client.workers),
+        none_if(FORBIDDEN, client.lanes),
+        none_if(FORBIDDEN, client.workers),
         [one for one in client.stuck() if ns in (None, one.ns)],
         list(lines),
     )
     return after, frame
-
-
-def _unless_forbidden(ask: Callable[[], T]) -> T | None:
-    """Return an answer, or None to whom it is not given: they see the rest."""
-    try:
-        return ask()
-    except ApiError as problem:
-        if problem.exit_code != NOT_ALLOWED:
-            raise
-        return None
 
 
 def view(session: Session, frame: Frame) -> RenderableType:

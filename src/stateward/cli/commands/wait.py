@@ -6,11 +6,10 @@ import typer
 
 from stateward.client.action_requests import RequestOutcome, print_outcomes, wait_for_outcomes
 from stateward.client.arguments import parse_ref
-from stateward.client.errors import ApiError
+from stateward.client.errors import NOT_FOUND, none_if
 from stateward.client.formatting import operation_details
 from stateward.client.session import Session, on_server
 from stateward.client.shared_options import Timeout
-from stateward.schemas.operations import OperationView
 
 What = Annotated[str, typer.Argument(metavar="OPERATION|OBJECT", help="An operation's id, or an object.")]
 Operation = Annotated[str, typer.Argument(metavar="OPERATION", help="An operation's id.")]
@@ -22,20 +21,9 @@ NEWEST = 100
 @on_server
 def wait(session: Session, what: What, timeout: Timeout = None) -> None:
     """Wait until an operation has ended, or all that is under way on an object."""
-    named = _operation(session, what)
+    named = None if "/" in what else none_if(NOT_FOUND, lambda: session.client.operation(session.ns, what))
     outcomes = _under_way(session, what) if named is None else [RequestOutcome(named.object, None, named)]
     print_outcomes(session, wait_for_outcomes(session, outcomes, timeout))
-
-
-def _operation(session: Session, what: str) -> OperationView | None:
-    if "/" in what:
-        return None
-    try:
-        return session.client.operation(session.ns, what)
-    except ApiError as problem:
-        if problem.status != 404:
-            raise
-        return None
 
 
 def _under_way(session: Session, what: str) -> list[RequestOutcome]:
