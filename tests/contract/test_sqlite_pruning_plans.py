@@ -32,7 +32,7 @@ async def test_no_statement_reads_a_whole_table(name: str) -> None:
     assert not [step for step in await steps_of(name) if WHOLE_TABLE.match(step) or step in ("SCAN j", "SCAN o")]
 
 
-@pytest.mark.parametrize("name", ["OPERATIONS", "OBJECTS", "LINES"])
+@pytest.mark.parametrize("name", ["OPERATIONS", "OBJECTS", "JOURNAL_ENTRIES"])
 async def test_the_journal_is_walked_by_its_numbers_and_looked_up_by_its_objects(name: str) -> None:
     steps = [step for step in await steps_of(name) if step.startswith("SEARCH j ")]
     assert steps == ["SEARCH j USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"]
@@ -43,6 +43,6 @@ async def test_no_index_is_searched_by_the_namespace_alone(name: str) -> None:
     assert not [step for step in await steps_of(name) if step.endswith("(ns=?)")]
 
 
-@pytest.mark.parametrize("name", ["ANSWERS", "QUEUE_USERS", "TIMERS"])
+@pytest.mark.parametrize("name", ["IDEMPOTENCY_RECORDS", "QUEUE_USERS", "TIMERS"])
 async def test_a_walk_goes_on_behind_the_last_key(name: str) -> None:
     assert any("(ns,key)>(?,?)" in step or "(ns,id)>(?,?)" in step for step in await steps_of(name))

@@ -14,9 +14,9 @@ from tests.servers import VERSIONS
 STATEMENTS = {
     name: sql
     for name, sql in vars(retention).items()
-    if name.isupper() and isinstance(sql, str) and name not in ("FREE", "WALK")
+    if name.isupper() and isinstance(sql, str) and name not in ("FREE", "PAGE")
 }
-WALKS = {"ANSWERS", "QUEUE_USERS", "TIMERS"}
+PAGES = {"IDEMPOTENCY_RECORDS", "QUEUE_USERS", "TIMERS"}
 """What goes on behind a whole key, as far as a number of rows."""
 
 
@@ -32,4 +32,4 @@ async def test_nothing_is_read_as_a_whole_even_if_all_tables_seem_empty(version:
     plan = json.loads(await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE it{values}"))
     await connection.close()
     assert list(read_as_a_whole(plan[0]["Plan"])) == []
-    assert name in WALKS or list(read_by_namespace(plan[0]["Plan"])) == []
+    assert name in PAGES or list(read_by_namespace(plan[0]["Plan"])) == []

@@ -90,16 +90,16 @@ def _needs(needs: Needs) -> frozenset[str]:
     return frozenset((needs,) if isinstance(needs, str) else needs)
 
 
-def _begin(
+def _row(
     meaning: Meaning,
     source: State | States,
     event: str,
     by: Actor | Actors,
-    via: State,
     to: State | Back,
-    error: State | Back,
-    within: float,
     needs: Needs,
+    within: float | None = None,
+    via: State | None = None,
+    error: State | Back | None = None,
 ) -> Row:
     return Row(_states(source), event, _actors(by), via, to, error, within, _needs(needs), meaning)
 
@@ -115,7 +115,7 @@ def action(
     needs: Needs = (),
 ) -> Row:
     """Declare work that our workers do: its endings follow from this row."""
-    return _begin(Meaning.ACTION, source, event, by, via, to, error, within, needs)
+    return _row(Meaning.ACTION, source, event, by, to, needs, within, via, error)
 
 
 def request(
@@ -129,24 +129,12 @@ def request(
     needs: Needs = (),
 ) -> Row:
     """Declare work that another party does, or that has phases: its reports are rows of their own."""
-    return _begin(Meaning.REQUEST, source, event, by, via, to, error, within, needs)
+    return _row(Meaning.REQUEST, source, event, by, to, needs, within, via, error)
 
 
 def hidden(source: State | States, event: str, by: Actor | Actors, within: float, needs: Needs = ()) -> Row:
     """Declare work that does not show in the object's state."""
-    return _end(Meaning.HIDDEN, source, event, by, BACK, within, needs)
-
-
-def _end(
-    meaning: Meaning,
-    source: State | States,
-    event: str,
-    by: Actor | Actors,
-    to: State | Back,
-    within: float | None,
-    needs: Needs,
-) -> Row:
-    return Row(_states(source), event, _actors(by), None, to, None, within, _needs(needs), meaning)
+    return _row(Meaning.HIDDEN, source, event, by, BACK, needs, within)
 
 
 def step(
@@ -158,24 +146,24 @@ def step(
     needs: Needs = (),
 ) -> Row:
     """Declare a change at once, or a report of progress; `within` where the new state is transitional."""
-    return _end(Meaning.STEP, source, event, by, to, within, needs)
+    return _row(Meaning.STEP, source, event, by, to, needs, within)
 
 
 def success(source: State | States, event: str, by: Actor | Actors, to: State | Back, needs: Needs = ()) -> Row:
     """Declare the good ending of a transitional state."""
-    return _end(Meaning.SUCCESS, source, event, by, to, None, needs)
+    return _row(Meaning.SUCCESS, source, event, by, to, needs)
 
 
 def failure(source: State | States, event: str, by: Actor | Actors, to: State | Back, needs: Needs = ()) -> Row:
     """Declare the bad ending of a transitional state."""
-    return _end(Meaning.FAILURE, source, event, by, to, None, needs)
+    return _row(Meaning.FAILURE, source, event, by, to, needs)
 
 
 def cancellation(source: State | States, event: str, by: Actor | Actors, to: State, needs: Needs = ()) -> Row:
     """Declare the ending of a transitional state that was cancelled."""
-    return _end(Meaning.CANCEL, source, event, by, to, None, needs)
+    return _row(Meaning.CANCEL, source, event, by, to, needs)
 
 
 def timeout(source: State | States, to: State | Back, needs: Needs = ()) -> Row:
     """Declare where a transitional state goes when its deadline has passed."""
-    return _end(Meaning.TIMEOUT, source, TIMED_OUT, CLOCK, to, None, needs)
+    return _row(Meaning.TIMEOUT, source, TIMED_OUT, CLOCK, to, needs)

@@ -1,5 +1,8 @@
 """The change set of a transaction: rows are collected first, then written kind by kind."""
 
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
 from msgspec import Struct, field
 
 from stateward.store.records import (
@@ -62,3 +65,43 @@ class Changes(Struct):
     groups: list[LaneGroup] = field(default_factory=list)
     frees_capacity: bool = True  # removed work may have freed a lane slot that others wait for
     fences_running_work: bool = False  # a worker must stop an operation
+
+
+class ObjectWrites(NamedTuple):
+    """The objects of a change set, by the statement that writes them."""
+
+    created: list[Object]
+    transitioned: list[Object]
+    replaced: list[Object]
+
+
+def sort_objects(objects: Iterable[Object], known: Mapping[Key, Object]) -> ObjectWrites:
+    """Sort the objects of a change set; `known` are those that the transaction has read, as they are stored."""
+    writes = ObjectWrites([], [], [])
+    for changed in objects:
+        if changed.version == 1:
+            writes.created.append(changed)
+        elif _is_plain_transition(known.get(changed.key), changed):
+            writes.transitioned.append(changed)
+        else:
+            writes.replaced.append(changed)
+    return writes
+
+
+def _is_plain_transition(old: Object | None, new: Object) -> bool:
+    """Return whether only the columns of a transition differ.
+
+    Then a large spec is neither sent nor stored again, and the indexes of the other columns stay untouched.
+    """
+    return (
+        old is not None
+        and old.version == new.version - 1
+        and old.spec == new.spec
+        and old.labels == new.labels
+        and old.queue == new.queue
+        and old.parent == new.parent
+        and old.kind == new.kind
+        and old.created == new.created
+        and old.removed == new.removed
+        and old.seen == new.seen
+    )

@@ -162,7 +162,7 @@ class Tx(Protocol):
         """
 
     async def apply(self, changes: Changes) -> None:
-        """Write a set of changes; a version that does not match raises `Conflict` and nothing is written."""
+        """Write a set of changes; a version that does not match raises `WriteConflict` and nothing is written."""
 
 
 class Reader(Protocol):

@@ -36,6 +36,10 @@ class Status(StrEnum):
     CANCELLED = "cancelled"
 
 
+STATUSES = {status.value: status for status in Status}
+"""The statuses by their stored text; a look-up is faster than a call of `Status`."""
+
+
 class Object(Struct, frozen=True, gc=False):
     """An object with a lifecycle. `op` is the operation that changes its state now, if any."""
 
@@ -263,3 +267,13 @@ class Claim(Struct, frozen=True, gc=False):
     work: WorkItem
     operation: Operation
     object: Object
+
+
+RECORDS: dict[str, type[Struct]] = {
+    record.__name__: record
+    for record in (
+        *(IdempotencyRecord, JournalEntry, Lane, LaneGroup, Lock, Object, Operation),
+        *(Progress, Timer, WorkerRecord, WorkItem),
+    )
+}
+"""The records that are the rows of a table, by the names that templates of SQL use."""

@@ -8,7 +8,8 @@ once more when it is deleted.
 No journal entry names the idempotency records. They are short rows and are scanned in key order.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from abc import abstractmethod
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -46,32 +47,16 @@ class KeyPage(Struct, frozen=True):
     next: Key | None
 
 
-FetchPage = Callable[[str, Key], Awaitable[KeyPage]]
-"""Runs a statement on the page of rows after a key."""
-
-
 def key_page(rows: Iterable[Sequence[Any]]) -> KeyPage:
     """Return a page from rows of (namespace, name, whether the row marks the end of the page)."""
-    found: list[Key] = []
+    keys: list[Key] = []
     last: Key | None = None
     for ns, name, is_last in rows:
         if is_last:
             last = Key(ns, name)
         else:
-            found.append(Key(ns, name))
-    return KeyPage(found, last)
-
-
-async def all_keys(look: FetchPage, *questions: str) -> set[Key]:
-    """Scan all pages of each statement, and return all matching keys."""
-    found = set[Key]()
-    for question in questions:
-        after: Key | None = BEFORE_ALL_KEYS
-        while after is not None:
-            page = await look(question, after)
-            found.update(page.keys)
-            after = page.next
-    return found
+            keys.append(Key(ns, name))
+    return KeyPage(keys, last)
 
 
 class Retention(Protocol):
@@ -126,3 +111,95 @@ class Retention(Protocol):
 
     async def drop_idempotency_records(self, keys: Collection[Key], before: float) -> int:
         """Delete idempotency records that are older than the time; returns their number."""
+
+
+class RetentionSql(Struct, frozen=True):
+    """The statements of retention in the dialect of one database."""
+
+    span: str
+    operations: str
+    objects: str
+    queue_users: str
+    timers: str
+    journal_entries: str
+    idempotency_records: str
+    drop_progress: str
+    drop_operations: str
+    drop_objects: str
+    drop_journal_entries: str
+    drop_idempotency_records: str
+
+
+class SqlRetention(Retention):
+    """Retention by SQL: an adapter has the statements, and executes them."""
+
+    def __init__(self, sql: RetentionSql) -> None:
+        self._sql = sql
+
+    @abstractmethod
+    async def _rows(self, sql: str, *values: object) -> Sequence[Sequence[Any]]:
+        """Execute a query and return its rows."""
+
+    @abstractmethod
+    async def _drop(self, sql: str, *values: object) -> int:
+        """Execute a deletion and return the number of deleted rows."""
+
+    @abstractmethod
+    def _packed(self, values: Collection[Key] | Collection[int]) -> object:
+        """Return keys or numbers as one value of a statement."""
+
+    async def journal_span(self, after: int, last: int, most: int) -> JournalSpan | None:
+        ((upto,),) = await self._rows(self._sql.span, after, last, most)
+        return None if upto is None else JournalSpan(after, upto)
+
+    async def operations(self, span: JournalSpan, before: float) -> list[PruneCandidate]:
+        return await self._candidates(self._sql.operations, span, before)
+
+    async def objects(self, span: JournalSpan, before: float) -> list[PruneCandidate]:
+        return await self._candidates(self._sql.objects, span, before)
+
+    async def _candidates(self, sql: str, span: JournalSpan, before: float) -> list[PruneCandidate]:
+        rows = await self._rows(sql, *span, before)
+        return [PruneCandidate(Key(ns, id_), bool(is_first)) for ns, id_, is_first in rows]
+
+    async def referenced_objects(self, before: float) -> set[Key]:
+        keys = set[Key]()
+        for sql in (self._sql.queue_users, self._sql.timers):
+            after: Key | None = BEFORE_ALL_KEYS
+            while after is not None:
+                page = await self._page(sql, after, before, BATCH_ROWS)
+                keys.update(page.keys)
+                after = page.next
+        return keys
+
+    async def journal_entries(
+        self,
+        span: JournalSpan,
+        before: float,
+        last: int,
+        operations: Collection[Key] = (),
+        objects: Collection[Key] = (),
+    ) -> list[int]:
+        deleted = self._packed(operations), self._packed(objects)
+        return [seq for (seq,) in await self._rows(self._sql.journal_entries, *span, before, last, *deleted)]
+
+    async def idempotency_records(self, after: Key, before: float, most: int) -> KeyPage:
+        return await self._page(self._sql.idempotency_records, after, before, most)
+
+    async def _page(self, sql: str, after: Key, before: float, most: int) -> KeyPage:
+        return key_page(await self._rows(sql, *after, before, most))
+
+    async def drop_operations(self, keys: Collection[Key]) -> int:
+        packed = self._packed(keys)
+        while await self._drop(self._sql.drop_progress, packed, BATCH_ROWS) == BATCH_ROWS:
+            pass
+        return await self._drop(self._sql.drop_operations, packed)
+
+    async def drop_objects(self, keys: Collection[Key], before: float) -> int:
+        return await self._drop(self._sql.drop_objects, self._packed(keys), before)
+
+    async def drop_journal_entries(self, numbers: Collection[int]) -> int:
+        return await self._drop(self._sql.drop_journal_entries, self._packed(numbers))
+
+    async def drop_idempotency_records(self, keys: Collection[Key], before: float) -> int:
+        return await self._drop(self._sql.drop_idempotency_records, self._packed(keys), before)

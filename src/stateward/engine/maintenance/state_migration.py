@@ -45,17 +45,11 @@ class UnknownStates(StatewardError):
         return f"states that this version does not have: {counts}; say what each of them is now, as in {command}"
 
 
-class WorkersRunning(StatewardError):
+class WorkersRunning(StatewardError, code="still_at_work"):
     """Workers are running; those of the former version would write the old states again."""
 
-    code = "still_at_work"
-
-    def __init__(self, workers: Sequence[str]) -> None:
-        super().__init__(workers)
-        self.workers = tuple(workers)
-
-    def __str__(self) -> str:
-        return f"stop all workers first; still at work: {', '.join(self.workers)}"
+    workers: tuple[str, ...]
+    text = "stop all workers first; still at work: {workers}"
 
 
 async def unknown_states(reader: Reader, kinds: Kinds) -> Counter[UnknownState]:
@@ -121,7 +115,7 @@ async def _refuse_workers(reader: Reader) -> None:
     now = await reader.time()
     alive = [one.id for one in await reader.workers() if one.is_alive(now)]
     if alive:
-        raise WorkersRunning(alive)
+        raise WorkersRunning(tuple(alive))
 
 
 async def _check(tx: Tx, kinds: Kinds, mapped: StateMapping, keys: Sequence[Key]) -> None:

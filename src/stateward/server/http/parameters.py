@@ -21,9 +21,6 @@ HALF_MICROSECOND_S = 0.000_000_5
 MAX_NUMBER = 10**15
 """The largest sequence number and limit that a caller may give."""
 
-# --- in bodies -------------------------------------------------------------------------------------------------------
-
-
 # --- in paths --------------------------------------------------------------------------------------------------------
 
 Id = Annotated[str, PathParameter(pattern=PATH_PART, description="the object's id")]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import singledispatch
 from http import HTTPStatus
 from itertools import takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from litestar import Request, Response
@@ -66,9 +66,35 @@ def problem_of(error: Exception) -> Problem:
     return problem(500, "internal", "something went wrong here; it has been logged")
 
 
-@problem_of.register
-def _(error: StatewardError) -> Problem:
-    return problem(409, "refused", error, retry=error.retry)
+class ProblemRow(NamedTuple):
+    """An error whose problem has the error's text and some of its fields; without a code here, the error has one."""
+
+    error: type[StatewardError]
+    status: int
+    code: str | None
+    facts: tuple[str, ...] = ()
+
+    def problem_of(self, error: Any) -> Problem:  # noqa: ANN401 - an error of the row's class
+        """Return the problem of an error of this class."""
+        return problem(
+            self.status, self.code or error.code, error, **{name: getattr(error, name) for name in self.facts}
+        )
+
+
+for row in (
+    ProblemRow(StatewardError, 409, "refused", ("retry",)),
+    ProblemRow(BadBody, 400, "bad_input", ("field",)),
+    ProblemRow(NotAuthenticated, 401, "not_authenticated"),
+    ProblemRow(Forbidden, 403, FORBIDDEN, ("right",)),
+    ProblemRow(PriorityForbidden, 403, FORBIDDEN, ("right", "field")),
+    ProblemRow(QuotaExceeded, 403, "quota", ("limit", "retry")),
+    ProblemRow(NotFound, 404, None),
+    ProblemRow(NoSuchOperation, 404, None),
+    ProblemRow(AlreadyExists, 409, None, ("state", "retry")),
+    ProblemRow(KeyReused, 409, None, ("retry",)),
+    ProblemRow(AlreadyEnded, 409, None, ("retry",)),
+):
+    problem_of.register(row.error, row.problem_of)
 
 
 @problem_of.register
@@ -89,11 +115,6 @@ def _(error: UnknownField) -> Problem:
 
 
 @problem_of.register
-def _(error: BadBody) -> Problem:
-    return problem(400, "bad_input", error, field=error.field)
-
-
-@problem_of.register
 def _(error: ValidationException) -> Problem:
     """A parameter that cannot be read, or a body that is not there."""
     said: dict[str, Any] = {}
@@ -111,26 +132,6 @@ def _(error: ValidationException) -> Problem:
 def _(error: UnknownName) -> Problem:
     known = sorted(error.known)
     return problem(404, error.code, error, known=known, nearest=error.nearest)
-
-
-@problem_of.register
-def _(error: NotAuthenticated) -> Problem:
-    return problem(401, "not_authenticated", error)
-
-
-@problem_of.register
-def _(error: Forbidden) -> Problem:
-    return problem(403, FORBIDDEN, error, right=error.right)
-
-
-@problem_of.register
-def _(error: PriorityForbidden) -> Problem:
-    return problem(403, FORBIDDEN, error, right=error.right, field=error.field)
-
-
-@problem_of.register
-def _(error: QuotaExceeded) -> Problem:
-    return problem(403, "quota", error, limit=error.limit, retry=error.retry)
 
 
 @problem_of.register
@@ -162,12 +163,6 @@ def _(error: Denied) -> Problem:
     return problem(status, error.code, error, retry=error.retry)
 
 
-@problem_of.register(NotFound)
-@problem_of.register(NoSuchOperation)
-def _(error: Denied) -> Problem:
-    return problem(404, error.code, error)
-
-
 @problem_of.register
 def _(error: Refused) -> Problem:
     refusal = error.refusal
@@ -195,17 +190,6 @@ def _(error: Locked) -> Problem:
     blockers = [blocker_view(one) for one in error.blockers]
     first = blockers[0] if blockers else None
     return problem(409, error.code, error, blocker=first, blockers=blockers, retry=True)
-
-
-@problem_of.register
-def _(error: AlreadyExists) -> Problem:
-    return problem(409, error.code, error, state=error.state, retry=False)
-
-
-@problem_of.register(KeyReused)
-@problem_of.register(AlreadyEnded)
-def _(error: Denied) -> Problem:
-    return problem(409, error.code, error, retry=False)
 
 
 STATUSES = {"BadInput": 400, "UnknownName": 404, "NotFound": 404, "VersionMismatch": 412, "QuotaExceeded": 403}

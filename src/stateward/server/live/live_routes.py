@@ -19,14 +19,14 @@ from litestar.response import ServerSentEvent, ServerSentEventMessage
 from stateward.access import Grant, Right
 from stateward.domains.request_params import Ns
 from stateward.schemas.operations import ProgressView
-from stateward.server.auth.guards import HTTP_STATUSES, authenticate_connection, needs, open_to_all, require
+from stateward.server.auth.guards import HTTP_STATUSES, authenticate_connection, open_to_all, require
 from stateward.server.errors import Forbidden, NotAuthenticated, NotReady, TooMany
 from stateward.server.http.parameters import MAX_NUMBER, Op
 from stateward.server.live.feeds import live_feeds_of
 from stateward.server.live.operation_followers import ProgressEvent
 from stateward.server.live.stream_server import CloseCode, StreamClosed, Subscription
-from stateward.server.openapi.problem_responses import problem_responses
 from stateward.server.presenter import Presenter
+from stateward.server.routes.declare import api_route
 from stateward.server.service import ApiRequest, service_of
 from stateward.server.views import to_datetime
 from stateward.store.records import Key, Operation, Progress
@@ -56,13 +56,15 @@ EVENTS = ResponseSpec(
 )
 
 
-@get(
+@api_route(
+    get,
     "/ns/{ns:str}/operations/{op:str}/events",
-    guards=[needs(Right.READ)],
-    tags=["operations"],
-    summary="Follow an operation",
+    Right.READ,
+    "operations",
+    "Follow an operation",
+    404,
     media_type="text/event-stream",
-    responses={**problem_responses(404), 200: EVENTS},
+    responses={200: EVENTS},
 )
 async def follow(request: ApiRequest, ns: Ns, op: Op, last_seen: LastSeen = 0) -> ServerSentEvent:
     """Send every line of progress, those so far first, and in the end the operation; whoever reconnects goes on.

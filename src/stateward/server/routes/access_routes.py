@@ -1,5 +1,8 @@
 """Tokens and quotas, managed by administrators."""
 
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
 from litestar import delete, get, post, put
 from litestar.params import JSONBody
 
@@ -8,13 +11,13 @@ from stateward.access.quotas import Quota
 from stateward.domains.request_params import Ns
 from stateward.schemas.access import IssuedView, QuotaView, TokenView
 from stateward.schemas.request_bodies import NewQuota, NewToken
-from stateward.server.auth.guards import needs
 from stateward.server.http.parameters import TokenId
-from stateward.server.openapi.problem_responses import problem_responses
+from stateward.server.routes.declare import api_route
 from stateward.server.service import ApiRequest
 from stateward.server.views import to_datetime, to_datetime_or_none
 
-TAGS = ["access"]
+TAG = "access"
+T = TypeVar("T")
 
 
 def token_view(info: TokenInfo) -> TokenView:
@@ -23,7 +26,7 @@ def token_view(info: TokenInfo) -> TokenView:
     return TokenView(info.id, info.name, info.role, info.namespaces, info.state, created, expires)
 
 
-@post("/tokens", guards=[needs(Right.GOVERN)], tags=TAGS, summary="Make a token", responses=problem_responses(413))
+@api_route(post, "/tokens", Right.GOVERN, TAG, "Make a token", 413)
 async def issue_token(request: ApiRequest, data: JSONBody[NewToken]) -> IssuedView:
     """Make a token; keep its text, for it is not shown again."""
     expires = None if data.expires is None else data.expires.timestamp()
@@ -31,27 +34,25 @@ async def issue_token(request: ApiRequest, data: JSONBody[NewToken]) -> IssuedVi
     return IssuedView(text, token_view(info))
 
 
-@get("/tokens", guards=[needs(Right.GOVERN)], tags=TAGS, summary="List the tokens", responses=problem_responses())
+@api_route(get, "/tokens", Right.GOVERN, TAG, "List the tokens")
 async def list_tokens(request: ApiRequest) -> list[TokenView]:
     """Return all tokens, in every state."""
-    tokens, page, after = request.service.tokens, request.service.config.page_limit, None
-    found: list[TokenInfo] = []
-    while True:
-        more = await tokens.list(after, page)
+    tokens = await _read_all(request, request.service.tokens.list, lambda last: f"token-{last.id}")
+    return [token_view(info) for info in tokens]
+
+
+async def _read_all(
+    request: ApiRequest, read: Callable[[str | None, int], Awaitable[list[T]]], name_of: Callable[[T], str]
+) -> list[T]:
+    """Return all records of a listing, read page by page; `name_of` gives the name that a page continues after."""
+    page, after, found = request.service.config.page_limit, None, list[T]()
+    while len(more := await read(after, page)) == page:
         found += more
-        if len(more) < page:
-            return [token_view(one) for one in found]
-        after = f"token-{more[-1].id}"
+        after = name_of(more[-1])
+    return found + more
 
 
-@delete(
-    "/tokens/{id:str}",
-    guards=[needs(Right.GOVERN)],
-    tags=TAGS,
-    summary="Take a token back",
-    status_code=200,
-    responses=problem_responses(404, 409),
-)
+@api_route(delete, "/tokens/{id:str}", Right.GOVERN, TAG, "Take a token back", 404, 409, status_code=200)
 async def revoke_token(request: ApiRequest, id: TokenId) -> TokenView:  # noqa: A002
     """Take a token back: it opens nothing from now on, here at once and elsewhere within two seconds."""
     info = await request.service.tokens.revoke(id, request.grant.name)
@@ -59,22 +60,14 @@ async def revoke_token(request: ApiRequest, id: TokenId) -> TokenView:  # noqa: 
     return token_view(info)
 
 
-@get("/quotas", guards=[needs(Right.GOVERN)], tags=TAGS, summary="List the quotas", responses=problem_responses())
+@api_route(get, "/quotas", Right.GOVERN, TAG, "List the quotas")
 async def list_quotas(request: ApiRequest) -> list[QuotaView]:
     """Return the quotas that are in force."""
-    quotas, page, after = request.service.quotas, request.service.config.page_limit, None
-    found: list[Quota] = []
-    while True:
-        more = await quotas.list(after, page)
-        found += more
-        if len(more) < page:
-            return [QuotaView(one.ns, one.objects, one.operations) for one in found]
-        after = more[-1].ns
+    quotas = await _read_all(request, request.service.quotas.list, lambda last: last.ns)
+    return [QuotaView(quota.ns, quota.objects, quota.operations) for quota in quotas]
 
 
-@put(
-    "/quotas/{ns:str}", guards=[needs(Right.GOVERN)], tags=TAGS, summary="Set a quota", responses=problem_responses(413)
-)
+@api_route(put, "/quotas/{ns:str}", Right.GOVERN, TAG, "Set a quota", 413)
 async def set_quota(request: ApiRequest, ns: Ns, data: JSONBody[NewQuota]) -> QuotaView:
     """Set a namespace's quota; it holds for whatever is accepted from now on, and takes nothing away."""
     quota = await request.service.quotas.set(Quota(ns, data.objects, data.operations), request.grant.name)

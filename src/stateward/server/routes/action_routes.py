@@ -13,29 +13,31 @@ from stateward.errors import BadInput, StatewardError
 from stateward.locks.paths import parse_path
 from stateward.schemas.accepted import AcceptedView, GroupView, Prospect
 from stateward.schemas.request_bodies import Ask, GroupAsk, Plan
-from stateward.server.auth.guards import needs, require_priority
+from stateward.server.auth.guards import require_priority
 from stateward.server.http.fast_path import REPLAYED, JsonReply
 from stateward.server.http.parameters import Action, Id, IfMatch, Wait
 from stateward.server.http.preconditions import required_version
 from stateward.server.http.problem_details import mask_secrets, problem_of
-from stateward.server.openapi.problem_responses import problem_responses
+from stateward.server.routes.declare import api_route
 from stateward.server.routes.object_routes import ETAG
 from stateward.server.service import ApiRequest
 from stateward.store.filters import Selector
 from stateward.store.records import Key
 
-TAGS = ["actions"]
+TAG = "actions"
 EMPTY_BODY = Ask()
 
 
-@post(
+@api_route(
+    post,
     "/ns/{ns:str}/objects/{id:str}/actions/{action:str}",
-    guards=[needs(Right.ACT)],
-    tags=TAGS,
-    summary="Do something to an object",
+    Right.ACT,
+    TAG,
+    "Do something to an object",
+    *(404, 409, 412, 413),
     status_code=202,
-    responses=problem_responses(404, 409, 412, 413) | {200: ResponseSpec(AcceptedView, False, "It has ended.")},
     response_headers=[ETAG],
+    responses={200: ResponseSpec(AcceptedView, False, "It has ended.")},
 )
 async def act(
     request: ApiRequest,
@@ -109,14 +111,7 @@ def engine_request(
     )
 
 
-@post(
-    "/ns/{ns:str}/plan",
-    guards=[needs(Right.ACT)],
-    tags=TAGS,
-    summary="See what would happen",
-    status_code=200,
-    responses=problem_responses(413),
-)
+@api_route(post, "/ns/{ns:str}/plan", Right.ACT, TAG, "See what would happen", 413, status_code=200)
 async def plan(request: ApiRequest, ns: Ns, data: JSONBody[Plan]) -> list[Prospect]:
     """Say for each request what would become of it, if they came one after the other now. Nothing is done."""
     requests = [
@@ -134,13 +129,14 @@ def prospect_view(verdict: Verdict) -> Prospect:
     return Prospect("accept", verdict.object.state)
 
 
-@post(
+@api_route(
+    post,
     "/ns/{ns:str}/actions/{action:str}",
-    guards=[needs(Right.ACT)],
-    tags=TAGS,
-    summary="Do something to many objects",
+    Right.ACT,
+    TAG,
+    "Do something to many objects",
+    *(404, 409, 413),
     status_code=202,
-    responses=problem_responses(404, 409, 413),
 )
 async def act_on_group(request: ApiRequest, ns: Ns, action: Action, data: JSONBody[GroupAsk]) -> GroupView:
     """Ask for an action on all objects that are chosen, in one transaction; those that do not allow it are skipped.

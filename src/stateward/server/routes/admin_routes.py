@@ -8,18 +8,18 @@ from stateward.domains.request_params import Ns
 from stateward.schemas.deployment import TimerView, WorkerView
 from stateward.schemas.lanes import LaneGroupView, LanesView, LaneView, LockView
 from stateward.schemas.request_bodies import GroupLimit, LaneLimit
-from stateward.server.auth.guards import needs, needs_all
+from stateward.server.auth.guards import needs_all
 from stateward.server.http.parameters import Grp, LanePath, Limit, Tree
-from stateward.server.openapi.problem_responses import problem_responses
+from stateward.server.routes.declare import api_route
 from stateward.server.service import ApiRequest, Service
 from stateward.server.views import lane_view, lanes_view, lock_view, timer_view, worker_view
 from stateward.store.port import LaneLoad
 from stateward.store.records import Key, Lane, LaneGroup
 
-TAGS = ["deployment"]
+TAG = "deployment"
 
 
-@get("/lanes", guards=[needs_all(Right.READ)], tags=TAGS, summary="List the lanes", responses=problem_responses())
+@api_route(get, "/lanes", needs_all(Right.READ), TAG, "List the lanes")
 async def list_lanes(request: ApiRequest) -> LanesView:
     """Return all lanes and groups with their limits and loads; internal lanes are for administrators."""
     groups, loads = await request.service.reader.lanes()
@@ -27,13 +27,7 @@ async def list_lanes(request: ApiRequest) -> LanesView:
     return lanes_view(groups, [one for one in loads if public(one.lane.lane) == one.lane.lane])
 
 
-@put(
-    "/lanes/{lane:path}",
-    guards=[needs(Right.GOVERN)],
-    tags=TAGS,
-    summary="Limit a lane",
-    responses=problem_responses(413),
-)
+@api_route(put, "/lanes/{lane:path}", Right.GOVERN, TAG, "Limit a lane", 413)
 async def set_lane(request: ApiRequest, lane: LanePath, data: JSONBody[LaneLimit]) -> LaneView:
     """Set how many operations may run in a lane at once, from now on; 0 lets none begin."""
     name = lane.removeprefix("/")
@@ -50,40 +44,28 @@ async def _load(service: Service, lane: str) -> LaneLoad | None:
     return next((load for load in loads if load.lane.lane == lane), None)
 
 
-@put(
-    "/groups/{grp:str}",
-    guards=[needs(Right.GOVERN)],
-    tags=TAGS,
-    summary="Limit a group",
-    responses=problem_responses(413),
-)
+@api_route(put, "/groups/{grp:str}", Right.GOVERN, TAG, "Limit a group", 413)
 async def set_group(request: ApiRequest, grp: Grp, data: JSONBody[GroupLimit]) -> LaneGroupView:
     """Set how many lanes of a group may be active at once, from now on."""
     await request.service.engine.set_limits([LaneGroup(grp, data.lanes)])
     return LaneGroupView(grp, data.lanes)
 
 
-@get("/workers", guards=[needs(Right.GOVERN)], tags=TAGS, summary="List the workers", responses=problem_responses())
+@api_route(get, "/workers", Right.GOVERN, TAG, "List the workers")
 async def list_workers(request: ApiRequest) -> list[WorkerView]:
     """Return the workers that are known; one is alive as long as it was seen within its lease."""
     now = await request.service.reader.time()
     return [worker_view(one, now) for one in await request.service.reader.workers()]
 
 
-@get("/ns/{ns:str}/timers", guards=[needs(Right.READ)], tags=TAGS, summary="List timers", responses=problem_responses())
+@api_route(get, "/ns/{ns:str}/timers", Right.READ, TAG, "List timers")
 async def list_timers(request: ApiRequest, ns: Ns, limit: Limit = 100) -> list[TimerView]:
     """Return the pending timers of a namespace, in the order in which they fall due."""
     service = request.service
     return [timer_view(one) for one in await service.reader.timers(ns, service.page_size(limit))]
 
 
-@get(
-    "/ns/{ns:str}/locks/{tree:str}",
-    guards=[needs(Right.READ)],
-    tags=TAGS,
-    summary="List locks",
-    responses=problem_responses(),
-)
+@api_route(get, "/ns/{ns:str}/locks/{tree:str}", Right.READ, TAG, "List locks")
 async def list_locks(request: ApiRequest, ns: Ns, tree: Tree) -> list[LockView]:
     """Return the locks on a tree, held and waited for, in the order of asking."""
     return [lock_view(one) for one in await request.service.reader.locks_of(Key(ns, tree))]

@@ -29,9 +29,9 @@ from stateward.access.roles import RIGHTS
 from stateward.domains.registry import DOMAINS_BY_NAME
 from stateward.domains.request_params import Ns
 from stateward.lifecycle.render.svg_markup import STYLE
-from stateward.server.auth.guards import needs, open_to_all
+from stateward.server.auth.guards import open_to_all
 from stateward.server.http.security_headers import PAGE_CONTENT_POLICY
-from stateward.server.openapi.problem_responses import problem_responses
+from stateward.server.routes.declare import api_route
 from stateward.server.service import ApiRequest, Service
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Object
@@ -165,7 +165,7 @@ class MeView(Struct, frozen=True):
     domains: list[str]
 
 
-@get("/me", guards=[needs(Right.READ)], tags=["access"], summary="Who am I?", responses=problem_responses(404))
+@api_route(get, "/me", Right.READ, "access", "Who am I?", 404)
 async def get_me(request: ApiRequest) -> MeView:
     """Return whose token it is, what it may do, and in which namespaces."""
     grant, demo = request.grant, request.service.config.demo
@@ -207,14 +207,16 @@ MAP = ResponseSpec(
 )
 
 
-@get(
+@api_route(
+    get,
     "/ns/{ns:str}/map",
-    guards=[needs(Right.READ)],
-    tags=["objects"],
-    summary="Map all objects",
+    Right.READ,
+    "objects",
+    "Map all objects",
+    404,
     media_type=NDJSON,
     response_headers=[ResponseHeader(name="Cache-Control", value="no-store")],
-    responses={**problem_responses(404), 200: MAP},
+    responses={200: MAP},
 )
 async def get_map(request: ApiRequest, ns: Ns) -> Stream:
     """Return every object of a namespace in the fewest bytes: where it is, what it is, and the state that it is in."""

@@ -16,17 +16,17 @@ from stateward.access.tokens import ANY
 from stateward.engine.maintenance.horizon import horizon
 from stateward.schemas.journal import LinePage
 from stateward.schemas.params import TEXT
-from stateward.server.auth.guards import needs, require
+from stateward.server.auth.guards import require
 from stateward.server.http.parameters import AfterNumber, Limit, TextFilter, TimeOrNone, first_moment
 from stateward.server.openapi.description import CONTENTS
-from stateward.server.openapi.problem_responses import problem_responses
 from stateward.server.presenter import Presenter
+from stateward.server.routes.declare import api_route
 from stateward.server.service import ApiRequest
 from stateward.store.filters import JournalFilter
 from stateward.store.port import Reader
 from stateward.store.records import JournalEntry
 
-TAGS = ["journal"]
+TAG = "journal"
 NDJSON = "application/x-ndjson"
 PRUNED = ResponseHeader(
     name="Stateward-Pruned",
@@ -76,15 +76,7 @@ def _filters(grant: Grant, only: JournalFilter) -> list[JournalFilter]:
     return [replace(only, ns=ns) for ns in sorted(grant.namespaces)]
 
 
-@get(
-    "/journal",
-    guards=[needs(Right.READ)],
-    tags=TAGS,
-    summary="Read the journal",
-    opt={CONTENTS: [NDJSON]},
-    response_headers=[PRUNED],
-    responses=problem_responses(),
-)
+@api_route(get, "/journal", Right.READ, TAG, "Read the journal", opt={CONTENTS: [NDJSON]}, response_headers=[PRUNED])
 async def read_journal(
     request: ApiRequest,
     ns: TextFilter = None,

@@ -18,10 +18,9 @@ from stateward.lifecycle import Lifecycle
 from stateward.lifecycle.describe import LifecycleInfo, describe
 from stateward.lifecycle.render import markdown, mermaid, svg
 from stateward.lifecycle.render.svg_markup import STYLE
-from stateward.server.auth.guards import needs
 from stateward.server.http.parameters import KindName
 from stateward.server.openapi.description import CONTENTS
-from stateward.server.openapi.problem_responses import problem_responses
+from stateward.server.routes.declare import api_route
 from stateward.server.service import ApiRequest
 
 FORMS: dict[str, tuple[str, Callable[[Lifecycle], str]]] = {
@@ -66,32 +65,27 @@ def public_kind(engine: Engine, name: str) -> Kind:
     return found[name]
 
 
-@get("/kinds", guards=[needs(Right.READ)], tags=["kinds"], summary="List the kinds", responses=problem_responses())
+@api_route(get, "/kinds", Right.READ, "kinds", "List the kinds")
 async def list_kinds(request: ApiRequest) -> list[LifecycleInfo]:
     """Return every kind with its lifecycle: states, rows, actors, actions."""
     return [describe(kind.lifecycle) for kind in public_kinds(request.service.engine)]
 
 
-@get(
-    "/kinds/{kind:str}",
-    guards=[needs(Right.READ)],
-    tags=["kinds"],
-    summary="Get a kind",
-    responses=problem_responses(404),
-)
+@api_route(get, "/kinds/{kind:str}", Right.READ, "kinds", "Get a kind", 404)
 async def get_kind(request: ApiRequest, kind: KindName) -> LifecycleInfo:
     """Return one kind with its lifecycle."""
     return describe(public_kind(request.service.engine, kind).lifecycle)
 
 
-@get(
+@api_route(
+    get,
     "/kinds/{kind:str}/diagram",
-    guards=[needs(Right.READ)],
-    tags=["kinds"],
-    summary="Draw a lifecycle",
+    Right.READ,
+    "kinds",
+    "Draw a lifecycle",
+    404,
     media_type="image/svg+xml",
     opt={CONTENTS: [media_type for media_type, _ in FORMS.values()]},
-    responses=problem_responses(404),
 )
 async def draw_kind(request: ApiRequest, kind: KindName, form: Form = "svg") -> Response[str]:
     """Return a lifecycle as a picture (SVG), as Mermaid or as Markdown tables."""

@@ -13,15 +13,14 @@ from stateward.lifecycle import Lifecycle, Move, decide
 from stateward.lifecycle.moves import AllowedEvent
 from stateward.schemas.journal import LinePage
 from stateward.schemas.objects import AllowedView, Possible, StateView
-from stateward.server.auth.guards import needs
 from stateward.server.http.parameters import AfterNumber, Id, Limit, Time, last_moment, with_timezone
-from stateward.server.openapi.problem_responses import problem_responses
+from stateward.server.routes.declare import api_route
 from stateward.server.routes.journal_routes import pruned_after
 from stateward.server.service import ApiRequest, Service
 from stateward.store.filters import JournalFilter
 from stateward.store.records import Key, Object
 
-TAGS = ["objects"]
+TAG = "objects"
 
 
 def allowed_actions(lifecycle: Lifecycle, state: str, actor: str, origin: str | None) -> list[Possible]:
@@ -52,13 +51,7 @@ def _is_effective(lifecycle: Lifecycle, state: str, line: AllowedEvent, actor: s
     return isinstance(verdict, Move) and (verdict.target, verdict.needs) == (line.target, frozenset(line.needs))
 
 
-@get(
-    "/ns/{ns:str}/objects/{id:str}/allowed",
-    guards=[needs(Right.READ)],
-    tags=TAGS,
-    summary="What may be done to an object?",
-    responses=problem_responses(404),
-)
+@api_route(get, "/ns/{ns:str}/objects/{id:str}/allowed", Right.READ, TAG, "What may be done to an object?", 404)
 async def get_allowed(request: ApiRequest, ns: Ns, id: Id) -> AllowedView:  # noqa: A002
     """Return everything that can be asked for: whether the caller may now, where it leads, and if not, why not."""
     service = request.service
@@ -70,13 +63,7 @@ async def get_allowed(request: ApiRequest, ns: Ns, id: Id) -> AllowedView:  # no
     return AllowedView(found.state, service.state_classes.get((found.kind, found.state)), actions)
 
 
-@get(
-    "/ns/{ns:str}/objects/{id:str}/history",
-    guards=[needs(Right.READ)],
-    tags=TAGS,
-    summary="Read an object's history",
-    responses=problem_responses(404),
-)
+@api_route(get, "/ns/{ns:str}/objects/{id:str}/history", Right.READ, TAG, "Read an object's history", 404)
 async def get_history(request: ApiRequest, ns: Ns, id: Id, after: AfterNumber = 0, limit: Limit = 100) -> LinePage:  # noqa: A002
     """Return a page of the journal's lines about an object, removed ones included, oldest first."""
     service, most = request.service, request.service.page_size(limit)
@@ -87,13 +74,7 @@ async def get_history(request: ApiRequest, ns: Ns, id: Id, after: AfterNumber = 
     return LinePage(request.presenter.lines(lines), str(lines[-1].seq) if len(lines) == most else None, pruned)
 
 
-@get(
-    "/ns/{ns:str}/objects/{id:str}/at",
-    guards=[needs(Right.READ)],
-    tags=TAGS,
-    summary="In which state was an object?",
-    responses=problem_responses(404),
-)
+@api_route(get, "/ns/{ns:str}/objects/{id:str}/at", Right.READ, TAG, "In which state was an object?", 404)
 async def get_state_at(request: ApiRequest, ns: Ns, id: Id, time: Time) -> StateView:  # noqa: A002
     """Return the state that an object was in at a time; what was pruned is not known any more."""
     service = request.service

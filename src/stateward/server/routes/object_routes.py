@@ -19,7 +19,7 @@ from stateward.lifecycle import Lifecycle
 from stateward.schemas.accepted import AcceptedView
 from stateward.schemas.objects import NamespaceView, ObjectPage, ObjectView
 from stateward.schemas.request_bodies import NewLabels, NewObject
-from stateward.server.auth.guards import needs, require_priority
+from stateward.server.auth.guards import require_priority
 from stateward.server.errors import Forbidden
 from stateward.server.http.fast_path import JsonReply
 from stateward.server.http.parameters import (
@@ -33,7 +33,7 @@ from stateward.server.http.parameters import (
     TextFilter,
 )
 from stateward.server.http.preconditions import is_unchanged, required_version
-from stateward.server.openapi.problem_responses import problem_responses
+from stateward.server.routes.declare import api_route
 from stateward.server.routes.kind_routes import public_kind
 from stateward.server.service import ApiRequest, Service
 from stateward.store.changes import Changes
@@ -41,11 +41,11 @@ from stateward.store.filters import Page, Selector
 from stateward.store.port import Tx
 from stateward.store.records import JournalEntry, Key, Object
 
-TAGS = ["objects"]
+TAG = "objects"
 ETAG = ResponseHeader(name="ETag", description="the object's version", documentation_only=True)
 
 
-@get("/namespaces", guards=[needs(Right.READ)], tags=TAGS, summary="List the namespaces", responses=problem_responses())
+@api_route(get, "/namespaces", Right.READ, TAG, "List the namespaces")
 async def list_namespaces(request: ApiRequest) -> list[NamespaceView]:
     """Return the namespaces that the token opens and that have objects, with counts by kind and state."""
     found = [await _count_objects(request.service, ns) for ns in await readable_namespaces(request)]
@@ -66,9 +66,7 @@ async def _count_objects(service: Service, ns: str) -> NamespaceView:
     return NamespaceView(ns, counts)
 
 
-@get(
-    "/ns/{ns:str}/objects", guards=[needs(Right.READ)], tags=TAGS, summary="List objects", responses=problem_responses()
-)
+@api_route(get, "/ns/{ns:str}/objects", Right.READ, TAG, "List objects")
 async def list_objects(
     request: ApiRequest,
     ns: Ns,
@@ -96,14 +94,15 @@ async def list_objects(
     return ObjectPage(items, items[-1].id if len(items) == most else None)
 
 
-@get(
+@api_route(
+    get,
     "/ns/{ns:str}/objects/{id:str}",
-    guards=[needs(Right.READ)],
-    tags=TAGS,
-    summary="Get an object",
-    responses=problem_responses(404)
-    | {304: ResponseSpec(None, description="The caller has seen this version already.")},
+    Right.READ,
+    TAG,
+    "Get an object",
+    404,
     response_headers=[ETAG],
+    responses={304: ResponseSpec(None, description="The caller has seen this version already.")},
 )
 async def get_object(request: ApiRequest, ns: Ns, id: Id, if_none_match: IfNoneMatch = None) -> Response[ObjectView]:  # noqa: A002
     """Return an object; its version is its ETag, and who has seen it already is answered with 304."""
@@ -114,13 +113,14 @@ async def get_object(request: ApiRequest, ns: Ns, id: Id, if_none_match: IfNoneM
     return JsonReply(request.presenter.object(found), found.version)
 
 
-@post(
+@api_route(
+    post,
     "/ns/{ns:str}/objects",
-    guards=[needs(Right.ACT)],
-    tags=TAGS,
-    summary="Make an object",
+    Right.ACT,
+    TAG,
+    "Make an object",
+    *(404, 409, 413),
     status_code=202,
-    responses=problem_responses(404, 409, 413),
     response_headers=[ETAG],
 )
 async def create_object(
@@ -178,12 +178,13 @@ def creating_action(lifecycle: Lifecycle, wanted: str | None) -> str:
     return next(iter(ways))
 
 
-@put(
+@api_route(
+    put,
     "/ns/{ns:str}/objects/{id:str}/labels",
-    guards=[needs(Right.ACT)],
-    tags=TAGS,
-    summary="Set an object's labels",
-    responses=problem_responses(404, 412, 413),
+    Right.ACT,
+    TAG,
+    "Set an object's labels",
+    *(404, 412, 413),
     response_headers=[ETAG],
 )
 async def set_labels(

@@ -13,8 +13,7 @@ from stateward.aio.supervise import background, repeat
 from stateward.engine.maintenance.retention import last_prune_time, prune
 from stateward.schemas.deployment import PrunedView
 from stateward.schemas.request_bodies import Prune
-from stateward.server.auth.guards import needs
-from stateward.server.openapi.problem_responses import problem_responses
+from stateward.server.routes.declare import api_route
 from stateward.server.service import ApiRequest
 from stateward.server.views import to_datetime
 from stateward.store.errors import StoreError
@@ -30,14 +29,7 @@ CALL_MAX_S = 10.0
 """About how many seconds one request prunes."""
 
 
-@post(
-    "/prune",
-    guards=[needs(Right.GOVERN)],
-    tags=["deployment"],
-    summary="Prune the history",
-    status_code=200,
-    responses=problem_responses(413),
-)
+@api_route(post, "/prune", Right.GOVERN, "deployment", "Prune the history", 413, status_code=200)
 async def prune_history(request: ApiRequest, data: JSONBody[Prune]) -> PrunedView:
     """Drop ended operations, removed objects, lines of the journal and answers that are older than so many seconds.
 

@@ -9,20 +9,19 @@ from litestar import get, post
 from stateward.access import Right
 from stateward.engine.recovery import expedite_overdue, reap_dead_workers
 from stateward.schemas.deployment import HealedView, StuckReason, StuckView
-from stateward.server.auth.guards import needs
 from stateward.server.http.parameters import Limit
-from stateward.server.openapi.problem_responses import problem_responses
 from stateward.server.presenter import list_visible
+from stateward.server.routes.declare import api_route
 from stateward.server.service import ApiRequest
 from stateward.server.views import to_datetime_or_none
 from stateward.store.port import StuckWork
 
-TAGS = ["deployment"]
+TAG = "deployment"
 MAX_EXPEDITED = 1_000
 """How many overdue operations one call expedites."""
 
 
-@get("/stuck", guards=[needs(Right.READ)], tags=TAGS, summary="List what is stuck", responses=problem_responses())
+@api_route(get, "/stuck", Right.READ, TAG, "List what is stuck")
 async def list_stuck(request: ApiRequest, limit: Limit = 100) -> list[StuckView]:
     """Return what is in transition for longer than its deadline or without a live worker, of what the token opens."""
     grant, service = request.grant, request.service
@@ -51,9 +50,7 @@ def _shown(work: StuckWork) -> StuckView:
     )
 
 
-@post(
-    "/heal", guards=[needs(Right.GOVERN)], tags=TAGS, summary="Heal now", status_code=200, responses=problem_responses()
-)
+@api_route(post, "/heal", Right.GOVERN, TAG, "Heal now", status_code=200)
 async def heal(request: ApiRequest) -> HealedView:
     """Put back what dead workers held and settle what is overdue, now."""
     engine = request.service.engine

@@ -12,9 +12,8 @@ from stateward.domains.request_params import Ns
 from stateward.engine.privacy import Disclosure
 from stateward.schemas.operations import OperationView
 from stateward.schemas.waiting import ParentView, QueuedView, QueueView, WaitReason, WhyView
-from stateward.server.auth.guards import needs
 from stateward.server.http.parameters import Id
-from stateward.server.openapi.problem_responses import problem_responses
+from stateward.server.routes.declare import api_route
 from stateward.server.routes.wait_reasons import (
     ExternalParty,
     LaneLoads,
@@ -26,33 +25,21 @@ from stateward.server.service import ApiRequest, Service
 from stateward.server.views import lane_view, lock_view, to_datetime_or_none
 from stateward.store.records import Key, Lock, Object, Operation, Status, WorkerRecord, WorkItem
 
-TAGS = ["objects"]
+TAG = "objects"
 MAX_PARENTS = 20
 MAX_CHILDREN = 100
 MAX_STUCK = 1_000
 OPEN_STATUSES = (Status.WAITING, Status.RUNNING)
 
 
-@get(
-    "/ns/{ns:str}/objects/{id:str}/queue",
-    guards=[needs(Right.READ)],
-    tags=TAGS,
-    summary="Look at an object's queue",
-    responses=problem_responses(404),
-)
+@api_route(get, "/ns/{ns:str}/objects/{id:str}/queue", Right.READ, TAG, "Look at an object's queue", 404)
 async def get_queue(request: ApiRequest, ns: Ns, id: Id) -> QueueView:  # noqa: A002
     """Return the work that stands in the object's queue, each with what it waits for."""
     found = await request.service.engine.get(ns, id)
     return QueueView(found.queue, await (await _inspect_queue(request, found)).queued())
 
 
-@get(
-    "/ns/{ns:str}/objects/{id:str}/why",
-    guards=[needs(Right.READ)],
-    tags=TAGS,
-    summary="What does an object wait for?",
-    responses=problem_responses(404),
-)
+@api_route(get, "/ns/{ns:str}/objects/{id:str}/why", Right.READ, TAG, "What does an object wait for?", 404)
 async def get_why(request: ApiRequest, ns: Ns, id: Id) -> WhyView:  # noqa: A002
     """Return what the object waits for: its operation, queue, lane, locks and children, and its parents' operations."""
     service = request.service

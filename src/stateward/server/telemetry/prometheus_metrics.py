@@ -37,10 +37,9 @@ from stateward.access import Right
 from stateward.engine import Kind
 from stateward.engine.kinds import Kinds
 from stateward.engine.privacy import Disclosure
-from stateward.server.auth.guards import needs
 from stateward.server.errors import NotReady
-from stateward.server.openapi.problem_responses import problem_responses
 from stateward.server.presenter import sees_internal
+from stateward.server.routes.declare import api_route
 from stateward.server.service import ApiRequest
 from stateward.server.telemetry.journal_classifier import ActionResult, JournalClassifier
 from stateward.server.telemetry.snapshot import DeploymentSnapshot
@@ -306,14 +305,7 @@ METRICS = ResponseSpec(
 )
 
 
-@get(
-    "/metrics",
-    guards=[needs(Right.READ)],
-    tags=["deployment"],
-    summary="Metrics",
-    media_type="text/plain",
-    responses={**problem_responses(), 200: METRICS},
-)
+@api_route(get, "/metrics", Right.READ, "deployment", "Metrics", media_type="text/plain", responses={200: METRICS})
 async def show_metrics(request: ApiRequest) -> Response[str]:
     """Return the metrics of this process and of the store; a token for some namespaces gets what is now in those."""
     metrics: Metrics | None = request.app.state.get("metrics")

@@ -45,33 +45,21 @@ class SnapshotReader:
         self._store = store
 
     async def take(self, namespaces: frozenset[str] | None = None) -> DeploymentSnapshot:
-        """Return a snapshot of the whole deployment, or of some namespaces only."""
-        return await self._take_all() if namespaces is None else await self._take_some(namespaces)
+        """Return a snapshot of the whole deployment, or of some namespaces only.
 
-    async def _take_some(self, namespaces: frozenset[str]) -> DeploymentSnapshot:
-        reader = self._store.reader
+        Limits of lanes, workers and timers concern the whole deployment, and are left out for some namespaces.
+        """
+        reader, is_whole = self._store.reader, namespaces is None
         now = await reader.time()
+        names = await reader.namespaces() if namespaces is None else sorted(namespaces)
+        loads = (await reader.lanes())[1] if is_whole else []
         work = {one.lane: one for one in await reader.work_by_lane(namespaces)}
+        alive = [one.is_alive(now) for one in await reader.workers()] if is_whole else []
+        timers = await reader.timers(None, 1) if is_whole else []
         return DeploymentSnapshot(
-            objects=_counts(await reader.count_by_namespace(sorted(namespaces))),
-            lanes=_lanes([], work, now),
-            stuck=len(await reader.stuck(MAX_STUCK_COUNTED, namespaces)),
-            workers_alive=0,
-            workers_lost=0,
-            timer_late=0.0,
-        )
-
-    async def _take_all(self) -> DeploymentSnapshot:
-        reader = self._store.reader
-        now = await reader.time()
-        _, loads = await reader.lanes()
-        work = {one.lane: one for one in await reader.work_by_lane()}
-        alive = [one.is_alive(now) for one in await reader.workers()]
-        timers = await reader.timers(None, 1)
-        return DeploymentSnapshot(
-            objects=_counts(await reader.count_by_namespace(await reader.namespaces())),
+            objects=_counts(await reader.count_by_namespace(names)),
             lanes=_lanes(loads, work, now),
-            stuck=len(await reader.stuck(MAX_STUCK_COUNTED)),
+            stuck=len(await reader.stuck(MAX_STUCK_COUNTED, namespaces)),
             workers_alive=sum(alive),
             workers_lost=len(alive) - sum(alive),
             timer_late=max(0.0, now - timers[0].due) if timers else 0.0,

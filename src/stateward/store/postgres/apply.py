@@ -15,15 +15,15 @@ versions of objects are the compare-and-set of every state change, and the first
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from stateward.store.changes import Changes
-from stateward.store.postgres.codec import RECORDS, render_sql
-from stateward.store.records import Key, Object, WorkItem
+from stateward.store.changes import Changes, sort_objects
+from stateward.store.postgres.codec import render_sql
+from stateward.store.records import JournalEntry, Key, Object, WorkItem
 
 
 class Clause(Struct, frozen=True):
@@ -40,12 +40,29 @@ def _clause(name: str, table: str, sql: str, *, exact: bool = False, number: str
     return Clause(name, table, render_sql(sql).replace("r.seq", number), exact)
 
 
-CREATED_OBJECTS = _clause(
-    "born",
-    "objects",
-    "INSERT INTO objects SELECT {Object:r} FROM unnest({rows}::objects_row[]) r ON CONFLICT DO NOTHING RETURNING 1",
-    exact=True,
-)
+def _insert(
+    name: str, table: str, columns: str, on_conflict: str = "", *, exact: bool = False, number: str = "r.seq"
+) -> Clause:
+    """Return the clause that inserts rows into a table."""
+    rows = f"unnest({{rows}}::{table}_row[]) r"
+    sql = f"INSERT INTO {table} SELECT {columns} FROM {rows} {on_conflict} RETURNING 1"
+    return _clause(name, table, sql, exact=exact, number=number)
+
+
+def _update_operations(name: str, row_type: str, key: str, *columns: str) -> Clause:
+    """Return the exact clause that sets columns of operations; `key` is the column of the rows with their id."""
+    settings = ", ".join(f"{column} = r.{column}" for column in columns)
+    rows = f"unnest({{rows}}::{row_type}[]) r WHERE {{o.ns==r.ns}} AND o.id = r.{key}"
+    return _clause(name, "operations", f"UPDATE operations o SET {settings} FROM {rows} RETURNING 1", exact=True)
+
+
+def _delete(name: str, table: str, where: str) -> Clause:
+    """Return the clause that deletes rows by key, on the aliases `t` of the table and `r` of the keys."""
+    sql = f"DELETE FROM {table} t USING unnest({{rows}}::row_key[]) r WHERE {where} RETURNING 1"
+    return _clause(name, table, sql)
+
+
+CREATED_OBJECTS = _insert("created", "objects", "{Object:r}", "ON CONFLICT DO NOTHING", exact=True)
 TRANSITIONED_OBJECTS = _clause(
     "moved",
     "objects",
@@ -69,48 +86,14 @@ REPLACED_OBJECTS = _clause(
     """,
     exact=True,
 )
-NEW_OPERATIONS = _clause(
-    "accepted",
-    "operations",
-    "INSERT INTO operations SELECT {Operation:r} FROM unnest({rows}::operations_row[]) r RETURNING 1",
+NEW_OPERATIONS = _insert("accepted", "operations", "{Operation:r}")
+OPERATION_STEPS = _update_operations("stepped", "steps_row", "op", "steps")
+RENAMED_STATES = _update_operations("recast", "operations_row", "id", "origin", "via", "desired", "failing")
+ENDED_OPERATIONS = _update_operations(
+    "ended", "ended_row", "op", "status", "attempts", "started", "ended", "result", "error"
 )
-OPERATION_STEPS = _clause(
-    "stepped",
-    "operations",
-    """
-    UPDATE operations o SET steps = r.steps
-    FROM unnest({rows}::steps_row[]) r WHERE {o.ns==r.ns} AND o.id = r.op
-    RETURNING 1
-    """,
-    exact=True,
-)
-RENAMED_STATES = _clause(
-    "recast",
-    "operations",
-    """
-    UPDATE operations o SET origin = r.origin, via = r.via, desired = r.desired, failing = r.failing
-    FROM unnest({rows}::operations_row[]) r WHERE {o.ns==r.ns} AND o.id = r.id
-    RETURNING 1
-    """,
-    exact=True,
-)
-ENDED_OPERATIONS = _clause(
-    "ended",
-    "operations",
-    """
-    UPDATE operations o
-    SET status = r.status, attempts = r.attempts, started = r.started, ended = r.ended, result = r.result,
-        error = r.error
-    FROM unnest({rows}::ended_row[]) r WHERE {o.ns==r.ns} AND o.id = r.op
-    RETURNING 1
-    """,
-    exact=True,
-)
-NEW_WORK = _clause(
-    "enqueued",
-    "work",
-    "INSERT INTO work SELECT {WorkItem:r}, r.delayed FROM unnest({rows}::work_row[]) r RETURNING 1",
-    number="coalesce(nullif(r.seq, 0), nextval('work_seq'))",
+NEW_WORK = _insert(
+    "enqueued", "work", "{WorkItem:r}, r.delayed", number="coalesce(nullif(r.seq, 0), nextval('work_seq'))"
 )
 CHANGED_WORK = _clause(
     "requeued",
@@ -133,11 +116,7 @@ STARTED_PREFETCHED = _clause(
     RETURNING 1
     """,
 )
-REMOVED_WORK = _clause(
-    "dequeued",
-    "work",
-    "DELETE FROM work w USING unnest({rows}::row_key[]) r WHERE {w.ns==r.ns} AND w.op = r.id RETURNING 1",
-)
+REMOVED_WORK = _delete("dequeued", "work", "{t.ns==r.ns} AND t.op = r.id")
 # Parents are locked in a fixed order, because their children may end in several processes at once.
 ENDED_CHILDREN = _clause(
     "relieved",
@@ -154,18 +133,8 @@ ENDED_CHILDREN = _clause(
     RETURNING 1
     """,
 )
-PROGRESS_ENTRIES = _clause(
-    "progressed",
-    "progress",
-    "INSERT INTO progress SELECT {Progress:r} FROM unnest({rows}::progress_row[]) r RETURNING 1",
-    number="nextval('progress_seq')",
-)
-NEW_LOCKS = _clause(
-    "locked",
-    "locks",
-    "INSERT INTO locks SELECT {Lock:r} FROM unnest({rows}::locks_row[]) r RETURNING 1",
-    number="coalesce(nullif(r.seq, 0), nextval('lock_seq'))",
-)
+PROGRESS_ENTRIES = _insert("progressed", "progress", "{Progress:r}", number="nextval('progress_seq')")
+NEW_LOCKS = _insert("locked", "locks", "{Lock:r}", number="coalesce(nullif(r.seq, 0), nextval('lock_seq'))")
 GRANTED_LOCKS = _clause(
     "granted",
     "locks",
@@ -177,49 +146,13 @@ GRANTED_LOCKS = _clause(
     """,
     exact=True,
 )
-RELEASED_LOCKS = _clause(
-    "unlocked",
-    "locks",
-    "DELETE FROM locks l USING unnest({rows}::row_key[]) r WHERE {l.ns || ''==r.ns} AND l.op = r.id RETURNING 1",
-)
-REMOVED_TIMERS = _clause(
-    "stopped",
-    "timers",
-    "DELETE FROM timers t USING unnest({rows}::row_key[]) r WHERE {t.ns==r.ns} AND t.id = r.id RETURNING 1",
-)
-TIMERS = _clause(
-    "timed",
-    "timers",
-    """
-    INSERT INTO timers SELECT {Timer:r} FROM unnest({rows}::timers_row[]) r
-    ON CONFLICT (ns, id) DO UPDATE SET {Timer=excluded}
-    RETURNING 1
-    """,
-)
-IDEMPOTENCY_RECORDS = _clause(
-    "answered",
-    "answers",
-    """INSERT INTO answers SELECT {IdempotencyRecord:r} FROM unnest({rows}::answers_row[]) r
-    ON CONFLICT DO NOTHING RETURNING 1""",
-    exact=True,
-)
-LANES = _clause(
-    "laned",
-    "lanes",
-    """
-    INSERT INTO lanes SELECT {Lane:r} FROM unnest({rows}::lanes_row[]) r
-    ON CONFLICT (lane) DO UPDATE SET grp = excluded.grp, {Lane=excluded}
-    RETURNING 1
-    """,
-)
-LANE_GROUPS = _clause(
-    "grouped",
-    "lane_groups",
-    """
-    INSERT INTO lane_groups SELECT r.grp, r.lanes FROM unnest({rows}::lane_groups_row[]) r
-    ON CONFLICT (grp) DO UPDATE SET lanes = excluded.lanes
-    RETURNING 1
-    """,
+RELEASED_LOCKS = _delete("unlocked", "locks", "{t.ns || ''==r.ns} AND t.op = r.id")
+REMOVED_TIMERS = _delete("stopped", "timers", "{t.ns==r.ns} AND t.id = r.id")
+TIMERS = _insert("timed", "timers", "{Timer:r}", "ON CONFLICT (ns, id) DO UPDATE SET {Timer=excluded}")
+IDEMPOTENCY_RECORDS = _insert("answered", "answers", "{IdempotencyRecord:r}", "ON CONFLICT DO NOTHING", exact=True)
+LANES = _insert("laned", "lanes", "{Lane:r}", "ON CONFLICT (lane) DO UPDATE SET grp = excluded.grp, {Lane=excluded}")
+LANE_GROUPS = _insert(
+    "grouped", "lane_groups", "{LaneGroup:r}", "ON CONFLICT (grp) DO UPDATE SET lanes = excluded.lanes"
 )
 # Entries get their numbers under the journal lock, in the given order.
 JOURNAL_ENTRIES = _clause(
@@ -232,17 +165,16 @@ JOURNAL_ENTRIES = _clause(
     ORDER BY r.place
     RETURNING 1
     """,
-        columns=", ".join(RECORDS["JournalEntry"]),
+        columns=", ".join(JournalEntry.__struct_fields__),
     ),
     number="nextval('journal_seq')",
 )
 
 
 Rows: TypeAlias = Sequence[tuple[Any, ...]]
-KnownObjects: TypeAlias = Mapping[Key, Object]
-"""The objects that the transaction has read, as they are stored."""
 
 _first_two = itemgetter(0, 1)
+_transition_columns = attrgetter("ns", "id", "state", "since", "version", "generation", "op", "error")
 
 
 class ClauseRows(NamedTuple):
@@ -258,13 +190,16 @@ class ClauseRows(NamedTuple):
         return set(map(_first_two, self.rows))
 
 
-def clause_rows_of(changes: Changes, known: KnownObjects, now: float) -> list[ClauseRows]:
+def clause_rows_of(changes: Changes, known: Mapping[Key, Object], now: float) -> list[ClauseRows]:
     """Return the clauses with rows, in the order in which they take effect."""
     return [ClauseRows(clause, rows) for clause, rows in _all_rows(changes, known, now) if rows]
 
 
-def _all_rows(changes: Changes, known: KnownObjects, now: float) -> Iterator[tuple[Clause, Rows]]:
-    yield from _objects(changes.objects, known)
+def _all_rows(changes: Changes, known: Mapping[Key, Object], now: float) -> Iterator[tuple[Clause, Rows]]:
+    created, transitioned, replaced = sort_objects(changes.objects, known)
+    yield CREATED_OBJECTS, _tuples(created)
+    yield TRANSITIONED_OBJECTS, [_transition_columns(one) for one in transitioned]
+    yield REPLACED_OBJECTS, _tuples(replaced)
     yield NEW_OPERATIONS, _tuples(changes.operations)
     yield ENDED_OPERATIONS, _tuples(changes.ended)
     yield OPERATION_STEPS, [(key.ns, key.id, steps) for key, steps in changes.steps]
@@ -283,36 +218,6 @@ def _all_rows(changes: Changes, known: KnownObjects, now: float) -> Iterator[tup
     yield LANES, sorted(_tuples({one.lane: one for one in changes.lanes}.values()))
     yield LANE_GROUPS, sorted(_tuples({one.grp: one for one in changes.groups}.values()))
     yield PROGRESS_ENTRIES, _tuples(changes.progress)
-
-
-def _objects(objects: Iterable[Object], known: KnownObjects) -> Iterator[tuple[Clause, Rows]]:
-    created, transitioned, replaced = [], [], []
-    for one in objects:
-        if one.version == 1:
-            created.append(astuple(one))
-        elif _is_plain_transition(known.get(one.key), one):
-            transitioned.append((one.ns, one.id, one.state, one.since, one.version, one.generation, one.op, one.error))
-        else:
-            replaced.append(astuple(one))
-    yield CREATED_OBJECTS, created
-    yield TRANSITIONED_OBJECTS, transitioned
-    yield REPLACED_OBJECTS, replaced
-
-
-def _is_plain_transition(old: Object | None, new: Object) -> bool:
-    """Return whether only the columns of a transition differ; a large spec is then neither sent nor stored again."""
-    return (
-        old is not None
-        and old.version == new.version - 1
-        and old.spec == new.spec
-        and old.labels == new.labels
-        and old.queue == new.queue
-        and old.parent == new.parent
-        and old.kind == new.kind
-        and old.created == new.created
-        and old.removed == new.removed
-        and old.seen == new.seen
-    )
 
 
 def _tuples(records: Iterable[Any]) -> Rows:

@@ -3,39 +3,10 @@
 import re
 
 from stateward.store.postgres.connections import Row
-from stateward.store.records import (
-    Claim,
-    IdempotencyRecord,
-    JournalEntry,
-    Lane,
-    Lock,
-    Object,
-    Operation,
-    Progress,
-    Status,
-    Timer,
-    WorkerRecord,
-    WorkItem,
-)
+from stateward.store.records import RECORDS, STATUSES, Claim, Object, Operation, WorkItem
 
-RECORDS = {
-    record.__name__: record.__struct_fields__
-    for record in (
-        IdempotencyRecord,
-        Lane,
-        JournalEntry,
-        Lock,
-        Object,
-        Operation,
-        Progress,
-        Timer,
-        WorkItem,
-        WorkerRecord,
-    )
-}
 STATUS = Operation.__struct_fields__.index("status")
 OPERATION_WIDTH = len(Operation.__struct_fields__)
-STATUSES = {status.value: status for status in Status}
 COLUMNS = re.compile(r"\{(\w+):(\w+)\}")
 SETTINGS = re.compile(r"\{(\w+)=(\w+)\}")
 LOOKED_UP = re.compile(r"\{([^{}]+)==([^{}]+)\}")
@@ -53,8 +24,12 @@ def render_sql(sql: str, **pieces: str) -> str:
     for name, piece in pieces.items():
         sql = sql.replace(f"<{name}>", piece)
     sql = LOOKED_UP.sub(r"\1 = ANY (ARRAY[\2])", sql)
-    sql = COLUMNS.sub(lambda place: ", ".join(f"{place[2]}.{one}" for one in RECORDS[place[1]]), sql)
-    return SETTINGS.sub(lambda place: ", ".join(f"{one} = {place[2]}.{one}" for one in RECORDS[place[1]][2:]), sql)
+    sql = COLUMNS.sub(lambda place: ", ".join(f"{place[2]}.{one}" for one in _columns(place)), sql)
+    return SETTINGS.sub(lambda place: ", ".join(f"{one} = {place[2]}.{one}" for one in _columns(place)[2:]), sql)
+
+
+def _columns(place: re.Match[str]) -> tuple[str, ...]:
+    return RECORDS[place[1]].__struct_fields__
 
 
 def operation_of(row: Row) -> Operation:

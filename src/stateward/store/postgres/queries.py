@@ -7,18 +7,13 @@ was committed while the first one waited. Rows are ordered by the requested keys
 the same, because an order that an index provides would tempt the planner to read the whole index.
 """
 
-from msgspec import Struct, field
-
-from stateward.store.filters import JournalFilter, Selector
+from stateward.store.filters import JournalFilter, Selector, WhereClause
 from stateward.store.postgres.codec import render_sql
 from stateward.store.records import UNLIMITED
 
 
-class PostgresWhere(Struct):
-    """A WHERE clause and its values."""
-
-    parts: list[str] = field(default_factory=list)
-    values: list[object] = field(default_factory=list)
+class PostgresWhere(WhereClause):
+    """A WHERE clause with numbered placeholders."""
 
     def place(self, value: object) -> str:
         """Add a value and return its placeholder."""
@@ -26,43 +21,28 @@ class PostgresWhere(Struct):
         return f"${len(self.values)}"
 
     def add(self, part: str, *values: object) -> None:
-        """Add a condition with a `?` for each value."""
         for value in values:
             part = part.replace("?", self.place(value), 1)
         self.parts.append(part)
-
-    def __str__(self) -> str:
-        return " AND ".join(self.parts) or "true"
 
 
 def where_objects(selector: Selector) -> PostgresWhere:
     """Return the WHERE clause of a selector, on the alias `o`."""
     where = PostgresWhere()
     where.add("o.ns = ? AND NOT o.removed", selector.ns)
-    if selector.kind is not None:
-        where.add("o.kind = ?", selector.kind)
-    if selector.parent is not None:
-        where.add("o.parent = ?", selector.parent)
-    if selector.states is not None:
-        where.add("o.state = ANY (?::text[])", list(selector.states))
+    where.add_given("o.kind = ?", selector.kind)
+    where.add_given("o.parent = ?", selector.parent)
+    where.add_given("o.state = ANY (?::text[])", selector.states)
     for name, value in selector.labels:
         where.add("o.labels::json ->> ?::text = ?", name, value)
-    if selector.name_like is not None:
-        where.add('position(lower(? COLLATE "C") IN lower(o.id)) > 0', selector.name_like)
+    where.add_given('position(lower(? COLLATE "C") IN lower(o.id)) > 0', selector.name_like)
     return where
 
 
 def where_journal(only: JournalFilter) -> PostgresWhere:
     """Return the WHERE clause of a journal filter, on the alias `j`."""
     where = PostgresWhere()
-    for column in ("ns", "object", "kind", "op", "actor"):
-        value = getattr(only, column)
-        if value is not None:
-            where.add(f"j.{column} = ?", value)
-    if only.since is not None:
-        where.add("j.at >= ?", only.since)
-    if only.until is not None:
-        where.add("j.at < ?", only.until)
+    where.add_journal_filter(only, "j.", "j.at")
     return where
 
 

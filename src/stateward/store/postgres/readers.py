@@ -136,17 +136,14 @@ class PostgresReader:
         self._connections = connections
 
     async def object(self, key: Key) -> Object | None:
-        """Return an object, even a removed one."""
         rows = await self._connections.fetch(OBJECT, key.ns, key.id)
         return Object(*rows[0]) if rows else None
 
     async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
-        """Return the objects that exist, removed ones included."""
         rows = await self._connections.fetch(PEEKED, list(set(keys)))
         return {Key(row[0], row[1]): Object(*row) for row in rows}
 
     async def list_objects(self, selector: Selector, page: Page) -> list[Object]:
-        """Return a page of the selected objects, ordered by id."""
         where = where_objects(selector)
         if page.after is not None:
             where.add("o.id > ?", page.after)
@@ -155,42 +152,34 @@ class PostgresReader:
         return [Object(*row) for row in rows]
 
     async def count_states(self, selector: Selector) -> dict[tuple[str, str], int]:
-        """Count the selected objects by (kind, state)."""
         where = where_objects(selector)
         rows = await self._connections.fetch(STATES.replace("<where>", str(where)), *where.values)
         return {(kind, state): count for kind, state, count in rows}
 
     async def count_by_namespace(self, namespaces: Sequence[str], kind: str | None = None) -> StateCounts:
-        """Count the objects of some namespaces, of one kind or of all, as of one journal entry."""
         rows = await self._connections.fetch(STATE_COUNTS, list(namespaces), kind)
         return StateCounts(
             rows[0][0], {(ns, kind, state): count for _, ns, kind, state, count in rows if ns is not None}
         )
 
     async def operation(self, key: Key) -> Operation | None:
-        """Return an operation; its status is `running` while a worker owns it."""
         rows = await self._connections.fetch(OPERATION, key.ns, key.id)
         return operation_of(rows[0]) if rows else None
 
     async def operations(self, keys: Collection[Key]) -> dict[Key, Operation]:
-        """Return the operations that exist, with their stored status."""
         rows = await self._connections.fetch(OPERATIONS, list(set(keys)))
         return {Key(row[0], row[1]): operation_of(row) for row in rows}
 
     async def operations_of(self, key: Key, limit: int) -> list[Operation]:
-        """Return an object's operations, newest first."""
         return [operation_of(row) for row in await self._connections.fetch(OPERATIONS_OF, key.ns, key.id, limit)]
 
     async def children_of(self, key: Key) -> list[Operation]:
-        """Return the child operations."""
         return [operation_of(row) for row in await self._connections.fetch(CHILDREN_OF, key.ns, key.id)]
 
     async def queue_of(self, key: Key) -> list[WorkItem]:
-        """Return the work items in an object's queue."""
         return [WorkItem(*row) for row in await self._connections.fetch(QUEUE_OF, key.ns, key.id)]
 
     async def journal(self, after: int, limit: int, only: JournalFilter) -> list[JournalEntry]:
-        """Return the journal entries after a sequence number, in order."""
         where = where_journal(only)
         where.add("j.seq > ?", after)
         place = where.place(limit)
@@ -202,42 +191,33 @@ class PostgresReader:
         return int((await self._connections.fetch(LAST_JOURNAL_SEQ))[0][0])
 
     async def progress_of(self, key: Key, after: int) -> list[Progress]:
-        """Return an operation's progress entries after a sequence number."""
         return [Progress(*row) for row in await self._connections.fetch(PROGRESS_OF, key.ns, key.id, after)]
 
     async def lanes(self) -> tuple[list[LaneGroup], list[LaneLoad]]:
-        """Return all groups and lanes with their loads."""
         loads = [lane_load(row) for row in await self._connections.fetch(LANES)]
         groups = {group.grp: group for group, _ in loads}
         groups.update((row[0], LaneGroup(*row)) for row in await self._connections.fetch(GROUPS))
         return [groups[name] for name in sorted(groups)], [load for _, load in loads]
 
     async def work_by_lane(self, namespaces: Collection[str] | None = None) -> list[LaneWork]:
-        """Return the work of each lane that has some, of all namespaces or of the given ones."""
         return [LaneWork(*row) for row in await self._connections.fetch(WORK_BY_LANE, _namespace_list(namespaces))]
 
     async def stuck(self, limit: int, namespaces: Collection[str] | None = None) -> list[StuckWork]:
-        """Return the stuck work of all namespaces or of the given ones, the longest stuck first."""
         return [StuckWork(*row) for row in await self._connections.fetch(STUCK, _namespace_list(namespaces), limit)]
 
     async def namespaces(self) -> list[str]:
-        """Return the namespaces that have or had an object, in order."""
         return [row[0] for row in await self._connections.fetch(NAMESPACES)]
 
     async def workers(self) -> list[WorkerRecord]:
-        """Return the registered workers."""
         return [WorkerRecord(*row) for row in await self._connections.fetch(WORKERS)]
 
     async def timers(self, ns: str | None, limit: int) -> list[Timer]:
-        """Return pending timers in the order of their due times."""
         return [Timer(*row) for row in await self._connections.fetch(TIMERS, ns, limit)]
 
     async def locks_of(self, tree: Key) -> list[Lock]:
-        """Return the locks of a tree."""
         return [Lock(*row) for row in await self._connections.fetch(LOCKS_OF, tree.ns, tree.id)]
 
     async def next_due_time(self) -> float | None:
-        """Return the earliest due time of a timer, a delayed operation or a deadline."""
         wake: float | None = (await self._connections.fetch(NEXT_DUE_TIME))[0][0]
         return wake
 

@@ -3,13 +3,14 @@
 The statements are planned like those of the writers: by key, whatever the statistics of the tables say.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from stateward.store.postgres.codec import render_sql
 from stateward.store.postgres.connections import ConnectionPool, Row, time_limit
 from stateward.store.postgres.errors import DRIVER_ERRORS, translate_error
+from stateward.store.postgres.queries import LOCK_OBJECTS
 from stateward.store.records import Key
-from stateward.store.retention import BATCH_ROWS, JournalSpan, KeyPage, PruneCandidate, all_keys, key_page
+from stateward.store.retention import RetentionSql, SqlRetention
 
 SPAN = "SELECT max(seq) FROM (SELECT seq FROM journal WHERE seq > $1 AND seq <= $2 ORDER BY seq LIMIT $3) page"
 
@@ -71,7 +72,7 @@ WHERE j.seq > $1 AND j.seq <= $2 AND j.at < $3 AND <free> GROUP BY o.ns, o.id
     free=FREE,
     before="$3",
 )
-LINES = render_sql("""
+JOURNAL_ENTRIES = render_sql("""
 SELECT j.seq FROM journal j
 WHERE j.seq > $1 AND j.seq <= $2 AND j.at < $3 AND (
     NOT EXISTS (
@@ -92,8 +93,8 @@ WHERE j.seq > $1 AND j.seq <= $2 AND j.at < $3 AND (
 ) ORDER BY j.seq
 """)
 
-# So many rows that follow a key: what is wanted of them, and the last one, by which the next look begins.
-WALK = """
+# A page of rows after a key: the matching ones, and the last one, after which the next page begins.
+PAGE = """
 WITH page AS MATERIALIZED (
     SELECT ns, <key> AS id, <wanted> AS wanted, <if> AS chosen
     FROM <table> WHERE (ns, <key>) > ($1, $2) ORDER BY ns, <key> LIMIT $4
@@ -102,15 +103,15 @@ SELECT DISTINCT ns, wanted, false FROM page WHERE chosen
 UNION ALL
 (SELECT ns, id, true FROM page ORDER BY ns DESC, id DESC LIMIT 1)
 """
-ANSWERS = render_sql(WALK, table="answers", key="key", wanted="key", **{"if": "at < $3"})
+IDEMPOTENCY_RECORDS = render_sql(PAGE, table="answers", key="key", wanted="key", **{"if": "at < $3"})
 QUEUE_USERS = render_sql(
-    WALK,
+    PAGE,
     table="objects",
     key="id",
     wanted='queue COLLATE "C"',
     **{"if": "queue <> id AND NOT (removed AND since < $3)"},
 )
-TIMERS = render_sql(WALK, table="timers", key="id", wanted="object", **{"if": "$3::double precision IS NOT NULL"})
+TIMERS = render_sql(PAGE, table="timers", key="id", wanted="object", **{"if": "$3::double precision IS NOT NULL"})
 
 DROP_PROGRESS = render_sql("""
 DELETE FROM progress p USING (
@@ -122,10 +123,6 @@ WHERE {p.ns==first.ns} AND p.op = first.op AND p.seq = first.seq RETURNING 1
 DROP_OPERATIONS = render_sql("""
 DELETE FROM operations o USING unnest($1::row_key[]) k WHERE {o.ns==k.ns} AND o.id = k.id RETURNING 1
 """)
-LOCK_OBJECTS = render_sql("""
-SELECT FROM unnest($1::row_key[]) k JOIN objects o ON {o.ns==k.ns} AND o.id = k.id
-ORDER BY k.ns COLLATE "C", k.id COLLATE "C" FOR UPDATE OF o
-""")
 DROP_OBJECTS = render_sql(
     """
 DELETE FROM objects o USING unnest($1::row_key[]) k WHERE {o.ns==k.ns} AND o.id = k.id AND <free> RETURNING o.ns, o.id
@@ -136,57 +133,44 @@ DELETE FROM objects o USING unnest($1::row_key[]) k WHERE {o.ns==k.ns} AND o.id 
 DROP_TREES = render_sql("""
 DELETE FROM trees t USING unnest($1::row_key[]) k WHERE {t.ns==k.ns} AND t.id = k.id
 """)
-DROP_LINES = "DELETE FROM journal WHERE seq = ANY ($1::bigint[]) RETURNING 1"
-DROP_ANSWERS = render_sql("""
+DROP_JOURNAL_ENTRIES = "DELETE FROM journal WHERE seq = ANY ($1::bigint[]) RETURNING 1"
+DROP_IDEMPOTENCY_RECORDS = render_sql("""
 DELETE FROM answers a USING unnest($1::row_key[]) k
 WHERE {a.ns==k.ns} AND a.key = k.id AND a.at < $2 RETURNING 1
 """)
 
 
-class PostgresRetention:
+SQL = RetentionSql(
+    span=SPAN,
+    operations=OPERATIONS,
+    objects=OBJECTS,
+    queue_users=QUEUE_USERS,
+    timers=TIMERS,
+    journal_entries=JOURNAL_ENTRIES,
+    idempotency_records=IDEMPOTENCY_RECORDS,
+    drop_progress=DROP_PROGRESS,
+    drop_operations=DROP_OPERATIONS,
+    drop_objects=DROP_OBJECTS,
+    drop_journal_entries=DROP_JOURNAL_ENTRIES,
+    drop_idempotency_records=DROP_IDEMPOTENCY_RECORDS,
+)
+
+
+class PostgresRetention(SqlRetention):
     """Finds and deletes old rows."""
 
     def __init__(self, connections: ConnectionPool) -> None:
+        super().__init__(SQL)
         self._connections = connections
 
-    async def journal_span(self, after: int, last: int, most: int) -> JournalSpan | None:
-        """Return the span of the next `most` entries after a number and up to `last`; None if there are none."""
-        upto = (await self._connections.fetch(SPAN, after, last, most))[0][0]
-        return None if upto is None else JournalSpan(after, upto)
+    async def _rows(self, sql: str, *values: object) -> list[Row]:
+        return await self._connections.fetch(sql, *values)
 
-    async def operations(self, span: JournalSpan, before: float) -> list[PruneCandidate]:
-        """Return the deletable operations, children before parents."""
-        return _old(await self._connections.fetch(OPERATIONS, *span, before))
+    async def _drop(self, sql: str, *values: object) -> int:
+        return len(await self._connections.fetch(sql, *values))
 
-    async def objects(self, span: JournalSpan, before: float) -> list[PruneCandidate]:
-        """Return the deletable objects."""
-        return _old(await self._connections.fetch(OBJECTS, *span, before))
-
-    async def referenced_objects(self, before: float) -> set[Key]:
-        """Return the objects that a timer refers to, or whose queue another existing object uses."""
-        return await all_keys(lambda sql, after: self._page(sql, after, before, BATCH_ROWS), QUEUE_USERS, TIMERS)
-
-    async def journal_entries(
-        self,
-        span: JournalSpan,
-        before: float,
-        last: int,
-        operations: Collection[Key] = (),
-        objects: Collection[Key] = (),
-    ) -> list[int]:
-        """Return the deletable entries of a span."""
-        rows = await self._connections.fetch(LINES, *span, before, last, list(operations), list(objects))
-        return [row[0] for row in rows]
-
-    async def idempotency_records(self, after: Key, before: float, most: int) -> KeyPage:
-        """Return a page of the deletable idempotency records after a key."""
-        return await self._page(ANSWERS, after, before, most)
-
-    async def drop_operations(self, keys: Collection[Key]) -> int:
-        """Delete operations, and their progress in batches."""
-        while len(await self._connections.fetch(DROP_PROGRESS, list(keys), BATCH_ROWS)) == BATCH_ROWS:
-            pass
-        return len(await self._connections.fetch(DROP_OPERATIONS, list(keys)))
+    def _packed(self, values: Collection[Key] | Collection[int]) -> list[Key | int]:
+        return [*values]
 
     async def drop_objects(self, keys: Collection[Key], before: float) -> int:
         """Delete objects and the rows of their lock trees; objects are locked in key order and checked again."""
@@ -204,18 +188,3 @@ class PostgresRetention:
                 connection.terminate()
                 raise
             return len(dropped)
-
-    async def drop_journal_entries(self, numbers: Collection[int]) -> int:
-        """Delete journal entries."""
-        return len(await self._connections.fetch(DROP_LINES, list(numbers)))
-
-    async def drop_idempotency_records(self, keys: Collection[Key], before: float) -> int:
-        """Delete idempotency records that are older than the time."""
-        return len(await self._connections.fetch(DROP_ANSWERS, list(keys), before))
-
-    async def _page(self, sql: str, after: Key, before: float, most: int) -> KeyPage:
-        return key_page(await self._connections.fetch(sql, *after, before, most))
-
-
-def _old(rows: Sequence[Row]) -> list[PruneCandidate]:
-    return [PruneCandidate(Key(ns, id_), is_first) for ns, id_, is_first in rows]

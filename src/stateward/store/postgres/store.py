@@ -179,7 +179,6 @@ class PostgresStore:
         return await self._once(function)
 
     def subscribe(self, listener: Callable[[Topic], None]) -> Callable[[], None]:
-        """Call the listener on the event loop after commits of any process; returns the function that unsubscribes."""
         token = object()
         self._listeners[token] = listener
 

@@ -55,23 +55,19 @@ class PostgresTx:
 
     @property
     def is_default_lane_unlimited(self) -> bool:
-        """Whether the default lane has no limits and is not backed off; a claimer then need not count running work."""
         return self._unlimited
 
     async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
-        """Return the objects that exist, removed ones included, and lock them in key order."""
         rows = await self._lock(queries.OBJECTS, set(keys))
         found = {Key(row[0], row[1]): Object(*row) for row in rows}
         self._known.update(found)
         return found
 
     async def peek(self, keys: Collection[Key]) -> dict[Key, Object]:
-        """Return the objects that exist, removed ones included, without locking them: for rows that many only read."""
         rows = await self._fetch(queries.PEEKED, list(set(keys)))
         return {Key(row[0], row[1]): Object(*row) for row in rows}
 
     async def select(self, selector: Selector) -> list[Object]:
-        """Return the selected objects in key order, and lock them."""
         where = where_objects(selector)
         rows = await self._fetch(queries.SELECTED.replace("<where>", str(where)), *where.values)
         found = {Key(row[0], row[1]): Object(*row) for row in rows}
@@ -80,12 +76,10 @@ class PostgresTx:
         return list(found.values())
 
     async def operations(self, keys: Collection[Key]) -> dict[Key, Operation]:
-        """Return the operations that exist."""
         rows = await self._fetch(queries.OPERATIONS, list(set(keys)))
         return {Key(row[0], row[1]): operation_of(row) for row in rows}
 
     async def work(self, keys: Collection[Key]) -> dict[Key, WorkItem]:
-        """Return the work items of these operations."""
         rows = await self._fetch(queries.WORK, list(set(keys)))
         return {Key(row[0], row[1]): WorkItem(*row) for row in rows}
 
@@ -101,7 +95,6 @@ class PostgresTx:
         return [WorkItem(*row) for row in await self._fetch(queries.QUEUES, list(wanted))]
 
     async def locks(self, trees: Collection[Key]) -> list[Lock]:
-        """Return the held and waiting locks of these trees in the order of their requests, and lock the trees."""
         wanted = list(set(trees))
         self._locked_beyond_objects = True
         while len(await self._fetch(queries.LOCK_TREES, wanted)) < len(wanted):  # missing, or pruned meanwhile
@@ -109,28 +102,24 @@ class PostgresTx:
         return [Lock(*row) for row in await self._fetch(queries.LOCKS, wanted)]
 
     async def idempotency_records(self, keys: Collection[Key]) -> dict[Key, IdempotencyRecord]:
-        """Return what these idempotency keys were answered with.
+        """Return the records of these idempotency keys.
 
-        They need no lock: of two who answer the same key the later one is in `Conflict`, and reads again.
+        They need no lock: of two transactions that add the same key, the later one gets `WriteConflict` and retries.
         """
         rows = await self._fetch(queries.ANSWERS, list(set(keys)))
         return {Key(row[0], row[1]): IdempotencyRecord(*row) for row in rows}
 
     async def count_objects(self, ns: str, kind: str, limit: int) -> int:
-        """Count the objects of a kind in a namespace; stops at the limit."""
         return int((await self._fetch(queries.COUNT_OBJECTS, ns, kind, limit))[0][0])
 
     async def count_open_operations(self, ns: str, limit: int) -> int:
-        """Count the operations of a namespace that have not ended; stops at the limit."""
         return int((await self._fetch(queries.COUNT_OPEN_OPERATIONS, ns, limit))[0][0])
 
     async def due_timers(self, limit: int) -> list[Timer]:
-        """Return due timers in order, and lock them; timers that another transaction locks are skipped."""
         held = await self._fetch(queries.LOCK_DUE, self._now, limit)
         return [Timer(*row) for row in await self._fetch(queries.DUE, self._now, limit, self._hold(held))]
 
     async def lane_loads(self) -> tuple[list[LaneGroup], list[LaneLoad]]:
-        """Return the groups and lanes with claimable or running work, and lock them against other claimers."""
         self._promoted_due = True
         args = (self._now, claims.DUE_BATCH_ROWS, self._names.groups_seed)
         locked = {row[0] for row in await self._fetch(claims.LOCK_GROUPS, *args)}
@@ -149,7 +138,6 @@ class PostgresTx:
         return [claim_of(work, row) for work, row in zip(taken, rows, strict=True)]
 
     async def overdue(self, limit: int) -> list[WorkItem]:
-        """Return work items past their deadline that no live worker owns."""
         held = await self._fetch(queries.LOCK_OVERDUE, self._now, limit)
         return [WorkItem(*row) for row in await self._fetch(queries.OVERDUE, self._now, limit, self._hold(held))]
 
@@ -158,20 +146,16 @@ class PostgresTx:
         await self._fetch(queries.HEARTBEAT, worker.id, worker.lease, self._now, worker.host, worker.pid)
 
     async def remove_worker(self, worker: str) -> None:
-        """Delete the record of a worker that has stopped."""
         await self._fetch(queries.REMOVE_WORKER, worker)
 
     async def dead_workers(self) -> list[WorkerRecord]:
-        """Return the workers with an expired lease, and lock them; workers locked by others are skipped."""
         return [WorkerRecord(*row) for row in await self._fetch(queries.DEAD_WORKERS, self._now)]
 
     async def owned(self, worker: str) -> list[WorkItem]:
-        """Return the work items that a worker owns."""
         await self._fetch(queries.LOCK_OWNED, worker)
         return [WorkItem(*row) for row in await self._fetch(queries.OWNED, worker)]
 
     async def flush_early(self, changes: Changes) -> bool:
-        """Start to write final changes while the transaction function goes on; returns whether the store took them."""
         if self._early_write is not None and not self._early_write.done():
             await asyncio.sleep(0)  # lets the event loop send the next piece
             return False
@@ -188,7 +172,7 @@ class PostgresTx:
             await asyncio.gather(self._early_write, return_exceptions=True)
 
     async def apply(self, changes: Changes) -> None:
-        """Write a set of changes; a version that does not match raises `Conflict` and nothing is written.
+        """Write a set of changes; a version that does not match raises `WriteConflict` and nothing is written.
 
         The journal lock blocks other writers of the journal until the commit, so this is the last call of a function.
         """

@@ -9,14 +9,13 @@ import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from stateward.store.changes import Changes
+from stateward.store.changes import Changes, sort_objects
 from stateward.store.errors import WriteConflict
-from stateward.store.records import Lane, LaneGroup, Object, Timer
+from stateward.store.records import Key, Lane, LaneGroup, Object, Timer
 from stateward.store.sqlite.codec import (
     ENDED,
     IDEMPOTENCY_RECORD,
@@ -32,10 +31,10 @@ from stateward.store.sqlite.codec import (
     RecordLayout,
     Values,
     layout_of,
-    move_row,
     numbered,
     render_sql,
     row,
+    transition_row,
     work_row,
 )
 
@@ -76,6 +75,17 @@ def _via_trigger(view: str, layout: RecordLayout, sql: str, *, exact: bool = Fal
     return BulkStatement(_insert(view, layout).texts, exact, definitions)
 
 
+def _update(view: str, layout: RecordLayout, table: str, key: str) -> BulkStatement:
+    """Return the exact statement that sets the columns of rows; the first two columns of the layout are their key."""
+    found = f"WHERE ns = NEW.ns AND {key} = NEW.{layout.columns[1]}"
+    return _via_trigger(view, layout, f"UPDATE {table} SET <settings> {found}", exact=True)  # noqa: S608
+
+
+def _delete(view: str, table: str, key: str) -> BulkStatement:
+    """Return the statement that deletes the rows of some keys."""
+    return _via_trigger(view, _columns_only("ns", key), f"DELETE FROM {table} WHERE ns = NEW.ns AND {key} = NEW.{key}")  # noqa: S608
+
+
 def _columns_only(*columns: str, texts: tuple[int, ...] = ()) -> RecordLayout:
     return RecordLayout(columns, flags=(), texts=texts, numbers=(), words=())
 
@@ -91,34 +101,19 @@ TRANSITIONED_OBJECTS = _via_trigger("moved", MOVE, CHANGE, exact=True)
 REPLACED_OBJECTS = _via_trigger("replaced", OBJECT, CHANGE, exact=True)
 
 NEW_OPERATIONS = _insert("operations", OPERATION, exact=True)
-ENDED_OPERATIONS = _via_trigger(
-    "ended", ENDED, "UPDATE operations SET <settings> WHERE ns = NEW.ns AND id = NEW.op", exact=True
-)
-OPERATION_STEPS = _via_trigger(
-    "stepped",
-    _columns_only("ns", "op", "steps"),
-    "UPDATE operations SET <settings> WHERE ns = NEW.ns AND id = NEW.op",
-    exact=True,
-)
-
-RENAMED_STATES = _via_trigger(
-    "recast",
-    _columns_only("ns", "op", "origin", "via", "desired", "failing"),
-    "UPDATE operations SET <settings> WHERE ns = NEW.ns AND id = NEW.op",
-    exact=True,
-)
+ENDED_OPERATIONS = _update("ended", ENDED, "operations", "id")
+OPERATION_STEPS = _update("stepped", _columns_only("ns", "op", "steps"), "operations", "id")
+RENAMED_STATES = _update("recast", _columns_only("ns", "op", "origin", "via", "desired", "failing"), "operations", "id")
 
 NEW_WORK = _insert("work", FULL_WORK, exact=True)
-CHANGED_WORK = _via_trigger(
-    "requeued", FULL_WORK, "UPDATE work SET <settings> WHERE ns = NEW.ns AND op = NEW.op", exact=True
-)
+CHANGED_WORK = _update("requeued", FULL_WORK, "work", "op")
 STARTED_PREFETCHED = _via_trigger(
     "begun",
     _columns_only("ns", "op", "owner", "epoch", "deadline"),
     "UPDATE work SET deadline = NEW.deadline"
     " WHERE ns = NEW.ns AND op = NEW.op AND owner = NEW.owner AND epoch = NEW.epoch AND deadline IS NULL",
 )
-REMOVED_WORK = _via_trigger("dequeued", _columns_only("ns", "op"), "DELETE FROM work WHERE ns = NEW.ns AND op = NEW.op")
+REMOVED_WORK = _delete("dequeued", "work", "op")
 ENDED_CHILDREN = _via_trigger(
     "relieved",
     _columns_only("ns", "op", "ended"),
@@ -133,14 +128,10 @@ GRANTED_LOCKS = _via_trigger(
     " WHERE ns = NEW.ns AND tree = NEW.tree AND op = NEW.op AND path = NEW.path AND mode = NEW.mode",
     exact=True,
 )
-RELEASED_LOCKS = _via_trigger(
-    "unlocked", _columns_only("ns", "op"), "DELETE FROM locks WHERE ns = NEW.ns AND op = NEW.op"
-)
+RELEASED_LOCKS = _delete("unlocked", "locks", "op")
 
 TIMERS = _upsert("timers", layout_of(Timer), ("ns", "id"))
-REMOVED_TIMERS = _via_trigger(
-    "stopped", _columns_only("ns", "id"), "DELETE FROM timers WHERE ns = NEW.ns AND id = NEW.id"
-)
+REMOVED_TIMERS = _delete("stopped", "timers", "id")
 
 IDEMPOTENCY_RECORDS = _insert("answers", IDEMPOTENCY_RECORD, exact=True)
 LANES = _upsert("lanes", layout_of(Lane), ("lane",))
@@ -215,10 +206,6 @@ class Sequences:
             self._connection.execute("UPDATE numbers SET work = ?, lock = ?, journal = ?, progress = ?", last)
 
 
-KnownObjects: TypeAlias = Mapping[tuple[str, str], Object]
-"""The objects that this transaction has read, as they are stored."""
-
-
 class ChangeWriter:
     """Writes the change set of a transaction, kind by kind, objects with their compare-and-set first."""
 
@@ -227,7 +214,7 @@ class ChangeWriter:
         self._sequences = sequences
         self._now = now
 
-    def write(self, changes: Changes, known: KnownObjects) -> None:
+    def write(self, changes: Changes, known: Mapping[Key, Object]) -> None:
         """Write all changes; if it raises, the transaction must be rolled back."""
         self._objects(changes.objects, known)
         self._operations(changes)
@@ -240,20 +227,11 @@ class ChangeWriter:
         if rows:
             execute_bulk(self._connection, statement, rows)
 
-    def _objects(self, objects: list[Object], known: KnownObjects) -> None:
-        transitioned: list[Values] = []
-        replaced: list[Values] = []
-        created: list[Values] = []
-        for one in objects:
-            if one.version == 1:
-                created.append(row(one, OBJECT))
-            elif _is_plain_transition(known.get((one.ns, one.id)), one):
-                transitioned.append(move_row(one))
-            else:
-                replaced.append(row(one, OBJECT))
-        self._put(TRANSITIONED_OBJECTS, transitioned)
-        self._put(REPLACED_OBJECTS, replaced)
-        self._put(CREATED_OBJECTS, created)
+    def _objects(self, objects: list[Object], known: Mapping[Key, Object]) -> None:
+        writes = sort_objects(objects, known)
+        self._put(TRANSITIONED_OBJECTS, [transition_row(one) for one in writes.transitioned])
+        self._put(REPLACED_OBJECTS, [row(one, OBJECT) for one in writes.replaced])
+        self._put(CREATED_OBJECTS, [row(one, OBJECT) for one in writes.created])
 
     def _operations(self, changes: Changes) -> None:
         self._put(NEW_OPERATIONS, [row(one, OPERATION) for one in changes.operations])
@@ -299,19 +277,3 @@ class ChangeWriter:
         if changes.journal:
             given, at = iter(self._sequences.allocate("journal", len(changes.journal))), JOURNAL_SEQ
             self._put(JOURNAL_ENTRIES, [numbered(one, JOURNAL_ENTRY, at, next(given)) for one in changes.journal])
-
-
-def _is_plain_transition(old: Object | None, new: Object) -> bool:
-    """Return whether only the columns of a transition differ; the other columns and their indexes stay untouched."""
-    return (
-        old is not None
-        and old.version == new.version - 1
-        and old.kind == new.kind
-        and old.queue == new.queue
-        and old.parent == new.parent
-        and old.spec == new.spec
-        and old.labels == new.labels
-        and old.created == new.created
-        and old.removed == new.removed
-        and old.seen == new.seen
-    )

@@ -10,8 +10,9 @@ slower without contention either. Floats are rendered in full precision, because
 
 import re
 import sqlite3
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Struct
 from msgspec.json import decode
@@ -19,16 +20,15 @@ from msgspec.structs import astuple, fields
 
 from stateward.store.changes import Ended
 from stateward.store.records import (
+    RECORDS,
+    STATUSES,
     Claim,
     IdempotencyRecord,
     JournalEntry,
-    Lane,
-    LaneGroup,
     Lock,
     Object,
     Operation,
     Progress,
-    Status,
     Timer,
     WorkerRecord,
     WorkItem,
@@ -118,7 +118,7 @@ def work_row(one: WorkItem, seq: int, now: float) -> Values:
     return values
 
 
-def move_row(one: Object) -> Values:
+def transition_row(one: Object) -> Values:
     """Return the values of an object that every transition changes."""
     op, error = one.op, one.error
     return [
@@ -133,9 +133,9 @@ def move_row(one: Object) -> Values:
     ]
 
 
+T = TypeVar("T")
 Row: TypeAlias = list[Any]
 
-STATUSES = {status.value: status for status in Status}
 STATUS = OPERATION.columns.index("status")
 OWNER, EPOCH, ATTEMPTS, DEADLINE = (WORK.columns.index(name) for name in ("owner", "epoch", "attempts", "deadline"))
 OPERATION_AT = len(WORK.columns)
@@ -149,50 +149,25 @@ def fetch_packed(connection: sqlite3.Connection, packed: str, values: tuple[obje
     return rows
 
 
-def idempotency_record_of(row: Row) -> IdempotencyRecord:
-    """Return the idempotency record of a row."""
-    return IdempotencyRecord(*_unpacked(row, IDEMPOTENCY_RECORD))
+def _decoder(record: Callable[..., T], layout: RecordLayout) -> Callable[[Row], T]:
+    """Return the function that makes a record of a packed row."""
+    return lambda row: record(*_unpacked(row, layout))
 
 
-def journal_entry_of(row: Row) -> JournalEntry:
-    """Return the journal entry of a row."""
-    return JournalEntry(*_unpacked(row, JOURNAL_ENTRY))
-
-
-def lock_of(row: Row) -> Lock:
-    """Return the lock of a row."""
-    return Lock(*_unpacked(row, LOCK))
-
-
-def object_of(row: Row) -> Object:
-    """Return the object of a row."""
-    return Object(*_unpacked(row, OBJECT))
+idempotency_record_of = _decoder(IdempotencyRecord, IDEMPOTENCY_RECORD)
+journal_entry_of = _decoder(JournalEntry, JOURNAL_ENTRY)
+lock_of = _decoder(Lock, LOCK)
+object_of = _decoder(Object, OBJECT)
+progress_of = _decoder(Progress, PROGRESS)
+timer_of = _decoder(Timer, TIMER)
+work_of = _decoder(WorkItem, WORK)
+worker_of = _decoder(WorkerRecord, WORKER)
 
 
 def operation_of(row: Row) -> Operation:
     """Return the operation of a row."""
     row[STATUS] = STATUSES[row[STATUS]]
     return Operation(*_unpacked(row, OPERATION))
-
-
-def progress_of(row: Row) -> Progress:
-    """Return the progress entry of a row."""
-    return Progress(*_unpacked(row, PROGRESS))
-
-
-def timer_of(row: Row) -> Timer:
-    """Return the timer of a row."""
-    return Timer(*_unpacked(row, TIMER))
-
-
-def work_of(row: Row) -> WorkItem:
-    """Return the work item of a row."""
-    return WorkItem(*_unpacked(row, WORK))
-
-
-def worker_of(row: Row) -> WorkerRecord:
-    """Return the worker record of a row."""
-    return WorkerRecord(*_unpacked(row, WORKER))
 
 
 def is_never_started(row: Row) -> bool:
@@ -225,22 +200,6 @@ def _unpacked(row: Row, layout: RecordLayout) -> Row:
     return row
 
 
-RECORDS: dict[str, type[Struct]] = {
-    record.__name__: record
-    for record in (
-        IdempotencyRecord,
-        Lane,
-        LaneGroup,
-        JournalEntry,
-        Lock,
-        Object,
-        Operation,
-        Progress,
-        Timer,
-        WorkItem,
-        WorkerRecord,
-    )
-}
 COLUMNS = re.compile(r"\{(\w+)(?::(\w+))?\}")
 PACKED = "SELECT '[' || group_concat(row, ',') || ']' FROM (SELECT json_array(<columns>) AS row <rest>)"
 FULL_PRECISION = "printf('%!.20g', <column>)"

@@ -9,13 +9,12 @@ found by a loose index scan.
 
 import sqlite3
 from collections.abc import Callable, Collection, Iterator
-from typing import TypeVar
+from typing import Generic, TypeVar
 
-from msgspec import Struct, field
 from msgspec.json import encode
 
-from stateward.store.filters import JournalFilter, Page, Selector
-from stateward.store.records import IdempotencyRecord, Key, Lock, Object, Operation, WorkItem
+from stateward.store.filters import JournalFilter, Page, Selector, WhereClause
+from stateward.store.records import Key, Lock, Object, WorkItem
 from stateward.store.sqlite.codec import (
     Row,
     fetch_packed,
@@ -31,21 +30,6 @@ from stateward.store.sqlite.codec import (
 ESCAPES = str.maketrans({"\\": "\\\\", "%": "\\%", "_": "\\_"})
 
 
-class SqliteWhere(Struct):
-    """A WHERE clause and its values."""
-
-    parts: list[str] = field(default_factory=list)
-    values: list[object] = field(default_factory=list)
-
-    def add(self, part: str, *values: object) -> None:
-        """Add a condition with a `?` for each value."""
-        self.parts.append(part)
-        self.values += values
-
-    def __str__(self) -> str:
-        return " AND ".join(self.parts) or "true"
-
-
 def indexed_table(selector: Selector) -> str:
     """Return the table with the index for a selector; by itself, SQLite prefers the index that avoids a sort."""
     if selector.states == ():
@@ -55,14 +39,12 @@ def indexed_table(selector: Selector) -> str:
     return "objects" if selector.kind is None else "objects INDEXED BY objects_by_state"
 
 
-def where_objects(selector: Selector, state: str | None = None) -> SqliteWhere:
+def where_objects(selector: Selector, state: str | None = None) -> WhereClause:
     """Return the WHERE clause of a selector, or of its part in one state."""
-    where = SqliteWhere()
+    where = WhereClause()
     where.add("ns = ? AND removed = 0", selector.ns)
-    if selector.kind is not None:
-        where.add("kind = ?", selector.kind)
-    if selector.parent is not None:
-        where.add("parent = ?", selector.parent)
+    where.add_given("kind = ?", selector.kind)
+    where.add_given("parent = ?", selector.parent)
     if state is not None:
         where.add("state = ?", state)
     elif selector.states is not None:
@@ -74,43 +56,48 @@ def where_objects(selector: Selector, state: str | None = None) -> SqliteWhere:
     return where
 
 
-def where_journal(only: JournalFilter) -> SqliteWhere:
+def where_journal(only: JournalFilter) -> WhereClause:
     """Return the WHERE clause of a journal filter. Unless it names one object, the primary key order is used."""
-    where = SqliteWhere()
-    walk = "+" if only.ns is None or only.object is None else ""
-    for column in ("ns", "object", "kind", "op", "actor"):
-        value = getattr(only, column)
-        if value is not None:
-            where.add(f"{walk}{column} = ?", value)
-    if only.since is not None:
-        where.add("at >= ?", only.since)
-    if only.until is not None:
-        where.add("at < ?", only.until)
+    where = WhereClause()
+    where.add_journal_filter(only, "+" if only.ns is None or only.object is None else "")
     return where
 
 
 T = TypeVar("T")
 
-AMONG = "IN (SELECT value FROM json_each(?))"
 OBJECT = render_sql("SELECT {Object} FROM objects WHERE ns = ? AND id = ?")
-OBJECTS = json_packed("{Object}", "FROM objects WHERE ns = ? AND id <among> ORDER BY id", among=AMONG)
 SELECTED = json_packed("{Object}", "FROM <source> WHERE <where> ORDER BY id")
-OPERATIONS = json_packed("{Operation}", "FROM operations WHERE ns = ? AND id <among>", among=AMONG)
-WORK = json_packed("{WorkItem}", "FROM work WHERE ns = ? AND op <among>", among=AMONG)
-QUEUES = json_packed("{WorkItem}", "FROM work WHERE ns = ? AND queue <among>", among=AMONG)
-LOCKS = json_packed("{Lock}", "FROM locks WHERE ns = ? AND tree <among>", among=AMONG)
-ANSWERS = json_packed("{IdempotencyRecord}", "FROM answers WHERE ns = ? AND key <among>", among=AMONG)
+
+
+class KeyQuery(Generic[T]):
+    """A query for the records with some keys: `columns`, `table`, the column of the id, and the decoder of a row."""
+
+    def __init__(self, columns: str, table: str, id_: str, record: Callable[[Row], T], order: str = "") -> None:
+        among = "FROM <table> WHERE ns = ? AND <id> IN (SELECT value FROM json_each(?)) <order>"
+        self._sql = json_packed(columns, among, table=table, id=id_, order=order)
+        self._record = record
+
+    def fetch(self, connection: sqlite3.Connection, keys: Collection[Key]) -> Iterator[T]:
+        """Run one query per namespace. Its ids are one JSON value, so that the statement is always the same."""
+        names: dict[str, list[str]] = {}
+        for ns, name in keys:
+            names.setdefault(ns, []).append(name)
+        for ns in sorted(names):
+            yield from map(self._record, fetch_packed(connection, self._sql, (ns, encode(names[ns]).decode())))
+
+
+OBJECTS = KeyQuery("{Object}", "objects", "id", object_of, "ORDER BY id")
+OPERATIONS = KeyQuery("{Operation}", "operations", "id", operation_of)
+WORK = KeyQuery("{WorkItem}", "work", "op", work_of)
+QUEUES = KeyQuery("{WorkItem}", "work", "queue", work_of)
+LOCKS = KeyQuery("{Lock}", "locks", "tree", lock_of)
+IDEMPOTENCY_RECORDS = KeyQuery("{IdempotencyRecord}", "answers", "key", idempotency_record_of)
 
 
 def object_by_key(connection: sqlite3.Connection, key: Key) -> Object | None:
     """Return an object or None; a single row need not be packed."""
     row = connection.execute(OBJECT, key).fetchone()
     return None if row is None else object_of([*row])
-
-
-def objects(connection: sqlite3.Connection, keys: Collection[Key]) -> list[Object]:
-    """Return the objects that exist, in key order."""
-    return list(_by_keys(connection, OBJECTS, keys, object_of))
 
 
 def selected(connection: sqlite3.Connection, selector: Selector) -> list[Object]:
@@ -122,40 +109,14 @@ def selected(connection: sqlite3.Connection, selector: Selector) -> list[Object]
     return [object_of(row) for row in rows]
 
 
-def operations(connection: sqlite3.Connection, keys: Collection[Key]) -> list[Operation]:
-    """Return the operations that exist."""
-    return list(_by_keys(connection, OPERATIONS, keys, operation_of))
-
-
-def work(connection: sqlite3.Connection, keys: Collection[Key]) -> list[WorkItem]:
-    """Return the work items of these operations."""
-    return list(_by_keys(connection, WORK, keys, work_of))
-
-
 def queues(connection: sqlite3.Connection, keys: Collection[Key]) -> list[WorkItem]:
     """Return the work items of these queues, in the order of acceptance."""
-    return sorted(_by_keys(connection, QUEUES, keys, work_of), key=lambda one: one.seq)
+    return sorted(QUEUES.fetch(connection, keys), key=lambda item: item.seq)
 
 
 def locks(connection: sqlite3.Connection, trees: Collection[Key]) -> list[Lock]:
     """Return the locks of these trees, in the order of their requests."""
-    return sorted(_by_keys(connection, LOCKS, trees, lock_of), key=lambda one: one.seq)
-
-
-def answers(connection: sqlite3.Connection, keys: Collection[Key]) -> list[IdempotencyRecord]:
-    """Return the idempotency records of these keys."""
-    return list(_by_keys(connection, ANSWERS, keys, idempotency_record_of))
-
-
-def _by_keys(
-    connection: sqlite3.Connection, sql: str, keys: Collection[Key], record: Callable[[Row], T]
-) -> Iterator[T]:
-    """Run one query per namespace. Its ids are one JSON value, so that the statement is always the same."""
-    names: dict[str, list[str]] = {}
-    for ns, name in keys:
-        names.setdefault(ns, []).append(name)
-    for ns in sorted(names):
-        yield from map(record, fetch_packed(connection, sql, (ns, encode(names[ns]).decode())))
+    return sorted(LOCKS.fetch(connection, trees), key=lambda lock: lock.seq)
 
 
 MAX_UNION_PARTS = 100

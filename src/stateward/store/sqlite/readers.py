@@ -43,7 +43,7 @@ from stateward.store.sqlite.codec import (
 )
 from stateward.store.sqlite.connections import SqliteSettings, open_reader, snapshot
 from stateward.store.sqlite.errors import translate_error
-from stateward.store.sqlite.queries import indexed_table, object_page, where_journal, where_objects
+from stateward.store.sqlite.queries import KeyQuery, indexed_table, object_page, where_journal, where_objects
 from stateward.store.sqlite.shared_file import FileIdentity
 
 T = TypeVar("T")
@@ -236,9 +236,7 @@ class SqliteReader:
         return await self._executor.run_short(lambda connection: queries.object_by_key(connection, key))
 
     async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
-        run = self._executor.run_short if len(keys) <= SHORT_READ_KEYS else self._executor.run
-        found = await run(lambda connection: queries.objects(connection, keys))
-        return {one.key: one for one in found}
+        return {one.key: one for one in await self._by_keys(queries.OBJECTS, keys)}
 
     async def list_objects(self, selector: Selector, page: Page) -> list[Object]:
         def query(connection: sqlite3.Connection) -> list[Object]:
@@ -266,9 +264,7 @@ class SqliteReader:
         return operation_of(found[0]) if found else None
 
     async def operations(self, keys: Collection[Key]) -> dict[Key, Operation]:
-        run = self._executor.run_short if len(keys) <= SHORT_READ_KEYS else self._executor.run
-        found = await run(lambda connection: queries.operations(connection, keys))
-        return {one.key: one for one in found}
+        return {one.key: one for one in await self._by_keys(queries.OPERATIONS, keys)}
 
     async def operations_of(self, key: Key, limit: int) -> list[Operation]:
         return await self._all(operation_of, OPERATIONS_OF, *key, limit)
@@ -326,6 +322,10 @@ class SqliteReader:
 
     async def time(self) -> float:
         return self._clock()
+
+    async def _by_keys(self, query: KeyQuery[T], keys: Collection[Key]) -> list[T]:
+        run = self._executor.run_short if len(keys) <= SHORT_READ_KEYS else self._executor.run
+        return await run(lambda connection: list(query.fetch(connection, keys)))
 
     async def _all(self, record: Callable[[Row], T], sql: str, *values: Value) -> list[T]:
         return await self._executor.run(

@@ -6,16 +6,22 @@ from typing import Any
 
 from msgspec.json import decode, encode
 
-from stateward.store.port import Tx, TxFunction
+from stateward.store.port import Tx
 from stateward.store.records import Key
-from stateward.store.retention import BATCH_ROWS, JournalSpan, KeyPage, PruneCandidate, all_keys, key_page
+from stateward.store.retention import RetentionSql, SqlRetention
 from stateward.store.sqlite.codec import render_sql
 from stateward.store.sqlite.readers import ReadExecutor
 from stateward.store.sqlite.tx import SqliteTx
 from stateward.store.sqlite.writer import WriteExecutor
 
 PACKED = "SELECT coalesce(json_group_array(json_array(<columns>)), '[]') FROM (<rows>)"
-SPAN = "SELECT max(seq) FROM (SELECT seq FROM journal WHERE seq > ?1 AND seq <= ?2 ORDER BY seq LIMIT ?3)"
+SPAN = render_sql(
+    PACKED,
+    columns="upto",
+    rows="""
+SELECT max(seq) AS upto FROM (SELECT seq FROM journal WHERE seq > ?1 AND seq <= ?2 ORDER BY seq LIMIT ?3)
+""",
+)
 
 # An operation holds no object but its own, so only that one is checked.
 OPERATIONS = render_sql(
@@ -74,7 +80,7 @@ WHERE j.seq > ?1 AND j.seq <= ?2 AND j.at < ?3 AND <free> GROUP BY o.ns, o.id
     free=FREE,
     before="?3",
 )
-LINES = render_sql(
+JOURNAL_ENTRIES = render_sql(
     PACKED,
     columns="seq",
     rows="""
@@ -101,7 +107,7 @@ WHERE j.seq > ?1 AND j.seq <= ?2 AND j.at < ?3 AND (
 )
 
 # A page of rows after a key: the matching ones, and the last one, after which the next page begins.
-WALK = render_sql(
+PAGE = render_sql(
     PACKED,
     columns="ns, wanted, last",
     rows="""
@@ -114,126 +120,74 @@ UNION ALL
 SELECT * FROM (SELECT ns, id, 1 FROM page ORDER BY ns DESC, id DESC LIMIT 1)
 """,
 )
-ANSWERS = render_sql(WALK, table="answers", key="key", wanted="key", **{"if": "at < ?3"})
+IDEMPOTENCY_RECORDS = render_sql(PAGE, table="answers", key="key", wanted="key", **{"if": "at < ?3"})
 QUEUE_USERS = render_sql(
-    WALK, table="objects", key="id", wanted="queue", **{"if": "queue <> id AND NOT (removed = 1 AND since < ?3)"}
+    PAGE, table="objects", key="id", wanted="queue", **{"if": "queue <> id AND NOT (removed = 1 AND since < ?3)"}
 )
-TIMERS = render_sql(WALK, table="timers", key="id", wanted="object", **{"if": "?3 IS NOT NULL"})
+TIMERS = render_sql(PAGE, table="timers", key="id", wanted="object", **{"if": "?3 IS NOT NULL"})
 
-KEYS = "json_each(?1) k CROSS JOIN"
-KEY = "= json_extract(k.value, '$[0]') AND"
-NAME = "= json_extract(k.value, '$[1]')"
+KEYS = {
+    "keys": "json_each(?1) k CROSS JOIN",
+    "key": "= json_extract(k.value, '$[0]') AND",
+    "name": "= json_extract(k.value, '$[1]')",
+}
 DROP_PROGRESS = render_sql(
-    """
-DELETE FROM progress WHERE seq IN (SELECT p.seq FROM <keys> progress p ON p.ns <key> p.op <name> LIMIT ?2)
-""",
-    keys=KEYS,
-    key=KEY,
-    name=NAME,
+    "DELETE FROM progress WHERE seq IN (SELECT p.seq FROM <keys> progress p ON p.ns <key> p.op <name> LIMIT ?2)", **KEYS
 )
 DROP_OPERATIONS = render_sql(
-    "DELETE FROM operations WHERE rowid IN (SELECT o.rowid FROM <keys> operations o ON o.ns <key> o.id <name>)",
-    keys=KEYS,
-    key=KEY,
-    name=NAME,
+    "DELETE FROM operations WHERE rowid IN (SELECT o.rowid FROM <keys> operations o ON o.ns <key> o.id <name>)", **KEYS
 )
 DROP_OBJECTS = render_sql(
     "DELETE FROM objects WHERE rowid IN (SELECT o.rowid FROM <keys> objects o ON o.ns <key> o.id <name> WHERE <free>)",
-    keys=KEYS,
-    key=KEY,
-    name=NAME,
+    **KEYS,
     free=FREE,
     before="?2",
 )
-DROP_LINES = "DELETE FROM journal WHERE seq IN (SELECT value FROM json_each(?1))"
-DROP_ANSWERS = render_sql(
-    """
+DROP_JOURNAL_ENTRIES = "DELETE FROM journal WHERE seq IN (SELECT value FROM json_each(?1))"
+DROP_IDEMPOTENCY_RECORDS = """
 DELETE FROM answers WHERE at < ?2 AND (ns, key) IN (
     SELECT json_extract(k.value, '$[0]'), json_extract(k.value, '$[1]') FROM json_each(?1) k
 )
 """
+
+
+SQL = RetentionSql(
+    span=SPAN,
+    operations=OPERATIONS,
+    objects=OBJECTS,
+    queue_users=QUEUE_USERS,
+    timers=TIMERS,
+    journal_entries=JOURNAL_ENTRIES,
+    idempotency_records=IDEMPOTENCY_RECORDS,
+    drop_progress=DROP_PROGRESS,
+    drop_operations=DROP_OPERATIONS,
+    drop_objects=DROP_OBJECTS,
+    drop_journal_entries=DROP_JOURNAL_ENTRIES,
+    drop_idempotency_records=DROP_IDEMPOTENCY_RECORDS,
 )
 
 
-class SqliteRetention:
-    """Finds and deletes old rows."""
+class SqliteRetention(SqlRetention):
+    """Finds old rows with the readers, and deletes them with the writer."""
 
     def __init__(self, reads: ReadExecutor, writes: WriteExecutor) -> None:
+        super().__init__(SQL)
         self._reads = reads
         self._writes = writes
 
-    async def journal_span(self, after: int, last: int, most: int) -> JournalSpan | None:
-        upto = await self._one(SPAN, after, last, most)
-        return None if upto is None else JournalSpan(after, upto)
+    async def _rows(self, sql: str, *values: object) -> list[list[Any]]:
+        def fetch(connection: sqlite3.Connection) -> list[list[Any]]:
+            rows: list[list[Any]] = decode(connection.execute(sql, values).fetchone()[0])
+            return rows
 
-    async def operations(self, span: JournalSpan, before: float) -> list[PruneCandidate]:
-        return [
-            PruneCandidate(Key(ns, id_), bool(is_first))
-            for ns, id_, is_first in await self._all(OPERATIONS, *span, before)
-        ]
-
-    async def objects(self, span: JournalSpan, before: float) -> list[PruneCandidate]:
-        return [
-            PruneCandidate(Key(ns, id_), bool(is_first))
-            for ns, id_, is_first in await self._all(OBJECTS, *span, before)
-        ]
-
-    async def referenced_objects(self, before: float) -> set[Key]:
-        return await all_keys(lambda sql, after: self._page(sql, after, before, BATCH_ROWS), QUEUE_USERS, TIMERS)
-
-    async def journal_entries(
-        self,
-        span: JournalSpan,
-        before: float,
-        last: int,
-        operations: Collection[Key] = (),
-        objects: Collection[Key] = (),
-    ) -> list[int]:
-        rows = await self._all(LINES, *span, before, last, _packed(operations), _packed(objects))
-        return [seq for (seq,) in rows]
-
-    async def idempotency_records(self, after: Key, before: float, most: int) -> KeyPage:
-        return await self._page(ANSWERS, after, before, most)
-
-    async def drop_operations(self, keys: Collection[Key]) -> int:
-        while await self._drop(DROP_PROGRESS, _packed(keys), BATCH_ROWS) == BATCH_ROWS:
-            pass
-        return await self._drop(DROP_OPERATIONS, _packed(keys))
-
-    async def drop_objects(self, keys: Collection[Key], before: float) -> int:
-        return await self._drop(DROP_OBJECTS, _packed(keys), before)
-
-    async def drop_journal_entries(self, numbers: Collection[int]) -> int:
-        return await self._drop(DROP_LINES, encode(numbers).decode())
-
-    async def drop_idempotency_records(self, keys: Collection[Key], before: float) -> int:
-        return await self._drop(DROP_ANSWERS, _packed(keys), before)
-
-    async def _page(self, sql: str, after: Key, before: float, most: int) -> KeyPage:
-        return key_page(await self._all(sql, *after, before, most))
-
-    async def _all(self, sql: str, *values: object) -> list[list[Any]]:
-        rows: list[list[Any]] = decode(await self._one(sql, *values))
-        return rows
-
-    async def _one(self, sql: str, *values: object) -> Any:  # noqa: ANN401 - one value of any type
-        return await self._reads.run(lambda connection: _fetch_value(connection, sql, values))
+        return await self._reads.run(fetch)
 
     async def _drop(self, sql: str, *values: object) -> int:
-        return await self._writes.run(_deletion(sql, values))
+        async def delete(tx: Tx) -> int:
+            assert isinstance(tx, SqliteTx)
+            return tx.drop(sql, values)
 
+        return await self._writes.run(delete)
 
-def _fetch_value(connection: sqlite3.Connection, sql: str, values: tuple[object, ...]) -> Any:  # noqa: ANN401
-    return connection.execute(sql, values).fetchone()[0]
-
-
-def _deletion(sql: str, values: tuple[object, ...]) -> TxFunction[int]:
-    async def delete(tx: Tx) -> int:
-        assert isinstance(tx, SqliteTx)
-        return tx.drop(sql, values)
-
-    return delete
-
-
-def _packed(keys: Collection[Key]) -> str:
-    return encode(keys).decode()
+    def _packed(self, values: Collection[Key] | Collection[int]) -> str:
+        return encode(values).decode()

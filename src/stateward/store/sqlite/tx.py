@@ -62,7 +62,7 @@ class SqliteTx:
         self.failure: Exception | None = None
         self._connection = connection
         self._sequences = sequences
-        self._known: dict[tuple[str, str], Object] = {}
+        self._known: dict[Key, Object] = {}
         self._unlimited: bool | None = None
 
     @property
@@ -72,23 +72,23 @@ class SqliteTx:
         return self._unlimited
 
     async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
-        found = {one.key: one for one in queries.objects(self._connection, keys)}
-        self._known.update(found.items())
+        found = {one.key: one for one in queries.OBJECTS.fetch(self._connection, keys)}
+        self._known.update(found)
         return found
 
     async def peek(self, keys: Collection[Key]) -> dict[Key, Object]:
-        return {one.key: one for one in queries.objects(self._connection, keys)}
+        return {one.key: one for one in queries.OBJECTS.fetch(self._connection, keys)}
 
     async def select(self, selector: Selector) -> list[Object]:
         found = queries.selected(self._connection, selector)
-        self._known |= {(one.ns, one.id): one for one in found}
+        self._known.update((one.key, one) for one in found)
         return found
 
     async def operations(self, keys: Collection[Key]) -> dict[Key, Operation]:
-        return {one.key: one for one in queries.operations(self._connection, keys)}
+        return {one.key: one for one in queries.OPERATIONS.fetch(self._connection, keys)}
 
     async def work(self, keys: Collection[Key]) -> dict[Key, WorkItem]:
-        return {one.key: one for one in queries.work(self._connection, keys)}
+        return {one.key: one for one in queries.WORK.fetch(self._connection, keys)}
 
     async def queues(self, keys: Collection[Key]) -> list[WorkItem]:
         return queries.queues(self._connection, keys)
@@ -97,7 +97,7 @@ class SqliteTx:
         return queries.locks(self._connection, trees)
 
     async def idempotency_records(self, keys: Collection[Key]) -> dict[Key, IdempotencyRecord]:
-        return {Key(one.ns, one.key): one for one in queries.answers(self._connection, keys)}
+        return {Key(one.ns, one.key): one for one in queries.IDEMPOTENCY_RECORDS.fetch(self._connection, keys)}
 
     async def count_objects(self, ns: str, kind: str, limit: int) -> int:
         return self._count(COUNT_OBJECTS, ns, kind, limit)
