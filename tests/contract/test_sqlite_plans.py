@@ -18,8 +18,9 @@ PLACEHOLDER = re.compile(r"<\w+>")
 STATEMENTS = {
     f"{module.__name__}.{name}": sql
     for module in (queries, claims, tx, readers)
-    for name, sql in vars(module).items()
-    if name.isupper() and isinstance(sql, str) and STATEMENT.match(sql) and not PLACEHOLDER.search(sql)
+    for name, found in vars(module).items()
+    if name.isupper() and isinstance(sql := getattr(found, "sql", found), str)
+    if STATEMENT.match(sql) and not PLACEHOLDER.search(sql)
 }
 SELECTORS = {
     "kind": Selector("acme", kind="vm"),

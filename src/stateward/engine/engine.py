@@ -295,7 +295,7 @@ class Engine:
         self,
         since: float,
         ns: str | None = None,
-        show: Callable[[JournalEntry], JournalEntry | None] = lambda line: line,
+        show: Callable[[JournalEntry], JournalEntry | None] = lambda entry: entry,
     ) -> list[Recovered]:
         """Return what was recovered since a time: requeued from dead workers, finished, or timed out.
 

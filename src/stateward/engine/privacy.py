@@ -95,22 +95,22 @@ class Disclosure:
         prefixes = (one.places for one in self._privacy.values() if one.places)
         return next((f"{prefix}*" for prefix in prefixes if name.startswith(prefix)), name)
 
-    def line(self, line: JournalEntry) -> JournalEntry | None:
+    def entry(self, entry: JournalEntry) -> JournalEntry | None:
         """Return a journal entry as its readers may see it; None if they may not.
 
         An entry that changed no state does not say whether its operation is hidden. In a kind with internal operations,
         such an entry is internal if it names any operation.
         """
-        privacy = self._privacy.get(line.kind, PUBLIC)
-        of_internal = privacy.operations or (line.op is not None and line.kind in self._actions)
-        if of_internal and line.target is None and not self._internal:
+        privacy = self._privacy.get(entry.kind, PUBLIC)
+        of_internal = privacy.operations or (entry.op is not None and entry.kind in self._actions)
+        if of_internal and entry.target is None and not self._internal:
             return None
         if privacy == PUBLIC:
-            return line
-        spec = None if line.spec is None else self._json(privacy, line.spec)
-        who = "" if line.actor == PROVIDER and self.hides_places(line.kind) else line.who
-        reason = line.reason if self._tells(privacy) else None
-        return replace(line, op=self._op(privacy, line.op), spec=spec, who=who, reason=reason)
+            return entry
+        spec = None if entry.spec is None else self._json(privacy, entry.spec)
+        who = "" if entry.actor == PROVIDER and self.hides_places(entry.kind) else entry.who
+        reason = entry.reason if self._tells(privacy) else None
+        return replace(entry, op=self._op(privacy, entry.op), spec=spec, who=who, reason=reason)
 
     def _op(self, privacy: Privacy, op: str | None) -> str | None:
         """Return the id of an operation, unless its readers would not find the operation."""

@@ -39,7 +39,7 @@ async def recovered(
     reader: Reader,
     since: float,
     ns: str | None = None,
-    show: Callable[[JournalEntry], JournalEntry | None] = lambda line: line,
+    show: Callable[[JournalEntry], JournalEntry | None] = lambda entry: entry,
     limit: int = 1000,
 ) -> list[Recovered]:
     """Return what was recovered since a time, oldest first: requeued from dead workers, finished, or timed out.
@@ -48,15 +48,17 @@ async def recovered(
     """
     by_healer = await reader.journal(0, limit, JournalFilter(ns=ns, actor=HEALER, since=since))
     by_clock = await reader.journal(0, limit, JournalFilter(ns=ns, actor=CLOCK, since=since))
-    lines = [*by_healer, *(line for line in by_clock if line.event == TIMED_OUT)]
-    shown = [line for one in sorted(lines, key=lambda line: line.seq) if (line := show(one)) is not None]
-    operations = await reader.operations([Key(line.ns, line.op) for line in shown if line.op is not None])
-    return [_recovered(line, operations.get(Key(line.ns, line.op or ""))) for line in shown]
+    entries = [*by_healer, *(entry for entry in by_clock if entry.event == TIMED_OUT)]
+    shown = [entry for one in sorted(entries, key=lambda entry: entry.seq) if (entry := show(one)) is not None]
+    operations = await reader.operations([Key(entry.ns, entry.op) for entry in shown if entry.op is not None])
+    return [_recovered(entry, operations.get(Key(entry.ns, entry.op or ""))) for entry in shown]
 
 
-def _recovered(line: JournalEntry, operation: Operation | None) -> Recovered:
+def _recovered(entry: JournalEntry, operation: Operation | None) -> Recovered:
     began = None if operation is None else operation.created
-    return Recovered(line.ns, line.object, line.kind, line.op, began, line.at, line.event, line.target, line.reason)
+    return Recovered(
+        entry.ns, entry.object, entry.kind, entry.op, began, entry.at, entry.event, entry.target, entry.reason
+    )
 
 
 WATCH_POLL_MAX_S = 5.0
@@ -118,10 +120,10 @@ async def state_at(reader: Reader, key: Key, time: float) -> PastState:
     From before the horizon, each object keeps at least the last entry that has its state. Earlier entries may be
     missing, so the states before that last one are unknown.
     """
-    lines = await reader.journal(0, 1_000_000, JournalFilter(ns=key.ns, object=key.id))
+    entries = await reader.journal(0, 1_000_000, JournalFilter(ns=key.ns, object=key.id))
     kept = await horizon(reader)
-    with_state = [line for line in lines if line.target is not None]
-    last_old = max((line.at for line in with_state if line.at < kept.before), default=kept.before)
+    with_state = [entry for entry in entries if entry.target is not None]
+    last_old = max((entry.at for entry in with_state if entry.at < kept.before), default=kept.before)
     if time < last_old:
         return PastState(None, known=False)
-    return PastState(next((line.target for line in reversed(with_state) if line.at < nextafter(time, inf)), None))
+    return PastState(next((entry.target for entry in reversed(with_state) if entry.at < nextafter(time, inf)), None))

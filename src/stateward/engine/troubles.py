@@ -32,10 +32,10 @@ def journal_trouble(uow: UnitOfWork, found: Object, operation: Operation, text: 
         uow.save_object(found.key, replace(found, error=sanitize_text(text), version=uow.next_version(found.key)))
     if parent is not None:
         reason = sanitize_text(f"{found.id}: {text}")
-        line = JournalEntry(
+        entry = JournalEntry(
             parent.ns, parent.object, parent.kind, parent.id, uow.now, WORKER, "", "waits", None, None, reason
         )
-        uow.append_journal(line)
+        uow.append_journal(entry)
 
 
 class FaultIsolation:

@@ -19,7 +19,7 @@ from stateward.schemas.accepted import AcceptedView
 from stateward.schemas.journal import LineView
 from stateward.schemas.objects import ObjectView
 from stateward.schemas.operations import OperationView
-from stateward.server.views import StateClasses, line_view, object_view, operation_view
+from stateward.server.views import StateClasses, entry_view, object_view, operation_view
 from stateward.store.records import JournalEntry, Key, Object, Operation
 
 T = TypeVar("T")
@@ -62,15 +62,15 @@ class Presenter(Struct, frozen=True):
         operation = None if accepted.operation is None else self.operation(accepted.operation)
         return AcceptedView(self.object(accepted.object), operation)
 
-    def lines(self, lines: Iterable[JournalEntry]) -> list[LineView]:
+    def entries(self, entries: Iterable[JournalEntry]) -> list[LineView]:
         """Return the views of the journal entries that are not hidden."""
-        return [shown for one in lines if (shown := entry_view_for(self.disclosure, one)) is not None]
+        return [shown for one in entries if (shown := entry_view_for(self.disclosure, one)) is not None]
 
 
-def entry_view_for(disclosure: Disclosure, line: JournalEntry) -> LineView | None:
+def entry_view_for(disclosure: Disclosure, entry: JournalEntry) -> LineView | None:
     """Return the view of a journal entry; None if it is hidden. The specs of tokens are never shown."""
-    shown = disclosure.line(line)
-    return None if shown is None else line_view(shown, bare=line.ns == SYSTEM)
+    shown = disclosure.entry(entry)
+    return None if shown is None else entry_view(shown, bare=entry.ns == SYSTEM)
 
 
 async def list_visible(

@@ -115,22 +115,22 @@ def operation_view(found: Operation) -> OperationView:
     )
 
 
-def line_view(line: JournalEntry, *, bare: bool = False) -> LineView:
+def entry_view(entry: JournalEntry, *, bare: bool = False) -> LineView:
     """Return the view of a journal entry; `bare` leaves the spec out."""
     return LineView(
-        seq=line.seq,
-        ns=line.ns,
-        object=line.object,
-        kind=line.kind,
-        op=line.op,
-        at=to_datetime(line.at),
-        actor=line.actor,
-        who=line.who,
-        event=line.event,
-        source=line.source,
-        target=line.target,
-        reason=line.reason,
-        spec=None if bare else raw_json(line.spec),
+        seq=entry.seq,
+        ns=entry.ns,
+        object=entry.object,
+        kind=entry.kind,
+        op=entry.op,
+        at=to_datetime(entry.at),
+        actor=entry.actor,
+        who=entry.who,
+        event=entry.event,
+        source=entry.source,
+        target=entry.target,
+        reason=entry.reason,
+        spec=None if bare else raw_json(entry.spec),
     )
 
 

@@ -18,7 +18,7 @@ WORK = Operation(
     "a", "op", "vm-1", VM.kind, "stop", "user", "ann", "[]", "{}", "RUNNING", "STOPPING", "HALTED", "RUNNING",
     False, 1.0, 1, None, None, None, Status.WAITING, 0, "{}", None, None, 0.0,
 )  # fmt: skip
-LINE = JournalEntry("a", "vm-1", VM.kind, "op", 0.0, "user", "ann", "stop", "RUNNING", "STOPPING", "why")
+ENTRY = JournalEntry("a", "vm-1", VM.kind, "op", 0.0, "user", "ann", "stop", "RUNNING", "STOPPING", "why")
 
 
 def _kinds(privacy: Privacy) -> Kinds:
@@ -43,17 +43,17 @@ def test_secret_values_are_masked_for_everybody_at_any_depth(internal: bool) -> 
     found = replace(FOUND, spec='{"services":{"/a":{"env":{"K":"s"}}},"pools":{"env":{"nodes":2}}}')
     shown = kinds.disclosure(internal=internal).object(found)
     assert shown.spec == '{"services":{"/a":{"env":{"K":"***"}}},"pools":{"env":{"nodes":2}}}'
-    line = kinds.disclosure(internal=internal).line(replace(LINE, spec='{"env":{"K":"s"}}'))
-    assert line is not None
-    assert line.spec == '{"env":{"K":"***"}}'
+    entry = kinds.disclosure(internal=internal).entry(replace(ENTRY, spec='{"env":{"K":"s"}}'))
+    assert entry is not None
+    assert entry.spec == '{"env":{"K":"***"}}'
 
 
 def test_texts_that_are_internal_are_left_out() -> None:
     disclosure = _kinds(Privacy(texts=True)).disclosure(internal=False)
-    line, work = disclosure.line(LINE), disclosure.operation(replace(WORK, error="broken"))
-    assert line is not None
+    entry, work = disclosure.entry(ENTRY), disclosure.operation(replace(WORK, error="broken"))
+    assert entry is not None
     assert work is not None
-    assert (disclosure.object(FOUND).error, work.error, line.reason, line.target) == (None, None, None, "STOPPING")
+    assert (disclosure.object(FOUND).error, work.error, entry.reason, entry.target) == (None, None, None, "STOPPING")
 
 
 def test_hidden_work_is_internal_unless_a_user_may_ask_for_it() -> None:
@@ -72,10 +72,10 @@ def test_hidden_work_is_internal_unless_a_user_may_ask_for_it() -> None:
 def test_a_line_that_may_tell_of_internal_work_is_internal() -> None:
     everybody, administrators = (_kinds(Privacy()).disclosure(internal=one) for one in (False, True))
     for event in ("migrate", "migrated", "failed", "put back", "rejected: succeeded"):
-        line = replace(LINE, event=event, source=None, target=None)
-        assert (everybody.line(line), administrators.line(line)) == (None, line)
-        assert everybody.line(replace(line, kind=MCI.kind)) is not None
-    assert everybody.line(replace(LINE, event="labels changed", op=None, source=None, target=None)) is not None
+        entry = replace(ENTRY, event=event, source=None, target=None)
+        assert (everybody.entry(entry), administrators.entry(entry)) == (None, entry)
+        assert everybody.entry(replace(entry, kind=MCI.kind)) is not None
+    assert everybody.entry(replace(ENTRY, event="labels changed", op=None, source=None, target=None)) is not None
 
 
 def test_the_id_of_an_operation_that_a_reader_cannot_find_is_not_told() -> None:
@@ -83,10 +83,10 @@ def test_the_id_of_an_operation_that_a_reader_cannot_find_is_not_told() -> None:
     everybody, administrators = (kinds.disclosure(internal=one) for one in (False, True))
     held = replace(FOUND, op="op")
     assert (everybody.operation(WORK), everybody.object(held).op, administrators.object(held).op) == (None, None, "op")
-    line = everybody.line(LINE)
-    assert line is not None
-    assert (line.op, line.target) == (None, "STOPPING")
-    assert administrators.line(LINE) == LINE
+    entry = everybody.entry(ENTRY)
+    assert entry is not None
+    assert (entry.op, entry.target) == (None, "STOPPING")
+    assert administrators.entry(ENTRY) == ENTRY
 
 
 def test_all_internal_lanes_of_a_kind_have_one_name() -> None:
@@ -103,6 +103,6 @@ def test_all_internal_lanes_of_a_kind_have_one_name() -> None:
 def test_records_are_shown_by_the_presenter_alone() -> None:
     """A route that made its own view of a record would forget what is internal."""
     files = Path(stateward.server.__file__).parent.rglob("*.py")
-    views = ("object_view", "operation_view", "line_view")
+    views = ("object_view", "operation_view", "entry_view")
     users = {file.name for file in files if any(f" {view}" in file.read_text("utf-8") for view in views)}
     assert users == {"views.py", "presenter.py"}

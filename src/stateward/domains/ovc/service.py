@@ -188,7 +188,7 @@ class Service:
     async def healing(self, ns: str, since: float, disclosure: Disclosure | None = None) -> HealingReport:
         """Return stuck work, recoveries since a time, and orphans of a namespace, as far as the reader may see them."""
         disclosure = disclosure or self.engine.kinds.disclosure(internal=True)
-        healed = [one for one in await self.engine.recovered(since, ns, disclosure.line) if one.kind in KINDS]
+        healed = [one for one in await self.engine.recovered(since, ns, disclosure.entry) if one.kind in KINDS]
         settled = sorted([*healed, *await self._observed_changes(ns, since, disclosure)], key=lambda one: one.at)
         stuck = [one for one in await self.engine.stuck(namespaces=[ns]) if one.kind in KINDS]
         shown = [one for one in stuck if not disclosure.hides_action(one.kind, one.action)]
@@ -207,7 +207,7 @@ class Service:
     async def _observed_changes(self, ns: str, since: float, disclosure: Disclosure) -> list[Recovered]:
         """Return the changes that drift detection made."""
         chosen = JournalFilter(ns=ns, actor=PROVIDER, since=since)
-        found = [disclosure.line(line) for line in await self.engine.store.reader.journal(0, MAX_ENTRIES, chosen)]
+        found = [disclosure.entry(entry) for entry in await self.engine.store.reader.journal(0, MAX_ENTRIES, chosen)]
         lines = [line for line in found if line is not None and line.kind in KINDS and line.target is not None]
         return [
             Recovered(

@@ -96,8 +96,8 @@ class PruneRun:
         objects = await self._unreferenced(await self._pruning.objects(span, self._before))
         if self._dry:
             keys = {one.key for one in operations}, {one.key for one in objects}
-            lines = await self._pruning.journal_entries(span, self._before, last, *keys)
-            self._count(self._count_begun(operations), self._count_begun(objects), len(lines))
+            entries = await self._pruning.journal_entries(span, self._before, last, *keys)
+            self._count(self._count_begun(operations), self._count_begun(objects), len(entries))
             self._counted = {one.key for one in (*operations, *objects) if one.is_first_entry}
             return
         gone = 0
@@ -136,13 +136,13 @@ class PruneRun:
         """Count rows that began in a span; a row on the edge of two spans was counted with the first."""
         return sum(one.is_first_entry and one.key not in self._counted for one in found)
 
-    def _count(self, operations: int, objects: int, lines: int) -> None:
+    def _count(self, operations: int, objects: int, entries: int) -> None:
         done = self.done
         self.done = replace(
             done,
             operations=done.operations + operations,
             objects=done.objects + objects,
-            entries=done.entries + lines,
+            entries=done.entries + entries,
         )
 
 
@@ -177,12 +177,12 @@ async def _raise_horizon(tx: Tx, to: Horizon, before: float, done: Pruned | None
     spec = to_json(raised)
     known = found or _new_history(tx.now)
     changed = replace(known, spec=spec, version=known.version + 1, since=known.since if done is None else tx.now)
-    lines = (
+    entries = (
         []
         if done is None or done == Pruned(next=done.next)
         else [_prune_entry(changed, known.state, before, done, who)]
     )
-    await tx.apply(Changes(objects=[replace(changed, state=HistoryState.KEPT.word)], journal=lines))
+    await tx.apply(Changes(objects=[replace(changed, state=HistoryState.KEPT.word)], journal=entries))
 
 
 def _new_history(now: float) -> Object:

@@ -169,10 +169,10 @@ async def _write(tx: Tx, mapped: StateMapping, keys: Sequence[Key], who: str) ->
     outdated = [one for one in objects if one.state in mapped[one.kind]]
     changed = [(one, _migrate_operation(one, mapped)) for one in operations]
     moved = [replace(one, state=mapped[one.kind][one.state], version=one.version + 1) for one in outdated]
-    lines = [_migration_entry(old, new, tx.now, who) for old, new in zip(outdated, moved, strict=True)]
+    entries = [_migration_entry(old, new, tx.now, who) for old, new in zip(outdated, moved, strict=True)]
     migrated = [new for old, new in changed if new != old]
     if moved or migrated:
-        await tx.apply(Changes(objects=moved, journal=lines, renamed_states=migrated))
+        await tx.apply(Changes(objects=moved, journal=entries, renamed_states=migrated))
     return Counter((one.kind, one.state) for one in outdated)
 
 

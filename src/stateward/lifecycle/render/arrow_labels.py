@@ -1,4 +1,4 @@
-"""What an arrow says: the event, who brings it about where that is not plain, and what it needs."""
+"""The labels of arrows: the event, its actors where they are a restriction, and the facts that it needs."""
 
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
@@ -11,25 +11,25 @@ from stateward.lifecycle.render.phrases import named_actors
 from stateward.lifecycle.rows import BEGINNINGS, FAILED, SUCCEEDED, TIMED_OUT, Meaning
 
 MAX_LINE_CHARS = 36
-"""How many letters a line of a label has at most, where it can be broken."""
+"""The most characters in a line of a label, where the label can be broken."""
 
 
 class Tone(IntEnum):
-    """How loud an arrow is drawn; on a shared arrow the lowest number wins."""
+    """The emphasis of an arrow; on a shared arrow the lowest number wins."""
 
-    ASKED = 0  # somebody begins something
-    WENT_ON = 1  # it went as it should
-    INSISTED = 2  # possible only if something more holds, such as force
-    FAILED = 3  # it went wrong, or nobody answered
+    ASKED = 0  # an actor begins work
+    WENT_ON = 1  # the work succeeded, or entered its next phase
+    INSISTED = 2  # needs a further fact, such as force
+    FAILED = 3  # the work failed, was cancelled, or timed out
 
     @property
     def css(self) -> str:
-        """The tone as the name of a class in a style sheet."""
+        """The name of the tone's class in a style sheet."""
         return self.name.lower().replace("_", "-")
 
 
 class Label(Struct, frozen=True):
-    """One thing that may happen on an arrow."""
+    """One event on an arrow."""
 
     event: str
     tone: Tone
@@ -49,7 +49,7 @@ class LabelLine(Struct, frozen=True):
 
 
 def label_of(allowed: AllowedEvent) -> Label:
-    """Say what may happen in a state as an arrow's label."""
+    """Return the label of an event that a state allows."""
     return Label(allowed.event, _tone(allowed), _shown_actors(allowed), allowed.needs)
 
 
@@ -62,14 +62,14 @@ def _tone(allowed: AllowedEvent) -> Tone:
 
 
 def _shown_actors(allowed: AllowedEvent) -> Actors:
-    """Name the actors only where they are a restriction: not the user's own doing, the worker's work, the time-out."""
+    """Return the actors to name: none for an event of the user, of the worker alone, or for the clock's time-out."""
     actors = named_actors(allowed.actors)
     plain = USER in actors or actors == (WORKER,) or (allowed.meaning is Meaning.TIMEOUT and actors == (CLOCK,))
     return Actors() if plain else actors
 
 
 def label_lines(labels: Iterable[Label]) -> Iterator[LabelLine]:
-    """Say what leads along an arrow: one line each, and what goes wrong together."""
+    """Return the lines of an arrow's labels: one for each label, and all failures together."""
     failed = []
     for label in labels:
         if label.tone is Tone.FAILED:
@@ -80,7 +80,7 @@ def label_lines(labels: Iterable[Label]) -> Iterator[LabelLine]:
 
 
 def return_label_lines(labels: tuple[Label, ...]) -> Iterator[LabelLine]:
-    """Say what leads back along an arrow."""
+    """Return the lines of the labels that lead back along an arrow."""
     if {SUCCEEDED, FAILED, TIMED_OUT} <= {label.event for label in labels}:
         yield LabelLine("back in any case", Tone.WENT_ON)
         return
@@ -90,7 +90,7 @@ def return_label_lines(labels: tuple[Label, ...]) -> Iterator[LabelLine]:
 
 
 def wrapped_lines(parts: list[str], start: str = "", between: str = ", ") -> Iterator[str]:
-    """Set parts one after the other in lines of bearable length."""
+    """Join parts into lines of at most `MAX_LINE_CHARS` characters."""
     line, fresh = start, True
     for part in parts:
         if not fresh and len(line) + len(part) > MAX_LINE_CHARS:

@@ -1,8 +1,8 @@
-"""The arrows of a picture as SVG groups.
+"""The arrows of a drawing as SVG groups.
 
 A page finds them by `data-source` and `data-target`, or by `data-sources` and `data-targets` where an end stands for
-many states. Lists are JSON, since a word may hold any character. Where an arrow also leads back, that is a group of its
-own, so that a page can light up each direction.
+many states. Lists are JSON, because the name of a state may have any character. An arrow that also leads back has a
+second group, so that a page can highlight each direction.
 """
 
 import json
@@ -22,7 +22,7 @@ BASELINE = 4.0
 
 
 def arrows(line: ArrowShape, names: dict[str, str], lifecycle: Lifecycle) -> Iterator[str]:
-    """Write an arrow, and its way back where it has one."""
+    """Yield the group of an arrow, and that of its way back if it has one."""
     way = element("path", {"d": _path(line.curve)})
     forth = way + _tip(line.curve.points[-1], line.curve.tip)
     tail, head = names[line.tail], names[line.head]
@@ -32,18 +32,19 @@ def arrows(line: ArrowShape, names: dict[str, str], lifecycle: Lifecycle) -> Ite
         return
     along, both = len(line.along), len(line.along) + len(line.back)
     sources, targets = edge.sources, States((edge.target,))
-    told = _attributes(f"{tail}-{head}", edge.tone.css, sources, targets, edge.labels)
-    yield element("g", told, _title(lifecycle, sources, targets, edge.labels), forth, *words[:along], *words[both:])
+    attributes = _attributes(f"{tail}-{head}", edge.tone.css, sources, targets, edge.labels)
+    title = _title(lifecycle, sources, targets, edge.labels)
+    yield element("g", attributes, title, forth, *words[:along], *words[both:])
     if line.curve.back_tip is not None:
         back = way + _tip(line.curve.points[0], line.curve.back_tip)
-        told = _attributes(f"{head}-{tail}", f"back {line.back[0].tone.css}", targets, sources, edge.back)
-        yield element("g", told, _title(lifecycle, targets, sources, edge.back), back, *words[along:both])
+        attributes = _attributes(f"{head}-{tail}", f"back {line.back[0].tone.css}", targets, sources, edge.back)
+        yield element("g", attributes, _title(lifecycle, targets, sources, edge.back), back, *words[along:both])
 
 
 def _attributes(
     name: str, kind: str, sources: States, targets: States, labels: Iterable[Label]
 ) -> dict[str, str | float]:
-    """Return what a page can find an arrow by."""
+    """Return the attributes by which a page finds an arrow."""
     ends = {"data-source": sources, "data-target": targets}
     return {
         "id": f"move-{name}",
@@ -66,11 +67,11 @@ def _title(lifecycle: Lifecycle, sources: States, targets: States, labels: tuple
 
 
 def _words(line: ArrowShape) -> list[str]:
-    said = [(one.text, one.tone.css) for one in (*line.along, *line.back)] + [(text, "whence") for text in line.whence]
-    top = line.words_at.y - (len(said) - 1) * LINE / 2 + BASELINE
+    texts = [(one.text, one.tone.css) for one in (*line.along, *line.back)] + [(text, "whence") for text in line.whence]
+    top = line.words_at.y - (len(texts) - 1) * LINE / 2 + BASELINE
     return [
         element("text", {"class": kind, "x": line.words_at.x, "y": top + n * LINE}, escaped(text))
-        for n, (text, kind) in enumerate(said)
+        for n, (text, kind) in enumerate(texts)
     ]
 
 
@@ -80,7 +81,7 @@ def _path(curve: Curve) -> str:
 
 
 def _tip(base: Point, tip: Point) -> str:
-    """Draw an arrow's head from the end of its curve to its tip."""
+    """Return an arrow's head, from the end of its curve to its tip."""
     length = hypot(tip.x - base.x, tip.y - base.y) or 1.0
     x, y = (tip.y - base.y) / length * HALF_HEAD, (base.x - tip.x) / length * HALF_HEAD
     corners = (Point(base.x + x, base.y + y), tip, Point(base.x - x, base.y - y))

@@ -1,7 +1,7 @@
 """Moving labels out of the way of arrows.
 
-Graphviz keeps room for every label but bends the curves afterwards, so now and then one runs through a label. Such a
-label is moved to the nearest free place beside its own.
+Graphviz reserves space for every label but bends the curves afterwards, so that a curve may cross a label. Such a label
+is moved to the nearest free place.
 """
 
 from __future__ import annotations
@@ -17,43 +17,43 @@ from stateward.lifecycle.render.layout import Arrow, Box, Curve, Layout, Point
 REACH = 48
 STEP = 6
 PADDING = 10.0
-"""How much of a label's room is there only to keep its text apart from its own arrow."""
+"""The part of a label's size that only keeps its text apart from its own arrow."""
 
 
 class Rectangle(Struct, frozen=True):
-    """A rectangle, by its middle."""
+    """A rectangle with its centre."""
 
     at: Point
     width: float
     height: float
 
     def moved(self, x: float, y: float) -> Rectangle:
-        """Return the same room somewhere else."""
+        """Return a rectangle of the same size at another place."""
         return Rectangle(Point(self.at.x + x, self.at.y + y), self.width, self.height)
 
     def grown(self, by: float) -> Rectangle:
-        """Return the room with something around it."""
+        """Return the rectangle with a margin around it."""
         return Rectangle(self.at, self.width + 2 * by, self.height + 2 * by)
 
     def holds(self, point: Point) -> bool:
-        """Tell whether a point is inside."""
+        """Return whether a point is inside."""
         return abs(point.x - self.at.x) * 2 < self.width and abs(point.y - self.at.y) * 2 < self.height
 
     def meets(self, other: Rectangle) -> bool:
-        """Tell whether two rooms overlap."""
+        """Return whether two rectangles overlap."""
         wide, high = self.width + other.width, self.height + other.height
         return abs(self.at.x - other.at.x) * 2 < wide and abs(self.at.y - other.at.y) * 2 < high
 
 
 class OccupiedArea(Struct, frozen=True):
-    """What a label must keep clear of, and the page that it must stay on."""
+    """The points and rectangles that a label must not cover, and the page that it must stay on."""
 
     page: Rectangle
     points: list[Point]
     rooms: list[Rectangle]
 
     def is_free(self, room: Rectangle) -> bool:
-        """Tell whether a room is free."""
+        """Return whether a rectangle is free."""
         return (
             self.page.holds(room.at) and not any(map(room.holds, self.points)) and not any(map(room.meets, self.rooms))
         )
@@ -65,7 +65,7 @@ _OFFSETS = [
 
 
 def move_labels_clear(layout: Layout, boxes: tuple[Box, ...], arrows: tuple[Arrow, ...]) -> Layout:
-    """Return the layout with every label that an arrow runs through moved aside, where there is a place."""
+    """Return the layout with each label that a curve crosses moved to a free place, if there is one."""
     ways = [tuple(along(curve)) for curve in layout.curves]
     shapes = [Rectangle(at, box.width, box.height) for box, at in zip(boxes, layout.boxes, strict=True)]
     page = Rectangle(Point(layout.width / 2, layout.height / 2), layout.width, layout.height)
@@ -85,7 +85,7 @@ def _room(at: Point, arrow: Arrow) -> Rectangle:
 
 
 def _moved(label: Rectangle, taken: OccupiedArea, own: tuple[Point, ...]) -> Rectangle:
-    """Return the nearest free room, or the old one; near its own arrow, lest it seem to belong to another."""
+    """Return the nearest free place, or the old one; near its own arrow, so that it is not taken for another's."""
     moved = (label.moved(*offset) for offset in _OFFSETS)
     return min(
         (room for room in moved if taken.is_free(room)),
@@ -103,7 +103,7 @@ def _apart(one: Point, other: Point) -> float:
 
 
 def along(curve: Curve, apart: float = 6.0) -> Iterator[Point]:
-    """Walk along a curve in small steps."""
+    """Yield points along a curve in small steps."""
     for n in range(0, len(curve.points) - 1, 3):
         piece = curve.points[n : n + 4]
         steps = ceil(_apart(piece[0], piece[3]) / apart) + 2

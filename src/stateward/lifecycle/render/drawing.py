@@ -1,4 +1,4 @@
-"""A lifecycle as shapes: which boxes and arrows it takes, how large they are, and where they went."""
+"""The drawing of a lifecycle: its boxes and arrows, with their sizes and places."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ from stateward.lifecycle.states import GONE, NEW, State
 from stateward.lifecycle.table import Lifecycle
 
 WORD, LABEL = 13.0, 11.0
-"""The letter sizes of states and of labels."""
+"""The font sizes of states and of labels."""
 
 BOLD = 1.1
 LINE = 13.0
@@ -25,11 +25,11 @@ NOWHERE = Point(0, 0)
 NO_CURVE = Curve((), NOWHERE)
 
 WEIGHTS = {Tone.ASKED: 3, Tone.WENT_ON: 3, Tone.INSISTED: 1, Tone.FAILED: 1}
-"""How straight an arrow should be: the ordinary way through a lifecycle comes first."""
+"""How straight Graphviz draws an arrow: most of all the successful way through a lifecycle."""
 
 
 class StateShape(Struct, frozen=True):
-    """A state; or, where it has none, the dot at the start, or the words that a bundle's arrow begins at."""
+    """The shape of a state. Without a state: the dot at the start, or the text that a bundle's arrow begins at."""
 
     key: str
     width: float
@@ -40,7 +40,7 @@ class StateShape(Struct, frozen=True):
 
 
 class ArrowShape(Struct, frozen=True):
-    """An arrow, and what it says; without an edge it only shows where everything starts."""
+    """An arrow and its labels; the one without an edge leads to the initial state."""
 
     tail: str
     head: str
@@ -53,7 +53,7 @@ class ArrowShape(Struct, frozen=True):
 
 
 class Drawing(Struct, frozen=True):
-    """All that there is to draw."""
+    """All shapes of a lifecycle, with the size of the drawing."""
 
     width: float
     height: float
@@ -62,7 +62,7 @@ class Drawing(Struct, frozen=True):
 
 
 def draw(lifecycle: Lifecycle) -> Drawing:
-    """Lay a lifecycle out."""
+    """Return the drawing of a lifecycle."""
     states = {state: _state(f"s{n}", state) for n, state in enumerate(lifecycle.states)}
     lines = tuple(_lines(lifecycle, states))
     shapes = (*_start(lifecycle), *states.values(), *(_stub(line) for line in lines if line.whence))
@@ -122,7 +122,7 @@ def _arrow(line: ArrowShape) -> Arrow:
 
 
 def _size(line: ArrowShape) -> tuple[float, float]:
-    """Return how much room an arrow's words take."""
+    """Return the width and height of an arrow's texts."""
     said = [text_width(one.text, LABEL) * (BOLD if one.tone is Tone.ASKED else 1) for one in (*line.along, *line.back)]
     widths = [*said, *(text_width(text, LABEL) for text in line.whence)]
     return (max(widths) + 14, LINE * len(widths) + 6) if widths else (0.0, 0.0)

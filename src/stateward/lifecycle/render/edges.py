@@ -1,9 +1,9 @@
-"""The arrows of a drawing: a lifecycle's moves, folded until a person can read them.
+"""The arrows of a drawing: the moves of a lifecycle, merged into few enough to read.
 
-A table compiles to hundreds of moves, one per source, event and actor. A drawing has one arrow per pair of states, with
-all that may happen on it as its labels. Two things make drawings unreadable, and are folded further: an event that
-leads to one state from many others is one arrow out of a bundle, and the way back to where an action began is part of
-the arrow that led there.
+A table compiles to hundreds of moves, one per source, event and actor. A drawing has one arrow per pair of states; its
+labels are the events. Two kinds of moves are merged further, because they make drawings unreadable. An event that leads
+to one state from many others is one arrow out of a bundle. The way back to the state where an action began is part of
+the arrow that left it.
 """
 
 from collections import defaultdict
@@ -22,11 +22,11 @@ BEGUN = frozenset({Meaning.ACTION, Meaning.REQUEST})
 ENDED = frozenset({Meaning.SUCCESS, Meaning.FAILURE, Meaning.CANCEL, Meaning.TIMEOUT})
 
 WORTH_ASKED, WORTH = 4, 3
-"""How many arrows a bundle must save: more of what people ask for, since that is what they look for in a drawing."""
+"""How many arrows a bundle must save: more for actions of users, because readers look for those."""
 
 
 class Edge(Struct, frozen=True):
-    """One arrow: from a state, or from a bundle of many, to a state; and what leads back along it."""
+    """An arrow from a state, or from a bundle of states, to a state; `back` are the labels that lead back along it."""
 
     sources: States
     target: State
@@ -35,17 +35,17 @@ class Edge(Struct, frozen=True):
 
     @property
     def tone(self) -> Tone:
-        """How loud the arrow is: as its loudest label."""
+        """The tone of the arrow: that of its most important label."""
         return min(label.tone for label in self.labels)
 
     @property
     def bundled(self) -> bool:
-        """Whether this arrow stands for those of many states."""
+        """Whether the arrow begins at several states."""
         return len(self.sources) > 1
 
 
 class StateEdge(Struct, frozen=True):
-    """One event that leads from some states to another; `returns` where it leads back to where the work began."""
+    """An event that leads from some states to another; `returns`: it leads back to where the work began."""
 
     label: Label
     sources: States
@@ -55,12 +55,12 @@ class StateEdge(Struct, frozen=True):
 
     @property
     def way(self) -> tuple[States, State]:
-        """From where to where."""
+        """The states before and after."""
         return self.sources, self.target
 
     @property
     def likeness(self) -> tuple[object, ...]:
-        """What is the same within a bundle; our own work's success is like no other: it is the way through."""
+        """The key that all edges of a bundle share. Successes are never bundled: they are the main way through."""
         alone = self.sources if self.label.event == SUCCEEDED else ()
         return self.label.event, self.label.actors, self.label.needs, self.target, alone
 
@@ -70,7 +70,7 @@ Family: TypeAlias = list[list[StateEdge]]
 
 
 def edges(lifecycle: Lifecycle) -> tuple[Edge, ...]:
-    """Return the arrows of a lifecycle's drawing: first what begins something, then the rest."""
+    """Return the arrows of a lifecycle's drawing: first those that begin work, then the others."""
     happened = tuple(dict.fromkeys(_happenings(lifecycle)))
     begun = _bundled(one for one in happened if one.meaning in BEGUN)
     others = [one for one in happened if one.meaning not in BEGUN]
@@ -88,7 +88,7 @@ def _happenings(lifecycle: Lifecycle) -> Iterator[StateEdge]:
 
 
 def _is_drawn(allowed: AllowedEvent) -> bool:
-    """Tell whether something is shown: hidden work is not, nor that any action can be cancelled back to its origin."""
+    """Return whether an event is drawn. Hidden work is not, nor the cancellation of an action back to its origin."""
     if allowed.meaning is Meaning.CANCEL:
         return not allowed.origins
     return allowed.meaning is not Meaning.HIDDEN
@@ -100,7 +100,7 @@ def _happening(source: States, allowed: AllowedEvent) -> StateEdge:
 
 
 def _bundled(happenings: Iterable[StateEdge]) -> list[StateEdge]:
-    """Join what happens alike in many states, where that saves arrows; the largest bundles first."""
+    """Merge equal events of many states into bundles where that saves arrows; the largest bundles first."""
     drawn: dict[Way, set[object]] = defaultdict(set)
     alike: dict[object, list[StateEdge]] = defaultdict(list)
     for one in happenings:
@@ -121,7 +121,7 @@ def _families(alike: Iterable[list[StateEdge]]) -> Iterable[Family]:
 
 
 def _bundle(family: Family, drawn: dict[Way, set[object]]) -> Iterable[StateEdge]:
-    """Join a family if that saves enough arrows, those on which nothing else happens; what is joined is drawn."""
+    """Bundle a family if that saves enough arrows; an arrow with other events is not saved."""
     likenesses = {several[0].likeness for several in family}
     saved = sum(drawn[one.way] <= likenesses for one in family[0])
     asked = all(several[0].label.tone is Tone.ASKED for several in family)
@@ -142,7 +142,7 @@ def _sources(several: Iterable[StateEdge]) -> States:
 
 
 def _ways_back(begun: list[StateEdge], others: list[StateEdge]) -> dict[Way, tuple[StateEdge, ...]]:
-    """Find the endings that lead back along the arrow on which the work began."""
+    """Return the endings that lead back along the arrow on which the work began."""
     between: dict[Way, list[StateEdge]] = defaultdict(list)
     origins: dict[State, States] = defaultdict(States)
     for one in (*begun, *others):
@@ -157,14 +157,14 @@ def _ways_back(begun: list[StateEdge], others: list[StateEdge]) -> dict[Way, tup
 
 
 def _own(endings: list[list[StateEdge]], origins: States) -> tuple[StateEdge, ...]:
-    """Return what ends where it began, if nothing else leads there."""
+    """Return the endings that lead back to the origin, if nothing else leads there."""
     back = [one for several in endings for one in several]
     returns = all(one.meaning in ENDED and (one.returns or origins == (one.target,)) for one in back)
     return tuple(back) if returns else ()
 
 
 def _common(endings: list[list[StateEdge]]) -> tuple[StateEdge, ...]:
-    """Return the endings that take each of the bundled states' work back to its own."""
+    """Return the endings that lead back to the origin from the work of each bundled state."""
     shared = set.intersection(*({one.label for one in several if one.returns} for several in endings))
     return tuple(one for several in endings for one in several if one.returns and one.label in shared)
 

@@ -1,7 +1,7 @@
-"""Where things go: Graphviz finds the layers and the curves, and nothing else.
+"""The layout of a drawing: Graphviz computes the places of boxes and the curves of arrows.
 
-Graphviz would also measure fonts and draw, but both differ from machine to machine. So it is given boxes of fixed size
-(also for the labels) with no text in them, and gives back places.
+Graphviz could also measure fonts and draw, but the results differ between machines. So it gets boxes of fixed size
+without text, also for the labels, and returns places only.
 """
 
 from contextlib import closing
@@ -15,14 +15,14 @@ _ONE_AT_A_TIME = Lock()  # Graphviz keeps global variables
 
 
 class Point(Struct, frozen=True):
-    """A place on the drawing, from its upper left corner."""
+    """A point of the drawing, from its upper left corner."""
 
     x: float
     y: float
 
 
 class Box(Struct, frozen=True):
-    """Something to be placed, by its key."""
+    """A box to be placed."""
 
     key: str
     width: float
@@ -31,7 +31,7 @@ class Box(Struct, frozen=True):
 
 
 class Arrow(Struct, frozen=True):
-    """Something to be drawn between two boxes, with room for a label."""
+    """An arrow between two boxes, with the size of its label."""
 
     tail: str
     head: str
@@ -42,7 +42,7 @@ class Arrow(Struct, frozen=True):
 
 
 class Curve(Struct, frozen=True):
-    """An arrow's way: a start, then three points per cubic Bézier piece; its tips; and the middle of its label."""
+    """The curve of an arrow: a start, then three points per cubic Bézier piece; its tips; the centre of its label."""
 
     points: tuple[Point, ...]
     tip: Point
@@ -51,7 +51,7 @@ class Curve(Struct, frozen=True):
 
 
 class Layout(Struct, frozen=True):
-    """Boxes by their middle, arrows by their way, in the order given."""
+    """The centres of boxes and the curves of arrows, in the given order."""
 
     width: float
     height: float
@@ -60,7 +60,7 @@ class Layout(Struct, frozen=True):
 
 
 class Flow(Struct, frozen=True):
-    """Which way the layers run, and how far things stay apart."""
+    """The direction of the layers, and the distances between boxes and between layers."""
 
     rankdir: str
     nodesep: float
@@ -70,11 +70,11 @@ class Flow(Struct, frozen=True):
 ACROSS = Flow("LR", 0.28, 0.32)
 DOWN = Flow("TB", 0.32, 0.34)
 FRAME = (1280.0, 800.0)
-"""The page that a drawing should fit into with its letters as large as possible."""
+"""The size of a page: of two layouts, the one that is larger on such a page is better."""
 
 
 def arrange(boxes: tuple[Box, ...], arrows: tuple[Arrow, ...]) -> Layout:
-    """Place everything in layers, across or down, whichever can be shown larger."""
+    """Place boxes and arrows in layers, across or down, whichever can be shown larger."""
     return max((_arranged(boxes, arrows, flow) for flow in (ACROSS, DOWN)), key=_scale)
 
 
@@ -114,7 +114,7 @@ def _graph(boxes: tuple[Box, ...], arrows: tuple[Arrow, ...], flow: Flow) -> AGr
 
 
 def _room(width: float, height: float) -> str:
-    """Make an empty label of a fixed size: HTML-like, so that no font is asked."""
+    """Return an empty label of a fixed size: in HTML form, so that Graphviz measures no font."""
     cell = f'<TD FIXEDSIZE="TRUE" WIDTH="{width:.0f}" HEIGHT="{height:.0f}"></TD>'
     return f'<<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="0" CELLPADDING="0"><TR>{cell}</TR></TABLE>>'
 

@@ -1,4 +1,4 @@
-"""A lifecycle as a Mermaid state diagram, which many documentation tools draw by themselves."""
+"""A lifecycle as a Mermaid state diagram, which many documentation tools can draw."""
 
 import re
 from collections.abc import Iterator
@@ -24,11 +24,11 @@ _TAKEN = frozenset({
     "as", "choice", "class", "classdef", "click", "constructor", "default", "direction", "end", "fork", "hide", "href",
     "join", "note", "prototype", "root", "scale", "state", "statediagram", "style", "tostring", "valueof",
 })  # fmt: skip
-"""Words that mean something to Mermaid, or to the JavaScript under it."""
+"""Reserved words of Mermaid and of the JavaScript below it."""
 
 
 def mermaid(lifecycle: Lifecycle) -> str:
-    """Draw a lifecycle as a `stateDiagram-v2`."""
+    """Return a lifecycle as a `stateDiagram-v2`."""
     names = {state: _name(n, state) for n, state in enumerate(lifecycle.states)}
     lines = (
         *STYLES,
@@ -41,7 +41,7 @@ def mermaid(lifecycle: Lifecycle) -> str:
 
 
 def _name(number: int, state: State) -> str:
-    """Name a state for Mermaid: by its own word where Mermaid can read it, else by a number."""
+    """Return the name of a state in Mermaid: its own word if Mermaid can parse it, otherwise a number."""
     if state in (NEW, GONE):
         return BOUNDARY
     word = state.word
@@ -78,5 +78,5 @@ def _classes(names: dict[State, str]) -> Iterator[str]:
 
 
 def _safe(text: str) -> str:
-    """Write what Mermaid would read as a sign of its own as a numbered entity."""
+    """Replace the characters that Mermaid would interpret by numbered entities."""
     return _SPECIAL.sub(lambda found: f"#{ord(found[0])};", text)

@@ -1,4 +1,4 @@
-"""The words in which every drawing says the same things: who, how long, from where."""
+"""Texts that all drawings share: actors, durations, and groups of states."""
 
 from collections.abc import Collection, Iterable
 
@@ -8,10 +8,10 @@ from stateward.lifecycle.states import FINAL, STABLE, TRANSITIONAL, State
 from stateward.lifecycle.table import Lifecycle
 
 IMPLIED = {USER: ADMIN, WORKER: HEALER}
-"""The value may always do what the key may, so naming both says nothing more."""
+"""The actor that may do all that another may, by that other one; only the latter is named."""
 
 MIN_STATES_FOR_PHRASE = 4
-"""From how many states on they are better called by what they have in common."""
+"""From how many states on a phrase such as "any stable state" replaces their names."""
 
 _UNITS = ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"))
 _CLASSES = {
@@ -22,14 +22,14 @@ _CLASSES = {
 
 
 def named_actors(actors: Iterable[Actor]) -> Actors:
-    """Return the actors worth naming: without those that come with another one."""
+    """Return the actors without those that another one implies."""
     given = tuple(dict.fromkeys(actors))
     implied = {IMPLIED[actor] for actor in given if actor in IMPLIED}
     return Actors(actor for actor in given if actor not in implied)
 
 
 def format_duration(seconds: float | None) -> str:
-    """Say a length of time in its largest fitting unit."""
+    """Return a duration in its largest fitting unit."""
     if seconds is None:
         return ""
     fitting = ((seconds / unit, name) for unit, name in _UNITS if seconds >= unit and seconds % unit == 0)
@@ -38,7 +38,7 @@ def format_duration(seconds: float | None) -> str:
 
 
 def common_phrase(lifecycle: Lifecycle, states: Collection[State]) -> str | None:
-    """Name what many states have in common, such as being stable; None where they are few or have nothing."""
+    """Return what many states have in common, such as "any stable state"; None if they are few, or differ."""
     if len(states) < MIN_STATES_FOR_PHRASE:
         return None
     others = [state for state in lifecycle.declaration.states if state not in states]
@@ -52,5 +52,5 @@ def common_phrase(lifecycle: Lifecycle, states: Collection[State]) -> str | None
 
 
 def join_states(lifecycle: Lifecycle, states: Collection[State]) -> str:
-    """Name several states by what they have in common, else one by one."""
+    """Return the phrase for several states, or their names."""
     return common_phrase(lifecycle, states) or ", ".join(state.word for state in states)

@@ -1,4 +1,4 @@
-"""A lifecycle for terminals: the same tables as in Markdown, with each state in the colour of its class."""
+"""A lifecycle as tables of rows and states: for terminals, with a colour for each class of states, and in Markdown."""
 
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
@@ -15,7 +15,7 @@ from stateward.lifecycle.table import Lifecycle
 
 Part: TypeAlias = State | str
 Cell: TypeAlias = tuple[Part, ...]
-"""What stands in a cell, separated by commas: states, which a terminal can colour, or words."""
+"""The parts of a cell, shown with commas: states, which a terminal can colour, or words."""
 
 COLUMNS = ("From", "Action or event", "By", "Through", "To", "On error", "Within", "Needs")
 STATE_COLUMNS = ("State", "Class", "About")
@@ -51,7 +51,7 @@ COLOURS = {STABLE: "green", TRANSITIONAL: "yellow", FINAL: "blue"}
 
 
 def text(lifecycle: Lifecycle) -> Group:
-    """Return a lifecycle's rows and states as something that Rich can print."""
+    """Return the tables of a lifecycle for Rich."""
     rows = _rich_table(COLUMNS, [row_cells(lifecycle, row) for row in lifecycle.rows])
     return Group(Text(lifecycle.kind, style="bold"), rows, _rich_table(STATE_COLUMNS, list(state_cells(lifecycle))))
 
@@ -62,7 +62,7 @@ def colour_state(state: State) -> Text:
 
 
 def _rich_table(titles: tuple[str, ...], rows: list[tuple[Cell, ...]]) -> Table:
-    """Set a table, without the columns that would be empty."""
+    """Return a table for Rich, without empty columns."""
     used = [n for n in range(len(titles)) if any(any(row[n]) for row in rows)]
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for n in used:
@@ -82,7 +82,7 @@ _SPECIAL = str.maketrans(
 
 
 def markdown(lifecycle: Lifecycle) -> str:
-    """Write a lifecycle as two tables: one line per declared row, and one per state."""
+    """Return a lifecycle as two Markdown tables: its declared rows, and its states."""
     rows = (row_cells(lifecycle, row) for row in lifecycle.rows)
     return f"{_markdown_table(COLUMNS, rows)}\n{_markdown_table(STATE_COLUMNS, state_cells(lifecycle))}"
 

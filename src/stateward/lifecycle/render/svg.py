@@ -1,4 +1,4 @@
-"""A lifecycle as a picture: one SVG that needs nothing else, and that a page can light up.
+"""A lifecycle as a self-contained SVG, whose states and arrows a page can find and highlight.
 
 Every state and every arrow is a group with an id and data attributes: `state-Running` with `data-state`, and
 `move-Running-Suspending` with `data-source`, `data-target` and `data-events`. A state also has an empty text of class
@@ -22,7 +22,7 @@ MARGIN = 12.0
 
 @lru_cache(maxsize=128)
 def svg(lifecycle: Lifecycle) -> str:
-    """Draw a lifecycle; once only, since laying it out takes its time and nothing in it can change."""
+    """Return the drawing of a lifecycle. It is cached: the layout takes long, and a lifecycle does not change."""
     drawn = draw(lifecycle)
     names = _names(drawn.shapes)
     wide, high = round(drawn.width + 2 * MARGIN), round(drawn.height + 2 * MARGIN)
@@ -51,12 +51,12 @@ def _description(lifecycle: Lifecycle) -> str:
 
 
 def _loudness(line: ArrowShape) -> int:
-    """Sort the louder arrows behind the quieter ones, so that they lie on top."""
+    """Return the sort key of an arrow: important arrows come last, so that they lie on top."""
     return -(line.edge.tone if line.edge else Tone.ASKED)
 
 
 def _names(shapes: Iterable[StateShape]) -> dict[str, str]:
-    """Give every shape a name for ids: its word, without what an id or a selector would trip over."""
+    """Return a unique name of each shape for ids: the word of its state, without characters that selectors reserve."""
     names: dict[str, str] = {}
     for shape in shapes:
         word = shape.state.word.strip("()") if shape.state is not None else shape.key

@@ -1,4 +1,4 @@
-"""SVG elements as text: the one place where anything is escaped."""
+"""SVG elements as text, and the style sheet. All escaping is done here."""
 
 import re
 
@@ -7,17 +7,17 @@ _ENTITIES = str.maketrans({sign: f"&#{ord(sign)};" for sign in "&<>\"'\t\n\r"})
 
 
 def escaped(text: str) -> str:
-    """Make any text safe as content and in an attribute; what XML cannot hold at all becomes a mark."""
+    """Escape a text for content and attributes; characters that XML does not allow become a replacement character."""
     return _FORBIDDEN.sub("\ufffd", text).translate(_ENTITIES)
 
 
 def number(value: float) -> str:
-    """Write a length with one digit at most, which is finer than anybody sees."""
+    """Return a length with at most one decimal, which is finer than a pixel."""
     return f"{round(value, 1) + 0.0:g}"
 
 
 def element(tag: str, attributes: dict[str, str | float], *inside: str) -> str:
-    """Write an element; attributes are escaped here, what is inside must be markup already."""
+    """Return an element; attributes are escaped here, the content must be markup already."""
     written = "".join(
         f' {name}="{escaped(value) if isinstance(value, str) else number(value)}"' for name, value in attributes.items()
     )

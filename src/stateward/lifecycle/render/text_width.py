@@ -1,7 +1,7 @@
-"""How wide a text is, without asking any font: a drawing must come out the same on every machine.
+"""The width of a text, computed without a font, so that a drawing is the same on every machine.
 
-The widths are those of ordinary sans-serif letters, in hundredths of the font size. The page will show the drawing in
-whatever its system's font is, so a tenth is added to make wider ones fit.
+The widths are those of common sans-serif letters, in hundredths of the font size. A page shows the drawing in the font
+of its system, so a tenth is added for wider fonts.
 """
 
 from unicodedata import combining, east_asian_width
@@ -18,12 +18,12 @@ _WIDTHS = (
 _WIDTH = {letter: width / 100 for width, letters in _WIDTHS for letter in letters}
 _ORDINARY = 0.6
 _FULL = 1.0
-_SPARE = 1.1
+_MARGIN = 1.1
 
 
 def text_width(text: str, size: float) -> float:
-    """Return how wide a text is when set in the given size."""
-    return size * _SPARE * sum(map(_letter, text))
+    """Return the width of a text in the given font size."""
+    return size * _MARGIN * sum(map(_letter, text))
 
 
 def _letter(letter: str) -> float:

@@ -44,8 +44,8 @@ class LiveFeeds:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def _on_entries(self, lines: Sequence[JournalEntry]) -> None:
-        if any(line.kind == TOKEN.kind for line in lines):
+    def _on_entries(self, entries: Sequence[JournalEntry]) -> None:
+        if any(entry.kind == TOKEN.kind for entry in entries):
             self.operation_followers.wake()  # the stream listens to the feed itself
 
     async def close(self) -> None:
@@ -54,9 +54,9 @@ class LiveFeeds:
         await self.feed.stop()
 
 
-def encode_entry(kinds: Kinds, line: JournalEntry, internal: bool) -> str | None:
+def encode_entry(kinds: Kinds, entry: JournalEntry, internal: bool) -> str | None:
     """Return a journal entry as JSON for administrators (`internal`) or for others; None if it is hidden from them."""
-    shown = entry_view_for(kinds.disclosure(internal=internal), line)
+    shown = entry_view_for(kinds.disclosure(internal=internal), entry)
     return None if shown is None else msgspec.json.encode(shown).decode()
 
 

@@ -75,18 +75,18 @@ Encode = Callable[[JournalEntry, bool], str | None]
 class CachedEntry:
     """An entry, encoded once for each group of readers and only on demand: many entries are never read."""
 
-    __slots__ = ("_encode", "_line", "_texts", "kind", "ns", "seq", "size")
+    __slots__ = ("_encode", "_entry", "_texts", "kind", "ns", "seq", "size")
 
-    def __init__(self, line: JournalEntry, encode: Encode) -> None:
-        self.seq, self.ns, self.kind = line.seq, line.ns, line.kind
-        self.size = TYPICAL_ENTRY_CHARS + len(line.spec or "") + len(line.reason or "")
-        self._line, self._encode = line, encode
+    def __init__(self, entry: JournalEntry, encode: Encode) -> None:
+        self.seq, self.ns, self.kind = entry.seq, entry.ns, entry.kind
+        self.size = TYPICAL_ENTRY_CHARS + len(entry.spec or "") + len(entry.reason or "")
+        self._entry, self._encode = entry, encode
         self._texts: dict[bool, str | None] = {}
 
     def text(self, internal: bool) -> str | None:
         """Return the encoded entry for a group of readers; None if it is hidden from them."""
         if internal not in self._texts:
-            self._texts[internal] = self._encode(self._line, internal)
+            self._texts[internal] = self._encode(self._entry, internal)
         return self._texts[internal]
 
 
@@ -163,16 +163,16 @@ class JournalFeed:
 
     async def _page_from_store(self, interest: Interest, after: int) -> FeedPage:
         kept = self._first
-        lines = await self._store.reader.journal(after, PAGE_ENTRIES, _filter(interest))
+        entries = await self._store.reader.journal(after, PAGE_ENTRIES, _filter(interest))
         await require_entries(self._store.reader, after)
-        texts, seq = _fitting(interest, [self._cached(line) for line in lines], after)
-        everything = len(lines) < PAGE_ENTRIES and (not lines or seq == lines[-1].seq)
+        texts, seq = _fitting(interest, [self._cached(entry) for entry in entries], after)
+        everything = len(entries) < PAGE_ENTRIES and (not entries or seq == entries[-1].seq)
         return _feed_page(
             texts, max(kept, seq) if everything else seq
         )  # the query covered everything up to the start of the cache
 
-    def _cached(self, line: JournalEntry) -> CachedEntry:
-        return CachedEntry(line, self._encode)
+    def _cached(self, entry: JournalEntry) -> CachedEntry:
+        return CachedEntry(entry, self._encode)
 
     # --- the journal -------------------------------------------------------------------------------------------------
 
@@ -184,15 +184,15 @@ class JournalFeed:
         while True:
             self._wakeup.clear()
             try:
-                lines = await self._store.reader.journal(self.seq, PAGE_ENTRIES, EVERYTHING)
+                entries = await self._store.reader.journal(self.seq, PAGE_ENTRIES, EVERYTHING)
             except StoreError as error:
                 log.warning("journal feed cannot read the journal; it retries in %g s: %s", RETRY_S, error)
                 await asyncio.sleep(RETRY_S)
                 continue
-            if lines:
-                self._append(lines)
-            if len(lines) < PAGE_ENTRIES:
-                await self._pause(bool(lines))
+            if entries:
+                self._append(entries)
+            if len(entries) < PAGE_ENTRIES:
+                await self._pause(bool(entries))
 
     async def _pause(self, woken: bool) -> None:
         if woken:
@@ -200,17 +200,17 @@ class JournalFeed:
             await asyncio.sleep(pause)
         await wait_for_event(self._wakeup, POLL_MAX_S)
 
-    def _append(self, lines: Sequence[JournalEntry]) -> None:
-        entries = [self._cached(line) for line in lines]
-        self._entries += entries
-        self._size += sum(entry.size for entry in entries)
-        self.seq = lines[-1].seq
+    def _append(self, entries: Sequence[JournalEntry]) -> None:
+        cached = [self._cached(entry) for entry in entries]
+        self._entries += cached
+        self._size += sum(entry.size for entry in cached)
+        self.seq = entries[-1].seq
         keep = self._keep if self.readers else min(self._keep, UNWATCHED_CACHE_ENTRIES)
         while len(self._entries) > 2 * keep or self._size > 2 * CACHE_MAX_CHARS:
             self._drop_older_half()
         self._pages.clear()
         for listener in self._listeners:
-            listener(lines)
+            listener(entries)
         self._wake_readers()
 
     def _drop_older_half(self) -> None:

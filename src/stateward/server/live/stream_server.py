@@ -126,8 +126,8 @@ class JournalStream:
         """Tell whether a token was revoked, or has expired, while it was in use here."""
         return f"token-{token}" in self.revoked_tokens
 
-    def _on_entries(self, lines: Sequence[JournalEntry]) -> None:
-        over = (line.object for line in lines if line.kind == TOKEN.kind and line.target != TokenState.ACTIVE)
+    def _on_entries(self, entries: Sequence[JournalEntry]) -> None:
+        over = (entry.object for entry in entries if entry.kind == TOKEN.kind and entry.target != TokenState.ACTIVE)
         self.revoked_tokens.update(over)
 
 

@@ -55,15 +55,15 @@ class JournalQuery:
             found += await self._reader.journal(after, limit, only)
         found = sorted(found, key=attrgetter("seq"))[:limit]
         more = found[-1].seq if len(found) == limit else None
-        return [line for line in found if self._grant.opens(line.ns)], more
+        return [entry for entry in found if self._grant.opens(entry.ns)], more
 
     async def all(self, after: int) -> AsyncIterator[JournalEntry]:
         """Yield all entries after a number."""
         more: int | None = after
         while more is not None:
-            lines, more = await self.page(more, CHUNK_ENTRIES)
-            for line in lines:
-                yield line
+            entries, more = await self.page(more, CHUNK_ENTRIES)
+            for entry in entries:
+                yield entry
 
 
 def _filters(grant: Grant, only: JournalFilter) -> list[JournalFilter]:
@@ -92,14 +92,14 @@ async def read_journal(
 ) -> Response[LinePage]:
     """Return a page of the journal; with `Accept: application/x-ndjson` all lines that fit, one JSON object each."""
     only = JournalFilter(ns, about, kind, op, actor, first_moment(since), first_moment(until))
-    lines, presenter = JournalQuery(request.service.reader, request.grant, only), request.presenter
+    query, presenter = JournalQuery(request.service.reader, request.grant, only), request.presenter
     if accept is not None and NDJSON in accept:
         pruned = await pruned_after(request.service.reader, after)
         headers = {} if pruned is None else {PRUNED.name: str(pruned)}
-        return Stream(_ndjson(lines, presenter, after), media_type=NDJSON, headers=headers)  # type: ignore[return-value]
-    found, more = await lines.page(after, request.service.page_size(limit))
+        return Stream(_ndjson(query, presenter, after), media_type=NDJSON, headers=headers)  # type: ignore[return-value]
+    entries, more = await query.page(after, request.service.page_size(limit))
     pruned = await pruned_after(request.service.reader, after)
-    return Response(LinePage(presenter.lines(found), None if more is None else str(more), pruned))
+    return Response(LinePage(presenter.entries(entries), None if more is None else str(more), pruned))
 
 
 async def pruned_after(reader: Reader, after: int) -> int | None:
@@ -108,9 +108,9 @@ async def pruned_after(reader: Reader, after: int) -> int | None:
     return kept.seq if after < kept.seq else None
 
 
-async def _ndjson(lines: JournalQuery, presenter: Presenter, after: int) -> AsyncIterator[bytes]:
-    async for line in lines.all(after):
-        for shown in presenter.lines([line]):
+async def _ndjson(query: JournalQuery, presenter: Presenter, after: int) -> AsyncIterator[bytes]:
+    async for entry in query.all(after):
+        for shown in presenter.entries([entry]):
             yield msgspec.json.encode(shown) + b"\n"
 
 

@@ -34,21 +34,22 @@ def allowed_actions(lifecycle: Lifecycle, state: str, actor: str, origin: str | 
 
 
 def _ways_of_event(lifecycle: Lifecycle, state: str, event: str, actor: str, origin: str | None) -> Iterator[Possible]:
-    lines = [one for one in lifecycle.allowed[state] if one.event == event and actor in one.actors]
-    fits = [one for one in lines if _is_effective(lifecycle, state, one, actor, origin)]
-    for line in fits:
-        why = f"it needs {', '.join(line.needs)}" if line.needs else None
-        desired = None if line.desired is None else line.desired.word
-        yield Possible(event, why is None, why, list(line.needs), line.target.word, desired, line.within)
-    if not fits:
+    mine = [allowed for allowed in lifecycle.allowed[state] if allowed.event == event and actor in allowed.actors]
+    effective = [allowed for allowed in mine if _is_effective(lifecycle, state, allowed, actor, origin)]
+    for allowed in effective:
+        why = f"it needs {', '.join(allowed.needs)}" if allowed.needs else None
+        desired = None if allowed.desired is None else allowed.desired.word
+        yield Possible(event, why is None, why, list(allowed.needs), allowed.target.word, desired, allowed.within)
+    if not effective:
         why = str(decide(lifecycle, state, event, actor, origin=origin))
         yield Possible(event, False, why, [], None, None, None)
 
 
-def _is_effective(lifecycle: Lifecycle, state: str, line: AllowedEvent, actor: str, origin: str | None) -> bool:
+def _is_effective(lifecycle: Lifecycle, state: str, allowed: AllowedEvent, actor: str, origin: str | None) -> bool:
     """Tell whether a row of the table is the one that applies if its facts are given."""
-    verdict = decide(lifecycle, state, line.event, actor, frozenset(line.needs), origin)
-    return isinstance(verdict, Move) and (verdict.target, verdict.needs) == (line.target, frozenset(line.needs))
+    needs = frozenset(allowed.needs)
+    verdict = decide(lifecycle, state, allowed.event, actor, needs, origin)
+    return isinstance(verdict, Move) and (verdict.target, verdict.needs) == (allowed.target, needs)
 
 
 @api_route(get, "/ns/{ns:str}/objects/{id:str}/allowed", Right.READ, TAG, "What may be done to an object?", 404)
@@ -67,11 +68,11 @@ async def get_allowed(request: ApiRequest, ns: Ns, id: Id) -> AllowedView:  # no
 async def get_history(request: ApiRequest, ns: Ns, id: Id, after: AfterNumber = 0, limit: Limit = 100) -> LinePage:  # noqa: A002
     """Return a page of the journal's lines about an object, removed ones included, oldest first."""
     service, most = request.service, request.service.page_size(limit)
-    lines = await service.reader.journal(after, most, JournalFilter(ns=ns, object=id))
-    if not lines:
+    entries = await service.reader.journal(after, most, JournalFilter(ns=ns, object=id))
+    if not entries:
         await _existing_or_removed(service, Key(ns, id))
     pruned = await pruned_after(service.reader, after)
-    return LinePage(request.presenter.lines(lines), str(lines[-1].seq) if len(lines) == most else None, pruned)
+    return LinePage(request.presenter.entries(entries), str(entries[-1].seq) if len(entries) == most else None, pruned)
 
 
 @api_route(get, "/ns/{ns:str}/objects/{id:str}/at", Right.READ, TAG, "In which state was an object?", 404)

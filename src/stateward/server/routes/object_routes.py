@@ -223,8 +223,8 @@ async def replace_labels(
     if text == found.labels:
         return found
     changed = replace(found, labels=text, version=found.version + 1)
-    line = JournalEntry(found.ns, found.id, found.kind, None, tx.now, actor, who, "labels changed", None, None, None)
-    await tx.apply(Changes(objects=[changed], journal=[line]))
+    entry = JournalEntry(found.ns, found.id, found.kind, None, tx.now, actor, who, "labels changed", None, None, None)
+    await tx.apply(Changes(objects=[changed], journal=[entry]))
     return changed
 
 

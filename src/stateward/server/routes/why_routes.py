@@ -149,15 +149,15 @@ class QueueInspection(Struct, frozen=True):
 
 async def _inspect_queue(request: ApiRequest, found: Object) -> QueueInspection:
     service, reader = request.service, request.service.reader
-    line = await reader.queue_of(Key(found.ns, found.queue))
-    operations = await reader.operations([one.key for one in line])
+    work_items = await reader.queue_of(Key(found.ns, found.queue))
+    operations = await reader.operations([one.key for one in work_items])
     now = await reader.time()
     groups, loads = await reader.lanes()
     lanes = LaneLoads({load.lane.lane: load for load in loads}, {one.grp: one.lanes for one in groups})
     workers = await reader.workers()
     lost = {one.id: one for one in workers if not one.is_alive(now)}
     return QueueInspection(
-        service, request.presenter.disclosure, line, operations, now, lanes, len(workers) - len(lost), lost
+        service, request.presenter.disclosure, work_items, operations, now, lanes, len(workers) - len(lost), lost
     )
 
 

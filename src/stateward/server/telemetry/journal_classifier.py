@@ -54,42 +54,42 @@ class JournalClassifier:
         }
         self._actions: dict[str, str] = {}  # actions by operation, until the operation has ended
 
-    def classify(self, line: JournalEntry) -> ActionResult:
+    def classify(self, entry: JournalEntry) -> ActionResult:
         """Return the labels of an entry."""
-        told = self._read(line)
-        return told if told.action in self._words.get(line.kind, ENDINGS) else told._replace(action=OTHER)
+        result = self._read(entry)
+        return result if result.action in self._words.get(entry.kind, ENDINGS) else result._replace(action=OTHER)
 
-    def _read(self, line: JournalEntry) -> ActionResult:
-        lifecycle = self._lifecycles.get(line.kind)
-        if line.event.startswith(REJECTED):
-            return ActionResult(line.kind, line.event.removeprefix(REJECTED), "rejected")
-        if line.event == REQUEUED_EVENT and line.source is None:
-            return ActionResult(line.kind, self._action(line, lifecycle), "handed_over")
-        meaning = _meaning(lifecycle, line)
+    def _read(self, entry: JournalEntry) -> ActionResult:
+        lifecycle = self._lifecycles.get(entry.kind)
+        if entry.event.startswith(REJECTED):
+            return ActionResult(entry.kind, entry.event.removeprefix(REJECTED), "rejected")
+        if entry.event == REQUEUED_EVENT and entry.source is None:
+            return ActionResult(entry.kind, self._action(entry, lifecycle), "handed_over")
+        meaning = _meaning(lifecycle, entry)
         if meaning is None:
-            return ActionResult(line.kind, line.event, "moved")
-        result = RESULTS[meaning] if line.event != UNKNOWN else "unknown"
-        return ActionResult(line.kind, self._named(line, lifecycle, meaning), result)
+            return ActionResult(entry.kind, entry.event, "moved")
+        result = RESULTS[meaning] if entry.event != UNKNOWN else "unknown"
+        return ActionResult(entry.kind, self._named(entry, lifecycle, meaning), result)
 
-    def _named(self, line: JournalEntry, lifecycle: Lifecycle | None, meaning: Meaning) -> str:
+    def _named(self, entry: JournalEntry, lifecycle: Lifecycle | None, meaning: Meaning) -> str:
         """Return the action of an entry; remember it at the beginning of the operation, forget it at the end."""
         if RESULTS[meaning] == "accepted":
-            if line.op is not None:
-                self._remember(line.op, line.event)
-            return line.event
+            if entry.op is not None:
+                self._remember(entry.op, entry.event)
+            return entry.event
         if meaning is Meaning.STEP:
-            return line.event
-        action = self._action(line, lifecycle)
-        if line.op is not None and (line.kind, line.target) not in self._moving:
-            self._actions.pop(line.op, None)
+            return entry.event
+        action = self._action(entry, lifecycle)
+        if entry.op is not None and (entry.kind, entry.target) not in self._moving:
+            self._actions.pop(entry.op, None)
         return action
 
-    def _action(self, line: JournalEntry, lifecycle: Lifecycle | None) -> str:
-        known = self._actions.get(line.op) if line.op is not None else None
+    def _action(self, entry: JournalEntry, lifecycle: Lifecycle | None) -> str:
+        known = self._actions.get(entry.op) if entry.op is not None else None
         if known is not None or lifecycle is None:
-            return known or line.event
-        leading = {row.event for row in lifecycle.rows if row.via is not None and row.via == line.source}
-        return leading.pop() if len(leading) == 1 else line.event
+            return known or entry.event
+        leading = {row.event for row in lifecycle.rows if row.via is not None and row.via == entry.source}
+        return leading.pop() if len(leading) == 1 else entry.event
 
     def _remember(self, op: str, action: str) -> None:
         if len(self._actions) >= MAX_REMEMBERED_OPERATIONS:
@@ -97,17 +97,17 @@ class JournalClassifier:
         self._actions[op] = action
 
 
-def _meaning(lifecycle: Lifecycle | None, line: JournalEntry) -> Meaning | None:
+def _meaning(lifecycle: Lifecycle | None, entry: JournalEntry) -> Meaning | None:
     """Return the meaning of an event by the table, or by the event alone if the table does not have it."""
-    if lifecycle is not None and line.source is not None:
-        move = lifecycle.moves.get((line.source, line.event, line.actor))
-        while move is not None and move.target != line.target:
+    if lifecycle is not None and entry.source is not None:
+        move = lifecycle.moves.get((entry.source, entry.event, entry.actor))
+        while move is not None and move.target != entry.target:
             move = move.otherwise
         if move is not None:
             return move.meaning
-    if line.event in ENDINGS:
+    if entry.event in ENDINGS:
         return {"succeeded": Meaning.SUCCESS, "timed out": Meaning.TIMEOUT, "cancelled": Meaning.CANCEL}.get(
-            line.event, Meaning.FAILURE
+            entry.event, Meaning.FAILURE
         )
-    hidden = lifecycle is not None and line.source is None and line.event in lifecycle.actions
+    hidden = lifecycle is not None and entry.source is None and entry.event in lifecycle.actions
     return Meaning.HIDDEN if hidden else None

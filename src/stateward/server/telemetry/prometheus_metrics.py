@@ -126,10 +126,10 @@ class Metrics:
 
     # --- counting ----------------------------------------------------------------------------------------------------
 
-    def count_entries(self, lines: Sequence[JournalEntry]) -> None:
+    def count_entries(self, entries: Sequence[JournalEntry]) -> None:
         """Count new journal entries."""
-        for line in lines:
-            labels = self._classifier.classify(line)
+        for entry in entries:
+            labels = self._classifier.classify(entry)
             counter = self._counters.get(labels)
             if counter is None:
                 counter = self._counters[labels] = self.transitions.labels(*labels)
@@ -138,8 +138,8 @@ class Metrics:
                 self.rejected.labels(labels.kind).inc()
             elif labels.result == "handed_over":
                 self.handed_over.labels(labels.kind).inc()
-        if lines:
-            self.journal.set(lines[-1].seq)
+        if entries:
+            self.journal.set(entries[-1].seq)
 
     def observe_acceptance(self, seconds: float, verdict: str) -> None:
         """Record the time to a verdict: accepted, denied or failed."""

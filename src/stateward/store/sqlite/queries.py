@@ -74,7 +74,7 @@ class KeyQuery(Generic[T]):
 
     def __init__(self, columns: str, table: str, id_: str, record: Callable[[Row], T], order: str = "") -> None:
         among = "FROM <table> WHERE ns = ? AND <id> IN (SELECT value FROM json_each(?)) <order>"
-        self._sql = json_packed(columns, among, table=table, id=id_, order=order)
+        self.sql = json_packed(columns, among, table=table, id=id_, order=order)
         self._record = record
 
     def fetch(self, connection: sqlite3.Connection, keys: Collection[Key]) -> Iterator[T]:
@@ -83,7 +83,7 @@ class KeyQuery(Generic[T]):
         for ns, name in keys:
             names.setdefault(ns, []).append(name)
         for ns in sorted(names):
-            yield from map(self._record, fetch_packed(connection, self._sql, (ns, encode(names[ns]).decode())))
+            yield from map(self._record, fetch_packed(connection, self.sql, (ns, encode(names[ns]).decode())))
 
 
 OBJECTS = KeyQuery("{Object}", "objects", "id", object_of, "ORDER BY id")
