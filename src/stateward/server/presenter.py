@@ -19,7 +19,7 @@ from stateward.schemas.accepted import AcceptedView
 from stateward.schemas.journal import LineView
 from stateward.schemas.objects import ObjectView
 from stateward.schemas.operations import OperationView
-from stateward.server.views import StateClasses, entry_view, object_view, operation_view
+from stateward.server.views import StateClasses, journal_entry_view, object_view, operation_view
 from stateward.store.records import JournalEntry, Key, Object, Operation
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ class Presenter(Struct, frozen=True):
 def entry_view_for(disclosure: Disclosure, entry: JournalEntry) -> LineView | None:
     """Return the view of a journal entry; None if it is hidden. The specs of tokens are never shown."""
     shown = disclosure.entry(entry)
-    return None if shown is None else entry_view(shown, bare=entry.ns == SYSTEM)
+    return None if shown is None else journal_entry_view(shown, bare=entry.ns == SYSTEM)
 
 
 async def list_visible(

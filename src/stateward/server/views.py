@@ -115,7 +115,7 @@ def operation_view(found: Operation) -> OperationView:
     )
 
 
-def entry_view(entry: JournalEntry, *, bare: bool = False) -> LineView:
+def journal_entry_view(entry: JournalEntry, *, bare: bool = False) -> LineView:
     """Return the view of a journal entry; `bare` leaves the spec out."""
     return LineView(
         seq=entry.seq,

@@ -103,6 +103,6 @@ def test_all_internal_lanes_of_a_kind_have_one_name() -> None:
 def test_records_are_shown_by_the_presenter_alone() -> None:
     """A route that made its own view of a record would forget what is internal."""
     files = Path(stateward.server.__file__).parent.rglob("*.py")
-    views = ("object_view", "operation_view", "entry_view")
+    views = ("object_view", "operation_view", "journal_entry_view")
     users = {file.name for file in files if any(f" {view}" in file.read_text("utf-8") for view in views)}
     assert users == {"views.py", "presenter.py"}
