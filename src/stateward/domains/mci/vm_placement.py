@@ -197,20 +197,14 @@ FIELDS = {"vNet": "vNetId", "securityGroup": "securityGroupIds", "sshKey": "sshK
 """The request fields that name existing resources, by resource type."""
 
 
-async def check_placement(
-    catalogue: Catalogue, ns: str, groups: Sequence[SubGroup], field: str
-) -> list[PlacedSubGroup]:
-    """Resolve subgroups, or raise bad input that names the field; `field` is formatted with the subgroup's number."""
+async def check_placement(catalogue: Catalogue, ns: str, groups: Sequence[SubGroup], field: str) -> None:
+    """Refuse subgroups that cannot be placed; the error names the field: `field` is formatted with their number."""
     known = catalogue.snapshot()
-    planned: list[PlacedSubGroup] = []
     for number, group in enumerate(groups):
         try:
-            one = await place_subgroup(known, ns, group)
-            await check_resources(known, ns, one)
+            await check_resources(known, ns, await place_subgroup(known, ns, group))
         except BadInput as error:
             raise BadInput(f"{field.format(number)}{error.field}", error.value, error.allowed) from error
-        planned.append(one)
-    return planned
 
 
 async def check_resources(known: Catalogue, ns: str, one: PlacedSubGroup) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from stateward.domains.mci.lifecycle import ResourceState
-from stateward.domains.mci.model import ResourceSpec, Subnet, key_of, network_of, resource_seen, security_group_of
+from stateward.domains.mci.model import ResourceSpec, key_of, network_of, resource_seen, security_group_of
 from stateward.domains.mci.resource_usage import path_of_user
 from stateward.store.records import Object
 
@@ -91,20 +91,19 @@ def resource_view(resource_type: str, found: Object, users: Sequence[Object] = (
 
 def subnet_views(found: Object) -> list[SubnetView]:
     """Return the views of the subnets of a network."""
-    network, natives = network_of(found), resource_seen(found).subnets
-    return [_subnet(one, found.state, natives.get(one.name, "")) for one in network.subnets]
-
-
-def _subnet(one: Subnet, state: str, native: str) -> SubnetView:
-    return SubnetView(
-        id=one.name,
-        name=one.name,
-        status=state,
-        ipv4_cidr=one.cidr,
-        zone=one.zone,
-        description=one.description,
-        csp_resource_id=native,
-    )
+    natives = resource_seen(found).subnets
+    return [
+        SubnetView(
+            id=one.name,
+            name=one.name,
+            status=found.state,
+            ipv4_cidr=one.cidr,
+            zone=one.zone,
+            description=one.description,
+            csp_resource_id=natives.get(one.name, ""),
+        )
+        for one in network_of(found).subnets
+    ]
 
 
 def _missing(found: Object) -> str:

@@ -316,12 +316,7 @@ class Associated(Struct, frozen=True, rename="camel"):
 
 def matches_filter(shown: Struct, key: str, value: str) -> bool:
     """Tell whether a view has a value in a field; field names are case-insensitive, and a list has its items."""
-    found: Any = next(
-        (getattr(shown, name) for name, outside in _outside(shown) if key.lower() in (name.lower(), outside.lower())),
-        None,
-    )
+    names = zip(shown.__struct_fields__, shown.__struct_encode_fields__, strict=True)
+    field_name = next((name for name, encoded in names if key.lower() in (name.lower(), encoded.lower())), None)
+    found: Any = None if field_name is None else getattr(shown, field_name)
     return value in ([str(one) for one in found] if isinstance(found, list) else [str(found)])
-
-
-def _outside(shown: Struct) -> list[tuple[str, str]]:
-    return list(zip(shown.__struct_fields__, shown.__struct_encode_fields__, strict=True))

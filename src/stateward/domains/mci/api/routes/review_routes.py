@@ -22,8 +22,8 @@ from stateward.domains.mci.vm_placement import (
 )
 from stateward.domains.plugin import reads
 from stateward.drivers import CallRefused, Inconclusive, SpecRegistrar
-from stateward.engine import NotFound
 from stateward.errors import StatewardError
+from stateward.store.records import Key
 
 READY, WARNING, ERROR = "Ready", "Warning", "Error"
 
@@ -123,15 +123,8 @@ async def review_mci(request: TumblebugRequest, ns: Ns) -> MciReview:
     known, driver_of = request.catalogue.snapshot(), request.context.domain.clients.driver_for
     looked = [await _look(known, ns, one) for one in wanted.groups]
     looked = await _ask(driver_of, looked)
-    return reviewed(wanted, looked, taken=await _taken(request, ns, wanted.name))
-
-
-async def _taken(request: TumblebugRequest, ns: str, name: str) -> bool:
-    try:
-        await request.service.engine.get(ns, name)
-    except NotFound:
-        return False
-    return True
+    namesake = await request.service.engine.store.reader.object(Key(ns, wanted.name))
+    return reviewed(wanted, looked, taken=namesake is not None and not namesake.removed)
 
 
 async def _look(catalogue: Catalogue, ns: str, group: SubGroup) -> ReviewedSubGroup:
@@ -186,7 +179,7 @@ def reviewed(wanted: MciSpec, looked: Sequence[ReviewedSubGroup], *, taken: bool
         policy_recommendation=when,
         vm_reviews=[_vm_review(one) for one in looked],
         resource_summary=_summary(looked),
-        recommendations=_recommended(looked),
+        recommendations=[f"{one.group.name}: {why}" for one in looked for why in one.errors],
     )
 
 
@@ -218,10 +211,9 @@ def _warnings(one: ReviewedSubGroup) -> list[str]:
 
 
 def _validation(id_: str, found: SpecRecord | ImageRecord | None, errors: Sequence[str]) -> Validation:
-    name = "" if found is None else found.csp_name
-    if found is not None:
-        return Validation(id_, name, True, "Available", "", name)
-    return Validation(id_, id_, False, "Unavailable", "; ".join(errors), "")
+    if found is None:
+        return Validation(id_, id_, False, "Unavailable", "; ".join(errors), "")
+    return Validation(id_, found.csp_name, True, "Available", "", found.csp_name)
 
 
 def _summary(looked: Sequence[ReviewedSubGroup]) -> ResourceSummary:
@@ -242,10 +234,6 @@ def _summary(looked: Sequence[ReviewedSubGroup]) -> ResourceSummary:
         sum(images.values()),
         len(images) - sum(images.values()),
     )
-
-
-def _recommended(looked: Sequence[ReviewedSubGroup]) -> list[str]:
-    return [f"{one.group.name}: {why}" for one in looked for why in one.errors]
 
 
 def _each(names: Iterable[str]) -> list[str]:
