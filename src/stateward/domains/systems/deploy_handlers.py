@@ -1,9 +1,10 @@
-"""The handlers of deploys and teardowns: a subtree becomes what its definition says, or is restored.
+"""The handlers of deploys, teardowns and systems: a subtree becomes what its definition says, or is restored.
 
 A deploy is judged by its own services alone. Child operations change them while the deploy holds the lock on its path;
 it waits for them without occupying a worker. If a child fails, or the deploy is cancelled, all services go back to the
 former definition under the same lock; then the deploy is failed or cancelled. The operation stores the steps that were
-taken, so a killed worker's successor continues after the last one.
+taken, so a killed worker's successor continues after the last one. A system is initialised at its backend, and deleted
+with everything in it.
 """
 
 import asyncio
@@ -18,12 +19,22 @@ from stateward.domains.systems.change_planner import ChangePlanner, current_tree
 from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.controllers import SystemRollUp
 from stateward.domains.systems.definition import NodePool
-from stateward.domains.systems.guards import drop_lock_timer, guard_change, lock_system, lock_timer_id
-from stateward.domains.systems.lifecycle import DEPLOY, TEARDOWN, DeployState, TeardownState
-from stateward.domains.systems.model import SECRET_ENV, ChangeSeen, ChangeSpec, DesiredTree, seen_of, spec_of
+from stateward.domains.systems.guards import drop_lock_timer, guard_change, guard_system, lock_system, lock_timer_id
+from stateward.domains.systems.lifecycle import DEPLOY, SYSTEM, TEARDOWN, DeployState, TeardownState
+from stateward.domains.systems.model import (
+    SECRET_ENV,
+    ChangeSeen,
+    ChangeSpec,
+    DesiredTree,
+    SystemLocation,
+    seen_of,
+    spec_of,
+)
 from stateward.domains.systems.object_ids import pool_id, service_id, system_of
+from stateward.domains.systems.retention import ChangeRetention
 from stateward.domains.systems.service_handlers import UNDO
-from stateward.engine import Ending, Handler, Job, Kind, Permanent, Request
+from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request, Temporary
+from stateward.errors import UnknownName
 from stateward.lifecycle import CONTROLLER, WORKER
 from stateward.locks.paths import Path, parse_path
 from stateward.store.records import Object, Operation, Status, to_json
@@ -243,3 +254,47 @@ class DeployRun:
         """The services that this deploy does not change; one that was unhealthy before is left alone."""
         same = (path for path, one in self.before.services.items() if self._wanted.services.get(path) == one)
         return {service_id(self.system_ref.system, parse_path(path)) for path in same}
+
+
+CREATE_ATTEMPTS = 5
+"""How often a system's initialisation is tried."""
+
+
+class SystemHandlers:
+    """The handlers of systems."""
+
+    def __init__(self, context: SystemContext, records: ChangeRetention) -> None:
+        self._context, self._records = context, records
+
+    def kind(self) -> Kind:
+        """Return the kind of systems."""
+        make = Handler(self.make, attempts=CREATE_ATTEMPTS)
+        handlers = {"create": make, "retry": make, "delete": Handler(self.remove, cancelled=self.observe_removal)}
+        return Kind(SYSTEM, handlers, guard=partial(guard_system, self._context.settings), general=True)
+
+    async def make(self, job: Job) -> Ending:
+        """Initialise a system at its backend."""
+        try:
+            backend = self._context.backend_of(job.claim.object)
+        except UnknownName as error:
+            raise Permanent(str(error)) from error
+        try:
+            lives = await backend.prepare(SystemRef(job.ns, job.object))
+        except OSError as error:
+            raise Temporary(f"it cannot be made ready: {error}") from error
+        return Ending(seen=to_json(SystemLocation(**lives)))
+
+    async def remove(self, job: Job) -> None:
+        """Delete all services, node pools, files and deploy records of a system."""
+        system_ref = SystemRef(job.ns, job.object)
+        trouble = await tear_down(self._context, job, system_ref)
+        if trouble:
+            raise Permanent(trouble)
+        await job.call((await self._context.backend(system_ref)).remove(system_ref))
+        await self._records.clear(system_ref)
+
+    async def observe_removal(self, job: Job) -> ObservedOutcome:
+        """Tell whether a cancelled deletion removed anything: the services go first."""
+        children = await self._context.engine.store.reader.children_of(job.key)
+        undone = all(one.status is Status.CANCELLED for one in children) if children else job.is_untried
+        return ObservedOutcome.NOT_DONE if undone else ObservedOutcome.UNKNOWN

@@ -13,12 +13,11 @@ from stateward.domains.systems.backends.simulated_backend import SimulatedBacken
 from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.controllers import InstanceController, SystemRollUp, log
 from stateward.domains.systems.demo import SystemsDemo
-from stateward.domains.systems.deploy_handlers import DeployHandlers
+from stateward.domains.systems.deploy_handlers import DeployHandlers, SystemHandlers
 from stateward.domains.systems.model import LOCAL, SIMULATED
 from stateward.domains.systems.retention import ChangeRetention
 from stateward.domains.systems.service_handlers import ServiceHandlers
 from stateward.domains.systems.settings import SystemsSettings
-from stateward.domains.systems.system_handlers import SystemHandlers
 from stateward.engine import Engine
 from stateward.store.errors import StoreError
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from stateward.domains.systems import context, system_handlers
+from stateward.domains.systems import context, deploy_handlers
 from stateward.domains.systems.backends.port import InstanceSpec, ServiceRef, SystemRef
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.errors import LockMissing, NothingToRollBack, NotLiving
@@ -366,7 +366,7 @@ class Reluctant(SimulatedBackend):
 async def test_a_system_that_cannot_be_made_ready_fails_after_some_attempts_and_can_be_tried_again(
     new_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(system_handlers, "CREATE_ATTEMPTS", 2)
+    monkeypatch.setattr(deploy_handlers, "CREATE_ATTEMPTS", 2)
     backend = Reluctant()
     plugin = SystemsPlugin({"simulated": backend})
     engine = Engine(new_store(), plugin.kinds, lease_s=3.0)

@@ -1,6 +1,6 @@
-"""Views of MCIs and VMs. Reading changes nothing but drift."""
+"""Views of MCIs and VMs, of the access to VMs, and of the resources of an MCI. Reading changes nothing but drift."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,17 +9,21 @@ from msgspec.structs import replace
 from stateward.domains.mci.api.connection_views import connection_view, image_view, location_of, spec_view
 from stateward.domains.mci.api.live_status import LiveStatus, WaitBudget
 from stateward.domains.mci.api.schemas import (
+    Associated,
     CommandResult,
     CommandResults,
     ConnectionView,
     CreationErrors,
+    GroupAccess,
     ImageView,
     KeyValue,
+    MciAccess,
     MciInfo,
     MciStatusInfo,
     PostCommandView,
     RegionView,
     SpecView,
+    VmAccess,
     VmCreationError,
     VmInfo,
     VmStatusInfo,
@@ -318,3 +322,46 @@ def _phase(name: str, groups: set[str]) -> str:
 
 def _when(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+async def vm_access(look: Views, found: Object) -> VmAccess:
+    """Return the access data of a VM."""
+    vm, seen = vm_of(found), vm_seen(found)
+    connection = await look.connection(vm.connection)
+    key = vm.key if seen.ssh_port else ""  # without a login there is no use for a key
+    return VmAccess(vm.name, seen.public_ip, seen.private_ip, seen.ssh_port, vm.user, key, connection)
+
+
+async def access_of(look: Views, mci: Object) -> MciAccess:
+    """Return the access data of the VMs of an MCI, by subgroup."""
+    groups: dict[str, list[VmAccess]] = {}
+    for one in await look.vms(mci):
+        groups.setdefault(vm_of(one).group, []).append(await vm_access(look, one))
+    return MciAccess(mci.id, [GroupAccess(name, "", vms) for name, vms in groups.items()])
+
+
+async def associated_of(look: Views, mci: Object) -> Associated:
+    """Return the names of all objects that an MCI is associated with."""
+    vms = await look.vms(mci)
+    specs, infos = [vm_of(one) for one in vms], await look.vm_infos(mci, vms)
+    return Associated(
+        connection_names=_each(one.connection for one in specs),
+        provider_names=_each(one.provider for one in specs),
+        sub_group_ids=_each(one.name for one in mci_of(mci).groups),
+        vm_ids=_each(one.name for one in specs),
+        csp_vm_names=_each(one.csp_resource_name for one in infos),
+        csp_vm_ids=_each(one.csp_resource_id for one in infos),
+        image_ids=_each(one.image for one in specs),
+        spec_ids=_each(one.spec for one in specs),
+        v_net_ids=_each(one.network for one in specs),
+        csp_v_net_ids=_each(one.parts.get(ResourceKind.NETWORK, "") for one in specs),
+        subnet_ids=_each(one.subnet for one in specs),
+        csp_subnet_ids=_each(one.parts.get(ResourceKind.SUBNET, "") for one in specs),
+        security_group_ids=_each(name for one in specs for name in one.groups),
+        data_disk_ids=[],
+        ssh_key_ids=_each(one.key for one in specs),
+    )
+
+
+def _each(names: Iterable[str]) -> list[str]:
+    return [name for name in dict.fromkeys(names) if name]

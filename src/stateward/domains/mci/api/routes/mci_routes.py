@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from litestar import Response, delete, get, post
 from msgspec.structs import replace
 
-from stateward.domains.mci.api.access_views import access_of, associated_of
 from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest, adds_object_state, mci_in_path
 from stateward.domains.mci.api.lenient_json import parse_flag
 from stateward.domains.mci.api.mci_bodies import A_DYNAMIC_MCI, AN_MCI, parse_mci
@@ -27,7 +26,7 @@ from stateward.domains.mci.api.tumblebug_params import (
     Wait,
     check_choice,
 )
-from stateward.domains.mci.api.views import Views
+from stateward.domains.mci.api.views import Views, access_of, associated_of
 from stateward.domains.mci.errors import NotDone
 from stateward.domains.mci.model import vm_of
 from stateward.domains.mci.provider.key_pairs import KeyPair, with_pair

@@ -3,7 +3,6 @@
 from litestar import Response, delete, get, post
 from msgspec.structs import replace
 
-from stateward.domains.mci.api.access_views import vm_access
 from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest, adds_object_state, mci_in_path, vm_in_path
 from stateward.domains.mci.api.lenient_json import parse_flag
 from stateward.domains.mci.api.mci_bodies import (
@@ -36,6 +35,7 @@ from stateward.domains.mci.api.tumblebug_params import (
     check_choice,
     normalize_id,
 )
+from stateward.domains.mci.api.views import vm_access
 from stateward.domains.mci.model import mci_of, vm_of, vm_seen
 from stateward.domains.mci.provider.key_pairs import with_pair_for
 from stateward.domains.mci.vm_placement import free_numbers
