@@ -86,12 +86,10 @@ def _wanted(name: str, uid: str, given: Mapping[str, Any]) -> MciSpec:
 
 def _as_written(field: str, written: Names) -> str:
     """Return a field path with the author's names; an index or key at its end stays."""
-    known = max((path for path in written if _is_within(field, path)), key=len, default="")
+    known = max(
+        (one for one in written if field == one or field.startswith((f"{one}.", f"{one}["))), key=len, default=""
+    )
     return written.get(known, "") + field.removeprefix(known)
-
-
-def _is_within(field: str, path: str) -> bool:
-    return field == path or field.startswith((f"{path}.", f"{path}["))
 
 
 def _fleet(given: Mapping[str, Any], written: dict[str, str]) -> dict[str, Any]:

@@ -26,15 +26,11 @@ async def check_connection_unused(
 ) -> None:
     """Refuse to remove a connection in use, or to point it elsewhere."""
     was = next((one for one in await catalogue.all_connections() if one.name == name), None)
-    if was is not None and changes_target(was, becomes):
-        users = await objects_at_connection(reader, name)
-        if users:
-            raise InUse(f"connection {name!r}", users)
-
-
-def changes_target(was: CloudConnection, becomes: CloudConnection | None) -> bool:
-    """Tell whether the machines of a connection could no longer be found after a change."""
-    return becomes is None or (was.lane, was.driver) != (becomes.lane, becomes.driver)
+    if was is None or (becomes is not None and (was.lane, was.driver) == (becomes.lane, becomes.driver)):
+        return
+    users = await objects_at_connection(reader, name)  # their machines could no longer be found
+    if users:
+        raise InUse(f"connection {name!r}", users)
 
 
 async def objects_at_connection(reader: Reader, connection: str) -> list[str]:

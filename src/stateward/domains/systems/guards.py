@@ -60,7 +60,8 @@ async def guard_change(settings: SystemsSettings, uow: UnitOfWork, request: Requ
         check_host(settings, found.ns, uow.objects.get(Key(found.ns, system)))
     if request.wait:
         seconds = float(msgspec.json.decode(request.args).get(WAIT, 0.0))
-        uow.changes.timers.append(lock_timer(found.ns, found.id, uow.now + seconds))
+        id_, due = lock_timer_id(found.id), uow.now + seconds
+        uow.changes.timers.append(Timer(found.ns, id_, due, 0, found.id, GAVE_UP, "[]", "{}"))
 
 
 async def drop_lock_timer(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:  # noqa: ARG001 - what follows an end
@@ -91,8 +92,3 @@ GAVE_UP = "gave up"
 def lock_timer_id(change: str) -> str:
     """Return the id of the lock timer of a deploy or a teardown; stored databases have it."""
     return f"patience of {change}"
-
-
-def lock_timer(ns: str, change: str, due: float) -> Timer:
-    """Return the timer that ends the wait for the lock."""
-    return Timer(ns, lock_timer_id(change), due, 0, change, GAVE_UP, "[]", "{}")

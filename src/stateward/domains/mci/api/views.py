@@ -129,7 +129,7 @@ class Views:
 
     async def vms(self, mci: Object) -> list[Object]:
         """Return the VMs of an MCI, sorted by subgroup and number."""
-        return sorted(await self._service.vms(mci.ns, mci.id), key=vm_sort_key)
+        return sorted(await self._service.vms(mci.ns, mci.id), key=lambda vm: sort_key_of(vm.id))
 
     async def vm_infos(self, mci: Object, vms: Sequence[Object]) -> list[VmInfo]:
         """Return VMs with all fields."""
@@ -227,11 +227,6 @@ class Views:
         return self._images[key]
 
 
-def vm_sort_key(vm: Object) -> tuple[str, int, str]:
-    """Return the sort key of a VM within its MCI."""
-    return sort_key_of(vm.id)
-
-
 def sort_key_of(vm: str) -> tuple[str, int, str]:
     """Return the sort key of a VM within its MCI, by its name or id."""
     group, _, number = vm.rpartition("-")
@@ -260,7 +255,7 @@ def _vm_summary(found: Object, vm: VmSpec, seen: VmSeen, target: TargetStatus) -
         "target_action": target.action,
         "native_status": seen.native_state,
         "system_message": found.error or "",
-        "created_time": _when(found.created),
+        "created_time": datetime.fromtimestamp(found.created, UTC).strftime("%Y-%m-%d %H:%M:%S"),
         "ssh_port": seen.ssh_port,
         "location": location_of(vm.provider, vm.region),
     }
@@ -318,10 +313,6 @@ def _errors(wanted: MciSpec, seen: MciSeen, vms: Sequence[Object]) -> CreationEr
 def _phase(name: str, groups: set[str]) -> str:
     in_a_group = name.rpartition("-")[0] in groups
     return "vm_creation" if in_a_group else "object_creation"
-
-
-def _when(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 async def vm_access(look: Views, found: Object) -> VmAccess:

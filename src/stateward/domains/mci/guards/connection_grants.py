@@ -15,7 +15,7 @@ import msgspec
 from stateward.domains.mci.errors import NotGranted
 from stateward.domains.mci.guards.spec_validation import decode_spec
 from stateward.domains.mci.lifecycle import MCI, SPEC
-from stateward.domains.mci.model import DEPLOYMENT_NS, CloudConnection, MciSpec, Scale, SubGroup, record_id, spec_record
+from stateward.domains.mci.model import DEPLOYMENT_NS, CloudConnection, MciSpec, Scale, record_id, spec_record
 from stateward.domains.mci.provider.catalogue import Catalogue, find_known_spec
 from stateward.engine import Request
 from stateward.engine.kinds import Guard
@@ -101,11 +101,8 @@ class GrantGuard:
         unnamed = [one.spec for one in groups if not one.connection]
         records = await uow.peek([Key(request.ns, record_id("spec", id_)) for id_ in unnamed])
         homes = {id_: _home_of(id_, record) for id_, record in zip(unnamed, records, strict=True)}
-        return list(dict.fromkeys(filter(None, (_connection_of(one, homes) for one in groups))))
-
-
-def _connection_of(group: SubGroup, homes: dict[str, str]) -> str:
-    return group.connection or homes.get(group.spec, "")
+        used = (one.connection or homes.get(one.spec, "") for one in groups)
+        return list(dict.fromkeys(filter(None, used)))
 
 
 def _home_of(id_: str, record: Object | None) -> str:

@@ -47,12 +47,10 @@ async def run_post_command(
             return vm_of(vm).name, *(await _run(granted_client_of, command, vm))
 
     ran = await asyncio.gather(*(one(vm) for vm in vms))
-    written: dict[str, CommandRuns] = {name: tuple(_with_tail(run, most) for run in runs) for name, runs, _ in ran}
+    written: dict[str, CommandRuns] = {
+        name: tuple(replace(run, written=tail_of(run.written, most)) for run in runs) for name, runs, _ in ran
+    }
     return PostCommandResults(written, {name: why for name, _, why in ran if why})
-
-
-def _with_tail(run: CommandRun, most: int) -> CommandRun:
-    return replace(run, written=tail_of(run.written, most))
 
 
 def tail_of(text: str, most: int) -> str:

@@ -67,10 +67,8 @@ class BackendSupervisor:
                 try:
                     self._run_round()
                 except Exception:
-                    log.exception(
-                        "a round of the backend supervisor in %s failed; the next round follows", self._dir.root
-                    )
-                await self._sleep()
+                    log.exception("backend supervisor of %s: a round failed; the next one follows", self._dir.root)
+                await wait_for_event(self._wakeup, ROUND_INTERVAL_S)
         finally:
             os.close(handle)
 
@@ -85,9 +83,6 @@ class BackendSupervisor:
                 await asyncio.sleep(LOCK_RETRY_S)
             else:
                 return handle
-
-    async def _sleep(self) -> None:
-        await wait_for_event(self._wakeup, ROUND_INTERVAL_S)
 
     def _run_round(self) -> None:
         now = time.time()
