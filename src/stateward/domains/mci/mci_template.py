@@ -86,9 +86,8 @@ def _wanted(name: str, uid: str, given: Mapping[str, Any]) -> MciSpec:
 
 def _as_written(field: str, written: Names) -> str:
     """Return a field path with the author's names; an index or key at its end stays."""
-    known = max(
-        (one for one in written if field == one or field.startswith((f"{one}.", f"{one}["))), key=len, default=""
-    )
+    within = (path for path in written if field == path or field.startswith((f"{path}.", f"{path}[")))
+    known = max(within, key=len, default="")
     return written.get(known, "") + field.removeprefix(known)
 
 

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from stateward.client.errors import ApiError
 from stateward.client.formatting import error_text, status_text
 from stateward.client.output import NO, clean, err, print_json, results
-from stateward.client.session import Session, on_server
-from stateward.client.shared_options import Force, Timeout, Wait
+from stateward.client.session import Session, on_server, requests_action
+from stateward.client.shared_options import Force
 from stateward.client.shell_completion import complete_objects
 from stateward.domains.mci.cli import connection_commands
-from stateward.domains.mci.cli.creation_progress import groups_of, is_watched, seen_to_end, until_held
+from stateward.domains.mci.cli.creation_progress import groups_of, is_watched, wait_until_held, wait_with_progress
 from stateward.domains.mci.cli.key_file import private_file
 from stateward.domains.mci.cli.tumblebug_calls import MciReply, OrphanListing, Review, ask, part, status_of, statuses
 from stateward.domains.mci.cli.views import FEW, FEWER, mci_table, mci_view, orphan_view, review_view, skipped_table
@@ -73,24 +73,16 @@ End = Annotated[bool, typer.Option("--terminate", help="Terminate them.")]
 
 
 @app.command()
-@on_server
-def create(
-    session: Session,
-    file: File,
-    name: Rename = None,
-    hold: Hold = False,
-    key: KeyFile = None,
-    wait: Wait = False,
-    timeout: Timeout = None,
-) -> None:
+@requests_action
+def create(session: Session, file: File, name: Rename = None, hold: Hold = False, key: KeyFile = None) -> None:
     """Make an MCI from a file: prepare networks, groups and keys, then provision its VMs."""
     body = _fleet(file, name)
     with private_file(key) as save:
-        told = ask(session, MciReply, "POST", "/mciDynamic", params={"option": "hold" if hold else None}, body=body)
-        save(told.new_key_pair)
-    if hold and wait:
-        until_held(session, body["name"], timeout)
-    _finish(session, body["name"], told, wait and not hold, timeout)
+        reply = ask(session, MciReply, "POST", "/mciDynamic", params={"option": "hold" if hold else None}, body=body)
+        save(reply.new_key_pair)
+    if hold and session.wait:
+        wait_until_held(session, body["name"])
+    _finish(session, body["name"], reply, wait=session.wait and not hold)
 
 
 @app.command()
@@ -107,8 +99,7 @@ def review(session: Session, file: File, name: Rename = None) -> None:
 @on_server
 def list_(session: Session) -> None:
     """List the MCIs of the namespace."""
-    found = statuses(session)
-    session.show(found, mci_table)
+    session.show(statuses(session), mci_table)
 
 
 @app.command()
@@ -120,61 +111,40 @@ def status(session: Session, mci: Named, every: Every = False, fresh: Fresh = Fa
 
 
 @app.command()
-@on_server
-def do(
-    session: Session,
-    action: What,
-    target: Target,
-    force: Force = False,
-    wait: Wait = False,
-    timeout: Timeout = None,
-) -> None:
+@requests_action
+def do(session: Session, action: What, target: Target, force: Force = False) -> None:
     """Do something to all VMs of an MCI whose states allow it, or to one VM."""
     mci, _, vm = target.partition("/")
     path = f"/mci/{part(mci)}" + (f"/vm/{part(vm)}" if vm else "")
     params = {"action": action.value, "force": "true" if force else None}
-    _finish(session, mci, ask(session, MciReply, "POST", path, params=params), wait, timeout)
+    _finish(session, mci, ask(session, MciReply, "POST", path, params=params), wait=session.wait)
 
 
 @app.command()
-@on_server
+@requests_action
 def scale(
-    session: Session,
-    mci: Named,
-    group: Subgroup,
-    add: Add = None,
-    remove: Remove = None,
-    size: Size = None,
-    wait: Wait = False,
-    timeout: Timeout = None,
+    session: Session, mci: Named, group: Subgroup, add: Add = None, remove: Remove = None, size: Size = None
 ) -> None:
     """Grow or shrink a subgroup: --add, --remove or --size."""
-    wishes = {"numVMsToAdd": add, "numVMsToRemove": remove, "size": size}
-    body = {field: number for field, number in wishes.items() if number is not None}
+    given = {"numVMsToAdd": add, "numVMsToRemove": remove, "size": size}
+    body = {field: number for field, number in given.items() if number is not None}
     if len(body) != 1:
         raise BadInput("size", " ".join(body), "given by exactly one of --add, --remove, --size")
-    told = ask(session, MciReply, "POST", f"/mci/{part(mci)}/subgroup/{part(group)}", body=body)
-    _finish(session, mci, told, wait, timeout)
+    reply = ask(session, MciReply, "POST", f"/mci/{part(mci)}/subgroup/{part(group)}", body=body)
+    _finish(session, mci, reply, wait=session.wait)
 
 
 @app.command()
-@on_server
-def delete(
-    session: Session,
-    mci: Named,
-    terminate: First = False,
-    force: Forget = False,
-    wait: Wait = False,
-    timeout: Timeout = None,
-) -> None:
+@requests_action
+def delete(session: Session, mci: Named, terminate: First = False, force: Forget = False) -> None:
     """Delete an MCI whose VMs are all terminated or failed; or see to it, with --terminate."""
     if terminate and force:
         raise BadInput("--force", None, "left out where --terminate is given")
     option = "terminate" if terminate else "force" if force else None
-    groups = groups_of(session, mci) if wait and is_watched(session) else {}  # soon nobody will know them any more
+    groups = groups_of(session, mci) if session.wait and is_watched(session) else {}  # the records go with the MCI
     params = {"option": option, "wait": "0" if terminate else None}
-    told = ask(session, MciReply, "DELETE", f"/mci/{part(mci)}", params=params)
-    _finish(session, mci, told, wait, timeout, groups)
+    reply = ask(session, MciReply, "DELETE", f"/mci/{part(mci)}", params=params)
+    _finish(session, mci, reply, groups, wait=session.wait)
 
 
 @app.command()
@@ -204,7 +174,7 @@ def _terminate_orphans(session: Session, found: OrphanListing) -> OrphanListing:
     return replace(found, terminated=terminated, left=left)
 
 
-# --- what they share -------------------------------------------------------------------------------------------------
+# --- shared by commands ----------------------------------------------------------------------------------------------
 
 
 def _fleet(file: str, name: str | None) -> dict[str, Any]:
@@ -218,26 +188,19 @@ def _fleet(file: str, name: str | None) -> dict[str, Any]:
     return body if name is None else {**body, "name": name}
 
 
-def _finish(
-    session: Session,
-    mci: str,
-    told: MciReply,
-    wait: bool,
-    timeout: float | None,
-    groups: Mapping[str, str] = NO_GROUPS,
-) -> None:
-    """Say what a request has led to, or how it has ended."""
-    operation = None if told.operation is None else session.client.operation(session.ns, told.operation)
+def _finish(session: Session, mci: str, reply: MciReply, groups: Mapping[str, str] = NO_GROUPS, *, wait: bool) -> None:
+    """Print what a request has started, or how that has ended; `groups` are the groups of VMs on progress bars."""
+    operation = None if reply.operation is None else session.client.operation(session.ns, reply.operation)
     if operation is not None and not session.client.has_worker:
         err().print("No server runs on this data folder: the work waits until one does.", style="yellow")
     if operation is not None and wait and not operation.has_ended:
-        operation = seen_to_end(session, mci, operation, timeout, groups)
-    _print(session, mci, told, operation)
+        operation = wait_with_progress(session, mci, operation, groups)
+    _print(session, mci, reply, operation)
     if operation is not None and operation.status in ("failed", "cancelled"):
         raise typer.Exit(NO)
 
 
-def _print(session: Session, mci: str, told: MciReply, operation: "OperationView | None") -> None:
+def _print(session: Session, mci: str, reply: MciReply, operation: "OperationView | None") -> None:
     try:
         found = status_of(session, mci)
     except ApiError as problem:
@@ -245,16 +208,16 @@ def _print(session: Session, mci: str, told: MciReply, operation: "OperationView
             raise
         found = None
     if session.json:
-        more = {"skipped": told.skipped or [], "output": told.output, "remains": told.remains, "left": told.left}
+        more = {"skipped": reply.skipped or [], "output": reply.output, "remains": reply.remains, "left": reply.left}
         print_json({"mci": found, "operation": operation, **more})
         return
     console = results()
     console.print(
         f"MCI {clean(mci)} is gone." if found is None else mci_view(found, FEWER), markup=False, highlight=False
     )
-    if told.skipped:
-        console.print(skipped_table(told.skipped))
-    for one in told.left:
+    if reply.skipped:
+        console.print(skipped_table(reply.skipped))
+    for one in reply.left:
         machine = f"{one.vm}, key {one.key}, native id {one.native_id or 'not known'} ({one.shown})"
         text = f"At {one.connection} there may still be {machine}."
         console.print(clean(text), style="yellow", markup=False, highlight=False)

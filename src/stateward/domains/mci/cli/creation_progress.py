@@ -1,7 +1,7 @@
 """Progress of an operation on an MCI: a bar for each provider and region, as its VMs reach a stable state.
 
-The journal names the VMs that took part since the operation was accepted. So creation, control and scaling look
-alike, and 10,000 VMs cost one page of the journal now and then.
+The journal names the VMs that took part since the operation was accepted. So creation, control and scaling are shown
+in the same way, and 10,000 VMs cost one page of the journal per poll.
 """
 
 import time
@@ -24,53 +24,53 @@ if TYPE_CHECKING:
 VM = "mci.vm"
 BAD = frozenset({"Failed", "Undefined"})
 PREPARING = "Preparing"
-PAUSE = 0.25
+PAUSE_S = 0.25
 
 
-class Level(Struct, frozen=True):
-    """How many VMs of a group have come to rest, of how many, and how many badly."""
+class GroupProgress(Struct, frozen=True):
+    """The number of VMs of a group that have reached a stable state, of all, and of those in a bad state."""
 
     done: int
     total: int
     bad: int
 
 
-class Course:
-    """The VMs that take part, as far as the journal has told."""
+class VmProgress:
+    """The latest states of the VMs that take part, from the journal."""
 
-    def __init__(self, resting: Callable[[str], bool]) -> None:
-        self._resting = resting
+    def __init__(self, is_at_rest: Callable[[str], bool]) -> None:
+        self._is_at_rest = is_at_rest
         self._states: dict[str, str] = {}
         self._groups: dict[str, str] = {}
 
-    def note(self, lines: Iterable[LineView], mci: str) -> None:
-        """Take note of what the journal tells of an MCI's VMs."""
-        for line in lines:
-            if line.object.startswith(f"{mci}.") and line.target is not None:
-                self._states[line.object] = line.target
+    def add_entries(self, entries: Iterable[LineView], mci: str) -> None:
+        """Take the states of an MCI's VMs from journal entries."""
+        for entry in entries:
+            if entry.object.startswith(f"{mci}.") and entry.target is not None:
+                self._states[entry.object] = entry.target
 
-    def place(self, groups: Mapping[str, str]) -> None:
-        """Take note of the groups that VMs belong to; one that is in none is gone already."""
+    def set_groups(self, groups: Mapping[str, str]) -> None:
+        """Set the groups of VMs; a VM without a group does not exist any more."""
         self._groups.update(dict.fromkeys(self._states, VM) | self._groups | dict(groups))
 
     @property
-    def lost(self) -> bool:
+    def has_unknown_groups(self) -> bool:
         """Whether there are VMs whose group is not known yet."""
         return not self._states.keys() <= self._groups.keys()
 
-    def levels(self) -> dict[str, Level]:
-        """Return how far each group has come."""
+    def levels(self) -> dict[str, GroupProgress]:
+        """Return the progress of each group."""
         totals, done, bad = Counter[str](), Counter[str](), Counter[str]()
         for id_, state in self._states.items():
             group = self._groups.get(id_, VM)
             totals[group] += 1
-            done[group] += self._resting(state)
+            done[group] += self._is_at_rest(state)
             bad[group] += state in BAD
-        return {group: Level(done[group], totals[group], bad[group]) for group in totals}
+        return {group: GroupProgress(done[group], totals[group], bad[group]) for group in totals}
 
 
 def is_watched(session: "Session") -> bool:
-    """Tell whether somebody looks at bars."""
+    """Tell whether the command shows bars: on a terminal, without `--json`."""
     return not session.json and err().is_terminal
 
 
@@ -80,53 +80,56 @@ def groups_of(session: "Session", mci: str) -> dict[str, str]:
     return {one.id: group_of(one.kind, one.labels) for one in found}
 
 
-def seen_to_end(
-    session: "Session", mci: str, operation: OperationView, timeout: float | None, groups: Mapping[str, str]
+def wait_with_progress(
+    session: "Session", mci: str, operation: OperationView, groups: Mapping[str, str]
 ) -> OperationView:
-    """Wait for the end of an operation, with bars on a terminal; returns it as it is then."""
+    """Wait for the end of an operation, with bars on a terminal; returns it as it has ended."""
     if not is_watched(session):
-        (ended,) = OperationWaiter(session.client, session.ns, [operation], timeout=timeout, pause=session.pause)
+        waiter = OperationWaiter(session.client, session.ns, [operation], timeout=session.timeout, pause=session.pause)
+        (ended,) = waiter
         return ended
-    course = Course(lambda state: session.state_class(VM, state) != "transitional")
-    course.place(groups)
+    vms = VmProgress(lambda state: session.state_class(VM, state) != "transitional")
+    vms.set_groups(groups)
+    check_timeout, last_entry = _timeout_check(session), 0
     with ProgressBars(err(), Counter()) as bars:
-        return _watched(session, mci, operation, timeout, course, bars)
+        while True:
+            now = session.client.operation(session.ns, operation.id)
+            last_entry = _read_journal(session, mci, vms, last_entry, operation.created.isoformat())
+            for group, level in vms.levels().items():
+                bars.level(group, level.done, level.total, level.bad)
+            if now.has_ended:
+                return now
+            check_timeout(operation.id)
+            session.pause(PAUSE_S)
 
 
-def _watched(
-    session: "Session", mci: str, operation: OperationView, timeout: float | None, course: Course, bars: ProgressBars
-) -> OperationView:
-    until = None if timeout is None else time.monotonic() + timeout
-    since = operation.created.isoformat()
-    after = 0
-    while True:
-        now = session.client.operation(session.ns, operation.id)
-        after = _hear(session, mci, course, after, since)
-        for group, level in course.levels().items():
-            bars.level(group, level.done, level.total, level.bad)
-        if now.has_ended:
-            return now
-        if until is not None and timeout is not None and time.monotonic() >= until:
-            raise TookTooLong([operation.id], timeout)
-        session.pause(PAUSE)
-
-
-def _hear(session: "Session", mci: str, course: Course, after: int, since: str | None) -> int:
-    """Read the journal to its end; returns the number of its last line."""
+def _read_journal(session: "Session", mci: str, vms: VmProgress, after: int, since: str) -> int:
+    """Read the journal to its end; returns the number of its last entry."""
     more = True
     while more:
         page = session.client.journal(after, ns=session.ns, kind=VM, since=since)
-        course.note(page.lines, mci)
+        vms.add_entries(page.lines, mci)
         after, more = page.after, page.more
-    if course.lost:
-        course.place(groups_of(session, mci))
+    if vms.has_unknown_groups:
+        vms.set_groups(groups_of(session, mci))
     return after
 
 
-def until_held(session: "Session", mci: str, timeout: float | None) -> None:
-    """Wait until an MCI is prepared, or has failed to be: one that is held goes on only when it is told to."""
-    until = None if timeout is None else time.monotonic() + timeout
+def wait_until_held(session: "Session", mci: str) -> None:
+    """Wait until an MCI is prepared, or its preparation has failed; a held MCI goes on only on request."""
+    check_timeout = _timeout_check(session)
     while (found := session.client.object(session.ns, mci)).state == PREPARING:
-        if until is not None and timeout is not None and time.monotonic() >= until:
-            raise TookTooLong([found.op or mci], timeout)
-        session.pause(PAUSE)
+        check_timeout(found.op or mci)
+        session.pause(PAUSE_S)
+
+
+def _timeout_check(session: "Session") -> Callable[[str], None]:
+    """Return a function that raises, naming an operation, once the session's timeout is over."""
+    timeout = session.timeout
+    until = None if timeout is None else time.monotonic() + timeout
+
+    def check(waiting_for: str) -> None:
+        if timeout is not None and until is not None and time.monotonic() >= until:
+            raise TookTooLong([waiting_for], timeout)
+
+    return check
