@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.chaos.processes import ROOT
-from tests.rehearsal.parts import missing
+from tests.rehearsal.required_programs import missing
 
 
 @pytest.mark.skipif(bool(missing()), reason=missing())

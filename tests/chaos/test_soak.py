@@ -6,8 +6,8 @@
 from pathlib import Path
 
 from tests.servers import PostgresServer
-from tests.soak.course import soak
-from tests.soak.town import Sample
+from tests.soak.soak_deployment import Sample
+from tests.soak.soak_run import soak
 from tests.soak.verdict import leaks, left, open_files
 
 SECONDS = 20.0

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from tests.rehearsal.faults import ALL, KILL
 from tests.rehearsal.network import OneHost, enter_own_network, hosts
-from tests.rehearsal.parts import missing, why_uncut
 from tests.rehearsal.rehearsal import Plan, Rehearsal
+from tests.rehearsal.required_programs import missing, why_not_separable
 
 SHORT = Plan((KILL,), pause=5.0, fresh=20, heals=False, yard=False)
 LONG = Plan(ALL)
@@ -34,7 +34,7 @@ async def main(options: argparse.Namespace) -> int:
     if options.one_host:
         network = OneHost()
         rehearsal = Rehearsal(plan, folder, network, say)
-        network.still = rehearsal.cluster.stand_still
+        network.still = rehearsal.cluster.pause_node
         say(network.about)
         faults = await rehearsal.run()
     else:
@@ -66,8 +66,8 @@ if __name__ == "__main__":
     if missing():
         print(missing())
         sys.exit(ABSENT)
-    if why_uncut() and not given.one_host:
-        print(f"no network can be cut here: {why_uncut()}")
+    if why_not_separable() and not given.one_host:
+        print(f"no network can be cut here: {why_not_separable()}")
         given.one_host = True
     if not given.one_host:
         enter_own_network()

@@ -23,7 +23,7 @@ import httpx
 import msgspec
 
 from tests.rehearsal.network import NODES, Network
-from tests.rehearsal.parts import Postgres
+from tests.rehearsal.required_programs import Postgres
 
 PATIENCE = 120.0
 TTL, LOOP = 20, 5
@@ -51,7 +51,7 @@ class Node:
             postmaster = int((self.folder / "data" / "postmaster.pid").read_text().split("\n")[0])
         except (OSError, ValueError):
             return []
-        return family(postmaster) if "postgres" in words_of(postmaster) else []
+        return family(postmaster) if "postgres" in command_line_of(postmaster) else []
 
 
 def family(first: int) -> list[int]:
@@ -67,7 +67,7 @@ def family(first: int) -> list[int]:
     return found
 
 
-def words_of(process: int) -> str:
+def command_line_of(process: int) -> str:
     """Return what a process calls itself."""
     try:
         return Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode()
@@ -97,7 +97,7 @@ class Cluster:
         for node in self.nodes.values():
             node.folder.mkdir()
             self.start_node(node.number)
-        await self.until_whole()
+        await self.until_healthy()
         connection = await asyncpg.connect(self.url("postgres"))
         for name in databases:
             await connection.execute(f"CREATE DATABASE {name}")
@@ -198,11 +198,11 @@ class Cluster:
         (found,) = [n for n, node in self.nodes.items() if members.get(node.name, {}).get("role") in roles]
         return found
 
-    async def until_whole(self) -> None:
+    async def until_healthy(self) -> None:
         """Wait until there are a primary, a synchronous standby, and one more that streams."""
-        await until(self._is_whole)
+        await until(self._is_healthy)
 
-    async def _is_whole(self) -> bool:
+    async def _is_healthy(self) -> bool:
         members = (await self.members()).values()
         roles = [one.get("role") for one in members]
         healthy = all(one.get("state") in ("running", "streaming") for one in members)
@@ -217,13 +217,13 @@ class Cluster:
         node = self.nodes[number]
         send(signal.SIGKILL, node.processes() if all_of_it else node.postgres())
 
-    def stand_still(self, number: int, still: bool) -> None:
+    def pause_node(self, number: int, still: bool) -> None:
         """Stop all processes of a node, or let them go on."""
         send(signal.SIGSTOP if still else signal.SIGCONT, self.nodes[number].processes())
 
     def receive(self, number: int, still: bool) -> None:
         """Stop the process of a standby that receives what the primary writes, or let it go on."""
-        found = [one for one in self.nodes[number].postgres() if "walreceiver" in words_of(one)]
+        found = [one for one in self.nodes[number].postgres() if "walreceiver" in command_line_of(one)]
         send(signal.SIGSTOP if still else signal.SIGCONT, found)
 
     async def replay(self, number: int, pause: bool) -> None:

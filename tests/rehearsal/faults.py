@@ -20,77 +20,77 @@ class Fault(Struct, frozen=True):
     """Something that goes wrong: does it, and returns how to undo it."""
 
     about: str
-    strike: Callable[["Victim"], Awaitable[Undo]]
+    strike: Callable[["FaultTarget"], Awaitable[Undo]]
 
 
-class Victim(Struct, frozen=True):
+class FaultTarget(Struct, frozen=True):
     """What things are done to."""
 
     cluster: Cluster
     network: Network
 
 
-async def kill_postgres(victim: Victim) -> Undo:
-    primary = await victim.cluster.primary()
-    victim.cluster.kill(primary, all_of_it=False)
+async def kill_postgres(target: FaultTarget) -> Undo:
+    primary = await target.cluster.primary()
+    target.cluster.kill(primary, all_of_it=False)
     return nothing
 
 
-async def kill_machine(victim: Victim) -> Undo:
-    return _killed(victim, await victim.cluster.primary())
+async def kill_machine(target: FaultTarget) -> Undo:
+    return _killed(target, await target.cluster.primary())
 
 
-def _killed(victim: Victim, number: int) -> Undo:
-    victim.cluster.kill(number, all_of_it=True)
+def _killed(target: FaultTarget, number: int) -> Undo:
+    target.cluster.kill(number, all_of_it=True)
 
     async def undo() -> None:
-        victim.cluster.start_node(number)
+        target.cluster.start_node(number)
 
     return undo
 
 
-async def stop_receiving(victim: Victim) -> Undo:
-    standby = await victim.cluster.synchronous()
-    victim.cluster.receive(standby, still=True)
+async def stop_receiving(target: FaultTarget) -> Undo:
+    standby = await target.cluster.synchronous()
+    target.cluster.receive(standby, still=True)
     await asyncio.sleep(HOLD)
 
     async def undo() -> None:
-        victim.cluster.receive(standby, still=False)
+        target.cluster.receive(standby, still=False)
 
     return undo
 
 
-async def lag_and_kill(victim: Victim) -> Undo:
+async def lag_and_kill(target: FaultTarget) -> Undo:
     """Let both standbys lag for a while, then lose the primary: one has to catch up before it takes over."""
-    primary = await victim.cluster.primary()
-    standbys = victim.cluster.nodes.keys() - {primary}
+    primary = await target.cluster.primary()
+    standbys = target.cluster.nodes.keys() - {primary}
     for one in standbys:
-        await victim.cluster.replay(one, pause=True)
+        await target.cluster.replay(one, pause=True)
     await asyncio.sleep(HOLD)
-    revive = _killed(victim, primary)
+    revive = _killed(target, primary)
 
     async def undo() -> None:
         await revive()
         for one in standbys:
             with suppress(asyncpg.ObjectNotInPrerequisiteStateError):  # the one that has taken over goes on by itself
-                await victim.cluster.replay(one, pause=False)
+                await target.cluster.replay(one, pause=False)
 
     return undo
 
 
-async def cut_primary(victim: Victim) -> Undo:
-    return _cut(victim, await victim.cluster.primary())
+async def cut_primary(target: FaultTarget) -> Undo:
+    return _cut(target, await target.cluster.primary())
 
 
-async def cut_standby(victim: Victim) -> Undo:
-    return _cut(victim, await victim.cluster.synchronous())
+async def cut_standby(target: FaultTarget) -> Undo:
+    return _cut(target, await target.cluster.synchronous())
 
 
-def _cut(victim: Victim, number: int) -> Undo:
-    victim.network.cut(number)
+def _cut(target: FaultTarget, number: int) -> Undo:
+    target.network.cut(number)
 
     async def undo() -> None:
-        victim.network.mend(number)
+        target.network.reconnect(number)
 
     return undo
 

@@ -1,4 +1,4 @@
-"""Callers: one for each cloudlet, who ask for one thing after the other and keep asking until they are answered."""
+"""Callers, one for each cloudlet: each sends one request after the other, and repeats it until it has an answer."""
 
 import asyncio
 import time
@@ -16,12 +16,12 @@ NS = "lab"
 BASE = f"/api/v1/edge/ns/{NS}"
 APP = "web"
 ENDED = ("succeeded", "failed", "cancelled")
-IMPATIENT = 40.0
+ANSWER_TIMEOUT_S = 40.0
 """How many seconds a caller waits for an answer: servers try for 30 seconds by themselves."""
 
 
 Step = tuple[str, str, dict[str, Any] | None]
-"""What is asked: method, path and body."""
+"""A request: method, path and body."""
 
 
 class Pulse(Struct):
@@ -44,13 +44,13 @@ def longest(times: Sequence[float], since: float, until: float) -> float:
 
 
 class Callers:
-    """Everybody who asks."""
+    """All callers."""
 
     def __init__(self, servers: Sequence[str], token: str, cloudlets: Sequence[str], pause: float) -> None:
         headers = {"Authorization": f"Bearer {token}"}
         limits = httpx.Limits(max_connections=None)
         self._clients = [
-            httpx.AsyncClient(base_url=one, headers=headers, timeout=IMPATIENT, trust_env=False, limits=limits)
+            httpx.AsyncClient(base_url=one, headers=headers, timeout=ANSWER_TIMEOUT_S, trust_env=False, limits=limits)
             for one in servers
         ]
         self._cloudlets, self._pause, self._chance = cloudlets, pause, Random(2)
@@ -60,8 +60,8 @@ class Callers:
         self.accepted: dict[str, str] = {}  # what was asked, by operation
         self.statuses: dict[str, str] = {}  # how operations ended
 
-    async def furnish(self) -> str:
-        """Make what all need; returns a token for agents."""
+    async def create_records(self) -> str:
+        """Create the app and the cloudlets; returns a token for agents."""
         body = {"name": "agents", "role": "agent", "namespaces": [f"{NS}:*"]}
         token: str = (await self.ask("POST", "/api/v1/tokens", body)).json()["token"]
         await self.ask("PUT", f"{BASE}/apps/{APP}", {"command": "sleep 3600"})
@@ -77,16 +77,16 @@ class Callers:
             await asyncio.sleep(0.3)
 
     def start(self) -> None:
-        """Let all of them ask."""
+        """Start all callers."""
         self._tasks = [asyncio.create_task(self._live(n, name)) for n, name in enumerate(self._cloudlets)]
 
     async def stop(self, within: float) -> None:
-        """Let everybody see the end of what was asked for last; what has none by then will be told of."""
+        """Stop, and wait for the ends of the last operations; the checks report those that have not ended."""
         self._stop.set()
         await asyncio.wait(self._tasks, timeout=within)
 
     async def close(self) -> None:
-        """Give up."""
+        """Stop at once."""
         self._stop.set()
         for task in self._tasks:
             task.cancel()
@@ -95,7 +95,7 @@ class Callers:
             await client.aclose()
 
     async def _live(self, number: int, cloudlet: str) -> None:
-        """Make a cluster, change it, and remove it; or an app, whose cluster is made for it. Again and again."""
+        """Create, change and delete a cluster, or an app with its own cluster, again and again."""
         clusters = f"{BASE}/cloudlets/{cloudlet}/clusterinsts"
         apps = f"{clusters}/autocluster{number}/appinsts"
         cluster: list[Step] = [

@@ -49,7 +49,7 @@ class Network(Protocol):
     def cut(self, node: int) -> None:
         """Let nothing reach a node any more, nor leave it."""
 
-    def mend(self, node: int) -> None:
+    def reconnect(self, node: int) -> None:
         """Undo that."""
 
 
@@ -62,20 +62,20 @@ class Hosts:
         self._holders: dict[int, subprocess.Popen[bytes]] = {}
         self.ports = dict.fromkeys(NODES, Ports())
         ip("link", "set", "lo", "up")
-        ip("link", "add", "hub", "address", hardware(HUB), "type", "bridge")
+        ip("link", "add", "hub", "address", mac_address(HUB), "type", "bridge")
         ip("address", "add", f"{self.address(HUB)}/24", "dev", "hub")
         ip("link", "set", "hub", "up")
         for node in NODES:
             self._add(node)
         for node in (HUB, *NODES):
-            self._introduce(node)
+            self._add_neighbours(node)
 
     def _add(self, node: int) -> None:
         holder = self._holders[node] = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
         ours = Path("/proc/self/ns/net").readlink()
         while Path(f"/proc/{holder.pid}/ns/net").readlink() == ours:
             time.sleep(0.01)
-        peer = ("name", "uplink", "address", hardware(node), "netns", str(holder.pid))
+        peer = ("name", "uplink", "address", mac_address(node), "netns", str(holder.pid))
         ip("link", "add", f"to{node}", "type", "veth", "peer", *peer)
         ip("link", "set", f"to{node}", "master", "hub", "up")
         for words in (
@@ -85,11 +85,11 @@ class Hosts:
         ):
             ip(*words, before=self.inside(node))
 
-    def _introduce(self, node: int) -> None:
+    def _add_neighbours(self, node: int) -> None:
         """Let a host know all others for good: what is sent to one that is cut off is then swallowed, not returned."""
         before, device = ([], "hub") if node == HUB else (self.inside(node), "uplink")
         for other in {HUB, *NODES} - {node}:
-            known = (self.address(other), "lladdr", hardware(other), "dev", device, "nud", "permanent")
+            known = (self.address(other), "lladdr", mac_address(other), "dev", device, "nud", "permanent")
             ip("neighbour", "replace", *known, before=before)
 
     def address(self, node: int) -> str:
@@ -101,7 +101,7 @@ class Hosts:
     def cut(self, node: int) -> None:
         ip("link", "set", f"to{node}", "down")
 
-    def mend(self, node: int) -> None:
+    def reconnect(self, node: int) -> None:
         ip("link", "set", f"to{node}", "up")
 
     def close(self) -> None:
@@ -129,12 +129,12 @@ class OneHost:
     def cut(self, node: int) -> None:
         self.still(node, True)
 
-    def mend(self, node: int) -> None:
+    def reconnect(self, node: int) -> None:
         self.still(node, False)
 
 
-def hardware(node: int) -> str:
-    """Return the hardware address of a host."""
+def mac_address(node: int) -> str:
+    """Return the mac_address address of a host."""
     return f"02:00:00:00:00:{node:02x}"
 
 

@@ -16,11 +16,11 @@ from tests.chaos.ledger import What
 from tests.chaos.processes import Site
 from tests.chaos.report import judged
 from tests.chaos.storm import Storm, Weather
-from tests.rehearsal import judging
+from tests.rehearsal import outcome_checks
 from tests.rehearsal.agents import Agents
 from tests.rehearsal.cluster import PATIENCE, Cluster, until
 from tests.rehearsal.deployment import SERVERS, WORKERS, Deployment
-from tests.rehearsal.faults import Fault, Victim
+from tests.rehearsal.faults import Fault, FaultTarget
 from tests.rehearsal.load import NS, Callers
 from tests.rehearsal.network import Network
 
@@ -36,23 +36,23 @@ Say = Callable[[str], None]
 
 
 class Plan(Struct, frozen=True):
-    """How much of everything."""
+    """The size of a rehearsal."""
 
     faults: tuple[Fault, ...]
     agents: int = 100
-    pause: float = 3.0  # seconds between two wishes of a caller
+    pause: float = 3.0  # seconds between two requests of a caller
     fresh: int = 40  # so many operations have to be accepted and to end after a fault before all is taken to be well
     heals: bool = True  # whether faults are undone, so that three nodes are there again
     yard: bool = True  # whether cranes are at work beside, whose own processes are killed and stopped as well
 
 
 class Breeze(Weather, frozen=True):
-    """Weather that lasts until it is told to be over."""
+    """Weather that lasts until `over` is set."""
 
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
     def blows(self, chance: Random) -> Iterator[str]:
-        """Deal until told."""
+        """Yield blows until `over` is set."""
         return takewhile(lambda _: not self.over.is_set(), super().blows(chance))
 
 
@@ -64,7 +64,7 @@ class Rehearsal:
         self._database = folder / "database"
         self._database.mkdir(parents=True)
         self._cluster = Cluster(self._database, network)
-        self._victim = Victim(self._cluster, network)
+        self._target = FaultTarget(self._cluster, network)
         self._deployment = Deployment(folder, self._cluster.url(EDGE))
         self._names = [f"site{number:03}" for number in range(plan.agents)]
 
@@ -74,21 +74,21 @@ class Rehearsal:
         return self._cluster
 
     async def run(self) -> list[str]:
-        """Rehearse; returns what must not have happened."""
+        """Run it; returns the faults that were found."""
         began = time.time()
         try:
             await self._cluster.start(EDGE, YARD)
             primary = await self._cluster.primary()
             self._say(f"three nodes are up after {time.time() - began:.1f} s; the primary is n{primary}")
             await self._deployment.start()
-            return await self._perform()
+            return await self._run_under_load()
         finally:
             self._deployment.kill()
             await self._cluster.stop()
 
-    async def _perform(self) -> list[str]:
+    async def _run_under_load(self) -> list[str]:
         callers = Callers(self._deployment.urls, self._deployment.token, self._names, self._plan.pause)
-        token = await callers.furnish()
+        token = await callers.create_records()
         controllers = [one.replace("http", "ws", 1) for one in self._deployment.urls]
         agents = Agents(controllers, NS, self._names, token, self._folder / LEDGER)
         agents.start()
@@ -97,23 +97,23 @@ class Rehearsal:
                 await agents.settled()
                 await callers.until_ready()
             self._say(f"{SERVERS} servers, {WORKERS} workers and {len(self._names)} agents are at work")
-            return await self._mistreated(callers, agents)
+            return await self._run_faults(callers, agents)
         finally:
             await callers.close()
             await agents.stop()
 
-    async def _mistreated(self, callers: Callers, agents: Agents) -> list[str]:
+    async def _run_faults(self, callers: Callers, agents: Agents) -> list[str]:
         callers.start()
-        await self._fresh(callers, time.time())
+        await self._wait_for_progress(callers, time.time())
         async with self._yard() as cranes:
             for fault in self._plan.faults:
-                await self._suffer(fault, callers)
+                await self._inject(fault, callers)
         await callers.stop(PATIENCE)
-        return [*await self._judged(callers, agents), *cranes, *await self._deployment.stop()]
+        return [*await self._check_outcome(callers, agents), *cranes, *await self._deployment.stop()]
 
     @asynccontextmanager
     async def _yard(self) -> AsyncIterator[list[str]]:
-        """Have a yard beside, in a database of its own; in the end, it fills in what must not have happened there."""
+        """Run a yard of cranes in a database of its own; the list gets its faults in the end."""
         faults: list[str] = []
         if not self._plan.yard:
             yield faults
@@ -132,20 +132,20 @@ class Rehearsal:
         self._say(f"cranes: {str(report).splitlines()[0]}")
         faults += report.faults
 
-    async def _suffer(self, fault: Fault, callers: Callers) -> None:
-        """Let something go wrong, see that all goes on meanwhile and afterwards, and tell for how long it did not."""
+    async def _inject(self, fault: Fault, callers: Callers) -> None:
+        """Inject a fault, wait for progress during and after it, and print how long there was none."""
         began = time.time()
-        undo = await fault.strike(self._victim)
-        await self._fresh(callers, time.time())
+        undo = await fault.strike(self._target)
+        await self._wait_for_progress(callers, time.time())
         accepting, ending = callers.pulse.pauses(began, time.time())
         self._say(f"{fault.about}:\n    nothing was accepted for {accepting:.1f} s, nothing ended for {ending:.1f} s")
         if self._plan.heals:
             await undo()
-            await self._cluster.until_whole()
+            await self._cluster.until_healthy()
             self._say(f"    three nodes again after {time.time() - began:.1f} s")
-            await self._fresh(callers, time.time())
+            await self._wait_for_progress(callers, time.time())
 
-    async def _fresh(self, callers: Callers, since: float) -> None:
+    async def _wait_for_progress(self, callers: Callers, since: float) -> None:
         """Wait until operations were accepted and have ended, as they do when all is well."""
         times = (callers.pulse.accepted, callers.pulse.ended)
 
@@ -154,15 +154,15 @@ class Rehearsal:
 
         await until(seen)
 
-    async def _judged(self, callers: Callers, agents: Agents) -> list[str]:
+    async def _check_outcome(self, callers: Callers, agents: Agents) -> list[str]:
         url, pulse = self._cluster.url(EDGE), callers.pulse
-        with suppress(TimeoutError):  # what is left is found by the judge
+        with suppress(TimeoutError):  # the checks find what is left
             await until(lambda: _rests(url))
-        found = await judging.read(url)
-        faults, figures = judging.faults_of(found, callers.accepted, self._folder / LEDGER, agents.things)
+        found = await outcome_checks.read(url)
+        faults, figures = outcome_checks.faults_of(found, callers.accepted, self._folder / LEDGER, agents.things)
         calls = {"accepted": len(callers.accepted), "refused": pulse.refused, "asked again": pulse.unanswered}
-        told = ", ".join(f"{name} {number}" for name, number in {**calls, **figures}.items())
-        self._say(f"edge: {told}")
+        summary = ", ".join(f"{name} {number}" for name, number in {**calls, **figures}.items())
+        self._say(f"edge: {summary}")
         return faults
 
 

@@ -11,11 +11,11 @@ from random import Random
 from tempfile import mkdtemp
 
 from tests.servers import PostgresServer
-from tests.soak.course import soak
+from tests.soak.soak_run import soak
 
 
 def main(options: argparse.Namespace) -> int:
-    """Soak, and say what was found."""
+    """Run the soak, and print the verdict."""
     seed = options.seed if options.seed is not None else Random().randrange(10**6)
     folder = Path(options.folder or mkdtemp(prefix="stateward-soak-"))
     print(f"store {options.store}, {options.minutes:g} min, seed {seed}, in {folder}", flush=True)
@@ -26,7 +26,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return what can be said on the command line."""
+    """Return the parser of the command line."""
     found = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     found.add_argument("--minutes", type=float, default=30.0)
     found.add_argument("--store", choices=["sqlite", "postgres"], default="sqlite")

@@ -1,7 +1,7 @@
-"""The users of a soak: one or more for each domain, each of whom makes things, changes them and takes them away.
+"""The users of a soak: one or more for each domain; each creates objects, changes them and deletes them.
 
-They speak HTTP, as clients do. A refusal is an answer; a server that is just not there is asked again. What no server
-may answer, whatever was killed when, is noted as a fault.
+They use HTTP, as clients do. A refusal is an answer; a call to a server that is away is repeated. An answer that no
+server may give, whichever process was killed, is recorded as a fault.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import httpx
 
-from tests.soak.town import AGAIN, Town
+from tests.soak.soak_deployment import AGAIN, SoakDeployment
 
 NS = "soak"
 PATIENT = 120.0
@@ -32,15 +32,15 @@ services:
 """
 
 
-class Late(Exception):
-    """Something did not come to rest in time."""
+class NotAtRest(Exception):
+    """An object did not come to rest in time, or a call had no answer."""
 
 
 class Calls:
-    """How users call, and what they were answered."""
+    """The calls of all users, and a count of their answers."""
 
-    def __init__(self, town: Town) -> None:
-        self.town = town
+    def __init__(self, deployment: SoakDeployment) -> None:
+        self.deployment = deployment
         self.answers: Counter[int] = Counter()
         self.faults: list[str] = []
         self._clients: dict[str, httpx.AsyncClient] = {}
@@ -58,18 +58,18 @@ class Calls:
                 if answer.status_code != BUSY:
                     return answer
             if time.monotonic() > end:
-                raise Late(f"{method} {path} had no answer in {PATIENT:g} s")
+                raise NotAtRest(f"{method} {path} had no answer in {PATIENT:g} s")
             await asyncio.sleep(PAUSE)
 
     def _client(self) -> httpx.AsyncClient:
-        url, token = self.town.address()
+        url, token = self.deployment.address()
         if url not in self._clients:
             headers = {"Authorization": f"Bearer {token}"}
             self._clients[url] = httpx.AsyncClient(base_url=url, headers=headers, timeout=30, trust_env=False)
         return self._clients[url]
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close all connections."""
         for client in self._clients.values():
             await client.aclose()
 
@@ -84,7 +84,7 @@ class Calls:
             if found["op"] is None and found["state_class"] != "transitional":
                 return str(found["state"])
             await asyncio.sleep(PAUSE)
-        raise Late(f"{id_} is not at rest after {PATIENT:g} s: {found['state']}; {await self._history(id_)}")
+        raise NotAtRest(f"{id_} is not at rest after {PATIENT:g} s: {found['state']}; {await self._history(id_)}")
 
     async def _history(self, id_: str) -> str:
         """Return what the journal has of an object, from its last lines backwards."""
@@ -94,7 +94,7 @@ class Calls:
 
 
 class User:
-    """Somebody who does one thing after the other, until told to stop; then takes everything away."""
+    """A user that takes turns until the end of the soak, and then deletes everything."""
 
     def __init__(self, calls: Calls, chance: Random, name: str) -> None:
         self.calls, self.chance, self.name = calls, chance, name
@@ -102,16 +102,16 @@ class User:
         self.turns = 0
 
     async def prepare(self) -> None:
-        """Make what is needed for all turns."""
+        """Create what all turns need."""
 
     async def turn(self) -> None:
-        """Make something, change it, and take it away."""
+        """Create something, change it, and delete it."""
         raise NotImplementedError
 
     async def leave(self) -> None:
-        """Take away what was prepared."""
+        """Delete what was prepared."""
 
-    async def live(self, goes_on: Callable[[], bool]) -> None:
+    async def run(self, goes_on: Callable[[], bool]) -> None:
         """Take turns."""
         try:
             await self.prepare()
@@ -119,8 +119,8 @@ class User:
                 await self.turn()
                 self.turns += 1
             await self.leave()
-        except Late as late:
-            self.calls.faults.append(f"{self.name}: {late}")
+        except NotAtRest as error:
+            self.calls.faults.append(f"{self.name}: {error}")
 
     async def made(self, path: str, body: Any) -> str:
         """Make an object, and see it at rest; returns its id."""
@@ -212,10 +212,15 @@ class LeaseUser(User):
         await self.call("POST", f"{self.at}/os-hosts", {"name": f"h-{self.name}", "vcpus": 4})
 
     async def turn(self) -> None:
-        await self._forgotten()
-        wish = {"resource_type": "physical:host", "min": 1, "max": 1}
+        await self._delete_unanswered()
+        reservation = {"resource_type": "physical:host", "min": 1, "max": 1}
         until = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%d %H:%M")
-        lease = {"name": f"{self.name} {self.turns}", "start_date": "now", "end_date": until, "reservations": [wish]}
+        lease = {
+            "name": f"{self.name} {self.turns}",
+            "start_date": "now",
+            "end_date": until,
+            "reservations": [reservation],
+        }
         answer = await self.call("POST", f"{self.at}/leases", lease)
         if answer.status_code < 300:
             id_ = answer.json()["lease"]["id"]
@@ -224,14 +229,14 @@ class LeaseUser(User):
             await self.rest(id_)
         await asyncio.sleep(PAUSE)
 
-    async def _forgotten(self) -> None:
-        """Take away leases whose making was answered by nobody: these clients have no key that would tell."""
+    async def _delete_unanswered(self) -> None:
+        """Delete leases whose creation had no answer: Blazar's clients have no idempotency key."""
         for lease in (await self.call("GET", f"{self.at}/leases")).json()["leases"]:
             if str(lease["name"]).startswith(f"{self.name} "):
                 await self.call("DELETE", f"{self.at}/leases/{lease['id']}")
 
     async def leave(self) -> None:
-        await self._forgotten()
+        await self._delete_unanswered()
         await self.call("DELETE", f"{self.at}/os-hosts/h-{self.name}")
 
 
@@ -245,13 +250,13 @@ class SystemsUser(User):
         for round_ in range(2):
             text = SYSTEM.format(round_, self.chance.randint(1, 3))
             await self.call("POST", f"{at}/{self.name}/deploys", {"definition": text})
-            await self.quiet()
+            await self.wait_for_changes()
         await self.call("POST", f"{at}/{self.name}/teardowns", {})
-        await self.quiet()
+        await self.wait_for_changes()
         await self.call("DELETE", f"{at}/{self.name}")
         await self.rest(self.name)
 
-    async def quiet(self) -> None:
+    async def wait_for_changes(self) -> None:
         """Wait until no change of the system is under way."""
         end = time.monotonic() + PATIENT
         while time.monotonic() < end:
@@ -259,7 +264,7 @@ class SystemsUser(User):
             if not any(one["op"] for one in answer.json()["items"]) and await self.rest(self.name) is not None:
                 return
             await asyncio.sleep(PAUSE)
-        raise Late(f"the system {self.name} is not quiet after {PATIENT:g} s")
+        raise NotAtRest(f"the system {self.name} is not quiet after {PATIENT:g} s")
 
 
 def users(calls: Calls, chance: Random) -> list[User]:

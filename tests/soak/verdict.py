@@ -1,11 +1,11 @@
-"""The verdict over a soak: what leaked, what was left, what was answered that may not be."""
+"""The verdict of a soak: leaks, rows that are left, and answers that no server may give."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
 from msgspec import Struct
 
-from tests.soak.town import Sample
+from tests.soak.soak_deployment import Sample
 
 GROWTH, SLACK = 1.2, 32 * 2**20
 """How much a process may grow under a steady load: a fifth, or so many bytes."""
@@ -35,19 +35,19 @@ def grown(samples: Sequence[Sample], since: float) -> Iterator[tuple[str, int, i
 
 
 def leaks(samples: Sequence[Sample], since: float) -> Iterator[str]:
-    """Tell of processes that have grown."""
+    """Yield the processes that have grown."""
     for name, first, last in grown(samples, since):
         if last > first * GROWTH and last - first > SLACK:
             yield f"the {name} has grown from {first >> 20} to {last >> 20} MiB under a steady load"
 
 
 def open_files(first: Mapping[str, int], last: Mapping[str, int]) -> Iterator[str]:
-    """Tell of processes that have kept files and connections open."""
+    """Yield the processes that have kept files and connections open."""
     for name, files in last.items():
         if files > first.get(name, files) + FILES:
             yield f"the {name} had {first[name]} files open in the beginning, and has {files} at rest"
 
 
 def left(rows: Mapping[str, int]) -> Iterator[str]:
-    """Tell of rows that nobody owns."""
+    """Yield the rows that have no owner."""
     yield from (f"{count} {name} are left" for name, count in rows.items() if count)

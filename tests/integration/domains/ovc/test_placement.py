@@ -25,7 +25,7 @@ from stateward.store.filters import JournalFilter
 from stateward.store.records import Key
 from tests.integration.domains.ovc.gated_nodes import gate_nodes
 from tests.integration.domains.ovc.ovc_harness import ADA, PAPER, Cloud
-from tests.ways import open_to_readers, ways_out
+from tests.readable_routes import open_to_readers, readable_paths
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -48,7 +48,7 @@ class Scene:
 
     async def ways(self) -> list[str]:
         """Return every path below which something about an object can be read."""
-        return await ways_out(self.app, self.cloud.engine.store.reader, NS)
+        return await readable_paths(self.app, self.cloud.engine.store.reader, NS)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["sqlite", "postgres"])

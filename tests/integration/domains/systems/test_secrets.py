@@ -15,7 +15,7 @@ from stateward.server.live.feeds import encode_entry
 from stateward.store.filters import JournalFilter
 from stateward.store.port import Store
 from tests.integration.domains.systems.conftest import PATIENT
-from tests.ways import READERS, Served, open_to_readers, ways_out
+from tests.readable_routes import READERS, ReadableApp, open_to_readers, readable_paths
 
 NS = "default"
 SECRET = "hunter2"
@@ -38,7 +38,7 @@ class ListeningBackend(SimulatedBackend):
 class Scene:
     """A server, and callers with different rights."""
 
-    def __init__(self, served: Served, backend: ListeningBackend) -> None:
+    def __init__(self, served: ReadableApp, backend: ListeningBackend) -> None:
         self.engine, self.app, self.clients, self.backend = served.engine, served.app, served.clients, backend
 
     async def ended(self, accepted: Accepted) -> str:
@@ -70,7 +70,7 @@ async def scene(new_store: Callable[[], Store]) -> AsyncIterator[Scene]:
 @pytest.mark.parametrize("role", READERS)
 async def test_no_way_out_has_a_value_of_an_environment(scene: Scene, role: Role) -> None:
     reader, client = scene.engine.store.reader, scene.clients[role]
-    paths = await ways_out(scene.app, reader, NS, system=["shop"])
+    paths = await readable_paths(scene.app, reader, NS, system=["shop"])
     answers = {path: (await client.get(path)).text for path in [*paths, f"/api/v1/systems/{NS}/shop/logs?path=/web"]}
     export = await client.get(f"/api/v1/journal?ns={NS}", headers={"Accept": "application/x-ndjson"})
     answers["export"] = export.text

@@ -14,13 +14,13 @@ from tests.integration.domains.edge.proxy import Proxy
 from tests.integration.server.server_processes import Process, Served, run
 
 AGAIN = (httpx.TransportError, OSError)
-"""What a caller sees of a server that was killed."""
+"""Errors that a caller gets from a server that was killed."""
 
 LEASE = 5.0
 
 
 class Sample(Struct, frozen=True):
-    """What a process had at some time."""
+    """The memory and the open files of a process at a time."""
 
     at: float
     name: str
@@ -29,13 +29,13 @@ class Sample(Struct, frozen=True):
     files: int
 
 
-class Town:
-    """A server, maybe a worker, and a door for agents that stays where it is while servers come and go."""
+class SoakDeployment:
+    """A server, on PostgreSQL also a worker, and a proxy that gives agents one address while servers restart."""
 
     def __init__(self, folder: Path, database: str = "") -> None:
         self._folder = folder
         self.database = database
-        self.store = database or str(folder / "town" / "stateward.db")
+        self.store = database or str(folder / "data" / "stateward.db")
         self._environ = {"STATEWARD_LEASE": str(LEASE), "STATEWARD_RATE": "100000", "STATEWARD_LOG_LEVEL": "warning"}
         self._environ |= {"STATEWARD_DATABASE": database} if database else {}
         self.names = ("server", "worker") if database else ("server",)
@@ -57,11 +57,11 @@ class Town:
     def _start(self, name: str) -> None:
         if name == "server":
             flags = ("--no-worker",) if self.database else ()
-            server = Served(self._folder / "town", *flags, environ=self._environ)
+            server = Served(self._folder / "data", *flags, environ=self._environ)
             self.processes[name] = server
             self.proxy.target = int(server.url.rpartition(":")[2])
         else:
-            self.processes[name] = Process(self._folder / "town", "worker", "--data", "town", environ=self._environ)
+            self.processes[name] = Process(self._folder / "data", "worker", "--data", "data", environ=self._environ)
 
     @property
     def server(self) -> Served:
@@ -77,21 +77,21 @@ class Town:
     async def kill(self, chance: Random) -> None:
         """Kill one of the processes, and start it again."""
         name = chance.choice(self.names)
-        self.take_note()
+        self.note_deaths()
         self.processes[name].stop(signal.SIGKILL)
         self.kills += 1
         await asyncio.sleep(chance.uniform(0.0, LEASE * 1.5))
         await asyncio.to_thread(self._start, name)
 
-    def take_note(self) -> None:
-        """Note a process that has ended by itself."""
+    def note_deaths(self) -> None:
+        """Record processes that have ended by themselves."""
         for name, process in self.processes.items():
             code = process.process.poll()
             if code is not None:
                 self.deaths.append(f"the {name} has ended by itself with {code}: {process.output[-2000:]}")
 
     def sample(self, at: float) -> list[Sample]:
-        """Look at what every process has; one that is just gone has nothing."""
+        """Record memory and files of every process; a process that has just ended has none."""
         found: list[Sample] = []
         for name, process in self.processes.items():
             pid = process.process.pid
@@ -103,13 +103,13 @@ class Town:
         return found
 
     def errors(self) -> list[str]:
-        """Return what the processes of now complain about in their logs with a traceback."""
+        """Return the tracebacks in the logs of the present processes."""
         return [f"the {name} has logged a traceback: {_first(one.output)}" for name, one in self.processes.items()
                 if "Traceback" in one.output]  # fmt: skip
 
     async def close(self) -> None:
-        """End everything, politely."""
-        self.take_note()
+        """Stop all processes with SIGTERM."""
+        self.note_deaths()
         for process in self.processes.values():
             if process.process.poll() is None:
                 code = await asyncio.to_thread(process.stop)
@@ -118,7 +118,7 @@ class Town:
         self.proxy.stop()
 
     def abandon(self) -> None:
-        """Leave no process behind, whatever has happened."""
+        """Kill all processes that are left."""
         for process in self.processes.values():
             if process.process.poll() is None:
                 process.process.kill()

@@ -1,4 +1,4 @@
-"""What must not have happened: the database, the callers' notes and the agents' ledger, compared with each other."""
+"""Checks of a rehearsal's outcome: the database, the callers' records and the agents' ledger must agree."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,22 +31,22 @@ async def read(database: str) -> Stored:
 
 
 def lost(found: Stored, accepted: Iterable[str]) -> Iterator[str]:
-    """Tell of operations that a caller was told of and that are not there, and of any that have not ended."""
+    """Yield accepted operations that the database does not have, and operations that have not ended."""
     yield from (f"{op} was accepted and is not there" for op in accepted if op not in found.operations)
     for op, (status, _, name) in found.operations.items():
         if status not in ENDED:
             yield f"{op} on {name} has not ended: {status}"
 
 
-def restless(found: Stored) -> Iterator[str]:
-    """Tell of objects that are held by an operation, and of work and locks that were left behind."""
+def unfinished(found: Stored) -> Iterator[str]:
+    """Yield objects that an operation still holds, and work items and locks that are left."""
     held = [(name, state, op) for name, (state, op) in found.objects.items() if op is not None]
     yield from (f"{name} is {state}, held by {op}" for name, state, op in held)
     yield from (f"{found.left[table]} rows are left in {table}" for table in ("work", "locks") if found.left[table])
 
 
 def ended_twice(lines: Iterable[JournalEntry]) -> Iterator[str]:
-    """Tell of operations with more than one ending in the journal."""
+    """Yield operations with more than one ending in the journal."""
     endings: Counter[str] = Counter()
     for line in lines:
         state = WORDS.get((line.kind, line.target or ""))
@@ -55,8 +55,8 @@ def ended_twice(lines: Iterable[JournalEntry]) -> Iterator[str]:
     yield from (f"{op} ended {count} times" for op, count in endings.items() if count > 1)
 
 
-def astray(found: Stored) -> Iterator[str]:
-    """Tell of objects whose states are not what their journal leads to; where they come from, the first line says."""
+def contradicting_states(found: Stored) -> Iterator[str]:
+    """Yield objects whose states contradict their journal; the first entry says where they come from."""
     states: dict[str, str] = {}
     for line in found.lines:
         if line.target is not None:
@@ -69,8 +69,8 @@ def astray(found: Stored) -> Iterator[str]:
             yield f"{name} is {state}, but its journal leads to {states[name]}"
 
 
-def misplaced(found: Stored, things: Mapping[str, Existing]) -> Iterator[str]:
-    """Tell of instances that the database has and no site, and the reverse."""
+def mismatched_instances(found: Stored, things: Mapping[str, Existing]) -> Iterator[str]:
+    """Yield instances that exist only in the database or only at a site."""
     there = {name for name, what in things.items() if what.generation}
     here = {name for name, (state, _) in found.objects.items() if ":" in name and state == READY}
     yield from (f"{name} is {READY}, but does not exist at its site" for name in here - there)
@@ -80,18 +80,18 @@ def misplaced(found: Stored, things: Mapping[str, Existing]) -> Iterator[str]:
 def faults_of(
     found: Stored, accepted: Iterable[str], ledger: Path, things: Mapping[str, Existing]
 ) -> tuple[list[str], dict[str, int]]:
-    """Compare everything with everything; returns the faults, and some figures."""
+    """Run all checks; returns the faults, and some figures."""
     seen = entries(ledger)
     runs, effects = runs_of(seen, LEASE), verdict.effects_of(seen)
     instances = {op: row for op, row in found.operations.items() if ":" in row[2]}
     theirs = Stored(found.objects, instances, found.lines, found.left)
     faults = [
         *lost(found, accepted),
-        *restless(found),
+        *unfinished(found),
         *ended_twice(found.lines),
-        *astray(found),
+        *contradicting_states(found),
         *aftermath.misapplied(theirs, effects.applied),
-        *misplaced(found, things),
+        *mismatched_instances(found, things),
         *verdict.collisions(runs),
         *verdict.doubled(runs),
         *verdict.never_ended(runs),

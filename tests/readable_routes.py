@@ -1,4 +1,4 @@
-"""Every way by which something about an object can be read over HTTP, filled in with all that there is; and readers."""
+"""All paths by which something about an object can be read over HTTP, with all ids filled in; and clients that read."""
 
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -35,13 +35,13 @@ NOT_ABOUT_OBJECTS = (
     "/lanes",
     "/quotas",
 )
-"""Routes that show no object, operation or line of the journal: what they tell has tests of its own."""
+"""Routes that show no object, operation or journal entry; they have tests of their own."""
 
 
 READERS = (Role.VIEWER, Role.OPERATOR, Role.ADMIN)
 
 
-class Served:
+class ReadableApp:
     """An application with one domain, and a client for each role that reads."""
 
     def __init__(self, engine: Engine, app: Litestar, clients: dict[Role, httpx.AsyncClient]) -> None:
@@ -49,7 +49,7 @@ class Served:
 
 
 @asynccontextmanager
-async def open_to_readers(store: Store, plugin: DomainPlugin, ns: str) -> AsyncIterator[Served]:
+async def open_to_readers(store: Store, plugin: DomainPlugin, ns: str) -> AsyncIterator[ReadableApp]:
     """Open an engine with one domain at work, its application, and clients that read a namespace."""
     engine = Engine(store, [*plugin.kinds, token_kind(), quota_kind()], admission=QuotaGuard())
     plugin.bind_engine(engine)
@@ -60,7 +60,7 @@ async def open_to_readers(store: Store, plugin: DomainPlugin, ns: str) -> AsyncI
         routes = {"routes": plugin.routes, "api_routes": [*console_routes.API_ROUTES, *live_routes.ROUTES]}
         app = create_app(engine, tokens, Config(rate=1_000_000), **routes)  # type: ignore[arg-type]
         app.state["live_feeds"] = await stack.enter_async_context(LiveFeeds(engine))
-        served = Served(engine, app, {})
+        served = ReadableApp(engine, app, {})
         for role in READERS:
             headers = {"Authorization": f"Bearer {(await tokens.issue(str(role), role, [ns]))[0]}"}
             client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test", headers=headers)  # type: ignore[arg-type]
@@ -68,8 +68,8 @@ async def open_to_readers(store: Store, plugin: DomainPlugin, ns: str) -> AsyncI
         yield served
 
 
-async def ways_out(app: Litestar, reader: Reader, ns: str, **more: Sequence[str]) -> list[str]:
-    """Return the paths of all routes that show something of a namespace; raises for a route that nobody thought of."""
+async def readable_paths(app: Litestar, reader: Reader, ns: str, **more: Sequence[str]) -> list[str]:
+    """Return the paths of all routes that show something of a namespace; raises for an unknown route."""
     objects = [one.id for one in await reader.list_objects(Selector(ns), Page(None, 1000))]
     lines = await reader.journal(0, 10_000, JournalFilter(ns=ns))
     operations = sorted({line.op for line in lines if line.op is not None})

