@@ -26,8 +26,8 @@ from stateward.access.tokens import ANY, token_kind
 from stateward.config import Config
 from stateward.engine import Accepted, Engine, Kind
 from stateward.engine.kinds import Kinds
-from stateward.schemas.accepted import AcceptedView
 from stateward.schemas.objects import ObjectView
+from stateward.schemas.operations import AcceptedView
 from stateward.schemas.request_bodies import Ask
 from stateward.server import run
 from stateward.server.app import create_app

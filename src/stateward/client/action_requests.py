@@ -21,9 +21,8 @@ from stateward.client.operation_waiter import OperationWaiter
 from stateward.client.output import NO, err, print_json, results
 from stateward.client.progress import ProgressBars, follow_progress, group_of
 from stateward.errors import BadInput
-from stateward.schemas.accepted import AcceptedView
 from stateward.schemas.objects import ObjectView
-from stateward.schemas.operations import OperationView
+from stateward.schemas.operations import AcceptedView, OperationView
 
 if TYPE_CHECKING:
     from stateward.client.session import Session

@@ -10,12 +10,18 @@ from msgspec import Struct
 from stateward.client.arguments import ObjectSelector
 from stateward.client.http import HttpConnection, Params, idempotency_headers
 from stateward.lifecycle.describe import LifecycleInfo
-from stateward.schemas.accepted import AcceptedView, GroupView, Prospect
-from stateward.schemas.deployment import HealedView, PrunedView, StuckView, WorkerView
+from stateward.schemas.deployment import (
+    HealedView,
+    LaneGroupView,
+    LanesView,
+    LaneView,
+    PrunedView,
+    StuckView,
+    WorkerView,
+)
 from stateward.schemas.journal import LinePage, LineView
-from stateward.schemas.lanes import LaneGroupView, LanesView, LaneView
 from stateward.schemas.objects import AllowedView, NamespaceView, ObjectPage, ObjectView
-from stateward.schemas.operations import OperationPage, OperationView
+from stateward.schemas.operations import AcceptedView, GroupView, OperationPage, OperationView, Prospect
 from stateward.schemas.waiting import WhyView
 
 if TYPE_CHECKING:

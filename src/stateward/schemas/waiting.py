@@ -5,7 +5,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from stateward.lifecycle import StateClass
-from stateward.schemas.lanes import LaneView, LockView
+from stateward.schemas.deployment import LaneView, LockView
 from stateward.schemas.operations import OperationView
 from stateward.schemas.params import Moment
 

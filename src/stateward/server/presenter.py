@@ -15,10 +15,9 @@ from stateward.engine.errors import NoSuchOperation
 from stateward.engine.privacy import Disclosure
 from stateward.engine.requests import Accepted
 from stateward.lifecycle import ADMIN
-from stateward.schemas.accepted import AcceptedView
 from stateward.schemas.journal import LineView
 from stateward.schemas.objects import ObjectView
-from stateward.schemas.operations import OperationView
+from stateward.schemas.operations import AcceptedView, OperationView
 from stateward.server.views import StateClasses, journal_entry_view, object_view, operation_view
 from stateward.store.records import JournalEntry, Key, Object, Operation
 

@@ -13,9 +13,8 @@ from msgspec import Raw
 from stateward.engine import Kind
 from stateward.engine.errors import Blocker
 from stateward.lifecycle import StateClass
-from stateward.schemas.deployment import TimerView, WorkerView
+from stateward.schemas.deployment import LaneGroupView, LanesView, LaneView, LockView, TimerView, WorkerView
 from stateward.schemas.journal import LineView
-from stateward.schemas.lanes import LaneGroupView, LanesView, LaneView, LockView
 from stateward.schemas.objects import ObjectView
 from stateward.schemas.operations import OperationView
 from stateward.schemas.problems import BlockerView

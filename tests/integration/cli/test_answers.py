@@ -7,13 +7,11 @@ import httpx
 import msgspec
 import pytest
 
-from stateward.schemas.accepted import GroupView, Prospect
 from stateward.schemas.access import IssuedView, TokenView
-from stateward.schemas.deployment import HealedView, PrunedView, StuckView, WorkerView
+from stateward.schemas.deployment import HealedView, LanesView, PrunedView, StuckView, WorkerView
 from stateward.schemas.journal import LinePage
-from stateward.schemas.lanes import LanesView
 from stateward.schemas.objects import AllowedView, NamespaceView, ObjectPage, ObjectView
-from stateward.schemas.operations import OperationPage, OperationView
+from stateward.schemas.operations import GroupView, OperationPage, OperationView, Prospect
 from stateward.schemas.waiting import WhyView
 from tests.integration.cli.cli_server import CliServer
 

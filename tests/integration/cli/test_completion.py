@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from stateward.cli.commands.kind_options import complete_actions, complete_kinds
-from stateward.client.shell_completion import complete_objects
+from stateward.client.shared_options import complete_objects
 from tests.integration.cli.cli_server import CliServer
 
 

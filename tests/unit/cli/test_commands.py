@@ -7,7 +7,7 @@ import pytest
 import typer
 from rich.console import Console
 
-from stateward.cli.commands.heal import _list
+from stateward.cli.commands.maintenance import _list
 from stateward.cli.commands.why import MOST, _tree
 from stateward.client.api import ApiClient
 from stateward.client.arguments import ObjectRef, ObjectSelector
@@ -18,7 +18,7 @@ from stateward.domains.mci.cli.commands import _terminate_orphans
 from stateward.domains.mci.cli.tumblebug_calls import OrphanListing
 from stateward.domains.mci.shared_schemas import OrphanMachine
 from stateward.naming import IDEMPOTENCY_HEADER
-from stateward.schemas.lanes import LaneView, LockView
+from stateward.schemas.deployment import LaneView, LockView
 from stateward.schemas.objects import ObjectPage
 from stateward.schemas.operations import OperationView
 from stateward.schemas.waiting import QueuedView, WaitReason, WhyView

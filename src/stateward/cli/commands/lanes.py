@@ -9,7 +9,7 @@ from stateward.client.formatting import filled_table, utc_text
 from stateward.client.output import err
 from stateward.client.session import Session, on_server, with_options
 from stateward.errors import BadInput
-from stateward.schemas.lanes import LanesView
+from stateward.schemas.deployment import LanesView
 
 app = typer.Typer(help="Show the lanes, or set their limits.")
 

@@ -19,9 +19,8 @@ from stateward.client.journal_stream import newest_seq
 from stateward.client.output import clean, out, plain_table, print_json
 from stateward.client.progress import live_display
 from stateward.client.session import Session, on_server
-from stateward.schemas.deployment import StuckView, WorkerView
+from stateward.schemas.deployment import LanesView, StuckView, WorkerView
 from stateward.schemas.journal import LineView
-from stateward.schemas.lanes import LanesView
 from stateward.schemas.objects import NamespaceView
 
 NEWEST = 10

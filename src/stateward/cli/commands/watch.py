@@ -18,8 +18,7 @@ from stateward.client.formatting import (
 from stateward.client.journal_stream import JournalSelection, follow_journal
 from stateward.client.output import results
 from stateward.client.session import Session, on_server
-from stateward.client.shared_options import Object
-from stateward.client.shell_completion import complete_objects
+from stateward.client.shared_options import Object, complete_objects
 
 Watched = Annotated[
     str | None, typer.Argument(metavar="OBJECT", help="Only this object.", autocompletion=complete_objects)

@@ -11,7 +11,7 @@ from stateward.engine import Accepted, LockRequest, Request
 from stateward.engine.accept.accept import Verdict
 from stateward.errors import BadInput, StatewardError
 from stateward.locks.paths import parse_path
-from stateward.schemas.accepted import AcceptedView, GroupView, Prospect
+from stateward.schemas.operations import AcceptedView, GroupView, Prospect
 from stateward.schemas.request_bodies import Ask, GroupAsk, Plan
 from stateward.server.auth.guards import require_priority
 from stateward.server.http.fast_path import REPLAYED, JsonReply

@@ -5,8 +5,7 @@ from litestar.params import JSONBody
 
 from stateward.access import Right
 from stateward.domains.request_params import Ns
-from stateward.schemas.deployment import TimerView, WorkerView
-from stateward.schemas.lanes import LaneGroupView, LanesView, LaneView, LockView
+from stateward.schemas.deployment import LaneGroupView, LanesView, LaneView, LockView, TimerView, WorkerView
 from stateward.schemas.request_bodies import GroupLimit, LaneLimit
 from stateward.server.auth.guards import needs_all
 from stateward.server.http.parameters import Grp, LanePath, Limit, Tree

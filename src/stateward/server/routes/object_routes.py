@@ -16,8 +16,8 @@ from stateward.engine.errors import VersionMismatch
 from stateward.engine.kinds import Kinds
 from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import Lifecycle
-from stateward.schemas.accepted import AcceptedView
 from stateward.schemas.objects import NamespaceView, ObjectPage, ObjectView
+from stateward.schemas.operations import AcceptedView
 from stateward.schemas.request_bodies import NewLabels, NewObject
 from stateward.server.auth.guards import require_priority
 from stateward.server.errors import Forbidden

@@ -14,8 +14,7 @@ from stateward.client.errors import ApiError
 from stateward.client.formatting import error_text, status_text
 from stateward.client.output import NO, clean, err, print_json, results
 from stateward.client.session import Session, on_server, requests_action
-from stateward.client.shared_options import Force
-from stateward.client.shell_completion import complete_objects
+from stateward.client.shared_options import Force, complete_objects
 from stateward.domains.mci.cli import connection_commands
 from stateward.domains.mci.cli.creation_progress import groups_of, is_watched, wait_until_held, wait_with_progress
 from stateward.domains.mci.cli.key_file import private_file

@@ -1,4 +1,4 @@
-"""`stateward prune`: delete the history of operations that ended long ago, or count it."""
+"""`stateward heal` and `stateward prune`: requeue stuck work now, and delete the history of what ended long ago."""
 
 import re
 from typing import Annotated
@@ -6,13 +6,37 @@ from typing import Annotated
 import typer
 from msgspec.structs import replace
 
-from stateward.client.output import print_json, results
+from stateward.client.formatting import filled_table, utc_text
+from stateward.client.output import NO, print_json, results
 from stateward.client.session import Session, on_server
 from stateward.errors import BadInput
 from stateward.schemas.deployment import PrunedView
 
 SPAN = re.compile(r"([0-9]{1,6})([hdw])")
 SECONDS = {"h": 3_600, "d": 86_400, "w": 604_800}
+
+Looking = Annotated[bool, typer.Option("--dry-run", help="Only list what is stuck; exits with 1 if anything is.")]
+
+
+@on_server
+def heal(session: Session, dry_run: Looking = False) -> None:
+    """Put back what dead workers held and settle what is overdue, now."""
+    if dry_run:
+        _list(session)
+        return
+    done = session.client.heal()
+    told = f"{done.freed} put back from dead workers, {done.settled} overdue settled or hurried on."
+    session.show(done, lambda _: told)
+
+
+def _list(session: Session) -> None:
+    found = session.client.stuck()
+    titles = ("object", "namespace", "state", "action", "operation", "why", "deadline")
+    rows = ((one.object, one.ns, one.state, one.action, one.op, one.why, utc_text(one.deadline)) for one in found)
+    session.show(found, lambda found: filled_table(titles, rows) if found else "Nothing is stuck.")
+    if found:
+        raise typer.Exit(NO)
+
 
 Older = Annotated[str, typer.Option("--older", metavar="SPAN", help="Older than this: 90d, 12w or 36h.")]
 Counting = Annotated[bool, typer.Option("--dry-run", help="Only say how much would go.")]
