@@ -48,11 +48,12 @@ class DriverFactory:
 
     def make(self, name: str, provider_region: ProviderRegion, meter: Meter = lambda _: None) -> Driver:
         """Make a driver for a region."""
+        if name not in self._makers:
+            raise UnknownName("driver", name, self._makers)
         try:
-            maker = self._makers[name].make
-        except KeyError:
-            raise UnknownName("driver", name, self._makers) from None
-        return maker(provider_region, meter)
+            return self._makers[name].make(provider_region, meter)
+        except ModuleNotFoundError as error:
+            raise BadInput("driver", name, f"a driver whose library is installed ({error.name} is not)") from error
 
     def _simulate(self, provider_region: ProviderRegion, meter: Meter) -> Driver:
         return SimulatedDriver(provider_region, self._simulated(), meter)
@@ -63,17 +64,13 @@ class DriverFactory:
         return ProcessDriver(self._with_folder(provider_region, "process"), meter, confinement=self._confinement)
 
     def _qemu(self, provider_region: ProviderRegion, meter: Meter) -> Driver:
-        try:
-            from stateward.drivers.qemu import QemuDriver
-        except ModuleNotFoundError as error:
-            raise BadInput("driver", "qemu", f"a driver whose library is installed ({error.name} is not)") from error
+        from stateward.drivers.qemu import QemuDriver
+
         return QemuDriver(self._with_folder(provider_region, "qemu"), meter)
 
     def _aws(self, provider_region: ProviderRegion, meter: Meter) -> Driver:
-        try:
-            from stateward.drivers.aws import AwsDriver
-        except ModuleNotFoundError as error:
-            raise BadInput("driver", "aws", f"a driver whose library is installed ({error.name} is not)") from error
+        from stateward.drivers.aws import AwsDriver
+
         return AwsDriver(provider_region, meter)
 
     def _with_folder(self, provider_region: ProviderRegion, name: str) -> ProviderRegion:

@@ -5,7 +5,7 @@
 whatever boto3 finds by itself. A reference is read when a client is made, and again after it was turned away.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from configparser import ConfigParser
 from configparser import Error as IniError
 from os import environ
@@ -67,11 +67,8 @@ def read_credential(reference: str) -> Credential:
 
 
 def _from_environment(reference: str, prefix: str) -> Credential:
-    names = [f"{prefix}_ACCESS_KEY_ID", f"{prefix}_SECRET_ACCESS_KEY"]
-    for name in names:
-        if not environ.get(name):
-            raise CredentialMissing(reference, f"{name} is not set")
-    return Credential(environ[names[0]], environ[names[1]], environ.get(f"{prefix}_SESSION_TOKEN", ""))
+    names = [f"{prefix}_{name}" for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN")]
+    return _credential(reference, environ, names, "is not set")
 
 
 def _from_file(reference: str, rest: str) -> Credential:
@@ -92,11 +89,16 @@ def _from_file(reference: str, rest: str) -> Credential:
 def _of_profile(reference: str, profiles: Mapping[str, Mapping[str, str]], profile: str) -> Credential:
     if profile not in profiles:
         raise CredentialMissing(reference, f"there is no profile {profile!r} in the file")
-    found = profiles[profile]
-    for name in ("aws_access_key_id", "aws_secret_access_key"):
-        if not found.get(name):
-            raise CredentialMissing(reference, f"{name} is missing in profile {profile!r}")
-    return Credential(found["aws_access_key_id"], found["aws_secret_access_key"], found.get("aws_session_token", ""))
+    names = ["aws_access_key_id", "aws_secret_access_key", "aws_session_token"]
+    return _credential(reference, profiles[profile], names, f"is missing in profile {profile!r}")
+
+
+def _credential(reference: str, values: Mapping[str, str], names: Sequence[str], problem: str) -> Credential:
+    """Return the credential under three names, of which the last, the session token, may be missing."""
+    for name in names[:2]:
+        if not values.get(name):
+            raise CredentialMissing(reference, f"{name} {problem}")
+    return Credential(*(values.get(name, "") for name in names))
 
 
 def _ini_profiles(text: str) -> dict[str, dict[str, str]]:

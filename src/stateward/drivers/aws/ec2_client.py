@@ -5,7 +5,7 @@ a network, so they have 32 threads for themselves.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeAlias
@@ -49,6 +49,15 @@ class Ec2Client:
         if failed.code in STALE_CREDENTIAL:
             self._client = None
         raise self._without_secrets(failed)
+
+    async def pages(self, name: str, **parameters: object) -> AsyncIterator[Ec2Answer]:
+        """Yield the pages of a listing, one call for each; raises as `call` does."""
+        while True:
+            page = await self.call(name, **parameters)
+            yield page
+            if not page.get("NextToken"):
+                return
+            parameters["NextToken"] = page["NextToken"]
 
     async def close(self) -> None:
         """Let go of threads and connections; calls under way end by themselves, within their time-outs."""

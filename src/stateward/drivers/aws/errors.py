@@ -34,29 +34,6 @@ THROTTLING = frozenset(
     }
 )
 SERVER_ERRORS = frozenset({"InternalError", "InternalFailure", "ServerInternal", "ServiceUnavailable", "Unavailable"})
-REASONS = {
-    "AccessDenied": RefusalReason.AUTH,
-    "AccessDeniedException": RefusalReason.AUTH,
-    "AuthFailure": RefusalReason.AUTH,
-    "Blocked": RefusalReason.AUTH,
-    "ExpiredToken": RefusalReason.AUTH,
-    "ExpiredTokenException": RefusalReason.AUTH,
-    "IncompleteSignature": RefusalReason.AUTH,
-    "InvalidAccessKeyId": RefusalReason.AUTH,
-    "InvalidClientTokenId": RefusalReason.AUTH,
-    "MissingAuthenticationToken": RefusalReason.AUTH,
-    "OptInRequired": RefusalReason.AUTH,
-    "PendingVerification": RefusalReason.AUTH,
-    "RequestExpired": RefusalReason.AUTH,
-    "SignatureDoesNotMatch": RefusalReason.AUTH,
-    "UnauthorizedOperation": RefusalReason.AUTH,
-    "UnrecognizedClientException": RefusalReason.AUTH,
-    "DependencyViolation": RefusalReason.IN_USE,
-    "IdempotentInstanceTerminated": RefusalReason.CONFLICT,
-    "IdempotentParameterMismatch": RefusalReason.CONFLICT,
-    "OperationNotPermitted": RefusalReason.CONFLICT,
-    "ResourceCountExceeded": RefusalReason.QUOTA,
-}
 STALE_CREDENTIAL = frozenset(
     {
         "AuthFailure",
@@ -69,8 +46,28 @@ STALE_CREDENTIAL = frozenset(
         "UnrecognizedClientException",
     }
 )
-"""What is said to a credential that may have been renewed meanwhile."""
+"""The codes for a credential that may have been renewed meanwhile."""
 
+NOT_ALLOWED = frozenset(
+    {
+        "AccessDenied",
+        "AccessDeniedException",
+        "Blocked",
+        "IncompleteSignature",
+        "MissingAuthenticationToken",
+        "OptInRequired",
+        "PendingVerification",
+        "UnauthorizedOperation",
+    }
+)
+REASONS = {
+    **dict.fromkeys(STALE_CREDENTIAL | NOT_ALLOWED, RefusalReason.AUTH),
+    "DependencyViolation": RefusalReason.IN_USE,
+    "IdempotentInstanceTerminated": RefusalReason.CONFLICT,
+    "IdempotentParameterMismatch": RefusalReason.CONFLICT,
+    "OperationNotPermitted": RefusalReason.CONFLICT,
+    "ResourceCountExceeded": RefusalReason.QUOTA,
+}
 REASON_PREFIXES = (("Insufficient", RefusalReason.CAPACITY), ("Incorrect", RefusalReason.CONFLICT))
 REASON_SUFFIXES = (
     ("LimitExceeded", RefusalReason.QUOTA),
@@ -82,16 +79,12 @@ REASON_SUFFIXES = (
 
 
 class Ec2CallFailed(StatewardError):
-    """A call that did not end well: the provider's code, and what it means."""
+    """A call that failed: EC2's code, and the outcome that it means."""
 
-    def __init__(self, call: str, code: str, trouble: FailedOutcome) -> None:
-        super().__init__(call, code, trouble.message)
-        self.call = call
-        self.code = code
-        self.outcome = trouble
-
-    def __str__(self) -> str:
-        return f"{self.call}: {self.outcome.message}"
+    call: str
+    code: str
+    outcome: FailedOutcome
+    text = "{call}: {outcome.message}"
 
     def outcome_for(self, key: str) -> FailedOutcome:
         """Return the trouble as the outcome for a key."""

@@ -61,7 +61,7 @@ class InstanceActions:
         if not ids:
             return {}
         try:
-            answer = await self._calls.call(ACTION_CALLS[action], InstanceIds=list(ids))
+            answer = await self._calls.call(ACTION_CALLS[action].call, InstanceIds=list(ids))
         except Ec2CallFailed as failed:
             if len(ids) == 1 or failed.why in (None, RefusalReason.AUTH):
                 return dict.fromkeys(ids, failed)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 from msgspec import Struct
 
@@ -52,17 +51,13 @@ def key_filter(keys: Sequence[str]) -> dict[str, object]:
 
 async def _pages(calls: Ec2Client, filtered: Mapping[str, object]) -> DescribeResult:
     seen: dict[str, Observation] = {}  # a machine may be on two pages if something came in between
-    asked: dict[str, Any] = {"Filters": [filtered], "MaxResults": PAGE_SIZE}
-    while True:
-        try:
-            page = await calls.call("describe_instances", **asked)
-        except Ec2CallFailed as failed:
-            return DescribeResult(list(seen.values()), failed)
-        machines = [one for reservation in page.get("Reservations", ()) for one in reservation["Instances"]]
-        seen |= {one["InstanceId"]: observation(one) for one in machines if key_of(one)}
-        if not page.get("NextToken"):
-            return DescribeResult(list(seen.values()))
-        asked["NextToken"] = page["NextToken"]
+    try:
+        async for page in calls.pages("describe_instances", Filters=[filtered], MaxResults=PAGE_SIZE):
+            machines = [one for reservation in page.get("Reservations", ()) for one in reservation["Instances"]]
+            seen |= {one["InstanceId"]: observation(one) for one in machines if key_of(one)}
+    except Ec2CallFailed as failed:
+        return DescribeResult(list(seen.values()), failed)
+    return DescribeResult(list(seen.values()))
 
 
 def _literal(value: str) -> str:

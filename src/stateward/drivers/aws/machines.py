@@ -1,8 +1,10 @@
 """Machines as parameters and answers of EC2 (pure)."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from hashlib import sha256
 from typing import Any
+
+from msgspec import Struct
 
 from stateward.drivers.port import MachineAction, MachineSpec, MachineState, Observation, ResourceKind
 
@@ -94,28 +96,27 @@ def _tag(described: Mapping[str, Any], name: str) -> str:
     return next((str(tag["Value"]) for tag in described.get("Tags", ()) if tag["Key"] == name), "")
 
 
-# --- deeds -----------------------------------------------------------------------------------------------------------
+# --- actions ---------------------------------------------------------------------------------------------------------
+
+
+class ActionCall(Struct, frozen=True):
+    """How EC2 carries out an action: the call, the field of its answer, and the states in which it is already done."""
+
+    call: str
+    answer_field: str
+    done_states: Collection[str]
+
 
 ACTION_CALLS = {
-    MachineAction.SUSPEND: "stop_instances",
-    MachineAction.RESUME: "start_instances",
-    MachineAction.REBOOT: "reboot_instances",
-    MachineAction.TERMINATE: "terminate_instances",
-}
-ANSWER_FIELDS = {
-    MachineAction.SUSPEND: "StoppingInstances",
-    MachineAction.RESUME: "StartingInstances",
-    MachineAction.TERMINATE: "TerminatingInstances",
-}
-DONE_STATES = {
-    MachineAction.SUSPEND: {"stopping", "stopped"},
-    MachineAction.RESUME: {"pending", "running"},
-    MachineAction.REBOOT: set[str](),
-    MachineAction.TERMINATE: {"shutting-down", "terminated"},
-}
+    MachineAction.SUSPEND:   ActionCall("stop_instances",      "StoppingInstances",    ("stopping", "stopped")),
+    MachineAction.RESUME:    ActionCall("start_instances",     "StartingInstances",    ("pending", "running")),
+    MachineAction.REBOOT:    ActionCall("reboot_instances",    "",                     ()),
+    MachineAction.TERMINATE: ActionCall("terminate_instances", "TerminatingInstances", ("shutting-down", "terminated")),
+}  # fmt: skip
 
 
 def already_done_ids(action: MachineAction, answer: Mapping[str, Any]) -> set[str]:
-    """Return the machines that an answer shows to have been there before."""
-    changes = answer.get(ANSWER_FIELDS.get(action, ""), ())
-    return {one["InstanceId"] for one in changes if one.get("PreviousState", {}).get("Name") in DONE_STATES[action]}
+    """Return the instances that were in the wanted state before the call, as its answer shows."""
+    how = ACTION_CALLS[action]
+    changes = answer.get(how.answer_field, ())
+    return {one["InstanceId"] for one in changes if one.get("PreviousState", {}).get("Name") in how.done_states}

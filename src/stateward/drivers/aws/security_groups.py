@@ -87,12 +87,9 @@ def _ranges(ports: str, protocol: str) -> Iterable[tuple[int, int]]:
 
 def _range(text: str) -> tuple[int, int]:
     first, _, last = text.partition("-")
-    if not first.isdecimal() or not (last or first).isdecimal():
-        raise BadInput("ports", text, "a port or a range of ports")
-    pair = (int(first), int(last or first))
-    if not 0 <= pair[0] <= pair[1] <= ALL_PORTS[1]:
-        raise BadInput("ports", text, "a port or a range of ports")
-    return pair
+    if first.isdecimal() and (last or first).isdecimal() and 0 <= int(first) <= int(last or first) <= ALL_PORTS[1]:
+        return int(first), int(last or first)
+    raise BadInput("ports", text, "a port or a range of ports")
 
 
 def _rules_of(inbound: bool, permission: Mapping[str, Any]) -> Iterable[SecurityRule]:
@@ -110,42 +107,35 @@ def _permission(rule: SecurityRule) -> dict[str, object]:
     return {"IpProtocol": rule.protocol, **ports, where[0]: [{where[1]: rule.cidr}]}
 
 
-class SecurityGroupRules:
-    """Adds the missing rules of security groups."""
+def rules_of(resource: CloudResource) -> set[SecurityRule]:
+    """Read the rules that a group must have; raises `Ec2CallFailed` for bad ones."""
+    try:
+        return wanted_rules(resource.facts.get("rules", ""))
+    except BadInput as error:
+        refusal = CallRefused(resource.key, RefusalReason.INVALID, str(error))
+        raise Ec2CallFailed("rules", "BadInput", refusal) from None
 
-    def __init__(self, calls: Ec2Client) -> None:
-        self._calls = calls
 
-    def check(self, resource: CloudResource) -> set[SecurityRule]:
-        """Read the rules that a group is to have; raises `CallFailed` before anything is made."""
-        try:
-            return wanted_rules(resource.facts.get("rules", ""))
-        except BadInput as error:
-            raise Ec2CallFailed(
-                "rules", "BadInput", CallRefused(resource.key, RefusalReason.INVALID, str(error))
-            ) from None
+async def add_missing_rules(calls: Ec2Client, resource: CloudResource, group: Mapping[str, Any]) -> bool:
+    """Add the rules that a group lacks; returns whether there were any."""
+    wanted, present = rules_of(resource), present_rules(group)
+    native, missing = str(group["GroupId"]), wanted - present
+    await _add(calls, "authorize_security_group_ingress", native, {rule for rule in missing if rule.inbound})
+    await _add(calls, "authorize_security_group_egress", native, {rule for rule in missing if not rule.inbound})
+    # A group with outbound rules allows only those, so the rule that EC2 adds by itself is removed.
+    surplus = present & DEFAULT_EGRESS - wanted if any(not rule.inbound for rule in wanted) else set()
+    if surplus:
+        await calls.call("revoke_security_group_egress", GroupId=native, IpPermissions=permissions_of(surplus))
+    return bool(missing or surplus)
 
-    async def add_missing(self, resource: CloudResource, group: Mapping[str, Any]) -> bool:
-        """Add the rules that a group lacks; whether there were any."""
-        wanted, present = self.check(resource), present_rules(group)
-        native, missing = str(group["GroupId"]), wanted - present
-        await self._add("authorize_security_group_ingress", native, {rule for rule in missing if rule.inbound})
-        await self._add("authorize_security_group_egress", native, {rule for rule in missing if not rule.inbound})
-        # Who says what may go out does not mean everything.
-        open_door = present & DEFAULT_EGRESS - wanted if any(not rule.inbound for rule in wanted) else set()
-        if open_door:
-            await self._calls.call(
-                "revoke_security_group_egress", GroupId=native, IpPermissions=permissions_of(open_door)
-            )
-        return bool(missing or open_door)
 
-    async def _add(self, call: str, native: str, rules: set[SecurityRule]) -> None:
-        if not rules:
-            return
-        try:
-            await self._calls.call(call, GroupId=native, IpPermissions=permissions_of(rules))
-        except Ec2CallFailed as failed:
-            if failed.code != "InvalidPermission.Duplicate":
-                raise
-            for rule in rules if len(rules) > 1 else ():  # one of them is there by now: the others may not be
-                await self._add(call, native, {rule})
+async def _add(calls: Ec2Client, call: str, native: str, rules: set[SecurityRule]) -> None:
+    if not rules:
+        return
+    try:
+        await calls.call(call, GroupId=native, IpPermissions=permissions_of(rules))
+    except Ec2CallFailed as failed:
+        if failed.code != "InvalidPermission.Duplicate":
+            raise
+        for rule in rules if len(rules) > 1 else ():  # one of them exists by now; the others may not
+            await _add(calls, call, native, {rule})

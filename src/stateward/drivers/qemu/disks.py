@@ -65,13 +65,13 @@ async def _make_atomically(file: Path, *words: str) -> None:
 async def _run_tool(file: Path, *words: str) -> None:
     program = which(TOOL)
     if program is None:
-        raise DiskError(file, f"{TOOL} is not installed (Debian has it in {PACKAGE})")
+        raise DiskError(str(file), f"{TOOL} is not installed (Debian has it in {PACKAGE})")
     process = await asyncio.create_subprocess_exec(
         program, *words, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
     )
     _, said = await process.communicate()
     if process.returncode:
-        raise DiskError(file, said.decode(errors="replace").strip())
+        raise DiskError(str(file), said.decode(errors="replace").strip())
 
 
 # --- devices ---------------------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ async def detach(monitor: Monitor, disk: QemuDisk) -> None:
     deadline = asyncio.get_running_loop().time() + DETACH_TIMEOUT_S
     while not await _close_node(monitor, disk):
         if asyncio.get_running_loop().time() > deadline:
-            raise DiskError(Path(disk.file), f"the machine has not let go of it in {DETACH_TIMEOUT_S:g} s")
+            raise DiskError(disk.file, f"the machine has not let go of it in {DETACH_TIMEOUT_S:g} s")
         await asyncio.sleep(POLL_INTERVAL_S)
 
 

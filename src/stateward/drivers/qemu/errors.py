@@ -12,13 +12,9 @@ from stateward.errors import StatewardError
 class MonitorError(StatewardError):
     """A command to a monitor did not succeed."""
 
-    def __init__(self, machine: Path, reason: str) -> None:
-        super().__init__(machine, reason)
-        self.machine = str(machine)
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return self.reason
+    machine: str
+    reason: str
+    text = "{reason}"
 
 
 class MonitorNotReached(MonitorError, retry=True):
@@ -36,9 +32,8 @@ class CommandRejected(MonitorError):
 class DiskError(StatewardError):
     """A disk cannot be made or detached."""
 
-    def __init__(self, file: Path, reason: str) -> None:
-        super().__init__(file, reason)
-        self.file, self.reason = str(file), reason
+    file: str
+    reason: str
 
     def __str__(self) -> str:
         return f"{Path(self.file).name}: {self.reason}"

@@ -73,7 +73,7 @@ class Monitor:
         try:
             return await self._execute(command, arguments or {})
         except (OSError, EOFError, msgspec.MsgspecError) as error:
-            raise MonitorNotAnswered(self._machine, f"{command}: the monitor hung up") from error
+            raise MonitorNotAnswered(str(self._machine), f"{command}: the monitor hung up") from error
 
     async def _execute(self, command: str, arguments: Mapping[str, object]) -> object:
         number = next(self._numbers)
@@ -82,7 +82,7 @@ class Monitor:
         while (message := await self._read()).id != number:
             pass  # an event; the other monitor is for them
         if message.error is not None:
-            raise CommandRejected(self._machine, f"{command}: {message.error.desc}")
+            raise CommandRejected(str(self._machine), f"{command}: {message.error.desc}")
         return message.answer
 
     async def _read(self) -> QmpMessage:
@@ -116,7 +116,7 @@ async def open_monitor(
         async with asyncio.timeout(seconds), _open(machine, COMMANDS, meter) as monitor:
             yield monitor
     except TimeoutError as error:
-        raise MonitorNotAnswered(machine, f"the monitor has not answered in {seconds:g} s") from error
+        raise MonitorNotAnswered(str(machine), f"the monitor has not answered in {seconds:g} s") from error
 
 
 @asynccontextmanager
@@ -148,7 +148,7 @@ async def _connect(machine: Path, name: str) -> tuple[asyncio.StreamReader, asyn
         with _address(machine, name) as address:
             return await asyncio.open_unix_connection(address, limit=MAX_LINE_BYTES)
     except OSError as error:
-        raise MonitorNotReached(machine, f"nobody listens at the monitor: {error}") from error
+        raise MonitorNotReached(str(machine), f"nobody listens at the monitor: {error}") from error
 
 
 @contextmanager

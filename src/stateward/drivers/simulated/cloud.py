@@ -7,7 +7,7 @@ import asyncio
 import random
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from random import Random
@@ -15,7 +15,7 @@ from random import Random
 from msgspec import msgpack
 
 from stateward.drivers.port import CloudResource, MachineSpec, MachineState, Outcome, ProviderRegion, ResourceKind
-from stateward.drivers.simulated.cloud_file import CloudFile, CloudRow, CloudStorage, NoStorage
+from stateward.drivers.simulated.cloud_file import CloudFile, CloudRow
 from stateward.drivers.simulated.faults import FaultProfile
 from stateward.drivers.simulated.machine import SimulatedMachine
 from stateward.drivers.simulated.provider_catalogue import IMAGES, SPECS, SimulatedImage, SimulatedSpec
@@ -45,9 +45,10 @@ class SimulatedCloud:
         self._regions: dict[str, Region] = {}
         self._specs = {provider: {spec.name: spec for spec in specs} for provider, specs in SPECS.items()}
         self._images = {provider: {image.name: image for image in images} for provider, images in IMAGES.items()}
-        self._storage: CloudStorage = NoStorage() if path is None else CloudFile(path)
+        self._file = None if path is None else CloudFile(path)  # without a file the cloud ends with its process
         self._number = 0  # of the newest machine or part
-        self._load()
+        if self._file is not None:
+            self._load(self._file)
 
     # --- regions ---
 
@@ -78,12 +79,13 @@ class SimulatedCloud:
         """Save the changes of a region; no call is answered before."""
         if not region.has_changes:
             return
-        self._storage.save(chain(region.changes(), self._number_row()))
+        self._save(chain(region.changes(), [(NUMBER, "", "", msgpack.encode(self._number))]))
         region.mark_saved()
 
     def close(self) -> None:
         """Close the file."""
-        self._storage.close()
+        if self._file is not None:
+            self._file.close()
 
     # --- the catalogue ---
 
@@ -98,12 +100,12 @@ class SimulatedCloud:
     def register_spec(self, provider: str, spec: SimulatedSpec) -> None:
         """Register a size of a provider."""
         self._specs.setdefault(provider, {})[spec.name] = spec
-        self._storage.save([(SPEC, provider, spec.name, msgpack.encode(spec))])
+        self._save([(SPEC, provider, spec.name, msgpack.encode(spec))])
 
     def register_image(self, provider: str, image: SimulatedImage) -> None:
         """Register an image of a provider."""
         self._images.setdefault(provider, {})[image.name] = image
-        self._storage.save([(IMAGE, provider, image.name, msgpack.encode(image))])
+        self._save([(IMAGE, provider, image.name, msgpack.encode(image))])
 
     def register(self, provider: str, spec: str, image: str) -> None:
         """Register a size and an image by name, unless the provider has them."""
@@ -152,27 +154,25 @@ class SimulatedCloud:
 
     # --- the file ---
 
-    def _load(self) -> None:
-        """Restore the cloud from the file."""
-        for provider, name, body in self._storage.load(SPEC):
-            self._specs.setdefault(provider, {})[name] = msgpack.decode(body, type=SimulatedSpec)
-        for provider, name, body in self._storage.load(IMAGE):
-            self._images.setdefault(provider, {})[name] = msgpack.decode(body, type=SimulatedImage)
-        self._load_regions()
+    def _save(self, rows: Iterable[CloudRow]) -> None:
+        if self._file is not None:
+            self._file.save(rows)
 
-    def _load_regions(self) -> None:
-        machines, resources, graves = (_by_region(self._storage.load(sort)) for sort in (MACHINE, RESOURCE, USED_KEY))
-        for name in {*machines, *resources, *graves}:
+    def _load(self, file: CloudFile) -> None:
+        """Restore the cloud from its file."""
+        for provider, name, body in file.load(SPEC):
+            self._specs.setdefault(provider, {})[name] = msgpack.decode(body, type=SimulatedSpec)
+        for provider, name, body in file.load(IMAGE):
+            self._images.setdefault(provider, {})[name] = msgpack.decode(body, type=SimulatedImage)
+        machines, resources, used_keys = (_by_region(file.load(sort)) for sort in (MACHINE, RESOURCE, USED_KEY))
+        for name in {*machines, *resources, *used_keys}:
             self._region(name).restore(
                 [msgpack.decode(body, type=SimulatedMachine) for _, body in machines[name]],
-                {key: msgpack.decode(body, type=int) for key, body in graves[name]},
+                {key: msgpack.decode(body, type=int) for key, body in used_keys[name]},
                 [msgpack.decode(body, type=CloudResource) for _, body in resources[name]],
             )
-        for _, _, body in self._storage.load(NUMBER):
+        for _, _, body in file.load(NUMBER):
             self._number = msgpack.decode(body, type=int)
-
-    def _number_row(self) -> Iterator[CloudRow]:
-        yield NUMBER, "", "", msgpack.encode(self._number)
 
     def _next_number(self) -> int:
         self._number += 1

@@ -8,7 +8,7 @@ second one is refused, because it would not see the changes of the first.
 import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from stateward.errors import StatewardError
 
@@ -31,32 +31,6 @@ class CloudUnavailable(StatewardError):
     text = "the simulated cloud in {path} cannot be used: {reason}"
 
 
-class CloudStorage(Protocol):
-    """The storage of a simulated cloud."""
-
-    def load(self, sort: str) -> Iterator[tuple[str, str, bytes]]:
-        """Yield all rows of a sort: region, key and body."""
-
-    def save(self, rows: Iterable[CloudRow]) -> None:
-        """Write all rows in one transaction."""
-
-    def close(self) -> None:
-        """Close the file."""
-
-
-class NoStorage:
-    """Stores nothing: the cloud ends with its process."""
-
-    def load(self, sort: str) -> Iterator[tuple[str, str, bytes]]:  # noqa: ARG002 - there are no rows
-        yield from ()
-
-    def save(self, rows: Iterable[CloudRow]) -> None:
-        """Store nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
 class CloudFile:
     """Stores everything in one SQLite file."""
 
@@ -68,9 +42,11 @@ class CloudFile:
             raise CloudUnavailable(str(path), "another process uses it" if taken else str(error)) from error
 
     def load(self, sort: str) -> Iterator[tuple[str, str, bytes]]:
+        """Yield all rows of a sort: region, key and body."""
         yield from self._db.execute("SELECT place, key, body FROM things WHERE sort = ?", [sort])
 
     def save(self, rows: Iterable[CloudRow]) -> None:
+        """Write all rows in one transaction."""
         rows = list(rows)
         written = [row for row in rows if row[3] is not None]
         removed = [row[:3] for row in rows if row[3] is None]
@@ -80,6 +56,7 @@ class CloudFile:
             self._db.executemany("DELETE FROM things WHERE sort = ? AND place = ? AND key = ?", removed)
 
     def close(self) -> None:
+        """Close the file."""
         self._db.close()
 
 

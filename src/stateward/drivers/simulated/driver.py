@@ -119,7 +119,7 @@ class SimulatedDriver:
         fate, _ = self._region.fault_injector.next_fate(self._region.profile, self._deliver_duplicates())
         if fate in (CallFate.DONE, CallFate.DUPLICATED):
             return ResourceListing(self._region.resources.all(), complete=True)
-        return ResourceListing((), complete=False, problem=f"{PAGE_MISSING}: {fate.name.lower().replace('_', ' ')}")
+        return ResourceListing((), complete=False, problem=_page_problem(fate))
 
     async def create(self, machine_specs: Sequence[MachineSpec]) -> Sequence[Outcome]:
         """Create machines, in portions."""
@@ -241,15 +241,16 @@ class SimulatedDriver:
         if fate not in (CallFate.DONE, CallFate.DUPLICATED):
             if fate in (CallFate.REQUEST_LOST, CallFate.ANSWER_LOST):
                 await self._wait(self._region.profile.patience)
-            return (
-                f"{PAGE_MISSING}: {fate.name.lower().replace('_', ' ')}",
-                after if fate is CallFate.THROTTLED else 0.0,
-            )
+            return _page_problem(fate), after if fate is CallFate.THROTTLED else 0.0
         seen.extend(observations_at(page, now - age, self._native_states, tokens=self._region.profile.knows_tokens))
         return "", 0.0
 
     async def _wait(self, span: Span) -> None:
         await self._cloud.sleep(draw_seconds(span, self._cloud.chance))
+
+
+def _page_problem(fate: CallFate) -> str:
+    return f"{PAGE_MISSING}: {fate.name.lower().replace('_', ' ')}"
 
 
 def _exit_status(command: str) -> int:

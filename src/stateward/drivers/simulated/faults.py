@@ -122,17 +122,13 @@ def _span_bounds(span: Span) -> tuple[float, ...]:
 
 def transition_time(profile: FaultProfile, state: MachineState) -> Span:
     """Return how long a transitional state takes."""
-    match state:
-        case MachineState.SUSPENDING:
-            return profile.suspending
-        case MachineState.RESUMING:
-            return profile.resuming
-        case MachineState.REBOOTING:
-            return profile.rebooting
-        case MachineState.TERMINATING:
-            return profile.terminating
-        case _:
-            return profile.pending
+    times = {
+        MachineState.SUSPENDING: profile.suspending,
+        MachineState.RESUMING: profile.resuming,
+        MachineState.REBOOTING: profile.rebooting,
+        MachineState.TERMINATING: profile.terminating,
+    }
+    return times.get(state, profile.pending)
 
 
 def draw_seconds(span: Span, chance: Random) -> float:

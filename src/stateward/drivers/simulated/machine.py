@@ -5,7 +5,7 @@ state, the state after, and the two times between them. So 100,000 machines need
 older state as easily as the present one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum, auto
 from functools import cache
 from types import MappingProxyType
@@ -86,7 +86,7 @@ def state_at(machine: SimulatedMachine, moment: float) -> MachineState | None:
     return machine.passage.by if moment >= machine.since else machine.passage.was
 
 
-class Verdict(Enum):
+class ActionVerdict(Enum):
     """The provider's answer to an action."""
 
     GO = auto()
@@ -94,36 +94,31 @@ class Verdict(Enum):
     CONFLICT = auto()
 
 
-TRANSITIONS: Mapping[MachineAction, tuple[MachineState, MachineState]] = {
-    MachineAction.SUSPEND:   (SUSPENDING,  SUSPENDED),
-    MachineAction.RESUME:    (RESUMING,    RUNNING),
-    MachineAction.REBOOT:    (REBOOTING,   RUNNING),
-    MachineAction.TERMINATE: (TERMINATING, TERMINATED),
+class ActionRule(Struct, frozen=True):
+    """The transitional state and the end state of an action, and the states that accept it or have it done already."""
+
+    during: MachineState
+    then: MachineState
+    accepts: Collection[MachineState]
+    done: Collection[MachineState]
+
+
+LIVE = (PENDING, RUNNING, SUSPENDING, SUSPENDED, RESUMING, REBOOTING, FAILED)
+ACTION_RULES: Mapping[MachineAction, ActionRule] = {
+    #                                   during       then        accepts       done
+    MachineAction.SUSPEND:   ActionRule(SUSPENDING,  SUSPENDED,  (RUNNING,),   (SUSPENDING, SUSPENDED)),
+    MachineAction.RESUME:    ActionRule(RESUMING,    RUNNING,    (SUSPENDED,), (RESUMING, RUNNING)),
+    MachineAction.REBOOT:    ActionRule(REBOOTING,   RUNNING,    (RUNNING,),   ()),
+    MachineAction.TERMINATE: ActionRule(TERMINATING, TERMINATED, LIVE,         (TERMINATING, TERMINATED)),
 }  # fmt: skip
-"""The transitional state and the end state of each action."""
-
-ALLOWED_STATES: Mapping[MachineAction, frozenset[MachineState]] = {
-    MachineAction.SUSPEND: frozenset({RUNNING}),
-    MachineAction.RESUME: frozenset({SUSPENDED}),
-    MachineAction.REBOOT: frozenset({RUNNING}),
-    MachineAction.TERMINATE: frozenset({PENDING, RUNNING, SUSPENDING, SUSPENDED, RESUMING, REBOOTING, FAILED}),
-}
-"""The states in which each action is accepted."""
-
-DONE_STATES: Mapping[MachineAction, frozenset[MachineState]] = {
-    MachineAction.SUSPEND: frozenset({SUSPENDING, SUSPENDED}),
-    MachineAction.RESUME: frozenset({RESUMING, RUNNING}),
-    MachineAction.REBOOT: frozenset(),
-    MachineAction.TERMINATE: frozenset({TERMINATING, TERMINATED}),
-}
-"""The states in which an action is already done."""
 
 
-def judge_action(action: MachineAction, state: MachineState) -> Verdict:
+def judge_action(action: MachineAction, state: MachineState) -> ActionVerdict:
     """Return the provider's answer to an action in a state."""
-    if state in ALLOWED_STATES[action]:
-        return Verdict.GO
-    return Verdict.ALREADY if state in DONE_STATES[action] else Verdict.CONFLICT
+    rule = ACTION_RULES[action]
+    if state in rule.accepts:
+        return ActionVerdict.GO
+    return ActionVerdict.ALREADY if state in rule.done else ActionVerdict.CONFLICT
 
 
 def with_token(tokens: tuple[str, ...], token: str) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ of changes sleeps until the next known time.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from random import Random
 from typing import TypeAlias
@@ -29,18 +29,18 @@ from stateward.drivers.simulated.cloud_file import CloudRow
 from stateward.drivers.simulated.fault_injector import FaultInjector
 from stateward.drivers.simulated.faults import FaultProfile, draw_seconds, transition_time
 from stateward.drivers.simulated.machine import (
-    TRANSITIONS,
+    ACTION_RULES,
+    ActionVerdict,
     MachineTemplate,
     SimulatedMachine,
     TimedTransition,
-    Verdict,
     judge_action,
     native_id,
     shared_transition,
     state_at,
     with_token,
 )
-from stateward.drivers.simulated.resources import ResourceTable
+from stateward.drivers.simulated.resources import ResourceTable, row_key
 
 ChangeListener: TypeAlias = Callable[[str, float], None]
 """Callback with the key of a machine that changes, and the time of the change."""
@@ -68,7 +68,7 @@ class Region:
         self._chance, self._spec_problem, self._next_number = chance, wrong, number
         self._builds: dict[MachineTemplate, MachineTemplate] = {}
         self._forget_queue: list[tuple[float, str]] = []  # when each terminated machine leaves the listing
-        self._changed: dict[tuple[str, str], CloudResource | None] = {}
+        self._changed: dict[tuple[str, str], None] = {}  # sort and key of each unsaved row, in order
 
     # --- machines ---
 
@@ -122,11 +122,11 @@ class Region:
             return AlreadyDone(handle.key, machine.native_id)
         state = state_at(machine, now) or MachineState.PENDING
         verdict = judge_action(action, state)
-        if verdict is Verdict.CONFLICT:
+        if verdict is ActionVerdict.CONFLICT:
             return CallRefused(
                 handle.key, RefusalReason.CONFLICT, f"cannot {action} {machine.native_id}, which is {state}"
             )
-        if verdict is Verdict.ALREADY:
+        if verdict is ActionVerdict.ALREADY:
             return AlreadyDone(handle.key, machine.native_id)
         self._do(machine, action, handle.token, state, now)
         return CallAccepted(handle.key, machine.native_id)
@@ -134,10 +134,10 @@ class Region:
     def _do(
         self, machine: SimulatedMachine, action: MachineAction, token: str, state: MachineState, now: float
     ) -> None:
-        by, then = TRANSITIONS[action]
+        rule = ACTION_RULES[action]
         relapses = self._chance.random() < self.profile.relapses
-        machine.passage = shared_transition(state, by, machine.passage.then if relapses else then)
-        machine.since, machine.until = now, now + draw_seconds(transition_time(self.profile, by), self._chance)
+        machine.passage = shared_transition(state, rule.during, machine.passage.then if relapses else rule.then)
+        machine.since, machine.until = now, now + draw_seconds(transition_time(self.profile, rule.during), self._chance)
         machine.tokens = with_token(machine.tokens, token)
         machine.reboots += action is MachineAction.REBOOT and not relapses
         self._note_change(machine)
@@ -167,24 +167,26 @@ class Region:
                 self.used_keys[key] = machine.number
                 self._changed[MACHINE, key] = self._changed[USED_KEY, key] = None
 
-    # --- parts ---
+    # --- resources ---
 
     def ensure(self, resource: CloudResource) -> Outcome:
         """Find a resource by its key, or create it."""
         outcome = self.resources.ensure(resource, self._next_number())
-        self._changed[RESOURCE, f"{resource.kind}/{resource.key}"] = resource
+        self._changed[RESOURCE, row_key(resource.kind, resource.key)] = None
         return outcome
 
     def remove(self, resource: CloudResource, now: float) -> Outcome:
         """Remove a resource that nothing uses."""
-        there = self.resources.get(resource.kind, resource.key)
+        key = row_key(resource.kind, resource.key)
+        there = self.resources.row(key)
         outcome = self.resources.remove(resource, there is not None and self._is_in_use(there.native_id, now))
-        self._changed[RESOURCE, f"{resource.kind}/{resource.key}"] = resource
+        self._changed[RESOURCE, key] = None
         return outcome
 
     def drop_resource(self, kind: ResourceKind, key: str) -> None:
         """Remove a resource out of band, even if it is used."""
-        self._changed[RESOURCE, f"{kind}/{key}"] = self.resources.drop(kind, key)
+        self.resources.drop(row_key(kind, key))
+        self._changed[RESOURCE, row_key(kind, key)] = None
 
     def _is_in_use(self, part_id: str, now: float) -> bool:
         """Tell whether a machine uses a resource; the templates rule out most machines."""
@@ -194,7 +196,7 @@ class Region:
             for machine in self.machines.values()
         )
 
-    # --- what is kept ---
+    # --- saved rows ---
 
     @property
     def has_changes(self) -> bool:
@@ -203,15 +205,21 @@ class Region:
 
     def changes(self) -> Iterator[CloudRow]:
         """Yield the rows that changed since `mark_saved`."""
-        for (sort, key), resource in self._changed.items():
-            yield sort, self.name, key, self._body(sort, key, resource)
+        rows: Mapping[str, Callable[[str], object]] = {
+            MACHINE: self.machines.get,
+            RESOURCE: self.resources.row,
+            USED_KEY: self.used_keys.get,
+        }
+        for sort, key in self._changed:
+            row = rows[sort](key)
+            yield sort, self.name, key, None if row is None else msgpack.encode(row)
 
     def mark_saved(self) -> None:
         """Clear the changes: they are saved."""
         self._changed.clear()
 
     def restore(
-        self, machines: Sequence[SimulatedMachine], graves: dict[str, int], resources: Sequence[CloudResource]
+        self, machines: Sequence[SimulatedMachine], used_keys: dict[str, int], resources: Sequence[CloudResource]
     ) -> None:
         """Restore the region from its saved rows."""
         for machine in machines:
@@ -220,14 +228,8 @@ class Region:
             machine.build = self._share(machine.build)
             self.machines[machine.key] = machine
             self._schedule_forget(machine)
-        self.used_keys.update(graves)
+        self.used_keys.update(used_keys)
         self.resources = ResourceTable(resources)
-
-    def _body(self, sort: str, key: str, resource: CloudResource | None) -> bytes | None:
-        if sort == USED_KEY:
-            return msgpack.encode(self.used_keys[key])
-        found = self.machines.get(key) if resource is None else self.resources.get(resource.kind, resource.key)
-        return None if found is None else msgpack.encode(found)
 
     def _share(self, build: MachineTemplate) -> MachineTemplate:
         return self._builds.setdefault(build, build)

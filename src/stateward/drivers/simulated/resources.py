@@ -24,16 +24,25 @@ PREFIXES = {
 PRIVATE_KEY_TEXT = "-----BEGIN SIMULATED PRIVATE KEY-----\n{}\n-----END SIMULATED PRIVATE KEY-----\n"
 
 
+def row_key(kind: ResourceKind, key: str) -> str:
+    """Return the key of a resource among those of all kinds."""
+    return f"{kind}/{key}"
+
+
 class ResourceTable:
-    """All resources of a region, by kind and key."""
+    """All resources of a region, by their row keys."""
 
     def __init__(self, resources: Sequence[CloudResource] = ()) -> None:
-        self._resources = {(resource.kind, resource.key): resource for resource in resources}
+        self._resources = {row_key(resource.kind, resource.key): resource for resource in resources}
         self._ids = {resource.native_id for resource in resources}
+
+    def row(self, key: str) -> CloudResource | None:
+        """Return the resource under a row key, or None."""
+        return self._resources.get(key)
 
     def get(self, kind: ResourceKind, key: str) -> CloudResource | None:
         """Return a resource, or None."""
-        return self._resources.get((kind, key))
+        return self.row(row_key(kind, key))
 
     def all(self) -> list[CloudResource]:
         """Return all resources."""
@@ -51,15 +60,13 @@ class ResourceTable:
         if _needs_network(resource) and self.missing([resource.within]):
             return CallRefused(resource.key, RefusalReason.NOT_FOUND, f"there is no network {resource.within!r}")
         made = replace(resource, native_id=f"{PREFIXES[resource.kind]}-{number:08x}")
-        self._resources[resource.kind, resource.key] = made
+        self._resources[row_key(resource.kind, resource.key)] = made
         self._ids.add(made.native_id)
         return CallAccepted(resource.key, made.native_id, _secret(made))
 
-    def drop(self, kind: ResourceKind, key: str) -> CloudResource:
-        """Remove a resource, even if it is used."""
-        gone = self._resources.pop((kind, key))
-        self._ids.discard(gone.native_id)
-        return gone
+    def drop(self, key: str) -> None:
+        """Remove the resource under a row key, even if it is used."""
+        self._ids.discard(self._resources.pop(key).native_id)
 
     def remove(self, resource: CloudResource, in_use: bool) -> Outcome:
         """Remove a resource, unless it contains other resources or machines use it."""
@@ -72,8 +79,7 @@ class ResourceTable:
             return CallRefused(
                 resource.key, RefusalReason.IN_USE, f"{resource.kind} {there.native_id} cannot be removed: {who}"
             )
-        del self._resources[resource.kind, resource.key]
-        self._ids.discard(there.native_id)
+        self.drop(row_key(resource.kind, resource.key))
         return CallAccepted(resource.key, there.native_id)
 
 

@@ -5,17 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from stateward.drivers.port import MachineState, Observation
 from stateward.drivers.simulated.machine import SimulatedMachine, state_at
 
-STATES = (
-    MachineState.PENDING,
-    MachineState.RUNNING,
-    MachineState.SUSPENDING,
-    MachineState.SUSPENDED,
-    MachineState.RESUMING,
-    MachineState.REBOOTING,
-    MachineState.TERMINATING,
-    MachineState.TERMINATED,
-    MachineState.FAILED,
-)
+STATES = tuple(state for state in MachineState if state is not MachineState.OTHER)
 
 # In the order of STATES.
 _NATIVE_TABLE: Mapping[str, str] = {

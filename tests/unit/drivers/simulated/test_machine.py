@@ -6,13 +6,11 @@ from hypothesis import strategies as st
 
 from stateward.drivers import MachineAction, MachineState
 from stateward.drivers.simulated.machine import (
-    ALLOWED_STATES,
-    DONE_STATES,
+    ACTION_RULES,
     MAX_TOKENS,
-    TRANSITIONS,
+    ActionVerdict,
     MachineTemplate,
     SimulatedMachine,
-    Verdict,
     judge_action,
     shared_transition,
     state_at,
@@ -45,25 +43,25 @@ def test_a_machine_is_not_there_before_it_was_made() -> None:
 @pytest.mark.parametrize("deed", list(MachineAction))
 @pytest.mark.parametrize("state", STATES)
 def test_a_deed_that_went_has_nothing_left_to_do_at_its_end(deed: MachineAction, state: MachineState) -> None:
-    if judge_action(deed, state) is Verdict.GO and deed is not MachineAction.REBOOT:
-        assert judge_action(deed, TRANSITIONS[deed][0]) is Verdict.ALREADY
-        assert judge_action(deed, TRANSITIONS[deed][1]) is Verdict.ALREADY
+    if judge_action(deed, state) is ActionVerdict.GO and deed is not MachineAction.REBOOT:
+        assert judge_action(deed, ACTION_RULES[deed].during) is ActionVerdict.ALREADY
+        assert judge_action(deed, ACTION_RULES[deed].then) is ActionVerdict.ALREADY
 
 
 @pytest.mark.parametrize("deed", list(MachineAction))
 def test_no_state_is_both_allowed_and_so_already(deed: MachineAction) -> None:
-    assert not ALLOWED_STATES[deed] & DONE_STATES[deed]
+    assert not set(ACTION_RULES[deed].accepts) & set(ACTION_RULES[deed].done)
 
 
 @pytest.mark.parametrize("deed", [MachineAction.SUSPEND, MachineAction.RESUME, MachineAction.REBOOT])
 def test_what_is_terminated_stays_so(deed: MachineAction) -> None:
-    assert judge_action(deed, MachineState.TERMINATED) is Verdict.CONFLICT
+    assert judge_action(deed, MachineState.TERMINATED) is ActionVerdict.CONFLICT
 
 
 @pytest.mark.parametrize("state", STATES)
 def test_whatever_has_not_ended_can_be_terminated(state: MachineState) -> None:
     over = state in (MachineState.TERMINATING, MachineState.TERMINATED)
-    assert judge_action(MachineAction.TERMINATE, state) is (Verdict.ALREADY if over else Verdict.GO)
+    assert judge_action(MachineAction.TERMINATE, state) is (ActionVerdict.ALREADY if over else ActionVerdict.GO)
 
 
 @given(st.lists(st.text(min_size=1), max_size=20))
