@@ -26,8 +26,7 @@ from stateward.drivers.port import (
     ResourceKind,
 )
 from stateward.drivers.simulated.cloud_file import CloudRow
-from stateward.drivers.simulated.fault_injector import FaultInjector
-from stateward.drivers.simulated.faults import FaultProfile, draw_seconds, transition_time
+from stateward.drivers.simulated.faults import FaultInjector, FaultProfile, draw_seconds, transition_time
 from stateward.drivers.simulated.machine import (
     ACTION_RULES,
     ActionVerdict,
