@@ -7,7 +7,7 @@ cancelled. Otherwise the machine's lock would be free while a thread still start
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -109,8 +109,9 @@ class HostDriver(ABC):
     async def _scan(self, keys: Collection[str] | None = None) -> MachineScan:
         return await self._in_thread(self._supervisor.scan, keys)
 
-    def _run_to_end(self, work: Coroutine[None, None, Outcome]) -> asyncio.Future[Outcome]:
-        task = asyncio.create_task(work)
+    def _run_to_end(self, key: str, work: Awaitable[Outcome]) -> asyncio.Future[Outcome]:
+        """Start work on a machine, which goes on if the caller is cancelled; its errors become outcomes."""
+        task = asyncio.create_task(_outcome_of(key, work))
         self._work.add(task)
         task.add_done_callback(self._work.discard)
         return asyncio.shield(task)
@@ -121,16 +122,13 @@ class HostDriver(ABC):
         """Create machines, each key once."""
         if time.monotonic() > self._swept + min(self._keep, SWEEP_INTERVAL_S):
             await self._forget_ended_machines()
-        return await asyncio.gather(*(self._run_to_end(self._create(machine_spec)) for machine_spec in machine_specs))
+        return await asyncio.gather(*(self._run_to_end(one.key, self._create(one)) for one in machine_specs))
 
     async def _create(self, machine_spec: MachineSpec) -> Outcome:
         if refusal := self._check(machine_spec.key, machine_spec.spec, machine_spec.image):
             return refusal
-        try:
-            async with self._supervisor.machine_dir.lock(machine_spec.key):
-                return await self._in_thread(self._start, machine_spec)
-        except (OSError, MachineLocked, BadMachineRecord) as error:
-            return TransientFailure(machine_spec.key, str(error))
+        async with self._supervisor.machine_dir.lock(machine_spec.key):
+            return await self._in_thread(self._start, machine_spec)
 
     def _start(self, machine_spec: MachineSpec) -> Outcome:
         record = self._supervisor.machine_dir.read(machine_spec.key)
@@ -139,10 +137,7 @@ class HostDriver(ABC):
         self._meter("spawn")
         if record is None:
             return self._start_new(new_record(machine_spec, self._supervisor.machine_dir.root))
-        try:
-            self._supervisor.finish_start(record)
-        except ProcessStillRunning as error:
-            return CallUnanswered(record.key, str(error))
+        self._supervisor.finish_start(record)
         return CallAccepted(record.key, record.native_id)
 
     def _start_new(self, record: MachineRecord) -> Outcome:
@@ -167,21 +162,16 @@ class HostDriver(ABC):
 
     def _change(self, key: str, change: RecordAction) -> asyncio.Future[Outcome]:
         """Change a machine that has a record, while nobody else does."""
-        return self._run_to_end(self._change_locked(key, change))
+        return self._run_to_end(key, self._change_locked(key, change))
 
     async def _change_locked(self, key: str, change: RecordAction) -> Outcome:
-        try:
-            if await self._in_thread(self._supervisor.machine_dir.read, key) is None:
-                return CallRefused(key, RefusalReason.NOT_FOUND, "there is no such machine here")
-            async with self._supervisor.machine_dir.lock(key):
-                record = await self._in_thread(self._supervisor.machine_dir.read, key)
-                if record is None:
-                    return CallRefused(key, RefusalReason.NOT_FOUND, "there is no such machine here any more")
-                return await change(record)
-        except ProcessStillRunning as error:
-            return CallUnanswered(key, str(error))
-        except (OSError, MachineLocked, BadMachineRecord) as error:
-            return TransientFailure(key, str(error))
+        if await self._in_thread(self._supervisor.machine_dir.read, key) is None:
+            return CallRefused(key, RefusalReason.NOT_FOUND, "there is no such machine here")
+        async with self._supervisor.machine_dir.lock(key):
+            record = await self._in_thread(self._supervisor.machine_dir.read, key)
+            if record is None:
+                return CallRefused(key, RefusalReason.NOT_FOUND, "there is no such machine here any more")
+            return await change(record)
 
     # --- machines that have ended ------------------------------------------------------------------------------------
 
@@ -200,6 +190,15 @@ class HostDriver(ABC):
             elif self._supervisor.machine_dir.record_age_s(record.key) > self._keep:
                 self._supervisor.machine_dir.remove(record.key)
         return AlreadyDone(record.key, record.native_id)
+
+
+async def _outcome_of(key: str, work: Awaitable[Outcome]) -> Outcome:
+    try:
+        return await work
+    except ProcessStillRunning as error:
+        return CallUnanswered(key, str(error))
+    except (OSError, MachineLocked, BadMachineRecord) as error:
+        return TransientFailure(key, str(error))
 
 
 def conflict(status: MachineStatus) -> CallRefused:

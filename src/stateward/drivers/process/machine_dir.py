@@ -147,17 +147,8 @@ class MachineDir:
         except msgspec.MsgspecError as error:
             raise BadMachineRecord(str(file), str(error)) from error
 
-    def write(self, record: MachineRecord) -> None:
-        """Replace a record atomically."""
-        self._write(record)
-
-    def write_durably(self, record: MachineRecord) -> None:
-        """Replace a record atomically, and return when it would survive a loss of power."""
-        self._write(record, sync=os.fsync)
-        _sync_folder(self.path_of(record.key))
-        _sync_folder(self._machines)
-
-    def _write(self, record: MachineRecord, sync: Callable[[int], None] | None = None) -> None:
+    def write(self, record: MachineRecord, sync: Callable[[int], None] | None = None) -> None:
+        """Replace a record atomically; `sync` is called with the handle of the new file before it replaces the old."""
         file = self.path_of(record.key) / "record.json"
         new = file.with_suffix(".new")
         with open(new, "wb", opener=_open_private) as stream:
@@ -166,6 +157,12 @@ class MachineDir:
             if sync:
                 sync(stream.fileno())
         new.replace(file)
+
+    def write_durably(self, record: MachineRecord) -> None:
+        """Replace a record atomically, and return when it would survive a loss of power."""
+        self.write(record, sync=os.fsync)
+        _sync_folder(self.path_of(record.key))
+        _sync_folder(self._machines)
 
     def record_age_s(self, key: str) -> float:
         """Return how long ago a record was written, in seconds."""

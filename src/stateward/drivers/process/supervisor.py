@@ -108,28 +108,22 @@ class ProcessSupervisor:
 
         It is gone if both signs agree: no process has its identity, and its liveness lock is free.
         """
-        if record.phase is not MachinePhase.STARTING and (seen := _status_of(record, record.process)):
-            return seen
-        if record.phase is MachinePhase.STARTING and _status_of(record, record.process):
-            return MachineStatus(
-                record, ProcessStatus.NOT_YET
-            )  # the process of the previous boot has the liveness lock
+        starting = record.phase is MachinePhase.STARTING
+        absent = MachineStatus(record, ProcessStatus.NOT_YET if starting else ProcessStatus.GONE)
+        if seen := _status_of(record, record.process):
+            return absent if starting else seen  # a process of the previous boot may still have the liveness lock
         if not self.machine_dir.is_alive(record.key):
-            return MachineStatus(
-                record, ProcessStatus.NOT_YET if record.phase is MachinePhase.STARTING else ProcessStatus.GONE
-            )
+            return absent
         if seen := _status_of(record, self._find(record)):
             return seen
-        if record.phase is MachinePhase.STARTING:
-            return MachineStatus(record, ProcessStatus.NOT_YET)
+        if starting:
+            return absent
         if record.process is not None and _is_exiting(record.process):
             return MachineStatus(record, ProcessStatus.EXITING)
         newer = self.machine_dir.read(record.key)
         if newer is not None and newer != record:
             return self.inspect(newer)
-        return MachineStatus(
-            record, ProcessStatus.HIDDEN if self.machine_dir.is_alive(record.key) else ProcessStatus.GONE
-        )
+        return MachineStatus(record, ProcessStatus.HIDDEN) if self.machine_dir.is_alive(record.key) else absent
 
     def _find(self, record: MachineRecord) -> ProcessId | None:
         mark = self._kind.mark(record)
@@ -191,12 +185,7 @@ class ProcessSupervisor:
     def kill(self, record: MachineRecord) -> None:
         """Kill the group of a machine's known process, or the processes that outlived the group's leader."""
         process = record.process
-        if process is None or process.host != this_pid_namespace():
-            self._kind.end(record, self.machine_dir.path_of(record.key))
-            return
-        if is_same_process(process, stat_of(process.pid)):
-            signal_group(process, signal.SIGKILL)
-        else:
+        if process is not None and process.host == this_pid_namespace() and not signal_group(process, signal.SIGKILL):
             for pid in session_orphans(process):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)

@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import aclosing
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from stateward.drivers.port import (
     CallRefused,
@@ -41,15 +41,7 @@ SUSPEND_BY_STOPPING = frozenset({"aws", "azure", "alibaba", "ncp"})
 PAGE_MISSING = "a page of the listing is missing"
 
 
-class HasKey(Protocol):
-    """A record with a key."""
-
-    @property
-    def key(self) -> str:
-        """The key."""
-
-
-T = TypeVar("T", bound=HasKey)
+T = TypeVar("T", CloudResource, MachineSpec, MachineHandle)
 
 
 class SimulatedDriver:

@@ -1,7 +1,7 @@
 """The faults of a simulated region: its profile, and the injector that decides the fate of each call.
 
-The profile says how long things take, and how often each fault occurs. All times are in seconds. All chances are between 0
-and 1, and drawn per call unless the comment says otherwise.
+The profile says how long things take, and how often each fault occurs. All times are in seconds. All chances are
+between 0 and 1, and drawn per call unless the comment says otherwise.
 """
 
 from collections import deque

@@ -34,62 +34,57 @@ REGIONS: Mapping[str, Sequence[str]] = {
 }  # fmt: skip
 """The regions of each provider."""
 
+_SPECS = (
+    # provider    name                 vCPUs GiB   dollars an hour
+    ("aws",       "t3.nano",           2,    0.5, 0.0052),
+    ("aws",       "t3.micro",          2,    1.0, 0.0104),
+    ("aws",       "t3.small",          2,    2.0, 0.0208),
+    ("aws",       "t3.medium",         2,    4.0, 0.0416),
+    ("aws",       "t3.large",          2,    8.0, 0.0832),
+    ("aws",       "m5.large",          2,    8.0, 0.0960),
+    ("aws",       "m5.xlarge",         4,   16.0, 0.1920),
+    ("aws",       "c5.large",          2,    4.0, 0.0850),
+    ("aws",       "c5.2xlarge",        8,   16.0, 0.3400),
+    ("aws",       "r5.large",          2,   16.0, 0.1260),
+    ("azure",     "Standard_B1ls",     1,    0.5, 0.0052),
+    ("azure",     "Standard_B1s",      1,    1.0, 0.0104),
+    ("azure",     "Standard_B2s",      2,    4.0, 0.0416),
+    ("azure",     "Standard_B2ms",     2,    8.0, 0.0832),
+    ("azure",     "Standard_D2s_v5",   2,    8.0, 0.0960),
+    ("azure",     "Standard_D4s_v5",   4,   16.0, 0.1920),
+    ("azure",     "Standard_F2s_v2",   2,    4.0, 0.0846),
+    ("azure",     "Standard_E2s_v5",   2,   16.0, 0.1260),
+    ("gcp",       "f1-micro",          1,    0.6, 0.0076),
+    ("gcp",       "e2-micro",          2,    1.0, 0.0084),
+    ("gcp",       "e2-small",          2,    2.0, 0.0168),
+    ("gcp",       "e2-medium",         2,    4.0, 0.0335),
+    ("gcp",       "e2-standard-2",     2,    8.0, 0.0670),
+    ("gcp",       "n2-standard-2",     2,    8.0, 0.0971),
+    ("gcp",       "n2-standard-4",     4,   16.0, 0.1942),
+    ("gcp",       "c2-standard-4",     4,   16.0, 0.2088),
+    ("alibaba",   "ecs.t6-c4m1.large", 2,    0.5, 0.0060),
+    ("alibaba",   "ecs.t6-c2m1.large", 2,    1.0, 0.0100),
+    ("alibaba",   "ecs.t6-c1m1.large", 2,    2.0, 0.0200),
+    ("alibaba",   "ecs.c6.large",      2,    4.0, 0.0830),
+    ("alibaba",   "ecs.g6.large",      2,    8.0, 0.1020),
+    ("alibaba",   "ecs.g6.xlarge",     4,   16.0, 0.2040),
+    ("ncp",       "mi1-g3",            1,    1.0, 0.0120),
+    ("ncp",       "c2-g3",             2,    4.0, 0.0650),
+    ("ncp",       "s2-g3",             2,    8.0, 0.0770),
+    ("ncp",       "s4-g3",             4,   16.0, 0.1540),
+    ("ncp",       "m4-g3",             4,   32.0, 0.2130),
+    ("openstack", "m1.tiny",           1,    0.5, 0.0050),
+    ("openstack", "m1.small",          1,    2.0, 0.0150),
+    ("openstack", "m1.medium",         2,    4.0, 0.0300),
+    ("openstack", "m1.large",          4,    8.0, 0.0600),
+    ("openstack", "m1.xlarge",         8,   16.0, 0.1200),
+)  # fmt: skip
 SPECS: Mapping[str, Sequence[SimulatedSpec]] = {
-    "aws": (
-        SimulatedSpec("t3.nano",           2,   0.5, 0.0052),
-        SimulatedSpec("t3.micro",          2,   1.0, 0.0104),
-        SimulatedSpec("t3.small",          2,   2.0, 0.0208),
-        SimulatedSpec("t3.medium",         2,   4.0, 0.0416),
-        SimulatedSpec("t3.large",          2,   8.0, 0.0832),
-        SimulatedSpec("m5.large",          2,   8.0, 0.0960),
-        SimulatedSpec("m5.xlarge",         4,  16.0, 0.1920),
-        SimulatedSpec("c5.large",          2,   4.0, 0.0850),
-        SimulatedSpec("c5.2xlarge",        8,  16.0, 0.3400),
-        SimulatedSpec("r5.large",          2,  16.0, 0.1260),
-    ),
-    "azure": (
-        SimulatedSpec("Standard_B1ls",     1,   0.5, 0.0052),
-        SimulatedSpec("Standard_B1s",      1,   1.0, 0.0104),
-        SimulatedSpec("Standard_B2s",      2,   4.0, 0.0416),
-        SimulatedSpec("Standard_B2ms",     2,   8.0, 0.0832),
-        SimulatedSpec("Standard_D2s_v5",   2,   8.0, 0.0960),
-        SimulatedSpec("Standard_D4s_v5",   4,  16.0, 0.1920),
-        SimulatedSpec("Standard_F2s_v2",   2,   4.0, 0.0846),
-        SimulatedSpec("Standard_E2s_v5",   2,  16.0, 0.1260),
-    ),
-    "gcp": (
-        SimulatedSpec("f1-micro",          1,   0.6, 0.0076),
-        SimulatedSpec("e2-micro",          2,   1.0, 0.0084),
-        SimulatedSpec("e2-small",          2,   2.0, 0.0168),
-        SimulatedSpec("e2-medium",         2,   4.0, 0.0335),
-        SimulatedSpec("e2-standard-2",     2,   8.0, 0.0670),
-        SimulatedSpec("n2-standard-2",     2,   8.0, 0.0971),
-        SimulatedSpec("n2-standard-4",     4,  16.0, 0.1942),
-        SimulatedSpec("c2-standard-4",     4,  16.0, 0.2088),
-    ),
-    "alibaba": (
-        SimulatedSpec("ecs.t6-c4m1.large", 2,   0.5, 0.0060),
-        SimulatedSpec("ecs.t6-c2m1.large", 2,   1.0, 0.0100),
-        SimulatedSpec("ecs.t6-c1m1.large", 2,   2.0, 0.0200),
-        SimulatedSpec("ecs.c6.large",      2,   4.0, 0.0830),
-        SimulatedSpec("ecs.g6.large",      2,   8.0, 0.1020),
-        SimulatedSpec("ecs.g6.xlarge",     4,  16.0, 0.2040),
-    ),
-    "ncp": (
-        SimulatedSpec("mi1-g3",            1,   1.0, 0.0120),
-        SimulatedSpec("c2-g3",             2,   4.0, 0.0650),
-        SimulatedSpec("s2-g3",             2,   8.0, 0.0770),
-        SimulatedSpec("s4-g3",             4,  16.0, 0.1540),
-        SimulatedSpec("m4-g3",             4,  32.0, 0.2130),
-    ),
-    "openstack": (
-        SimulatedSpec("m1.tiny",           1,   0.5, 0.0050),
-        SimulatedSpec("m1.small",          1,   2.0, 0.0150),
-        SimulatedSpec("m1.medium",         2,   4.0, 0.0300),
-        SimulatedSpec("m1.large",          4,   8.0, 0.0600),
-        SimulatedSpec("m1.xlarge",         8,  16.0, 0.1200),
-    ),
-}  # fmt: skip
+    provider: tuple(
+        SimulatedSpec(name, vcpu, gib, cost) for owner, name, vcpu, gib, cost in _SPECS if owner == provider
+    )
+    for provider in REGIONS
+}
 """The sizes that each provider has in all of its regions."""
 
 COMMON_IMAGES = (
@@ -99,41 +94,30 @@ COMMON_IMAGES = (
 )
 """The images that every provider has, under one name."""
 
-OWN_IMAGES: Mapping[str, Sequence[SimulatedImage]] = {
-    "aws": (
-        SimulatedImage("ami-0a1b2c3d4e5f60718", "Ubuntu 22.04"),
-        SimulatedImage("ami-0b2c3d4e5f6071829", "Ubuntu 24.04"),
-        SimulatedImage("ami-0c3d4e5f607182930", "Debian 12"),
-    ),
-    "azure": (
-        SimulatedImage("Canonical:0001-com-ubuntu-server-jammy:22_04-lts:latest", "Ubuntu 22.04"),
-        SimulatedImage("Canonical:ubuntu-24_04-lts:server:latest", "Ubuntu 24.04"),
-        SimulatedImage("Debian:debian-12:12:latest", "Debian 12"),
-    ),
-    "gcp": (
-        SimulatedImage("ubuntu-2204-lts", "Ubuntu 22.04"),
-        SimulatedImage("ubuntu-2404-lts", "Ubuntu 24.04"),
-        SimulatedImage("debian-12", "Debian 12"),
-    ),
-    "alibaba": (
-        SimulatedImage("ubuntu_22_04_x64_20G_alibase", "Ubuntu 22.04"),
-        SimulatedImage("ubuntu_24_04_x64_20G_alibase", "Ubuntu 24.04"),
-        SimulatedImage("debian_12_x64_20G_alibase", "Debian 12"),
-    ),
-    "ncp": (
-        SimulatedImage("SW.VSVR.OS.LNX64.UBNTU.SVR22.G003", "Ubuntu 22.04"),
-        SimulatedImage("SW.VSVR.OS.LNX64.UBNTU.SVR24.G003", "Ubuntu 24.04"),
-    ),
-    "openstack": (
-        SimulatedImage("ubuntu-22.04", "Ubuntu 22.04"),
-        SimulatedImage("debian-12", "Debian 12"),
-        SimulatedImage("cirros", "CirrOS"),
-    ),
-}
+_IMAGES = (
+    ("aws",       "Ubuntu 22.04", "ami-0a1b2c3d4e5f60718"),
+    ("aws",       "Ubuntu 24.04", "ami-0b2c3d4e5f6071829"),
+    ("aws",       "Debian 12",    "ami-0c3d4e5f607182930"),
+    ("azure",     "Ubuntu 22.04", "Canonical:0001-com-ubuntu-server-jammy:22_04-lts:latest"),
+    ("azure",     "Ubuntu 24.04", "Canonical:ubuntu-24_04-lts:server:latest"),
+    ("azure",     "Debian 12",    "Debian:debian-12:12:latest"),
+    ("gcp",       "Ubuntu 22.04", "ubuntu-2204-lts"),
+    ("gcp",       "Ubuntu 24.04", "ubuntu-2404-lts"),
+    ("gcp",       "Debian 12",    "debian-12"),
+    ("alibaba",   "Ubuntu 22.04", "ubuntu_22_04_x64_20G_alibase"),
+    ("alibaba",   "Ubuntu 24.04", "ubuntu_24_04_x64_20G_alibase"),
+    ("alibaba",   "Debian 12",    "debian_12_x64_20G_alibase"),
+    ("ncp",       "Ubuntu 22.04", "SW.VSVR.OS.LNX64.UBNTU.SVR22.G003"),
+    ("ncp",       "Ubuntu 24.04", "SW.VSVR.OS.LNX64.UBNTU.SVR24.G003"),
+    ("openstack", "Ubuntu 22.04", "ubuntu-22.04"),
+    ("openstack", "Debian 12",    "debian-12"),
+    ("openstack", "CirrOS",       "cirros"),
+)  # fmt: skip
 """The images that each provider has under names of its own."""
 
 IMAGES: Mapping[str, Sequence[SimulatedImage]] = {
-    provider: (*COMMON_IMAGES, *OWN_IMAGES.get(provider, ())) for provider in REGIONS
+    provider: (*COMMON_IMAGES, *(SimulatedImage(name, system) for owner, system, name in _IMAGES if owner == provider))
+    for provider in REGIONS
 }
 """All images of each provider."""
 
