@@ -1,4 +1,4 @@
-"""The lifecycle of a token: active until it is revoked or has expired, and never again after that."""
+"""The lifecycle of a token: it is active until it is revoked or expires, which is final."""
 
 from stateward.lifecycle import ADMIN, CLOCK, CONTROLLER, FINAL, GONE, NEW, STABLE, State, declare, step
 

@@ -1,6 +1,6 @@
-"""The five modes of multiple-granularity locking, and which of them go together.
+"""The five modes of multiple-granularity locking, and their compatibility.
 
-The modes and their matrix are those of Gray, Lorie, Putzolu and Traiger (1975). A lock on a node speaks for everything
+The modes and their matrix are those of Gray, Lorie, Putzolu and Traiger (1975). A lock on a node covers everything
 below it; an intention on a node says that something below it is locked.
 """
 
@@ -10,7 +10,7 @@ from stateward.errors import BadInput
 
 
 class Mode(StrEnum):
-    """How a node is locked."""
+    """The mode of a lock."""
 
     IS = "IS"  # something below is being read
     IX = "IX"  # something below is being changed
@@ -41,17 +41,17 @@ INTENTION: dict[Mode, Mode] = {
 
 
 def compatible(a: Mode, b: Mode) -> bool:
-    """Say whether two owners may hold one node in these modes at the same time."""
+    """Return whether two owners may hold one node in these modes at the same time."""
     return COMPATIBLE[a][b]
 
 
 def intention(mode: Mode) -> Mode:
-    """Return what a lock in this mode takes on every ancestor of its node."""
+    """Return the intention mode that a lock in this mode takes on every ancestor of its node."""
     return INTENTION[mode]
 
 
 def as_mode(value: object) -> Mode:
-    """Return the mode that a word names, or raise with the words that exist."""
+    """Return the mode of a name; raises with the known modes."""
     if isinstance(value, Mode):
         return value
     if isinstance(value, str):

@@ -1,10 +1,9 @@
-"""Walking every interleaving of a protocol between parties that crash, over a network that loses and reorders.
+"""Model checking of protocols: all interleavings of parties that crash, over a network that loses and reorders.
 
-A lifecycle's table says what one party may do to one state. Whether several parties that each keep to their table
-still agree in the end, when messages get lost, doubled and overtaken and anybody may die at any moment, no table
-shows and no test by example proves. So a protocol is declared as parties made of pure functions, and `explore` tries
-everything that can happen, breadth first, within stated budgets of faults: what it finds first is the shortest way to
-go wrong.
+A lifecycle's table says what one party may do to one state. It does not show whether several parties that keep to their
+tables agree in the end if messages are lost, duplicated and reordered and any party may crash. No test by example
+proves that either. So a protocol is declared as parties made of pure functions. `explore` tries all possible steps,
+breadth first, within budgets of faults, and reports the shortest way to a violation.
 """
 
 from stateward.lifecycle.explore.protocol_model import (

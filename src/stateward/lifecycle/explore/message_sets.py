@@ -1,4 +1,4 @@
-"""What is in flight: multisets of messages, each known by a small number so that the search compares numbers only."""
+"""The messages in flight: multisets, each with a small number, so that the search compares numbers only."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ EMPTY = 0
 
 
 class MessageSets:
-    """Every multiset of messages met so far, and what sending to and taking from each yields."""
+    """All multisets of messages seen so far, with cached results of adding and taking messages."""
 
     __slots__ = ("_bounds", "_multisets", "_numbers", "_sums", "_takes", "messages", "multisets")
 
@@ -33,7 +33,7 @@ class MessageSets:
         return tuple(self.messages[number] for number in self.multisets[multiset])
 
     def plus(self, multiset: int, sent: int) -> int:
-        """Return the multiset with others sent into it, or FULL."""
+        """Return the multiset with further messages added, or FULL."""
         key = multiset, sent
         found = self._sums.get(key)
         if found is None:
@@ -41,7 +41,7 @@ class MessageSets:
         return found
 
     def takes(self, multiset: int) -> tuple[tuple[int, int], ...]:
-        """Return each different message in flight, with what remains when one such is taken out."""
+        """Return each different message of a multiset, with the multiset that remains without one of it."""
         found = self._takes.get(multiset)
         if found is None:
             found = self._takes[multiset] = tuple(
@@ -50,7 +50,7 @@ class MessageSets:
         return found
 
     def only(self, multiset: int, wanted: Callable[[ModelMessage], bool]) -> int:
-        """Return the multiset of those messages that are wanted."""
+        """Return the multiset of the messages that match."""
         return self._multiset(tuple(one for one in self.multisets[multiset] if wanted(self.messages[one])))
 
     def _sum(self, multiset: int, sent: int) -> int:

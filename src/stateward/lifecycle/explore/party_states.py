@@ -1,7 +1,7 @@
-"""One party in the search: its states numbered, its answers remembered.
+"""One party in the search: its states have numbers, and its transitions are cached.
 
-What a party does depends on its own state and on what it hears, so it is asked once per pair; from then on a step of it
-is a number to be added.
+The steps of a party depend on its own state and on the message that it receives. So its functions are called once for
+each pair; after that, a step is a number that is added to the number of the world's state.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FIELD = (1 << WIDTH) - 1
 
 
 class Transition(Struct, frozen=True, gc=False):
-    """One thing that can happen: what it adds to the number of the state and to the messages in flight.
+    """A possible step: what it adds to the number of the state and to the messages in flight.
 
     `is_progress`: the search may rely on it to happen. `doubled`: the same, with the received message still in flight.
     """
@@ -35,7 +35,7 @@ class Transition(Struct, frozen=True, gc=False):
 
 
 class CrashedState(Struct, frozen=True):
-    """A party that has crashed, as what is left of it."""
+    """The state of a crashed party: the durable part of its state."""
 
     left: Hashable
 
@@ -44,7 +44,7 @@ class CrashedState(Struct, frozen=True):
 
 
 class PartyStates:
-    """A party at its place in the world's number."""
+    """A party, its states, and the place of its number in the number of the world's state."""
 
     __slots__ = ("_acts", "_crashes", "_hears", "_heeds", "_numbers", "calls", "network", "party", "shift", "states")
 
@@ -61,39 +61,39 @@ class PartyStates:
         self._crashes: dict[int, tuple[Transition, ...]] = {}
 
     def number(self, state: Hashable) -> int:
-        """Return the number of a state, a new one if it was never seen."""
+        """Return the number of a state; a state that is seen for the first time gets a new number."""
         number = self._numbers.setdefault(state, len(self.states))
         if number == len(self.states):
             self.states.append(state)
         return number
 
     def seen(self, own: int) -> Hashable:
-        """Return the state of a number as others see it: of one that is down, what is left."""
+        """Return the state of a number as predicates see it: of a crashed party, what the crash left."""
         state = self.states[own]
         return state.left if isinstance(state, CrashedState) else state
 
     def own_transitions(self, own: int, other: int) -> tuple[Transition, ...]:
-        """Return what it may do by itself, while the party that it calls is in the other state."""
+        """Return the steps of the party by itself, while the party that it calls is in the other state."""
         ways = self._acts.get((own, other))
         if ways is None:
-            ways = self._acts[own, other] = tuple(self._asked(own, other))
+            ways = self._acts[own, other] = tuple(self._own_transitions(own, other))
         return ways
 
     def transitions_on_message(self, own: int, message: int) -> tuple[Transition, ...]:
-        """Return what a message may make of it."""
+        """Return the steps on a message."""
         ways = self._hears.get((own, message))
         if ways is None:
-            ways = self._hears[own, message] = tuple(self._told(own, message))
+            ways = self._hears[own, message] = tuple(self._on_message(own, message))
         return ways
 
     def crash_transitions(self, own: int) -> tuple[Transition, ...]:
-        """Return what a crash may leave of it."""
+        """Return the possible crashes."""
         if own not in self._crashes:
             self._crashes[own] = tuple(self._crashed(own))
         return self._crashes[own]
 
     def transitions_on_call(self, own: int, caller: Transition, word: Hashable) -> Iterator[Transition]:
-        """Walk over what a caller's step becomes together with what its word makes of this party."""
+        """Yield the steps of a caller combined with the steps of this party on the call."""
         state = self.states[own]
         for step in () if isinstance(state, CrashedState) else self.party.receive(state, word):
             way = self._transition(own, step, _line(f"{caller.text}; {self.party.name}", step.note), caller.is_progress)
@@ -101,17 +101,17 @@ class PartyStates:
             yield Transition(way.text, caller.adds + way.adds, sent, caller.is_progress, caller.breach or way.breach)
 
     def without_moot(self, own: int, flying: int) -> int:
-        """Return what is in flight without the messages that can never matter to it again."""
+        """Return the messages in flight without those that can never matter to this party again."""
         left = self._heeds.get((own, flying))
         if left is None:
             left = self._heeds[own, flying] = self.network.only(flying, lambda message: not self._moot(own, message))
         return left
 
     def _moot(self, own: int, message: ModelMessage) -> bool:
-        asked = self.party.moot
-        return asked is not None and message.to == self.party.name and asked(self.seen(own), message.body)
+        is_moot = self.party.moot
+        return is_moot is not None and message.to == self.party.name and is_moot(self.seen(own), message.body)
 
-    def _asked(self, own: int, other: int) -> Iterator[Transition]:
+    def _own_transitions(self, own: int, other: int) -> Iterator[Transition]:
         state, name = self.states[own], self.party.name
         if isinstance(state, CrashedState):
             for step in self.party.restart(state.left):
@@ -126,7 +126,7 @@ class PartyStates:
             else:
                 yield from self.calls.transitions_on_call(other, way, step.call_argument)
 
-    def _told(self, own: int, message: int) -> Iterator[Transition]:
+    def _on_message(self, own: int, message: int) -> Iterator[Transition]:
         state, heard = self.states[own], self.network.messages[message]
         down, text = isinstance(state, CrashedState), f"{self.party.name} hears {heard}"
         steps: Iterable[Step[Any]] = () if down else tuple(self.party.receive(state, heard.body))
@@ -151,7 +151,7 @@ class PartyStates:
 
 
 def _doublable(way: Transition) -> Transition:
-    """Add what else it would be if the message stayed in flight; where it changes nothing, nothing."""
+    """Add the variant in which the message stays in flight, if the step changes anything."""
     if not way.adds and not way.sent:
         return way
     return replace(way, doubled=replace(way, text=f"{way.text} ({NETWORK} doubled it)", is_progress=False))

@@ -1,8 +1,8 @@
-"""The words a protocol is declared in: parties, their steps and messages, and what is claimed of them.
+"""The declaration of a protocol: parties, their steps and messages, and the predicates that must hold.
 
-A party is its state and four pure functions: what it may do by itself, what a message makes it do, what a crash leaves
-of it, and how it starts again. Each function returns all that could happen, so a choice (the work succeeds, or fails)
-is several steps. States and messages are any hashable values; their `str` is what a trace shows.
+A party has a state and four pure functions: its own steps, its steps on a message, the states that a crash may leave,
+and its steps at a restart. Each function returns all possibilities, so that a choice (the work succeeds, or fails) is
+several steps. States and messages are any hashable values; a trace shows their `str`.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -13,11 +13,11 @@ from msgspec import Struct
 S = TypeVar("S", bound=Hashable)
 
 NETWORK = "network"
-"""The name under which a claim looks at the messages in flight."""
+"""The name by which a predicate refers to the messages in flight."""
 
 
 class ModelMessage(Struct, frozen=True):
-    """Something said to a party over the network: it may be lost, doubled, overtaken and late."""
+    """A message to a party over the network, which may lose, duplicate, reorder and delay it."""
 
     to: str
     body: Hashable
@@ -27,10 +27,10 @@ class ModelMessage(Struct, frozen=True):
 
 
 class Step(Struct, Generic[S], frozen=True):
-    """One thing that a party may do: what becomes of it, and what it says.
+    """A possible step of a party: its next state, and the messages that it sends.
 
-    `sent` goes over the network. `says` goes straight to the party that this one `calls`, as a part of the same step; a
-    step whose word is not taken cannot be made. A `breach` names a rule that the step itself breaks.
+    `sent` goes over the network. `call_argument` goes directly to the party that this one `calls`, as a part of the
+    same step; if that party has no step on it, this step is not possible. A `breach` names a rule that the step breaks.
     """
 
     state: S
@@ -53,12 +53,12 @@ def _as_left(state: Any) -> Iterable[Step[Any]]:  # noqa: ANN401
 
 
 class ModelParty(Struct, Generic[S], frozen=True):
-    """Somebody who takes part: where it starts, and what can become of it.
+    """A party of a protocol: its initial state and its functions.
 
-    `hears` returning nothing means that a message is dropped, or that a direct word is not taken. `crash` returns what
-    may be left, durable things only; a party without it never crashes. What a `free` party does by itself is never
-    waited for: a state that only it could end counts as stuck. A message that is `moot` to a party can never matter to
-    it again, whatever happens, and is forgotten at once: that keeps the search small where stale words are refused.
+    If `receive` returns nothing, the message is dropped, or the call is not possible. `crash` returns the states that
+    may be left, with durable parts only; a party without it never crashes. The own steps of a `free` party are never
+    relied on: a state that only such a step could end counts as stuck. A message that is `moot` can never matter to the
+    party again and is removed at once, which keeps the search small where stale messages are refused.
     """
 
     name: str
@@ -73,9 +73,9 @@ class ModelParty(Struct, Generic[S], frozen=True):
 
 
 class Predicate(Struct, frozen=True):
-    """Something said of the states of some parties; `holds` gets them in the order of `of`.
+    """A condition on the states of some parties; `holds` gets the states in the order of `of`.
 
-    A party that is down is seen as what its crash left; `NETWORK` stands for the tuple of messages in flight.
+    The state of a crashed party is what its crash left; `NETWORK` stands for the tuple of messages in flight.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Predicate(Struct, frozen=True):
 
 
 class Protocol(Struct, frozen=True):
-    """The parties, what must hold in every state, and the states in which everybody may stay for good."""
+    """The parties, the invariants of every state, and the condition of the states in which the protocol may end."""
 
     parties: tuple[ModelParty[Any], ...]
     rest: Predicate
@@ -92,7 +92,7 @@ class Protocol(Struct, frozen=True):
 
 
 class FaultBudget(Struct, frozen=True):
-    """How much may go wrong in a run; a doubled message is heard and stays in flight, a `spared` one is never lost."""
+    """The most faults in a run. A duplicated message is received and stays in flight; a `spared` one is never lost."""
 
     losses: int = 0
     duplicates: int = 0
@@ -101,10 +101,10 @@ class FaultBudget(Struct, frozen=True):
 
 
 class Bounds(Struct, frozen=True):
-    """How far to look. Where a bound but `copies` cuts something off, the exploration is not complete.
+    """The limits of the search. If a limit other than `copies` cuts something off, the exploration is not complete.
 
-    Of the same message at most `copies` are in flight: a further one is dropped, as a network may. That keeps parties
-    that send again and again finite.
+    At most `copies` of one message are in flight: a further copy is dropped, as a network may do. That keeps the states
+    of parties that send repeatedly finite.
     """
 
     states: int = 2_000_000

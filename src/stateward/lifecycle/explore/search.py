@@ -1,9 +1,9 @@
-"""The search: breadth first, so that what is found first is the shortest way to it.
+"""The search: breadth first, so that the first violation has the shortest trace.
 
-Three things can be wrong: a claim that does not hold, a step that breaks a rule, and a state with no way on. The last
-is seen at once where nothing can happen any more, and otherwise by walking back from the states of rest when everything
-was seen: whatever that walk does not reach is stuck for good, however busy it looks. Faults and free parties are never
-counted as a way on; nobody may need a crash, or a user's whim, to get unstuck.
+There are three violations: an invariant that does not hold, a step that breaks a rule, and a state without progress. A
+state without any step is found at once. The others are found at the end, by walking back from the states of rest: a
+state that this walk does not reach is stuck, even if steps are possible in it (livelock). Faults and steps of free
+parties do not count as progress, because no party may depend on a crash or on a user to go on.
 """
 
 from collections import defaultdict
@@ -18,7 +18,7 @@ from stateward.lifecycle.explore.state_space import StateSpace
 
 
 class ViolationKind(StrEnum):
-    """What kind of thing is wrong."""
+    """The kind of a violation."""
 
     BROKEN = "an invariant does not hold"
     BREACH = "a step breaks a rule"
@@ -27,7 +27,7 @@ class ViolationKind(StrEnum):
 
 
 class Trace(Struct, frozen=True):
-    """How it came to be: what happened, step by step, and how everybody stands at the end."""
+    """The steps that lead to a state, and the state of each party at the end."""
 
     steps: tuple[str, ...]
     end: tuple[str, ...]
@@ -38,7 +38,7 @@ class Trace(Struct, frozen=True):
 
 
 class ProtocolViolation(Struct, frozen=True):
-    """Something that is wrong, and the shortest way to it."""
+    """A violation, with the shortest trace that leads to it."""
 
     kind: ViolationKind
     name: str
@@ -49,9 +49,9 @@ class ProtocolViolation(Struct, frozen=True):
 
 
 class Exploration(Struct, frozen=True):
-    """What was looked at, and the first thing found wrong; `complete` when no bound cut anything off.
+    """The size of the search, and the first violation. It is `complete` if no bound cut anything off.
 
-    A search that found something stopped there, so it is not complete either.
+    A search ends at its first violation, and is not complete then.
     """
 
     visited: int
@@ -67,7 +67,7 @@ class Exploration(Struct, frozen=True):
 
 
 def explore(protocol: Protocol, faults: FaultBudget | None = None, bounds: Bounds | None = None) -> Exploration:
-    """Try everything that can happen within the budgets, and report the shortest way to go wrong, if there is one."""
+    """Try all possible steps within the budgets, and report the shortest way to a violation, if there is one."""
     return _Search(protocol, faults or FaultBudget(), bounds or Bounds()).run()
 
 
@@ -76,8 +76,8 @@ class _Search:
         self.world = StateSpace(protocol, faults, bounds)
         self.bounds = bounds
         self.complete = True
-        self.broken = tuple(self._asked(claims) for claims in _by_subject(protocol.invariants))
-        self.unrest = self._asked((protocol.rest,))
+        self.broken = tuple(self._checker(claims) for claims in _by_subject(protocol.invariants))
+        self.unrest = self._checker((protocol.rest,))
         self.parents: dict[int, int] = {self.world.start: self.world.start}
         self.sound: set[int] = set()
         self.transitions = self.depth = 0
@@ -133,8 +133,8 @@ class _Search:
         return self._stuck(ViolationKind.DEAD_END, state)
 
     def _broken(self, state: int) -> ProtocolViolation | None:
-        for asked in self.broken:
-            name = asked(state)
+        for check in self.broken:
+            name = check(state)
             if name is not None:
                 return ProtocolViolation(ViolationKind.BROKEN, name, self._trace(state))
         return None
@@ -145,23 +145,23 @@ class _Search:
     def _stuck(self, kind: ViolationKind, state: int) -> ProtocolViolation:
         return ProtocolViolation(kind, self.unrest(state) or "somebody is down", self._trace(state))
 
-    def _asked(self, claims: tuple[Predicate, ...]) -> Callable[[int], str | None]:
-        """Return a question, remembered per subject: the name of the first of some claims that does not hold."""
+    def _checker(self, claims: tuple[Predicate, ...]) -> Callable[[int], str | None]:
+        """Return a cached function of a state: the name of the first predicate that does not hold in it, or None."""
         world, shifts, known = self.world, self.world.shifts(claims[0]), dict[tuple[int, ...], str | None]()
 
-        def asked(state: int) -> str | None:
+        def check(state: int) -> str | None:
             key = tuple([state >> shift & FIELD for shift in shifts])
             if key not in known:
                 known[key] = next((claim.name for claim in claims if not world.holds(claim, key)), None)
             return known[key]
 
-        return asked
+        return check
 
     def _restless(self) -> ProtocolViolation | None:
-        """Find the first state from which nothing that can be counted on leads to rest.
+        """Return the first state from which no progress leads to a state of rest.
 
-        Budgets do not matter here, so cores are enough. What can happen mostly leads to cores found later: one pass
-        from the last to the first settles most of them, and only the others need their predecessors written down.
+        Budgets do not matter here, so cores are enough. Most steps lead to cores that were found later, so a pass from
+        the last core to the first decides most of them. Only the others need lists of their predecessors.
         """
         cores = dict.fromkeys(state & self.world.core for state in self.parents)
         calm = {core for core in cores if self._rests(core)}
@@ -203,7 +203,7 @@ class _Search:
 
 
 def _by_subject(claims: Iterable[Predicate]) -> Iterator[tuple[Predicate, ...]]:
-    """Put claims about the same parties together, so that they are asked with one look-up."""
+    """Group predicates on the same parties, so that one look-up checks them all."""
     groups: dict[tuple[str, ...], list[Predicate]] = defaultdict(list)
     for claim in claims:
         groups[claim.of].append(claim)

@@ -1,10 +1,9 @@
-"""The whole of a protocol in one number, and all that can happen to it.
+"""The state space of a protocol: each state of the world is one integer, and a step adds a number to it.
 
-A search over a million states lives from cheap states. Each party's state and each multiset of messages is met again
-and again, so they are numbered when first seen, and the state of the world is these numbers side by side in one
-integer: the network lowest, then the parties (together the core), then what is left of the budgets of faults. What can
-happen depends on the core alone, but for the faults that the budgets still allow. So it is worked out once per core, as
-numbers to be added.
+A search over a million states needs cheap states. The states of parties and the multisets of messages recur, so each
+gets a number when it is first seen. The state of the world has these numbers side by side in one integer: the network
+lowest, then the parties (together the core), then the remaining budgets of faults. The possible steps depend on the
+core alone, except for the faults that the budgets still allow. So they are computed once per core, as numbers to add.
 """
 
 from collections.abc import Iterator
@@ -22,9 +21,10 @@ FREE = 0
 
 
 class Exits(Struct, frozen=True, gc=False):
-    """What can happen in a core: what each way adds to the number, and for a fault which budget it needs.
+    """The possible steps in a core: the number that each one adds, and for a fault the budget that it needs.
 
-    `cut` says that the network had no room for some way; `cut_faults` are the budgets of the faults it had none for.
+    `cut`: some step was left out because too many messages would be in flight. `cut_faults` are the budgets of the
+    faults that were left out for this reason.
     """
 
     ways: tuple[tuple[int, Transition], ...]
@@ -34,7 +34,7 @@ class Exits(Struct, frozen=True, gc=False):
 
 
 class StateSpace:
-    """A protocol made ready for the search: the number it starts with, and the ways on from any number."""
+    """The states of a protocol as numbers: the initial one, and the steps from any of them."""
 
     def __init__(self, protocol: Protocol, faults: FaultBudget, bounds: Bounds) -> None:
         self.network = MessageSets(bounds)
@@ -60,7 +60,7 @@ class StateSpace:
             raise UnknownName("party", name, self.by_name) from None
 
     def _budgets(self) -> int:
-        """Give each budget its place above the core, and return them all full."""
+        """Assign each budget its place above the core, and return the number of all full budgets."""
         faults, unit = self.faults, self.core + 1
         self._losing, self._doubling = unit, unit << BUDGET_WIDTH
         full = self._losing * _small("losses", faults.losses) + self._doubling * _small("duplicates", faults.duplicates)
@@ -71,7 +71,7 @@ class StateSpace:
         return full
 
     def exits(self, state: int) -> Exits:
-        """Return what can happen in a state, faults that its budgets no longer allow included."""
+        """Return the steps of a state, including faults that its budgets no longer allow."""
         core = state & self.core
         known = self._exits.get(core)
         if known is None:
@@ -79,7 +79,7 @@ class StateSpace:
         return known
 
     def transitions(self, state: int) -> list[tuple[int, Transition]]:
-        """Return every way on from a state, with the state it leads to."""
+        """Return all steps from a state, each with the state that it leads to."""
         exits = self.exits(state)
         found = [(state + adds, way) for adds, way in exits.ways]
         if state > self.core:
@@ -124,7 +124,7 @@ class StateSpace:
         return None if after == FULL else way.adds + after - before
 
     def _tidy(self, core: int) -> int:
-        """Forget the messages in flight that are moot."""
+        """Remove the messages in flight that are moot."""
         flying = left = core & FIELD
         for slot in self._choosy:
             left = slot.without_moot(core >> slot.shift & FIELD, left)
@@ -143,22 +143,22 @@ class StateSpace:
         return self._lost[message]
 
     def shifts(self, claim: Predicate) -> tuple[int, ...]:
-        """Return where in the number the claim's subjects stand."""
+        """Return the places of a predicate's subjects in the number of a state."""
         return tuple(0 if name == NETWORK else self.party(name).shift for name in claim.of)
 
     def holds(self, claim: Predicate, numbers: tuple[int, ...]) -> bool:
-        """Ask a claim about the subjects with these numbers."""
+        """Return whether a predicate holds for the subjects with these numbers."""
         return claim.holds(*(self._subject(name, number) for name, number in zip(claim.of, numbers, strict=True)))
 
     def _subject(self, name: str, number: int) -> object:
         return self.network.held(number) if name == NETWORK else self.party(name).seen(number)
 
     def anybody_down(self, state: int) -> bool:
-        """Tell whether a party has crashed and not yet started again."""
+        """Return whether a party has crashed and not restarted yet."""
         return any(isinstance(self._stands(slot, state), CrashedState) for slot, _ in self._crashing)
 
     def describe(self, state: int) -> tuple[str, ...]:
-        """Return one line per party, and one for what is in flight."""
+        """Return one line for each party, and one for the messages in flight."""
         lines = [f"{slot.party.name}: {self._stands(slot, state)}" for slot in self.parties]
         flying = ", ".join(f"{one} to {one.to}" for one in self.network.held(state & FIELD))
         return (*lines, f"{NETWORK}: {flying or 'nothing in flight'}")

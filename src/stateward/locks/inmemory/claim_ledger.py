@@ -1,10 +1,10 @@
 """The ledger of a lock tree: all claims, and the claims that block another. It knows no order and no queue.
 
-Every claim is counted on its node and, as an intention, on each ancestor. Whether a new claim is in order is then
-read off the counts along its path, however many other claims there are; only when it is not do we look for names.
+Every claim is counted on its node and, as an intention, on each ancestor. The counts along the path of a new claim show
+whether it conflicts, whatever the number of other claims; names of blockers are looked up only after a conflict.
 
-Two claims on different nodes meet on the upper of the two, and there at most one of them is an intention: intentions
-never stop each other. So what is in the way of a claim is recorded either on an ancestor, on its own node or below.
+Two claims on different nodes conflict on the upper of the two. At most one of them is an intention there, because
+intentions are compatible. So the blockers of a claim are recorded on an ancestor, on its own node, or below it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stateward.locks.paths import Path
 
 
 class LockNode:
-    """One node of the tree: the counts of everybody and of each owner, and the claims on this very node."""
+    """A node of the tree: the counts of all owners and of each owner, and the claims on this node itself."""
 
     __slots__ = ("children", "claims", "counts", "parent", "segment", "shares")
 
@@ -32,12 +32,12 @@ class LockNode:
         self.claims: dict[tuple[str, Mode], Acquisition] | None = None  # most nodes are only passed through
 
     def counts_of_others(self, owner: str) -> int:
-        """Return the counts of everybody but the owner, who is never in their own way."""
+        """Return the counts of all other owners: an owner never conflicts with itself."""
         return self.counts - self.shares.get(owner, 0)
 
 
 class ClaimLedger:
-    """All claims on one tree of paths. Not thread-safe: who keeps it guards it."""
+    """All claims on one tree of paths. Not thread-safe: the caller must lock it."""
 
     __slots__ = ("_numbers", "_owned", "_root")
 
@@ -59,7 +59,7 @@ class ClaimLedger:
         return tuple(claim for claim, _ in self._owned.get(owner, {}).values())
 
     def find(self, owner: str, path: Path, mode: Mode) -> Acquisition | None:
-        """Return the record of this very claim, if it has been made."""
+        """Return the record of a claim, if it was made."""
         if owner not in self._owned:
             return None
         node: LockNode | None = self._root
@@ -68,7 +68,7 @@ class ClaimLedger:
         return node.claims.get((owner, mode)) if node is not None and node.claims is not None else None
 
     def is_free(self, owner: str, path: Path, mode: Mode) -> bool:
-        """Say whether the claim meets no other owner's; read off the counts along the path."""
+        """Return whether a claim conflicts with no other owner's claim, from the counts along the path."""
         against = BLOCKING_FIELDS[INTENTION[mode]]
         node = self._root
         for segment in path:
@@ -81,7 +81,7 @@ class ClaimLedger:
         return not node.counts_of_others(owner) & BLOCKING_FIELDS[mode]
 
     def add(self, owner: str, path: Path, mode: Mode) -> Acquisition:
-        """Enter a claim that has not been made yet: counted on its node, and as an intention on each ancestor."""
+        """Add a new claim: it is counted on its node, and as an intention on each ancestor."""
         node, unit = self._root, UNIT[INTENTION[mode]]
         for segment in path:
             node.counts += unit
@@ -97,7 +97,7 @@ class ClaimLedger:
         return self._record(Acquisition(owner, str(path), mode, next(self._numbers)), node)
 
     def remove(self, claim: Acquisition) -> bool:
-        """Strike a claim out, and every node that nobody claims any more; say whether it was there."""
+        """Remove a claim, and every node without claims; returns whether the claim existed."""
         node = self._forget(claim)
         if node is None:
             return False
@@ -116,7 +116,7 @@ class ClaimLedger:
         return True
 
     def blockers_of(self, owner: str, path: Path, mode: Mode) -> list[Acquisition]:
-        """Return every claim of other owners that this one cannot go together with, oldest first."""
+        """Return all claims of other owners that conflict with this one, oldest first."""
         against = BLOCKING_FIELDS[INTENTION[mode]]
         found: list[Acquisition] = []
         node = self._root
@@ -132,7 +132,7 @@ class ClaimLedger:
         return sorted(found, key=_number)
 
     def nodes(self) -> Iterator[tuple[Path, dict[Mode, int]]]:
-        """Walk over all nodes that are claimed, each with how often it is claimed in each mode."""
+        """Yield all claimed nodes, each with the number of claims in each mode."""
         ahead = [(self._root, Path())]
         while ahead:
             node, path = ahead.pop()

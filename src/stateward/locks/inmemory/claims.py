@@ -1,4 +1,4 @@
-"""Who holds or wants what, and the errors that say so."""
+"""Records of held and awaited locks, and the errors of conflicts."""
 
 from collections.abc import Sequence
 
@@ -7,15 +7,15 @@ from msgspec import Struct
 from stateward.errors import BadInput, StatewardError
 from stateward.locks.modes import Mode
 
-# The records hold only texts and numbers and so are no part of any cycle: gc=False spares the collector the look.
+# The records are never part of a reference cycle: gc=False takes them out of the collector's scans.
 
-MAX_BLOCKERS_IN_TEXT = 5  # how many blockers a message spells out; the fields hold all of them
+MAX_BLOCKERS_IN_TEXT = 5  # the most blockers that a message names; the fields hold all of them
 
 
 class Acquisition(Struct, frozen=True, gc=False):
-    """One lock that one owner took: its path (in its one spelling), its mode, and the number of the taking.
+    """A lock of an owner: its normalized path, its mode, and its number.
 
-    The number tells a lock from the same lock taken again later, so that an old record cannot give back a new lock.
+    The number tells a lock from the same lock taken again later, so that an old record cannot release a new lock.
     """
 
     owner: str
@@ -25,7 +25,7 @@ class Acquisition(Struct, frozen=True, gc=False):
 
 
 class LockBlocker(Struct, frozen=True, gc=False):
-    """Somebody in the way: holding a lock, or waiting for one and ahead in the queue."""
+    """The blocker of a lock request: it holds a lock, or waits for one ahead in the queue."""
 
     owner: str
     path: str
@@ -37,7 +37,7 @@ class LockBlocker(Struct, frozen=True, gc=False):
 
 
 class LockConflict(StatewardError):
-    """A lock that cannot be had now; names everybody who is in the way."""
+    """A lock request that conflicts with held or awaited locks; names all blockers."""
 
     retry = True
 
@@ -68,12 +68,12 @@ class Deadlock(LockConflict):
 
 
 def as_blocker(acquisition: Acquisition, *, waiting: bool = False) -> LockBlocker:
-    """Show a record as somebody in the way."""
+    """Return the blocker of a record."""
     return LockBlocker(acquisition.owner, acquisition.path, acquisition.mode, waiting)
 
 
 def check_name(field: str, name: object) -> None:
-    """Raise unless the name is a text with something in it."""
+    """Raise unless the name is a text that is not empty."""
     if not isinstance(name, str) or not name:
         raise BadInput(field, name, "a name")
 

@@ -1,4 +1,4 @@
-"""A single lock with the five modes, which never blocks: either it is had at once, or not at all."""
+"""A single lock with the five modes. It never blocks: a request is granted at once, or refused."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from stateward.locks.modes import Mode, as_mode, compatible, intention
 BITS = 32
 FIELD = (1 << BITS) - 1
 
-# Intention-exclusive and exclusive are the lowest, because deploys take nothing else and small numbers add faster.
+# IX and X are the lowest fields, because deploys take nothing else and small integers add faster.
 FIELD_ORDER = (Mode.IX, Mode.X, Mode.IS, Mode.S, Mode.SIX)
 
 UNIT: dict[Mode, int] = {mode: 1 << BITS * place for place, mode in enumerate(FIELD_ORDER)}
-"""What one lock in a mode adds."""
+"""The number that one lock in a mode adds to the counts."""
 
 
 def _fields(modes: list[Mode]) -> int:
@@ -30,17 +30,17 @@ BLOCKING_FIELDS: dict[Mode, int] = {
 BLOCKING_FIELDS_BELOW: dict[Mode, int] = {
     mode: _fields([other for other in Mode if not compatible(mode, intention(other))]) for mode in Mode
 }
-"""The fields that stand, on a node, for locks that stop an ancestor of it from being locked in this mode."""
+"""The fields of a node for locks that prevent a lock of its ancestor in this mode."""
 
 
 def unpack_counts(counts: int) -> dict[Mode, int]:
-    """Unfold the number into how often each mode is held, leaving out those that are not."""
+    """Return the number of locks in each mode, without modes that are not held."""
     folded = {mode: counts // UNIT[mode] & FIELD for mode in Mode}
     return {mode: times for mode, times in folded.items() if times}
 
 
 class IntentionLock:
-    """A lock that several may hold at once, as far as their modes go together. Thread-safe."""
+    """A lock that several may hold at once if their modes are compatible. Thread-safe."""
 
     __slots__ = ("_counts", "_guard")
 
@@ -49,7 +49,7 @@ class IntentionLock:
         self._guard = Lock()
 
     def try_lock(self, mode: Mode) -> Unlocker | None:
-        """Take the lock in a mode and return what gives it back, or None if it is held in a mode that forbids it."""
+        """Take the lock in a mode and return its unlocker, or None if it is held in a mode that conflicts."""
         mode = as_mode(mode)
         with self._guard:
             if self._counts & BLOCKING_FIELDS[mode]:
@@ -58,7 +58,7 @@ class IntentionLock:
         return Unlocker(self, mode)
 
     def held(self) -> dict[Mode, int]:
-        """Return how often the lock is held in each mode, leaving out those in which it is not."""
+        """Return how often the lock is held in each mode, without modes in which it is not held."""
         return unpack_counts(self._counts)
 
     def __repr__(self) -> str:
@@ -67,7 +67,7 @@ class IntentionLock:
 
 
 class Unlocker:
-    """Gives one lock back, in the mode it was taken in; a second time does nothing."""
+    """Releases a lock in the mode in which it was taken; a second call does nothing."""
 
     __slots__ = ("_lock", "_mode", "_unlocked")
 
@@ -82,8 +82,8 @@ class Unlocker:
         return self._mode
 
     def unlock(self) -> None:
-        """Give the lock back."""
-        with self._lock._guard:  # noqa: SLF001 - lock and unlocker are one thing in two halves
+        """Release the lock."""
+        with self._lock._guard:  # noqa: SLF001 - an unlocker is a part of its lock
             if not self._unlocked:
                 self._unlocked = True
                 self._lock._counts -= UNIT[self._mode]  # noqa: SLF001

@@ -1,8 +1,8 @@
-"""What a system's lifecycle actions lock: each system has a tree of its own.
+"""The locks of lifecycle actions on systems; each system has its own tree of locks.
 
 A deploy changes its path and all below: X on the path, IX on each ancestor. A teardown or a delete changes the whole
-system: X on the root. So deploys of disjoint paths run side by side, a deploy refuses others above, at and below its
-path, and a teardown is alone.
+system: X on the root. So deploys of disjoint paths run at the same time, a deploy excludes others above, at and below
+its path, and a teardown excludes all others.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from stateward.locks.paths import ROOT, Path
 
 
 class LifecycleActionManager:
-    """The locks of all systems' actions; a system in which nothing is held is forgotten. Thread-safe.
+    """The locks of all systems' actions; a system without locks is removed. Thread-safe.
 
-    An owner is one action. It holds a path once, however often it locks it, so the first unlocker gives it back.
+    An owner is one action. It holds a path once, even if it locks it several times, so the first unlocker releases it.
     """
 
     __slots__ = ("_guard", "_numbers", "_trees")
 
     def __init__(self) -> None:
         self._trees: dict[str, LockTree] = {}
-        self._numbers = count(1)  # one for all trees: a system that returns gives no old record a new meaning
+        self._numbers = count(1)  # one for all trees, so that an old record never matches a lock of a new tree
         self._guard = Lock()
 
     def deploy(self, system: str, owner: str, path: str | Path) -> ActionUnlocker:
-        """Lock a path for a deploy, or raise a `Conflict` that names every blocker."""
+        """Lock a path for a deploy, or raise a `LockConflict` that names all blockers."""
         return self._lock(system, owner, path)
 
     def teardown(self, system: str, owner: str) -> ActionUnlocker:
-        """Lock the whole system for a teardown, or raise a `Conflict` that names every blocker."""
+        """Lock the whole system for a teardown, or raise a `LockConflict` that names all blockers."""
         return self._lock(system, owner, ROOT)
 
     def delete(self, system: str, owner: str) -> ActionUnlocker:
-        """Lock the whole system to delete it, or raise a `Conflict` that names every blocker."""
+        """Lock the whole system to delete it, or raise a `LockConflict` that names all blockers."""
         return self._lock(system, owner, ROOT)
 
     def release(self, system: str, owner: str) -> tuple[Acquisition, ...]:
-        """Give back everything that an action holds in a system, and return it."""
+        """Release all locks of an action in a system, and return them."""
         with self._guard:
             tree = self._trees.get(system)
             if tree is None:
@@ -86,7 +86,7 @@ class LifecycleActionManager:
 
 
 class ActionUnlocker:
-    """Gives one lock of an action back; a second time does nothing, nor does it after the action was released."""
+    """Releases one lock of an action; does nothing if it was released before."""
 
     __slots__ = ("_actions", "acquisition", "system")
 
@@ -101,8 +101,8 @@ class ActionUnlocker:
         return self.acquisition.mode
 
     def unlock(self) -> None:
-        """Give the lock back."""
-        self._actions._give_back(self.system, self.acquisition)  # noqa: SLF001 - two halves of one thing
+        """Release the lock."""
+        self._actions._give_back(self.system, self.acquisition)  # noqa: SLF001 - an unlocker is a part of its manager
 
     def __enter__(self) -> Self:
         return self

@@ -1,16 +1,16 @@
-"""A tree of locks with a fair queue: who cannot have a lock now may wait for it.
+"""A tree of locks with a fair queue: a request that conflicts may wait.
 
-Held and waiting claims stand in one ledger, and a claim waits for every older claim, held or waiting, that it cannot
-go together with. That is all there is to fairness: an X that waits is in the way of every later IX, so no stream of
-them can starve it, while a claim that meets nobody overtakes freely.
+Held and waiting claims are in one ledger, and a claim waits for every older claim, held or waiting, that conflicts with
+it. That makes the queue fair: a waiting X blocks every later IX, so that a stream of IX cannot starve it. A claim
+without conflicts overtakes.
 
-It also means that whom a claim waits for is settled when it is made: younger claims that go against it wait for it, so
-nothing is ever added, and a claim is granted when the last of those that it waits for has left. We need only count.
+So the claims that a claim waits for are known when it is made: younger claims that conflict wait for it. It is granted
+when the last of them has left, and a count of them suffices.
 
-An owner that waits for itself through others would wait for ever. Such a cycle can only be closed by a new request, so
-each one that has to wait is checked: who waits, at however many removes, for what its owner already claims? If that
-includes one of the blockers, the request is refused. So is that of an owner who holds what an older claim waits for,
-and asks for more that goes against that claim: to let it pass would be to let it starve the older one.
+An owner that waits for itself through others would wait for ever (deadlock). Only a new request can close such a cycle,
+so each request that has to wait is checked: if a blocker waits, directly or through others, for a claim of its owner,
+the request is refused. The same rule refuses an owner that holds what an older claim waits for and requests more
+that conflicts with that claim; granting it would starve the older claim.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,17 +25,17 @@ from stateward.locks.modes import Mode, as_mode
 from stateward.locks.paths import Path, parse_path
 
 WaitChains: TypeAlias = dict[str, tuple[Acquisition, str]]
-"""For each owner who waits: a claim that waits, and the owner whom it waits for."""
+"""For each waiting owner: its waiting claim, and the owner that it waits for."""
 
 
 class GrantedLock(Struct, frozen=True):
-    """A request that has its lock."""
+    """A granted request."""
 
     acquisition: Acquisition
 
 
 class WaitTicket(Struct, frozen=True):
-    """A ticket: a request in the queue, and who is ahead of it. Its acquisition is held from when it is granted."""
+    """A request in the queue, and its blockers. Its acquisition is held as soon as it is granted."""
 
     acquisition: Acquisition
     blockers: tuple[LockBlocker, ...]
@@ -44,8 +44,8 @@ class WaitTicket(Struct, frozen=True):
 class LockQueue:
     """The locks on one tree of paths, with a queue, first come first served. Thread-safe; waiting is up to the caller.
 
-    Nothing here blocks or knows the time: who must wait gets a ticket, and whatever makes tickets come true returns
-    them, for the caller to wake their owners.
+    No method blocks or uses a clock: a request that must wait gets a ticket. A method that causes tickets to be granted
+    returns them, so that the caller can wake their owners.
     """
 
     __slots__ = ("_behind", "_guard", "_ledger", "_missing", "_queue")
@@ -58,7 +58,7 @@ class LockQueue:
         self._behind: dict[int, set[int]] = {}  # for each claim that is waited for, the numbers of those that do
 
     def request(self, owner: str, path: str | Path, mode: Mode) -> GrantedLock | WaitTicket:
-        """Take a lock or join the queue for it; raises `Deadlock` if that wait could never end."""
+        """Take a lock or join the queue for it; raises `Deadlock` if the wait would never end."""
         check_name("owner", owner)
         place, mode = parse_path(path), as_mode(mode)
         with self._guard:
@@ -72,7 +72,7 @@ class LockQueue:
             return WaitTicket(known, self._blockers(known.owner, place, mode, known.number))
 
     def acquire(self, owner: str, path: str | Path, mode: Mode) -> Acquisition:
-        """Take a lock at once, or raise a `Conflict` that names every blocker, those who only wait included."""
+        """Take a lock at once, or raise a `LockConflict` that names all blockers, waiting ones included."""
         check_name("owner", owner)
         place, mode = parse_path(path), as_mode(mode)
         with self._guard:
@@ -85,34 +85,34 @@ class LockQueue:
         raise LockConflict(owner, str(place), mode, blockers)
 
     def release(self, acquisition: Acquisition) -> tuple[GrantedLock, ...]:
-        """Give one lock back and return the tickets that are granted by that, in the order of the queue."""
+        """Release a lock and return the tickets that this grants, in the order of the queue."""
         with self._guard:
             return self._leave((acquisition,))
 
     def release_all(self, owner: str) -> tuple[GrantedLock, ...]:
-        """Give back all that an owner holds, withdraw all it waits for, and return the tickets granted by that."""
+        """Release all locks of an owner, withdraw its requests, and return the tickets that this grants."""
         with self._guard:
             return self._leave(self._ledger.owned(owner))
 
     def withdraw(self, ticket: WaitTicket) -> tuple[GrantedLock, ...]:
-        """Leave the queue and return the tickets that are granted by that.
+        """Leave the queue and return the tickets that this grants.
 
-        A ticket that was granted in the meantime is given back: who loses patience at that moment leaks nothing.
+        A ticket that was granted meanwhile is released, so that a caller that times out at that moment leaks no lock.
         """
         return self.release(ticket.acquisition)
 
     def in_progress(self) -> tuple[Acquisition, ...]:
-        """Return all locks that are held, in the order in which they were asked for."""
+        """Return all held locks, in the order of their requests."""
         with self._guard:
             return tuple(claim for claim in self._ledger.claims() if claim.number not in self._queue)
 
     def waiting(self) -> tuple[Acquisition, ...]:
-        """Return the queue, first come first."""
+        """Return the waiting requests, oldest first."""
         with self._guard:
             return tuple(self._queue.values())
 
     def nodes(self) -> dict[str, dict[Mode, int]]:
-        """Return every node that is claimed, by holders or in the queue, with how often in each mode."""
+        """Return all claimed nodes, held or awaited, with the number of claims in each mode."""
         with self._guard:
             return {str(path): counts for path, counts in self._ledger.nodes()}
 
@@ -165,7 +165,7 @@ class LockQueue:
         )
 
     def _cycle(self, owner: str, blockers: set[str]) -> tuple[LockBlocker, ...]:
-        """Return how one of the blockers waits for the owner, by the shortest way, or nothing if none does."""
+        """Return the shortest chain by which a blocker waits for the owner, or nothing if none does."""
         waits: WaitChains = {}
         ahead = [owner]
         for current in ahead:  # grows as we walk: breadth first

@@ -1,7 +1,7 @@
 """A tree of locks: a lock on a path is an intention on each ancestor, the root included, and the mode on its node.
 
-A claim is checked as a whole before anything is taken, under one guard; so a refused claim has taken nothing, and
-nothing else can come between the check and the taking.
+A claim is checked along its whole path before it is recorded, under one guard. So a refused claim changes nothing, and
+no other claim comes between the check and the record.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from stateward.locks.paths import Path, parse_path
 class LockTree:
     """The locks on one tree of paths; conflicts are refused at once. Thread-safe.
 
-    An owner is never in their own way, may hold several paths, and holds the same lock once, however often it is taken.
+    An owner never conflicts with itself, may hold several paths, and holds a lock once, even if it takes it twice.
     """
 
     __slots__ = ("_guard", "_ledger")
@@ -26,7 +26,7 @@ class LockTree:
         self._guard = Lock()
 
     def acquire(self, owner: str, path: str | Path, mode: Mode) -> Acquisition:
-        """Take a lock, or raise a `Conflict` that names every blocker."""
+        """Take a lock, or raise a `LockConflict` that names all blockers."""
         check_name("owner", owner)
         place, mode = parse_path(path), as_mode(mode)
         with self._guard:
@@ -39,12 +39,12 @@ class LockTree:
         raise LockConflict(owner, str(place), mode, blockers)
 
     def release(self, acquisition: Acquisition) -> bool:
-        """Give one lock back and say whether it was held; a second time does nothing."""
+        """Release a lock and return whether it was held; a second call does nothing."""
         with self._guard:
             return self._ledger.remove(acquisition)
 
     def release_all(self, owner: str) -> tuple[Acquisition, ...]:
-        """Give back everything that an owner holds, and return it."""
+        """Release all locks of an owner, and return them."""
         with self._guard:
             held = self._ledger.owned(owner)
             for acquisition in held:
@@ -52,23 +52,23 @@ class LockTree:
             return held
 
     def blockers(self, owner: str, path: str | Path, mode: Mode) -> tuple[LockBlocker, ...]:
-        """Return who would be in the way of a lock, without taking it."""
+        """Return the blockers of a lock request, without making it."""
         place, mode = parse_path(path), as_mode(mode)
         with self._guard:
             return self._blockers(owner, place, mode)
 
     def in_progress(self) -> tuple[Acquisition, ...]:
-        """Return all locks that are held, oldest first."""
+        """Return all held locks, oldest first."""
         with self._guard:
             return self._ledger.claims()
 
     def held_by(self, owner: str) -> tuple[Acquisition, ...]:
-        """Return what an owner holds, oldest first."""
+        """Return the locks of an owner, oldest first."""
         with self._guard:
             return self._ledger.owned(owner)
 
     def nodes(self) -> dict[str, dict[Mode, int]]:
-        """Return every node that is locked or has an intention on it, with how often in each mode."""
+        """Return all nodes with a lock or an intention, with their number in each mode."""
         with self._guard:
             return {str(path): counts for path, counts in self._ledger.nodes()}
 

@@ -50,7 +50,7 @@ PUBLISHED_NAMES = {
 
 ALL_EXAMPLES = EXAMPLES | load_examples()
 MESSAGE = "ProblemMessage"
-"""The name of a problem as clients read it that look for a field `message`."""
+"""The name of the schema of problems for clients that read a field `message`."""
 
 DOMAIN_PROBLEMS = (400, 401, 403, 404, 409, 413, 429, 503)
 WITHOUT_BODY = frozenset({"get", "delete", "head"})
@@ -105,7 +105,7 @@ class RecordSchemas:
 
 
 def _message_schema(problem: Doc) -> Doc:
-    """Describe a problem as clients read it that look for a field `message`."""
+    """Return the schema of a problem for clients that read a field `message`."""
     fields = {name: one for name, one in problem["properties"].items() if name != "status"}
     needed = [name for name in problem["required"] if name != "status"]
     properties = {"message": {"type": "string"}, **fields}
@@ -132,7 +132,7 @@ def _answered(handler: HTTPRouteHandler) -> Any:  # noqa: ANN401 - any annotatio
 
 
 def _ways(kind: Any) -> tuple[Any, ...]:  # noqa: ANN401 - any annotation
-    """Return the records that an answer is one of; what may be absent as well is one type."""
+    """Return the alternatives of a response type; a type or None is one alternative."""
     parts = get_args(kind) if get_origin(kind) is UnionType or isinstance(kind, UnionType) else ()
     records = [one for one in parts if one is not type(None)]
     return tuple(records) if len(records) > 1 else (kind,)
@@ -140,7 +140,7 @@ def _ways(kind: Any) -> tuple[Any, ...]:  # noqa: ANN401 - any annotation
 
 def _is_record(annotation: Any) -> bool:  # noqa: ANN401 - any annotation
     if get_origin(annotation) is dict:
-        return True  # the framework's own drawing of values of several types fits none of them
+        return True  # the framework's schema for values of several types is wrong for each of them
     inner = get_args(annotation) or (annotation,)
     return any(_is_record(one) if get_args(one) else _is_struct(one) for one in inner)
 
@@ -150,7 +150,7 @@ def _is_struct(one: Any) -> bool:  # noqa: ANN401 - any annotation
 
 
 def _short(name: str) -> str:
-    """Return the published name of a record, with its domain's where others are called the same."""
+    """Return the published name of a record; with the name of its domain if another record has the same name."""
     short = LONG.sub(lambda found: found[2] if found[1] in OWN_PACKAGES else f"{found[1]}.{found[2]}", name)
     return PUBLISHED_NAMES.get(short, short)
 
@@ -209,12 +209,12 @@ def _describe_answer(answer: Doc, handler: HTTPRouteHandler, records: RecordSche
 
 
 def _problem(handler: HTTPRouteHandler, status: int) -> Doc:
-    """Describe a problem as a domain's clients read it."""
+    """Return the description of a problem in the form of the domain's API."""
     code, text, detail = texts_of(status)
     schema, value, media_type = "Problem", example_of(status), MEDIA_TYPE
     if handler.opt.get(MESSAGES):
-        told = {name: one for name, one in value.items() if name != "status"}
-        schema, value, media_type = MESSAGE, {"message": detail, **told}, JSON
+        facts = {name: one for name, one in value.items() if name != "status"}
+        schema, value, media_type = MESSAGE, {"message": detail, **facts}, JSON
     elif handler.opt.get(PLAIN_PROBLEMS):
         media_type = JSON
     content = {"schema": {"$ref": REF + schema}, "examples": {code: {"summary": code, "value": value}}}
@@ -222,7 +222,7 @@ def _problem(handler: HTTPRouteHandler, status: int) -> Doc:
 
 
 def _given(schema: Doc) -> Doc:
-    """Describe a parameter as it is when it is given: left out, it is absent and not null."""
+    """Return the schema of a given parameter: one that is left out is absent, and not null."""
     ways = [one for one in schema.get("oneOf", ()) if one.get("type") != "null"]
     if len(ways) != 1:
         return schema

@@ -1,4 +1,4 @@
-"""Examples for the API's description, by the name of the record."""
+"""Examples of request and response bodies in the OpenAPI document, by the name of the record."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ _OPERATION = {
     "started": "2026-11-15T02:57:12.130000Z",
     "ended": None,
 }
-_LINE = {
+_ENTRY = {
     "seq": 42,
     "ns": "shop",
     "object": "web-1",
@@ -78,10 +78,10 @@ EXAMPLES: dict[str, Any] = {
     "ObjectView": _OBJECT,
     "OperationView": _OPERATION,
     "AcceptedView": {"object": _OBJECT, "operation": _OPERATION},
-    "LineView": _LINE,
+    "LineView": _ENTRY,
     "ObjectPage": {"items": [_OBJECT], "next": "web-1"},
     "OperationPage": {"items": [_OPERATION], "next": None},
-    "LinePage": {"items": [_LINE], "next": "42", "pruned": None},
+    "LinePage": {"items": [_ENTRY], "next": "42", "pruned": None},
     "PrunedView": {
         "before": "2026-08-17T02:57:12.123456Z",
         "operations": 1200,

@@ -1,7 +1,8 @@
-"""The API's description: drawn from the routes by the framework, completed here, and shown by a page of our own.
+"""The configuration of the OpenAPI document, and the page that shows it.
 
-The framework's pages all fetch their program from elsewhere and run it inline. Ours is three small files, which work
-offline and under a content policy that allows nothing else.
+The framework generates the document from the routes, and `complete_document` completes it. The framework's own pages
+load scripts from other hosts and run them inline. Ours has three small files, which work offline and under a strict
+content security policy.
 """
 
 from collections.abc import Callable
@@ -40,25 +41,25 @@ TAGS = {
 
 
 class Index(OpenAPIRenderPlugin):
-    """The page."""
+    """The page that shows the OpenAPI document."""
 
     def __init__(self) -> None:
         super().__init__(path="/")
 
     def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:  # noqa: ARG002
-        """Return the page, which fetches the description by itself."""
+        """Return the page; its script fetches the document."""
         return _file("index.html")
 
 
 class Description(OpenAPIRenderPlugin):
-    """The description as JSON."""
+    """The OpenAPI document as JSON."""
 
     def __init__(self) -> None:
         super().__init__(path="/openapi.json", media_type=OpenAPIMediaType.OPENAPI_JSON)
         self._encoded: bytes | None = None
 
     def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
-        """Return the completed description."""
+        """Return the completed document."""
         if self._encoded is None:
             self._encoded = msgspec.json.encode(complete_document(openapi_schema, request.app.routes))
         return self._encoded
@@ -78,7 +79,7 @@ def _served(name: str, media_type: str) -> Callable[[], Response[bytes]]:
 
 
 def openapi_config() -> OpenAPIConfig:
-    """Return how an application describes itself."""
+    """Return the OpenAPI configuration of an application."""
     router = Router(
         "/docs",
         route_handlers=[

@@ -1,4 +1,4 @@
-"""The problems that routes can answer with, as the API's description has them."""
+"""The problem responses of routes, for the OpenAPI document."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ TEXTS = {
     503: ("unavailable", "The store is out of reach; see Retry-After.", "the database is not available"),
 }
 USUAL = (400, 401, 403, 429, 503)
-"""What every route that needs a token can answer with."""
+"""The problems of every route that needs a token."""
 
 MORE: dict[int, dict[str, Any]] = {
     409: {
@@ -40,12 +40,12 @@ MORE: dict[int, dict[str, Any]] = {
 
 
 def problem_responses(*statuses: int) -> dict[int, ResponseSpec]:
-    """Describe the problems that a route can answer with: the usual ones and these."""
+    """Return the problem responses of a route: the usual ones and these."""
     return {status: problem_response(status) for status in sorted({*USUAL, *statuses})}
 
 
 def problem_response(status: int) -> ResponseSpec:
-    """Describe one problem."""
+    """Return the response for one problem."""
     code, text, _ = TEXTS[status]
     return ResponseSpec(
         data_container=Problem,
@@ -57,7 +57,7 @@ def problem_response(status: int) -> ResponseSpec:
 
 
 def texts_of(status: int) -> tuple[str, str, str]:
-    """Return the code of a problem, what it means, and an example of what is told of it."""
+    """Return the code of a problem, its description, and an example of its detail."""
     return TEXTS[status]
 
 
@@ -65,5 +65,5 @@ def example_of(status: int) -> dict[str, Any]:
     """Return an example of a problem."""
     code, _, detail = TEXTS[status]
     title = problem(status, code, detail).title
-    told = {"type": f"urn:stateward:{code}", "title": title, "status": status, "code": code, "detail": detail}
-    return told | MORE.get(status, {})
+    common = {"type": f"urn:stateward:{code}", "title": title, "status": status, "code": code, "detail": detail}
+    return common | MORE.get(status, {})

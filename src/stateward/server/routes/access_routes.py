@@ -1,4 +1,4 @@
-"""Tokens and quotas, managed by administrators."""
+"""The routes of tokens and quotas, for administrators."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -21,14 +21,14 @@ T = TypeVar("T")
 
 
 def token_view(info: TokenInfo) -> TokenView:
-    """Return a token as it is shown."""
+    """Return the view of a token."""
     created, expires = to_datetime(info.created), to_datetime_or_none(info.expires)
     return TokenView(info.id, info.name, info.role, info.namespaces, info.state, created, expires)
 
 
 @api_route(post, "/tokens", Right.GOVERN, TAG, "Make a token", 413)
 async def issue_token(request: ApiRequest, data: JSONBody[NewToken]) -> IssuedView:
-    """Make a token; keep its text, for it is not shown again."""
+    """Create a token; store its text, because it is not shown again."""
     expires = None if data.expires is None else data.expires.timestamp()
     text, info = await request.service.tokens.issue(data.name, data.role, data.namespaces, expires, request.grant.name)
     return IssuedView(text, token_view(info))
@@ -54,7 +54,7 @@ async def _read_all(
 
 @api_route(delete, "/tokens/{id:str}", Right.GOVERN, TAG, "Take a token back", 404, 409, status_code=200)
 async def revoke_token(request: ApiRequest, id: TokenId) -> TokenView:  # noqa: A002
-    """Take a token back: it opens nothing from now on, here at once and elsewhere within two seconds."""
+    """Revoke a token: this process refuses it at once, other processes within two seconds."""
     info = await request.service.tokens.revoke(id, request.grant.name)
     request.service.authenticator.clear_cache()
     return token_view(info)
@@ -62,14 +62,14 @@ async def revoke_token(request: ApiRequest, id: TokenId) -> TokenView:  # noqa: 
 
 @api_route(get, "/quotas", Right.GOVERN, TAG, "List the quotas")
 async def list_quotas(request: ApiRequest) -> list[QuotaView]:
-    """Return the quotas that are in force."""
+    """Return all quotas."""
     quotas = await _read_all(request, request.service.quotas.list, lambda last: last.ns)
     return [QuotaView(quota.ns, quota.objects, quota.operations) for quota in quotas]
 
 
 @api_route(put, "/quotas/{ns:str}", Right.GOVERN, TAG, "Set a quota", 413)
 async def set_quota(request: ApiRequest, ns: Ns, data: JSONBody[NewQuota]) -> QuotaView:
-    """Set a namespace's quota; it holds for whatever is accepted from now on, and takes nothing away."""
+    """Set the quota of a namespace. It applies to requests from now on; existing objects and operations stay."""
     quota = await request.service.quotas.set(Quota(ns, data.objects, data.operations), request.grant.name)
     return QuotaView(quota.ns, quota.objects, quota.operations)
 

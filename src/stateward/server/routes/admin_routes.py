@@ -28,7 +28,7 @@ async def list_lanes(request: ApiRequest) -> LanesView:
 
 @api_route(put, "/lanes/{lane:path}", Right.GOVERN, TAG, "Limit a lane", 413)
 async def set_lane(request: ApiRequest, lane: LanePath, data: JSONBody[LaneLimit]) -> LaneView:
-    """Set how many operations may run in a lane at once, from now on; 0 lets none begin."""
+    """Set how many operations may run in a lane at once, from now on; with 0, none starts."""
     name = lane.removeprefix("/")
     former = await _load(request.service, name)
     kept = (0.0, 0.0, 0) if former is None else (former.lane.back_off, former.lane.opened, former.lane.throttled)
@@ -52,7 +52,7 @@ async def set_group(request: ApiRequest, grp: Grp, data: JSONBody[GroupLimit]) -
 
 @api_route(get, "/workers", Right.GOVERN, TAG, "List the workers")
 async def list_workers(request: ApiRequest) -> list[WorkerView]:
-    """Return the workers that are known; one is alive as long as it was seen within its lease."""
+    """Return the registered workers; a worker is alive until its lease expires."""
     now = await request.service.reader.time()
     return [worker_view(one, now) for one in await request.service.reader.workers()]
 
@@ -66,7 +66,7 @@ async def list_timers(request: ApiRequest, ns: Ns, limit: Limit = 100) -> list[T
 
 @api_route(get, "/ns/{ns:str}/locks/{tree:str}", Right.READ, TAG, "List locks")
 async def list_locks(request: ApiRequest, ns: Ns, tree: Tree) -> list[LockView]:
-    """Return the locks on a tree, held and waited for, in the order of asking."""
+    """Return the held and awaited locks of a tree, in the order of their requests."""
     return [lock_view(one) for one in await request.service.reader.locks_of(Key(ns, tree))]
 
 

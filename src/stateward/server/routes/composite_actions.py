@@ -1,7 +1,7 @@
-"""Wholes: objects of which some actions are actions on all of their parts, such as suspending a group of VMs.
+"""Actions on composites: an action on a composite is an action on all of its parts, such as suspending a group of VMs.
 
-Domains say which. The parts that allow the action begin it with the whole in one transaction; the whole's operation is
-their parent, and ends after them.
+The plug-ins of the domains declare these actions. The composite and the parts that allow the action begin it in one
+transaction. The composite's operation is the parent of the parts' operations, and ends after them.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from stateward.store.records import Key
 
 
 class CompositeActions:
-    """Knows which actions are for all parts."""
+    """The actions of composites that are actions on all parts."""
 
     def __init__(self, plugins: Iterable[DomainPlugin] = ()) -> None:
         self._parts: CompositeParts = {
@@ -27,7 +27,7 @@ class CompositeActions:
         self._actions = {action for _, action in self._parts}
 
     async def submit(self, engine: Engine, request: Request) -> Accepted:
-        """Submit a request: on one object, or on a whole and its parts."""
+        """Submit a request on one object, or on a composite and its parts."""
         if request.action not in self._actions:
             return await engine.submit(request)
         found = await engine.store.reader.object(Key(request.ns, request.object))
@@ -36,7 +36,7 @@ class CompositeActions:
 
 
 async def _on_all(engine: Engine, whole: Request, kind: str) -> Accepted:
-    if whole.key is not None:  # a group is known again by its operation: its members are not asked a second time
+    if whole.key is not None:  # a repeated request is recognized by the operation's id, and submits no member again
         whole = replace(whole, op=await _named(engine, whole))
     each = engine.request(
         whole.ns, "", whole.action, actor=whole.actor, who=whole.who, facts=whole.facts, priority=whole.priority
@@ -50,7 +50,7 @@ async def _on_all(engine: Engine, whole: Request, kind: str) -> Accepted:
 
 
 async def _named(engine: Engine, whole: Request) -> str:
-    """Return the id of the operation under a caller's key; or under the bare key, if it was this caller's before."""
+    """Return the operation id for an idempotency key; earlier versions derived it from the key without the caller."""
     mine, before = (_hash(whole.ns, key) for key in (str(whole.key), bare_key(str(whole.key))))
     found = await engine.store.reader.operation(Key(whole.ns, before)) if before != mine else None
     return before if found is not None and found.who == whole.who else mine
@@ -61,7 +61,7 @@ def _hash(ns: str, key: str) -> str:
 
 
 def _same(accepted: Accepted, whole: Request) -> Accepted:
-    """Return what was accepted, unless the key belongs to another request."""
+    """Return the accepted request; raises if the key was used for another request."""
     operation = accepted.operation
     if operation is not None and (operation.object, operation.action) != (whole.object, whole.action):
         raise KeyReused(bare_key(str(whole.key)))

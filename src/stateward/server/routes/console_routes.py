@@ -1,4 +1,4 @@
-"""The console: a page of plain modules, served as they are in the package, and two routes that only the page calls.
+"""The console: the files of its page, served as they are in the package, and two routes that only the page calls.
 
 The server reads each file of the page once and keeps it, with a compressed copy and an ETag. A browser asks whether a
 file is still the same, and gets 304 as long as it is.
@@ -151,9 +151,9 @@ def _sent(request: ApiRequest, name: str) -> Response[bytes]:
 
 
 class MeView(Struct, frozen=True):
-    """Whose token it is and what it opens, so that a page offers nothing that would be refused.
+    """The caller's token with its role, rights and namespaces, so that a page offers nothing that would be refused.
 
-    `domains` are those that answer here in their own words too.
+    `domains` are those with routes of their own.
     """
 
     name: str
@@ -167,7 +167,7 @@ class MeView(Struct, frozen=True):
 
 @api_route(get, "/me", Right.READ, "access", "Who am I?", 404)
 async def get_me(request: ApiRequest) -> MeView:
-    """Return whose token it is, what it may do, and in which namespaces."""
+    """Return the name, role, rights and namespaces of the caller's token."""
     grant, demo = request.grant, request.service.config.demo
     rights, opened = sorted(RIGHTS[grant.role]), sorted(grant.namespaces)
     return MeView(grant.name, grant.role, rights, opened, demo, __version__, domains_of(request.app))
@@ -185,7 +185,7 @@ def domains_of(app: Litestar) -> list[str]:
 
 
 class ObjectPlace(Struct, frozen=True):
-    """Where an object is, if its spec says so."""
+    """The provider and region of an object, if its spec has them."""
 
     provider: str = ""
     region: str = ""
@@ -219,7 +219,7 @@ MAP = ResponseSpec(
     responses={200: MAP},
 )
 async def get_map(request: ApiRequest, ns: Ns) -> Stream:
-    """Return every object of a namespace in the fewest bytes: where it is, what it is, and the state that it is in."""
+    """Return every object of a namespace in a compact form: its kind, state, place and parent."""
     return Stream(_chunks(request.service, ns), media_type=NDJSON)
 
 
@@ -233,7 +233,7 @@ async def _chunks(service: Service, ns: str) -> AsyncIterator[bytes]:
 
 
 def chunk_of(found: list[Object]) -> MapChunk:
-    """Return some objects in the fewest bytes."""
+    """Return some objects in the compact form."""
     words: dict[str, int] = {}
     cells: list[str | int] = []
     for one in found:
@@ -243,7 +243,7 @@ def chunk_of(found: list[Object]) -> MapChunk:
 
 
 def place_of(found: Object) -> str:
-    """Return where an object is, as `provider/region`; empty if that is not known."""
+    """Return the place of an object, as `provider/region`; empty if it is not known."""
     if found.spec == "{}":
         return ""
     try:
