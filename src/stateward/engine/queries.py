@@ -1,4 +1,4 @@
-"""Queries over the journal: recovered operations, past states, and the stream of entries.
+"""Queries: complete listings of objects, and from the journal recovered operations, past states and the stream.
 
 The journal's numbers are the position in the stream. A reader takes a snapshot, then every entry that follows it, each
 exactly once. It pulls the stream page by page, so that a slow reader holds nobody up, and reconnects by the last number
@@ -15,10 +15,24 @@ from msgspec import Struct
 from stateward.aio.polling import wait_for_event
 from stateward.engine.maintenance.horizon import horizon, require_entries
 from stateward.lifecycle import CLOCK, HEALER, TIMED_OUT
-from stateward.store.filters import JournalFilter
+from stateward.store.filters import JournalFilter, Page, Selector
 from stateward.store.port import Reader, Store
-from stateward.store.records import JournalEntry, Key, Operation
+from stateward.store.records import JournalEntry, Key, Object, Operation
 from stateward.store.topics import Topic
+
+PAGE_SIZE = 1000
+
+
+async def list_all(reader: Reader, chosen: Selector) -> AsyncIterator[Object]:
+    """Yield all objects that a selector matches, page by page."""
+    after: str | None = None
+    while True:
+        page = await reader.list_objects(chosen, Page(after, PAGE_SIZE))
+        for one in page:
+            yield one
+        if len(page) < PAGE_SIZE:
+            return
+        after = page[-1].id
 
 
 class Recovered(Struct, frozen=True):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.domains.leases.combination import COMBINATIONS, as_markdown, derived_status, holds, violations
+from stateward.domains.leases.combination import COMBINATIONS, derived_status, holds, violations
 from stateward.domains.leases.lifecycle import EventState, LeaseState, ReservationState
 
 L, R, E = LeaseState, ReservationState, EventState
@@ -79,11 +79,11 @@ def test_stable_status_is_derived_from_the_events(start: EventState | None, end:
 
 
 def test_table_prints_one_line_per_lease_status_below_its_head() -> None:
-    lines = as_markdown().splitlines()
+    lines = COMBINATIONS.as_markdown().splitlines()
     assert lines[0] == "| lease | reservations | start_lease | end_lease |"
     assert "| TERMINATING | active or deleted or error | DONE or ERROR | IN_PROGRESS |" in lines
     assert len(lines) == 2 + len(LeaseState)
 
 
 def test_the_documentation_shows_the_table_as_it_is() -> None:
-    assert as_markdown().strip() in (Path(__file__).parents[3] / "docs" / "leases.md").read_text("utf-8")
+    assert COMBINATIONS.as_markdown().strip() in (Path(__file__).parents[3] / "docs" / "leases.md").read_text("utf-8")

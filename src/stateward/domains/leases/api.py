@@ -50,7 +50,6 @@ BASE = f"{ROOT}{V1}"
 DEFAULT_NS = "default"
 """The namespace of a call that names none, with a token for several namespaces."""
 
-TAGS = ["leases"]
 SERVICE, API_VERSION = "reservation", "1.0"
 VERSION = ResponseHeader(name="OpenStack-API-Version", value=f"{SERVICE} {API_VERSION}")
 VARY = ResponseHeader(name="Vary", value="OpenStack-API-Version")
@@ -128,14 +127,14 @@ def check_version(header: str) -> None:
 # --- the service -----------------------------------------------------------------------------------------------------
 
 
-@get(["/", "/versions"], opt=READ, tags=TAGS, summary="List the versions of the reservation API", status_code=300)
+@get(["/", "/versions"], opt=READ, summary="List the versions of the reservation API", status_code=300)
 async def list_versions(request: Call) -> VersionList:
     """Return the versions of the API; there is one."""
     base = request.url.path.removesuffix("/versions").rstrip("/")
     return VersionList([version_view(f"{str(request.base_url).rstrip('/')}{base}/v1", API_VERSION)])
 
 
-@get("/plugins", opt=READ, tags=TAGS, summary="List what can be reserved")
+@get("/plugins", opt=READ, summary="List what can be reserved")
 async def list_plugins(request: Call, leases: TheLeases) -> PluginList:
     """Return the types of resources that can be reserved."""
     caller_of(request)
@@ -145,19 +144,19 @@ async def list_plugins(request: Call, leases: TheLeases) -> PluginList:
 # --- leases ----------------------------------------------------------------------------------------------------------
 
 
-@get("/leases", opt=READ, tags=TAGS, summary="List leases")
+@get("/leases", opt=READ, summary="List leases")
 async def list_leases(request: Call, leases: TheLeases) -> LeaseList:
     """Return all leases, in the order of their starts."""
     return LeaseList([lease_view(one) for one in await leases.list(caller_of(request).ns)])
 
 
-@post("/leases", opt=ACT, tags=TAGS, summary="Make a lease")
+@post("/leases", opt=ACT, summary="Make a lease")
 async def create_lease(request: Call, leases: TheLeases, data: JSONBody[NewLease]) -> LeaseAnswer:
     """Reserve resources for a span of time; the answer comes when they are reserved."""
     return LeaseAnswer(lease_view(await leases.create(caller_of(request), msgspec.to_builtins(data))))
 
 
-@get("/leases/{lease_id:str}", opt=READ, tags=TAGS, summary="Get a lease")
+@get("/leases/{lease_id:str}", opt=READ, summary="Get a lease")
 async def get_lease(
     request: Call,
     leases: TheLeases,
@@ -168,19 +167,19 @@ async def get_lease(
     return LeaseAnswer(lease_view(await leases.get(caller_of(request).ns, lease_id, deleted=deleted)))
 
 
-@put("/leases/{lease_id:str}", opt=ACT, tags=TAGS, summary="Change a lease")
+@put("/leases/{lease_id:str}", opt=ACT, summary="Change a lease")
 async def update_lease(request: Call, leases: TheLeases, lease_id: LeaseId, data: JSONBody[LeaseChange]) -> LeaseAnswer:
     """Change a lease's name, times or reservations; `end_date: now` ends it."""
     return LeaseAnswer(lease_view(await leases.update(caller_of(request), lease_id, msgspec.to_builtins(data))))
 
 
-@delete("/leases/{lease_id:str}", opt=ACT, tags=TAGS, summary="Delete a lease", status_code=204)
+@delete("/leases/{lease_id:str}", opt=ACT, summary="Delete a lease", status_code=204)
 async def delete_lease(request: Call, leases: TheLeases, lease_id: LeaseId) -> None:
     """Delete a lease, whatever it is doing; the answer comes when it is gone, or after a while if that takes longer."""
     await leases.await_delete(await leases.delete(caller_of(request), lease_id))
 
 
-@post("/leases/{lease_id:str}/recover", opt=ACT, tags=TAGS, summary="Recover a lease", status_code=200)
+@post("/leases/{lease_id:str}/recover", opt=ACT, summary="Recover a lease", status_code=200)
 async def recover_lease(request: Call, leases: TheLeases, lease_id: LeaseId) -> LeaseAnswer:
     """Let a lease leave ERROR for the status that its events speak for."""
     return LeaseAnswer(lease_view(await leases.recover(caller_of(request), lease_id)))
@@ -189,21 +188,19 @@ async def recover_lease(request: Call, leases: TheLeases, lease_id: LeaseId) -> 
 # --- hosts -----------------------------------------------------------------------------------------------------------
 
 
-@get("/os-hosts", opt=READ, tags=TAGS, summary="List hosts")
+@get("/os-hosts", opt=READ, summary="List hosts")
 async def list_hosts(request: Call, hosts: TheHosts) -> HostList:
     """Return all hosts."""
     return HostList([host_view(one) for one in await hosts.list(caller_of(request).ns)])
 
 
-@post(
-    "/os-hosts", opt=ACT | reads({"name": "compute-1", "rack": "r1", "cpus": 64}), tags=TAGS, summary="Register a host"
-)
+@post("/os-hosts", opt=ACT | reads({"name": "compute-1", "rack": "r1", "cpus": 64}), summary="Register a host")
 async def create_host(request: Call, hosts: TheHosts, data: JSONBody[Properties]) -> HostAnswer:
     """Register a host by its name; whatever else is given is a property of it."""
     return HostAnswer(host_view(await hosts.register(caller_of(request), data)))
 
 
-@get("/os-hosts/allocations", opt=READ, tags=TAGS, summary="List allocations")
+@get("/os-hosts/allocations", opt=READ, summary="List allocations")
 async def list_allocations(
     request: Call, hosts: TheHosts, lease_id: OnlyLease = None, reservation_id: OnlyReservation = None
 ) -> AllocationList:
@@ -212,7 +209,7 @@ async def list_allocations(
     return AllocationList([allocation_view(one, lease_id, reservation_id) for one in found])
 
 
-@get("/os-hosts/properties", opt=READ, tags=TAGS, summary="List the properties of hosts")
+@get("/os-hosts/properties", opt=READ, summary="List the properties of hosts")
 async def list_properties(
     request: Call,
     hosts: TheHosts,
@@ -224,7 +221,7 @@ async def list_properties(
     return PropertyList([property_view(one, detail=detail) for one in found if every or not one.private])
 
 
-@patch("/os-hosts/properties/{name:str}", opt=ACT, tags=TAGS, summary="Show a property to everybody, or not")
+@patch("/os-hosts/properties/{name:str}", opt=ACT, summary="Show a property to everybody, or not")
 async def set_property(
     request: Call, hosts: TheHosts, name: PropertyName, data: JSONBody[PropertyChange]
 ) -> PropertyAnswer:
@@ -233,13 +230,13 @@ async def set_property(
     return PropertyAnswer(property_view(found, detail=True))
 
 
-@get("/os-hosts/{host_id:str}", opt=READ, tags=TAGS, summary="Get a host")
+@get("/os-hosts/{host_id:str}", opt=READ, summary="Get a host")
 async def get_host(request: Call, hosts: TheHosts, host_id: HostId) -> HostAnswer:
     """Return a host."""
     return HostAnswer(host_view(await hosts.get(caller_of(request).ns, host_id)))
 
 
-@get("/os-hosts/{host_id:str}/allocation", opt=READ, tags=TAGS, summary="Get a host's allocation")
+@get("/os-hosts/{host_id:str}/allocation", opt=READ, summary="Get a host's allocation")
 async def get_allocation(
     request: Call, hosts: TheHosts, host_id: HostId, lease_id: OnlyLease = None, reservation_id: OnlyReservation = None
 ) -> AllocationAnswer:
@@ -248,25 +245,25 @@ async def get_allocation(
     return AllocationAnswer(allocation_view(found, lease_id, reservation_id))
 
 
-@put("/os-hosts/{host_id:str}", opt=ACT | reads({"rack": "r2", "gpu": None}), tags=TAGS, summary="Change a host")
+@put("/os-hosts/{host_id:str}", opt=ACT | reads({"rack": "r2", "gpu": None}), summary="Change a host")
 async def update_host(request: Call, hosts: TheHosts, host_id: HostId, data: JSONBody[Properties]) -> HostAnswer:
     """Change properties of a host; null takes one away."""
     return HostAnswer(host_view(await hosts.update(caller_of(request), host_id, data)))
 
 
-@delete("/os-hosts/{host_id:str}", opt=ACT, tags=TAGS, summary="Remove a host", status_code=204)
+@delete("/os-hosts/{host_id:str}", opt=ACT, summary="Remove a host", status_code=204)
 async def delete_host(request: Call, hosts: TheHosts, host_id: HostId) -> None:
     """Remove a host that is not promised to anybody."""
     await hosts.remove(caller_of(request), host_id)
 
 
-@post("/os-hosts/{host_id:str}/fail", opt=ACT, tags=TAGS, summary="Report a host as failed", status_code=200)
+@post("/os-hosts/{host_id:str}/fail", opt=ACT, summary="Report a host as failed", status_code=200)
 async def fail_host(request: Call, hosts: TheHosts, host_id: HostId) -> HostAnswer:
     """Say that a host is out of order: its leases get another one, if there is one."""
     return HostAnswer(host_view(await hosts.fail(caller_of(request), host_id)))
 
 
-@post("/os-hosts/{host_id:str}/recover", opt=ACT, tags=TAGS, summary="Report a host as well again", status_code=200)
+@post("/os-hosts/{host_id:str}/recover", opt=ACT, summary="Report a host as well again", status_code=200)
 async def recover_host(request: Call, hosts: TheHosts, host_id: HostId) -> HostAnswer:
     """Say that a host is in order again."""
     return HostAnswer(host_view(await hosts.recover(caller_of(request), host_id)))
@@ -284,4 +281,6 @@ def routes(leases: Callable[[], LeaseService], hosts: Callable[[], HostService])
     """Return the routes, once for the caller's own namespace and once for any."""
     provided = {"leases": Provide(leases, sync_to_thread=False), "hosts": Provide(hosts, sync_to_thread=False)}
     own = Router(V1, route_handlers=HANDLERS, dependencies=provided, response_headers=[VERSION, VARY])
-    return [Router(base, route_handlers=[list_versions, own]) for base in (ROOT, f"/ns/{{ns:str}}{ROOT}")]
+    return [
+        Router(base, route_handlers=[list_versions, own], tags=["leases"]) for base in (ROOT, f"/ns/{{ns:str}}{ROOT}")
+    ]

@@ -113,7 +113,7 @@ def write_host_changes(uow: UnitOfWork, ns: str, changes: HostChanges, op: str |
             hosts[name] = replace(host, seen=seen)
             said.setdefault(name, []).append(str(change))
     if lacking:
-        raise HostsTaken(dict.fromkeys(lacking))
+        raise HostsTaken(tuple(dict.fromkeys(lacking)))
     for name, events in said.items():
         found = hosts[name]
         assert found is not None

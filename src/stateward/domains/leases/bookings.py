@@ -123,7 +123,7 @@ class BookHost(Struct, frozen=True):
             return host.seen
         narrower = has is not None and has.start <= self.booking.start and has.end >= self.booking.end
         if not (usable or narrower) or not booking_fits(host.spec, host.seen.bookings, self.booking):
-            raise HostsTaken([host.spec.name])
+            raise HostsTaken((host.spec.name,))
         return add_booking(host.seen, self.booking)
 
     def __str__(self) -> str:
@@ -152,7 +152,7 @@ class HandOverHost(Struct, frozen=True):
         """Return the host's record with the holding; raises HostHeld while another reservation holds it."""
         holder = blocking_holder(host.seen, self.holding.reservation, whole=self.holding.whole)
         if holder is not None:
-            raise HostHeld(host.spec.name, holder)
+            raise HostHeld(host.spec.name, holder.lease, holder.reservation)
         return add_holding(host.seen, self.holding)
 
     def __str__(self) -> str:

@@ -59,9 +59,4 @@ def derived_status(start_event: EventState | None, end_event: EventState | None)
     return next(told, LeaseState.ERROR)
 
 
-def as_markdown() -> str:
-    """Return the table as the documentation shows it."""
-    return COMBINATIONS.as_markdown()
-
-
 _TOLD_BY_EVENTS = tuple(state for state in LeaseState if state.state_class is STABLE and state is not LeaseState.ERROR)

@@ -4,10 +4,7 @@
 `error_message`, and Blazar's own API tests do too. Its fields are those of any bad input: field, value, allowed.
 """
 
-from collections.abc import Iterable
-
 from stateward.domains.leases.lifecycle import LeaseState
-from stateward.domains.leases.model import Holding
 from stateward.engine import Denied
 from stateward.engine.errors import Occupied
 from stateward.errors import BadInput
@@ -27,32 +24,20 @@ class BlazarBadInput(BadInput):
         return self.sentence
 
 
-class HostsTaken(Denied):
+class HostsTaken(Denied, code="hosts_taken", retry=True):
     """Hosts cannot be booked: another lease booked them first, or they failed."""
 
-    code = "hosts_taken"
-    retry = True
-
-    def __init__(self, hosts: Iterable[str]) -> None:
-        self.hosts = tuple(hosts)
-        super().__init__(self.hosts)
-
-    def __str__(self) -> str:
-        return f"hosts not available in that period: {', '.join(self.hosts)}"
+    hosts: tuple[str, ...]
+    text = "hosts not available in that period: {hosts}"
 
 
-class HostHeld(Denied):
+class HostHeld(Denied, code="host_held", retry=True):
     """A host cannot be handed over while another reservation holds it."""
 
-    code = "host_held"
-    retry = True
-
-    def __init__(self, host: str, holder: Holding) -> None:
-        super().__init__(host, holder)
-        self.host, self.lease, self.reservation = host, holder.lease, holder.reservation
-
-    def __str__(self) -> str:
-        return f"host {self.host} is still held by lease {self.lease}"
+    host: str
+    lease: str
+    reservation: str
+    text = "host {host} is still held by lease {lease}"
 
 
 class HostNotFree(Denied, code="not_ready", retry=True):

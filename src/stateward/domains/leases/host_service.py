@@ -1,6 +1,6 @@
 """The service for hosts and their properties: register, list, update, remove, report as failed or recovered."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -8,13 +8,14 @@ from msgspec.structs import replace
 from stateward.domains.leases.errors import BlazarBadInput
 from stateward.domains.leases.lifecycle import HOST, PROPERTY, PropertyState
 from stateward.domains.leases.model import SIZES, HostSpec, LeaseHost, Property, Share, host_key, read_host
-from stateward.domains.leases.service import PAGE_SIZE, LeaseCaller
+from stateward.domains.leases.service import LeaseCaller
 from stateward.domains.leases.wire_values import MAX_CLEANING_MINUTES, MAX_SIZE, read_whole_number
 from stateward.engine import Engine, NotFound
+from stateward.engine.queries import list_all
 from stateward.errors import BadInput
 from stateward.naming import check_text
-from stateward.store.filters import Page, Selector
-from stateward.store.records import Key, Object
+from stateward.store.filters import Selector
+from stateward.store.records import Key
 
 MAX_NAME_LENGTH = 200
 MAX_KEY_LENGTH = 64
@@ -42,17 +43,7 @@ class HostService:
 
     async def list(self, ns: str) -> list[LeaseHost]:
         """Return all hosts of a namespace."""
-        return [read_host(one) for one in await self._list_all(Selector(ns, kind=HOST.kind))]
-
-    async def _list_all(self, chosen: Selector) -> Sequence[Object]:
-        objects: list[Object] = []
-        after = None
-        while True:
-            found = await self._engine.store.reader.list_objects(chosen, Page(after, PAGE_SIZE))
-            objects += found
-            if len(found) < PAGE_SIZE:
-                return objects
-            after = found[-1].id
+        return [read_host(one) async for one in list_all(self._engine.store.reader, Selector(ns, kind=HOST.kind))]
 
     async def register(self, caller: LeaseCaller, given: Mapping[str, Any]) -> LeaseHost:
         """Register a host."""
@@ -88,8 +79,8 @@ class HostService:
 
     async def properties(self, ns: str) -> dict[str, Property]:
         """Return the properties that hosts of a namespace have, by name."""
-        hidden = await self._list_all(Selector(ns, kind=PROPERTY.kind, states=(PropertyState.PRIVATE.word,)))
-        private = {one.id for one in hidden}
+        hidden = Selector(ns, kind=PROPERTY.kind, states=(PropertyState.PRIVATE.word,))
+        private = {one.id async for one in list_all(self._engine.store.reader, hidden)}
         values: dict[str, set[str]] = {}
         for host in await self.list(ns):
             for name, value in host.spec.properties.items():

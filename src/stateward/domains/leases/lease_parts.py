@@ -5,7 +5,6 @@ combinations does not have is refused inside the transaction. Each move is recor
 (`end_hooks.append_part_history`).
 """
 
-from collections.abc import Iterable
 from typing import cast
 
 from msgspec.structs import replace
@@ -15,6 +14,7 @@ from stateward.domains.leases.errors import InvalidCombination, PartRefused
 from stateward.domains.leases.lifecycle import EVENT, RESERVATION, EventState, LeaseState, ReservationState
 from stateward.domains.leases.model import EventType, LeaseSeen, PartMove, ReservationSeen
 from stateward.lifecycle import CLOCK, CONTROLLER, TIMED_OUT, WORKER, Actor, Move, decide
+from stateward.lifecycle.rollup import CombinationViolation
 
 E, R = EventState, ReservationState
 
@@ -31,19 +31,19 @@ def _describe_hosts(reservation: ReservationSeen) -> str:
 
 def require_valid(status: LeaseState, seen: LeaseSeen) -> LeaseSeen:
     """Return the parts; raises InvalidCombination if the lease cannot have this status with them."""
-    found = violations(status, _reservations(seen), seen.events.get(EventType.START), seen.events.get(EventType.END))
-    if found:
+    if found := _violations(status, seen):
         raise InvalidCombination(found)
     return seen
 
 
 def is_valid(status: LeaseState, seen: LeaseSeen) -> bool:
     """Tell whether a lease can have this status with its parts."""
-    return not violations(status, _reservations(seen), seen.events.get(EventType.START), seen.events.get(EventType.END))
+    return not _violations(status, seen)
 
 
-def _reservations(seen: LeaseSeen) -> Iterable[ReservationState]:
-    return (one.status for one in seen.reservations.values())
+def _violations(status: LeaseState, seen: LeaseSeen) -> tuple[CombinationViolation, ...]:
+    reservations = (one.status for one in seen.reservations.values())
+    return violations(status, reservations, seen.events.get(EventType.START), seen.events.get(EventType.END))
 
 
 # --- events ----------------------------------------------------------------------------------------------------------

@@ -8,14 +8,14 @@ from stateward.domains.leases.host_pool import HostPool
 from stateward.domains.leases.lifecycle import HOST
 from stateward.domains.leases.model import host_key, read_host
 from stateward.engine.maintenance.horizon import horizon
+from stateward.engine.queries import PAGE_SIZE, list_all
 from stateward.engine.troubles import FaultIsolation
-from stateward.store.filters import JournalFilter, Page, Selector
+from stateward.store.filters import JournalFilter, Selector
 from stateward.store.port import Reader
 from stateward.store.records import Key, Object
 
 log = logging.getLogger("stateward.leases")
 
-PAGE_SIZE = 1000
 RELOAD_AFTER_S = 1800.0
 """Seconds without a search after which journal entries may have been pruned, so that pools are loaded anew."""
 
@@ -48,14 +48,10 @@ class PoolCache:
         await self._reload_hosts({host_key(ns, name) for name in names})
 
     async def _load(self, ns: str) -> HostPool:
-        pool, after = HostPool(), None
-        while True:
-            found = await self._reader.list_objects(Selector(ns, kind=HOST.kind), Page(after, PAGE_SIZE))
-            for one in found:
-                self._put_host(pool, one)
-            if len(found) < PAGE_SIZE:
-                return pool
-            after = found[-1].id
+        pool = HostPool()
+        async for one in list_all(self._reader, Selector(ns, kind=HOST.kind)):
+            self._put_host(pool, one)
+        return pool
 
     async def _catch_up_shared(self) -> None:
         """Catch up with the journal; callers that arrive meanwhile share the next round."""

@@ -22,9 +22,10 @@ from stateward.domains.leases.lifecycle import LEASE, LeaseState
 from stateward.domains.leases.model import EventType, Lease, LeaseSeen, LeaseSpec, ReservationSeen, read_lease
 from stateward.engine import Accepted, Engine, NotFound
 from stateward.engine.errors import VersionMismatch
+from stateward.engine.queries import list_all
 from stateward.engine.requests import Creation
 from stateward.schemas.caller import Caller
-from stateward.store.filters import Page, Selector
+from stateward.store.filters import Selector
 from stateward.store.records import Key, Status
 
 T = TypeVar("T")
@@ -37,8 +38,6 @@ OUTCOME_TIMEOUT_S = 60.0
 
 DELETE_TIMEOUT_S = 10.0
 """Seconds that a caller waits for the end of a delete; most end at once."""
-
-PAGE_SIZE = 1000
 
 
 class LeaseCaller(Caller, frozen=True, kw_only=True):
@@ -76,14 +75,9 @@ class LeaseService:
 
     async def list(self, ns: str) -> list[Lease]:
         """Return all leases of a namespace, in the order of their starts."""
-        leases: list[Lease] = []
-        after = None
-        while True:
-            found = await self.engine.store.reader.list_objects(Selector(ns, kind=LEASE.kind), Page(after, PAGE_SIZE))
-            leases += [read_lease(one) for one in found if one.seen != "{}"]
-            if len(found) < PAGE_SIZE:
-                return sorted(leases, key=lambda one: (one.spec.start, one.spec.name))
-            after = found[-1].id
+        found = list_all(self.engine.store.reader, Selector(ns, kind=LEASE.kind))
+        leases = [read_lease(one) async for one in found if one.seen != "{}"]
+        return sorted(leases, key=lambda one: (one.spec.start, one.spec.name))
 
     # --- making and changing -----------------------------------------------------------------------------------------
 

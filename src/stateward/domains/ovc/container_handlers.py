@@ -12,10 +12,10 @@ from stateward.domains.ovc.firewalls import Firewalls
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, VM
 from stateward.domains.ovc.model import cloudspace_seen, read_seen, vm_seen
 from stateward.domains.ovc.nodes import NodeRegistry, Power
-from stateward.domains.ovc.queries import list_all
 from stateward.domains.ovc.storage_handlers import do_nothing, report_done
 from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request
 from stateward.engine.kinds import EndHook, Guard, LockSet
+from stateward.engine.queries import list_all
 from stateward.lifecycle import CONTROLLER, Lifecycle
 from stateward.store.filters import Selector
 from stateward.store.records import Object, to_json

@@ -12,9 +12,9 @@ from random import Random
 
 from stateward.domains.ovc.lifecycle import DISK, NODE, VM, DiskState, NodeState, OvcVmState
 from stateward.domains.ovc.model import AccountSpec, CloudspaceSpec, DiskSpec, ImageSpec, NodeSpec, OvcVmSpec
-from stateward.domains.ovc.queries import list_all
 from stateward.domains.ovc.service import OvcCaller, Service
 from stateward.engine import Accepted
+from stateward.engine.queries import list_all
 from stateward.errors import StatewardError
 from stateward.lifecycle import ADMIN, USER
 from stateward.store.errors import StoreError

@@ -28,9 +28,9 @@ from stateward.domains.ovc.model import NodeSeen, OrphanId, PlacementSeen, cloud
 from stateward.domains.ovc.nodes import DiskStore, Hypervisor, NodeRegistry, NoDiskStore, Power
 from stateward.domains.ovc.object_updates import update_seen
 from stateward.domains.ovc.orphan_scan import OrphanScanner, record_orphans
-from stateward.domains.ovc.queries import list_all
 from stateward.engine import Denied, Engine
 from stateward.engine.handlers import WorkError
+from stateward.engine.queries import list_all
 from stateward.engine.troubles import FaultIsolation
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import CONTROLLER, PROVIDER

@@ -14,9 +14,9 @@ from stateward.domains.ovc.guards.node_guard import vm_action
 from stateward.domains.ovc.lifecycle import CLOUDSPACE, VM, OvcVmState
 from stateward.domains.ovc.model import DepartedVm, NodeFacts, NodeReport, PlacementSeen, cloudspace_seen, node_seen
 from stateward.domains.ovc.nodes import NodeRegistry
-from stateward.domains.ovc.queries import list_all
 from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request
 from stateward.engine.kinds import EndHook, Guard
+from stateward.engine.queries import list_all
 from stateward.lifecycle import CONTROLLER, FAILED, Lifecycle
 from stateward.store.filters import Selector
 from stateward.store.records import Object, to_json

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from stateward.domains.ovc.lifecycle import CLOUDSPACE, NODE, VM
 from stateward.domains.ovc.model import file_name
 from stateward.domains.ovc.nodes import NodeRegistry
-from stateward.domains.ovc.queries import list_all
 from stateward.engine import Handler, Job, Kind, Permanent
 from stateward.engine.handlers import Run, Unknown, WorkError
 from stateward.engine.privacy import Privacy, internal_actions
+from stateward.engine.queries import list_all
 from stateward.engine.worker.attempt import UNCLEAR_ERRORS
 from stateward.errors import StatewardError
 from stateward.store.filters import Selector

@@ -25,7 +25,7 @@ from stateward.domains.ovc.model import (
 )
 from stateward.domains.ovc.nodes import DiskStore, Hypervisor
 from stateward.domains.ovc.object_updates import update_seen
-from stateward.domains.ovc.queries import list_all
+from stateward.engine.queries import list_all
 from stateward.engine.transitions import journal
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import PROVIDER

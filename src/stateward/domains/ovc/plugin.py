@@ -10,10 +10,10 @@ from stateward.domains.ovc.container_handlers import ContainerHandlers
 from stateward.domains.ovc.demo import OvcDemo
 from stateward.domains.ovc.drift_detector import DriftDetector
 from stateward.domains.ovc.end_hooks import on_end
-from stateward.domains.ovc.guards.common_guard import NAME_LABELS
-from stateward.domains.ovc.guards.container_guard import container_lock_set, guard_account, guard_cloudspace
+from stateward.domains.ovc.guards.common_guard import NAME_LABELS, account_lock_set
+from stateward.domains.ovc.guards.container_guard import guard_account, guard_cloudspace
 from stateward.domains.ovc.guards.node_guard import guard_node
-from stateward.domains.ovc.guards.storage_guard import disk_lock_set, guard_disk, guard_image, image_lock_set
+from stateward.domains.ovc.guards.storage_guard import disk_lock_set, guard_disk, guard_image
 from stateward.domains.ovc.guards.vm_guard import guard_vm, vm_lock_set
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, NODE, VM
 from stateward.domains.ovc.machine_handlers import OvcVmHandlers
@@ -52,11 +52,11 @@ class OvcPlugin(DomainPlugin):
         by = with_timeouts(settings.timeouts)
         kinds = [
             OvcVmHandlers(self.nodes, self.disk_store).kind(by[VM.kind], guard_vm, vm_lock_set, on_end),
-            containers.cloudspaces(by[CLOUDSPACE.kind], guard_cloudspace, container_lock_set, on_end),
-            containers.accounts(by[ACCOUNT.kind], guard_account, container_lock_set, on_end),
+            containers.cloudspaces(by[CLOUDSPACE.kind], guard_cloudspace, account_lock_set, on_end),
+            containers.accounts(by[ACCOUNT.kind], guard_account, account_lock_set, on_end),
             DiskHandlers(self.nodes, self.disk_store).kind(by[DISK.kind], guard_disk, disk_lock_set, on_end),
             ImageHandlers(self.disk_store).kind(
-                by[IMAGE.kind], partial(guard_image, self.disk_store), image_lock_set, on_end
+                by[IMAGE.kind], partial(guard_image, self.disk_store), account_lock_set, on_end
             ),
             NodeHandlers(self.nodes).kind(by[NODE.kind], guard_node, on_end),
         ]

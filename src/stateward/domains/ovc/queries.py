@@ -1,6 +1,4 @@
-"""Queries for objects: paged lists outside of transactions, and lookups in a unit of work that raise."""
-
-from collections.abc import AsyncIterator
+"""Queries for objects: the latest error, and lookups in a unit of work that raise."""
 
 import msgspec
 
@@ -9,23 +7,9 @@ from stateward.domains.ovc.model import short_kind
 from stateward.engine import NotFound
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import Lifecycle, State
-from stateward.store.filters import Page, Selector
+from stateward.store.filters import Selector
 from stateward.store.port import Reader
 from stateward.store.records import Key, Object
-
-PAGE_SIZE = 1000
-
-
-async def list_all(reader: Reader, chosen: Selector) -> AsyncIterator[Object]:
-    """Yield all objects that a selector matches, page by page."""
-    after: str | None = None
-    while True:
-        page = await reader.list_objects(chosen, Page(after, PAGE_SIZE))
-        for one in page:
-            yield one
-        if len(page) < PAGE_SIZE:
-            return
-        after = page[-1].id
 
 
 async def last_error(reader: Reader, key: Key) -> str:

@@ -24,12 +24,11 @@ from stateward.domains.ovc.model import (
     node_seen,
     short_kind,
 )
-from stateward.domains.ovc.queries import list_all
 from stateward.domains.ovc.queuer import KINDS, Queuer
 from stateward.engine import Accepted, Engine, NotFound, Refused, Request
 from stateward.engine.accept.idempotency import RefusedBefore, bare_key, scope_key, was_created_by
 from stateward.engine.privacy import Disclosure
-from stateward.engine.queries import Recovered
+from stateward.engine.queries import Recovered, list_all
 from stateward.engine.requests import Creation
 from stateward.errors import BadInput
 from stateward.lifecycle import PROVIDER, Lifecycle, Meaning, RefusalCode

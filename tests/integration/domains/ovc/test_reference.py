@@ -19,8 +19,8 @@ from stateward.domains.ovc.lifecycle import CLOUDSPACE, NODE, VM
 from stateward.domains.ovc.model import PlacementSeen
 from stateward.domains.ovc.nodes.driver_node import DriverNode
 from stateward.domains.ovc.nodes.port import Power
-from stateward.domains.ovc.queries import list_all
 from stateward.engine import Accepted, Denied
+from stateward.engine.queries import list_all
 from stateward.store.filters import Selector
 from stateward.store.port import Store
 from stateward.store.records import Object

@@ -1,7 +1,7 @@
-"""`physical:host`: whole hosts, chosen by their property_expressions."""
+"""Resources that are made of hosts: whole hosts (`physical:host`) and shares of hosts (`virtual:instance`)."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from stateward.domains.leases import property_expressions
 from stateward.domains.leases.bookings import Demand
@@ -14,10 +14,37 @@ from stateward.errors import BadInput
 PROPERTIES = ("hypervisor_properties", "resource_properties")
 
 
-class PhysicalHosts:
+class HostResource:
+    """The steps that all resources on hosts have in common: hosts are handed over, and taken back."""
+
+    whole: ClassVar[bool]
+    """Whether a reservation has its hosts to itself."""
+
+    async def check(self, ns: str, spec: ReservationSpec) -> None:
+        """Accept everything: the allocation decides whether there are hosts."""
+
+    async def start_requests(self, task: ReservationTask) -> Sequence[Request]:  # noqa: ARG002 - others need it
+        """Return nothing: no other object is involved."""
+        return ()
+
+    async def start(self, task: ReservationTask) -> None:
+        """Hand the hosts over, as soon as the previous reservation has given them back."""
+        await task.bookings.hand_over(task.job, task.spec.id, task.seen.hosts, whole=self.whole)
+
+    async def end_requests(self, task: ReservationTask) -> Sequence[Request]:  # noqa: ARG002
+        """Return nothing: no other object is involved."""
+        return ()
+
+    async def end(self, task: ReservationTask) -> None:
+        """Take the hosts back."""
+        await task.bookings.take_back(task.job, task.spec.id, task.seen.booked)
+
+
+class PhysicalHosts(HostResource):
     """`physical:host`: whole hosts, chosen by their properties."""
 
     name = "physical:host"
+    whole = True
 
     def read_details(self, given: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
         """Read how many hosts are wanted, and which properties they must have."""
@@ -30,25 +57,6 @@ class PhysicalHosts:
     def demand(self, details: Mapping[str, Any]) -> Demand:
         """Return a demand for whole hosts."""
         return Demand(details["min"], details["max"], properties=wanted_properties(details))
-
-    async def check(self, ns: str, spec: ReservationSpec) -> None:
-        """Accept everything: the allocation decides whether there are hosts."""
-
-    async def start_requests(self, task: ReservationTask) -> Sequence[Request]:  # noqa: ARG002 - others need it
-        """Return nothing: no other object is involved."""
-        return ()
-
-    async def start(self, task: ReservationTask) -> None:
-        """Hand the hosts over, as soon as the previous reservation has given them back."""
-        await task.bookings.hand_over(task.job, task.spec.id, task.seen.hosts, whole=True)
-
-    async def end_requests(self, task: ReservationTask) -> Sequence[Request]:  # noqa: ARG002
-        """Return nothing: no other object is involved."""
-        return ()
-
-    async def end(self, task: ReservationTask) -> None:
-        """Take the hosts back."""
-        await task.bookings.take_back(task.job, task.spec.id, task.seen.booked)
 
 
 def read_properties(given: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, str]:
@@ -67,10 +75,11 @@ def wanted_properties(details: Mapping[str, Any]) -> tuple[str, ...]:
 AFFINITIES = {"true": True, "1": True, "false": False, "0": False, "none": None, "": None}
 
 
-class VirtualInstances:
+class VirtualInstances(HostResource):
     """`virtual:instance`: instances of one size, on hosts that several leases may share."""
 
     name = "virtual:instance"
+    whole = False
 
     def read_details(self, given: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
         """Read the size and the number of the instances."""
@@ -91,25 +100,6 @@ class VirtualInstances:
             anti_affinity=affinity is False,
             affinity=affinity is True,
         )
-
-    async def check(self, ns: str, spec: ReservationSpec) -> None:
-        """Accept everything: the allocation decides whether there are hosts."""
-
-    async def start_requests(self, task: ReservationTask) -> Sequence[Request]:  # noqa: ARG002 - others need it
-        """Return nothing: no other object is involved."""
-        return ()
-
-    async def start(self, task: ReservationTask) -> None:
-        """Hand the shares of the hosts over."""
-        await task.bookings.hand_over(task.job, task.spec.id, task.seen.hosts, whole=False)
-
-    async def end_requests(self, task: ReservationTask) -> Sequence[Request]:  # noqa: ARG002
-        """Return nothing: no other object is involved."""
-        return ()
-
-    async def end(self, task: ReservationTask) -> None:
-        """Take the shares of the hosts back."""
-        await task.bookings.take_back(task.job, task.spec.id, task.seen.booked)
 
 
 def _affinity(given: Mapping[str, Any], before: Mapping[str, Any] | None) -> bool | None:

@@ -4,6 +4,7 @@ Below a disabled parent nothing is created, started or enlarged; stopping, remov
 of the parents are locked while a request is decided (they are in its lock set), so none is disabled in between.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -11,13 +12,13 @@ from msgspec.structs import replace
 
 from stateward.domains.ovc.errors import OtherAction, ParentInBin, ParentNotReady, QueueOccupied, QueueStopping
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, AccountState, CloudspaceState
-from stateward.domains.ovc.model import read_seen, short_kind
+from stateward.domains.ovc.model import BinEntry, read_seen, short_kind
 from stateward.domains.ovc.object_updates import update_seen
 from stateward.domains.ovc.queries import require_object, require_state
 from stateward.engine import Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
-from stateward.lifecycle import CONTROLLER
+from stateward.lifecycle import CONTROLLER, Lifecycle
 from stateward.store.records import Key, Object, WorkItem
 
 NAME_LABELS = frozenset({"name", "account"})
@@ -86,6 +87,16 @@ def require_enabled(uow: UnitOfWork, request: Request, account: str, cloudspace:
     require_state(uow, request.ns, account, ACCOUNT, AccountState.CONFIRMED)
 
 
+ACCOUNT_ACTIONS = frozenset({"define", "create", "enable", "deploy", "restore", "resume", "reset"})
+"""The actions on cloudspaces and images that also depend on the state of their account."""
+
+
+def account_lock_set(request: Request, found: Object | None) -> Iterable[Key]:
+    """Return the key of the account that the guard of a cloudspace or an image reads."""
+    parent = request.creates.parent if request.creates is not None else None if found is None else found.parent
+    return [Key(request.ns, parent)] if parent and request.action in ACCOUNT_ACTIONS else ()
+
+
 BIN_TRANSITION_STATES = ("DELETING", "DELETED", "RESTORING", "DESTROYING", "DESTROYED")
 """The states of a parent in which nothing below it can be restored on its own."""
 
@@ -96,7 +107,19 @@ def request_args(request: Request) -> dict[str, Any]:
     return args
 
 
-def require_parent_not_binned(parent: Object) -> None:
-    """Refuse to restore an object whose parent is in the recycle bin, or on its way there or back."""
+def put_in_bin(uow: UnitOfWork, request: Request, found: Object) -> None:
+    """Add the bin entry of an object that is deleted, alone or with its parent; the controller acts for a parent."""
+    along = str(request_args(request).get("along", "")) if request.actor == CONTROLLER else ""
+    update_seen(uow, found, replace(read_seen(found), bin=BinEntry(uow.now, along)))
+
+
+def require_parent_not_binned(uow: UnitOfWork, request: Request, id_: str, lifecycle: Lifecycle) -> None:
+    """Refuse to restore an object whose parent is in the recycle bin, or on its way there or back.
+
+    The controller may: it restores the parent, and its children with it.
+    """
+    if request.actor == CONTROLLER:
+        return
+    parent = require_object(uow, request.ns, id_, lifecycle)
     if parent.state in BIN_TRANSITION_STATES:
         raise ParentInBin(kind=short_kind(parent.kind), id=parent.id, state=parent.state)

@@ -1,12 +1,12 @@
 """Guards of accounts and cloudspaces."""
 
-from collections.abc import Iterable
-
 from msgspec.structs import replace
 
 from stateward.domains.ovc.errors import HasRunning, NoNode
 from stateward.domains.ovc.guards.common_guard import (
+    ACCOUNT_ACTIONS,
     check_request,
+    put_in_bin,
     request_args,
     require_enabled,
     require_parent_not_binned,
@@ -15,36 +15,25 @@ from stateward.domains.ovc.guards.node_guard import choose_node, requested_node
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, VM, AccountState, OvcVmState
 from stateward.domains.ovc.model import (
     AccountSpec,
-    BinEntry,
     CloudspaceSpec,
     cloudspace_seen,
     machine_key,
     parse_spec,
-    read_seen,
     short_kind,
 )
 from stateward.domains.ovc.object_updates import update_seen
-from stateward.domains.ovc.queries import require_free_name, require_object, require_state
+from stateward.domains.ovc.queries import require_free_name, require_state
 from stateward.engine import Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
-from stateward.lifecycle import CONTROLLER, USER, moving
+from stateward.lifecycle import USER, moving
 from stateward.store.filters import Selector
-from stateward.store.records import Key, Object
+from stateward.store.records import Object
 
 RUNNING = (OvcVmState.RUNNING, OvcVmState.PAUSED, *moving(OvcVmState))
 MAX_SHOWN = 5
 POWERING = ("deploy", "restore", "resume", "reset")
 """The actions that start a cloudspace's firewall."""
-
-ACCOUNT_ACTIONS = ("define", "enable", *POWERING)
-"""The actions that also depend on the state of the cloudspace's account."""
-
-
-def container_lock_set(request: Request, found: Object | None) -> Iterable[Key]:
-    """Return the key of the account that the guard of a cloudspace reads."""
-    parent = request.creates.parent if request.creates is not None else None if found is None else found.parent
-    return [Key(request.ns, parent)] if parent and request.action in ACCOUNT_ACTIONS else ()
 
 
 async def guard_cloudspace(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
@@ -58,8 +47,8 @@ async def guard_cloudspace(uow: UnitOfWork, request: Request, found: Object) -> 
         require_state(uow, ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
         await require_free_name(uow, ns, CLOUDSPACE, spec.name, parent=spec.account)
     elif action in ACCOUNT_ACTIONS:
-        if action == "restore" and request.actor != CONTROLLER:
-            require_parent_not_binned(require_object(uow, ns, found.parent or "", ACCOUNT))
+        if action == "restore":
+            require_parent_not_binned(uow, request, found.parent or "", ACCOUNT)
         require_enabled(uow, request, found.parent or "")
     elif action in ("delete", "destroy"):
         await _check_removal(uow, request, found, [found.id])
@@ -111,8 +100,7 @@ async def _check_removal(uow: UnitOfWork, request: Request, found: Object, boxes
     if request.actor == USER:
         await _refuse_running(uow, request, found, boxes)
     if request.action == "delete":
-        along = str(request_args(request).get("along", "")) if request.actor == CONTROLLER else ""
-        update_seen(uow, found, replace(read_seen(found), bin=BinEntry(uow.now, along)))
+        put_in_bin(uow, request, found)
 
 
 async def _refuse_running(uow: UnitOfWork, request: Request, found: Object, boxes: list[str]) -> None:

@@ -10,13 +10,12 @@ from msgspec.structs import replace
 from stateward.domains.ovc.errors import BootDisk, ChangedWithVm, ImageInUse
 from stateward.domains.ovc.guards.common_guard import (
     check_request,
-    request_args,
+    put_in_bin,
     require_enabled,
     require_parent_not_binned,
 )
 from stateward.domains.ovc.lifecycle import ACCOUNT, DISK, IMAGE, VM, AccountState
 from stateward.domains.ovc.model import (
-    BinEntry,
     DiskSeen,
     DiskSpec,
     ImageSeen,
@@ -27,12 +26,10 @@ from stateward.domains.ovc.model import (
     read_spec,
 )
 from stateward.domains.ovc.nodes import DiskStore
-from stateward.domains.ovc.object_updates import update_seen
-from stateward.domains.ovc.queries import require_free_name, require_object, require_state
+from stateward.domains.ovc.queries import require_free_name, require_state
 from stateward.engine import Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
-from stateward.lifecycle import CONTROLLER
 from stateward.store.records import Key, Object, to_json
 
 VM_ACTIONS = {"assign": "add", "attach": "attach", "detach": "detach"}
@@ -68,7 +65,8 @@ async def guard_disk(uow: UnitOfWork, request: Request, found: Object) -> Reques
         case "delete" | "destroy":
             _check_disk_removal(uow, request, found)
         case "restore":
-            _restore(uow, request, found)
+            parent = VM if disk_seen(found).vm else ACCOUNT
+            require_parent_not_binned(uow, request, found.parent or "", parent)
     return None
 
 
@@ -85,25 +83,7 @@ def _check_disk_removal(uow: UnitOfWork, request: Request, found: Object) -> Non
     if read_spec(found, DiskSpec).boot:
         raise BootDisk(id=found.id, vm=seen.vm)
     if request.action == "delete":
-        along = str(request_args(request).get("along", "")) if request.actor == CONTROLLER else ""
-        update_seen(uow, found, replace(seen, bin=BinEntry(uow.now, along)))
-
-
-def _restore(uow: UnitOfWork, request: Request, found: Object) -> None:
-    if request.actor != CONTROLLER:
-        require_parent_not_binned(
-            require_object(uow, request.ns, found.parent or "", VM if disk_seen(found).vm else ACCOUNT)
-        )
-
-
-ACCOUNT_ACTIONS = ("define", "create", "enable", "restore")
-"""The actions that also depend on the state of the image's account."""
-
-
-def image_lock_set(request: Request, found: Object | None) -> Iterable[Key]:
-    """Return the key of the account that the guard of an image reads."""
-    parent = request.creates.parent if request.creates is not None else None if found is None else found.parent
-    return [Key(request.ns, parent)] if parent and request.action in ACCOUNT_ACTIONS else ()
+        put_in_bin(uow, request, found)
 
 
 async def guard_image(disk_store: DiskStore, uow: UnitOfWork, request: Request, found: Object) -> Request | None:
@@ -126,10 +106,9 @@ async def guard_image(disk_store: DiskStore, uow: UnitOfWork, request: Request, 
         case "destroy" if seen.users:
             raise ImageInUse(id=found.id, users=seen.users)
         case "delete":
-            along = str(request_args(request).get("along", "")) if request.actor == CONTROLLER else ""
-            update_seen(uow, found, replace(seen, bin=BinEntry(uow.now, along)))
-        case "restore" if request.actor != CONTROLLER:
-            require_parent_not_binned(require_object(uow, request.ns, found.parent or "", ACCOUNT))
+            put_in_bin(uow, request, found)
+        case "restore":
+            require_parent_not_binned(uow, request, found.parent or "", ACCOUNT)
     return None
 
 

@@ -16,6 +16,7 @@ from stateward.domains.ovc.errors import (
 )
 from stateward.domains.ovc.guards.common_guard import (
     check_request,
+    put_in_bin,
     request_args,
     require_enabled,
     require_parent_not_binned,
@@ -201,12 +202,11 @@ def _require_no_clones(uow: UnitOfWork, found: Object, *, living: bool) -> None:
 
 async def _delete(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     _require_no_clones(uow, found, living=True)
-    seen = vm_seen(found)
-    disks = [require_object(uow, request.ns, id_, DISK) for id_ in seen.disks]
+    disks = [require_object(uow, request.ns, id_, DISK) for id_ in vm_seen(found).disks]
     taken = [(one, disk_move(uow, one, "delete")) for one in disks if one.state not in NOT_TAKEN_ALONG]
     for disk, move in taken:
         hold_disk(uow, request, disk, move, bin=BinEntry(uow.now, found.id))
-    update_seen(uow, found, replace(seen, bin=BinEntry(uow.now, _deleted_with(request))))
+    put_in_bin(uow, request, found)
     return None
 
 
@@ -214,16 +214,10 @@ NOT_TAKEN_ALONG = frozenset({DiskState.TOBEDELETED, DiskState.ERROR, DiskState.M
 """States of disks that a deleted VM does not take along: in the recycle bin already, or incomplete."""
 
 
-def _deleted_with(request: Request) -> str:
-    """Return the parent with which the VM is deleted; only the controller acts for a parent."""
-    return str(request_args(request).get("along", "")) if request.actor == CONTROLLER else ""
-
-
 async def _restore(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     spec, seen = read_spec(found, OvcVmSpec), vm_seen(found)
-    if request.actor != CONTROLLER:
-        for id_, lifecycle in ((spec.cloudspace, CLOUDSPACE), (spec.account, ACCOUNT)):
-            require_parent_not_binned(require_object(uow, request.ns, id_, lifecycle))
+    for id_, lifecycle in ((spec.cloudspace, CLOUDSPACE), (spec.account, ACCOUNT)):
+        require_parent_not_binned(uow, request, id_, lifecycle)
     disks = [require_object(uow, request.ns, id_, DISK) for id_ in seen.disks]
     back = [one for one in disks if (stay := disk_seen(one).bin) is not None and stay.along == found.id]
     for disk, move in [(one, disk_move(uow, one, "restore")) for one in back]:

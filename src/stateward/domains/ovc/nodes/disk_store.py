@@ -55,25 +55,18 @@ class DiskStore(Protocol):
 class NoDiskStore:
     """A store without files: disks are only records, for drivers that do not use them."""
 
+    async def _do_nothing(self, *_given: object, **_named: object) -> None:
+        """Do nothing: there are no files."""
+
+    create = clone = create_image = remove = _do_nothing
+
     def path_of(self, disk: str) -> str:
         """Return a path without a file."""
         return f"{disk}.none"
 
-    async def create(self, disk: str, gib: int, image: str = "") -> None:
-        """Do nothing."""
-
-    async def clone(self, disk: str, source: str, gib: int) -> None:
-        """Do nothing."""
-
-    async def create_image(self, image: str, source: str) -> None:
-        """Do nothing."""
-
     def image_problem(self, source: str) -> str:  # noqa: ARG002 - nothing is made of it
         """Return no problem: images have no files here."""
         return ""
-
-    async def remove(self, id_: str) -> None:
-        """Do nothing."""
 
     async def exists(self, id_: str) -> bool:  # noqa: ARG002 - nobody can tell
         """Return False: there are no files."""
