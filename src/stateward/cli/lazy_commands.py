@@ -22,7 +22,7 @@ class LazyCommand(Struct, frozen=True):
 
 
 class LazyGroup(TyperGroup):
-    """A group that imports its commands when they are called or listed. Subclasses tell its commands."""
+    """A group that imports its commands when they are called or listed. Subclasses yield its commands."""
 
     def lazy_commands(self) -> Iterator[LazyCommand]:
         """Yield the commands in the order of `--help`."""

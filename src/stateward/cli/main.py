@@ -52,7 +52,7 @@ class Commands(LazyGroup):
     def lazy_commands(self) -> Iterator[LazyCommand]:
         """Yield the commands in the order of `--help`."""
         yield from COMMANDS
-        from stateward.domains.registry import command_lines  # only commands of domains need the domains' tables
+        from stateward.domains.registry import command_lines  # most commands do not need the domains' tables
 
         for name, target in command_lines().items():
             yield LazyCommand(name, target, DOMAINS)
@@ -92,7 +92,7 @@ def _root(
 
 
 def run() -> None:
-    """Run the command line; an error of ours becomes one clear line, or JSON where JSON was asked for."""
+    """Run the command line; an error of Stateward becomes one line, or JSON with `--json`."""
     try:
         app()
     except StatewardError as error:

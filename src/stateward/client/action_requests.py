@@ -53,17 +53,17 @@ class RequestOutcome(Struct, frozen=True):
     object: StatefulRecord | None = None
     operation: OperationView | None = None
     problem: ProblemFacts | None = None
-    skipped: bool = False  # chosen by a selector, and not refused to somebody who named it
+    skipped: bool = False  # it was chosen by a selector, so its refusal is no failure of the command
 
     @property
-    def good(self) -> bool:
+    def is_good(self) -> bool:
         """Whether it was accepted and has not failed."""
         return self.problem is None and (self.operation is None or self.operation.status not in ("failed", "cancelled"))
 
     @property
     def exit_code(self) -> int:
         """The exit code of this outcome alone."""
-        if self.good or self.skipped:
+        if self.is_good or self.skipped:
             return 0
         return NO if self.problem is None else exit_code_of(int(self.problem.get("status", 409)))
 
@@ -100,7 +100,7 @@ def request_group(
     """Request an action on all objects that a selector chooses, in one request."""
     if chosen.kind is not None:
         chosen = replace(chosen, kind=session.kind(chosen.kind))
-    answer = session.client.group(session.ns, action, {"selector": chosen, **body})
+    answer = session.client.act_on_group(session.ns, action, {"selector": chosen, **body})
     begun = [accepted_outcome(one) for one in ([answer.whole] if answer.whole else []) + answer.begun]
     return begun + [
         RequestOutcome(id_, problem=msgspec.to_builtins(why), skipped=True) for id_, why in answer.skipped.items()
@@ -131,7 +131,7 @@ def wait_for_outcomes(
     with ProgressBars(err(), Counter(groups.values()), quiet=session.json) as bars:
         for one in _following(session, operations, bars, timeout):
             ended[one.id] = one
-            bars.ended(groups[one.id], good=one.status == "succeeded")
+            bars.count_ended(groups[one.id], good=one.status == "succeeded")
     return [_ended(session, one, ended) for one in outcomes]
 
 
@@ -141,7 +141,7 @@ def _following(
     """Yield operations as they end; of a single operation, the progress text is shown meanwhile."""
     following = OperationWaiter(session.client, session.ns, operations, timeout=timeout, pause=session.pause)
     if len(operations) == 1 and session.client.has_worker:
-        follow_progress(session.client, operations[0], bars.said, timeout)
+        follow_progress(session.client, operations[0], bars.show_text, timeout)
     yield from following
 
 
@@ -204,9 +204,9 @@ TITLES = ("object", "state", "result", "took", "operation", "why")
 
 def _row(session: "Session", one: RequestOutcome) -> tuple[Any, ...]:
     if one.problem is not None:
-        told = api_error_of(int(one.problem.get("status", 409)), one.problem)
+        error = api_error_of(int(one.problem.get("status", 409)), one.problem)
         word = "skipped" if one.skipped else "refused"
-        return one.id, "", word, "", "", error_text(str(told) if told else str(one.problem))
+        return one.id, "", word, "", "", error_text(str(error) if error else str(one.problem))
     if one.operation is None:
         return one.id, _state(session, one.object), "done", "", "", ""
     state, op = _state(session, one.object), one.operation

@@ -64,7 +64,7 @@ class ApiClient:
         return self.http.call(ObjectView, "GET", _object(ns, id_))
 
     def objects(self, ns: str, chosen: ObjectSelector, most: int | None = None) -> Iterator[ObjectView]:
-        """Yield the chosen objects, page by page, at most so many."""
+        """Yield the chosen objects, page by page; at most `most` of them."""
         after: str | None = None
         left = most
         while left is None or left > 0:
@@ -113,7 +113,7 @@ class ApiClient:
         path = f"{_object(ns, id_)}/actions/{_part(action)}"
         return self.http.call(AcceptedView, "POST", path, body=body, headers=idempotency_headers())
 
-    def group(self, ns: str, action: str, body: Body) -> GroupView:
+    def act_on_group(self, ns: str, action: str, body: Body) -> GroupView:
         """Request an action on all objects that a selector chooses."""
         return self.http.call(GroupView, "POST", f"/ns/{_part(ns)}/actions/{_part(action)}", body=body)
 
@@ -137,7 +137,7 @@ class ApiClient:
         return self.http.call(OperationPage, "GET", f"{_operation(ns, op)}/children").items
 
     @contextmanager
-    def events(self, ns: str, op: str, last: str | None, patience: float | None) -> Iterator[Iterator[str]]:
+    def stream_events(self, ns: str, op: str, last: str | None, patience: float | None) -> Iterator[Iterator[str]]:
         """Open the event stream of an operation, behind the last event; it ends after `patience` seconds of silence."""
         with self.http.stream_lines(f"{_operation(ns, op)}/events", last, patience) as lines:
             yield lines
@@ -176,7 +176,7 @@ class ApiClient:
         body = {"grp": grp, "capacity": capacity}
         return self.http.call(LaneView, "PUT", f"/lanes/{quote(lane, safe='/')}", body=body)
 
-    def set_group(self, grp: str, lanes: int) -> LaneGroupView:
+    def set_lane_group(self, grp: str, lanes: int) -> LaneGroupView:
         """Set how many lanes of a group may be active at once."""
         return self.http.call(LaneGroupView, "PUT", f"/groups/{_part(grp)}", body={"lanes": lanes})
 
@@ -203,13 +203,13 @@ class ApiClient:
 
         return self.http.call(list[TokenView], "GET", "/tokens")
 
-    def issue(self, body: Body) -> "IssuedView":
+    def issue_token(self, body: Body) -> "IssuedView":
         """Create a token."""
         from stateward.schemas.access import IssuedView
 
         return self.http.call(IssuedView, "POST", "/tokens", body=body)
 
-    def revoke(self, id_: str) -> "TokenView":
+    def revoke_token(self, id_: str) -> "TokenView":
         """Revoke a token."""
         from stateward.schemas.access import TokenView
 

@@ -84,11 +84,11 @@ class Closed(StatewardError):
         return f"the server closed the stream: {self.why}"
 
 
-def follow_journal(session: "Session", wish: JournalSelection) -> Iterator[LineView]:
+def follow_journal(session: "Session", selection: JournalSelection) -> Iterator[LineView]:
     """Yield the selected entries, without end."""
-    pages = _streamed(session, wish) if session.client.has_worker else _looked(session, wish)
+    pages = _stream(session, selection) if session.client.has_worker else _poll(session, selection)
     for lines in pages:
-        yield from (line for line in lines if wish.fits(line))
+        yield from (line for line in lines if selection.fits(line))
 
 
 def newest_seq(session: "Session") -> int:
@@ -112,27 +112,27 @@ def _last(more_after: Callable[[int], bool]) -> int:
     return high
 
 
-def _looked(session: "Session", wish: JournalSelection) -> Iterator[list[LineView]]:
-    after = newest_seq(session) if wish.after is None else wish.after
+def _poll(session: "Session", selection: JournalSelection) -> Iterator[list[LineView]]:
+    after = newest_seq(session) if selection.after is None else selection.after
     while True:
-        page = session.client.journal(after, ns=wish.ns, kind=wish.kind, object=wish.object)
-        if page.pruned is not None and after == wish.after:
-            _tell(PrunedGap(after, page.pruned))
+        page = session.client.journal(after, ns=selection.ns, kind=selection.kind, object=selection.object)
+        if page.pruned is not None and after == selection.after:
+            _print_gap(PrunedGap(after, page.pruned))
         after = page.after
         yield page.lines
         if not page.more:
             session.pause(LOOK_EVERY)
 
 
-def _streamed(session: "Session", wish: JournalSelection) -> Iterator[list[LineView]]:
-    after = wish.after
-    pauses: Iterator[float] = iter(())  # who has never been reached is not waited for
+def _stream(session: "Session", selection: JournalSelection) -> Iterator[list[LineView]]:
+    after = selection.after
+    pauses: Iterator[float] = iter(())  # a server that was never reached is not waited for
     while True:
         try:
-            for page in _connection(session, wish, after):
+            for page in _connection(session, selection, after):
                 after, pauses = page.seq, iter(PAUSES)
                 if page.gap is not None:
-                    _tell(page.gap)
+                    _print_gap(page.gap)
                 yield page.lines
         except Unreachable:
             pause = next(pauses, None)
@@ -141,20 +141,20 @@ def _streamed(session: "Session", wish: JournalSelection) -> Iterator[list[LineV
             session.pause(pause)
 
 
-def _connection(session: "Session", wish: JournalSelection, after: int | None) -> Iterator[StreamMessage]:
+def _connection(session: "Session", selection: JournalSelection, after: int | None) -> Iterator[StreamMessage]:
     """Yield the messages of one connection, until it breaks."""
     from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
     from websockets.sync.client import connect
 
     connection = session.client.http
-    quiet = logging.Logger("stateward.stream", logging.CRITICAL)  # what is sent holds the token
+    quiet = logging.Logger("stateward.stream", logging.CRITICAL)  # the handshake holds the token
     headers = {"Authorization": f"Bearer {connection.token.text}"} if connection.token.text else {}
     url = "ws" + connection.url.removeprefix("http") + "/api/v1/stream"
     try:
         with connect(
             url, additional_headers=headers, logger=quiet, max_size=None, proxy=None if connection.direct else True
         ) as socket:
-            socket.send(msgspec.json.encode(_hello(wish, after)).decode())
+            socket.send(msgspec.json.encode(_hello(selection, after)).decode())
             for text in socket:
                 yield _page(connection.url, text)
     except InvalidStatus as error:
@@ -169,8 +169,12 @@ def _connection(session: "Session", wish: JournalSelection, after: int | None) -
     raise Unreachable(connection.url, "the stream ended")
 
 
-def _hello(wish: JournalSelection, after: int | None) -> dict[str, object]:
-    found: dict[str, object] = {"after": after, "ns": None if wish.ns is None else [wish.ns], "kind": wish.kind}
+def _hello(selection: JournalSelection, after: int | None) -> dict[str, object]:
+    found: dict[str, object] = {
+        "after": after,
+        "ns": None if selection.ns is None else [selection.ns],
+        "kind": selection.kind,
+    }
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -182,7 +186,7 @@ def _page(url: str, text: str | bytes) -> StreamMessage:
     return page if page.snapshot is None else StreamMessage(page.snapshot.seq, gap=page.gap)
 
 
-def _tell(gap: PrunedGap) -> None:
+def _print_gap(gap: PrunedGap) -> None:
     """Print a note on standard error about pruned entries; standard output has entries only."""
     text = f"note: of the lines from {gap.after + 1} to {gap.horizon} some were pruned"
     err().print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)

@@ -48,7 +48,7 @@ def live_display(console: Console, *, screen: bool = False) -> Iterator[Live]:
 
 
 def group_of(kind: str, labels: Mapping[str, str]) -> str:
-    """Return what an object's bar is called: its provider and region where its labels tell them, else its kind."""
+    """Return the name of an object's bar: its provider and region if its labels name them, else its kind."""
     found = (next((labels[name] for name in names if labels.get(name)), None) for names in (PROVIDERS, REGIONS))
     return "/".join(part for part in found if part) or kind
 
@@ -77,7 +77,7 @@ class ProgressBars:
     def __enter__(self) -> "ProgressBars":
         try:
             self._progress.start()
-        except BaseException:  # Ctrl-C may come while the first picture is drawn, when the cursor is hidden already
+        except BaseException:  # Ctrl-C may come after the cursor was hidden
             self._progress.stop()
             raise
         return self
@@ -87,7 +87,7 @@ class ProgressBars:
     ) -> None:
         self._progress.stop()
 
-    def ended(self, group: str, *, good: bool) -> None:
+    def count_ended(self, group: str, *, good: bool) -> None:
         """Count one operation that has ended."""
         if group not in self._tasks:
             return
@@ -96,14 +96,14 @@ class ProgressBars:
         if self._bad[group]:
             self._progress.update(self._tasks[group], said=f"{self._bad[group]} failed")
 
-    def level(self, group: str, done: int, total: int, bad: int = 0) -> None:
-        """Set a bar to where its group is; one that is new is added."""
+    def set_level(self, group: str, done: int, total: int, bad: int = 0) -> None:
+        """Set the counts of a bar; a new one is added."""
         if group not in self._tasks:
             self._tasks[group] = self._add(group, total)
         said = f"{bad} failed" if bad else ""
         self._progress.update(self._tasks[group], completed=done, total=total, said=said)
 
-    def said(self, words: str, done: int | None, total: int | None) -> None:
+    def show_text(self, words: str, done: int | None, total: int | None) -> None:
         """Show the progress text of the only operation."""
         for task in self._tasks.values():
             self._progress.update(task, said=clean(words))
@@ -111,29 +111,29 @@ class ProgressBars:
                 self._progress.update(task, completed=done, total=total)
 
 
-Said = Callable[[str, int | None, int | None], None]
+OnProgress = Callable[[str, int | None, int | None], None]
 END = "end"
-LONGEST_PATIENCE = 3600.0  # what a socket can be told to wait has an end
+LONGEST_PATIENCE = 3600.0  # the timeout of a socket is limited
 
 
 def follow_progress(
     client: "ApiClient",
     operation: OperationView,
-    said: Said,
+    on_progress: OnProgress,
     timeout: float | None,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Pass the progress events of an operation on until it ends or the time is over; returns nothing about its end.
+    """Pass on the progress events of an operation until it ends or the time is over.
 
-    This is only for somebody to look at: where the stream breaks or cannot be had, the waiting goes on without it.
+    Progress is only shown. If the stream breaks or is not available, the command waits without it.
     """
     until = None if timeout is None else clock() + timeout
     try:
         for event in _events(client, operation, until, clock):
             if event.name == END:
                 return
-            words = msgspec.json.decode(event.data, type=ProgressView)
-            said(words.text, words.done, words.total)
+            report = msgspec.json.decode(event.data, type=ProgressView)
+            on_progress(report.text, report.done, report.total)
     except (RequestFailed, msgspec.MsgspecError):
         return
 
@@ -143,13 +143,13 @@ def _events(
 ) -> Iterator[ServerSentEvent]:
     """Yield events until the time is over.
 
-    A stream is given up when it is silent for as long as there is time left. Its heartbeats would make that longer
-    each time; so with a time set, the stream is opened anew after each.
+    A stream is given up after a silence as long as the time that is left. Every heartbeat would restart that time, so
+    with a time limit the stream is opened again after each heartbeat.
     """
     last: str | None = None
     while until is None or clock() < until:
         patience = None if until is None else min(until - clock(), LONGEST_PATIENCE)
-        with client.events(operation.ns, operation.id, last, patience) as lines:
+        with client.stream_events(operation.ns, operation.id, last, patience) as lines:
             for event in parse_events(lines if until is None else _until_heartbeat(lines)):
                 last = event.id or last
                 yield event

@@ -214,8 +214,8 @@ def print_error(error: StatewardError, secrets: list[Secret], *, json: bool) -> 
     """Print an error, without any secret, and return its exit code."""
     if json:
         name = error.code if isinstance(error, ApiError) and error.code else type(error).__name__
-        told = msgspec.json.encode({"error": name, "message": str(error), **error.facts()}, enc_hook=str)
-        print_json(msgspec.Raw(_without(secrets, told.decode()).encode()))
+        record = msgspec.json.encode({"error": name, "message": str(error), **error.facts()}, enc_hook=str)
+        print_json(msgspec.Raw(_without(secrets, record.decode()).encode()))
     else:
         line = _without(secrets, clean(f"error: {error}"))
         sys.stdout.flush()

@@ -9,8 +9,6 @@ import typer
 
 from stateward.client.arguments import ObjectSelector
 from stateward.client.session import InProcessServer, connect
-from stateward.client.session import Timeout as Timeout
-from stateward.client.session import Wait as Wait
 from stateward.client.target import Secret, TargetOptions, choose_target
 
 MOST = 50
@@ -20,7 +18,7 @@ def complete_objects(ctx: typer.Context, incomplete: str) -> list[str]:
     """Offer the objects of the namespace whose id contains the typed text; on any error, offer nothing."""
     try:
         return list(_objects(ctx.params, incomplete, ctx.obj))
-    except Exception:  # a Tab must not end in a traceback, whatever it is
+    except Exception:  # the Tab key must not print a traceback
         return []
 
 

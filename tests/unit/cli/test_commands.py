@@ -7,7 +7,7 @@ import pytest
 import typer
 from rich.console import Console
 
-from stateward.cli.commands.maintenance import _list
+from stateward.cli.commands.maintenance import _list_stuck
 from stateward.cli.commands.why import MOST, _tree
 from stateward.client.api import ApiClient
 from stateward.client.arguments import ObjectRef, ObjectSelector
@@ -50,7 +50,7 @@ def test_what_is_stuck_is_listed_and_exits_with_1(
     monkeypatch.delenv("COLUMNS", raising=False)
     for as_json in (False, True):
         with pytest.raises(typer.Exit) as caught:
-            _list(session(lambda _: httpx.Response(200, json=[STUCK]), as_json=as_json))
+            _list_stuck(session(lambda _: httpx.Response(200, json=[STUCK]), as_json=as_json))
         assert caught.value.exit_code == 1
         assert "its worker is dead" in capsys.readouterr().out
 

@@ -30,7 +30,7 @@ class Narrator:
         self._streams = list(streams)
 
     @contextmanager
-    def events(self, ns: str, op: str, last: str | None, patience: float | None) -> Iterator[Iterator[str]]:
+    def stream_events(self, ns: str, op: str, last: str | None, patience: float | None) -> Iterator[Iterator[str]]:
         self.opened.append((last, patience))
         stream = self._streams.pop(0)
         if isinstance(stream, Exception):

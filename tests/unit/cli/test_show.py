@@ -66,9 +66,9 @@ def test_a_bar_is_named_by_provider_and_region_or_else_by_kind(labels: dict[str,
 
 def shown_by(console: Console) -> str:
     with ProgressBars(console, Counter({"aws/eu": 2, "gcp": 1})) as bars:
-        bars.ended("aws/eu", good=False)
-        bars.ended("gcp", good=True)
-        bars.said("half way", 1, 2)
+        bars.count_ended("aws/eu", good=False)
+        bars.count_ended("gcp", good=True)
+        bars.show_text("half way", 1, 2)
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
 

@@ -1,4 +1,4 @@
-"""`stateward agent`: works on this machine for a cloudlet, for whichever controller it reaches."""
+"""`stateward agent`: an agent that runs the clusters and apps of a cloudlet on this machine."""
 
 import os
 import sys
@@ -21,7 +21,7 @@ AGENTS_PATH = "/api/v1/edge/agents"
 
 
 class Drivers(StrEnum):
-    """What an agent can work with."""
+    """The drivers that an agent can use."""
 
     PROCESS = "process"
     SIMULATED = "simulated"
@@ -81,11 +81,11 @@ def agent(
     )
     out().print(f"agent of {namespace}/{cloudlet}, version {__version__}, starts in {folder}", markup=False)
     out().print(f"installation {identity}", markup=False)
-    asyncio.run(_until_told(made))
+    asyncio.run(_run_until_stopped(made))
 
 
-async def _until_told(made: "Agent") -> None:
-    """Run an agent until it is dismissed, or told to stop."""
+async def _run_until_stopped(made: "Agent") -> None:
+    """Run an agent until it is replaced by its successor, or stopped by a signal."""
     import asyncio
     import signal
 
@@ -98,7 +98,7 @@ async def _until_told(made: "Agent") -> None:
 
 
 def _site(driver: Drivers, folder: Path, token_file: Path) -> "AgentSite":
-    """Return the site; apps are kept from the agent's token, folder and environment, as settings of the server say."""
+    """Return the site; its apps cannot read the agent's token, folder and environment (`confinement`)."""
     if driver is Drivers.PROCESS:
         from stateward.agents.process_site import ProcessSite
         from stateward.config import load
@@ -126,6 +126,6 @@ def _token(file: Path) -> str:
 
 
 def _arguments(argv: list[str]) -> list[str]:
-    """Return what a successor is to be started with: the same, but for whose heir it is."""
+    """Return the arguments of a successor: those of this process, without `--heir`."""
     given = argv[argv.index("agent") + 1 :] if "agent" in argv else []
     return given[: given.index("--heir")] if "--heir" in given else given

@@ -22,7 +22,7 @@ def backup(file: Target, config: File = None, data: Data = None, database: Datab
     from stateward.server.store_backup import back_up, embedded_file
 
     where = in_force(config, {"data": data, "database": database}).config.store_url
-    _tell(back_up(embedded_file(where), file), f"{masked(where)} is copied into {file}", json)
+    _print_copied(back_up(embedded_file(where), file), f"{masked(where)} is copied into {file}", json)
 
 
 def restore(
@@ -42,10 +42,10 @@ def restore(
     if not settings.database:
         DataDir(settings).create()
     copied = put_back(file, embedded_file(settings.store_url), replace=replace)
-    _tell(copied, f"{file} is restored into {settings.store_url}", json)
+    _print_copied(copied, f"{file} is restored into {settings.store_url}", json)
 
 
-def _tell(copied: "BackupInfo", text: str, json: bool) -> None:
+def _print_copied(copied: "BackupInfo", text: str, json: bool) -> None:
     if json:
         print_json(copied)
     else:

@@ -25,7 +25,7 @@ GONE = "(gone)"
 
 
 class NotClear(StatewardError):
-    """It is not clear which action would remove an object; says which ones could."""
+    """No single action removes an object in its state; `choices` are the actions that could."""
 
     object: str
     state: str
@@ -50,7 +50,7 @@ def create(
     arg: Args = None,
 ) -> None:
     """Make an object."""
-    said = {
+    fields = {
         "spec": None if spec is None else read_spec(spec),
         "labels": parse_pairs("label", label or []),
         "parent": None if parent is None else parse_ref(parent).id,
@@ -59,7 +59,7 @@ def create(
     named = parse_ref(kind) if id_ is None else ObjectRef(id_, kind)
     if named.kind is None:
         raise BadInput("id", kind, "followed by an id: KIND ID, or KIND/ID")
-    body = {name: value for name, value in said.items() if value}
+    body = {name: value for name, value in fields.items() if value}
     body |= {
         "kind": session.kind(named.kind),
         "id": named.id,
@@ -82,19 +82,19 @@ def delete(
     allowed = session.client.allowed(session.ns, found.id)
     states = session.kinds[found.kind].states if found.kind in session.kinds else []
     ends = {one.state for one in states if one.state_class == "final"} | {GONE}
-    action = removing(found.id, allowed.state, allowed.actions, ends, body.get("facts", []))
+    action = find_removing_action(found.id, allowed.state, allowed.actions, ends, body.get("facts", []))
     accepted = accepted_outcome(session.client.act(session.ns, found.id, action, body))
     finish_requests(session, [accepted])
 
 
-def removing(
+def find_removing_action(
     object: str,  # noqa: A002
     state: str,
     actions: Sequence[Possible],
     ends: Collection[str],
     facts: Sequence[str],
 ) -> str:
-    """Return the action that removes an object in its state: one called delete, or else the only one that ends it."""
+    """Return the action that removes an object: `delete` if there is one, else the only one that ends it."""
     if any(one.event == "delete" for one in actions):
         return "delete"
     ending = [one for one in actions if one.end in ends]

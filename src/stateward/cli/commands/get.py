@@ -73,7 +73,7 @@ def _states(texts: Sequence[str]) -> list[str]:
 
 
 def _watch(session: Session, chosen: ObjectSelector, limit: int | None) -> None:
-    """Show a listing for ever; as JSON, every object again whenever it has changed."""
+    """Show a listing until Ctrl-C; as JSON, an object is printed again whenever it has changed."""
     if session.json:
         _watch_lines(session, chosen, limit)
     with live_display(out()) as live:

@@ -36,7 +36,7 @@ def set_(session: Session, lane: Lane, capacity: Capacity, group: Of = None) -> 
         raise BadInput("lane", lane, "a lane's name")
     known = {one.lane: one.grp for one in session.client.lanes().lanes}
     set_to = session.client.set_lane(lane, group or known.get(lane) or lane.partition("/")[0], capacity)
-    session.show(set_to, lambda one: f"Lane {one.lane} of {one.grp} runs up to {limit(one.capacity)} at once.")
+    session.show(set_to, lambda one: f"Lane {one.lane} of {one.grp} runs up to {limit_text(one.capacity)} at once.")
     if lane not in known:
         _notice_unused(session, "lane", lane)
 
@@ -45,14 +45,14 @@ def set_(session: Session, lane: Lane, capacity: Capacity, group: Of = None) -> 
 def set_group(session: Session, group: Group, lanes: Count) -> None:
     """Set how many lanes of a group may be active at once."""
     known = {one.grp for one in session.client.lanes().groups}
-    set_to = session.client.set_group(group, lanes)
-    session.show(set_to, lambda one: f"Group {one.grp} has up to {limit(one.lanes)} lanes active at once.")
+    set_to = session.client.set_lane_group(group, lanes)
+    session.show(set_to, lambda one: f"Group {one.grp} has up to {limit_text(one.lanes)} lanes active at once.")
     if group not in known:
         _notice_unused(session, "group", group)
 
 
 def _notice_unused(session: Session, what: str, name: str) -> None:
-    """Tell that a limit holds for nothing yet: it may be set before use, but the name may also be mistyped."""
+    """Print a notice that nothing uses the limit yet: it may be set in advance, but the name may also be mistyped."""
     if not session.json:
         err().print(f"Notice: no {what} {name} is in use now; the limit holds as soon as one is.", markup=False)
 
@@ -64,8 +64,8 @@ def lane_table(found: LanesView) -> Table:
         (
             one.lane or "(any)",
             one.grp,
-            limit(limits.get(one.grp)),
-            limit(one.capacity),
+            limit_text(limits.get(one.grp)),
+            limit_text(one.capacity),
             str(one.running),
             "yes" if one.waiting else "",
             utc_text(one.back_off),
@@ -75,12 +75,12 @@ def lane_table(found: LanesView) -> Table:
     return filled_table(("lane", "group", "lanes at once", "capacity", "running", "waiting", "backed off until"), rows)
 
 
-def limit(number: int | None) -> str:
-    """Return a limit as it is read."""
+def limit_text(number: int | None) -> str:
+    """Return a limit as text: `none` if there is none, empty if it is not known."""
     return "" if number is None else "none" if number >= UNLIMITED else str(number)
 
 
-def _alone(ctx: typer.Context, **given: Any) -> None:  # noqa: ANN401 - the options that all commands share
+def _without_command(ctx: typer.Context, **given: Any) -> None:  # noqa: ANN401 - the options that all commands share
     """Show the lanes, or set their limits."""
     if ctx.invoked_subcommand is None:
         show(ctx=ctx, **given)
@@ -93,7 +93,7 @@ def _was_typed(ctx: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-app.callback(invoke_without_command=True)(with_options(_alone, []))
+app.callback(invoke_without_command=True)(with_options(_without_command, []))
 app.command("show")(show)
 app.command("set")(set_)
 app.command("group")(set_group)

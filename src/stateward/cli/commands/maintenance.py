@@ -15,21 +15,21 @@ from stateward.schemas.deployment import PrunedView
 SPAN = re.compile(r"([0-9]{1,6})([hdw])")
 SECONDS = {"h": 3_600, "d": 86_400, "w": 604_800}
 
-Looking = Annotated[bool, typer.Option("--dry-run", help="Only list what is stuck; exits with 1 if anything is.")]
+ListOnly = Annotated[bool, typer.Option("--dry-run", help="Only list what is stuck; exits with 1 if anything is.")]
 
 
 @on_server
-def heal(session: Session, dry_run: Looking = False) -> None:
+def heal(session: Session, dry_run: ListOnly = False) -> None:
     """Put back what dead workers held and settle what is overdue, now."""
     if dry_run:
-        _list(session)
+        _list_stuck(session)
         return
     done = session.client.heal()
-    told = f"{done.freed} put back from dead workers, {done.settled} overdue settled or hurried on."
-    session.show(done, lambda _: told)
+    text = f"{done.freed} put back from dead workers, {done.settled} overdue settled or hurried on."
+    session.show(done, lambda _: text)
 
 
-def _list(session: Session) -> None:
+def _list_stuck(session: Session) -> None:
     found = session.client.stuck()
     titles = ("object", "namespace", "state", "action", "operation", "why", "deadline")
     rows = ((one.object, one.ns, one.state, one.action, one.op, one.why, utc_text(one.deadline)) for one in found)
@@ -39,20 +39,20 @@ def _list(session: Session) -> None:
 
 
 Older = Annotated[str, typer.Option("--older", metavar="SPAN", help="Older than this: 90d, 12w or 36h.")]
-Counting = Annotated[bool, typer.Option("--dry-run", help="Only say how much would go.")]
+CountOnly = Annotated[bool, typer.Option("--dry-run", help="Only say how much would go.")]
 
 
 @on_server
-def prune(session: Session, older: Older, dry_run: Counting = False) -> None:
+def prune(session: Session, older: Older, dry_run: CountOnly = False) -> None:
     """Drop ended operations, removed objects, journal lines and idempotency answers that are older than a span."""
     seconds = _seconds(older)
     done = session.client.prune(seconds, dry_run=dry_run)
     while done.next is not None:
-        done = _together(done, session.client.prune(seconds, dry_run=dry_run, after=done.next))
+        done = _added(done, session.client.prune(seconds, dry_run=dry_run, after=done.next))
     if session.json:
         print_json(done)
     else:
-        results().print(_told(done, dry_run), markup=False, highlight=False, soft_wrap=True)
+        results().print(_pruned_text(done, dry_run), markup=False, highlight=False, soft_wrap=True)
 
 
 def _seconds(text: str) -> int:
@@ -63,7 +63,7 @@ def _seconds(text: str) -> int:
     return seconds
 
 
-def _together(so_far: PrunedView, more: PrunedView) -> PrunedView:
+def _added(so_far: PrunedView, more: PrunedView) -> PrunedView:
     return replace(
         more,
         operations=so_far.operations + more.operations,
@@ -73,7 +73,7 @@ def _together(so_far: PrunedView, more: PrunedView) -> PrunedView:
     )
 
 
-def _told(done: PrunedView, dry_run: bool) -> str:
+def _pruned_text(done: PrunedView, dry_run: bool) -> str:
     counts = f"{done.operations:,} operations, {done.objects:,} removed objects, {done.lines:,} lines"
     gone = "would go" if dry_run else "are gone"
     return f"{counts} and {done.answers:,} answers from before {done.before:%Y-%m-%d %H:%M} {gone}."

@@ -85,7 +85,7 @@ def serve(
 ) -> None:
     """Serve the API, with a worker in the same process; the data is in a folder unless a database is named."""
     found = in_force(config, _flags(locals()))
-    from stateward.server import run  # only those who serve need what serving needs
+    from stateward.server import run  # imported here, because other commands do not need the server
     from stateward.server.telemetry.logs import start_logging
 
     seal_process()
@@ -145,7 +145,7 @@ def config(file: File = None, json: Json = False) -> None:
 
 
 def in_force(file: Path | None, flags: Mapping[str, object]) -> Loaded:
-    """Put the configuration together; an error shows no password."""
+    """Load the configuration; an error shows no password."""
     named = os.environ.get(CONFIG_FILE)
     try:
         return load(flags, os.environ, file or (Path(named) if named else None), sections())

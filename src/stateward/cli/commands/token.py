@@ -12,7 +12,7 @@ from stateward.client.session import Session, on_server
 
 
 class RoleName(StrEnum):
-    """What a token is for; the same as on the server, whose own list would load the whole engine with it."""
+    """The roles of tokens: those of `stateward.access.roles`, whose import would load the engine."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"
@@ -37,7 +37,7 @@ def create(session: Session, name: Name, ns: Spaces, role: As = RoleName.VIEWER,
     """Make a token. Its text is shown now and never again."""
     expires = None if days is None else datetime.now(UTC) + timedelta(days=days)
     body = {"name": name, "role": role, "namespaces": ns, **({} if expires is None else {"expires": expires})}
-    made = session.client.issue(body)
+    made = session.client.issue_token(body)
     if session.json:
         print_json(made)
         return
@@ -61,7 +61,7 @@ def list_(session: Session) -> None:
 @on_server
 def revoke(session: Session, id_: Id) -> None:
     """Take a token back; it opens nothing from now on."""
-    found = session.client.revoke(id_)
+    found = session.client.revoke_token(id_)
     session.show(found, lambda _: f"Token {id_} opens nothing any more.")
 
 

@@ -24,10 +24,10 @@ from stateward.schemas.journal import LineView
 from stateward.schemas.objects import NamespaceView
 
 NEWEST = 10
-"""How many lines of the journal are shown."""
+"""Number of journal entries that are shown."""
 
 LOOK_BACK = 300
-"""How many lines of the journal are read for them, of whatever namespace, at first."""
+"""Number of newest journal entries, of all namespaces, that are read at first."""
 
 Once = Annotated[bool, typer.Option("--once", help="Show one frame and leave.")]
 Every = Annotated[float, typer.Option("--every", min=0.2, max=3600, metavar="SECONDS", help="How often to look again.")]
@@ -35,7 +35,7 @@ Everywhere = Annotated[bool, typer.Option("--all-namespaces", "-A", help="All na
 
 
 class Frame(Struct, frozen=True):
-    """What there is at one moment; what the token does not open is left out."""
+    """The deployment at one moment; lanes and workers are None if the token does not open them."""
 
     at: datetime
     namespaces: list[NamespaceView]
@@ -53,23 +53,23 @@ def top(session: Session, once: Once = False, every: Every = 1.0, everywhere: Ev
     lines: deque[LineView] = deque(maxlen=NEWEST)
     console = out()
     if once or (not console.is_terminal and not session.json):
-        _, frame = look(session, ns, after, lines)
-        print_json(frame) if session.json else console.print(view(session, frame))
+        _, frame = read_frame(session, ns, after, lines)
+        print_json(frame) if session.json else console.print(render_frame(session, frame))
         return
     if session.json:
         while True:
-            after, frame = look(session, ns, after, lines)
+            after, frame = read_frame(session, ns, after, lines)
             print_json_line(frame)
             session.pause(every)
     with live_display(console, screen=True) as live:
         while True:
-            after, frame = look(session, ns, after, lines)
-            live.update(view(session, frame), refresh=True)
+            after, frame = read_frame(session, ns, after, lines)
+            live.update(render_frame(session, frame), refresh=True)
             session.pause(every)
 
 
-def look(session: Session, ns: str | None, after: int, lines: deque[LineView]) -> tuple[int, Frame]:
-    """Look once; returns the number of the last line that was seen, too."""
+def read_frame(session: Session, ns: str | None, after: int, lines: deque[LineView]) -> tuple[int, Frame]:
+    """Read a frame and the journal entries since the last one; also returns the number of the last entry."""
     client = session.client
     more = True
     while more:
@@ -87,8 +87,8 @@ def look(session: Session, ns: str | None, after: int, lines: deque[LineView]) -
     return after, frame
 
 
-def view(session: Session, frame: Frame) -> RenderableType:
-    """Return a frame as it is shown."""
+def render_frame(session: Session, frame: Frame) -> RenderableType:
+    """Return a frame as tables and lines."""
     parts: list[RenderableType] = [_headline(session, frame), Rule(style="dim"), _states(session, frame)]
     if frame.lanes is not None and frame.lanes.lanes:
         parts += [Rule(style="dim"), lane_table(frame.lanes)]
@@ -98,7 +98,7 @@ def view(session: Session, frame: Frame) -> RenderableType:
 
 
 def _headline(session: Session, frame: Frame) -> Text:
-    counts = counted(frame.namespaces)
+    counts = count_states(frame.namespaces)
     moving = sum(n for (kind, state), n in counts.items() if session.state_class(kind, state) == "transitional")
     words = f"{utc_text(frame.at)}  {counts.total()} objects, {moving} in transition"
     if frame.lanes is not None:
@@ -109,8 +109,8 @@ def _headline(session: Session, frame: Frame) -> Text:
     return found.append(f", {len(frame.stuck)} stuck", style="red") if frame.stuck else found
 
 
-def counted(namespaces: Iterable[NamespaceView]) -> Counter[tuple[str, str]]:
-    """Return how many objects there are by kind and state, in all namespaces together."""
+def count_states(namespaces: Iterable[NamespaceView]) -> Counter[tuple[str, str]]:
+    """Return the number of objects by kind and state, over all namespaces."""
     found: Counter[tuple[str, str]] = Counter()
     for one in namespaces:
         for kind, states in one.counts.items():
@@ -120,7 +120,7 @@ def counted(namespaces: Iterable[NamespaceView]) -> Counter[tuple[str, str]]:
 
 
 def _states(session: Session, frame: Frame) -> Table:
-    counts = counted(frame.namespaces)
+    counts = count_states(frame.namespaces)
     table = plain_table("kind", "objects", "states")
     for kind in sorted({kind for kind, _ in counts}):
         states = {state: n for (of, state), n in sorted(counts.items()) if of == kind}

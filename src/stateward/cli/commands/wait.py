@@ -8,14 +8,13 @@ from stateward.client.action_requests import RequestOutcome, print_outcomes, wai
 from stateward.client.arguments import parse_ref
 from stateward.client.errors import NOT_FOUND, none_if
 from stateward.client.formatting import operation_details
-from stateward.client.session import Session, on_server
-from stateward.client.shared_options import Timeout
+from stateward.client.session import Session, Timeout, on_server
 
 What = Annotated[str, typer.Argument(metavar="OPERATION|OBJECT", help="An operation's id, or an object.")]
 Operation = Annotated[str, typer.Argument(metavar="OPERATION", help="An operation's id.")]
 
 NEWEST = 100
-"""How many of an object's operations are looked through for such that have not ended."""
+"""Number of an object's newest operations among which those that have not ended are searched."""
 
 
 @on_server

@@ -38,14 +38,14 @@ def watch(
     count: Count = None,
 ) -> None:
     """Show what happens, line by line, until Ctrl-C; as JSON, one line each."""
-    wish = JournalSelection(
+    selection = JournalSelection(
         after=after,
         ns=None if everywhere else session.ns,
         kind=None if kind is None else session.kind(kind),
         object=None if object is None else session.find(parse_ref(object)).id,
     )
     console = results()
-    for number, line in enumerate(follow_journal(session, wish), 1):
+    for number, line in enumerate(follow_journal(session, selection), 1):
         if session.json:
             print_json_line(line)
         else:

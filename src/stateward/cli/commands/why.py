@@ -12,7 +12,7 @@ from stateward.schemas.operations import OperationView
 from stateward.schemas.waiting import ParentView, WhyView
 
 MOST = 10
-"""How many children are shown one by one."""
+"""Number of children that are listed."""
 
 
 @on_server
@@ -32,7 +32,7 @@ def why(session: Session, object: Object) -> None:  # noqa: A002 - the glossary'
 
 
 def _reason(session: Session, parent: ParentView) -> WhyView | None:
-    """Return what a parent waits for, if it does."""
+    """Return the reasons why a parent waits; None if it has no operation."""
     return None if parent.operation is None else session.client.why(session.ns, parent.id)
 
 

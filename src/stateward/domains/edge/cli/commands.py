@@ -11,8 +11,7 @@ import typer
 
 from stateward.client.formatting import filled_table
 from stateward.client.output import print_json, results
-from stateward.client.session import Session, on_server
-from stateward.client.shared_options import Timeout, Wait
+from stateward.client.session import Session, Timeout, Wait, on_server
 from stateward.domains.edge.api.schemas import AgentsView
 from stateward.domains.edge.cli.instance_requests import (
     APPINST,

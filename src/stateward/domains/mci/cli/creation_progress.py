@@ -96,7 +96,7 @@ def wait_with_progress(
             now = session.client.operation(session.ns, operation.id)
             last_entry = _read_journal(session, mci, vms, last_entry, operation.created.isoformat())
             for group, level in vms.levels().items():
-                bars.level(group, level.done, level.total, level.bad)
+                bars.set_level(group, level.done, level.total, level.bad)
             if now.has_ended:
                 return now
             check_timeout(operation.id)
