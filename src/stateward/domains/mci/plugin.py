@@ -59,7 +59,7 @@ class MciPlugin(DomainPlugin):
         self.drivers = DriverFactory(context.data_dir / "machines", lambda: self.cloud, context.confinement)
         self.catalogue = Catalogue(self.drivers.is_on_host, local=context.offers_local)
         context.templates["mci"] = MciTemplate(self.catalogue)
-        grants, births = GrantGuard(self.catalogue), NewObjectGuard(self.catalogue)
+        grants, new_objects = GrantGuard(self.catalogue), NewObjectGuard(self.catalogue)
         self.clients = ProviderClients(self.drivers, self.catalogue, context.on_provider_call, tick=tick)
         self._vms = CloudVmHandlers(self.clients.by_name, self.clients.by_name_if_granted)
         self._mcis = MciHandlers(self.clients.by_name_if_granted, self.clients.driver_for, self.catalogue)
@@ -67,9 +67,9 @@ class MciPlugin(DomainPlugin):
         records = [_record(one, grants.wrap(guard_spec)) for one in RECORDS]
         super().__init__(
             [
-                self._mcis.kind(births.wrap(grants.wrap(guard_mci))),
-                self._vms.kind(grants.wrap(births.wrap(guard_vm))),
-                *parts.kinds(lambda guard: grants.wrap(births.wrap(guard))),
+                self._mcis.kind(new_objects.wrap(grants.wrap(guard_mci))),
+                self._vms.kind(grants.wrap(new_objects.wrap(guard_vm))),
+                *parts.kinds(lambda guard: grants.wrap(new_objects.wrap(guard))),
                 *records,
             ],
             routes(self, context.on_calls_saved),

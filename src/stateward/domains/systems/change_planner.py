@@ -52,8 +52,8 @@ class ChangePlanner:
         return (self._request(one.id, "delete") for one in now if one.id not in kept)
 
     def _change_request(self, object_id: str, event: str, kind: str, spec: str) -> Request:
-        birth = Creation(kind, self._system) if event == "define" else None
-        return replace(self._request(object_id, event), spec=spec, creates=birth)
+        creation = Creation(kind, self._system) if event == "define" else None
+        return replace(self._request(object_id, event), spec=spec, creates=creation)
 
     def _request(self, object_id: str, event: str) -> Request:
         return Request(self._ns, object_id, event, "", CONTROLLER, self._who, args=self._args)

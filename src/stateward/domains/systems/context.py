@@ -57,21 +57,21 @@ class SystemContext:
     async def recent_object(self, ns: str, id: str, age: float = 0.0) -> Object | None:  # noqa: A002 - the glossary's word
         """Return an object from a read that is at most `age` seconds old; joins a read that has not started yet."""
         key, now = Key(ns, id), asyncio.get_running_loop().time()
-        look = self._reads.get(key)
-        if look is None or look.started_at < now - age:
-            look = self._reads[key] = PendingRead(asyncio.ensure_future(self._read(key)))
-        return await asyncio.shield(look.result)
+        pending = self._reads.get(key)
+        if pending is None or pending.started_at < now - age:
+            pending = self._reads[key] = PendingRead(asyncio.ensure_future(self._read(key)))
+        return await asyncio.shield(pending.result)
 
     async def _read(self, key: Key) -> Object | None:
-        look, loop = self._reads[key], asyncio.get_running_loop()
-        look.started_at = loop.time()
+        pending, loop = self._reads[key], asyncio.get_running_loop()
+        pending.started_at = loop.time()
         try:
             return await self.object(*key)
         finally:
-            loop.call_later(READ_CACHE_S, self._forget, key, look)
+            loop.call_later(READ_CACHE_S, self._forget, key, pending)
 
-    def _forget(self, key: Key, look: "PendingRead") -> None:
-        if self._reads.get(key) is look:
+    def _forget(self, key: Key, pending: "PendingRead") -> None:
+        if self._reads.get(key) is pending:
             del self._reads[key]
 
     async def backend(self, system_ref: SystemRef) -> Backend:
@@ -80,11 +80,11 @@ class SystemContext:
         if found is None:
             raise NotFound(system_ref.ns, system_ref.system)
         backend = self.backend_of(found)
-        lives = seen_of(found, SystemLocation)
+        location = seen_of(found, SystemLocation)
         here = SystemLocation(**await backend.prepare(system_ref))
-        if lives not in (SystemLocation(), here):
+        if location not in (SystemLocation(), here):
             raise Temporary(
-                str(OnOtherHost(system_ref.system, f"{lives.host} ({lives.folder})")), after=OTHER_HOST_RETRY_S
+                str(OnOtherHost(system_ref.system, f"{location.host} ({location.folder})")), after=OTHER_HOST_RETRY_S
             )
         return backend
 
@@ -92,8 +92,8 @@ class SystemContext:
         """Tell whether a system uses this backend, and runs on this host."""
         if system_spec(system).backend != name:
             return False
-        lives, backend = seen_of(system, SystemLocation), self.backend_of(system)
-        return lives == SystemLocation() or lives == SystemLocation(
+        location, backend = seen_of(system, SystemLocation), self.backend_of(system)
+        return location == SystemLocation() or location == SystemLocation(
             **await backend.prepare(SystemRef(system.ns, system.id))
         )
 

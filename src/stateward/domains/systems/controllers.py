@@ -69,18 +69,18 @@ class SystemRollUp:
         after = await engine.store.reader.last_journal_seq()
         # All systems first: some may have changed while no process followed the journal.
         dirty = {SystemRef(one.ns, one.id): None for one in await self._context.systems()}
-        news, loop = asyncio.Event(), asyncio.get_running_loop()
-        news.set()
+        is_dirty, loop = asyncio.Event(), asyncio.get_running_loop()
+        is_dirty.set()
 
         def mark_dirty(system_ref: SystemRef) -> None:
             dirty[system_ref] = None
-            news.set()
+            is_dirty.set()
 
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow_journal(after, mark_dirty))
             while True:
-                await news.wait()
-                news.clear()
+                await is_dirty.wait()
+                is_dirty.clear()
                 began = loop.time()
                 for system_ref in list(dirty):
                     del dirty[system_ref]
@@ -89,9 +89,9 @@ class SystemRollUp:
                 await asyncio.sleep(loop.time() - began)  # use at most half of the time, however many changes there are
 
     async def _follow_journal(self, after: int, mark_dirty: Callable[[SystemRef], None]) -> None:
-        async for line in self._context.engine.watch(after, JournalFilter()):
-            if line.kind in (SERVICE.kind, NODEPOOL.kind) and line.source != line.target:
-                mark_dirty(SystemRef(line.ns, system_of(line.object)))
+        async for entry in self._context.engine.watch(after, JournalFilter()):
+            if entry.kind in (SERVICE.kind, NODEPOOL.kind) and entry.source != entry.target:
+                mark_dirty(SystemRef(entry.ns, system_of(entry.object)))
 
     async def _refresh_safely(self, system_ref: SystemRef) -> bool:
         """Roll up one system; returns whether it succeeded. An error does not stop the others."""
@@ -129,11 +129,11 @@ class InstanceController:
 
     async def _follow_pools(self, after: int) -> None:
         """Reconcile the services of changed node pools a little later, when most changes are over."""
-        async for line in self._context.engine.watch(after, JournalFilter(kind=NODEPOOL.kind)):
-            if line.source != line.target:
-                with self._faults.isolate(f"news of node pool {line.object} in {line.ns}"):
+        async for entry in self._context.engine.watch(after, JournalFilter(kind=NODEPOOL.kind)):
+            if entry.source != entry.target:
+                with self._faults.isolate(f"news of node pool {entry.object} in {entry.ns}"):
                     await self._reconcile_pool(
-                        SystemRef(line.ns, system_of(line.object)), line.object.partition("~")[2]
+                        SystemRef(entry.ns, system_of(entry.object)), entry.object.partition("~")[2]
                     )
 
     async def _reconcile_pool(self, system_ref: SystemRef, pool: str) -> None:
@@ -145,7 +145,7 @@ class InstanceController:
                     self._retry[ServiceRef(system_ref, str(path_of(one.id)))] = None
 
     async def _follow_backend(self) -> None:
-        async for ref in self._backend.news():
+        async for ref in self._backend.changed_services():
             await self._reconcile_safely(ref)
 
     async def _retry_loop(self) -> None:
@@ -179,9 +179,9 @@ class InstanceController:
         state = service_state(facts_at_rest(wanted.service.instances, wanted.revision, seen, provided=provided))
         if state == found.state or (found.state == ServiceState.FAILED and state != ServiceState.STABLE):
             return
-        told = {"revision": wanted.revision, "ready": sum(one.ready for one in seen)}
+        summary = {"revision": wanted.revision, "ready": sum(one.ready for one in seen)}
         ill = {one.name: one.why for one in seen if one.why}
-        how: dict[str, Any] = {"version": found.version, "seen": {**told, "ill": ill} if ill else told}
+        how: dict[str, Any] = {"version": found.version, "seen": {**summary, "ill": ill} if ill else summary}
         try:
             await self._context.engine.act(*found.key, state.word, actor=CONTROLLER, who=WHO, **how)
         except Denied:

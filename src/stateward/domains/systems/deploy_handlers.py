@@ -279,10 +279,10 @@ class SystemHandlers:
         except UnknownName as error:
             raise Permanent(str(error)) from error
         try:
-            lives = await backend.prepare(SystemRef(job.ns, job.object))
+            location = await backend.prepare(SystemRef(job.ns, job.object))
         except OSError as error:
             raise Temporary(f"it cannot be made ready: {error}") from error
-        return Ending(seen=to_json(SystemLocation(**lives)))
+        return Ending(seen=to_json(SystemLocation(**location)))
 
     async def remove(self, job: Job) -> None:
         """Delete all services, node pools, files and deploy records of a system."""

@@ -150,14 +150,14 @@ class ServiceRollout:
     async def run(self, deploy: str | None) -> bool:
         """Run until all is as desired (True) or no progress until the deadline; raises when its deploy is over."""
         clock = asyncio.get_running_loop().time
-        best, moved, heeded = -(10**9), clock(), clock()
+        best, moved, checked = -(10**9), clock(), clock()
         while not await self._step():
             if (now := progress_score(self._wanted.revision, self.seen)) > best:
                 best, moved = now, clock()
             if clock() - moved > self._wanted.service.deadline:
                 return False
-            if deploy is not None and clock() - heeded > CANCEL_CHECK_S:
-                heeded = clock()
+            if deploy is not None and clock() - checked > CANCEL_CHECK_S:
+                checked = clock()
                 await self._check_deploy(deploy)
             if not self._has_acted:  # after an action the instances may have changed already
                 await self._backend.pause(self._ref, POLL_MAX_S)

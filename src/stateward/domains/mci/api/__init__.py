@@ -43,22 +43,22 @@ MODULES = (
 
 
 def routes(
-    house: MciDomain,
+    domain: MciDomain,
     saved: Callable[[str, int], None] = lambda _provider, _calls: None,
     *,
     fresh_for: float = FRESH_LISTING_S,
 ) -> list[ControllerRouterHandler]:
     """Return the routes of the domain; `saved` counts the provider calls that were not needed."""
-    hall = ApiContext(house, LiveStatus(house.clients, saved, serves=fresh_for), RequestLog())
-    original = [one for module in MODULES for one in module.ROUTES]
-    return [_router(BASE, original, hall), _router(native_routes.BASE, native_routes.ROUTES, hall)]
+    context = ApiContext(domain, LiveStatus(domain.clients, saved, serves=fresh_for), RequestLog())
+    tumblebug = [one for module in MODULES for one in module.ROUTES]
+    return [_router(BASE, tumblebug, context), _router(native_routes.BASE, native_routes.ROUTES, context)]
 
 
-def _router(path: str, handlers: Sequence[ControllerRouterHandler], hall: ApiContext) -> Router:
-    def reception(app: ASGIApp) -> ASGIApp:  # a function, because Litestar copies any other middleware of a router
-        return RequestLogMiddleware(app, hall)
+def _router(path: str, handlers: Sequence[ControllerRouterHandler], context: ApiContext) -> Router:
+    def logged(app: ASGIApp) -> ASGIApp:  # a function, because Litestar copies any other middleware of a router
+        return RequestLogMiddleware(app, context)
 
-    return Router(path, route_handlers=handlers, request_class=TumblebugRequest, middleware=[reception], tags=["mci"])
+    return Router(path, route_handlers=handlers, request_class=TumblebugRequest, middleware=[logged], tags=["mci"])
 
 
 __all__ = ["routes"]

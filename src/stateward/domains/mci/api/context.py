@@ -32,7 +32,7 @@ from stateward.schemas.caller import Caller
 from stateward.store.records import Key
 
 REQUEST_ID = b"x-request-id"
-CONTEXT_KEY, LOG_ENTRY_KEY = "mci.hall", "mci.entry"
+CONTEXT_KEY, LOG_ENTRY_KEY = "mci.context", "mci.entry"
 
 AnyResponse = Response[Any]
 
@@ -62,8 +62,8 @@ class TumblebugRequest(Request[Any, Grant, State]):
     @property
     def context(self) -> ApiContext:
         """The context that all requests share."""
-        hall: ApiContext = self.scope[CONTEXT_KEY]  # type: ignore[literal-required]
-        return hall
+        context: ApiContext = self.scope[CONTEXT_KEY]  # type: ignore[literal-required]
+        return context
 
     @property
     def service(self) -> Service:
@@ -125,18 +125,18 @@ def list_response(word: str, found: Sequence[Any], option: str | None) -> AnyRes
 class RequestLogMiddleware:
     """ASGI middleware around the routes: sets the context and logs the request."""
 
-    def __init__(self, app: ASGIApp, hall: ApiContext) -> None:
-        self._app, self._hall = app, hall
+    def __init__(self, app: ASGIApp, context: ApiContext) -> None:
+        self._app, self._context = app, context
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
         given = dict(scope["headers"]).get(REQUEST_ID, b"").decode("latin-1")
         id_ = given if re.match(IDEMPOTENCY_KEY, given) else new_id()
-        entry = self._hall.request_log.begin(id_, scope, time.time())
-        scope[CONTEXT_KEY], scope[LOG_ENTRY_KEY] = self._hall, entry  # type: ignore[literal-required]
+        entry = self._context.request_log.begin(id_, scope, time.time())
+        scope[CONTEXT_KEY], scope[LOG_ENTRY_KEY] = self._context, entry  # type: ignore[literal-required]
         to_keep = id_ == given and entry.head.changes
         if to_keep:
-            await store_request(self._hall.domain.service.engine, entry.to_logged_request())
+            await store_request(self._context.domain.service.engine, entry.to_logged_request())
 
         async def received() -> Any:  # noqa: ANN401 - a message
             message = await receive()
@@ -152,7 +152,7 @@ class RequestLogMiddleware:
                 entry.answer.add(message.get("body", b""))
                 entry.ended = time.time()
                 if to_keep and not message.get("more_body"):
-                    await store_request(self._hall.domain.service.engine, entry.to_logged_request())
+                    await store_request(self._context.domain.service.engine, entry.to_logged_request())
             await send(message)
 
         await self._app(scope, received, sent)
@@ -181,29 +181,29 @@ def resource_in_path(resource_type: str) -> ObjectIdInPath:
     return lambda path: record_id(resource_type, path["name"])
 
 
-def adds_object_state(meant: ObjectIdInPath) -> Callable[[Route[P, T]], Route[P, T]]:
+def adds_object_state(object_id: ObjectIdInPath) -> Callable[[Route[P, T]], Route[P, T]]:
     """Let a route add the state of its object to the bad input that it refuses, as in other refusals.
 
     Most input is parsed before the object is read, so the state is read only if it is needed.
     """
 
-    def telling(route: Route[P, T]) -> Route[P, T]:
+    def decorate(route: Route[P, T]) -> Route[P, T]:
         @wraps(route)
-        async def told(*args: P.args, **named: P.kwargs) -> T:
+        async def wrapped(*args: P.args, **named: P.kwargs) -> T:
             try:
                 return await route(*args, **named)
             except BadInput as error:
                 request = named["request"]
                 assert isinstance(request, TumblebugRequest)
-                error.state = error.state or await _state(request, meant)
+                error.state = error.state or await _state(request, object_id)
                 raise
 
-        return told
+        return wrapped
 
-    return telling
+    return decorate
 
 
-async def _state(request: TumblebugRequest, meant: ObjectIdInPath) -> str | None:
+async def _state(request: TumblebugRequest, object_id: ObjectIdInPath) -> str | None:
     path = request.path_params
-    found = await request.service.engine.store.reader.object(Key(path["ns"], meant(path)))
+    found = await request.service.engine.store.reader.object(Key(path["ns"], object_id(path)))
     return None if found is None or found.removed else found.state

@@ -86,46 +86,47 @@ class LiveStatus:
     """Refreshes the states of VMs for readers."""
 
     def __init__(self, clients: ProviderClients, saved: OnCallsSaved, *, serves: float = FRESH_LISTING_S) -> None:
-        self._clouds, self._saved, self._serves = clients, saved, serves
+        self._clients, self._saved, self._serves = clients, saved, serves
 
-    async def refresh(self, engine: Engine, vms: Sequence[Object], patience: float, *, fresh: bool) -> LiveResult:
+    async def refresh(self, engine: Engine, vms: Sequence[Object], timeout_s: float, *, fresh: bool) -> LiveResult:
         """Compare VMs with their providers' listings and apply the drift."""
-        places: dict[str, list[Object]] = defaultdict(list)
+        by_connection: dict[str, list[Object]] = defaultdict(list)
         for one in vms:
-            places[vm_of(one).connection].append(one)
-        look = StatusQuery(engine, await engine.store.reader.time(), patience, fresh)
-        found = await asyncio.gather(*(self._refresh_connection(look, name, known) for name, known in places.items()))
+            by_connection[vm_of(one).connection].append(one)
+        query = StatusQuery(engine, await engine.store.reader.time(), timeout_s, fresh)
+        reads = (self._refresh_connection(query, name, known) for name, known in by_connection.items())
+        found = await asyncio.gather(*reads)
         shown = {id_: seen for one in found for id_, seen in one.shown.items()}
         return LiveResult(shown, sum(one.changed for one in found))
 
-    async def _refresh_connection(self, look: StatusQuery, connection: str, known: Sequence[Object]) -> LiveResult:
-        asked = [one for one in known if look.needs_check(one)]
+    async def _refresh_connection(self, query: StatusQuery, connection: str, known: Sequence[Object]) -> LiveResult:
+        asked = [one for one in known if query.needs_check(one)]
         listing, calls, changed = None, 0, 0
         if asked:
             try:
-                client = await self._clouds.by_name(connection)
-                listing, calls = await self._listing(client, look, max(one.since for one in asked))
-                changed = 0 if listing is None else await apply_vm_drift(look.engine, client, listing, asked)
+                client = await self._clients.by_name(connection)
+                listing, calls = await self._listing(client, query, max(one.since for one in asked))
+                changed = 0 if listing is None else await apply_vm_drift(query.engine, client, listing, asked)
             except StatewardError:  # the connection or its driver does not exist any more, so nothing is known
                 listing = None
         self._saved(vm_of(known[0]).provider, len(known) - calls)
-        return LiveResult(_shown(asked, listing) if look.fresh else {}, changed)
+        return LiveResult(_shown(asked, listing) if query.fresh else {}, changed)
 
     async def _listing(
-        self, client: ProviderClient, look: StatusQuery, since: float
+        self, client: ProviderClient, query: StatusQuery, since: float
     ) -> tuple[MachineListing | None, int]:
         """Return a recent listing, or None if there is none in time, and the number of calls it cost.
 
         A listing from before the last change of a VM (`since`) proves nothing about it.
         """
         serves = self._serves if client.listing_ttl_s is None else client.listing_ttl_s
-        recent = client.recent_listing(min(look.now - since, serves if look.fresh else max(serves, RECENT_LISTING_S)))
+        recent = client.recent_listing(min(query.now - since, serves if query.fresh else max(serves, RECENT_LISTING_S)))
         if recent is not None:
             return recent, 0
         calls = int(not client.is_listing)
         try:
             # A provider that did not answer last time is listed again, but only a fresh status waits for it.
-            async with asyncio.timeout(look.timeout_s if look.fresh or client.is_answering else 0.0):
+            async with asyncio.timeout(query.timeout_s if query.fresh or client.is_answering else 0.0):
                 return await client.list_shared(), calls
         except TimeoutError:
             return None, calls

@@ -65,9 +65,9 @@ def with_public_key(body: Fields, groups: tuple[SubGroup, ...]) -> tuple[SubGrou
     return tuple(replace(one, public_key=public) if needs_key(one) else one for one in groups)
 
 
-def _groups(wishes: Sequence[Fields], *, dynamic: bool, least: int) -> tuple[SubGroup, ...]:
+def _groups(bodies: Sequence[Fields], *, dynamic: bool, least: int) -> tuple[SubGroup, ...]:
     groups = tuple(
-        parse_subgroup(one, f"g{number}", dynamic=dynamic, least=least) for number, one in enumerate(wishes, 1)
+        parse_subgroup(one, f"g{number}", dynamic=dynamic, least=least) for number, one in enumerate(bodies, 1)
     )
     if not groups:
         raise BadInput("subGroups", [], "a list of at least one subgroup")

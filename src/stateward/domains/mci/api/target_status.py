@@ -80,11 +80,11 @@ async def waiting_problems(reader: Reader, mci: Object, vms: Sequence[Object]) -
     """Return the problems that keep an MCI waiting, in the providers' words."""
     waiting = [one for one in vms if VM.state(one.state).state_class is TRANSITIONAL]
     if mci.op is not None and not waiting:
-        waiting = await _parts(reader, Key(mci.ns, mci.op))
-    return _told(waiting)
+        waiting = await _awaited_objects(reader, Key(mci.ns, mci.op))
+    return _distinct_problems(waiting)
 
 
-async def _parts(reader: Reader, op: Key) -> list[Object]:
+async def _awaited_objects(reader: Reader, op: Key) -> list[Object]:
     """Return the objects of the operations that an MCI's operation waits for."""
     under_way = [one for one in await reader.children_of(op) if one.status in (Status.WAITING, Status.RUNNING)]
     keys = [Key(op.ns, one.object) for one in under_way[:MAX_CHILDREN]]
@@ -92,13 +92,13 @@ async def _parts(reader: Reader, op: Key) -> list[Object]:
     return [found[key] for key in keys if key in found]
 
 
-def _told(waiting: Iterable[Object]) -> list[str]:
+def _distinct_problems(waiting: Iterable[Object]) -> list[str]:
     """Return each problem once, with the first object that has it and the number of others."""
     names: dict[str, list[str]] = {}
     for one in waiting:
         if one.error:
             names.setdefault(one.error, []).append(one.id.partition(".")[2] or one.id)
-    told = [
-        (f"{first}{f' and {len(others)} more' if others else ''}", error) for error, (first, *others) in names.items()
+    problems = [
+        f"{first}{f' and {len(others)} more' if others else ''}: {error}" for error, (first, *others) in names.items()
     ]
-    return [f"{who}: {error}" for who, error in told[:MAX_PROBLEMS]]
+    return problems[:MAX_PROBLEMS]

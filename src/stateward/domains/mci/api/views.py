@@ -58,11 +58,11 @@ STATES = {one.word: one for one in MciState}
 class Views:
     """Builds the views for one response; reads each connection, spec and image once."""
 
-    def __init__(self, service: Service, catalogue: Catalogue, fresh: LiveStatus) -> None:
-        self._service, self._catalogue, self._fresh = service, catalogue, fresh
+    def __init__(self, service: Service, catalogue: Catalogue, live_status: LiveStatus) -> None:
+        self._service, self._catalogue, self._live_status = service, catalogue, live_status
         self._reader = service.engine.store.reader
         self._targets = TargetFinder(self._reader)
-        self._patience = WaitBudget()
+        self._wait_budget = WaitBudget()
         self._connections: dict[str, CloudConnection | None] = {}
         self._specs: dict[tuple[str, str], SpecView | None] = {}
         self._images: dict[tuple[str, str, str], ImageView | None] = {}
@@ -86,17 +86,17 @@ class Views:
 
     async def status(self, found: Object, *, fresh: bool = False) -> MciStatusInfo:
         """Return the status of an MCI, with the live states of its VMs."""
-        vms, sights = await self._look_at(found, await self.vms(found), fresh=fresh)
+        vms, live = await self._refresh(found, await self.vms(found), fresh=fresh)
         problems = await waiting_problems(self._reader, found, vms)
-        return await self._short(found, _status(found, vms), await self._vm_statuses(found, vms, sights), problems)
+        return await self._mci_status(found, _status(found, vms), await self._vm_statuses(found, vms, live), problems)
 
     async def status_without_vms(self, found: Object) -> MciStatusInfo:
         """Return the status of an MCI without its VMs, from counts: the cost does not depend on their number."""
         counts = await self._service.engine.store.reader.count_states(Selector(found.ns, VM.kind, found.id))
         states = [state for (_, state), number in counts.items() for _ in range(number)]
-        return await self._short(found, roll_up_status(STATES[found.state], states), [])
+        return await self._mci_status(found, roll_up_status(STATES[found.state], states), [])
 
-    async def _short(
+    async def _mci_status(
         self, found: Object, status: MciStatus, vms: list[VmStatusInfo], problems: Sequence[str] = ()
     ) -> MciStatusInfo:
         master = next((one for one in vms if one.status != VmState.TERMINATED), None)
@@ -170,19 +170,19 @@ class Views:
 
     async def vm_statuses(self, mci: Object, vms: Sequence[Object], *, fresh: bool = False) -> list[VmStatusInfo]:
         """Return the live status of VMs."""
-        return await self._vm_statuses(mci, *await self._look_at(mci, vms, fresh=fresh))
+        return await self._vm_statuses(mci, *await self._refresh(mci, vms, fresh=fresh))
 
-    async def _look_at(
+    async def _refresh(
         self, mci: Object, vms: Sequence[Object], *, fresh: bool
     ) -> tuple[Sequence[Object], dict[str, VmSeen]]:
         """Refresh VMs from their providers; returns the VMs, read again if changed, and their live states."""
-        looked = await self._fresh.refresh(
-            self._service.engine, vms, self._patience.remaining_s(fresh=fresh), fresh=fresh
+        refreshed = await self._live_status.refresh(
+            self._service.engine, vms, self._wait_budget.remaining_s(fresh=fresh), fresh=fresh
         )
-        if looked.changed:
+        if refreshed.changed:
             newer = {one.id: one for one in await self._service.vms(mci.ns, mci.id)}
             vms = [newer.get(one.id, one) for one in vms]
-        return vms, looked.shown
+        return vms, refreshed.shown
 
     async def _vm_statuses(self, mci: Object, vms: Sequence[Object], shown: dict[str, VmSeen]) -> list[VmStatusInfo]:
         targets = await self._targets.of_vms(mci.op, vms)
@@ -191,7 +191,7 @@ class Views:
             for found in vms
         ]
 
-    # --- what VMs are made of ----------------------------------------------------------------------------------------
+    # --- connections, specs, images ----------------------------------------------------------------------------------
 
     async def connection(self, name: str) -> ConnectionView | None:
         """Return the view of a connection, or None if it is gone."""
@@ -297,8 +297,8 @@ def _errors(wanted: MciSpec, seen: MciSeen, vms: Sequence[Object]) -> CreationEr
         return None
     asked = seen.asked or {one.name: one.size for one in wanted.groups}
     groups, total = set(asked), sum(asked.values())
-    told = [one.partition(": ") for one in seen.errors]
-    errors = [VmCreationError(name if why else "", why or name, _phase(name, groups)) for name, _, why in told]
+    parts = [one.partition(": ") for one in seen.errors]
+    errors = [VmCreationError(name if why else "", why or name, _phase(name, groups)) for name, _, why in parts]
     good = sum(one.state not in (VmState.FAILED, VmState.UNDEFINED) for one in vms)
     return CreationErrors(
         [one for one in errors if one.phase == "object_creation"],
@@ -315,26 +315,26 @@ def _phase(name: str, groups: set[str]) -> str:
     return "vm_creation" if in_a_group else "object_creation"
 
 
-async def vm_access(look: Views, found: Object) -> VmAccess:
+async def vm_access(views: Views, found: Object) -> VmAccess:
     """Return the access data of a VM."""
     vm, seen = vm_of(found), vm_seen(found)
-    connection = await look.connection(vm.connection)
+    connection = await views.connection(vm.connection)
     key = vm.key if seen.ssh_port else ""  # without a login there is no use for a key
     return VmAccess(vm.name, seen.public_ip, seen.private_ip, seen.ssh_port, vm.user, key, connection)
 
 
-async def access_of(look: Views, mci: Object) -> MciAccess:
+async def access_of(views: Views, mci: Object) -> MciAccess:
     """Return the access data of the VMs of an MCI, by subgroup."""
     groups: dict[str, list[VmAccess]] = {}
-    for one in await look.vms(mci):
-        groups.setdefault(vm_of(one).group, []).append(await vm_access(look, one))
+    for one in await views.vms(mci):
+        groups.setdefault(vm_of(one).group, []).append(await vm_access(views, one))
     return MciAccess(mci.id, [GroupAccess(name, "", vms) for name, vms in groups.items()])
 
 
-async def associated_of(look: Views, mci: Object) -> Associated:
+async def associated_of(views: Views, mci: Object) -> Associated:
     """Return the names of all objects that an MCI is associated with."""
-    vms = await look.vms(mci)
-    specs, infos = [vm_of(one) for one in vms], await look.vm_infos(mci, vms)
+    vms = await views.vms(mci)
+    specs, infos = [vm_of(one) for one in vms], await views.vm_infos(mci, vms)
     return Associated(
         connection_names=_each(one.connection for one in specs),
         provider_names=_each(one.provider for one in specs),

@@ -151,8 +151,8 @@ def orphan_view(found: OrphanListing, *, terminated: bool = False) -> Renderable
 
 
 def _terminated(keys: Sequence[str]) -> Text:
-    told = f"Terminated {len(keys)}: {', '.join(keys)}." if keys else "Nothing was terminated."
-    return Text(clean(told))
+    text = f"Terminated {len(keys)}: {', '.join(keys)}." if keys else "Nothing was terminated."
+    return Text(clean(text))
 
 
 def skipped_table(skipped: Iterable[PassedOverVm]) -> Table:

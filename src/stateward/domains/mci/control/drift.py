@@ -86,15 +86,15 @@ def resource_drift(
 ) -> list[tuple[Object, str, tuple[str, ...]]]:
     """Return the resources that have drifted, each with its event and its missing parts."""
     named = [(one, _keys(one)) for one in parts]
-    sights = client.read_resource_listing(listing, [key for _, keys in named for key in keys])
-    told: list[tuple[Object, str, tuple[str, ...]]] = []
+    existence = client.read_resource_listing(listing, [key for _, keys in named for key in keys])
+    drifted: list[tuple[Object, str, tuple[str, ...]]] = []
     for one, keys in named:
-        missing = tuple(name for key, name in keys.items() if sights[key] is Existence.ABSENT)
+        missing = tuple(name for key, name in keys.items() if existence[key] is Existence.ABSENT)
         if missing and one.state == ResourceState.AVAILABLE:
-            told.append((one, SHOWS_NONE, missing))
-        elif one.state == ResourceState.ERROR and all(sights[key] is Existence.PRESENT for key in keys):
-            told.append((one, SHOWS_AGAIN, ()))
-    return told
+            drifted.append((one, SHOWS_NONE, missing))
+        elif one.state == ResourceState.ERROR and all(existence[key] is Existence.PRESENT for key in keys):
+            drifted.append((one, SHOWS_AGAIN, ()))
+    return drifted
 
 
 def _keys(found: Object) -> dict[str, str]:

@@ -106,10 +106,10 @@ class MciHandlers:
         vm = make_vm_spec(mci, one, number, job.key.id, parts, names)
         labels = {"mci": mci.name, "subgroup": vm.group, "provider": vm.provider, "region": vm.region}
         labels |= {"connection": vm.connection}
-        birth = Creation(VM.kind, job.object, to_json(labels))
+        creation = Creation(VM.kind, job.object, to_json(labels))
         operation = job.claim.operation
         return Request(
-            job.ns, vm_id(mci.name, vm.name), "create", "", who=operation.who, spec=to_json(vm), creates=birth
+            job.ns, vm_id(mci.name, vm.name), "create", "", who=operation.who, spec=to_json(vm), creates=creation
         )
 
     async def _apply_policy(
@@ -229,7 +229,7 @@ class MciHandlers:
     async def _ids_terminated(self, job: Job, ids: Sequence[str]) -> list[str]:
         return [one.id for one in await self._vms_among(job, ids) if one.state == VmState.TERMINATED]
 
-    # --- looking -----------------------------------------------------------------------------------------------------
+    # --- roll-up -----------------------------------------------------------------------------------------------------
 
     async def _reconcile(self, job: Job) -> list[str]:
         bad: list[str] = await job.once("bad ones", lambda: self._ids_in(job, BAD_STATES))

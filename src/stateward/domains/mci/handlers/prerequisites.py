@@ -187,9 +187,9 @@ class Prerequisites:
         else:
             want = KeySpec(name=names.key, public_key=one.group.public_key, **common)
         labels = {MADE_FOR: mci.uid, SHARED: "yes"} | ({OWNED_BY: mci.uid} if own else {})
-        birth = Creation(RESOURCE_LIFECYCLES[resource_type].kind, labels=to_json(labels))
+        creation = Creation(RESOURCE_LIFECYCLES[resource_type].kind, labels=to_json(labels))
         return Request(
-            job.ns, record_id(resource_type, want.name), "create", "", CONTROLLER, spec=to_json(want), creates=birth
+            job.ns, record_id(resource_type, want.name), "create", "", CONTROLLER, spec=to_json(want), creates=creation
         )
 
 

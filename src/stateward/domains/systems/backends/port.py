@@ -116,7 +116,7 @@ class Backend(Protocol):
     async def pause(self, ref: ServiceRef, seconds: float) -> None:
         """Wait until a service has changed, at most so many seconds."""
 
-    def news(self) -> AsyncIterator[ServiceRef]:
+    def changed_services(self) -> AsyncIterator[ServiceRef]:
         """Yield the services whose instances have changed, for ever; all services first."""
 
     def live(self) -> AbstractAsyncContextManager[None]:

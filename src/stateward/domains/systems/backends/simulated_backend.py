@@ -35,7 +35,7 @@ class SimulatedBackend:
         self._due: dict[tuple[ServiceRef, str], float] = {}
         self._failing: set[tuple[str, str]] = set()
         self._pools: dict[tuple[SystemRef, str], NodePool] = {}
-        self._news: asyncio.Queue[ServiceRef] = asyncio.Queue()
+        self._changed: asyncio.Queue[ServiceRef] = asyncio.Queue()
         self._moved: dict[ServiceRef, asyncio.Event] = {}
 
     # --- faults ------------------------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ class SimulatedBackend:
         self._notify(ref)
 
     def _notify(self, ref: ServiceRef) -> None:
-        self._news.put_nowait(ref)
+        self._changed.put_nowait(ref)
         if ref in self._moved:
             self._moved[ref].set()
 
@@ -158,10 +158,10 @@ class SimulatedBackend:
         finally:
             self._moved.pop(ref, None)
 
-    async def news(self) -> AsyncIterator[ServiceRef]:
+    async def changed_services(self) -> AsyncIterator[ServiceRef]:
         """Yield the services with injected faults."""
         while True:
-            yield await self._news.get()
+            yield await self._changed.get()
 
     @asynccontextmanager
     async def live(self) -> AsyncIterator[None]:

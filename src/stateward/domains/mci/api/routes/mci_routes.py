@@ -46,7 +46,7 @@ def views(request: TumblebugRequest) -> Views:
     return Views(request.service, request.catalogue, request.context.live_status)
 
 
-# --- making ----------------------------------------------------------------------------------------------------------
+# --- create ----------------------------------------------------------------------------------------------------------
 
 
 @post("/ns/{ns:str}/mci", opt=ACT | reads(AN_MCI), status_code=200)
@@ -86,7 +86,7 @@ async def wait_and_show(
     return await views(request).mci(await request.service.mci(ns, mci), new=new, op=op)
 
 
-# --- looking ---------------------------------------------------------------------------------------------------------
+# --- read ------------------------------------------------------------------------------------------------------------
 
 
 @get("/ns/{ns:str}/mci", opt=READ)
@@ -95,14 +95,14 @@ async def list_mcis(
 ) -> AnyResponse:
     """Return the MCIs of a namespace, their statuses, or their ids."""
     await request.service.namespace(ns)
-    found, look = await request.service.mcis(ns), views(request)
+    found, view = await request.service.mcis(ns), views(request)
     match check_choice("option", option, "id", "status", "simple"):
         case "id":
             return Response({"output": [one.id for one in found]})
         case "status":
-            return Response({"mci": [await _status(look, one, fresh, vm) for one in found]})
+            return Response({"mci": [await _status(view, one, fresh, vm) for one in found]})
         case _:
-            return Response({"mci": [await look.mci(one) for one in found]})
+            return Response({"mci": [await view.mci(one) for one in found]})
 
 
 @get("/ns/{ns:str}/mci/{mci:str}", opt=READ)
@@ -118,16 +118,16 @@ async def get_mci(
     filter_val: FilterVal = None,
 ) -> AnyResponse:
     """Return an MCI, its status, the ids of its VMs, or their access data."""
-    found, look = await request.service.mci(ns, mci), views(request)
+    found, view = await request.service.mci(ns, mci), views(request)
     match check_choice("option", option, "id", "status", "accessinfo", "simple"):
         case "id":
-            return Response({"output": await _ids(look, found, filter_key, filter_val)})
+            return Response({"output": await _ids(view, found, filter_key, filter_val)})
         case "status":
-            return Response({"status": await _status(look, found, fresh, vm)})
+            return Response({"status": await _status(view, found, fresh, vm)})
         case "accessinfo":
-            return Response(await access_of(look, found))
+            return Response(await access_of(view, found))
         case _:
-            return Response(await look.mci(found))
+            return Response(await view.mci(found))
 
 
 @get("/ns/{ns:str}/mci/{mci:str}/associatedResources", opt=READ)
@@ -136,20 +136,20 @@ async def get_associated(request: TumblebugRequest, ns: Ns, mci: Mci) -> Associa
     return await associated_of(views(request), await request.service.mci(ns, mci))
 
 
-async def _status(look: Views, found: Object, fresh: str | None, vm: str | None) -> object:
+async def _status(view: Views, found: Object, fresh: str | None, vm: str | None) -> object:
     if check_choice("vm", vm, "none", "all") == "none":
-        return await look.status_without_vms(found)
-    return await look.status(found, fresh=parse_flag("fresh", fresh))
+        return await view.status_without_vms(found)
+    return await view.status(found, fresh=parse_flag("fresh", fresh))
 
 
-async def _ids(look: Views, found: Object, key: str | None, value: str | None) -> list[str]:
-    vms = await look.vms(found)
+async def _ids(view: Views, found: Object, key: str | None, value: str | None) -> list[str]:
+    vms = await view.vms(found)
     if not key:
         return [vm_of(one).name for one in vms]
-    return [one.id for one in await look.vm_infos(found, vms) if matches_filter(one, key, value or "")]
+    return [one.id for one in await view.vm_infos(found, vms) if matches_filter(one, key, value or "")]
 
 
-# --- deleting --------------------------------------------------------------------------------------------------------
+# --- delete ----------------------------------------------------------------------------------------------------------
 
 
 @delete("/ns/{ns:str}/mci/{mci:str}", opt=ACT, status_code=200)
@@ -194,8 +194,8 @@ async def delete_mcis(
         except NotDone as error:
             failed[found.id] = error
     if failed:
-        told = [*map(str, failed.values()), *(f"{one.key} may be left at {one.connection}" for one in left)]
-        raise NotDone(f"{word or 'delete'} of {', '.join(failed)}", "; ".join(told))
+        problems = [*map(str, failed.values()), *(f"{one.key} may be left at {one.connection}" for one in left)]
+        raise NotDone(f"{word or 'delete'} of {', '.join(failed)}", "; ".join(problems))
     if unfinished:
         return Response(OperationReply("Terminating and deleting all MCIs", unfinished[0], "running"), status_code=202)
     return Response(with_possible_orphans({"message": "All MCIs have been deleted"}, left))

@@ -112,10 +112,10 @@ async def scale_group(request: TumblebugRequest, ns: Ns, mci: Mci, group: Group,
 
 async def scale(request: TumblebugRequest, ns: str, mci: str, group: str, wait: float | None) -> MciInfo:
     """Scale a subgroup."""
-    wish, name = parse_scale(await request.fields()), normalize_id(group)
+    wanted, name = parse_scale(await request.fields()), normalize_id(group)
     for left in reversed(range(MAX_ATTEMPTS)):
         names = await names_in(request, ns, mci, name)
-        change = _change(wish, len(names))
+        change = _change(wanted, len(names))
         if change == 0:
             return await wait_and_show(request, ns, mci, None, None)
         try:
@@ -128,8 +128,8 @@ async def scale(request: TumblebugRequest, ns: str, mci: str, group: str, wait: 
     return await wait_and_show(request, ns, mci, operation_id(accepted), wait, new)
 
 
-def _change(wish: ScaleRequest, now: int) -> int:
-    change = wish.count - now if wish.how == "to" else wish.count
+def _change(wanted: ScaleRequest, now: int) -> int:
+    change = wanted.count - now if wanted.how == "to" else wanted.count
     if now + change < 0:
         raise BadInput("numVMsToRemove", -change, f"a number of VMs that there are ({now})")
     return change
@@ -145,17 +145,17 @@ async def get_vm(
 ) -> AnyResponse:
     """Return a VM, its status, all its names, or its access data."""
     whole = await request.service.mci(ns, mci)
-    found, look = await request.service.vm(ns, mci, normalize_id(vm)), views(request)
+    found, view = await request.service.vm(ns, mci, normalize_id(vm)), views(request)
     match check_choice("option", option, "status", "idsInDetail", "accessinfo"):
         case "status":
-            return Response((await look.vm_statuses(whole, [found], fresh=parse_flag("fresh", fresh)))[0])
+            return Response((await view.vm_statuses(whole, [found], fresh=parse_flag("fresh", fresh)))[0])
         case "idsInDetail":
             seen, wanted = vm_seen(found), vm_of(found)
             return Response(VmIds(wanted.name, wanted.uid, seen.native_id, seen.name or wanted.uid))
         case "accessinfo":
-            return Response(await vm_access(look, found))
+            return Response(await vm_access(view, found))
         case _:
-            return Response((await look.vm_infos(whole, [found]))[0])
+            return Response((await view.vm_infos(whole, [found]))[0])
 
 
 @delete("/ns/{ns:str}/mci/{mci:str}/vm/{vm:str}", opt=ACT, status_code=200)

@@ -88,7 +88,7 @@ class LocalBackend:
             self._stop(directory)
             return None
         if order is None:
-            directory.put_order(self._gate(ref, port or free_port()))
+            directory.put_order(self._proxy_order(ref, port or free_port()))
             self._supervisor.wake()
             return None
         return order.port if _stands(directory, order) else None
@@ -99,7 +99,7 @@ class LocalBackend:
         order = directory.order()
         return port is None or (order is not None and port in (0, order.port) and _stands(directory, order))
 
-    def _gate(self, ref: ServiceRef, port: int) -> InstanceOrder:
+    def _proxy_order(self, ref: ServiceRef, port: int) -> InstanceOrder:
         ready = str(self._dir.service_path(ref) / "ready.json")
         command = (sys.executable, "-I", "-S", PROXY_PROGRAM, ready, str(port))
         check = HealthCheck(tcp=True, interval=5.0, timeout=5.0)
@@ -153,10 +153,10 @@ class LocalBackend:
         """Wait one poll interval, at most."""
         await asyncio.sleep(min(seconds, POLL_INTERVAL_S))
 
-    async def news(self) -> AsyncIterator[ServiceRef]:
+    async def changed_services(self) -> AsyncIterator[ServiceRef]:
         """Yield the services that the supervisor of this process changes; none if another process supervises."""
         while True:
-            yield await self._supervisor.news.get()
+            yield await self._supervisor.changed_services.get()
 
     def live(self) -> AbstractAsyncContextManager[None]:
         """Supervise the instances, or wait to take over."""

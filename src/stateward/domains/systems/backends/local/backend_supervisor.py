@@ -40,7 +40,7 @@ class BackendSupervisor:
         self._ready: dict[ServiceRef, list[int]] = {}
         self._wakeup = asyncio.Event()
         self._log_distances = GrowingIntervals(time.monotonic)
-        self.news: asyncio.Queue[ServiceRef] = asyncio.Queue()
+        self.changed_services: asyncio.Queue[ServiceRef] = asyncio.Queue()
 
     def wake(self) -> None:
         """Start the next round at once."""
@@ -61,7 +61,7 @@ class BackendSupervisor:
         try:
             for system_ref in self._dir.systems():
                 for ref in self._dir.services(system_ref):
-                    self.news.put_nowait(ref)
+                    self.changed_services.put_nowait(ref)
             while True:
                 self._wakeup.clear()
                 try:
@@ -112,7 +112,7 @@ class BackendSupervisor:
                 del self._instances[str(directory.folder)]
         if changed or ref not in self._ready:
             self._write_ready_ports(ref)
-            self.news.put_nowait(ref)
+            self.changed_services.put_nowait(ref)
 
     def _tick(self, ref: ServiceRef, instance: InstanceSupervisor, now: float) -> bool:
         """Run the next step of an instance; an error becomes the instance's state."""
@@ -140,8 +140,8 @@ class BackendSupervisor:
 
     def _write_ready_ports(self, ref: ServiceRef) -> None:
         """Write the ports of the ready instances, for the TCP proxy."""
-        wards = (self._instances.get(str(directory.folder)) for directory in self._dir.instance_dirs(ref))
-        ports = [one.state.port for one in wards if one is not None and one.state.ready and one.state.port is not None]
+        known = (self._instances.get(str(directory.folder)) for directory in self._dir.instance_dirs(ref))
+        ports = [one.state.port for one in known if one is not None and one.state.ready and one.state.port is not None]
         if self._ready.get(ref) != ports:
             write_record(self._dir.service_path(ref) / "ready.json", ports)
             self._ready[ref] = ports

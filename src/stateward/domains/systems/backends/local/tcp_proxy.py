@@ -81,13 +81,13 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 async def main(file: str, port: int) -> None:
     """Serve until SIGTERM."""
-    gate, over = TcpProxy(file), asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
-    server = await asyncio.start_server(gate.serve_connection, HOST, port, backlog=1024)
+    proxy, terminated = TcpProxy(file), asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminated.set)
+    server = await asyncio.start_server(proxy.serve_connection, HOST, port, backlog=1024)
     print(f"listening on {HOST}:{port}", flush=True)  # noqa: T201 - its log
-    await over.wait()
+    await terminated.wait()
     server.close()
-    await gate.wait_drained()
+    await proxy.wait_drained()
 
 
 if __name__ == "__main__":
