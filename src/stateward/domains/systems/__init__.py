@@ -4,9 +4,9 @@ from stateward.domains.systems.lifecycle import LIFECYCLES
 from stateward.domains.systems.settings import SystemsSettings
 
 COMMAND = "system"
-"""The name of its commands, which are in its package `cli`; the registry looks for it."""
+"""The name of its commands, which are in the package `cli`; the registry looks for this name."""
 
 SETTINGS = SystemsSettings
-"""What can be set; the registry looks for it."""
+"""Its settings; the registry looks for this name."""
 
 __all__ = ["COMMAND", "LIFECYCLES", "SETTINGS"]

@@ -1,7 +1,7 @@
-"""Systems over HTTP: `/api/v1/systems/NAMESPACE/SYSTEM/...`.
+"""The API of systems: `/api/v1/systems/NAMESPACE/SYSTEM/...`.
 
-A definition is sent as text, with the name of its file, so that whoever wrote it is told of mistakes by file and line.
-Whoever deploys to this machine runs commands on it as the server's own user: that takes the right to govern.
+A definition is sent as text with the name of its file, so that an error names the file and the line. A deploy runs
+commands on this host as the server's own user, so it needs the right to govern.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ class NewSystem(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NewDeploy(Struct, frozen=True, forbid_unknown_fields=True):
-    """A definition to be brought about: YAML as text, the name of its file, and the folder that it stands in."""
+    """A definition to deploy: YAML as text, the name of its file, and the folder of the file."""
 
     definition: Annotated[str, Meta(max_length=MAX_DEFINITION_CHARS)]
     path: Where = "/"
@@ -79,7 +79,7 @@ class NewDeploy(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NewRollback(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is to be rolled back: a deploy, or the last one of a path, or the last one of all."""
+    """The deploy to roll back: the named one, or the last one of a path, or the last one of all."""
 
     path: Where | None = None
     deploy: Annotated[str, Meta(pattern=naming.NAME)] | None = None
@@ -92,7 +92,7 @@ class NewTeardown(Struct, frozen=True, forbid_unknown_fields=True):
     wait: LockWaitSeconds | None = None
 
 
-# --- asking ----------------------------------------------------------------------------------------------------------
+# --- actions ---------------------------------------------------------------------------------------------------------
 
 
 @post("/{ns:str}", opt=needs(Right.ACT), status_code=202, summary="Make a system")
@@ -128,7 +128,7 @@ async def delete_system(
 async def deploy(
     request: Call, ns: Ns, system: Name, data: JSONBody[NewDeploy], key: IdempotencyKey = None
 ) -> AskedView:
-    """Bring a definition about, at a path of the system and below it, and touch nothing else."""
+    """Deploy a definition at a path of the system and below it; nothing else changes."""
     actions = _actions(request, ns)
     await actions.system(system)
     tree = await asyncio.to_thread(read, data.definition, data.file, data.base)  # a large one takes a second
@@ -139,14 +139,14 @@ async def deploy(
 async def rollback(
     request: Call, ns: Ns, system: Name, data: JSONBody[NewRollback], key: IdempotencyKey = None
 ) -> AskedView:
-    """Bring back what was before a deploy that succeeded; that is a deploy itself."""
+    """Restore the definition before a deploy that succeeded; the rollback is a deploy itself."""
     actions = _actions(request, ns)
     return await _locked(request, await actions.rollback(system, data.path, data.deploy, data.wait, _own(request, key)))
 
 
 @post(f"{DEPLOYS}/{{change:str}}/cancel", opt=needs(Right.ACT), status_code=202, summary="Cancel a deploy")
 async def cancel_deploy(request: Call, ns: Ns, system: Name, change: ChangeName) -> AskedView:
-    """Cancel a deploy: what waits ends at once; what has begun goes back to the definition before, and then ends."""
+    """Cancel a deploy: a waiting one ends at once; a started one restores the definition before it, and then ends."""
     return asked_view(await _actions(request, ns).cancel(system, change))
 
 
@@ -158,7 +158,7 @@ async def teardown(
     return await _locked(request, await _actions(request, ns).teardown(system, data.wait, _own(request, key)))
 
 
-# --- looking ---------------------------------------------------------------------------------------------------------
+# --- reads -----------------------------------------------------------------------------------------------------------
 
 
 @get("/{ns:str}", opt=needs(Right.READ), summary="List systems")
@@ -225,7 +225,7 @@ async def read_logs(
         int, QueryParameter(ge=1, le=MAX_DEFINITION_CHARS, description="most bytes of each instance")
     ] = 10_000,
 ) -> list[LogExcerpt]:
-    """Return the last of what the instances of a service have written, or what follows a place."""
+    """Return the end of the logs of a service's instances, or the part after an offset."""
     found = await _actions(request, ns).system(system)
     top = checked_path(path)
     if top == ROOT or await context.object(ns, service_id(system, top)) is None:
@@ -243,7 +243,7 @@ def _actions(request: Call, ns: str) -> SystemActions:
 
 
 async def _locked(request: Call, accepted: Accepted) -> AskedView:
-    """Return what was accepted, and whether it waits for its locks."""
+    """Return the view of an accepted request, and whether it waits for its locks."""
     operation = accepted.operation
     if operation is None or operation.tree is None:
         return asked_view(accepted)

@@ -100,18 +100,18 @@ class SystemLockView(Struct, frozen=True):
 
 
 def when(seconds: float) -> datetime:
-    """Return a time that people can read."""
+    """Return a time as a date in UTC."""
     return datetime.fromtimestamp(seconds, UTC)
 
 
 def system_view(found: Object) -> SystemView:
-    """Return a system as it is shown."""
+    """Return the view of a system."""
     backend = system_spec(found).backend
     return SystemView(found.ns, found.id, found.state, when(found.since), found.error, backend)
 
 
 def service_view(found: Object, instances: list[InstanceView] | None) -> ServiceView:
-    """Return a service as it is shown."""
+    """Return the view of a service."""
     wanted = spec_of(found, DesiredService)
     return ServiceView(
         id=found.id,
@@ -126,19 +126,19 @@ def service_view(found: Object, instances: list[InstanceView] | None) -> Service
 
 
 def instance_view(one: ServiceInstance) -> InstanceView:
-    """Return an instance as it is shown."""
+    """Return the view of an instance."""
     shown = (one.phase.value, one.ready, one.restarts, when(one.since), one.pid, one.port, one.node, one.why)
     return InstanceView(one.name, one.revision, *shown)
 
 
 def pool_view(found: Object) -> PoolView:
-    """Return a node pool as it is shown."""
+    """Return the view of a node pool."""
     name = found.id.partition("~")[2]
     return PoolView(found.id, name, found.state, found.error, spec_of(found, NodePool))
 
 
 def change_view(found: Object) -> ChangeView:
-    """Return a deploy as it is shown."""
+    """Return the view of a deploy."""
     spec = spec_of(found, ChangeSpec)
     return ChangeView(
         id=found.id,
@@ -154,13 +154,13 @@ def change_view(found: Object) -> ChangeView:
 
 
 def asked_view(accepted: Accepted, *, waiting: bool = False) -> AskedView:
-    """Return what was accepted as it is shown."""
+    """Return the view of an accepted request."""
     found, operation = accepted.object, accepted.operation
     return AskedView(found.id, found.state, None if operation is None else operation.id, waiting)
 
 
 def lock_view(lock: Lock, holder: Operation | None) -> SystemLockView:
-    """Return a lock as it is shown."""
+    """Return the view of a lock."""
     facts = ("", "", "", 0.0) if holder is None else (holder.object, holder.action, holder.who, holder.created)
     object_, action, who, since = facts
     return SystemLockView(lock.path, lock.mode, lock.waiting, lock.op, object_, action, who, when(since))

@@ -33,7 +33,7 @@ NO_GROUPS: Mapping[str, str] = {}
 
 
 class Action(StrEnum):
-    """What can be done to an MCI; the first four to a single VM of it as well."""
+    """The actions on an MCI; the first four also apply to a single VM."""
 
     SUSPEND = "suspend"
     RESUME = "resume"
@@ -159,7 +159,7 @@ def orphans(session: Session, connection: At = None, terminate: End = False) -> 
 
 
 def _terminate_orphans(session: Session, found: OrphanListing) -> OrphanListing:
-    """Terminate orphans; one that cannot be terminated keeps none of the others alive."""
+    """Terminate orphans; a failure does not stop the others."""
     terminated: list[str] = []
     left: dict[str, str] = {}
     for one in found.orphans:

@@ -1,11 +1,12 @@
-"""Fleet files: an MCI in YAML, read strictly, with the file, line and field of whatever is wrong with it.
+"""Fleet files: an MCI in YAML, read strictly; an error names the file, the line and the field.
 
     name: shop
     groups:
       - {name: web, size: 3, spec: aws+ap-northeast-2+t3.nano, image: ubuntu22.04}
 
-Fields go by short names, or by those of the wire (`subGroups`, `subGroupSize`, `specId`...), so that the JSON body of a
-request is a fleet file too. The server reads leniently; a file is read by its author, who wants to know of a slip.
+Fields have short names, or their names in the Tumblebug API (`subGroups`, `subGroupSize`, `specId`...), so the JSON
+body of a request is a fleet file too. The server reads requests leniently. A file is read strictly, so that its author
+sees a mistyped field.
 """
 
 import re
@@ -28,7 +29,7 @@ Body = dict[str, Any]
 
 
 class BadFile(StatewardError):
-    """A file that cannot be used; says on which line, in which field, and what would do."""
+    """A file that cannot be used: its line, its field, and the problem."""
 
     file: str
     line: int
@@ -41,7 +42,7 @@ class BadFile(StatewardError):
 
 
 def read_fleet(text: str, file: str) -> Body:
-    """Read a fleet file; returns the body of the request that it stands for."""
+    """Read a fleet file; returns the body of the request that creates its MCI."""
     try:
         node = compose(text)
     except yaml.MarkedYAMLError as error:
@@ -113,24 +114,24 @@ class _Reader:
         return int(node.value)
 
     def labels(self, node: Node, where: str) -> dict[str, str]:
-        """Read names with texts."""
+        """Read labels."""
         return {str(key.value): self.text(value, f"{where}.{key.value}") for key, value in self._pairs(node, where)}
 
     def texts(self, node: Node, where: str) -> list[str]:
-        """Read texts; a single one is as good as a list of one."""
+        """Read texts; a single text counts as a list of one."""
         if not isinstance(node, SequenceNode):
             return [self.text(node, where)]
         return [self.text(one, f"{where}.{number}") for number, one in enumerate(node.value)]
 
     def policy(self, node: Node, where: str) -> str:
-        """Read what is to be done when some VMs fail."""
+        """Read the policy on partial failure."""
         word = self.text(node, where)
         if word not in POLICIES:
             raise self.wrong(node, where, f"must be one of {', '.join(POLICIES)}")
         return word
 
     def groups(self, node: Node, where: str) -> list[Body]:
-        """Read the subgroups; a number in a path counts from 0."""
+        """Read the subgroups; their numbers in paths start at 0."""
         if not isinstance(node, SequenceNode) or not node.value:
             raise self.wrong(node, where, "must be a list of at least one group of VMs")
         return [
@@ -138,7 +139,7 @@ class _Reader:
         ]
 
     def command(self, node: Node, where: str) -> Body:
-        """Read what is to be run on every VM."""
+        """Read a post-command."""
         return self.fields(node, where, COMMAND, ("command",))
 
 

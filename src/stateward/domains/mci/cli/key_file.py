@@ -1,7 +1,7 @@
-"""The file of a private key that a server has made and does not keep.
+"""The file for a private key that a server has created and does not store.
 
-The answer to a request is the only place where the private half stands. So the file is made before the request is sent:
-one that cannot be written is an error while nothing is lost yet. It is the user's own, from the first byte on.
+Only the response to the request has the private key. The file is therefore created before the request is sent: a file
+that cannot be written is an error while no key is lost. Only its owner can read the file, from the first byte on.
 """
 
 import os
@@ -18,7 +18,7 @@ Save = Callable[[NewKeyPair | None], None]
 
 @contextmanager
 def private_file(path: Path | None) -> Iterator[Save]:
-    """Make a new file for a private key, and yield what writes it; a file that nothing was written to is removed."""
+    """Create a file for a private key, and yield the function that writes it; a file that stays empty is removed."""
     if path is None:
         yield _warn
         return

@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 WIRE = "/tumblebug"
-"""Where the domain's own wire format is served; what is only ours is below the API's base."""
+"""The base path of the Tumblebug API; the native routes of the domain are below the base path of Stateward's API."""
 
 NONE = "None"
 
 
 class VmLocation(Struct, frozen=True):
-    """A place on the globe."""
+    """A geographical location."""
 
     display: str = ""
 
 
 class Vm(Struct, frozen=True, rename="camel"):
-    """A VM, in short."""
+    """The fields of a VM that commands show."""
 
     id: str
     status: str = ""
@@ -41,7 +41,7 @@ class Vm(Struct, frozen=True, rename="camel"):
 
 
 class Mci(Struct, frozen=True, rename="camel"):
-    """An MCI, in short."""
+    """The fields of an MCI that commands show."""
 
     id: str
     status: str = ""
@@ -54,7 +54,7 @@ class Mci(Struct, frozen=True, rename="camel"):
 
 
 class PassedOverVm(Struct, frozen=True):
-    """A VM that an action passes over, and why."""
+    """A VM that an action has skipped, with the reason."""
 
     vm: str
     code: str = ""
@@ -62,7 +62,7 @@ class PassedOverVm(Struct, frozen=True):
 
 
 class MciReply(Struct, frozen=True):
-    """What a request has led to: the operation, the VMs passed over, what was removed, and what may still be there."""
+    """The reply to a request: its operation, skipped VMs, removed objects, and machines that may be left."""
 
     message: str = ""
     operation: str | None = None
@@ -74,7 +74,7 @@ class MciReply(Struct, frozen=True):
 
 
 class GroupReview(Struct, frozen=True, rename="camel"):
-    """What a review says of a group of VMs."""
+    """The review of a subgroup."""
 
     vm_name: str = ""
     sub_group_size: Any = ""
@@ -88,7 +88,7 @@ class GroupReview(Struct, frozen=True, rename="camel"):
 
 
 class Review(Struct, frozen=True, rename="camel"):
-    """What a review says of a fleet."""
+    """The review of an MCI."""
 
     overall_status: str = ""
     overall_message: str = ""
@@ -101,7 +101,7 @@ class Review(Struct, frozen=True, rename="camel"):
 
 
 class Connection(Struct, frozen=True):
-    """A way to a provider's region."""
+    """A connection to a region of a provider."""
 
     name: str
     provider: str
@@ -115,7 +115,7 @@ class Connection(Struct, frozen=True):
 
 
 class OrphanListing(Struct, frozen=True):
-    """All orphans, and at which connections nobody could say; `terminated` and `left` tell what became of them."""
+    """The orphans, and the connections that could not be listed; `terminated` and `left` are set by a termination."""
 
     orphans: list[OrphanMachine] = []
     trouble: dict[str, str] = {}
@@ -132,7 +132,7 @@ def ask(
     params: Mapping[str, str | None] | None = None,
     body: object = None,
 ) -> T:
-    """Ask the domain's own API, in the session's namespace."""
+    """Call the Tumblebug API in the session's namespace."""
     return session.client.http.call(
         answer, method, f"/ns/{part(session.ns)}{path}", params=params or {}, body=body, base=WIRE
     )
@@ -144,7 +144,7 @@ def part(text: str) -> str:
 
 
 def status_of(session: "Session", mci: str, *, fresh: bool = False) -> Mci:
-    """Return an MCI with the states of its VMs; freshly, with what the providers show now."""
+    """Return an MCI with the states of its VMs; with `fresh`, the states that the providers show now."""
     params = {"option": "status", "fresh": "true" if fresh else None}
     return ask(session, dict[str, Mci], "GET", f"/mci/{part(mci)}", params=params)["status"]
 

@@ -21,7 +21,7 @@ from stateward.domains.mci.cli.tumblebug_calls import (
 )
 
 FEW, FEWER = 60, 12
-"""How many VMs are shown one by one to those who ask for them, and to those who have done something to them."""
+"""How many VMs are shown one by one: by `status`, and after an action. More VMs are counted by subgroup."""
 
 STABLE = frozenset({"Running", "Suspended", "Empty"})
 ENDED = frozenset({"Terminated"})
@@ -29,7 +29,7 @@ BAD = frozenset({"Failed", "Undefined", "Error"})
 
 
 def state_of(status: str) -> str:
-    """Return the state that a status string tells of, such as Running of `Partial-Running:3 (R:3/5)`."""
+    """Return the state in a status string, such as Running in `Partial-Running:3 (R:3/5)`."""
     return status.partition(":")[0].removeprefix("Partial-")
 
 
@@ -43,7 +43,7 @@ def status_text(status: str) -> Text:
 
 
 def mci_view(mci: Mci, few: float = FEW) -> RenderableType:
-    """Return an MCI with its VMs; if they are more than a few, what they are by subgroup."""
+    """Return an MCI with its VMs; if they are more than a few, their counts by subgroup."""
     head = facts_table(
         [
             ("MCI", mci.id),
@@ -107,7 +107,7 @@ def mci_table(mcis: Iterable[Mci]) -> Table:
 
 
 def review_view(review: Review) -> RenderableType:
-    """Return a review: group by group, and what it comes to."""
+    """Return a review: the subgroups, and the result."""
     titles = ("group", "VMs", "connection", "can be made", "cost", "why")
     table = filled_table(titles, (_review_row(one) for one in review.vm_reviews))
     style = "green" if review.creation_viable else "red"
@@ -141,7 +141,7 @@ def connection_table(connections: Iterable[Connection]) -> Table:
 
 
 def orphan_view(found: OrphanListing, *, terminated: bool = False) -> RenderableType:
-    """Return orphans as a table, which of them were terminated, and what could not be seen."""
+    """Return orphans as a table, the terminated ones, and the connections that could not be listed."""
     rows = ((one.connection, one.key, one.native_id, one.state, one.name) for one in found.orphans)
     titles = ("connection", "key", "at the provider", "state", "name")
     seen = filled_table(titles, rows) if found.orphans else Text("No machine is seen that no record knows.")
@@ -156,5 +156,5 @@ def _terminated(keys: Sequence[str]) -> Text:
 
 
 def skipped_table(skipped: Iterable[PassedOverVm]) -> Table:
-    """Return the VMs that an action passes over, with the reasons."""
+    """Return the VMs that an action has skipped, with the reasons."""
     return filled_table(("skipped", "why"), ((one.vm, error_text(one.reason)) for one in skipped))

@@ -1,4 +1,4 @@
-"""The simulated backend, for tests and for scale: an instance is the time at which it will be ready.
+"""The simulated backend, for tests and the demo: an instance is a record with the time at which it becomes ready.
 
 Tests inject faults: `fail` keeps the instances of a path from becoming ready, `crash` and `mend` make them unhealthy
 and healthy again.
@@ -27,7 +27,7 @@ from stateward.domains.systems.definition import NodePool
 
 
 class SimulatedBackend:
-    """Instances that are ready after `delay` seconds."""
+    """Simulates instances that become ready after `delay` seconds."""
 
     def __init__(self, delay: float = 0.0) -> None:
         self.delay = delay
@@ -77,7 +77,7 @@ class SimulatedBackend:
     # --- the port ----------------------------------------------------------------------------------------------------
 
     async def prepare(self, system_ref: SystemRef) -> Mapping[str, str]:
-        """Make ready for a system."""
+        """Return a location; there is nothing to prepare."""
         return {"host": system_ref.system}
 
     async def instances(self, ref: ServiceRef) -> Sequence[ServiceInstance]:
@@ -91,7 +91,7 @@ class SimulatedBackend:
         return list(self._instances.get(ref, {}).values())
 
     async def start(self, ref: ServiceRef, want: InstanceSpec) -> None:
-        """Begin to run an instance."""
+        """Start an instance."""
         if want.name in self._instances[ref]:
             return
         node = self._placed(ref, want.service.node_pool)
@@ -109,7 +109,7 @@ class SimulatedBackend:
         return Counter(one.node for one in here if one.node is not None)
 
     async def stop(self, ref: ServiceRef, name: str) -> None:
-        """End an instance, at once."""
+        """Stop an instance at once."""
         if name in self._instances.get(ref, ()):
             self._gone(ref, name)
 
@@ -118,33 +118,33 @@ class SimulatedBackend:
         self._due.pop((ref, name), None)
 
     async def address(self, ref: ServiceRef, port: int | None) -> int | None:  # noqa: ARG002
-        """Say that any port is there."""
+        """Return the wanted port: every port counts as open."""
         return port
 
     async def is_addressed(self, ref: ServiceRef, port: int | None) -> bool:  # noqa: ARG002
-        """Say that any port is there."""
+        """Return true: every port counts as open."""
         return True
 
     async def forget(self, ref: ServiceRef) -> None:
-        """Forget a service."""
+        """Remove a service."""
         self._instances.pop(ref, None)
 
     async def ensure_pool(self, system_ref: SystemRef, name: str, pool: NodePool) -> None:
-        """Note how large a node pool is."""
+        """Store the size of a node pool."""
         check_fits(name, pool, self._used(system_ref))
         self._pools[system_ref, name] = pool
 
     async def remove_pool(self, system_ref: SystemRef, name: str) -> None:
-        """Forget a node pool."""
+        """Remove a node pool."""
         self._pools.pop((system_ref, name), None)
 
     async def remove(self, system_ref: SystemRef) -> None:
-        """Forget a system."""
+        """Remove a system."""
         for ref in [ref for ref in self._instances if ref.system == system_ref]:
             del self._instances[ref]
 
     async def logs(self, ref: ServiceRef, instance: str | None, after: int | None, most: int) -> Sequence[LogExcerpt]:  # noqa: ARG002
-        """Return nothing: nothing was written."""
+        """Return empty logs."""
         return [LogExcerpt(one.name, "", 0) for one in await self.instances(ref) if instance in (None, one.name)]
 
     async def pause(self, ref: ServiceRef, seconds: float) -> None:

@@ -171,7 +171,7 @@ def logs(
 
 
 def _followed(session: Session, system: str, path: str, one: LogExcerpt, place: int) -> int:
-    """Show what an instance has written behind a place; returns the next place."""
+    """Print the log of an instance after an offset; returns the next offset."""
     if one.next <= place:
         return one.next
     params = {"path": path, "instance": one.instance, "after": place}

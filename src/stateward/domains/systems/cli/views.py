@@ -23,7 +23,7 @@ SERVICE, POOL, SYSTEM, DEPLOY = "systems.service", "systems.nodepool", "systems.
 
 
 class ServiceNode(Struct, frozen=True, kw_only=True):
-    """A service."""
+    """A service, with the definition as plain JSON."""
 
     id: str
     path: str
@@ -36,7 +36,7 @@ class ServiceNode(Struct, frozen=True, kw_only=True):
 
 
 class NodePoolNode(Struct, frozen=True, kw_only=True):
-    """A node pool."""
+    """A node pool, with the definition as plain JSON."""
 
     id: str
     name: str
@@ -46,7 +46,7 @@ class NodePoolNode(Struct, frozen=True, kw_only=True):
 
 
 class SystemTree(Struct, frozen=True, kw_only=True):
-    """A system with what it is made of."""
+    """A system with its services and node pools."""
 
     ns: str
     id: str

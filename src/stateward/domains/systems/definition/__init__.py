@@ -1,4 +1,4 @@
-"""What a system is to be: a tree of services and the pools of nodes that they run on, written in YAML."""
+"""The definition of a system, in YAML: a tree of services, and the node pools that they run on."""
 
 from stateward.domains.systems.definition.document import BadDefinition
 from stateward.domains.systems.definition.model import HealthCheck, NodePool, Rollout, Service, Tree, revision_of

@@ -1,7 +1,7 @@
-"""YAML as plain values that remember where they stood.
+"""YAML documents: plain values, and the line on which each of them begins.
 
-Only what a definition needs is read: mappings, lists, texts, numbers, true and false. What other readers would guess
-(`no` for false, `1:30` for 90, a key that is given twice, merged mappings) is text, or an error that says where.
+A definition needs only mappings, lists, texts, numbers, true and false. Values that other parsers guess (`no` for
+false, `1:30` for 90) are texts here. A key that is given twice and a merged mapping are errors that name the line.
 """
 
 import re
@@ -19,13 +19,13 @@ MAX_DEPTH = 60
 LONGEST_INTEGER = 18
 
 TEXTS = frozenset({"env", "command"})
-"""What stands below these is text, whatever it looks like."""
+"""All values below these fields are texts, whatever they look like."""
 
 WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None, "~": None, "": None}
 NUMBER = re.compile(r"[-+]?([0-9]+|(?=\.?[0-9])[0-9]*\.[0-9]*([eE][-+]?[0-9]+)?)")
 
 NO_NUL = "a text without a NUL character"
-"""No text of a process, of a file name or of a PostgreSQL database can hold one."""
+"""No argument of a process, no file name and no text in PostgreSQL can contain a NUL."""
 
 QUOTED = frozenset({"'", '"', "|", ">"})
 
@@ -33,7 +33,7 @@ Where = tuple[str, ...]
 
 
 class BadDefinition(BadInput):
-    """A definition that cannot be used; says in which file, on which line, in which field, and what would do."""
+    """A definition that cannot be used: its file, its line, its field, and what is allowed there."""
 
     def __init__(self, file: str, line: int, where: Where, value: object, allowed: str) -> None:
         self.file, self.line, self.path = file, line, ".".join(where)
@@ -45,7 +45,7 @@ class BadDefinition(BadInput):
 
 
 class Document(Struct, frozen=True):
-    """The values of a file, and the line on which each of them begins, by its way from the top."""
+    """The values of a file, and the line on which each of them begins, by its path."""
 
     file: str
     value: Any
@@ -113,7 +113,7 @@ class _Reader:
         return text
 
     def _number(self, text: str, node: yaml.Node, where: Where) -> float:
-        """Return a number; Python itself reads no integer of more than 4,300 digits, and no reader needs one."""
+        """Return a number; long integers are refused, because Python parses none of more than 4,300 digits."""
         if not {".", "e", "E"} & set(text):
             if len(text) > LONGEST_INTEGER:
                 raise self._wrong(node, where, f"an integer of at most {LONGEST_INTEGER} characters")

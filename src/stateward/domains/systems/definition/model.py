@@ -1,4 +1,4 @@
-"""The records of a definition. They are stored as JSON with the objects, with the same fields as in YAML."""
+"""The records of a definition. They are stored as JSON with the objects, and have the same fields in YAML."""
 
 from collections.abc import Mapping
 from hashlib import blake2b
@@ -19,54 +19,54 @@ Variable = Annotated[str, Meta(pattern=rf"^[A-Za-z_][A-Za-z0-9_]{{0,199}}{END}")
 
 
 class HealthCheck(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How an instance shows that it can work: by exactly one of HTTP, TCP and a command."""
+    """The health check of an instance: exactly one of HTTP, TCP and a command."""
 
     http: Annotated[str, Meta(pattern=rf"^/[\x21-\x7e]*{END}")] | None = None  # a path that answers with 2xx or 3xx
-    tcp: bool = False  # its port takes connections
-    command: tuple[Word, ...] | None = None  # ends with 0
+    tcp: bool = False  # the port accepts connections
+    command: tuple[Word, ...] | None = None  # exits with 0
     interval: Seconds = 1.0
     timeout: Seconds = 2.0
-    failures: Annotated[int, Meta(ge=1, le=100)] = 3  # in a row, before one that was healthy is not
+    failures: Annotated[int, Meta(ge=1, le=100)] = 3  # in a row, until a healthy instance counts as unhealthy
 
 
 class Rollout(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How many instances may be beyond the wanted number, and how many may be missing, while they are replaced."""
+    """The limits of a replacement: how many instances may be surplus, and how many may be missing."""
 
     max_surge: Few = 1
     max_unavailable: Few = 0
 
 
 class Service(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A service: what runs, how often, and how it is seen to be well."""
+    """A service: its command, the number of its instances, and their health check."""
 
     command: Annotated[tuple[Word, ...], Meta(min_length=1)]
     instances: Few = 1
     env: dict[Variable, str] = {}
-    folder: Word | None = None  # where it runs; its own empty folder if None
-    health: HealthCheck | None = None  # without one, whatever has run for a moment is well
+    folder: Word | None = None  # the folder of its instances; None: an empty folder for each
+    health: HealthCheck | None = None  # None: an instance that has run for a moment is healthy
     address: Port | None = None  # one port of this machine for all instances; 0: any that is free
     node_pool: str | None = None
     rollout: Rollout = Rollout()
-    deadline: Seconds = 60.0  # without progress, a change of the service has failed
-    grace: Seconds = 10.0  # between being asked to end and being killed
-    drain: Seconds = 0.3  # between getting no new connections and being asked to end
+    deadline: Seconds = 60.0  # without progress, after which a change of the service fails
+    grace: Seconds = 10.0  # between SIGTERM and SIGKILL
+    drain: Seconds = 0.3  # without new connections, before SIGTERM
 
 
 class NodePool(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Nodes that services run on: each has room for so many instances."""
+    """The nodes that services run on; each has slots for instances."""
 
     nodes: Annotated[int, Meta(ge=1, le=1_000)] = 1
     slots: Annotated[int, Meta(ge=1, le=1_000)] = 10
 
 
 class Tree(Struct, frozen=True):
-    """A definition: services by their paths below where it is put, and node pools; None if it says nothing of them."""
+    """A definition: services by path below the path of the deploy, and node pools; None if it leaves pools alone."""
 
     services: Mapping[str, Service]
     pools: Mapping[str, NodePool] | None = None
 
 
 def revision_of(service: Service) -> str:
-    """Return what instances of the same making have in common; their number and what stands before them is not it."""
+    """Return the revision of a service: a hash of the fields that require new instances when they change."""
     making = replace(service, instances=1, rollout=Rollout(), deadline=60.0, address=None)
     return blake2b(msgspec.json.encode(making, order="deterministic"), digest_size=6).hexdigest()

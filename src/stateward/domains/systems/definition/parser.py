@@ -30,7 +30,7 @@ CHECKS = ("http", "tcp", "command")
 
 
 def read(text: str, file: str = "definition", base: str | None = None) -> Tree:
-    """Read a definition; folders in it are below `base`, where the file is."""
+    """Read a definition; its folders are relative to `base`, the folder of the file."""
     if base is not None and "\0" in base:
         raise BadInput("base", base, NO_NUL)
     document = load(text, file)
@@ -80,7 +80,7 @@ def _service(document: Document, value: dict[str, Any], where: Where) -> Service
 
 
 def _words(document: Document, value: Any, where: Where) -> Any:  # noqa: ANN401
-    """Return a command that was written as one line as its words."""
+    """Return the words of a command that is written as one line."""
     if not isinstance(value, str):
         return value
     try:
@@ -90,7 +90,7 @@ def _words(document: Document, value: Any, where: Where) -> Any:  # noqa: ANN401
 
 
 def _check_combination(document: Document, service: Service, where: Where) -> None:
-    """Refuse what makes no sense together."""
+    """Refuse fields that contradict each other."""
     health, rollout = service.health, service.rollout
     if health is not None and sum((health.http is not None, health.tcp, health.command is not None)) != 1:
         raise document.wrong((*where, "health"), "", f"a check with exactly one of {', '.join(CHECKS)}")
@@ -127,7 +127,7 @@ def _converted(document: Document, value: Any, where: Where, wanted: type[T]) ->
 
 
 def _located_error(document: Document, where: Where, said: str) -> BadDefinition:
-    """Return the validator's complaint as one about a line and a field."""
+    """Return the validator's error as one that names the line and the field."""
     why, _, at = said.partition(" - at `")
     at = at.removeprefix("key` in `")
     inner = [one for one in re.split(r"[.\[\]]+", at.removesuffix("`").removeprefix("$")) if one not in ("", "...")]
@@ -139,7 +139,7 @@ def _located_error(document: Document, where: Where, said: str) -> BadDefinition
 
 
 def _with_absolute_folder(service: Service, base: str) -> Service:
-    """Return a service whose folder is absolute, if its base is; the whole has the limit of its part."""
+    """Return a service with its folder below `base`; the joined path has the same limit as the folder."""
     if service.folder is None:
         return service
     folder = str(File(base) / service.folder)
