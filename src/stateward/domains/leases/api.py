@@ -62,12 +62,12 @@ def to_blazar_error(answer: Response[Any], error: Exception) -> Response[bytes]:
 
     The fields of the problem details (RFC 9457) stay, for our own clients.
     """
-    told = msgspec.json.decode(answer.content)
+    problem = msgspec.json.decode(answer.content)
     status = HTTPStatus.FORBIDDEN if isinstance(error, DeniedByPolicy) else HTTPStatus(answer.status_code or 500)
-    body = told | {
+    body = problem | {
         "status": status.value,
         "error_code": status.value,
-        "error_message": _error_message(error, told.get("detail", status.phrase), told.get("field", "")),
+        "error_message": _error_message(error, problem.get("detail", status.phrase), problem.get("field", "")),
         "error_name": status.phrase,
     }
     return Response(
@@ -118,10 +118,10 @@ def check_version(header: str) -> None:
     if wanted in (API_VERSION, "latest"):
         return
     if VERSION_FORMAT.fullmatch(wanted) is None:
-        told = f"API Version String {wanted} is of invalid format. Must be of format MajorNum.MinorNum."
-        raise HTTPException(told, status_code=HTTPStatus.BAD_REQUEST)
-    told = f"Version {wanted} is not supported by the API. Minimum is {API_VERSION} and maximum is {API_VERSION}."
-    raise HTTPException(told, status_code=HTTPStatus.NOT_ACCEPTABLE)
+        reason = f"API Version String {wanted} is of invalid format. Must be of format MajorNum.MinorNum."
+        raise HTTPException(reason, status_code=HTTPStatus.BAD_REQUEST)
+    reason = f"Version {wanted} is not supported by the API. Minimum is {API_VERSION} and maximum is {API_VERSION}."
+    raise HTTPException(reason, status_code=HTTPStatus.NOT_ACCEPTABLE)
 
 
 # --- the service -----------------------------------------------------------------------------------------------------

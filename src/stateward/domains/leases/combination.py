@@ -55,8 +55,8 @@ def holds(
 
 def derived_status(start_event: EventState | None, end_event: EventState | None) -> LeaseState:
     """Return the stable status that the events of a lease derive; ERROR if they derive none."""
-    told = (lease for lease in _TOLD_BY_EVENTS if holds(lease, (), start_event, end_event))
-    return next(told, LeaseState.ERROR)
+    fitting = (lease for lease in _DERIVABLE if holds(lease, (), start_event, end_event))
+    return next(fitting, LeaseState.ERROR)
 
 
-_TOLD_BY_EVENTS = tuple(state for state in LeaseState if state.state_class is STABLE and state is not LeaseState.ERROR)
+_DERIVABLE = tuple(state for state in LeaseState if state.state_class is STABLE and state is not LeaseState.ERROR)

@@ -147,8 +147,8 @@ class LeaseGuard:
         lease = call.lease
         seen = lease_parts.reset_interrupted_events(lease.seen)
         status = derived_status(seen.events.get(EventType.START), seen.events.get(EventType.END))
-        told = f"derived={status}" in call.request.facts and lease_parts.is_valid(status, seen)
-        if not told or not all(_bookings_match(call.uow, lease, one, mine) for one, mine in lease.reservations()):
+        agrees = f"derived={status}" in call.request.facts and lease_parts.is_valid(status, seen)
+        if not agrees or not all(_bookings_match(call.uow, lease, one, mine) for one, mine in lease.reservations()):
             raise NotRecoverable(status)
         call.uow.changes.timers += pending_timers(replace(lease, seen=seen), *PENDING_EVENTS.get(status, ()))
         return seen

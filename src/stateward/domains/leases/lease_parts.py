@@ -128,12 +128,12 @@ def reassign_hosts(seen: LeaseSeen, reservation: str, event: str, after: Reserva
 
 
 def _difference(before: ReservationSeen, after: ReservationSeen) -> str:
-    told = [f"without {one}" for one in sorted(before.hosts.keys() - after.hosts.keys())]
-    told += [f"with {one}" for one in sorted(after.hosts.keys() - before.hosts.keys())]
+    changes = [f"without {one}" for one in sorted(before.hosts.keys() - after.hosts.keys())]
+    changes += [f"with {one}" for one in sorted(after.hosts.keys() - before.hosts.keys())]
     for flag in ("missing_resources", "resources_changed"):
         if getattr(before, flag) != getattr(after, flag):
-            told.append(f"{flag} {'set' if getattr(after, flag) else 'reset'}")
-    return ", ".join(told)
+            changes.append(f"{flag} {'set' if getattr(after, flag) else 'reset'}")
+    return ", ".join(changes)
 
 
 def record_move(seen: LeaseSeen, moved: PartMove) -> LeaseSeen:

@@ -61,9 +61,9 @@ def read_changed_spec(
     over = lease.seen.events[EventType.END] is not EventState.UNDONE or status_of(lease.object) is LeaseState.TERMINATED
     start = _changed_start(lease, given, now, started=started)
     end = spec.end if given.get("end_date") is None else _changed_end(lease, given["end_date"], start, now)
-    told = given.get("before_end_date")
-    moved = told is not None or (start, end) != (spec.start, spec.end)
-    warned = _before_end(told, start, end, now, _warning_lead(spec, before_end)) if moved else spec.before_end
+    warning = given.get("before_end_date")
+    moved = warning is not None or (start, end) != (spec.start, spec.end)
+    warned = _before_end(warning, start, end, now, _warning_lead(spec, before_end)) if moved else spec.before_end
     reservations = _changed_reservations(spec, _list("reservations", given.get("reservations")), resources)
     after = replace(spec, name=name, start=start, end=end, before_end=warned, reservations=reservations)
     if over and replace(after, name=spec.name) != spec:

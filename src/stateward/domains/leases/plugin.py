@@ -25,7 +25,7 @@ from stateward.domains.leases.resources import (
 from stateward.domains.leases.service import LeaseService
 from stateward.domains.leases.settings import Settings
 from stateward.domains.plugin import DomainPlugin, ProcessContext
-from stateward.engine import Engine, Handler, Job, Kind, Temporary
+from stateward.engine import Engine, Handler, Job, Kind
 
 Work = Callable[[LeaseContext, Job], Awaitable[object]]
 
@@ -43,6 +43,8 @@ PREFIX = "leases"
 class LeasesPlugin(DomainPlugin):
     """The leases domain in a process; `more` are further types of resources."""
 
+    _ctx: LeaseContext  # set with the engine, before the first handler runs
+
     def __init__(
         self,
         context: ProcessContext,
@@ -54,7 +56,6 @@ class LeasesPlugin(DomainPlugin):
         self._new_id = new_id
         self._settings = settings or Settings()
         self._resources = ResourcePlugins([PhysicalHosts(), VirtualInstances(), LeasedMcis(context.templates), *more])
-        self._ctx: LeaseContext | None = None
         guard = LeaseGuard(self._resources, notifies=bool(self._settings.check_url))
         handlers = {name: Handler(self._handler(work)) for name, work in WORK.items()}
         kinds = [
@@ -82,16 +83,16 @@ class LeasesPlugin(DomainPlugin):
     @property
     def leases(self) -> LeaseService:
         """The service for leases."""
-        return LeaseService(_require_bound(self._ctx), self._settings.before_end, self._new_id)
+        return LeaseService(self._ctx, self._settings.before_end, self._new_id)
 
     @property
     def hosts(self) -> HostService:
         """The service for hosts."""
-        return HostService(_require_bound(self._ctx).engine, self._settings.cleaning)
+        return HostService(self._ctx.engine, self._settings.cleaning)
 
     def _handler(self, work: Work) -> Callable[[Job], Awaitable[object]]:
         async def run(job: Job) -> object:
-            return await work(_require_bound(self._ctx), job)
+            return await work(self._ctx, job)
 
         return run
 
@@ -103,9 +104,3 @@ class LeasesPlugin(DomainPlugin):
 def create_plugin(context: ProcessContext) -> LeasesPlugin:
     """Create the plug-in."""
     return LeasesPlugin(context, context.settings.get(PREFIX))
-
-
-def _require_bound(ctx: LeaseContext | None) -> LeaseContext:
-    if ctx is None:
-        raise Temporary("the engine is not known yet", after=0.1)
-    return ctx

@@ -102,13 +102,9 @@ class ContainerHandlers:
 
     async def _children(self, job: Job, kind: str) -> Sequence[Object]:
         """Return the children that the action concerns, and busy ones that it may concern afterwards."""
-        chosen, concerned = Selector(job.ns, kind, job.object), _concerned(job)
-        return [one async for one in list_all(self._nodes.reader, chosen) if concerned(one) or _is_busy(one, job)]
-
-
-def _is_busy(one: Object, job: Job) -> bool:
-    """Tell whether another operation runs on a child that the action may concern afterwards."""
-    return one.op is not None and job.action != "restore"
+        found, concerned = list_all(self._nodes.reader, Selector(job.ns, kind, job.object)), _concerned(job)
+        waits = job.action != "restore"
+        return [one async for one in found if concerned(one) or (waits and one.op is not None)]
 
 
 def _record_only_handlers(lifecycle: Lifecycle) -> dict[str, Handler]:
@@ -117,28 +113,16 @@ def _record_only_handlers(lifecycle: Lifecycle) -> dict[str, Handler]:
 
 
 def _concerned(job: Job) -> Callable[[Object], bool]:
-    """Return the predicate for the children that the action concerns."""
-    if job.action == "restore":
-        return _went_with(job.object)
-    return _may_go if job.action == "delete" else _is_left
-
-
-def _may_go(one: Object) -> bool:
-    return one.state not in OUT | UNTOUCHED
-
-
-def _is_left(one: Object) -> bool:
-    return one.state != "DESTROYED"
-
-
-def _went_with(parent: str) -> Callable[[Object], bool]:
-    """Return the predicate for the children that were deleted together with their parent."""
-
-    def went(one: Object) -> bool:
-        stay = read_seen(one).bin
-        return one.state in OUT and stay is not None and stay.along == parent
-
-    return went
+    """Return the predicate for the children that the action concerns; a restore: those that were deleted with it."""
+    match job.action:
+        case "restore":
+            return lambda one: (
+                one.state in OUT and (stay := read_seen(one).bin) is not None and stay.along == job.object
+            )
+        case "delete":
+            return lambda one: one.state not in OUT | UNTOUCHED
+        case _:
+            return lambda one: one.state != "DESTROYED"
 
 
 def _clones_first(one: Object, left: Sequence[Object]) -> bool:

@@ -13,11 +13,10 @@ from itertools import count
 from msgspec import Struct
 
 from stateward.domains.ovc.model import TRANSITION_STATES
-from stateward.domains.ovc.queries import last_error
 from stateward.engine import Ending, Job, ObservedOutcome, Request, Temporary
 from stateward.lifecycle import FAILED
 from stateward.store.port import Reader
-from stateward.store.records import Key, Object, Status
+from stateward.store.records import Object, Status
 
 BUSY_RETRY_S = 0.2
 """Seconds before busy objects are checked again."""
@@ -92,4 +91,6 @@ async def observe_cancelled(job: Job, reader: Reader) -> ObservedOutcome | Endin
 
 
 async def _failure_reason(reader: Reader, one: Object) -> str:
-    return await last_error(reader, Key(one.ns, one.id)) or one.error or f"it is {one.state}"
+    """Return the error of the latest operation on an object, or what else is known of it."""
+    latest = await reader.operations_of(one.key, 1)
+    return (latest[0].error if latest else None) or one.error or f"it is {one.state}"

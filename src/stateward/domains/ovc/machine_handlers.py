@@ -188,11 +188,11 @@ class OvcVmHandlers:
         await self._step(job, "destroy", lambda: self._remove_disks(job.ns, seen))
 
     async def _step(self, job: Job, step: str, work: Callable[[], Awaitable[None]]) -> None:
-        async def told() -> None:
+        async def reported() -> None:
             await job.progress(step)
             await work()
 
-        await job.once(step, told)
+        await job.once(step, reported)
 
     async def _remove_disks(self, ns: str, seen: OvcVmSeen) -> None:
         for name in await self._disk_files(ns, seen):
@@ -204,19 +204,22 @@ class OvcVmHandlers:
         seen = vm_seen(job.claim.object)
         if job.origin == OvcVmState.HALTED:
             return Ending()  # without power only its record moves
-        source, target = await self._nodes.get(job.ns, seen.node), await self._nodes.get(job.ns, seen.to)
-        machine = await self._machine(job, seen, machine_key(job.object, job.key.id))
+        source, target, machine = await self._ends_of_move(job, seen)
         try:
             await source.move(seen.machine, target, machine, _progress_reporter(job))
         except Permanent as error:
             return await self._stop_migration(job, str(error))
         return Ending()
 
+    async def _ends_of_move(self, job: Job, seen: OvcVmSeen) -> tuple[Hypervisor, Hypervisor, NodeMachine]:
+        """Return the node that a VM leaves, the node that it moves to, and the machine that it becomes there."""
+        source, target = await self._nodes.get(job.ns, seen.node), await self._nodes.get(job.ns, seen.to)
+        return source, target, await self._machine(job, seen, machine_key(job.object, job.key.id))
+
     async def _stop_migration(self, job: Job, why: str) -> Ending:
         """Stop a migration; it may have succeeded after all."""
         seen = vm_seen(job.claim.object)
-        source, target = await self._nodes.get(job.ns, seen.node), await self._nodes.get(job.ns, seen.to)
-        machine = await self._machine(job, seen, machine_key(job.object, job.key.id))
+        source, target, machine = await self._ends_of_move(job, seen)
         if await source.stop_moving(seen.machine, target, machine) and await source.has_moved(
             seen.machine, target, machine
         ):
@@ -228,8 +231,7 @@ class OvcVmHandlers:
         seen, work = vm_seen(job.claim.object), job.claim.work
         if job.origin == OvcVmState.HALTED:
             return ObservedOutcome.DONE
-        source, target = await self._nodes.get(job.ns, seen.node), await self._nodes.get(job.ns, seen.to)
-        machine = await self._machine(job, seen, machine_key(job.object, job.key.id))
+        source, target, machine = await self._ends_of_move(job, seen)
         if await source.has_moved(seen.machine, target, machine):
             return ObservedOutcome.DONE
         goes_on = work.observe and not work.cancelled and (work.deadline or 0.0) > time.time()
@@ -281,16 +283,16 @@ class OvcVmHandlers:
 
 def _progress_reporter(job: Job) -> Callable[[int, int], Awaitable[None]]:
     """Return a callback that reports the progress of a migration, about every PROGRESS_STEP."""
-    told = 0.0
+    reported = 0.0
 
-    async def tell(done: int, total: int) -> None:
-        nonlocal told
+    async def report(done: int, total: int) -> None:
+        nonlocal reported
         share = done / total if total else 1.0
-        if share >= told + PROGRESS_STEP:
-            told = share
+        if share >= reported + PROGRESS_STEP:
+            reported = share
             await job.progress("moving", done, total)
 
-    return tell
+    return report
 
 
 def route_of(found: Object, _action: str) -> Route:

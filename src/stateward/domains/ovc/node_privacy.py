@@ -65,11 +65,11 @@ def _hiding(run: Run, nodes: NodeRegistry) -> Run:
         except Exception as error:
             if isinstance(error, StatewardError) and not isinstance(error, WorkError):
                 raise  # not an error of the work
-            told = str(error)
-            text = await _without_nodes(job.ns, told, nodes)
-            if text == told:
+            original = str(error)
+            text = await _without_nodes(job.ns, original, nodes)
+            if text == original:
                 raise
-            log.warning("operation %s on %s failed at its node: %s", job.key.id, job.object, told)
+            log.warning("operation %s on %s failed at its node: %s", job.key.id, job.object, original)
             if isinstance(error, WorkError):
                 raise type(error)(text, after=error.after) from error
             raise (Unknown if isinstance(error, UNCLEAR_ERRORS) else Permanent)(text) from error

@@ -1,4 +1,4 @@
-"""Queries for objects: the latest error, and lookups in a unit of work that raise."""
+"""Lookups of objects in a unit of work, for guards: they raise what the caller is answered with."""
 
 import msgspec
 
@@ -8,15 +8,7 @@ from stateward.engine import NotFound
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import Lifecycle, State
 from stateward.store.filters import Selector
-from stateward.store.port import Reader
 from stateward.store.records import Key, Object
-
-
-async def last_error(reader: Reader, key: Key) -> str:
-    """Return the error of the latest operation on an object; empty if it did not fail."""
-    latest = await reader.operations_of(key, 1)
-    return (latest[0].error or "") if latest else ""
-
 
 NAMELESS_STATES = ("DESTROYED", "DECOMMISSIONED")
 """The states in which an object's name is free again."""

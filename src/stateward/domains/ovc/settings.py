@@ -23,7 +23,6 @@ from stateward.domains.ovc.model import short_kind
 from stateward.drivers.qemu.disks import TOOL
 from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import Lifecycle, Row
-from stateward.lifecycle.declaration import Declaration
 from stateward.lifecycle.rows import BEGINNINGS
 
 SETTINGS_FILE = "ovc.toml"
@@ -72,9 +71,8 @@ def _with_timeouts(lifecycle: Lifecycle, timeouts: dict[str, float]) -> Lifecycl
     ours = {name.partition(".")[2]: within for name, within in timeouts.items() if _is_of(name, lifecycle)}
     if not ours:
         return lifecycle
-    told = lifecycle.declaration
-    rows = tuple(replace(row, within=ours.get(_transition_name(row), row.within)) for row in told.rows)
-    return Lifecycle(Declaration(told.kind, told.states, rows, told.actors, told.initial, told.unknown, told.about))
+    rows = tuple(replace(row, within=ours.get(_transition_name(row), row.within)) for row in lifecycle.declaration.rows)
+    return Lifecycle(replace(lifecycle.declaration, rows=rows))
 
 
 def _transition_name(row: Row) -> str:

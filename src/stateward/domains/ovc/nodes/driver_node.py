@@ -157,13 +157,13 @@ class DriverNode:
         """Return False: to repeat an attach that does nothing is harmless."""
         return False
 
-    async def move(self, key: str, to: Hypervisor, machine: NodeMachine, told: ProgressCallback) -> None:
+    async def move(self, key: str, to: Hypervisor, machine: NodeMachine, on_progress: ProgressCallback) -> None:
         """Start the machine on the other node, and stop it here."""
         frozen = await self.get_power(key) is Power.FROZEN or await to.get_power(machine.key) is Power.FROZEN
         await to.start(machine)
         if frozen:
             await to.pause(machine.key)
-        await told(1, 1)
+        await on_progress(1, 1)
         await self.stop(key)
 
     async def has_moved(self, key: str, to: Hypervisor, machine: NodeMachine) -> bool:

@@ -100,7 +100,7 @@ class Hypervisor(Protocol):
     async def list_machines(self) -> NodeInventory:
         """Return all machines on the node, whoever started them."""
 
-    async def move(self, key: str, to: "Hypervisor", machine: NodeMachine, told: ProgressCallback) -> None:
+    async def move(self, key: str, to: "Hypervisor", machine: NodeMachine, on_progress: ProgressCallback) -> None:
         """Move a machine to another node, where it is the one described; a failure leaves it where it was."""
 
     async def has_moved(self, key: str, to: "Hypervisor", machine: NodeMachine) -> bool:

@@ -96,15 +96,15 @@ class QemuNode(DriverNode):
         except MonitorError as error:
             raise to_work_error(error) from error
 
-    async def move(self, key: str, to: Hypervisor, machine: NodeMachine, told: ProgressCallback) -> None:
+    async def move(self, key: str, to: Hypervisor, machine: NodeMachine, on_progress: ProgressCallback) -> None:
         """Send a machine to another node while it runs."""
         move = self._move(key, to, machine)
         if move is None:
-            await super().move(key, to, machine, told)
+            await super().move(key, to, machine, on_progress)
             return
 
         async def hear(memory: MemoryProgress) -> None:
-            await told(memory.total - memory.remaining, memory.total)
+            await on_progress(memory.total - memory.remaining, memory.total)
 
         try:
             await move.run(hear)
@@ -142,7 +142,7 @@ def to_qemu_disks(disks: Sequence[AttachedDisk]) -> list[QemuDisk]:
 
 
 def to_work_error(error: MonitorError | DiskError) -> Exception:
-    """Return what is to follow when a machine did not do as it was told."""
+    """Return the engine's error for a machine that did not carry out a command."""
     match error:
         case CommandRejected() | DiskError():
             return Permanent(str(error))
