@@ -1,8 +1,9 @@
-"""Credentials by reference: where a secret lies is told and stored, the secret itself is neither.
+"""Credentials by reference: only the reference to a secret is stored and shown, never the secret.
 
 `env:PREFIX` means the variables PREFIX_ACCESS_KEY_ID, PREFIX_SECRET_ACCESS_KEY and, if set, PREFIX_SESSION_TOKEN;
-`file:PATH` or `file:PATH#PROFILE` an ini or JSON file in the words of AWS's own credentials file; nothing means
-whatever boto3 finds by itself. A reference is read when a client is made, and again after it was turned away.
+`file:PATH` or `file:PATH#PROFILE` means an ini or JSON file with the field names of AWS's own credentials file. An
+empty reference means the credential that boto3 finds by itself. A reference is read when a client is created, and again
+after EC2 has rejected the credential.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ HIDDEN = "(hidden)"
 
 
 class CredentialMissing(StatewardError):
-    """A reference under which there is no usable credential."""
+    """A reference leads to no usable credential."""
 
     reference: str
     reason: str
@@ -28,7 +29,7 @@ class CredentialMissing(StatewardError):
 
 
 class Credential:
-    """A secret that shows itself to the SDK alone."""
+    """A secret that only the SDK gets to see."""
 
     __slots__ = ("_access", "_secret", "_session")
 
@@ -39,7 +40,7 @@ class Credential:
         return f"Credential({HIDDEN})"
 
     def keywords(self) -> dict[str, str]:
-        """Return it in the SDK's words; empty where the SDK is to look for itself."""
+        """Return the arguments of the SDK; empty if the SDK must find a credential by itself."""
         pairs = {
             "aws_access_key_id": self._access,
             "aws_secret_access_key": self._secret,
@@ -48,14 +49,14 @@ class Credential:
         return {name: value for name, value in pairs.items() if value}
 
     def hide(self, text: str) -> str:
-        """Return a text without the secrets, in case somebody has put them there."""
+        """Return a text without the secrets: an error message of the SDK may contain them."""
         for value in (self._secret, self._session, self._access):
             text = text.replace(value, HIDDEN) if value else text
         return text
 
 
 def read_credential(reference: str) -> Credential:
-    """Fetch what a reference stands for."""
+    """Read the credential of a reference; raises `CredentialMissing`."""
     scheme, _, rest = reference.partition(":")
     if not reference:
         return Credential()
@@ -81,7 +82,7 @@ def _from_file(reference: str, rest: str) -> Credential:
     form: Literal["JSON", "ini"] = "JSON" if text.lstrip().startswith("{") else "ini"
     try:
         profiles = _json_profiles(text) if form == "JSON" else _ini_profiles(text)
-    except (IniError, msgspec.DecodeError):  # whose texts quote the file
+    except (IniError, msgspec.DecodeError):  # their texts quote the file, so they are not shown
         raise CredentialMissing(reference, f"the file is not {form}") from None
     return _of_profile(reference, profiles, profile or "default")
 
@@ -102,7 +103,7 @@ def _credential(reference: str, values: Mapping[str, str], names: Sequence[str],
 
 
 def _ini_profiles(text: str) -> dict[str, dict[str, str]]:
-    parser = ConfigParser(interpolation=None)  # secrets may hold a percent sign
+    parser = ConfigParser(interpolation=None)  # secrets may contain a percent sign
     parser.read_string(text)
     return {section: dict(parser[section]) for section in parser.sections()}
 

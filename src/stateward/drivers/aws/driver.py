@@ -1,7 +1,7 @@
-"""The driver for Amazon EC2: one region, asked through boto3.
+"""The driver for Amazon EC2: one region, through boto3.
 
-A machine is suspended by stopping it. A key is EC2's client token and a tag. EC2 keeps a machine `running` while it
-reboots, and has no tokens for reboots: one whose answer was lost, and that is asked for again, is done twice.
+A machine is suspended by stopping it. A key is sent as EC2's client token and as a tag. EC2 shows a machine as
+`running` while it reboots, and has no tokens for reboots: if the answer to a reboot is lost, a retry reboots again.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from stateward.drivers.port import (
 )
 
 LISTING_LAG_S = 3.0
-"""EC2 promises nothing, but what it shows is seldom older than this many seconds."""
+"""EC2 guarantees no limit, but its listings are seldom older."""
 
 CAPABILITIES = Capabilities(
     Suspension.BY_STOPPING, Idempotency.TOKEN, max_bulk=MAX_BULK, page_size=PAGE_SIZE, listing_lag_s=LISTING_LAG_S
@@ -45,41 +45,41 @@ CAPABILITIES = Capabilities(
 
 
 class AwsDriver:
-    """EC2 in one region. Options of the place: `endpoint_url`, `connect_timeout`, `read_timeout` (seconds)."""
+    """EC2 in one region. Options of the region: `endpoint_url`, `connect_timeout`, `read_timeout` (seconds)."""
 
     def __init__(self, provider_region: ProviderRegion, meter: Meter = lambda _: None) -> None:
-        self._place = provider_region
+        self._provider_region = provider_region
         self._calls = Ec2Client(provider_region, meter)
         self._images = ImageLookup(self._calls)
-        self._acting = InstanceActions(self._calls)
-        self._parts = Ec2Resources(self._calls, provider_region)
+        self._actions = InstanceActions(self._calls)
+        self._resources = Ec2Resources(self._calls, provider_region)
 
     def __repr__(self) -> str:
-        return f"AwsDriver({self._place.region})"
+        return f"AwsDriver({self._provider_region.region})"
 
     @property
     def caps(self) -> Capabilities:
-        """What can be done there."""
+        """The capabilities of EC2."""
         return CAPABILITIES
 
     async def check(self, spec: str, image: str) -> CallRefused | Inconclusive | None:
-        """Say why a machine of this size from this image cannot be made here, or that EC2 does not say."""
+        """Return why a machine of this size and image cannot be created here, or that EC2 did not answer; else None."""
         return await check_spec(self._calls, self._images, spec, image)
 
     async def ensure(self, resource: CloudResource) -> Outcome:
-        """Find a part by its key, or make it; a private key whose answer was lost needs a new part."""
-        return await self._parts.ensure(resource)
+        """Find a resource by its key, or create it. A private key whose answer was lost cannot be fetched again."""
+        return await self._resources.ensure(resource)
 
     async def remove(self, resource: CloudResource) -> Outcome:
-        """Remove what carries a part's key."""
-        return await self._parts.remove(resource)
+        """Remove what carries a resource's key."""
+        return await self._resources.remove(resource)
 
     async def list_resources(self) -> ResourceListing:
-        """List all parts of ours here."""
-        return await self._parts.listing()
+        """List all our resources here."""
+        return await self._resources.listing()
 
     async def create(self, machine_specs: Sequence[MachineSpec]) -> Sequence[Outcome]:
-        """Make machines: look for their keys first, for tokens are forgotten after a while and tags are not."""
+        """Create machines, after a search for their keys: EC2 forgets client tokens after a while, but not tags."""
         different = {machine_spec.key: machine_spec for machine_spec in reversed(machine_specs)}
         seen = await describe_instances(self._calls, different)
         if seen.failed is not None:
@@ -93,15 +93,15 @@ class AwsDriver:
         return [outcomes[machine_spec.key] for machine_spec in machine_specs]
 
     async def act(self, action: MachineAction, handles: Sequence[MachineHandle]) -> Sequence[Outcome]:
-        """Do something to machines; one outcome for each, in order."""
-        return await self._acting.act(action, handles)
+        """Carry out an action on machines; one outcome for each, in order."""
+        return await self._actions.act(action, handles)
 
     async def observe(self, keys: Collection[str] | None = None) -> MachineListing:
-        """List all machines of ours here, or those with these keys."""
+        """List all our machines here, or those with these keys."""
         return (await describe_instances(self._calls, keys)).listing()
 
     async def run(self, handle: MachineHandle, command: str, user: str, seconds: float) -> str:  # noqa: ARG002
-        """Refuse: the way into a machine is its own SSH, not EC2."""
+        """Refuse: commands run over a machine's SSH, not through EC2."""
         raise OSError(ENOTSUP, "EC2 itself runs no commands", handle.key)
 
     async def watch(self) -> AsyncIterator[str]:
@@ -111,29 +111,31 @@ class AwsDriver:
             yield key
 
     async def close(self) -> None:
-        """Let go of connections; the machines stay as they are."""
+        """Close the connections; the machines stay as they are."""
         await self._calls.close()
 
     async def _make(self, machine_spec: MachineSpec) -> Outcome:
         try:
             image = await self._image(machine_spec)
-            asked = launch_parameters(machine_spec, image.native_id, image.root_device, self._place.zone)
-            made = await self._calls.call("run_instances", **asked)
+            parameters = launch_parameters(machine_spec, image.native_id, image.root_device, self._provider_region.zone)
+            made = await self._calls.call("run_instances", **parameters)
         except Ec2CallFailed as failed:
             return failed.outcome_for(machine_spec.key)
         return CallAccepted(machine_spec.key, made["Instances"][0]["InstanceId"])
 
     async def _image(self, machine_spec: MachineSpec) -> Ec2Image:
-        """Look an image up only where more than its id is needed."""
+        """Return the image; it is looked up only if more than its id is needed."""
         if machine_spec.image.startswith("ami-") and machine_spec.disk_gib is None:
             return Ec2Image(machine_spec.image, "", "")
         return await self._images.find(machine_spec.image)
 
 
-def existing_outcome(one: Observation) -> Outcome:
-    """Say what it means to ask for a machine whose key is known."""
-    if one.state in GONE:
+def existing_outcome(found: Observation) -> Outcome:
+    """Return the outcome of a create whose key exists already."""
+    if found.state in GONE:
         return CallRefused(
-            one.key, RefusalReason.CONFLICT, f"the machine of this key, {one.native_id}, is {one.native_state}"
+            found.key,
+            RefusalReason.CONFLICT,
+            f"the machine of this key, {found.native_id}, is {found.native_state}",
         )
-    return AlreadyDone(one.key, one.native_id)
+    return AlreadyDone(found.key, found.native_id)

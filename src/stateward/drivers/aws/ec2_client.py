@@ -1,7 +1,7 @@
-"""The EC2 client: calls in threads of their own, each counted, with one kind of error.
+"""The EC2 client: calls in its own thread pool, each counted, with one kind of error.
 
-boto3 blocks. The event loop's default pool is shared with everybody and as small as the machine; these calls wait for
-a network, so they have 32 threads for themselves.
+boto3 blocks. The event loop's default pool has a few threads per processor, for the whole server. These calls mostly
+wait for the network, so they have a pool of 32 threads.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ from stateward.errors import StatewardError
 THREADS = 32
 
 Ec2Answer: TypeAlias = Mapping[str, Any]
-"""What EC2 answers, as boto3 gives it."""
+"""An answer of EC2, as boto3 returns it."""
 
 
 class Ec2Client:
-    """The way out to EC2 in one region."""
+    """Calls to EC2 in one region."""
 
     def __init__(self, provider_region: ProviderRegion, meter: Meter) -> None:
-        self._place = provider_region
+        self._region = provider_region
         self._meter = meter
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix=f"aws-{provider_region.region}")
         self._credential = Credential()
@@ -37,7 +37,7 @@ class Ec2Client:
         self._closed = False
 
     async def call(self, name: str, **parameters: object) -> Ec2Answer:
-        """Make one call; raises `CallFailed` and nothing else."""
+        """Make one call; raises only `Ec2CallFailed`."""
         client = await self._connected(name)
         self._meter("".join(word.title() for word in name.split("_")))
         try:
@@ -60,7 +60,7 @@ class Ec2Client:
             parameters["NextToken"] = page["NextToken"]
 
     async def close(self) -> None:
-        """Let go of threads and connections; calls under way end by themselves, within their time-outs."""
+        """Close the threads and connections; calls under way end within their time-outs."""
         self._closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)
         if self._client is not None:
@@ -78,16 +78,16 @@ class Ec2Client:
         raise self._without_secrets(failed)
 
     def _connect(self) -> Any:  # noqa: ANN401
-        self._credential = read_credential(self._place.credential)
-        return connect(self._place, self._credential, THREADS)
+        self._credential = read_credential(self._region.credential)
+        return connect(self._region, self._credential, THREADS)
 
     async def _in_pool(self, name: str, work: Callable[[], Any]) -> Any:  # noqa: ANN401
         closed = Ec2CallFailed(name, "Closed", TransientFailure("", "the driver is closed"))
         if self._closed:
             raise closed
-        sent = self._pool.submit(work)
+        future = self._pool.submit(work)
         try:
-            return await asyncio.wrap_future(sent)
+            return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -95,5 +95,5 @@ class Ec2Client:
             raise closed from None  # it was still waiting for a thread when the driver was closed
 
     def _without_secrets(self, failed: Ec2CallFailed) -> Ec2CallFailed:
-        trouble = replace(failed.outcome, message=self._credential.hide(failed.outcome.message))
-        return Ec2CallFailed(failed.call, failed.code, trouble)
+        outcome = replace(failed.outcome, message=self._credential.hide(failed.outcome.message))
+        return Ec2CallFailed(failed.call, failed.code, outcome)

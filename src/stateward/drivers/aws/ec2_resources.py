@@ -48,7 +48,7 @@ RESOURCE_NAMES = {
 
 
 class Ec2Resources:
-    """Finds, makes and removes parts; one at a time for each key."""
+    """Finds, creates and removes resources; one at a time for each key."""
 
     def __init__(self, calls: Ec2Client, provider_region: ProviderRegion) -> None:
         self._calls = calls
@@ -73,12 +73,12 @@ class Ec2Resources:
                 return failed.outcome_for(resource.key)
 
     async def listing(self) -> ResourceListing:
-        """List what carries a key of ours, one call for each kind."""
+        """List what carries one of our keys, kind by kind."""
         try:
-            each = [await self._list_kind(kind) for kind in RESOURCE_NAMES]
+            kinds = [await self._list_kind(kind) for kind in RESOURCE_NAMES]
         except Ec2CallFailed as failed:
             return ResourceListing((), complete=False, problem=str(failed))
-        return ResourceListing([resource for resources in each for resource in resources], complete=True)
+        return ResourceListing([resource for resources in kinds for resource in resources], complete=True)
 
     async def _list_kind(self, kind: ResourceKind) -> list[CloudResource]:
         names, limit = RESOURCE_NAMES[kind], {} if kind is ResourceKind.SSH_KEY else {"MaxResults": PAGE_SIZE}
@@ -113,7 +113,7 @@ class Ec2Resources:
         return AlreadyDone(resource.key, native)
 
     async def _check_duplicate(self, resource: CloudResource, made: Mapping[str, Any]) -> Outcome:
-        """See whether somebody else has made the same one meanwhile."""
+        """Finish a new resource, unless another driver has created the same one meanwhile."""
         native = str(made[RESOURCE_NAMES[resource.kind].id])
         if resource.kind is ResourceKind.NETWORK and await self._has_duplicates(resource, native):
             await self._delete(resource, made)
@@ -126,10 +126,10 @@ class Ec2Resources:
         try:
             return any(one[RESOURCE_NAMES[resource.kind].id] != native for one in await self._find(resource))
         except Ec2CallFailed:
-            return False  # it is made, whatever else there may be
+            return False  # it is created; a duplicate is found the next time
 
     async def _add_rules(self, resource: CloudResource, made: Mapping[str, Any]) -> None:
-        """Give a new group its rules; one whose rules are refused is not left behind."""
+        """Add the rules of a new group; if EC2 refuses them, the group is deleted."""
         try:
             fresh = await self._find(resource)
             await add_missing_rules(self._calls, resource, fresh[0] if fresh else made)
@@ -162,13 +162,13 @@ class Ec2Resources:
 
 
 def _listed_resource(kind: ResourceKind, shown: Mapping[str, Any], native: str) -> CloudResource:
-    """Return a part as it is listed; a network is within none."""
+    """Return a resource as it is listed; a network is in no other."""
     within = "" if kind is ResourceKind.NETWORK else str(shown.get("VpcId", ""))
     return CloudResource(kind, key_of(shown), "", within, native_id=native)
 
 
 def create_call(resource: CloudResource, zone: str) -> tuple[str, dict[str, object]]:
-    """Return the call that makes a part, and its parameters."""
+    """Return the call that creates a resource, and its parameters."""
     name, noun = unique_name(resource), RESOURCE_NAMES[resource.kind].noun
     tags = tag_specifications(noun.replace("_", "-"), resource.key, resource.name)
     parameters: dict[str, object] = {"TagSpecifications": tags}
@@ -193,7 +193,7 @@ def create_call(resource: CloudResource, zone: str) -> tuple[str, dict[str, obje
 
 
 def unique_name(resource: CloudResource) -> str:
-    """Return a name that no other part has, and that the same part always gets."""
+    """Return the name of a resource in EC2, which no other resource has."""
     plain = "".join(
         letter if letter.isascii() and (letter.isalnum() or letter in "-_.") else "-" for letter in resource.name
     )

@@ -16,7 +16,7 @@ from stateward.errors import StatewardError
 FailedOutcome: TypeAlias = CallRefused | CallThrottled | TransientFailure | CallUnanswered
 
 DEFAULT_RETRY_AFTER_S = 1.0
-"""How long to leave EC2 alone if it does not say; it never does."""
+"""The delay after throttling: EC2 sends no `Retry-After`."""
 
 THROTTLING = frozenset(
     {
@@ -87,12 +87,12 @@ class Ec2CallFailed(StatewardError):
     text = "{call}: {outcome.message}"
 
     def outcome_for(self, key: str) -> FailedOutcome:
-        """Return the trouble as the outcome for a key."""
+        """Return the outcome for a key."""
         return replace(self.outcome, key=key)
 
     @property
     def why(self) -> RefusalReason | None:
-        """Why the provider refuses, if it does."""
+        """The reason of a refusal, or None if EC2 did not refuse."""
         return self.outcome.why if isinstance(self.outcome, CallRefused) else None
 
 
@@ -102,7 +102,7 @@ def is_read_only(call: str) -> bool:
 
 
 def classify_error(call: str, error: Exception) -> Ec2CallFailed:
-    """Say what an error of the SDK means for the one who called."""
+    """Return the failure that an error of the SDK means."""
     if isinstance(error, ClientError):
         return _from_response(call, error.response)
     if isinstance(error, (*CREDENTIAL_ERRORS, ParamValidationError)):
@@ -114,7 +114,7 @@ def classify_error(call: str, error: Exception) -> Ec2CallFailed:
 
 
 def not_connected(call: str, error: Exception) -> Ec2CallFailed:
-    """Say what it means that a call could not even be prepared: it will not be better the next time."""
+    """Return the failure of a call that could not be prepared, and never will be without a change."""
     why = RefusalReason.AUTH if isinstance(error, (CredentialMissing, *CREDENTIAL_ERRORS)) else RefusalReason.INVALID
     return Ec2CallFailed(call, type(error).__name__, CallRefused("", why, f"{type(error).__name__}: {error}"))
 
@@ -122,7 +122,7 @@ def not_connected(call: str, error: Exception) -> Ec2CallFailed:
 def classify_code(
     call: str, code: str, status: int, message: str, after: float = DEFAULT_RETRY_AFTER_S
 ) -> FailedOutcome:
-    """Say what a code of the provider's means."""
+    """Return the outcome that an error code of EC2 means."""
     text = f"{code}: {_first_line(message)}"
     if code in THROTTLING:
         return CallThrottled("", after, text)
@@ -133,12 +133,12 @@ def classify_code(
 
 
 def _from_response(call: str, response: dict[str, dict[str, str]]) -> Ec2CallFailed:
-    said, around = response.get("Error", {}), response.get("ResponseMetadata", {})
-    code, status = str(said.get("Code", "")), int(around.get("HTTPStatusCode", 0))
-    trouble = classify_code(
-        call, code, status, str(said.get("Message", "")), _retry_after(around.get("HTTPHeaders", {}))
+    error, metadata = response.get("Error", {}), response.get("ResponseMetadata", {})
+    code, status = str(error.get("Code", "")), int(metadata.get("HTTPStatusCode", 0))
+    outcome = classify_code(
+        call, code, status, str(error.get("Message", "")), _retry_after(metadata.get("HTTPHeaders", {}))
     )
-    return Ec2CallFailed(call, code, trouble)
+    return Ec2CallFailed(call, code, outcome)
 
 
 def _reason(code: str) -> RefusalReason | None:
@@ -150,13 +150,13 @@ def _reason(code: str) -> RefusalReason | None:
 
 
 def _retry_after(headers: object) -> float:
-    told = headers.get("retry-after", "") if isinstance(headers, dict) else ""
+    seconds = headers.get("retry-after", "") if isinstance(headers, dict) else ""
     try:
-        return max(float(told), 0.0)
+        return max(float(seconds), 0.0)
     except ValueError:
         return DEFAULT_RETRY_AFTER_S
 
 
 def _first_line(text: str) -> str:
-    """Keep what is said first: a complaint about a signature goes on with the signed headers, session token and all."""
+    """Return the first line: the message of a bad signature goes on with the signed headers and the session token."""
     return text.strip().splitlines()[0] if text.strip() else "no message"

@@ -1,4 +1,4 @@
-"""Images of EC2 by id or by name, and the check of size and image."""
+"""The images of EC2 by id or by name, and the check of a size and an image."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from stateward.drivers.port import CallRefused, Inconclusive, RefusalReason
 
 
 class Ec2Image(Struct, frozen=True):
-    """An image that is there."""
+    """An image that exists."""
 
     native_id: str
     root_device: str
@@ -19,23 +19,23 @@ class Ec2Image(Struct, frozen=True):
 
 
 class ImageLookup:
-    """Finds images, and keeps to what it found: a want that is repeated must name the same one."""
+    """Finds images, and remembers them: a repeated create must have the same image as the first."""
 
     def __init__(self, calls: Ec2Client) -> None:
         self._calls = calls
         self._found: dict[str, Ec2Image] = {}
 
     async def find(self, image: str) -> Ec2Image:
-        """Find an image by its id, or the newest that goes by a name; raises `CallFailed`."""
+        """Find an image by its id, or the newest with a name; raises `Ec2CallFailed`."""
         if image not in self._found:
-            self._found[image] = await self._look(image)
+            self._found[image] = await self._describe(image)
         return self._found[image]
 
-    async def _look(self, image: str) -> Ec2Image:
-        by: dict[str, object] = {"ImageIds": [image]}
+    async def _describe(self, image: str) -> Ec2Image:
+        query: dict[str, object] = {"ImageIds": [image]}
         if not image.startswith("ami-"):
-            by = {"Filters": [{"Name": "name", "Values": [image]}, {"Name": "state", "Values": ["available"]}]}
-        images = (await self._calls.call("describe_images", **by)).get("Images", ())
+            query = {"Filters": [{"Name": "name", "Values": [image]}, {"Name": "state", "Values": ["available"]}]}
+        images = (await self._calls.call("describe_images", **query)).get("Images", ())
         if not images:
             none = CallRefused(image, RefusalReason.NOT_FOUND, f"there is no image {image!r} here")
             raise Ec2CallFailed("describe_images", "NotFound", none)
@@ -44,7 +44,7 @@ class ImageLookup:
 
 
 async def check_spec(calls: Ec2Client, images: ImageLookup, spec: str, image: str) -> CallRefused | Inconclusive | None:
-    """Say why a machine cannot be made; where EC2 does not answer, say so."""
+    """Return why a machine cannot be created, or that EC2 did not answer; None if it can."""
     try:
         sizes = (await calls.call("describe_instance_types", InstanceTypes=[spec])).get("InstanceTypes", ())
         if not sizes:
@@ -55,10 +55,10 @@ async def check_spec(calls: Ec2Client, images: ImageLookup, spec: str, image: st
 
 
 def _mismatch(size: Mapping[str, Any], image: Ec2Image) -> CallRefused | None:
-    able = size.get("ProcessorInfo", {}).get("SupportedArchitectures", ())
-    if not able or not image.architecture or image.architecture in able:
+    supported = size.get("ProcessorInfo", {}).get("SupportedArchitectures", ())
+    if not supported or not image.architecture or image.architecture in supported:
         return None
     name = size["InstanceType"]
     return CallRefused(
-        name, RefusalReason.INVALID, f"{name} runs {', '.join(able)}, and the image is for {image.architecture}"
+        name, RefusalReason.INVALID, f"{name} runs {', '.join(supported)}, and the image is for {image.architecture}"
     )

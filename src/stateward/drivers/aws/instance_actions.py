@@ -27,14 +27,14 @@ MAX_REMEMBERED_REBOOTS = 10_000
 
 
 class InstanceActions:
-    """Carries out actions, and remembers the tokens of reboots: EC2 does not, and would repeat them."""
+    """Carries out actions, and remembers the tokens of reboots, because EC2 would repeat a reboot."""
 
     def __init__(self, calls: Ec2Client) -> None:
         self._calls = calls
         self._rebooted: dict[str, str] = {}
 
     async def act(self, action: MachineAction, handles: Sequence[MachineHandle]) -> Sequence[Outcome]:
-        """Do something to machines; one outcome for each, in order."""
+        """Carry out an action on machines; one outcome for each, in order."""
         found = await self._resolve([handle.key for handle in handles if not handle.native_id])
         known = {handle: handle.native_id or found.get(handle.key) for handle in handles}
         todo = [
@@ -49,7 +49,7 @@ class InstanceActions:
         return [self._outcome(action, handle, known[handle], ends) for handle in handles]
 
     async def _resolve(self, keys: Sequence[str]) -> dict[str, str | Ec2CallFailed]:
-        """Find machines by their keys; one that lives goes before one that does not."""
+        """Find machines by their keys; a live one has priority over a terminated one."""
         seen = await describe_instances(self._calls, keys)
         found: dict[str, str | Ec2CallFailed] = {} if seen.failed is None else dict.fromkeys(keys, seen.failed)
         for one in sorted(seen.machines, key=lambda one: one.state not in GONE):
@@ -57,7 +57,7 @@ class InstanceActions:
         return found
 
     async def _portion(self, action: MachineAction, ids: Sequence[str]) -> dict[str, bool | Ec2CallFailed]:
-        """Do something to some machines: whether it was so already, or what went wrong, for each."""
+        """Carry out an action on some instances; returns for each whether it was done already, or the failure."""
         if not ids:
             return {}
         try:
@@ -103,5 +103,5 @@ class InstanceActions:
 
 
 def ids_in_text(message: str, ids: Sequence[str]) -> set[str]:
-    """Return those of some machines that a message names."""
+    """Return the instances that a message names."""
     return set(re.findall(r"[\w-]+", message)) & set(ids)

@@ -1,4 +1,4 @@
-"""Listings of EC2 instances: page by page, and complete only if every page came."""
+"""Listings of EC2 instances, page by page; a listing without one of its pages is incomplete."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -12,45 +12,45 @@ from stateward.drivers.port import CallThrottled, MachineListing, Observation
 
 PAGE_SIZE = 1000
 OWN_FILTER: dict[str, object] = {"Name": "tag-key", "Values": [KEY_TAG]}
-"""The filter for all that carries a key of ours."""
+"""The filter for everything that carries one of our keys."""
 
 MAX_FILTER_VALUES = 200
-"""How many values a filter may have."""
+"""The maximum number of values of a filter."""
 
 
 class DescribeResult(Struct, frozen=True):
-    """What was seen, and what kept us from seeing more."""
+    """The machines that were listed, and the failure that ended the listing, if any."""
 
     machines: Sequence[Observation]
     failed: Ec2CallFailed | None = None
 
     def listing(self) -> MachineListing:
-        """Return it as the port has it."""
+        """Return the result as the listing of the port."""
         if self.failed is None:
             return MachineListing(self.machines, complete=True)
-        trouble = self.failed.outcome
-        after = trouble.retry_after_s if isinstance(trouble, CallThrottled) else 0.0
+        outcome = self.failed.outcome
+        after = outcome.retry_after_s if isinstance(outcome, CallThrottled) else 0.0
         return MachineListing(self.machines, complete=False, problem=str(self.failed), retry_after_s=after)
 
 
 async def describe_instances(calls: Ec2Client, keys: Collection[str] | None = None) -> DescribeResult:
-    """Look at all machines of ours, or at those with some keys."""
+    """List all our machines, or those with some keys."""
     if keys is None:
         return await _pages(calls, OWN_FILTER)
     wanted = sorted(set(keys))
     portions = [wanted[start : start + MAX_FILTER_VALUES] for start in range(0, len(wanted), MAX_FILTER_VALUES)]
-    looks = await asyncio.gather(*(_pages(calls, key_filter(portion)) for portion in portions))
-    seen = [one for each in looks for one in each.machines if one.key in set(wanted)]
-    return DescribeResult(seen, next((each.failed for each in looks if each.failed), None))
+    results = await asyncio.gather(*(_pages(calls, key_filter(portion)) for portion in portions))
+    seen = [one for each in results for one in each.machines if one.key in set(wanted)]
+    return DescribeResult(seen, next((each.failed for each in results if each.failed), None))
 
 
 def key_filter(keys: Sequence[str]) -> dict[str, object]:
-    """Return the filter for what carries one of some keys."""
+    """Return the filter for everything that carries one of these keys."""
     return {"Name": f"tag:{KEY_TAG}", "Values": [_literal(key) for key in keys]}
 
 
 async def _pages(calls: Ec2Client, filtered: Mapping[str, object]) -> DescribeResult:
-    seen: dict[str, Observation] = {}  # a machine may be on two pages if something came in between
+    seen: dict[str, Observation] = {}  # a machine is on two pages if another was created meanwhile
     try:
         async for page in calls.pages("describe_instances", Filters=[filtered], MaxResults=PAGE_SIZE):
             machines = [one for reservation in page.get("Reservations", ()) for one in reservation["Instances"]]
@@ -61,5 +61,5 @@ async def _pages(calls: Ec2Client, filtered: Mapping[str, object]) -> DescribeRe
 
 
 def _literal(value: str) -> str:
-    """Keep a value from being read as a pattern."""
+    """Escape a value, so that EC2 does not read it as a pattern."""
     return value.replace("\\", "\\\\").replace("*", "\\*").replace("?", "\\?")

@@ -1,4 +1,4 @@
-"""Machines as parameters and answers of EC2 (pure)."""
+"""Machines as parameters and answers of EC2: pure functions."""
 
 from collections.abc import Collection, Mapping
 from hashlib import sha256
@@ -9,7 +9,7 @@ from msgspec import Struct
 from stateward.drivers.port import MachineAction, MachineSpec, MachineState, Observation, ResourceKind
 
 KEY_TAG = "stateward:key"
-"""What carries the key on everything that is made."""
+"""The tag with the key, on everything that the driver creates."""
 
 STATES = {
     "pending": MachineState.PENDING,
@@ -23,30 +23,30 @@ GONE = frozenset({MachineState.TERMINATING, MachineState.TERMINATED})
 
 
 def client_token(key: str) -> str:
-    """Derive the token under which a key's machine is asked for: 64 ASCII characters, whatever the key."""
+    """Return the client token of a key: 64 ASCII characters, whatever the key is."""
     return sha256(key.encode()).hexdigest()
 
 
 def tags_of(key: str, name: str, others: Mapping[str, str] | None = None) -> list[dict[str, str]]:
-    """Return the tags of something that is made; ours cannot be overruled."""
-    return [{"Key": word, "Value": value} for word, value in {**(others or {}), "Name": name, KEY_TAG: key}.items()]
+    """Return the tags of a new resource; others cannot replace ours."""
+    return [{"Key": tag, "Value": value} for tag, value in {**(others or {}), "Name": name, KEY_TAG: key}.items()]
 
 
 def tag_specifications(
     sort: str, key: str, name: str, others: Mapping[str, str] | None = None
 ) -> list[dict[str, object]]:
-    """Return the tags as they are given along with a creation: there is no moment without them."""
+    """Return the tags as a parameter of a create, so that the resource is never without them."""
     return [{"ResourceType": sort, "Tags": tags_of(key, name, others)}]
 
 
 def key_of(described: Mapping[str, Any]) -> str:
-    """Return the key that something carries, or nothing if it is not ours."""
+    """Return the key of a described resource; empty if it is not ours."""
     return _tag(described, KEY_TAG)
 
 
 def launch_parameters(machine_spec: MachineSpec, image: str, root_device: str, zone: str) -> dict[str, object]:
-    """Return the parameters that make a machine; the same want gives the same ones, as its token demands."""
-    asked: dict[str, object] = {
+    """Return the parameters that create a machine; equal specs give equal ones, as the client token requires."""
+    parameters: dict[str, object] = {
         "ImageId": image,
         "InstanceType": machine_spec.spec,
         "MinCount": 1,
@@ -56,22 +56,22 @@ def launch_parameters(machine_spec: MachineSpec, image: str, root_device: str, z
     }
     subnet, key = machine_spec.resources.get(ResourceKind.SUBNET), machine_spec.resources.get(ResourceKind.SSH_KEY)
     if subnet:
-        asked["SubnetId"] = subnet  # it lies in a zone itself
+        parameters["SubnetId"] = subnet  # a subnet is in one zone
     elif zone:
-        asked["Placement"] = {"AvailabilityZone": zone}
+        parameters["Placement"] = {"AvailabilityZone": zone}
     if groups := machine_spec.resources.get(ResourceKind.SECURITY_GROUP):
-        asked["SecurityGroupIds"] = groups.split(",")
+        parameters["SecurityGroupIds"] = groups.split(",")
     if key:
-        asked["KeyName"] = key
+        parameters["KeyName"] = key
     if machine_spec.disk_gib is not None:
         disk = {"VolumeSize": machine_spec.disk_gib, "DeleteOnTermination": True}
-        asked["BlockDeviceMappings"] = [{"DeviceName": root_device, "Ebs": disk}]
-    return asked
+        parameters["BlockDeviceMappings"] = [{"DeviceName": root_device, "Ebs": disk}]
+    return parameters
 
 
 def observation(described: Mapping[str, Any]) -> Observation:
-    """Return a machine as the port shows it."""
-    word = str(described.get("State", {}).get("Name", ""))
+    """Return a described instance as the observation of the port."""
+    native_state = str(described.get("State", {}).get("Name", ""))
     details = {
         "spec": described.get("InstanceType"),
         "image": described.get("ImageId"),
@@ -83,8 +83,8 @@ def observation(described: Mapping[str, Any]) -> Observation:
     return Observation(
         key=key_of(described),
         native_id=str(described["InstanceId"]),
-        state=STATES.get(word, MachineState.OTHER),
-        native_state=word,
+        state=STATES.get(native_state, MachineState.OTHER),
+        native_state=native_state,
         name=_tag(described, "Name"),
         public_ip=described.get("PublicIpAddress") or "",
         private_ip=described.get("PrivateIpAddress") or "",

@@ -1,7 +1,7 @@
-"""The one seam to boto3, which comes without types: everything of it that the driver uses passes through here.
+"""The only module that imports boto3, which has no types.
 
-Retries are off, so that throttling is seen, counted and shared fairly by those above; a call that was made once is one
-call. All clients share one loader, because EC2's description of itself is large and each session would read its own.
+The SDK's own retries are off: one call of the driver is one request, and the callers see and count throttling. All
+clients share one loader, because EC2's API description is large, and each session would read it again.
 """
 
 import logging
@@ -51,13 +51,13 @@ CREDENTIAL_ERRORS = (
     TokenRetrievalError,
     UnauthorizedSSOTokenError,
 )
-"""What is raised where no credential is to be had."""
+"""The errors of the SDK that mean: no credential was found."""
 
-_session_lock = Lock()  # sessions are not made for threads, clients are
+_session_lock = Lock()  # clients may be used by several threads, sessions may not
 
 
 def connect(provider_region: ProviderRegion, credential: Credential, connections: int) -> Any:  # noqa: ANN401 - boto3 has no types
-    """Make a client for a place."""
+    """Create a client for a region."""
     _keep_secrets_out_of_logs()
     with _session_lock:
         session = botocore.session.get_session()
@@ -82,7 +82,7 @@ def _loader() -> Any:  # noqa: ANN401
 
 
 def _keep_secrets_out_of_logs() -> None:
-    """Keep botocore from its debug lines: they hold whole answers and signed headers, new private keys among them."""
+    """Turn botocore's debug log off: it contains whole answers and signed headers, and so new private keys."""
     logger = logging.getLogger("botocore")
     if logger.level < logging.INFO:
         logger.setLevel(logging.INFO)

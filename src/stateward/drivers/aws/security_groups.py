@@ -21,7 +21,7 @@ ALL_PORTS = (0, 65535)
 
 
 class RuleSpec(msgspec.Struct, frozen=True, rename=str.lower):
-    """A rule as it is written in a part's facts."""
+    """A rule as it is written in a resource's facts."""
 
     direction: str = "inbound"
     protocol: str = "tcp"
@@ -40,11 +40,11 @@ class SecurityRule(NamedTuple):
 
 
 DEFAULT_EGRESS = {SecurityRule(False, ANY, -1, -1, "0.0.0.0/0"), SecurityRule(False, ANY, -1, -1, "::/0")}
-"""What a new group lets out by itself."""
+"""The outbound rules that EC2 adds to a new group."""
 
 
 def wanted_rules(text: str) -> set[SecurityRule]:
-    """Read rules; raises `BadInput` for what is none."""
+    """Read rules from JSON; raises `BadInput` for bad ones."""
     try:
         written = msgspec.json.decode(text or "[]", type=list[RuleSpec])
     except msgspec.DecodeError as error:
@@ -59,7 +59,7 @@ def present_rules(group: Mapping[str, Any]) -> set[SecurityRule]:
 
 
 def permissions_of(rules: Iterable[SecurityRule]) -> list[dict[str, object]]:
-    """Return rules as EC2 wants them."""
+    """Return rules as the permissions of an EC2 call."""
     return [_permission(rule) for rule in sorted(rules)]
 
 

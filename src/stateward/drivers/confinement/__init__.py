@@ -1,14 +1,14 @@
-"""Confinement: a program that we start on this host has nothing of ours.
+"""Confinement of the programs that the server starts on this host: they cannot reach the server's files or processes.
 
-The machines of the process driver, the services of local systems and the apps of edge agents are programs of others. A
-program that ran as we do could read our data folder, our tokens and our environment, and could end us.
+The machines of the process driver, the services of local systems and the apps of edge agents run programs of tenants.
+Unconfined, such a program could read the server's data folder, tokens and environment, and could kill the server.
 
-Where we are root a program gets a user of its own, no capabilities, and a mount namespace in which its folder is at one
-fixed place and our folders are covered. Elsewhere it runs as our user, and Landlock leaves it the system's programs and
-its own folders. Both are set up in a thread that then starts the program, so that starting one stays cheap: no second
-interpreter is started, and nothing of ours is copied.
+If the server is root, a program gets its own user, no capabilities, and a mount namespace in which its folder has a
+fixed path and the server's folders are hidden. Otherwise it runs as the server's user, and Landlock restricts it to the
+system's programs and its own folders. A thread confines itself and then starts the program. That is cheap, because it
+needs no second interpreter and no copy of the server's memory.
 
-A program that is to be confined and cannot be is not started.
+A program that cannot be confined is not started.
 """
 
 import os
@@ -26,16 +26,16 @@ from stateward.drivers.confinement.uids import UidClaims, uid_range
 T = TypeVar("T")
 
 DEFAULT_UIDS = "70000-79999"
-"""The users of programs, where nothing else is set: above those of accounts, below those of containers."""
+"""The default user numbers of programs: above those of accounts, below those of containers."""
 
 RUN = Path("/run/stateward")
 HOME, EMPTY = RUN / "home", RUN / "empty"
-"""Where a program that has a mount namespace finds its own folder; and what covers those of ours."""
+"""In a mount namespace: the path of the program's own folder, and the empty folder that covers ours."""
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
-"""Where programs find programs. Ours may name folders that they cannot read, or that somebody else can write to."""
+"""The PATH of programs. The server's own may contain folders that they cannot read, or that others can write to."""
 
-TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - they are covered
+TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - each program has its own
 SYSTEM = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/proc", "/sys", sys.prefix),
     sys.base_prefix,
@@ -46,13 +46,13 @@ SYSTEM = (
     )),
     "/run/systemd/resolve", "/run/resolvconf",
 )  # fmt: skip
-"""What a program may read that runs as our user. Not all of /etc, for our own settings may be there."""
+"""The paths that a program may read as the server's user; not all of /etc, where the server's settings may be."""
 
 DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts"))
 
 
 class Sandbox(Struct, frozen=True):
-    """What a program gets: a folder, what it may change there, where it begins, and its user if that is its own."""
+    """The folder of a program, the paths in it that it may change, its working directory, and its own user, if any."""
 
     folder: Path
     writable: tuple[str, ...] = ("work", "tmp")
@@ -61,25 +61,25 @@ class Sandbox(Struct, frozen=True):
 
     @property
     def home(self) -> Path:
-        """The folder as the program sees it."""
+        """The path of the folder for the program."""
         return self.folder if self.uid is None else HOME
 
     def environment(self) -> Mapping[str, str]:
-        """Return what every program finds in its environment: of ours only the language and the time zone."""
+        """Return the environment of the program; it inherits only the language and the time zone."""
         passed = {name: os.environ[name] for name in ("LANG", "TZ") if name in os.environ}
         own = {"PATH": PATH, "HOME": str(self.home / self.work_dir), "TMPDIR": str(self.home / "tmp")}
         return passed | own
 
 
 class ConfinementFailed(PermissionError):
-    """A program cannot be confined here, and so is not started."""
+    """A program cannot be confined here, so it is not started."""
 
     def __init__(self, why: object) -> None:
         super().__init__(f"a program of this host cannot be confined: {why} (setting confinement)")
 
 
 class Confinement:
-    """Starts programs that have nothing of ours; `hidden` are our folders and files, `readable` what they may read."""
+    """Starts confined programs; `hidden` are the server's own paths, and `readable` further paths for the programs."""
 
     def __init__(
         self,
@@ -93,13 +93,13 @@ class Confinement:
         self._uids = UidClaims(uid_range(uids))
 
     def hiding(self, *paths: Path) -> "Confinement":
-        """Return the same, that hides further paths."""
+        """Return a copy that hides further paths."""
         other = Confinement((*self._hidden, *paths), self._readable, required=self._required)
         other._uids = self._uids
         return other
 
     def create_sandbox(self, folder: Path, changes: tuple[str, ...] = ("work", "tmp")) -> Sandbox:
-        """Lay out a program's folder, and give it a user of its own where we are root."""
+        """Create a program's folders, and claim a user for it if the server is root."""
         for name in ("work", "tmp"):
             (folder / name).mkdir(mode=0o700, exist_ok=True)
         if not self._required or not _is_root():
@@ -107,17 +107,17 @@ class Confinement:
         try:
             for path in (RUN, HOME, EMPTY):
                 path.mkdir(exist_ok=True)
-                path.chmod(0o755)  # whatever our own mask is
+                path.chmod(0o755)  # regardless of our umask
             uid = self._uids.claim(folder)
         except OSError as error:
             raise ConfinementFailed(error) from error
         folder.chmod(0o711)
         for name in changes:
-            _give(folder / name, uid)
+            _change_owner(folder / name, uid)
         return Sandbox(folder, changes, uid=uid)
 
     def run(self, box: Sandbox, start: Callable[[], T]) -> T:
-        """Call a function that starts a program, in a thread that is confined."""
+        """Call a function that starts a program, in a confined thread."""
         if not self._required:
             return start()
 
@@ -131,11 +131,11 @@ class Confinement:
         return syscalls.run_in_new_thread(confined, "starts a program")
 
     def end(self, folder: Path, uid: int) -> None:
-        """Kill everything that runs as a program's own user, wherever it has gone to, and give the user back."""
+        """Kill every process of a program's own user, in whatever group it is, and release the user."""
         self._uids.release(uid, folder)
 
     def kill(self, folder: Path, uid: int) -> None:
-        """Kill everything that runs as a program's own user; the user stays its own."""
+        """Kill every process of a program's own user; the program keeps the user."""
         self._uids.kill_all_of(uid, folder)
 
     # --- in the thread -----------------------------------------------------------------------------------------------
@@ -147,10 +147,10 @@ class Confinement:
             self._enter_as(box, box.uid)
 
     def _enter_as(self, box: Sandbox, uid: int) -> None:
-        """Leave our mounts, our user and our capabilities behind."""
+        """Change to a private mount namespace and to another user without capabilities."""
         syscalls.unshare(syscalls.CLONE_NEWNS)
         syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_SLAVE)
-        os.umask(0o022)  # of this thread alone, as its mounts are
+        os.umask(0o022)  # only of this thread, like its mounts
         with ExitStack() as handles:  # this thread shares its open files with all others
             readable = [
                 (path, handles.enter_context(syscalls.open_handle(path, os.O_PATH)))
@@ -182,7 +182,7 @@ class Confinement:
             landlock.restrict([(Path("/"), landlock.READ), *own, *temporary, *devices])
 
     def _enter_as_own_user(self, box: Sandbox) -> None:
-        """Keep our user, and leave what it may do behind."""
+        """Keep our user, and give up its rights by Landlock and seccomp."""
         if not landlock.version():
             raise OSError("the server is not root, and the kernel has no Landlock")
         syscalls.unshare(syscalls.CLONE_FS)
@@ -199,7 +199,7 @@ class Confinement:
 
 
 def seal_process() -> None:
-    """Keep processes of our own user from our environment and memory in /proc, and from tracing us."""
+    """Keep other processes of our user from tracing us, and from our environment and memory in /proc."""
     with suppress(OSError):
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
 
@@ -213,7 +213,7 @@ def _bind(source: Path, target: Path) -> None:
 
 
 def _expose(path: Path, handle: int, uid: int) -> None:
-    """Let a user reach a folder at its own place: folders above it that are closed to the user are covered."""
+    """Make a folder reachable for a user: parent folders that are closed to the user are covered by empty ones."""
     for above in reversed(path.parents):
         if not above.exists():
             break
@@ -225,8 +225,8 @@ def _expose(path: Path, handle: int, uid: int) -> None:
         _bind(Path(f"/proc/self/fd/{handle}"), path)
 
 
-def _give(path: Path, uid: int) -> None:
-    """Give a file or a folder to a user, with all that is in it if it was another's."""
+def _change_owner(path: Path, uid: int) -> None:
+    """Change the owner of a file or folder, and of everything in it, unless the user owns it already."""
     found = os.lstat(path)
     if found.st_uid == uid:
         return

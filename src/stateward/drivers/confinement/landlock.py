@@ -1,7 +1,7 @@
-"""Landlock: a thread gives up all paths but those that it names, for itself and for what it starts.
+"""Landlock: a thread restricts itself, and the processes that it starts, to a list of paths.
 
-Landlock needs no privilege. It also keeps a process from tracing others, and so from their environments and memory in
-`/proc`; from version 6 of its interface on (Linux 6.12) from signalling others and from their abstract sockets.
+Landlock needs no privilege. A restricted process also cannot trace others, nor read their environments and memory in
+`/proc`. From version 6 of the interface on (Linux 6.12) it cannot signal others or connect to their abstract sockets.
 """
 
 import ctypes
@@ -25,10 +25,10 @@ EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 <
 OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE
 READ = EXECUTE | READ_FILE | READ_DIR
 SCOPES = 0b11
-"""Abstract sockets and signals of processes outside."""
+"""No abstract sockets of other processes, and no signals to them."""
 
 HANDLED = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1}
-"""All rights on files, by the version of the interface; later ones add what is not about files."""
+"""All rights on files, by the version of the interface; later versions add other rights."""
 
 Rule = tuple[Path, int]
 """A path, and the rights on it and on all below it."""
@@ -36,7 +36,7 @@ Rule = tuple[Path, int]
 
 @cache
 def version() -> int:
-    """Return the version of the kernel's interface; 0 where it has none."""
+    """Return the version of the kernel's interface; 0 if it has none."""
     return max(0, int(LIBC.syscall(ctypes.c_long(LANDLOCK_CREATE_RULESET), None, ctypes.c_size_t(0), ctypes.c_uint(1))))
 
 
@@ -46,13 +46,13 @@ def every_right() -> int:
 
 
 def restrict(rules: Iterable[Rule]) -> None:
-    """Leave this thread the paths of these rules; needs `no_new_privs`."""
+    """Restrict this thread to the paths of these rules; needs `no_new_privs`."""
     attributes = (ctypes.c_uint64 * 3)(every_right(), 0, SCOPES if version() >= 6 else 0)
     size = 24 if version() >= 6 else 8
     ruleset = call(LANDLOCK_CREATE_RULESET, attributes, ctypes.c_size_t(size), 0, doing="landlock_create_ruleset")
     try:
         for path, rights in rules:
-            with suppress(FileNotFoundError, PermissionError):  # what is not there needs no rule
+            with suppress(FileNotFoundError, PermissionError):  # a missing path needs no rule
                 _add(ruleset, path, rights & every_right())
         call(LANDLOCK_RESTRICT_SELF, ruleset, 0, doing="landlock_restrict_self")
     finally:
@@ -68,7 +68,7 @@ def _add(ruleset: int, path: Path, rights: int) -> None:
 
 
 def without(paths: Iterable[Path], hidden: Sequence[Path]) -> list[Path]:
-    """Return paths that cover the same as these, but for what is hidden below them."""
+    """Return paths that cover the same files, except the hidden ones."""
     found: list[Path] = []
     for path in paths:
         if any(path == one or one in path.parents for one in hidden):

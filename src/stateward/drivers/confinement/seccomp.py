@@ -1,8 +1,8 @@
-"""A filter of system calls, for what Landlock does not see where a program runs as the same user as the server.
+"""A filter of system calls, for programs that run as the server's user: it refuses what Landlock does not check.
 
-Sockets of the UNIX kind are connected to by their path, which Landlock does not check: the monitor of a virtual machine
-would obey. Limits, priorities and processors of a process can be set by any process of its user: a limit of processor
-time would end the server. Older kernels do not check `truncate` either, and `io_uring` goes around filters.
+Landlock does not check the paths of UNIX sockets, so a program could send commands to the monitor of a virtual machine.
+Any process of a user can set limits, priorities and processors of the user's other processes: a limit of processor time
+would kill the server. Older kernels do not check `truncate` either, and `io_uring` bypasses filters.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ LOAD, AND, JUMP_IF_EQUAL, JUMP_IF_AT_LEAST, RETURN = 0x20, 0x54, 0x15, 0x35, 0x0
 NUMBER, ARCHITECTURE, FIRST_ARGUMENT, SECOND_ARGUMENT = 0, 4, 16, 24
 AF_UNIX, SOCK_DGRAM, SOCK_TYPES = 1, 2, 0xF
 OTHER_INTERFACE = 0x40000000
-"""From this number on x86_64 has the same calls once more, under another convention (x32)."""
+"""From this number on, x86_64 has the same calls again, in the x32 ABI."""
 
 Step = tuple[int, int, int, int]
 
@@ -31,7 +31,7 @@ class _Program(ctypes.Structure):
 
 
 def install() -> None:
-    """Refuse this thread, and what it starts, the calls that reach processes and sockets outside."""
+    """Refuse calls that reach other processes and sockets, for this thread and the processes that it starts."""
     steps = list(_steps())
     code = b"".join(struct.pack("=HBBI", *step) for step in steps)
     buffer = ctypes.create_string_buffer(code, len(code))
@@ -58,7 +58,7 @@ def _steps() -> Iterator[Step]:
 
 
 def _own_only(name: str) -> Iterator[Step]:
-    """Allow a call about the calling process (0), and refuse it about any other."""
+    """Allow a call on the calling process (pid 0), and refuse it on any other."""
     own = (JUMP_IF_EQUAL, 0, 1, 0), (RETURN, 0, 0, ALLOW), (RETURN, 0, 0, REFUSE)
     yield from _when(name, (LOAD, 0, 0, FIRST_ARGUMENT), *own)
 

@@ -1,8 +1,8 @@
 """System calls that Python does not offer, or that must change one thread and not the whole process.
 
-The C library changes the user, the group and the groups of all threads at once. The kernel keeps them for each thread,
-as it does with capabilities, the mount namespace, seccomp filters and Landlock domains. A thread that changes its own
-and then starts a process hands them on to that process alone.
+The C library changes the user, the group and the groups of all threads at once. The kernel keeps them per thread, like
+capabilities, the mount namespace, seccomp filters and Landlock domains. A process that is started by a changed thread
+inherits them; the other threads stay unchanged.
 """
 
 import ctypes
@@ -77,20 +77,20 @@ def mount(source: str, target: str, kind: str | None, flags: int, data: str | No
 
 
 def prctl(option: int, argument: int) -> int:
-    """Set, or ask for, a property of this thread."""
+    """Set or read a property of this thread."""
     zero = ctypes.c_ulong(0)
     return _checked(LIBC.prctl(option, ctypes.c_ulong(argument), zero, zero, zero), f"prctl {option}")
 
 
 def become(uid: int) -> None:
-    """Make this thread run as a user with the group of the same number, and in no other group."""
+    """Change this thread to a user and the group with the same number, without further groups."""
     call(number_of("setgroups"), 0, None, doing="setgroups")
     call(number_of("setresgid"), uid, uid, uid, doing="setresgid")
     call(number_of("setresuid"), uid, uid, uid, doing="setresuid")
 
 
 def drop_bounding_set() -> None:
-    """Keep what this thread starts from ever getting a capability; needs one itself, or has none to give."""
+    """Prevent processes of this thread from ever getting a capability; without CAP_SETPCAP there is nothing to drop."""
     if has_capability(CAP_SETPCAP):
         for capability in range(last_capability() + 1):
             prctl(PR_CAPBSET_DROP, capability)
@@ -103,13 +103,13 @@ def last_capability() -> int:
 
 
 def clear_capabilities() -> None:
-    """Take all capabilities from this thread."""
+    """Drop all capabilities of this thread."""
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
     call(number_of("capset"), header, (ctypes.c_uint32 * 6)(), doing="capset")
 
 
 def has_capability(number: int) -> bool:
-    """Tell whether this process has a capability in force."""
+    """Tell whether this thread has a capability in effect."""
     with open("/proc/thread-self/status") as status:  # noqa: PTH123 - read for every process that is started
         effective = next((line.split()[1] for line in status if line.startswith("CapEff:")), "0")
     return bool(int(effective, 16) >> number & 1)

@@ -1,12 +1,11 @@
-"""Users of their own for programs on this host, where we are root.
+"""Claims of user numbers for programs on this host, if the server is root.
 
 A user is a number of a range that no account has. Several servers may run on one host, so a number is claimed for the
-whole host, by a symbolic link below `/run` that names its owner: a folder. A claim is made and read in one step, is
-void when its owner is gone, and is lost with all processes when the host is started again. Whoever changes claims has
-the lock of their folder: otherwise two could take over a void claim at once.
+whole host, by a symbolic link below `/run` to its owner, the program's folder. A link is created and read atomically,
+is void if the folder is gone, and disappears with all processes at a reboot. Claims are changed under the lock of their
+folder; otherwise two servers could take over a void claim at once.
 
-Two owners never have one number at a time. A number is given back after every process that runs as it was killed: the
-kernel lets none of them start another one from then on.
+Two owners never have the same number at a time: a number is released only after all its processes were killed.
 """
 
 import fcntl
@@ -44,10 +43,10 @@ class UidClaims:
     def __init__(self, numbers: range, claims: Path = CLAIMS) -> None:
         self._numbers, self._claims = numbers, claims
         self._running: set[int] = set()
-        self._looked = -SCAN_INTERVAL_S
+        self._scanned = -SCAN_INTERVAL_S
 
     def claim(self, owner: Path) -> int:
-        """Return the number of an owner: the one that it has, or a free one."""
+        """Return the number of an owner; an owner without one gets a free one."""
         self._claims.mkdir(mode=0o700, exist_ok=True)
         with self._lock():
             for uid in self._candidates(owner):
@@ -64,12 +63,12 @@ class UidClaims:
         raise OSError(f"no user number of {span} is free (setting machine_uids)")
 
     def kill_all_of(self, uid: int, owner: Path) -> None:
-        """Kill every process that runs as an owner's number, wherever it has gone to."""
+        """Kill every process that runs as an owner's number."""
         if _linked(self._claims / str(uid)) == str(owner):
             _kill_all_as(uid)
 
     def release(self, uid: int, owner: Path) -> None:
-        """Kill what runs as an owner's number, and give the number back; raises OSError if that cannot be done."""
+        """Kill every process that runs as an owner's number, and release the number; raises OSError on a failure."""
         if _linked(self._claims / str(uid)) == str(owner):
             with self._lock():
                 self._release(uid, str(owner))
@@ -81,34 +80,34 @@ class UidClaims:
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
-        """Keep the claims of the whole host from others, in this process and in others."""
+        """Lock the claims of the host against other threads and processes."""
         with syscalls.open_handle(self._claims, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
 
     def _candidates(self, owner: Path) -> Iterator[int]:
-        """Yield all numbers, beginning where few others do: an owner finds its own again at once."""
+        """Yield all numbers, from one that depends on the owner: so an owner finds its own number first."""
         begin, size = crc32(os.fsencode(owner)) % len(self._numbers), len(self._numbers)
         return (self._numbers[(begin + step) % size] for step in range(size))
 
     def _is_taken(self, uid: int) -> bool:
-        """Tell whether an account, a subordinate range of one, or a process has a number."""
-        if time.monotonic() > self._looked + SCAN_INTERVAL_S:  # a look at all processes for each start would be slow
-            self._running, self._looked = _running(), time.monotonic()
+        """Tell whether an account, the subordinate range of an account, or a process has a number."""
+        if time.monotonic() > self._scanned + SCAN_INTERVAL_S:  # a scan of /proc for each start would be slow
+            self._running, self._scanned = _running(), time.monotonic()
         with suppress(KeyError):
             pwd.getpwuid(uid)
             return True
         return uid in self._running or any(uid in one for one in _subordinate())
 
     def _reclaim_if_orphaned(self, uid: int) -> None:
-        """Take a claim back whose owner is gone."""
+        """Release a claim whose owner is gone."""
         owner = _linked(self._claims / str(uid))
         if owner is not None and not os.path.lexists(owner):
             self._release(uid, owner)
 
 
 def _kill_all_as(uid: int) -> None:
-    """Kill all processes of a user: the kernel finds them by who asks, so a thread asks as that user."""
+    """Kill all processes of a user: a thread becomes the user, and signals every process that it may signal."""
 
     def kill() -> None:
         syscalls.become(uid)
@@ -119,7 +118,7 @@ def _kill_all_as(uid: int) -> None:
 
 
 def _running() -> set[int]:
-    """Return the numbers that processes of this host run as."""
+    """Return the user numbers of all processes of this host."""
     found: set[int] = set()
     with os.scandir("/proc") as entries:
         for one in entries:

@@ -47,10 +47,10 @@ async def run_job(
 
 def _script(job: Path, user: str) -> str:
     names = ("command", "out", "status", "done")
-    parts = {suffix: quote(str(job.with_suffix(f".{suffix}"))) for suffix in names}
-    who = f"USER={quote(user)} LOGNAME={quote(user)} " if user else ""
-    run = f"{who}sh {parts['command']} >{parts['out']} 2>&1"
-    return f"{run}\necho $? >{parts['status']}\n: >{parts['done']}\n"  # done comes last: then the status is complete
+    files = {suffix: quote(str(job.with_suffix(f".{suffix}"))) for suffix in names}
+    variables = f"USER={quote(user)} LOGNAME={quote(user)} " if user else ""
+    run = f"{variables}sh {files['command']} >{files['out']} 2>&1"
+    return f"{run}\necho $? >{files['status']}\n: >{files['done']}\n"  # done comes last: then the status is complete
 
 
 def _write(file: Path, text: str) -> None:

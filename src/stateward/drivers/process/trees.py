@@ -1,8 +1,8 @@
-"""Removal of folders that programs of others have filled.
+"""Removal of folders with the files of tenants' programs.
 
-A program may nest thousands of folders. A removal by recursion then ends with an error, and a path to the innermost
-folder is longer than the kernel accepts. So every folder inside is first moved to the top, and nothing is ever deeper
-than two levels. Links are never followed.
+A program may nest thousands of folders. A recursive removal would then fail, and the path of the innermost folder is
+longer than the kernel accepts. So each inner folder is first moved to the top, and nothing is deeper than two levels.
+Links are never followed.
 """
 
 import logging
@@ -21,7 +21,7 @@ FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 def remove_tree(top: Path) -> bool:
-    """Remove a folder; returns whether it is gone. One that cannot be removed is logged."""
+    """Remove a folder, and return whether it is gone; a failure is logged."""
     if not clear_tree(top):
         return False
     try:
@@ -35,7 +35,7 @@ def remove_tree(top: Path) -> bool:
 
 
 def clear_tree(top: Path, keep: Collection[str] = ()) -> bool:
-    """Remove what is in a folder, but for some files; returns whether it is gone. What cannot be removed is logged."""
+    """Remove everything in a folder except some files, and return whether it is gone; a failure is logged."""
     try:
         with _opened(top) as root:
             while names := [name for name in os.listdir(root) if name not in keep]:  # noqa: PTH208 - a handle
@@ -76,7 +76,7 @@ def _opened(path: Path | str, parent: int | None = None) -> Iterator[int]:
 
 
 def _unlock(path: Path | str, parent: int | None) -> None:
-    """Let us into a folder that its owner has closed, and into no other: the mode is changed by an open handle."""
+    """Open the mode of a folder that its owner has closed. A handle is used, so that no link can lead elsewhere."""
     with open_handle(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, parent=parent) as handle:
         if os.fstat(handle).st_mode & 0o700 != 0o700:
             Path(f"/proc/self/fd/{handle}").chmod(0o700)

@@ -20,12 +20,12 @@ TOOL = "qemu-img"
 PACKAGE = "qemu-utils"
 CONTROLLER = ("-device", "virtio-scsi-pci,id=scsi")
 DETACH_TIMEOUT_S = 5.0
-"""How long a machine may take to let go of a disk that it was told to give back, in seconds."""
+"""How long a machine may take to close the file of a disk that is detached."""
 POLL_INTERVAL_S = 0.01
 
 
 class QemuDisk(Struct, frozen=True):
-    """A disk as a machine has it: the file, its slot, and whether the machine boots from it."""
+    """A disk of a machine: its file, its slot, and whether the machine boots from it."""
 
     file: str
     slot: int
@@ -33,7 +33,7 @@ class QemuDisk(Struct, frozen=True):
 
 
 class BlockDevice(Struct, frozen=True):
-    """A line of the answer to `query-block`."""
+    """An entry of the answer to `query-block`."""
 
     qdev: str = ""
 
@@ -42,21 +42,21 @@ class BlockDevice(Struct, frozen=True):
 
 
 async def make_disk(file: Path, gib: int, base: Path | None = None) -> None:
-    """Make a disk, empty or with the contents of another one below it; one that is there is left as it is."""
+    """Create a disk, empty or on top of a base disk; an existing one is left unchanged."""
     if await asyncio.to_thread(file.exists):
         return
-    below = () if base is None else ("-b", str(base), "-F", "qcow2")
-    await _make_atomically(file, "create", "-f", "qcow2", *below, "{new}", f"{gib}G")
+    backing = () if base is None else ("-b", str(base), "-F", "qcow2")
+    await _make_atomically(file, "create", "-f", "qcow2", *backing, "{new}", f"{gib}G")
 
 
 async def copy_disk(file: Path, source: Path, form: str) -> None:
-    """Make a disk with the contents of a file of any form."""
+    """Create a disk with the contents of an image file in any format."""
     if not await asyncio.to_thread(file.exists):
         await _make_atomically(file, "convert", "-f", form, "-O", "qcow2", str(source), "{new}")
 
 
 async def _make_atomically(file: Path, *words: str) -> None:
-    """Let the tool make a file that is there whole, or not at all."""
+    """Let the tool create a file, which appears only when it is complete."""
     new = file.with_suffix(".new")
     await _run_tool(file, *(word.format(new=new) if word == "{new}" else word for word in words))
     await asyncio.to_thread(os.replace, new, file)
@@ -69,16 +69,16 @@ async def _run_tool(file: Path, *words: str) -> None:
     process = await asyncio.create_subprocess_exec(
         program, *words, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
     )
-    _, said = await process.communicate()
+    _, output = await process.communicate()
     if process.returncode:
-        raise DiskError(str(file), said.decode(errors="replace").strip())
+        raise DiskError(str(file), output.decode(errors="replace").strip())
 
 
 # --- devices ---------------------------------------------------------------------------------------------------------
 
 
 def arguments(disks: Sequence[QemuDisk]) -> list[str]:
-    """Return what a machine is started with to have these disks."""
+    """Return the arguments that attach these disks at the start."""
     words = list(CONTROLLER)
     for disk in disks:
         words += ["-blockdev", _json(_node(disk)), "-device", _json(_device(disk))]
@@ -93,16 +93,16 @@ async def slots(monitor: Monitor) -> set[int]:
 
 
 async def attach(monitor: Monitor, disk: QemuDisk) -> None:
-    """Give a disk to a running machine."""
+    """Attach a disk to a running machine."""
     if disk.slot in await slots(monitor):
         return
-    await _close_node(monitor, disk)  # a controller may have died between the two
+    await _close_node(monitor, disk)  # a controller may have died between the two commands below
     await monitor.execute("blockdev-add", _node(disk))
     await monitor.execute("device_add", _device(disk))
 
 
 async def detach(monitor: Monitor, disk: QemuDisk) -> None:
-    """Take a disk from a running machine; returns when the machine has let go of its file."""
+    """Detach a disk from a running machine; returns when the machine has closed its file."""
     if disk.slot in await slots(monitor):
         await monitor.execute("device_del", {"id": _device(disk)["id"]})
     deadline = asyncio.get_running_loop().time() + DETACH_TIMEOUT_S
@@ -113,13 +113,13 @@ async def detach(monitor: Monitor, disk: QemuDisk) -> None:
 
 
 class BlockNode(Struct, frozen=True):
-    """A line of the answer to `query-named-block-nodes`."""
+    """An entry of the answer to `query-named-block-nodes`."""
 
     name: str = field(name="node-name", default="")
 
 
 async def _close_node(monitor: Monitor, disk: QemuDisk) -> bool:
-    """Close a disk's file; tells whether it is closed."""
+    """Close a disk's file; returns whether it is closed."""
     name = _node(disk)["node-name"]
     nodes = msgspec.convert(await monitor.execute("query-named-block-nodes"), list[BlockNode])
     if all(one.name != name for one in nodes):

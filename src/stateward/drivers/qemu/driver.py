@@ -1,4 +1,4 @@
-"""The driver for virtual machines under QEMU on this host, without anything in between.
+"""The driver for virtual machines under QEMU on this host, without libvirt.
 
 Each machine is one QEMU process. The process supervisor (`process/supervisor.py`) starts, finds and ends it; the QMP
 monitor reports the state of the guest. If a monitor does not answer, the listing is incomplete, and no machine with a
@@ -48,19 +48,19 @@ IMAGE = "tick"
 MAX_MONITORS = 16
 """How many monitors are queried at the same time."""
 STARTUP_TIMEOUT_S = 30.0
-"""How long a process may take to open its monitor, in seconds."""
+"""How long a process may take to open its monitor."""
 QUIT_TIMEOUT_S = 2.0
-"""How long a machine may take to quit before it is killed, in seconds."""
+"""How long a machine may take to quit before it is killed."""
 POLL_INTERVAL_S = 0.005
 MAX_TEXT_CHARS = 1000
 RESET_STARTED = "reset begun"
-"""What the record keeps the token of a reset under, from before it is sent until it is known to be done."""
+"""The entry of the record with the token of a reset, from before it is sent until it is confirmed."""
 
 
 class MonitorCommand(Struct, frozen=True):
     """The QMP command of an action: the state that it needs, and the state in which it is already done."""
 
-    of: MachineState
+    needs: MachineState
     done: MachineState | None
     command: str
 
@@ -158,16 +158,16 @@ class QemuDriver(HostDriver):
         self, action: MachineAction, handle: MachineHandle, record: MachineRecord, monitor: Monitor
     ) -> Outcome:
         state = state_of(await monitor.status())
-        wish = MONITOR_COMMANDS[action]
+        rule = MONITOR_COMMANDS[action]
         repeated = action is MachineAction.REBOOT and handle.token != "" and record.token == handle.token
-        if repeated or state is wish.done:
+        if repeated or state is rule.done:
             return AlreadyDone(record.key, record.native_id)
-        if state is not wish.of:
+        if state is not rule.needs:
             return CallRefused(record.key, RefusalReason.CONFLICT, f"it is {state}")
         if action is MachineAction.REBOOT:
             await self._reset(monitor, record, handle.token)
         else:
-            await monitor.execute(wish.command)
+            await monitor.execute(rule.command)
         return CallAccepted(record.key, record.native_id)
 
     async def _reset(self, monitor: Monitor, record: MachineRecord, token: str) -> None:
@@ -183,7 +183,7 @@ class QemuDriver(HostDriver):
         await in_thread(write, replace(record, boot=record.boot + 1, token=token, more=more))
 
     async def _terminate(self, status: MachineStatus) -> Outcome:
-        """End a machine: by `quit`, so that it closes its disks, or else by SIGKILL."""
+        """End a machine by `quit`, so that it closes its disks, or else by SIGKILL."""
         record = status.record
         if record.phase is MachinePhase.ENDING and status.process_status is ProcessStatus.GONE:
             return AlreadyDone(record.key, record.native_id)
@@ -204,30 +204,30 @@ class QemuDriver(HostDriver):
             await asyncio.sleep(POLL_INTERVAL_S)
         return not self._supervisor.machine_dir.is_alive(key)
 
-    # --- looking -----------------------------------------------------------------------------------------------------
+    # --- listings ----------------------------------------------------------------------------------------------------
 
     async def observe(self, keys: Collection[str] | None = None) -> MachineListing:
-        """List machines: their processes in one go, and then each one's monitor."""
+        """List machines: all their processes at once, and then the monitor of each."""
         self._meter("list")
         scan = await self._scan(keys)
         seen = await asyncio.gather(*(self._observe(status) for status in scan.machines))
-        troubles = [*scan.problems, *(one for one in seen if isinstance(one, str))]
-        return MachineListing([one for one in seen if isinstance(one, Observation)], not troubles, "; ".join(troubles))
+        problems = [*scan.problems, *(one for one in seen if isinstance(one, str))]
+        return MachineListing([one for one in seen if isinstance(one, Observation)], not problems, "; ".join(problems))
 
     async def _observe(self, status: MachineStatus) -> Observation | str:
         """Return the observation of a machine, or why there is none."""
-        if told := self._by_process(status):
-            return told
+        if decided := self._by_process(status):
+            return decided
         try:
             async with (
                 self._monitor_slots,
                 open_monitor(self.folder_of(status.record.key), self._meter) as monitor,
             ):
-                word = await monitor.status()
+                native_state = await monitor.status()
         except MonitorError as error:
             now = await self._in_thread(self._supervisor.inspect, status.record)
             return self._by_process(now) or _without_monitor(now, error)
-        return _observation(status, state_of(word), word)
+        return _observation(status, state_of(native_state), native_state)
 
     def _by_process(self, status: MachineStatus) -> Observation | str | None:
         """Return the observation if the process alone decides it."""
@@ -253,19 +253,19 @@ class QemuDriver(HostDriver):
         return _observation(status, MachineState.TERMINATED, "gone")
 
     def _complaint(self, key: str) -> str:
-        """Return what QEMU said, if it ended before its guest said anything."""
+        """Return QEMU's output, if QEMU ended before its guest wrote anything."""
         return "" if _text(self.folder_of(key) / CONSOLE) else _text(self.folder_of(key) / "log")
 
-    async def run(self, handle: MachineHandle, command: str, user: str, seconds: float) -> str:  # noqa: ARG002 - there is no way in
+    async def run(self, handle: MachineHandle, command: str, user: str, seconds: float) -> str:  # noqa: ARG002 - it is refused
         """Refuse: the guest has no shell."""
         raise OSError(errno.ENOTSUP, "the guest of a QEMU machine runs no commands", handle.key)
 
     def watch(self) -> AsyncGenerator[str, None]:
-        """Yield the keys of machines whose monitor tells of an event, or that come and go."""
+        """Yield the keys of machines with an event, and of those that appear or disappear."""
         return self._events.watch()
 
     async def close(self) -> None:
-        """Finish what was begun; the machines stay as they are."""
+        """Finish the calls under way; the machines stay as they are."""
         await self._events.close()
         await super().close()
 
@@ -281,9 +281,11 @@ def _without_monitor(status: MachineStatus, error: MonitorError) -> Observation 
     return f"{status.record.key}: {error}"
 
 
-def _observation(status: MachineStatus, state: MachineState, word: str, complaint: str = "") -> Observation:
+def _observation(status: MachineStatus, state: MachineState, native_state: str, complaint: str = "") -> Observation:
     details = {"complaint": complaint} if complaint else {}
-    return observation(status, state, word, details, unconfirmed_reboot=status.record.more.get(RESET_STARTED, ""))
+    return observation(
+        status, state, native_state, details, unconfirmed_reboot=status.record.more.get(RESET_STARTED, "")
+    )
 
 
 def _text(file: Path) -> str:

@@ -1,4 +1,7 @@
-"""What a QEMU machine is made of: as little as will boot our guest."""
+"""The hardware of QEMU machines: the command line that boots our guest, for each architecture.
+
+A machine has no more devices than the guest needs, so that it starts quickly and takes little memory.
+"""
 
 import os
 import platform
@@ -25,10 +28,10 @@ IN_ITS_FOLDER = 'cd "$0" && exec "$@"'
 
 
 class Accel(StrEnum):
-    """What runs the guest's instructions.
+    """What executes the guest's instructions.
 
-    Software is the default: our guest needs next to no speed, and boots faster there than where virtual machines are
-    nested and each instruction of its real mode is emulated by the hypervisor (measured: 0.14 s against 5 s).
+    Software is the default, because our guest needs little speed. Under nested virtualization the kernel is slower:
+    the hypervisor emulates each instruction of the real mode (measured: a boot takes 5 s instead of 0.14 s).
     """
 
     SOFTWARE = "tcg"
@@ -37,7 +40,7 @@ class Accel(StrEnum):
 
 
 class Board(Struct, frozen=True):
-    """What differs between architectures."""
+    """The program, devices and options of one architecture."""
 
     program: str
     package: str
@@ -68,7 +71,7 @@ BOARDS = {
 
 
 class Hardware:
-    """The kind of machine that a place offers; options `arch`, `accel` and `program` choose another."""
+    """The kind of machine that a region offers; the options `arch`, `accel` and `program` choose another."""
 
     def __init__(self, provider_region: ProviderRegion) -> None:
         self.arch = provider_region.options.get("arch", HOST_ARCH)
@@ -79,11 +82,11 @@ class Hardware:
         self._accel = _accel(provider_region.options.get("accel", Accel.SOFTWARE), self.arch)
 
     def mark(self, record: MachineRecord) -> str:
-        """Return the argument by which its process is known."""
+        """Return the argument that identifies its process."""
         return record.native_id
 
     def command(self, record: MachineRecord, box: Sandbox) -> Sequence[str]:
-        """Return what is to be started; all files are named from the machine's folder."""
+        """Return the command to start; its file names are relative to the machine's folder."""
         size = size_of(record.spec) or MachineSize(1, self.board.least_mib)
         return ["/bin/sh", "-c", IN_ITS_FOLDER, str(box.folder), str(self.program), *self._arguments(record, size)]
 
@@ -94,27 +97,27 @@ class Hardware:
             *("-name", f"guest={record.name.replace(',', ',,')}", "-uuid", record.native_id),
             *("-machine", self.board.machine, "-accel", accel, "-cpu", self.board.processor[self._accel]),
             *("-smp", str(size.processors), "-m", f"{max(size.mib, self.board.least_mib)}M"),
-            *("-rtc", "clock=vm"),  # so that the clock of a suspended machine stands still
+            *("-rtc", "clock=vm"),  # the clock of a suspended machine stands still
             *("-qmp", f"unix:{COMMANDS},server=on,wait=off", "-qmp", f"unix:{EVENTS},server=on,wait=off"),
             *("-chardev", f"file,id=console,path={CONSOLE},append=on", "-serial", "chardev:console"),
             *self.board.boot,
         ]
 
     def environment(self, record: MachineRecord, box: Sandbox) -> Mapping[str, str]:
-        """Return the environment of what is started: nothing of ours."""
+        """Return the environment of the command, without any variable of ours."""
         return {"PATH": PATH, "HOME": str(box.folder), "STATEWARD_KEY": record.key}
 
     def prepare(self, folder: Path) -> Sandbox:
-        """Lay out the guest."""
+        """Write the guest's boot image, and return a sandbox without a user of its own."""
         (folder / GUEST).write_bytes(GUESTS[self.arch])
         return Sandbox(folder)
 
     def start(self, box: Sandbox, start: Callable[[], int]) -> int:  # noqa: ARG002 - other kinds need it
-        """Start it as we are: its program is ours, and what a tenant runs is inside of the guest."""
+        """Start it unconfined: QEMU is our program, and a tenant's programs run inside the guest."""
         return start()
 
     def end(self, record: MachineRecord, folder: Path) -> None:
-        """Do nothing more: a guest starts no processes of this host."""
+        """Do nothing: a guest starts no processes on this host."""
 
 
 def _accel(word: str, arch: str) -> Accel:

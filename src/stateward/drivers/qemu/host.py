@@ -1,4 +1,4 @@
-"""Hosts whose machines have disks and can move to another host while they run."""
+"""QEMU hosts whose machines have disks, and can be migrated to another host while they run."""
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,23 +18,23 @@ from stateward.drivers.qemu.hardware import Hardware
 from stateward.drivers.qemu.monitor import Monitor, open_monitor
 
 DISKS, INCOMING = "disks", "incoming"
-"""The tags by which a machine's record tells its disks, and that it comes from another host."""
+"""The tags of a machine's record for its disks, and for a machine that is migrated from another host."""
 
 POWER_BUTTON = "power button pressed"
-"""What the record keeps the time under at which the power button was last pressed."""
+"""The entry of the record with the time at which the power button was last pressed."""
 POWER_OFF_TIMEOUT_S = 60.0
-"""How many seconds after a press a guest may still switch itself off."""
+"""How long after a press the guest may still power off."""
 
 T = TypeVar("T")
 
 
 class DiskHardware(Hardware):
-    """Machines with the disks that their records tell of."""
+    """Machines with the disks that are in their records."""
 
     def _arguments(self, record: MachineRecord, size: MachineSize) -> list[str]:
         disks = msgspec.json.decode(record.tags.get(DISKS, "[]"), type=list[QemuDisk])
-        comes = ("-incoming", "defer") if INCOMING in record.tags else ()
-        return [*super()._arguments(record, size), *devices.arguments(disks), *comes]
+        incoming = ("-incoming", "defer") if INCOMING in record.tags else ()
+        return [*super()._arguments(record, size), *devices.arguments(disks), *incoming]
 
 
 class QemuHost(QemuDriver):
@@ -45,54 +45,54 @@ class QemuHost(QemuDriver):
     ) -> None:
         super().__init__(provider_region, meter, milestone, DiskHardware(provider_region))
         self.bandwidth = int(provider_region.options.get("bandwidth", 0))
-        """How many bytes a second a machine that leaves may use; 0: as many as it can."""
+        """The maximum bandwidth of a migration from this host, in bytes per second; 0: unlimited."""
 
     async def boot(self, machine_spec: MachineSpec, disks: Sequence[QemuDisk]) -> Outcome:
-        """Make a machine with disks."""
-        return await self._make(machine_spec, {DISKS: msgspec.json.encode(disks).decode()})
+        """Create a machine with disks."""
+        return await self._create_with_tags(machine_spec, {DISKS: msgspec.json.encode(disks).decode()})
 
     async def receive(self, machine_spec: MachineSpec, disks: Sequence[QemuDisk]) -> Outcome:
-        """Make a machine that waits for the memory of another one, on another host, with the same disks."""
-        return await self._make(machine_spec, {DISKS: msgspec.json.encode(disks).decode(), INCOMING: "yes"})
+        """Create a machine with the disks of a machine on another host, that waits for that machine's memory."""
+        return await self._create_with_tags(machine_spec, {DISKS: msgspec.json.encode(disks).decode(), INCOMING: "yes"})
 
-    async def _make(self, machine_spec: MachineSpec, tags: dict[str, str]) -> Outcome:
+    async def _create_with_tags(self, machine_spec: MachineSpec, tags: dict[str, str]) -> Outcome:
         (outcome,) = await self.create([replace(machine_spec, tags={**machine_spec.tags, **tags})])
         return outcome
 
-    async def converse(self, key: str, words: Callable[[Monitor], Awaitable[T]]) -> T:
-        """Have a conversation with a machine; raises a `MonitorError`."""
+    async def use_monitor(self, key: str, commands: Callable[[Monitor], Awaitable[T]]) -> T:
+        """Run commands on the monitor of a machine; raises a `MonitorError`."""
         async with open_monitor(self.folder_of(key), self._meter) as monitor:
-            return await words(monitor)
+            return await commands(monitor)
 
     async def attach(self, key: str, disk: QemuDisk) -> None:
-        """Give a disk to a running machine."""
-        await self.converse(key, lambda monitor: devices.attach(monitor, disk))
+        """Attach a disk to a running machine."""
+        await self.use_monitor(key, lambda monitor: devices.attach(monitor, disk))
 
     async def detach(self, key: str, disk: QemuDisk) -> None:
-        """Take a disk from a running machine."""
-        await self.converse(key, lambda monitor: devices.detach(monitor, disk))
+        """Detach a disk from a running machine."""
+        await self.use_monitor(key, lambda monitor: devices.detach(monitor, disk))
 
     async def slots(self, key: str) -> set[int]:
         """Return the slots of a running machine that have a disk."""
-        return await self.converse(key, devices.slots)
+        return await self.use_monitor(key, devices.slots)
 
     async def press_power_button(self, key: str) -> None:
-        """Press a machine's power button. The record says so first: the guest may obey after the caller has gone."""
+        """Press a machine's power button. It is recorded first: the guest may react after the caller has died."""
 
         async def press(record: MachineRecord) -> Outcome:
-            noted = replace(record, more={**record.more, POWER_BUTTON: str(time.time())})
-            await self._in_thread(self._supervisor.machine_dir.write, noted)
-            await self.converse(key, lambda monitor: monitor.execute("system_powerdown"))
+            recorded = replace(record, more={**record.more, POWER_BUTTON: str(time.time())})
+            await self._in_thread(self._supervisor.machine_dir.write, recorded)
+            await self.use_monitor(key, lambda monitor: monitor.execute("system_powerdown"))
             return CallAccepted(key)
 
         await self._change(key, press)
 
     async def may_still_power_off(self, key: str) -> bool:
-        """Tell whether a machine's power button was pressed so recently that its guest may still obey."""
+        """Tell whether a machine's power button was pressed so recently that the guest may still power off."""
         record = await self._in_thread(self._supervisor.machine_dir.read, key)
         return record is not None and time.time() < float(record.more.get(POWER_BUTTON, "0")) + POWER_OFF_TIMEOUT_S
 
     async def running_machines(self) -> tuple[frozenset[str], bool]:
-        """Return the machines that have a process here, and whether all could be looked at; no monitor is asked."""
+        """Return the machines that have a process here, and whether all could be inspected; uses no monitor."""
         scan = await self._scan()
         return frozenset(one.record.key for one in scan.machines if one.process is not None), not scan.problems

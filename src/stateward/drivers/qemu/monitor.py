@@ -23,21 +23,21 @@ from stateward.drivers.qemu.errors import CommandRejected, MonitorNotAnswered, M
 COMMANDS = "monitor"
 EVENTS = "events"
 ANSWER_TIMEOUT_S = 5.0
-"""How long a monitor may take to answer, in seconds."""
+"""How long a monitor may take to answer."""
 CONNECT_RETRY_S = 0.01
 MAX_LINE_BYTES = 1 << 24
-"""How long one line of an answer may be, in bytes."""
+"""The maximum length of a line of an answer."""
 
 
 class QmpError(Struct, frozen=True):
-    """Why QEMU says no."""
+    """The error in an answer of QEMU."""
 
     kind: str = field(name="class")
     desc: str
 
 
 class QmpMessage(Struct, frozen=True):
-    """A line that QEMU sends: its greeting, an event, or the answer to a command."""
+    """A message of QEMU: its greeting, an event, or the answer to a command."""
 
     greeting: object | UnsetType = field(name="QMP", default=UNSET)
     event: str = ""
@@ -134,7 +134,7 @@ async def _open(machine: Path, name: str, meter: Meter) -> AsyncIterator[Monitor
             monitor = Monitor(machine, reader, writer, meter)
             try:
                 await monitor.handshake()
-            except (OSError, EOFError):  # it is there, but had no time: busy parting from the one before, or ending
+            except (OSError, EOFError):  # it closes the previous connection, or ends: try again
                 await asyncio.sleep(CONNECT_RETRY_S)
                 continue
             yield monitor
@@ -153,7 +153,7 @@ async def _connect(machine: Path, name: str) -> tuple[asyncio.StreamReader, asyn
 
 @contextmanager
 def _address(machine: Path, name: str) -> Iterator[str]:
-    """Name a socket through its open folder: the kernel takes no more than 107 characters, and folders may be deep."""
+    """Return the path of a socket through its open folder: a socket's path has at most 107 characters."""
     with open_handle(machine, os.O_RDONLY | os.O_DIRECTORY) as handle:
         yield f"/proc/self/fd/{handle}/{name}"
 
@@ -170,6 +170,6 @@ QMP_STATES = {
 }  # fmt: skip
 
 
-def state_of(word: str) -> MachineState:
-    """Return what a word of QEMU's means; one that is not known here is no reason to guess."""
-    return QMP_STATES.get(word, MachineState.OTHER)
+def state_of(native_state: str) -> MachineState:
+    """Return the normalised state for one of QEMU's; an unknown one is `OTHER`."""
+    return QMP_STATES.get(native_state, MachineState.OTHER)

@@ -1,4 +1,4 @@
-"""Hints that machines may have changed: the events of their monitors."""
+"""The events of QEMU monitors, as hints that machines may have changed."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -12,38 +12,38 @@ from stateward.drivers.qemu.errors import MonitorError
 from stateward.drivers.qemu.monitor import open_event_monitor
 
 SCAN_INTERVAL_S = 1.0
-"""How often new machines, which others may have made, are looked for, in seconds."""
+"""How often to look for new machines, which another controller may have created."""
 
 
 class MonitorEvents:
-    """Listens to the machines of a place, for everybody who watches."""
+    """Listens to the machines of a region, and passes hints to all watchers."""
 
     def __init__(
         self, scan: Callable[[], Awaitable[MachineScan]], machine: Callable[[str], Path], meter: Meter
     ) -> None:
-        self._look = scan
+        self._scan = scan
         self._machine = machine
         self._meter = meter
         self._watchers: set[asyncio.Queue[str]] = set()
         self._followed: set[str] = set()
-        self._made = asyncio.Event()
-        self._finding: asyncio.Task[None] | None = None
+        self._created = asyncio.Event()
+        self._follower: asyncio.Task[None] | None = None
 
     def notify(self, key: str) -> None:
-        """Give everybody a hint."""
+        """Pass a hint to all watchers."""
         for watcher in self._watchers:
             watcher.put_nowait(key)
 
     def notify_created(self, key: str) -> None:
-        """Give everybody a hint of a new machine, which shall be listened to from now on."""
-        self._made.set()
+        """Pass a hint of a new machine, and listen to it from now on."""
+        self._created.set()
         self.notify(key)
 
     async def watch(self) -> AsyncGenerator[str, None]:
         """Yield the keys of machines that may have changed."""
         queue: asyncio.Queue[str] = asyncio.Queue()
         self._watchers.add(queue)
-        self._finding = self._finding or asyncio.create_task(self._follow_new())
+        self._follower = self._follower or asyncio.create_task(self._follow_new())
         try:
             while True:
                 yield await queue.get()
@@ -53,17 +53,17 @@ class MonitorEvents:
                 await self.close()
 
     async def close(self) -> None:
-        """Listen no longer."""
-        finding, self._finding = self._finding, None
-        if finding is not None:
-            await cancel_tasks([finding])
+        """Stop listening."""
+        follower, self._follower = self._follower, None
+        if follower is not None:
+            await cancel_tasks([follower])
 
     async def _follow_new(self) -> None:
         before: set[str] = set()
         async with asyncio.TaskGroup() as listening:
             while True:
-                self._made.clear()
-                alive = {one.record.key for one in (await self._look()).machines if one.process is not None}
+                self._created.clear()
+                alive = {one.record.key for one in (await self._scan()).machines if one.process is not None}
                 for key in before ^ alive:
                     self.notify(key)
                 before = alive
@@ -71,10 +71,10 @@ class MonitorEvents:
                     self._followed.add(key)
                     listening.create_task(self._follow(key))
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._made.wait(), SCAN_INTERVAL_S)
+                    await asyncio.wait_for(self._created.wait(), SCAN_INTERVAL_S)
 
     async def _follow(self, key: str) -> None:
-        """Listen to a machine until it ends, which is worth a hint too; one that cannot be heard is tried again."""
+        """Listen to a machine until it ends, which is a hint too; after a monitor error the next scan tries again."""
         try:
             async with open_event_monitor(self._machine(key), self._meter) as monitor:
                 async for _ in monitor.events():

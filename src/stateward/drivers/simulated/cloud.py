@@ -46,7 +46,7 @@ class SimulatedCloud:
         self._specs = {provider: {spec.name: spec for spec in specs} for provider, specs in SPECS.items()}
         self._images = {provider: {image.name: image for image in images} for provider, images in IMAGES.items()}
         self._file = None if path is None else CloudFile(path)  # without a file the cloud ends with its process
-        self._number = 0  # of the newest machine or part
+        self._number = 0  # of the newest machine or resource
         if self._file is not None:
             self._load(self._file)
 

@@ -237,9 +237,9 @@ class Region:
         """Mark a machine as changed, and tell the listeners the times of its changes."""
         self._changed[MACHINE, machine.key] = None
         self._schedule_forget(machine)
-        for ear in self.listeners:
-            ear(machine.key, machine.since)
-            ear(machine.key, machine.until)
+        for listener in self.listeners:
+            listener(machine.key, machine.since)
+            listener(machine.key, machine.until)
 
     def _schedule_forget(self, machine: SimulatedMachine) -> None:
         if machine.passage.then is MachineState.TERMINATED:
@@ -255,31 +255,31 @@ Sleep = Callable[[float], Awaitable[None]]
 async def watch_changes(region: Region, clock: Callable[[], float], sleep: Sleep) -> AsyncGenerator[str, None]:
     """Yield the key of each machine when it changes its state."""
     due: list[tuple[float, str]] = []
-    news = asyncio.Event()
+    changed = asyncio.Event()
 
-    def told(key: str, when: float) -> None:
+    def on_change(key: str, when: float) -> None:
         heappush(due, (when, key))
-        news.set()
+        changed.set()
 
-    region.listeners.append(told)
+    region.listeners.append(on_change)
     try:
         while True:
             while due and due[0][0] <= clock():
                 yield heappop(due)[1]
-            news.clear()
-            await _wait_for_change(news, sleep, due[0][0] - clock() if due else None)
+            changed.clear()
+            await _wait_for_change(changed, sleep, due[0][0] - clock() if due else None)
     finally:
-        region.listeners.remove(told)
+        region.listeners.remove(on_change)
 
 
-async def _wait_for_change(news: asyncio.Event, sleep: Sleep, seconds: float | None) -> None:
-    """Wait for news, or until the next moment that is known."""
+async def _wait_for_change(changed: asyncio.Event, sleep: Sleep, seconds: float | None) -> None:
+    """Wait for a change, or until the next known time of one."""
     if seconds is None:
-        await news.wait()
+        await changed.wait()
         return
-    waits = [asyncio.ensure_future(news.wait()), asyncio.ensure_future(sleep(max(seconds, MIN_SLEEP_S)))]
+    waits = [asyncio.ensure_future(changed.wait()), asyncio.ensure_future(sleep(max(seconds, MIN_SLEEP_S)))]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for one in waits:
-            one.cancel()
+        for wait in waits:
+            wait.cancel()

@@ -75,9 +75,9 @@ class ResourceTable:
             return AlreadyDone(resource.key, resource.native_id)
         inside = [one.key for one in self._resources.values() if one.within == there.native_id]
         if inside or in_use:
-            who = f"{inside[0]!r} is in it" if inside else "machines stand on it"
+            user = f"{inside[0]!r} is in it" if inside else "machines stand on it"
             return CallRefused(
-                resource.key, RefusalReason.IN_USE, f"{resource.kind} {there.native_id} cannot be removed: {who}"
+                resource.key, RefusalReason.IN_USE, f"{resource.kind} {there.native_id} cannot be removed: {user}"
             )
         self.drop(row_key(resource.kind, resource.key))
         return CallAccepted(resource.key, there.native_id)

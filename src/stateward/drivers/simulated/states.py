@@ -1,4 +1,4 @@
-"""The states of simulated machines in the providers' own words, and machines as a listing shows them."""
+"""The providers' own names of machine states, and the observations of simulated machines."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -20,19 +20,19 @@ _NATIVE_TABLE: Mapping[str, str] = {
 NATIVE_STATES: Mapping[str, Mapping[MachineState, str]] = {
     provider: dict(zip(STATES, words.split(), strict=True)) for provider, words in _NATIVE_TABLE.items()
 }
-"""The words of the providers that have some of their own."""
+"""The states of the providers that have their own names for them."""
 
 OWN_STATES: Mapping[MachineState, str] = {state: state.value for state in STATES}
-"""The words of any other provider: ours."""
+"""The states of any other provider: our names."""
 
 
 def private_ip(number: int) -> str:
-    """Return a machine's address in its network."""
+    """Return the private address of a machine."""
     return f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
 
 
 def public_ip(number: int) -> str:
-    """Return a machine's address outside: of the range that is set aside for trials."""
+    """Return the public address of a machine, from the range that is reserved for tests (RFC 2544)."""
     return f"198.{18 + (number >> 16 & 1)}.{number >> 8 & 255}.{number & 255}"
 
 
@@ -40,24 +40,28 @@ REACHABLE = frozenset({MachineState.RUNNING, MachineState.REBOOTING})
 
 
 def observations_at(
-    machines: Iterable[SimulatedMachine], moment: float, words: Mapping[MachineState, str], *, tokens: bool = True
+    machines: Iterable[SimulatedMachine],
+    moment: float,
+    native_states: Mapping[MachineState, str],
+    *,
+    tokens: bool = True,
 ) -> Iterator[Observation]:
-    """Yield machines as they were at a moment; what was not there yet is not shown."""
+    """Yield the observations of machines at a time; a machine that did not exist yet has none."""
     for machine in machines:
         state = state_at(machine, moment)
         if state is not None:
             known = machine.tokens if moment >= machine.since else machine.tokens[:-1]
-            yield _observation(machine, state, words, known if tokens else ())
+            yield _observation(machine, state, native_states, known if tokens else ())
 
 
 def _observation(
-    machine: SimulatedMachine, state: MachineState, words: Mapping[MachineState, str], tokens: tuple[str, ...]
+    machine: SimulatedMachine, state: MachineState, native_states: Mapping[MachineState, str], tokens: tuple[str, ...]
 ) -> Observation:
     return Observation(
         machine.key,
         machine.native_id,
         state,
-        words[state],
+        native_states[state],
         machine.name,
         public_ip(machine.number) if state in REACHABLE else "",
         private_ip(machine.number),

@@ -130,7 +130,7 @@ async def hurry(cloud: Cloud, vm: str) -> None:
     assert isinstance(node, QemuNode)
     with suppress(MonitorError):
         most = {"max-bandwidth": 1 << 30}
-        await node.host.converse(seen.machine, lambda monitor: monitor.execute("migrate-set-parameters", most))
+        await node.host.use_monitor(seen.machine, lambda monitor: monitor.execute("migrate-set-parameters", most))
 
 
 @needs_qemu

@@ -57,7 +57,7 @@ class Real:
     async def ask(self, vm: str, command: str, **arguments: object) -> object:
         """Ask a VM's monitor, behind the domain's back."""
         host, key = await self.host(vm), await self.cloud.machine(vm)
-        return await host.host.converse(key, lambda monitor: monitor.execute(command, arguments))
+        return await host.host.use_monitor(key, lambda monitor: monitor.execute(command, arguments))
 
     async def status(self, vm: str) -> str:
         """Return QEMU's word for a VM."""

@@ -1,6 +1,6 @@
-"""The guests as bytes, so that nothing has to be assembled or fetched. Their sources are beside this file.
+"""The boot images of the guests, as bytes, so that no assembler and no download is needed.
 
-A test assembles the sources anew and compares.
+Their sources are in this folder. A test assembles them, and compares.
 """
 
 SECTOR = 512
