@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from uvloop import new_event_loop
 
-from stateward.server.runtime_tuning import tune_garbage_collector
+from stateward.server.run import tune_garbage_collector
 
 T = TypeVar("T")
 

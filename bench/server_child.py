@@ -34,7 +34,7 @@ from stateward.server.app import create_app
 from stateward.server.live.feeds import LiveFeeds
 from stateward.server.live.live_routes import ROUTES
 from stateward.server.presenter import Presenter
-from stateward.server.runtime_tuning import tune_garbage_collector
+from stateward.server.run import tune_garbage_collector
 from stateward.server.telemetry.observed_engine import ObservedEngine
 from stateward.server.telemetry.traces import NoTraces
 from stateward.server.views import state_classes

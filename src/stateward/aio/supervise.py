@@ -2,10 +2,12 @@
 
 A loop that dies unnoticed is the worst failure of a long-lived process: it looks healthy and does nothing. So every
 loop of a process runs under `supervise` or `repeat`, and inside `background`, which cancels it and waits for its end.
+Helpers of such loops are here too: waiting for an event with a time-out, and closing several resources.
 """
 
 import asyncio
 import logging
+from asyncio import CancelledError
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -93,3 +95,29 @@ def _first_cause(error: Exception) -> Exception:
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+async def close_each(*closers: Callable[[], Awaitable[None]]) -> None:
+    """Close everything, then raise the first error, if there was one; a cancellation goes before all errors."""
+    failure: BaseException | None = None
+    for close in closers:
+        try:
+            await close()
+        except (Exception, CancelledError) as error:
+            if failure is None or isinstance(error, CancelledError):
+                failure = error
+    if failure is not None:
+        raise failure
+
+
+async def wait_for_event(event: asyncio.Event, timeout_s: float | None) -> bool:
+    """Wait until an event is set, at most so many seconds; returns whether it was set in time.
+
+    A loop that notifications wake polls as well, because a notification can be lost.
+    """
+    try:
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from stateward.aio.closing import close_each
+from stateward.aio.supervise import close_each
 from stateward.engine import external_reports
 from stateward.engine.accept import groups
 from stateward.engine.accept.accept import Verdict, accept_function, plan

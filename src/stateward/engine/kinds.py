@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from copy import copy
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from stateward.engine.handlers import Handler, Observe, Run
 from stateward.engine.privacy import PUBLIC, Disclosure, Privacy
@@ -65,56 +65,23 @@ class Route(Struct, frozen=True):
 ANYWHERE = Route()
 
 
-class Kind:
-    """A lifecycle with its handlers (by action), its route, its guard with the lock set, and its end hook.
+class Kind(Struct, eq=False):
+    """A lifecycle with its handlers (by action), its route, its guard with the lock set, and its end hook."""
 
-    cancels          its operations can be cancelled
-    reserved_labels  labels by which its domain finds its objects, and which nobody else may change
-    privacy          the parts of its records that not everybody sees
-    general          the general API may create its objects, for actors that its table allows; otherwise its domain only
-    party            returns the other party that carries out an object's operations
-    """
+    lifecycle: Lifecycle
+    handlers: dict[str, Handler] = field(default_factory=dict)
+    route: Callable[[Object, str], Route] = lambda _object, _action: ANYWHERE
+    guard: Guard | None = None
+    lock_set: LockSet | None = None
+    on_end: EndHook | None = None
+    cancels: bool = True  # its operations can be cancelled
+    reserved_labels: Collection[str] = ()  # by which its domain finds its objects, and which nobody else may change
+    privacy: Privacy = PUBLIC  # the parts of its records that not everybody sees
+    general: bool = False  # the general API may create its objects, for actors that its table allows
+    party: Callable[[Object], Party] | None = None  # returns the other party that carries out an object's operations
 
-    __slots__ = (
-        "cancels",
-        "general",
-        "guard",
-        "handlers",
-        "lifecycle",
-        "lock_set",
-        "on_end",
-        "party",
-        "privacy",
-        "reserved_labels",
-        "route",
-    )
-
-    def __init__(
-        self,
-        lifecycle: Lifecycle,
-        handlers: dict[str, Handler] | None = None,
-        route: Callable[[Object, str], Route] = lambda _object, _action: ANYWHERE,
-        guard: Guard | None = None,
-        lock_set: LockSet | None = None,
-        on_end: EndHook | None = None,
-        *,
-        cancels: bool = True,
-        reserved_labels: Iterable[str] = (),
-        privacy: Privacy = PUBLIC,
-        general: bool = False,
-        party: Callable[[Object], Party] | None = None,
-    ) -> None:
-        self.lifecycle = lifecycle
-        self.handlers = handlers if handlers is not None else {}
-        self.route = route
-        self.guard = guard
-        self.lock_set = lock_set
-        self.on_end = on_end
-        self.cancels = cancels
-        self.reserved_labels = frozenset(reserved_labels)
-        self.privacy = privacy
-        self.general = general
-        self.party = party
+    def __post_init__(self) -> None:
+        self.reserved_labels = frozenset(self.reserved_labels)
 
     @property
     def name(self) -> str:

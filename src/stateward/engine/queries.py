@@ -12,7 +12,7 @@ from math import inf, nextafter
 
 from msgspec import Struct
 
-from stateward.aio.polling import wait_for_event
+from stateward.aio.supervise import wait_for_event
 from stateward.engine.maintenance.horizon import horizon, require_entries
 from stateward.lifecycle import CLOCK, HEALER, TIMED_OUT
 from stateward.store.filters import JournalFilter, Page, Selector

@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from stateward.aio.polling import wait_for_event
-from stateward.aio.supervise import cancel_tasks
+from stateward.aio.supervise import cancel_tasks, wait_for_event
 from stateward.engine.errors import NoSuchOperation
 from stateward.store.errors import StoreError
 from stateward.store.port import Store

@@ -5,8 +5,7 @@ import logging
 
 import pytest
 
-from stateward.aio.polling import wait_for_event
-from stateward.aio.supervise import background, repeat, supervise
+from stateward.aio.supervise import background, repeat, supervise, wait_for_event
 
 log = logging.getLogger("test.supervise")
 

@@ -3,7 +3,7 @@ import sys
 
 PROGRAM = """
 import gc
-from stateward.server.runtime_tuning import tune_garbage_collector
+from stateward.server.run import tune_garbage_collector
 
 class Ring:
     gone = 0

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from stateward.aio.polling import wait_for_event
+from stateward.aio.supervise import wait_for_event
 from stateward.engine.accept.accept import admit_all
 from stateward.engine.errors import NotFound, Refused
 from stateward.engine.kinds import Kinds

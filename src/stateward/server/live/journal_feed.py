@@ -16,8 +16,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from stateward.access.tokens import ANY, SYSTEM
-from stateward.aio.polling import wait_for_event
-from stateward.aio.supervise import cancel_tasks
+from stateward.aio.supervise import cancel_tasks, wait_for_event
 from stateward.engine.maintenance.horizon import require_entries
 from stateward.store.errors import StoreError
 from stateward.store.filters import JournalFilter

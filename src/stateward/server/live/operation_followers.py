@@ -6,7 +6,7 @@ The lines are read after the operation: when the operation is found ended, all i
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
-from stateward.aio.polling import wait_for_event
+from stateward.aio.supervise import wait_for_event
 from stateward.engine.waiters import ENDED_STATUSES
 from stateward.store.errors import StoreError
 from stateward.store.port import Store

@@ -231,6 +231,6 @@ async def replace_labels(
 def _check_reserved_labels(kinds: Kinds, found: Object, labels: dict[str, str]) -> None:
     """Raise if a label is removed or changed by which the domain finds the object."""
     former: dict[str, str] = msgspec.json.decode(found.labels)
-    for name in sorted(kinds[found.kind].reserved_labels & former.keys()):
+    for name in sorted(former.keys() & kinds[found.kind].reserved_labels):
         if labels.get(name) != former[name]:
             raise BadInput("labels", labels, f"labels with {name}={former[name]}, by which its domain finds it")

@@ -13,8 +13,7 @@ from secrets import token_hex
 
 from msgspec import Struct
 
-from stateward.aio.polling import wait_for_event
-from stateward.aio.supervise import cancel_tasks
+from stateward.aio.supervise import cancel_tasks, wait_for_event
 from stateward.store.errors import StoreError
 from stateward.store.postgres.connections import BASE_SETTINGS, DatabaseAddress, DriverConnection, close_connection
 from stateward.store.postgres.errors import DRIVER_ERRORS, translate_error

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from stateward.aio.closing import close_each
+from stateward.aio.supervise import close_each
 from stateward.store.errors import Unavailable, WriteConflict
 from stateward.store.migrations import pending, require_current
 from stateward.store.port import TxFunction

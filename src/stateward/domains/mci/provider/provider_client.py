@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from msgspec.structs import replace
 
 from stateward.aio.coalescer import CallCoalescer, CallWitness
-from stateward.aio.polling import wait_for_event
+from stateward.aio.supervise import wait_for_event
 from stateward.domains.mci.provider.evidence import Evidence, Existence
 from stateward.drivers import (
     CallUnanswered,

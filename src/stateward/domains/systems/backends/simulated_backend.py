@@ -12,7 +12,7 @@ from math import inf
 
 from msgspec.structs import replace
 
-from stateward.aio.polling import wait_for_event
+from stateward.aio.supervise import wait_for_event
 from stateward.domains.systems.backends.port import (
     InstancePhase,
     InstanceSpec,

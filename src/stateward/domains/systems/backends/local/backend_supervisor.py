@@ -15,8 +15,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from stateward.aio.backoff import GrowingIntervals
-from stateward.aio.polling import wait_for_event
-from stateward.aio.supervise import background
+from stateward.aio.supervise import background, wait_for_event
 from stateward.domains.systems.backends.local.instance_dir import PROXY, BackendDir, InstanceDir, write_record
 from stateward.domains.systems.backends.local.instance_supervisor import InstanceSupervisor
 from stateward.domains.systems.backends.port import ServiceRef

@@ -3,7 +3,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from stateward.aio.closing import close_each
+from stateward.aio.supervise import close_each
 
 
 class Ledger:
