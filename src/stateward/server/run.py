@@ -390,7 +390,7 @@ GC_THRESHOLD = 10_000
 def tune_garbage_collector() -> None:
     """Exempt all present objects from collection, and collect new ones less often.
 
-    Modules, routes and tables live until the process ends. Without tuning, the collector scans them again and again, and
+    Modules, routes and tables live until the process ends. Without tuning, the collector scans them repeatedly, and
     the process serves no request meanwhile. Objects of open requests are no garbage either.
     """
     gc.collect()
