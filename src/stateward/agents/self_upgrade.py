@@ -31,23 +31,17 @@ TERMINATION_GRACE_S = 10.0
 class AgentFolderInUse(StatewardError):
     """Another agent serves from this folder."""
 
-    def __init__(self, folder: Path, pid: int) -> None:
-        super().__init__(str(folder), pid)
-        self.folder, self.pid = str(folder), pid
-
-    def __str__(self) -> str:
-        return f"another agent (process {self.pid}) serves from {self.folder}"
+    folder: str
+    pid: int
+    text = "another agent (process {pid}) serves from {folder}"
 
 
 class InvalidIdentity(StatewardError):
     """The file with the identity of the installation is unreadable or malformed."""
 
-    def __init__(self, file: Path, why: str) -> None:
-        super().__init__(str(file), why)
-        self.file, self.why = str(file), why
-
-    def __str__(self) -> str:
-        return f"{self.file} must hold the identity of this installation (32 hexadecimal digits): {self.why}"
+    file: str
+    why: str
+    text = "{file} must hold the identity of this installation (32 hexadecimal digits): {why}"
 
 
 def read_installation(folder: Path) -> str:
@@ -59,9 +53,9 @@ def read_installation(folder: Path) -> str:
             _write_once(file, uuid4().hex)
         found = file.read_text("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidIdentity(file, str(error)) from error
+        raise InvalidIdentity(str(file), str(error)) from error
     if not re.fullmatch("[0-9a-f]{32}", found):
-        raise InvalidIdentity(file, "restore it, or remove it and have an administrator hand the cloudlet over")
+        raise InvalidIdentity(str(file), "restore it, or remove it and have an administrator hand the cloudlet over")
     return found
 
 
@@ -97,7 +91,7 @@ class SelfUpgrade:
         self._child: subprocess.Popen[bytes] | None = None
         self._running_upgrade: int = 0
         if not successor_of and not self._try_lock():
-            raise AgentFolderInUse(folder, self._holder().pid)
+            raise AgentFolderInUse(str(folder), self._holder().pid)
 
     @property
     def successor_of(self) -> int:

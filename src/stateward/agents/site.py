@@ -11,9 +11,7 @@ class SiteError(StatewardError):
     """The site could not execute an order, or could not be observed."""
 
     why: str
-
-    def __str__(self) -> str:
-        return self.why
+    text = "{why}"
 
 
 class ReportProgress(Protocol):

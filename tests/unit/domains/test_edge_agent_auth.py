@@ -1,6 +1,6 @@
 from stateward.access import Grant, Role
 from stateward.agents.messages import Hello, encode
-from stateward.domains.edge.agents.agent_auth import MAX_CLOSE_REASON_BYTES, WRONG_CLOUDLET, may_connect, refusal_reason
+from stateward.domains.edge.agents.agent_auth import MAX_CLOSE_REASON_BYTES, WRONG_CLOUDLET, refusal_reason
 from stateward.domains.edge.api.routes import connect_agent
 
 
@@ -9,16 +9,16 @@ def agent(*named: str) -> Grant:
 
 
 def test_an_agent_speaks_for_the_cloudlets_that_its_token_names() -> None:
-    assert may_connect(agent("lab:munich"), "lab", "munich")
-    assert not may_connect(agent("lab:munich"), "lab", "berlin")
-    assert not may_connect(agent("lab:munich"), "other", "munich")
-    assert may_connect(agent("lab:*"), "lab", "berlin")
-    assert not may_connect(agent("lab:*"), "other", "berlin")
+    assert agent("lab:munich").speaks_for("lab", "munich")
+    assert not agent("lab:munich").speaks_for("lab", "berlin")
+    assert not agent("lab:munich").speaks_for("other", "munich")
+    assert agent("lab:*").speaks_for("lab", "berlin")
+    assert not agent("lab:*").speaks_for("other", "berlin")
 
 
 def test_a_token_of_before_that_names_a_namespace_speaks_for_nothing_and_says_how_to_renew_it() -> None:
     for named in ("lab", "*"):
-        assert not may_connect(agent(named), "lab", "munich")
+        assert not agent(named).speaks_for("lab", "munich")
         assert refusal_reason(agent(named), "lab", "munich").endswith(
             "stateward token create --role agent --ns lab:munich"
         )

@@ -3,13 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
-from stateward.agents.messages import AgentOrder, InventoryItem, fulfils_order
+from stateward.agents.messages import AgentOrder, AgentReport, InventoryItem, fulfils_order
 from stateward.agents.order_admission import OrderVerdict
 from stateward.domains.edge.lifecycle import CLUSTERINST, ClusterInstState
 from stateward.domains.edge.records.instance_record import MAX_TRIES, InstanceRecord
 from stateward.domains.edge.records.reconcile import NOT_LISTED, on_inventory_item
 from stateward.domains.edge.records.report_fencing import (
-    AgentReport,
     FencedFields,
     RejectedReport,
     RejectionReason,

@@ -6,10 +6,10 @@ from itertools import product
 import pytest
 from msgspec.structs import replace
 
+from stateward.agents.messages import AgentReport
 from stateward.domains.edge.lifecycle import APPINST, CLUSTERINST, IGNORE_AGENT, IGNORE_AGENT_ERRORS, ClusterInstState
 from stateward.domains.edge.records.instance_record import ACTION_BY_STATE, InstanceRecord, due_order
 from stateward.domains.edge.records.report_fencing import (
-    AgentReport,
     FencedFields,
     RejectedReport,
     RejectionReason,

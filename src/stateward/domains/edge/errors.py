@@ -1,31 +1,23 @@
 """Errors of the edge domain. A refused request has changed nothing."""
 
-from collections.abc import Sequence
-
 from stateward.engine import Denied
 
 
-class StillReferenced(Denied):
+class StillReferenced(Denied, code="in_use"):
     """Other objects still use it."""
 
-    code = "in_use"
-
-    def __init__(self, what: str, by: Sequence[str]) -> None:
-        super().__init__(what, by)
-        self.what, self.by = what, list(by)
+    what: str
+    by: list[str]
 
     def __str__(self) -> str:
         return f"{self.what} is in use by {', '.join(self.by[:5])}{' and others' if len(self.by) > 5 else ''}"
 
 
-class OrphansLeft(Denied):
+class OrphansLeft(Denied, code="orphans_left"):
     """Orphans still run at the cloudlet; after a delete, no agent would report them."""
 
-    code = "orphans_left"
-
-    def __init__(self, cloudlet: str, orphans: Sequence[str]) -> None:
-        super().__init__(cloudlet, orphans)
-        self.cloudlet, self.orphans = cloudlet, list(orphans)
+    cloudlet: str
+    orphans: list[str]
 
     def __str__(self) -> str:
         others = f" and {len(self.orphans) - 5} others" if len(self.orphans) > 5 else ""
@@ -61,10 +53,8 @@ class ActionInProgress(Denied, code="in_the_way", retry=True):
         return f"{self.what} is {self.state}" + (f": operation {self.op} is in the way" if self.op else "")
 
 
-class Upgrading(Denied):
+class Upgrading(Denied, code="upgrading"):
     """The cloudlet is being upgraded, or its upgrade has failed; its instances cannot be changed."""
-
-    code = "upgrading"
 
     after = 30.0
     """Seconds before a timer tries again."""
@@ -79,17 +69,11 @@ class Upgrading(Denied):
         return f"cloudlet {self.cloudlet} is {self.state}: {why}, and its instances are left alone until then"
 
 
-class AdminOnly(Denied):
+class AdminOnly(Denied, code="forbidden"):
     """The caller uses an override, and is no administrator."""
 
-    code = "forbidden"
-
-    def __init__(self, facts: Sequence[str]) -> None:
-        super().__init__(facts)
-        self.facts_asked = list(facts)
-
-    def __str__(self) -> str:
-        return f"only an administrator may say: {', '.join(self.facts_asked)}"
+    facts_asked: list[str]
+    text = "only an administrator may say: {facts_asked}"
 
 
 class AgentConnectionChanged(Denied, code="agent_moved", retry=True):

@@ -22,7 +22,6 @@ from stateward.domains.edge.errors import (
 )
 from stateward.domains.edge.lifecycle import (
     APP,
-    AUTOPROV,
     CLUSTERINST,
     DEPENDENCIES,
     FLAVOR,
@@ -48,7 +47,6 @@ from stateward.domains.edge.model import (
     VERSION,
     AppInst,
     AppSpec,
-    AutoprovSpec,
     CloudletSpec,
     ClusterInst,
     FlavorSpec,
@@ -62,10 +60,9 @@ from stateward.domains.edge.model import (
     parse_instance_id,
     read_spec,
     record_id,
-    to_builtins,
     updated_status,
 )
-from stateward.domains.edge.policy.app_members import add_member, mark_leaving
+from stateward.domains.edge.policy.app_members import add_member, find_policy, mark_leaving
 from stateward.domains.edge.policy.cluster_reservation import reserve_cluster
 from stateward.domains.edge.records.instance_record import begin_operation
 from stateward.domains.edge.references import check_references
@@ -118,7 +115,7 @@ async def _cluster_spec(uow: UnitOfWork, request: Request, found: Object, status
         before = read_spec(found, ClusterInst)
         if any(getattr(wanted, name) != getattr(before, name) for name in IMMUTABLE_FIELDS):
             raise BadInput("flavor", wanted.flavor, "left as it is: only nodes and autoscale can be changed")
-        await check_references(uow, found, wanted, to_builtins(before))
+        await check_references(uow, found, wanted, msgspec.to_builtins(before))
         return wanted
     await check_references(uow, found, wanted, {})
     if not wanted.flavor:
@@ -178,7 +175,7 @@ async def _create_app(uow: UnitOfWork, request: Request, found: Object, parts: t
         cluster = await reserve_cluster(uow, found.ns, cloudlet, cluster, wanted)
     else:
         await _check_new_app_cluster(uow, request, found, cluster_id(cloudlet, cluster), wanted.organization)
-    policy = await _policy(uow, found.ns, wanted)
+    policy = await find_policy(uow, found.ns, wanted)
     add_member(uow, record, found.id, policy)
     status = replace(instance_status(found), cluster=cluster)
     return await _with_numbers(uow, request, found, _app_spec(wanted, app, cluster), status)
@@ -229,16 +226,9 @@ async def _leave_app(uow: UnitOfWork, request: Request, found: Object, app: str)
     wanted = read_spec(record, AppSpec)
     bound = request.parent is None and request.actor != ADMIN
     cloudlet = found.id.partition(":")[0]
-    policy = await _policy(uow, found.ns, wanted)
+    policy = await find_policy(uow, found.ns, wanted)
     astray = policy is not None and cloudlet not in policy.cloudlets
     mark_leaving(uow, record, found.id, policy if bound and not astray else None)
-
-
-async def _policy(uow: UnitOfWork, ns: str, app: AppSpec) -> AutoprovSpec | None:
-    if not app.autoprov:
-        return None
-    found = await find_object(uow, ns, record_id(AUTOPROV.kind, app.autoprov), AUTOPROV.kind)
-    return None if found is None else read_spec(found, AutoprovSpec)
 
 
 # --- cloudlets -------------------------------------------------------------------------------------------------------
@@ -273,7 +263,7 @@ def _leave_orphans(uow: UnitOfWork, request: Request, found: Object, instances: 
     status = cloudlet_status(found)
     if IGNORE_AGENT not in request.facts:
         if status.orphans:
-            raise OrphansLeft(found.id, status.orphans)
+            raise OrphansLeft(found.id, list(status.orphans))
         return None
     left = sorted({*status.orphans, *(local_name(one.id) for one in instances if one.state != NOT_PRESENT)})
     if not left:
@@ -342,9 +332,7 @@ async def _with_numbers(uow: UnitOfWork, request: Request, found: Object, spec: 
     """Return the request with the number of its operation, and the generation of its new spec, if any."""
     record = instance_record(found, await current_operation(uow, found))
     former = uow.objects.get(found.key)
-    if (
-        former is not None and former.removed and former.kind == found.kind
-    ):  # numbers of a removed object are never reused
+    if former is not None and former.removed and former.kind == found.kind:  # its numbers are never used again
         record = replace(record, issued=instance_status(former).issued)
     move = decide(INSTANCE_LIFECYCLES[found.kind], found.state, request.action, request.actor, request.facts)
     assert isinstance(move, Move)  # the engine has already decided this

@@ -4,7 +4,8 @@ A handler does the controller's part (delete dependents, create a cluster first)
 reports advance the operation, or its deadline ends it. A handler keeps nothing in memory, so any worker may resume it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -40,7 +41,6 @@ from stateward.domains.edge.model import (
     operation_facts,
     read_spec,
     record_id,
-    to_builtins,
     updated_status,
 )
 from stateward.domains.edge.records.instance_record import DecisionRules, apply_move, decide_event
@@ -75,45 +75,19 @@ class Handlers:
 
     def kinds(self) -> list[Kind]:
         """Return the kinds that agents work on."""
-        asks, waits = (
-            Handler(self.request_agent, self.check_deadline),
-            Handler(self.wait_for_agent, self.check_deadline),
-        )
-        removes = Handler(self.delete_instance, self.check_deadline)
-        common = {"update": asks, "re-create": asks, "delete": removes, "expire": removes}
-        cloudlet = {
-            "create": waits,
-            "start": waits,
-            "upgrade": waits,
-            "delete": Handler(self.delete_cloudlet, self.check_deadline),
-        }
+
+        def handler(run: Callable[[Job], Awaitable[Ending]]) -> Handler:
+            return Handler(run, self.check_deadline)
+
+        asks, waits, removes = map(handler, (self.request_agent, self.wait_for_agent, self.delete_instance))
+        instance = {"create": asks, "update": asks, "re-create": asks, "delete": removes, "expire": removes}
+        app = {**instance, "create": handler(self.create_app)}
+        cloudlet = {"create": waits, "start": waits, "upgrade": waits, "delete": handler(self.delete_cloudlet)}
+        kind = partial(Kind, cancels=False, general=True, party=responsible_agent)
         return [
-            Kind(
-                CLUSTERINST,
-                {"create": asks, **common},
-                guard=guard_cluster,
-                lock_set=referenced_records,
-                cancels=False,
-                general=True,
-                party=responsible_agent,
-            ),
-            Kind(
-                APPINST,
-                {"create": Handler(self.create_app, self.check_deadline), **common},
-                guard=guard_app,
-                cancels=False,
-                general=True,
-                party=responsible_agent,
-            ),
-            Kind(
-                CLOUDLET,
-                cloudlet,
-                guard=guard_cloudlet,
-                on_end=on_cloudlet_end,
-                cancels=False,
-                general=True,
-                party=responsible_agent,
-            ),
+            kind(CLUSTERINST, instance, guard=guard_cluster, lock_set=referenced_records),
+            kind(APPINST, app, guard=guard_app),
+            kind(CLOUDLET, cloudlet, guard=guard_cloudlet, on_end=on_cloudlet_end),
         ]
 
     # --- waiting for agents ------------------------------------------------------------------------------------------
@@ -167,9 +141,8 @@ class Handlers:
         apps = [one for one in instances if one.kind == APPINST.kind and one.state != NOT_PRESENT]
         left = await self._delete_first(job, "apps", apps)
         if not left:
-            left = await self._delete_first(
-                job, "clusters", existing_clusters(await self._instances(job.ns, job.object))
-            )
+            clusters = existing_clusters(await self._instances(job.ns, job.object))
+            left = await self._delete_first(job, "clusters", clusters)
         if left:
             return Ending("in use", CONTROLLER, error=f"in use by {', '.join(left)}")
         return Ending("deleted", CONTROLLER)
@@ -243,7 +216,7 @@ class Handlers:
             actor=ADMIN if facts else USER,
             who=CASCADE_WHO,
             facts=facts,
-            spec=to_builtins(spec),
+            spec=spec,
             args={"reserved_by": app.organization},
             creates=instance_creation(CLUSTERINST.kind, cloudlet) if former is None or former.removed else None,
             also_locks=(cloudlet, job.object),

@@ -1,10 +1,14 @@
-"""Lookups within a transaction: cloudlets, instances, and the unit of work that loads them.
+"""Records within a transaction: lookups of cloudlets and instances, and the unit of work that loads and writes them.
 
 Every transaction on a cloudlet locks the cloudlet's row first, so what it reads stays true until its end. Objects that
 the unit of work has changed take precedence over the stored ones.
 """
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from stateward.domains.edge.errors import ReferenceBeingDeleted, Upgrading
 from stateward.domains.edge.lifecycle import APPINST, CLOUDLET, CLUSTERINST, CloudletState
@@ -15,7 +19,7 @@ from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
 from stateward.lifecycle import CLOCK
 from stateward.store.filters import Selector
 from stateward.store.port import Tx
-from stateward.store.records import Key, Object, Operation
+from stateward.store.records import Key, Object, Operation, to_json
 
 NOT_PRESENT = "NotPresent"
 DELETING_STATES = ("DeletePrepare", "DeleteRequested", "Deleting")
@@ -34,6 +38,11 @@ async def find_object(uow: UnitOfWork, ns: str, name: str, kind: str) -> Object 
     key = Key(ns, name)
     if key not in uow.objects:
         await uow.load([key])
+    return loaded_object(uow, key, kind)
+
+
+def loaded_object(uow: UnitOfWork, key: Key, kind: str) -> Object | None:
+    """Return an object of a kind that the unit of work has loaded, if there is one."""
     found = uow.objects.get(key)
     return None if found is None or found.removed or found.kind != kind else found
 
@@ -47,10 +56,8 @@ async def get_open_cloudlet(uow: UnitOfWork, request: Request, name: str) -> Obj
     found = await get_object(uow, ns, name, CLOUDLET.kind)
     if found.state == CloudletState.DELETE_PREPARE and (within is None or within != found.op):
         raise ReferenceBeingDeleted(f"cloudlet {name}")
-    if (
-        found.state == CloudletState.UPDATE_ERROR
-        or agent_slots(found, await current_operation(uow, found)).is_upgrading
-    ):
+    slots = agent_slots(found, await current_operation(uow, found))
+    if found.state == CloudletState.UPDATE_ERROR or slots.is_upgrading:
         raise Upgrading(name, found.state, patient=request.actor == CLOCK)
     return found
 
@@ -101,16 +108,26 @@ def is_online(cloudlet: Object) -> bool:
     return cloudlet.state == CloudletState.READY and cloudlet_status(cloudlet).serving > 0
 
 
-async def open_unit_of_work(tx: Tx, keys: Iterable[Key]) -> UnitOfWork:
-    """Return a unit of work with these objects locked, and their current operations."""
+def save_status(uow: UnitOfWork, found: Object, status: Struct) -> Object:
+    """Write an object's status, without a transition."""
+    seen = to_json(status)
+    if seen == found.seen:
+        return found
+    changed = replace(found, seen=seen, version=uow.next_version(found.key))
+    uow.save_object(found.key, changed)
+    return changed
+
+
+@asynccontextmanager
+async def unit_of_work(tx: Tx, keys: Iterable[Key]) -> AsyncIterator[UnitOfWork]:
+    """Yield a unit of work with these objects locked, and their current operations; its changes are written at the end.
+
+    The operations that wait for an ended one are promoted with it.
+    """
     uow = UnitOfWork(tx)
     await uow.load(set(keys))
     await uow.load_operations({Key(one.ns, one.op) for one in uow.objects.values() if one.op is not None})
     await uow.load_locks({Key(one.ns, one.tree) for one in uow.operations.values() if one.tree is not None})
-    return uow
-
-
-async def write_unit_of_work(uow: UnitOfWork) -> None:
-    """Promote the waiting operations, and write all changes."""
+    yield uow
     await promote_waiters(uow)
     await uow.apply()

@@ -15,7 +15,7 @@ from stateward.engine import Request
 from stateward.errors import BadInput
 from stateward.lifecycle import Lifecycle
 from stateward.naming import check_script, check_text
-from stateward.store.records import Key, Object, Operation
+from stateward.store.records import Object, Operation
 
 T = TypeVar("T", bound=Struct)
 
@@ -200,11 +200,6 @@ def instance_status(found: Object) -> InstanceStatus:
     return msgspec.json.decode(found.seen, type=InstanceStatus)
 
 
-def to_builtins(record: Struct) -> Any:  # noqa: ANN401 - plain JSON
-    """Return a record as plain JSON values."""
-    return msgspec.to_builtins(record)
-
-
 def merge_spec(request: Request, found: Object, form: type[T]) -> T:
     """Return the requested spec: the whole one given, or the current one with the changes given."""
     change = msgspec.json.decode(request.args).get("change")
@@ -332,8 +327,3 @@ def agent_slots(found: Object, operation: Operation | None) -> AgentSlots:
 def with_agent_slots(status: CloudletStatus, slots: AgentSlots) -> CloudletStatus:
     """Return a cloudlet's status after its slots have changed."""
     return replace(status, version=slots.version, issued=slots.issued, serving=slots.serving, heir=slots.successor)
-
-
-def key_of(found: Object, name: str) -> Key:
-    """Return the key of another object in the same namespace."""
-    return Key(found.ns, name)

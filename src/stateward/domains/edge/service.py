@@ -32,7 +32,6 @@ from stateward.domains.edge.model import (
     cluster_id,
     read_spec,
     record_id,
-    to_builtins,
 )
 from stateward.domains.edge.policy.cluster_release import count_interval
 from stateward.domains.edge.policy.demand import ClusterLoad, desired_nodes
@@ -57,7 +56,7 @@ class Service:
 
     async def create_cloudlet(self, ns: str, name: str, spec: CloudletSpec, by: Caller) -> Accepted:
         """Create a cloudlet, or create a deleted one again; it waits for its agent to connect."""
-        how: dict[str, Any] = {"spec": to_builtins(spec), "actor": by.actor, "who": by.who, "key": by.key}
+        how: dict[str, Any] = {"spec": spec, "actor": by.actor, "who": by.who, "key": by.key}
         try:
             return await self.engine.create(ns, name, CLOUDLET.kind, **how)
         except (AlreadyExists, KeyReused):
@@ -79,9 +78,7 @@ class Service:
         """Create a cluster on a cloudlet."""
         if name.startswith(AUTOCLUSTER_PREFIX):
             raise BadInput("name", name, f"a name that does not begin with {AUTOCLUSTER_PREFIX}")
-        return await self._create(
-            ns, cluster_id(cloudlet, name), CLUSTERINST.kind, by, (cloudlet,), spec=to_builtins(spec)
-        )
+        return await self._create(ns, cluster_id(cloudlet, name), CLUSTERINST.kind, by, (cloudlet,), spec=spec)
 
     async def create_app(self, ns: str, cloudlet: str, cluster: str, app: str, by: Caller) -> Accepted:
         """Deploy an app in a cluster, or on an autocluster."""
@@ -113,7 +110,7 @@ class Service:
         kind: str,
         by: Caller,
         around: Iterable[str],
-        spec: dict[str, Any] | None = None,
+        spec: ClusterInst | None = None,
     ) -> Accepted:
         """Create an instance: a new object, or one that exists as NotPresent. A repeated call gets the same answer.
 
@@ -153,7 +150,8 @@ class Service:
 
     async def put_record(self, ns: str, kind: str, name: str, spec: Struct, by: Caller) -> Object:
         """Create or replace a flavor, an app or a policy."""
-        id_, how = record_id(kind, name), {"spec": to_builtins(spec), "actor": by.actor, "who": by.who}
+        id_ = record_id(kind, name)
+        how: dict[str, Any] = {"spec": spec, "actor": by.actor, "who": by.who}
         try:
             return (await self.engine.create(ns, id_, kind, **how)).object
         except AlreadyExists:

@@ -5,12 +5,7 @@ lab. A bare namespace, as in older tokens, names none. So a token stolen at one 
 listed, expires and is revoked like any token.
 """
 
-import asyncio
-from typing import Any
-
 from stateward.access import Grant
-from stateward.agents.connection import AgentConnection
-from stateward.domains.plugin import grant_of
 
 WRONG_CLOUDLET = "the token is not for this cloudlet"
 BARE_NAMESPACE = (
@@ -20,17 +15,7 @@ MAX_CLOSE_REASON_BYTES = 123
 """The size limit of a WebSocket close reason (RFC 6455)."""
 
 
-def may_connect(grant: Grant, ns: str, cloudlet: str) -> bool:
-    """Tell whether a token may connect for a cloudlet."""
-    return grant.speaks_for(ns, cloudlet)
-
-
 def refusal_reason(grant: Grant, ns: str, cloudlet: str) -> str:
     """Return why a token is refused, and how to replace one that names a bare namespace."""
     reason = BARE_NAMESPACE.format(ns, cloudlet) if grant.opens(ns) else WRONG_CLOUDLET
     return reason if len(reason) <= MAX_CLOSE_REASON_BYTES else BARE_NAMESPACE.partition(":")[0]
-
-
-def open_connection(socket: Any, ns: str, cloudlet: str) -> AgentConnection:  # noqa: ANN401 - a WebSocket of any application
-    """Return the connection over a WebSocket."""
-    return AgentConnection(socket, ns, cloudlet, asyncio.get_running_loop().time, grant_of(socket).token)

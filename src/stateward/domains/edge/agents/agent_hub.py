@@ -60,7 +60,7 @@ from stateward.engine import Denied, Engine
 from stateward.lifecycle import CONTROLLER
 from stateward.store.errors import StoreError
 from stateward.store.filters import Page, Selector
-from stateward.store.records import JournalEntry, Key, Object, Operation
+from stateward.store.records import JournalEntry, Key, Object
 
 log = logging.getLogger("stateward.edge")
 audit = logging.getLogger("stateward.audit")
@@ -122,24 +122,19 @@ class AgentHub:
         """Accept an agent, or refuse it by its protocol version or by the state of its cloudlet."""
         if hello.protocol != PROTOCOL:
             return Goodbye(f"protocol {hello.protocol} is not spoken here, but {PROTOCOL}", final=True)
+        key = Key(connection.ns, connection.cloudlet)
         identity = hello.installation, hello.things
-        request = ConnectRequest(
-            connection.ns, connection.cloudlet, hello.version, hello.heir, self.controller, *identity
-        )
-        result = await self.batcher.connect(request)
+        result = await self.batcher.connect(ConnectRequest(*key, hello.version, hello.heir, self.controller, *identity))
         if result.rejection:
             return Goodbye(result.rejection, final=hello.heir > 0, held=result.is_held)
         connection.notify = result.notify
-        here = self.connections.setdefault(Key(connection.ns, connection.cloudlet), [])
-        here.append(connection)
+        self.connections.setdefault(key, []).append(connection)
         return Welcome(result.notify, result.role, self.heartbeat_s)
 
     async def on_inventory(self, connection: AgentConnection) -> None:
         """Reconcile a complete inventory, and send the orders due."""
-        items = tuple(connection.items.values())
-        inventory = Inventory(
-            connection.ns, connection.cloudlet, connection.version, connection.notify, items, connection.installation
-        )
+        key, items = Key(connection.ns, connection.cloudlet), tuple(connection.items.values())
+        inventory = Inventory(*key, connection.version, connection.notify, items, connection.installation)
         found = await self.batcher.sync_inventory(inventory)
         connection.items.clear()
         if found.rejection:
@@ -150,7 +145,6 @@ class AgentHub:
             connection.sent_orders[name] = operation, asyncio.get_running_loop().time()
         for order in (*found.orphan_removals, *found.orders):
             await connection.send_order(order)
-        key = Key(connection.ns, connection.cloudlet)
         self._orphan_removals.update((key, order.name, order.operation) for order in found.orphan_removals)
         await self._check_cloudlet(key)
         self._add_missing(key, found.missing)
@@ -165,9 +159,7 @@ class AgentHub:
             return
         if isinstance(message, AgentReport) and await self._handle_orphan_removal(connection, key, message):
             return
-        result = await self.batcher.process_message(
-            AgentMessage(connection.ns, connection.cloudlet, connection.version, message)
-        )
+        result = await self.batcher.process_message(AgentMessage(*key, connection.version, message))
         if not result.is_accepted:
             self.rejected[result.reason] += 1
             connection.rate_limit.spend(REJECTION_COST)
@@ -240,16 +232,13 @@ class AgentHub:
                     self._start_task(self._request_inventory_for_orphans(Key(one.ns, one.object)))
             elif one.kind in INSTANCE_LIFECYCLES and _ended_without_agent(one):
                 self._request_inventory(Key(one.ns, cloudlet_of(one.object)))
-            elif (
-                one.kind in INSTANCE_LIFECYCLES
-                and _needs_order(one)
-                and Key(one.ns, cloudlet_of(one.object)) in self.connections
-            ):
+            elif one.kind in INSTANCE_LIFECYCLES and one.target in ORDER_STATES:
                 instances[Key(one.ns, one.object)] = None
         for key in cloudlets:
             self._start_task(self._check_cloudlet(key))
         for key in instances:
-            self._start_task(self.send_due_order(key))
+            if Key(key.ns, cloudlet_of(key.id)) in self.connections:
+                self._start_task(self.send_due_order(key))
 
     def _request_inventory(self, key: Key) -> None:
         """Make an agent reconnect soon and send its inventory, because records have changed without it."""
@@ -279,8 +268,9 @@ class AgentHub:
     async def send_due_order(self, key: Key, patience: float = math.inf) -> None:
         """Send the order due for an instance, unless it was sent less than `patience` seconds ago."""
         order = await self.batcher.due_order(key)
-        for connection in self.connections.get(Key(key.ns, cloudlet_of(key.id)), ()) if order is not None else ():
-            assert order is not None
+        if order is None:
+            return
+        for connection in self.connections.get(Key(key.ns, cloudlet_of(key.id)), ()):
             with suppress(Disconnected):
                 await connection.send_order(order, patience)
 
@@ -291,7 +281,9 @@ class AgentHub:
         await self.send_due_order(key)
 
     async def _check_cloudlet(self, key: Key) -> None:
-        found, operation = await self._cloudlet(key)
+        reader = self.engine.store.reader
+        found = await reader.object(key)
+        operation = await reader.operation(Key(key.ns, found.op)) if found is not None and found.op else None
         for connection in list(self.connections.get(key, ())):
             if found is None or found.removed:
                 self._start_task(self._disconnect(connection, "the cloudlet was deleted"))
@@ -300,15 +292,8 @@ class AgentHub:
             if must_disconnect(slots, connection.notify):
                 self._start_task(self._disconnect(connection, ""))
             elif is_upgrade_due(slots, connection.notify) and connection.is_synced:
-                await self._send_upgrade(
-                    connection, Upgrade(slots.target, slots.operation, slots.serving, cloudlet_status(found).within)
-                )
-
-    async def _cloudlet(self, key: Key) -> tuple[Object | None, Operation | None]:
-        reader = self.engine.store.reader
-        found = await reader.object(key)
-        held = found is not None and found.op is not None
-        return found, await reader.operation(Key(key.ns, found.op)) if held and found and found.op else None
+                within = cloudlet_status(found).within
+                await self._send_upgrade(connection, Upgrade(slots.target, slots.operation, slots.serving, within))
 
     async def _send_upgrade(self, connection: AgentConnection, upgrade: Upgrade) -> None:
         out = connection.sent_orders.get("")
@@ -345,9 +330,7 @@ class AgentHub:
                 await self.engine.act(found.ns, found.id, "re-create", **how)
             except Denied as denied:
                 if denied.retry or "not_ready" in denied.code:
-                    self._missing.setdefault(key, set()).add(
-                        name
-                    )  # its cluster must be Ready first, so it is tried again later
+                    self._missing.setdefault(key, set()).add(name)  # tried again later: its cluster must be Ready first
 
     # --- timers ------------------------------------------------------------------------------------------------------
 
@@ -410,8 +393,3 @@ class AgentHub:
 def _ended_without_agent(entry: JournalEntry) -> bool:
     """Tell whether an operation ended without the agent, by an administrator's override."""
     return entry.actor == CONTROLLER and entry.event in ENDED.values()
-
-
-def _needs_order(entry: JournalEntry) -> bool:
-    """Tell whether an instance has entered a state in which an order may be due."""
-    return entry.target in ORDER_STATES

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from stateward.agents.messages import AgentOrder, AgentReport, InventoryItem, ProgressMessage
+from stateward.domains.edge.agents.connections import NO_CLOUDLET
 from stateward.domains.edge.agents.orders import RULES, complete_order
 from stateward.domains.edge.agents.record_writer import journal_rejection, renew_deadline, write_slots, write_step
 from stateward.domains.edge.lifecycle import CLOUDLET
-from stateward.domains.edge.lookups import current_operation, open_unit_of_work, write_unit_of_work
+from stateward.domains.edge.lookups import current_operation, loaded_object, unit_of_work
 from stateward.domains.edge.model import (
     INSTANCE_LIFECYCLES,
     agent_slots,
@@ -59,25 +60,21 @@ class ReportResult(Struct, frozen=True):
 
 async def process_messages(tx: Tx, messages: Sequence[AgentMessage]) -> list[ReportResult]:
     """Process a batch of messages; rejected ones are journaled."""
-    uow = await open_unit_of_work(
-        tx, {key for message in messages for key in (message.object, Key(message.ns, message.cloudlet))}
-    )
-    results = [await _process_message(uow, message) for message in messages]
-    await write_unit_of_work(uow)
-    return results
+    keys = {key for message in messages for key in (message.object, Key(message.ns, message.cloudlet))}
+    async with unit_of_work(tx, keys) as uow:
+        return [await _process_message(uow, message) for message in messages]
 
 
 async def _process_message(uow: UnitOfWork, message: AgentMessage) -> ReportResult:
-    cloudlet = uow.objects.get(Key(message.ns, message.cloudlet))
-    if cloudlet is None or cloudlet.removed or cloudlet.kind != CLOUDLET.kind:
-        return ReportResult(False, "there is no such cloudlet")
+    cloudlet = loaded_object(uow, Key(message.ns, message.cloudlet), CLOUDLET.kind)
+    if cloudlet is None:
+        return ReportResult(False, NO_CLOUDLET)
     if not message.content.name:
         return await _apply_cloudlet_report(uow, cloudlet, message)
     found = uow.objects.get(message.object)
     if found is None or found.kind not in INSTANCE_LIFECYCLES:
-        journal_rejection(
-            uow, cloudlet, AGENT, message.cloudlet, _event_name(message), f"nothing is known of {message.content.name}"
-        )
+        why = f"nothing is known of {message.content.name}"
+        journal_rejection(uow, cloudlet, AGENT, message.cloudlet, _event_name(message), why)
         return ReportResult(False, "nothing is known of it")
     operation = await current_operation(uow, found)
     notify = cloudlet_status(cloudlet).serving
@@ -98,16 +95,12 @@ def _apply_report(
     assert isinstance(message.content, AgentReport)
     if step.rejection is not None:
         journal_rejection(uow, found, AGENT, message.cloudlet, message.content.event, step.rejection)
-        return ReportResult(
-            False, step.rejection.why if isinstance(step.rejection, RejectedReport) else str(step.rejection.reason)
-        )
+        why = step.rejection.why if isinstance(step.rejection, RejectedReport) else str(step.rejection.reason)
+        return ReportResult(False, why)
     changed = write_step(uow, found, operation, step, message.cloudlet, message.content.error)
     new = step.record.operation and step.record.operation != message.content.operation
-    return ReportResult(
-        True,
-        must_resend=step.must_resend,
-        order=complete_order(changed, step.record, message.content.notify) if new else None,
-    )
+    order = complete_order(changed, step.record, message.content.notify) if new else None
+    return ReportResult(True, must_resend=step.must_resend, order=order)
 
 
 def _apply_progress(
@@ -148,28 +141,22 @@ async def _apply_cloudlet_report(uow: UnitOfWork, cloudlet: Object, message: Age
         journal_rejection(uow, cloudlet, AGENT, message.version, _event_name(message), NO_NAME)
         return ReportResult(False, NO_NAME)
     operation = await current_operation(uow, cloudlet)
-    update = on_agent_report(
-        agent_slots(cloudlet, operation), report.notify, message.version, report.event, report.operation
-    )
+    slots = agent_slots(cloudlet, operation)
+    update = on_agent_report(slots, report.notify, message.version, report.event, report.operation)
     if isinstance(update, AgentRejection):
         journal_rejection(uow, cloudlet, AGENT, message.version, report.event, update)
         return ReportResult(False, update)
-    write_slots(uow, CLOUDLET, cloudlet, operation, update, message.version, report.error)
+    write_slots(uow, cloudlet, operation, update, message.version, report.error)
     return ReportResult(True)
 
 
 async def journal_violation(tx: Tx, ns: str, cloudlet: str, who: str, why: str) -> None:
     """Journal that an agent was disconnected for a violation of the protocol."""
-    uow = await open_unit_of_work(tx, [Key(ns, cloudlet)])
-    found = uow.objects.get(Key(ns, cloudlet))
-    if found is not None and not found.removed and found.kind == CLOUDLET.kind:
-        journal_rejection(uow, found, AGENT, who, "word", why)
-    await write_unit_of_work(uow)
+    async with unit_of_work(tx, [Key(ns, cloudlet)]) as uow:
+        if (found := loaded_object(uow, Key(ns, cloudlet), CLOUDLET.kind)) is not None:
+            journal_rejection(uow, found, AGENT, who, "word", why)
 
 
 def _event_name(message: AgentMessage) -> str:
-    return (
-        message.content.event
-        if isinstance(message.content, AgentReport)
-        else str(message.content.__struct_config__.tag)
-    )
+    content = message.content
+    return content.event if isinstance(content, AgentReport) else str(content.__struct_config__.tag)

@@ -1,17 +1,16 @@
 """Transactions for agent connections: connect (with a notify id that only grows) and disconnect."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.edge.agents.record_writer import journal_rejection, save_status, write_slots
+from stateward.domains.edge.agents.record_writer import journal_rejection, write_slots
 from stateward.domains.edge.lifecycle import CLOUDLET, CloudletState
-from stateward.domains.edge.lookups import current_operation, open_unit_of_work, write_unit_of_work
+from stateward.domains.edge.lookups import current_operation, loaded_object, save_status, unit_of_work
 from stateward.domains.edge.model import HeldAgent, agent_slots, cloudlet_status, with_agent_slots
 from stateward.domains.edge.records.agent_upgrade import (
     AgentRejection,
-    AgentSlots,
     CloudletEvent,
     Role,
     SlotsUpdate,
@@ -24,6 +23,7 @@ from stateward.engine.accept.accept import admit_all
 from stateward.engine.kinds import Kinds
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import AGENT, CONTROLLER
+from stateward.naming import new_id
 from stateward.store.changes import Ended
 from stateward.store.port import Tx
 from stateward.store.records import Key, Object, Operation, to_json
@@ -73,21 +73,15 @@ class Disconnect(Struct, frozen=True):
     notify: int
 
 
-async def connect_agents(
-    tx: Tx, kinds: Kinds, new_id: Callable[[], str], requests: Sequence[ConnectRequest]
-) -> list[ConnectResult]:
+async def connect_agents(tx: Tx, requests: Sequence[ConnectRequest], kinds: Kinds) -> list[ConnectResult]:
     """Connect agents in one transaction, which also acknowledges their start."""
-    uow = await open_unit_of_work(tx, {Key(one.ns, one.cloudlet) for one in requests})
-    results = [await _connect_agent(uow, kinds, new_id, one) for one in requests]
-    await write_unit_of_work(uow)
-    return results
+    async with unit_of_work(tx, {Key(one.ns, one.cloudlet) for one in requests}) as uow:
+        return [await _connect_agent(uow, kinds, one) for one in requests]
 
 
-async def _connect_agent(
-    uow: UnitOfWork, kinds: Kinds, new_id: Callable[[], str], request: ConnectRequest
-) -> ConnectResult:
-    found = uow.objects.get(Key(request.ns, request.cloudlet))
-    if found is None or found.removed or found.kind != CLOUDLET.kind:
+async def _connect_agent(uow: UnitOfWork, kinds: Kinds, request: ConnectRequest) -> ConnectResult:
+    found = loaded_object(uow, Key(request.ns, request.cloudlet), CLOUDLET.kind)
+    if found is None:
         return ConnectResult(rejection=NO_CLOUDLET)
     operation = await current_operation(uow, found)
     slots, status = agent_slots(found, operation), cloudlet_status(found)
@@ -106,12 +100,11 @@ async def _connect_agent(
     else:
         status = replace(status, heir_controller=request.controller)
     if update.event is not None and update.event.name == "start":
+        start = Request(found.ns, found.id, "start", new_id(), AGENT, request.version)
         seen = to_json(with_agent_slots(status, update.slots))
-        await _start_cloudlet(
-            uow, kinds, found, Request(found.ns, found.id, "start", new_id(), AGENT, request.version), seen
-        )
+        await _start_cloudlet(uow, kinds, found, replace(start, seen=seen))
     else:
-        write_slots(uow, CLOUDLET, found, operation, update, request.version, status=status)
+        write_slots(uow, found, operation, update, request.version, status=status)
     return ConnectResult(update.slots.issued, update.role)
 
 
@@ -130,39 +123,33 @@ def _hold_agent(uow: UnitOfWork, found: Object, request: ConnectRequest) -> None
         now = replace(now, since=former.since)
         if replace(now, dialled=former.dialled) == former and now.dialled - former.dialled < HELD_UPDATE_INTERVAL_S:
             return
-    save_status(uow, found, to_json(replace(status, held=(*others[-MAX_HELD_AGENTS + 1 :], now))))
+    save_status(uow, found, replace(status, held=(*others[-MAX_HELD_AGENTS + 1 :], now)))
 
 
-async def _start_cloudlet(uow: UnitOfWork, kinds: Kinds, found: Object, request: Request, seen: str) -> None:
-    (verdict,) = await admit_all(uow, kinds, [replace(request, seen=seen)])
+async def _start_cloudlet(uow: UnitOfWork, kinds: Kinds, found: Object, request: Request) -> None:
+    (verdict,) = await admit_all(uow, kinds, [request])
     if not isinstance(verdict, Accepted):
         raise verdict
     started = uow.objects[found.key]
     operation = await current_operation(uow, started)
-    acknowledged = SlotsUpdate(_seat(started), CloudletEvent("acknowledge", CONTROLLER))
+    acknowledged = SlotsUpdate(agent_slots(started, None), CloudletEvent("acknowledge", CONTROLLER))
     if started.state == CloudletState.INIT:
-        write_slots(uow, CLOUDLET, started, operation, acknowledged, request.who)
-
-
-def _seat(found: Object) -> AgentSlots:
-    return agent_slots(found, None)
+        write_slots(uow, started, operation, acknowledged, request.who)
 
 
 async def disconnect_agents(tx: Tx, disconnects: Sequence[Disconnect]) -> list[bool]:
     """Record lost connections; returns for each whether its cloudlet went offline."""
-    uow = await open_unit_of_work(tx, {Key(one.ns, one.cloudlet) for one in disconnects})
-    results = [await _disconnect_agent(uow, one) for one in disconnects]
-    await write_unit_of_work(uow)
-    return results
+    async with unit_of_work(tx, {Key(one.ns, one.cloudlet) for one in disconnects}) as uow:
+        return [await _disconnect_agent(uow, one) for one in disconnects]
 
 
 async def _disconnect_agent(uow: UnitOfWork, disconnect: Disconnect) -> bool:
-    found = uow.objects.get(Key(disconnect.ns, disconnect.cloudlet))
-    if found is None or found.removed or found.kind != CLOUDLET.kind:
+    found = loaded_object(uow, Key(disconnect.ns, disconnect.cloudlet), CLOUDLET.kind)
+    if found is None:
         return False
     operation = await current_operation(uow, found)
     update = on_disconnect(agent_slots(found, operation), disconnect.notify)
-    changed = write_slots(uow, CLOUDLET, found, operation, update, "", "the agent's connection is gone")
+    changed = write_slots(uow, found, operation, update, "", "the agent's connection is gone")
     return changed.state != found.state
 
 
@@ -172,4 +159,4 @@ async def on_cloudlet_end(uow: UnitOfWork, operation: Operation, ended: Ended) -
     slots = agent_slots(found, None)
     if operation.action == "delete" and found.state == CloudletState.READY and not slots.serving:
         gone = SlotsUpdate(slots, CloudletEvent("disconnected", CONTROLLER))
-        write_slots(uow, CLOUDLET, found, None, gone, "", "the agent left while the cloudlet was being deleted")
+        write_slots(uow, found, None, gone, "", "the agent left while the cloudlet was being deleted")

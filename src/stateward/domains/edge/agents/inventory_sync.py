@@ -10,10 +10,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.agents.messages import AgentOrder, InventoryItem, OrderAction
+from stateward.domains.edge.agents.connections import NO_CLOUDLET
 from stateward.domains.edge.agents.orders import RULES, complete_order
-from stateward.domains.edge.agents.record_writer import journal_rejection, save_status, write_slots, write_step
+from stateward.domains.edge.agents.record_writer import journal_rejection, write_slots, write_step
 from stateward.domains.edge.lifecycle import CLOUDLET
-from stateward.domains.edge.lookups import current_operation, list_instances, open_unit_of_work, write_unit_of_work
+from stateward.domains.edge.lookups import current_operation, list_instances, loaded_object, save_status, unit_of_work
 from stateward.domains.edge.model import (
     INSTANCE_LIFECYCLES,
     CloudletSpec,
@@ -31,7 +32,7 @@ from stateward.engine.transitions import journal
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import AGENT, CONTROLLER
 from stateward.store.port import Tx
-from stateward.store.records import Key, Object, to_json
+from stateward.store.records import Key, Object
 
 
 class Inventory(Struct, frozen=True):
@@ -60,16 +61,14 @@ class SyncResult(Struct, frozen=True):
 
 async def sync_inventories(tx: Tx, inventories: Sequence[Inventory]) -> list[SyncResult]:
     """Reconcile complete inventories with the records; their agents are ready after it."""
-    uow = await open_unit_of_work(tx, {Key(one.ns, one.cloudlet) for one in inventories})
-    results = [await _sync_inventory(uow, one) for one in inventories]
-    await write_unit_of_work(uow)
-    return results
+    async with unit_of_work(tx, {Key(one.ns, one.cloudlet) for one in inventories}) as uow:
+        return [await _sync_inventory(uow, one) for one in inventories]
 
 
 async def _sync_inventory(uow: UnitOfWork, inventory: Inventory) -> SyncResult:
-    cloudlet = uow.objects.get(Key(inventory.ns, inventory.cloudlet))
-    if cloudlet is None or cloudlet.removed or cloudlet.kind != CLOUDLET.kind:
-        return SyncResult("there is no such cloudlet")
+    cloudlet = loaded_object(uow, Key(inventory.ns, inventory.cloudlet), CLOUDLET.kind)
+    if cloudlet is None:
+        return SyncResult(NO_CLOUDLET)
     operation = await current_operation(uow, cloudlet)
     update = on_inventory(agent_slots(cloudlet, operation), inventory.notify, inventory.version)
     if isinstance(update, AgentRejection):
@@ -79,7 +78,7 @@ async def _sync_inventory(uow: UnitOfWork, inventory: Inventory) -> SyncResult:
     if update.slots.serving != status.serving:  # the successor serves from now on
         owner = inventory.installation or None  # a successor without an identity drops the owner's
         status = replace(status, controller=status.heir_controller, heir_controller="", installation=owner)
-    cloudlet = write_slots(uow, CLOUDLET, cloudlet, operation, update, inventory.version, status=status)
+    cloudlet = write_slots(uow, cloudlet, operation, update, inventory.version, status=status)
     return await _sync_instances(uow, cloudlet, inventory)
 
 
@@ -139,19 +138,17 @@ def _removal_order(uow: UnitOfWork, former: Object | None, item: InventoryItem, 
     number = max(item.latest + 1, int(uow.now * 1000))
     if former is not None:
         number = max(number, instance_status(former).issued + 1)
-        save_status(uow, former, to_json(replace(instance_status(former), issued=number)))
+        save_status(uow, former, replace(instance_status(former), issued=number))
     return AgentOrder(OrderAction.DELETE, number, item.generation, notify, item.name, id="orphan")
 
 
 async def journal_orphan_removed(tx: Tx, ns: str, cloudlet: str, name: str) -> None:
     """Journal that an orphan was removed, and drop it from the cloudlet's status."""
-    uow = await open_unit_of_work(tx, [Key(ns, cloudlet)])
-    found = uow.objects.get(Key(ns, cloudlet))
-    if found is not None and not found.removed:
-        journal(uow, found, None, AGENT, "", "orphan removed", reason=name)
-        _save_orphans(uow, found, [one for one in cloudlet_status(found).orphans if one != name])
-    await write_unit_of_work(uow)
+    async with unit_of_work(tx, [Key(ns, cloudlet)]) as uow:
+        if (found := loaded_object(uow, Key(ns, cloudlet), CLOUDLET.kind)) is not None:
+            journal(uow, found, None, AGENT, "", "orphan removed", reason=name)
+            _save_orphans(uow, found, [one for one in cloudlet_status(found).orphans if one != name])
 
 
 def _save_orphans(uow: UnitOfWork, cloudlet: Object, names: Sequence[str]) -> None:
-    save_status(uow, cloudlet, to_json(replace(cloudlet_status(cloudlet), orphans=tuple(sorted(names)))))
+    save_status(uow, cloudlet, replace(cloudlet_status(cloudlet), orphans=tuple(sorted(names))))

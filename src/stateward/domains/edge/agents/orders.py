@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from stateward.agents.messages import AgentOrder
 from stateward.domains.edge.agents.record_writer import write_step
-from stateward.domains.edge.lookups import NOT_PRESENT, open_unit_of_work, write_unit_of_work
+from stateward.domains.edge.lookups import NOT_PRESENT, unit_of_work
 from stateward.domains.edge.model import (
     INSTANCE_LIFECYCLES,
     cloudlet_of,
@@ -33,10 +33,8 @@ RULES = {kind: DecisionRules(lifecycle=lifecycle) for kind, lifecycle in INSTANC
 
 async def due_orders(tx: Tx, keys: Sequence[Key]) -> list[AgentOrder | None]:
     """Return the order due for each instance, if any; starts the undos that have yet to start."""
-    uow = await open_unit_of_work(tx, {*keys, *(Key(key.ns, cloudlet_of(key.id)) for key in keys)})
-    orders = [_due_order(uow, key) for key in keys]
-    await write_unit_of_work(uow)
-    return orders
+    async with unit_of_work(tx, {*keys, *(Key(key.ns, cloudlet_of(key.id)) for key in keys)}) as uow:
+        return [_due_order(uow, key) for key in keys]
 
 
 def _due_order(uow: UnitOfWork, key: Key) -> AgentOrder | None:

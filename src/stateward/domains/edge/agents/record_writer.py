@@ -2,6 +2,8 @@
 
 from msgspec.structs import replace
 
+from stateward.domains.edge.lifecycle import CLOUDLET
+from stateward.domains.edge.lookups import save_status
 from stateward.domains.edge.model import (
     CloudletStatus,
     InstanceStatus,
@@ -10,13 +12,13 @@ from stateward.domains.edge.model import (
     updated_status,
     with_agent_slots,
 )
-from stateward.domains.edge.records.agent_upgrade import CloudletEvent, SlotsUpdate
+from stateward.domains.edge.records.agent_upgrade import SlotsUpdate
 from stateward.domains.edge.records.instance_record import ERROR_STATES, InstanceRecord
 from stateward.domains.edge.records.reconcile import ReconcileStep
 from stateward.engine.finish.completion import STATUSES
 from stateward.engine.transitions import REJECTED, change_state, fence_work, journal
 from stateward.engine.unit_of_work import UnitOfWork
-from stateward.lifecycle import TRANSITIONAL, Lifecycle, Meaning, Move, decide
+from stateward.lifecycle import TRANSITIONAL, Meaning, Move, decide
 from stateward.store.records import Object, Operation, to_json
 
 GOOD_MEANINGS = (Meaning.SUCCESS, Meaning.STEP)
@@ -28,7 +30,7 @@ def write_step(
     """Write the result of a reconcile step; returns the changed instance."""
     status = instance_status(found)
     if step.move is None:
-        return save_status(uow, found, to_json(_status_after(status, step.record, operation)))
+        return save_status(uow, found, _status_after(status, step.record, operation))
     move, good = step.move, step.move.meaning in GOOD_MEANINGS
     seen = _status_after(status, step.record, operation)
     spec = _spec_after(found, operation, move, status)
@@ -78,18 +80,8 @@ def renew_deadline(uow: UnitOfWork, operation: Operation, within: float) -> None
     uow.update_work(replace(work, deadline=deadline, not_before=deadline if work.is_parked else work.not_before))
 
 
-def save_status(uow: UnitOfWork, found: Object, seen: str) -> Object:
-    """Write an object's status, without a transition."""
-    if seen == found.seen:
-        return found
-    changed = replace(found, seen=seen, version=uow.next_version(found.key))
-    uow.save_object(found.key, changed)
-    return changed
-
-
 def write_slots(
     uow: UnitOfWork,
-    lifecycle: Lifecycle,
     found: Object,
     operation: Operation | None,
     update: SlotsUpdate,
@@ -98,24 +90,17 @@ def write_slots(
     status: CloudletStatus | None = None,
 ) -> Object:
     """Write the result of a message about a cloudlet; an event that the table does not allow changes the slots only."""
-    seen = to_json(with_agent_slots(status or cloudlet_status(found), update.slots))
-    move = None if update.event is None else decide_cloudlet_event(lifecycle, found, operation, update.event)
+    after, event = with_agent_slots(status or cloudlet_status(found), update.slots), update.event
+    origin = None if operation is None else operation.origin
+    move = None if event is None else decide(CLOUDLET, found.state, event.name, event.actor, event.facts, origin)
     if not isinstance(move, Move):
-        return save_status(uow, found, seen)
+        return save_status(uow, found, after)
     why = None if move.meaning in GOOD_MEANINGS else error or move.event
     op = None if operation is None else operation.id
-    changed = change_state(uow, found, move, who, op, seen=seen, error=why, reason=error or why)
+    changed = change_state(uow, found, move, who, op, seen=to_json(after), error=why, reason=error or why)
     if operation is not None:
         end_or_renew(uow, operation, move, why)
     return changed
-
-
-def decide_cloudlet_event(
-    lifecycle: Lifecycle, found: Object, operation: Operation | None, event: CloudletEvent
-) -> object:
-    """Look up an event in a cloudlet's lifecycle table."""
-    origin = None if operation is None else operation.origin
-    return decide(lifecycle, found.state, event.name, event.actor, event.facts, origin)
 
 
 def journal_rejection(uow: UnitOfWork, found: Object, actor: str, who: str, event: str, why: object) -> None:

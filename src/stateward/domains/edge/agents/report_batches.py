@@ -1,73 +1,54 @@
 """Batching of agent messages: many messages become few transactions. While one batch commits, the next fills."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from random import Random
+from typing import Any, TypeVar
 
-from stateward.agents.messages import AgentOrder
-from stateward.domains.edge.agents.agent_reports import AgentMessage, ReportResult, process_messages
-from stateward.domains.edge.agents.connections import (
-    ConnectRequest,
-    ConnectResult,
-    Disconnect,
-    connect_agents,
-    disconnect_agents,
-)
-from stateward.domains.edge.agents.inventory_sync import Inventory, SyncResult, sync_inventories
+from stateward.domains.edge.agents.agent_reports import process_messages
+from stateward.domains.edge.agents.connections import connect_agents, disconnect_agents
+from stateward.domains.edge.agents.inventory_sync import sync_inventories
 from stateward.domains.edge.agents.orders import due_orders
 from stateward.engine import Engine
 from stateward.engine.transaction_batcher import TransactionBatcher
-from stateward.errors import StatewardError
-from stateward.naming import new_id
-from stateward.store.records import Key
+from stateward.store.port import Store, Tx
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 
 
 class ReportBatcher:
-    """Batches calls by type; each caller gets its own result."""
+    """Batches calls by type; each caller gets its own result.
+
+    connect          connect an agent, or reject it
+    sync_inventory   reconcile a complete inventory
+    process_message  process a message about an instance, or about the agent itself
+    disconnect       record a lost connection; tells whether the cloudlet went offline
+    due_order        return the order due for an instance; starts an undo that has yet to start
+    """
 
     def __init__(self, engine: Engine, chance: Random) -> None:
-        self._store, self._kinds = engine.store, engine.kinds
-        self._greetings: TransactionBatcher[ConnectRequest, ConnectResult] = TransactionBatcher(self._greet, chance)
-        self._lists: TransactionBatcher[Inventory, SyncResult] = TransactionBatcher(self._settle, chance, max_size=100)
-        self._words: TransactionBatcher[AgentMessage, ReportResult] = TransactionBatcher(self._hear, chance)
-        self._partings: TransactionBatcher[Disconnect, bool] = TransactionBatcher(self._part, chance)
-        self._tending: TransactionBatcher[Key, AgentOrder | None] = TransactionBatcher(self._tend, chance)
-
-    async def connect(self, request: ConnectRequest) -> ConnectResult:
-        """Connect an agent, or reject it."""
-        return await self._greetings.submit(request)
-
-    async def sync_inventory(self, inventory: Inventory) -> SyncResult:
-        """Reconcile a complete inventory."""
-        return await self._lists.submit(inventory)
-
-    async def process_message(self, message: AgentMessage) -> ReportResult:
-        """Process a message about an instance, or about the agent itself."""
-        return await self._words.submit(message)
-
-    async def disconnect(self, disconnect: Disconnect) -> bool:
-        """Record a lost connection; returns whether the cloudlet went offline."""
-        return await self._partings.submit(disconnect)
-
-    async def due_order(self, instance: Key) -> AgentOrder | None:
-        """Return the order due for an instance; starts an undo that has yet to start."""
-        return await self._tending.submit(instance)
+        connects = _batcher(engine.store, partial(connect_agents, kinds=engine.kinds), chance)
+        inventories = _batcher(engine.store, sync_inventories, chance, max_size=100)
+        messages = _batcher(engine.store, process_messages, chance)
+        disconnects = _batcher(engine.store, disconnect_agents, chance)
+        orders = _batcher(engine.store, due_orders, chance)
+        self.connect, self.sync_inventory, self.process_message = connects.submit, inventories.submit, messages.submit
+        self.disconnect, self.due_order = disconnects.submit, orders.submit
+        self._batchers: list[TransactionBatcher[Any, Any]] = [connects, inventories, messages, disconnects, orders]
 
     async def drain(self) -> None:
         """Wait until all calls have their result."""
-        for batcher in (self._greetings, self._lists, self._words, self._partings, self._tending):
+        for batcher in self._batchers:
             await batcher.drain()
 
-    async def _greet(self, all_: Sequence[ConnectRequest]) -> Sequence[ConnectResult | StatewardError]:
-        return await self._store.transact(lambda tx: connect_agents(tx, self._kinds, new_id, all_))
 
-    async def _settle(self, all_: Sequence[Inventory]) -> Sequence[SyncResult | StatewardError]:
-        return await self._store.transact(lambda tx: sync_inventories(tx, all_))
+def _batcher(
+    store: Store, run: Callable[[Tx, Sequence[Item]], Awaitable[list[Answer]]], chance: Random, max_size: int = 500
+) -> TransactionBatcher[Item, Answer]:
+    """Return a batcher whose batches are run in one transaction each."""
 
-    async def _hear(self, all_: Sequence[AgentMessage]) -> Sequence[ReportResult | StatewardError]:
-        return await self._store.transact(lambda tx: process_messages(tx, all_))
+    async def process(items: Sequence[Item]) -> Sequence[Answer | Exception]:
+        return await store.transact(lambda tx: run(tx, items))
 
-    async def _part(self, all_: Sequence[Disconnect]) -> Sequence[bool | StatewardError]:
-        return await self._store.transact(lambda tx: disconnect_agents(tx, all_))
-
-    async def _tend(self, all_: Sequence[Key]) -> Sequence[AgentOrder | StatewardError | None]:
-        return await self._store.transact(lambda tx: due_orders(tx, all_))
+    return TransactionBatcher(process, chance, max_size=max_size)

@@ -1,5 +1,6 @@
 """Routes below `/api/v1/edge`: cloudlets, instances, demand, and the WebSocket of the agents."""
 
+import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,8 +13,8 @@ from litestar.exceptions import WebSocketDisconnect
 from litestar.params import JSONBody
 
 from stateward.access import Right
-from stateward.agents.connection import Disconnected
-from stateward.domains.edge.agents.agent_auth import may_connect, open_connection, refusal_reason
+from stateward.agents.connection import AgentConnection, Disconnected
+from stateward.domains.edge.agents.agent_auth import refusal_reason
 from stateward.domains.edge.agents.agent_hub import AgentHub
 from stateward.domains.edge.api.context import (
     ACCEPTED,
@@ -254,13 +255,14 @@ async def connect_agent(socket: WebSocket[Any, Any, Any], hub: HubDependency, sp
     grant = grant_of(socket)
     with suppress(WebSocketDisconnect, OSError):  # the agent may disconnect before the accept
         await socket.accept()
-    if not may_connect(grant, space, cloudlet):
+    if not grant.speaks_for(space, cloudlet):
         hub.refuse_token(grant, space, cloudlet)
         with suppress(WebSocketDisconnect, OSError):  # the agent may disconnect before the close, too
             await socket.close(4403, refusal_reason(grant, space, cloudlet))
         return
     try:
-        await open_connection(socket, space, cloudlet).serve(hub)
+        connection = AgentConnection(socket, space, cloudlet, asyncio.get_running_loop().time, grant.token)
+        await connection.serve(hub)
     except Disconnected as gone:
         log.info("agent of cloudlet %s/%s is disconnected: %s", space, cloudlet, gone)
     except StoreError as error:

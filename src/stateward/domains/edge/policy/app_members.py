@@ -8,15 +8,24 @@ from msgspec import json
 from msgspec.structs import replace
 
 from stateward.domains.edge.errors import LimitReached
-from stateward.domains.edge.lookups import DELETING_STATES, NOT_PRESENT
-from stateward.domains.edge.model import AppStatus, AutoprovSpec
+from stateward.domains.edge.lifecycle import AUTOPROV
+from stateward.domains.edge.lookups import DELETING_STATES, NOT_PRESENT, find_object, save_status
+from stateward.domains.edge.model import AppSpec, AppStatus, AutoprovSpec, read_spec, record_id
 from stateward.engine.unit_of_work import UnitOfWork
-from stateward.store.records import Object, to_json
+from stateward.store.records import Object
 
 
 def app_status(app: Object) -> AppStatus:
     """Read an app's status."""
     return json.decode(app.seen, type=AppStatus)
+
+
+async def find_policy(uow: UnitOfWork, ns: str, app: AppSpec) -> AutoprovSpec | None:
+    """Return the auto-provisioning policy of an app, if it has one."""
+    if not app.autoprov:
+        return None
+    found = await find_object(uow, ns, record_id(AUTOPROV.kind, app.autoprov), AUTOPROV.kind)
+    return None if found is None else read_spec(found, AutoprovSpec)
 
 
 def add_member(uow: UnitOfWork, app: Object, member: str, policy: AutoprovSpec | None) -> None:
@@ -26,7 +35,7 @@ def add_member(uow: UnitOfWork, app: Object, member: str, policy: AutoprovSpec |
     if policy is not None and len(others) >= policy.max:
         raise LimitReached(f"app {app.id}", "at most", policy.max)
     gone = tuple(one for one in status.leaving if one != member)
-    save_app_status(uow, app, replace(status, members=(*others, member), leaving=gone))
+    save_status(uow, app, replace(status, members=(*others, member), leaving=gone))
 
 
 def mark_leaving(uow: UnitOfWork, app: Object, member: str, policy: AutoprovSpec | None) -> None:
@@ -35,7 +44,7 @@ def mark_leaving(uow: UnitOfWork, app: Object, member: str, policy: AutoprovSpec
     staying = [one for one in status.members if one not in status.leaving and one != member]
     if policy is not None and len(staying) < policy.min:
         raise LimitReached(f"app {app.id}", "at least", policy.min)
-    save_app_status(uow, app, replace(status, leaving=tuple(dict.fromkeys((*status.leaving, member)))))
+    save_status(uow, app, replace(status, leaving=tuple(dict.fromkeys((*status.leaving, member)))))
 
 
 def refresh_member(status: AppStatus, member: str, state: str | None) -> AppStatus:
@@ -46,10 +55,3 @@ def refresh_member(status: AppStatus, member: str, state: str | None) -> AppStat
     if state not in DELETING_STATES and member in status.leaving:
         return replace(status, leaving=tuple(one for one in status.leaving if one != member))
     return status
-
-
-def save_app_status(uow: UnitOfWork, app: Object, status: AppStatus) -> None:
-    """Write an app's status."""
-    seen = to_json(status)
-    if seen != app.seen:
-        uow.save_object(app.key, replace(app, seen=seen, version=uow.next_version(app.key)))

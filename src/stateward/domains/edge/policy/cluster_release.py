@@ -4,11 +4,10 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from stateward.domains.edge.lifecycle import APP, AUTOPROV, AppInstState, ClusterInstState
-from stateward.domains.edge.lookups import apps_in_cluster, list_instances, open_unit_of_work, write_unit_of_work
+from stateward.domains.edge.lifecycle import APP, AppInstState, ClusterInstState
+from stateward.domains.edge.lookups import apps_in_cluster, list_instances, loaded_object, save_status, unit_of_work
 from stateward.domains.edge.model import (
     AppSpec,
-    AutoprovSpec,
     ClusterInst,
     cloudlet_of,
     instance_status,
@@ -16,7 +15,7 @@ from stateward.domains.edge.model import (
     read_spec,
     record_id,
 )
-from stateward.domains.edge.policy.app_members import app_status, refresh_member, save_app_status
+from stateward.domains.edge.policy.app_members import app_status, find_policy, refresh_member
 from stateward.domains.edge.policy.cluster_reservation import free_cluster
 from stateward.domains.edge.policy.demand import record_interval
 from stateward.engine.unit_of_work import UnitOfWork
@@ -28,17 +27,16 @@ async def release_instance(tx: Tx, ns: str, instance: str, cluster: str) -> None
     """Update the app of an AppInst, and free its cluster if unused; `cluster` is the last known one."""
     cloudlet = cloudlet_of(instance)
     record = Key(ns, record_id(APP.kind, instance.rpartition(":")[2]))
-    uow = await open_unit_of_work(tx, {record, Key(ns, cloudlet), Key(ns, cluster), Key(ns, instance)})
-    found, app = uow.objects.get(Key(ns, instance)), uow.objects.get(record)
-    state = None if found is None else found.state
-    if app is not None and not app.removed:
-        status = refresh_member(app_status(app), instance, state)
-        if state == AppInstState.CREATE_ERROR:
-            status = replace(status, avoided=tuple(dict.fromkeys((*status.avoided, cloudlet))))
-        save_app_status(uow, app, status)
-    if state is None or state == AppInstState.NOT_PRESENT:
-        await _free(uow, Key(ns, cluster), cloudlet)
-    await write_unit_of_work(uow)
+    async with unit_of_work(tx, {record, Key(ns, cloudlet), Key(ns, cluster), Key(ns, instance)}) as uow:
+        found, app = uow.objects.get(Key(ns, instance)), loaded_object(uow, record, APP.kind)
+        state = None if found is None else found.state
+        if app is not None:
+            status = refresh_member(app_status(app), instance, state)
+            if state == AppInstState.CREATE_ERROR:
+                status = replace(status, avoided=tuple(dict.fromkeys((*status.avoided, cloudlet))))
+            save_status(uow, app, status)
+        if state is None or state == AppInstState.NOT_PRESENT:
+            await _free(uow, Key(ns, cluster), cloudlet)
 
 
 async def _free(uow: UnitOfWork, key: Key, cloudlet: str) -> None:
@@ -53,38 +51,28 @@ async def _free(uow: UnitOfWork, key: Key, cloudlet: str) -> None:
 
 async def remove_absent(tx: Tx, keys: Sequence[Key]) -> None:
     """Remove the records of NotPresent instances."""
-    uow = await open_unit_of_work(tx, {*keys, *(Key(key.ns, cloudlet_of(key.id)) for key in keys)})
-    for key in keys:
-        found = uow.objects.get(key)
-        if found is not None and found.state == AppInstState.NOT_PRESENT and not found.removed:
-            uow.save_object(key, replace(found, removed=True, version=uow.next_version(key)))
-    await write_unit_of_work(uow)
+    async with unit_of_work(tx, {*keys, *(Key(key.ns, cloudlet_of(key.id)) for key in keys)}) as uow:
+        for key in keys:
+            found = uow.objects.get(key)
+            if found is not None and found.state == AppInstState.NOT_PRESENT and not found.removed:
+                uow.save_object(key, replace(found, removed=True, version=uow.next_version(key)))
 
 
 async def restart_idle_timer(tx: Tx, key: Key) -> None:
     """Restart the idle timer of an unused cluster whose delete failed."""
-    uow = await open_unit_of_work(tx, {Key(key.ns, cloudlet_of(key.id)), key})
-    found = uow.objects.get(key)
-    is_ready = found is not None and found.state == ClusterInstState.READY
-    if (
-        found is not None
-        and is_ready
-        and read_spec(found, ClusterInst).reservable
-        and not instance_status(found).reserved_by
-    ):
-        free_cluster(uow, found)
-    await write_unit_of_work(uow)
+    async with unit_of_work(tx, {Key(key.ns, cloudlet_of(key.id)), key}) as uow:
+        found = uow.objects.get(key)
+        if found is None or found.state != ClusterInstState.READY or instance_status(found).reserved_by:
+            return
+        if read_spec(found, ClusterInst).reservable:
+            free_cluster(uow, found)
 
 
 async def count_interval(tx: Tx, ns: str, app: str, requests: dict[str, int]) -> None:
     """Count an interval of an app's demand."""
     record = Key(ns, record_id(APP.kind, app))
-    uow = await open_unit_of_work(tx, [record])
-    found = uow.objects.get(record)
-    if found is not None and not found.removed and (name := read_spec(found, AppSpec).autoprov):
-        policy = Key(ns, record_id(AUTOPROV.kind, name))
-        await uow.load([policy])
-        wanted = uow.objects.get(policy)
-        if wanted is not None and not wanted.removed:
-            save_app_status(uow, found, record_interval(read_spec(wanted, AutoprovSpec), app_status(found), requests))
-    await write_unit_of_work(uow)
+    async with unit_of_work(tx, [record]) as uow:
+        found = loaded_object(uow, record, APP.kind)
+        policy = None if found is None else await find_policy(uow, ns, read_spec(found, AppSpec))
+        if found is not None and policy is not None:
+            save_status(uow, found, record_interval(policy, app_status(found), requests))

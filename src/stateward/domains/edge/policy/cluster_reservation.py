@@ -4,19 +4,18 @@ from msgspec.structs import replace
 
 from stateward.domains.edge.errors import LimitReached, Reserved
 from stateward.domains.edge.lifecycle import APPINST, ClusterInstState
-from stateward.domains.edge.lookups import existing_clusters, is_in_transition, list_instances
+from stateward.domains.edge.lookups import existing_clusters, is_in_transition, list_instances, save_status
 from stateward.domains.edge.model import (
     MAX_RESERVABLE_CLUSTERS,
     RESERVABLE_PREFIX,
     AppSpec,
     ClusterInst,
-    InstanceStatus,
     instance_status,
     local_name,
     read_spec,
 )
 from stateward.engine.unit_of_work import UnitOfWork
-from stateward.store.records import Key, Object, Timer, to_json
+from stateward.store.records import Key, Object, Timer
 
 IDLE_TIMEOUT_S = 30 * 60.0
 """Seconds that an unused reservable cluster is kept."""
@@ -30,7 +29,7 @@ async def reserve_cluster(uow: UnitOfWork, ns: str, cloudlet: str, auto: str, ap
         return shared
     for found in existing_clusters(instances):
         if _is_free(found, app.flavor):
-            _set_reserved_by(uow, found, app.organization)
+            save_status(uow, found, replace(instance_status(found), reserved_by=app.organization))
             uow.changes.timers_gone.append(Key(ns, idle_timer_id(found.id)))
             return local_name(found.id)
     taken = {local_name(one.id) for one in existing_clusters(instances)} | _promised_clusters(instances)
@@ -69,17 +68,6 @@ def _is_free(found: Object, flavor: str) -> bool:
     return ready and spec.reservable and not status.reserved_by and spec.flavor == flavor
 
 
-def _set_reserved_by(uow: UnitOfWork, found: Object, organization: str) -> None:
-    save_instance_status(uow, found, replace(instance_status(found), reserved_by=organization))
-
-
-def save_instance_status(uow: UnitOfWork, found: Object, status: InstanceStatus) -> None:
-    """Write an instance's status."""
-    seen = to_json(status)
-    if seen != found.seen:
-        uow.save_object(found.key, replace(found, seen=seen, version=uow.next_version(found.key)))
-
-
 def idle_timer_id(cluster: str) -> str:
     """Return the id of the timer that deletes an idle cluster."""
     return f"idle {cluster}"
@@ -87,6 +75,6 @@ def idle_timer_id(cluster: str) -> str:
 
 def free_cluster(uow: UnitOfWork, found: Object) -> None:
     """End the reservation of an unused cluster, and start its idle timer."""
-    _set_reserved_by(uow, found, "")
+    save_status(uow, found, replace(instance_status(found), reserved_by=""))
     timer = Timer(found.ns, idle_timer_id(found.id), uow.now + IDLE_TIMEOUT_S, 0, found.id, "expire", "[]", "{}")
     uow.changes.timers.append(timer)

@@ -11,7 +11,14 @@ from functools import partial
 
 from stateward.domains.edge.lifecycle import APP, APPINST, AUTOPROV, CLOUDLET, CLUSTERINST, AppInstState
 from stateward.domains.edge.lookups import NOT_PRESENT, cluster_of, is_online
-from stateward.domains.edge.model import AUTOCLUSTER_PREFIX, AppSpec, AutoprovSpec, instance_status, read_spec
+from stateward.domains.edge.model import (
+    AUTOCLUSTER_PREFIX,
+    AppSpec,
+    AutoprovSpec,
+    instance_status,
+    read_spec,
+    record_id,
+)
 from stateward.domains.edge.policy.app_members import app_status
 from stateward.domains.edge.policy.cluster_release import release_instance, remove_absent, restart_idle_timer
 from stateward.domains.edge.policy.demand import plan_deployment
@@ -101,7 +108,7 @@ class PolicyController:
         """Deploy and remove instances of an app by its auto-provisioning policy."""
         name = app.id.partition(".")[2]
         policy_name = read_spec(app, AppSpec).autoprov
-        found = await self._reader.object(Key(ns, f"{AUTOPROV.kind.partition('.')[2]}.{policy_name}"))
+        found = await self._reader.object(Key(ns, record_id(AUTOPROV.kind, policy_name)))
         if not policy_name or found is None or found.removed:
             return
         policy = read_spec(found, AutoprovSpec)

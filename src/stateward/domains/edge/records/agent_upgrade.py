@@ -96,9 +96,8 @@ def on_connect(slots: AgentSlots, version: str, heir: int = 0) -> SlotsUpdate | 
         return AgentRejection.GIVEN_UP
     if slots.is_upgrading or slots.state == C.UPDATE_ERROR:
         return _on_connect_in_upgrade(replace(slots, issued=issued), version)
-    starts = (
-        CloudletEvent("start", AGENT) if slots.state in STARTABLE else None
-    )  # a delete needs the agent too, so it is not refused
+    # In other states it does not start the cloudlet, but it is accepted: a delete needs the agent, too.
+    starts = CloudletEvent("start", AGENT) if slots.state in STARTABLE else None
     return SlotsUpdate(replace(slots, issued=issued, serving=issued, successor=0, version=version), starts)
 
 
@@ -140,9 +139,8 @@ def on_agent_report(
     if notify not in (slots.serving, slots.successor):
         return AgentRejection.OLD_CONNECTION
     if word == GATHER_FAILED:
-        return SlotsUpdate(
-            slots, CloudletEvent(word, AGENT) if notify == slots.serving and not slots.is_upgrading else None
-        )
+        counts = notify == slots.serving and not slots.is_upgrading
+        return SlotsUpdate(slots, CloudletEvent(word, AGENT) if counts else None)
     if not slots.is_upgrading or operation != slots.operation:
         return AgentRejection.OTHER_UPGRADE
     if notify != slots.serving or version != slots.version:

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.agents.messages import AgentOrder, OrderAction, fulfils_order
+from stateward.agents.messages import AgentOrder, AgentReport, OrderAction, fulfils_order
 from stateward.domains.edge.lifecycle import CLUSTERINST, IGNORE_AGENT, NEVER_READY, ClusterInstState
-from stateward.domains.edge.records.report_fencing import AgentReport, FencedFields, RejectedReport, evaluate, fence
+from stateward.domains.edge.records.report_fencing import FencedFields, RejectedReport, evaluate, fence
 from stateward.lifecycle import NO_FACTS, Lifecycle, Move, Refusal, State, decide
 
 S = ClusterInstState

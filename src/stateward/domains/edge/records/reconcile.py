@@ -6,7 +6,7 @@ The functions are pure, and the explorer checks them: a record and a message go 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.agents.messages import BEGUN, BUSY, ENDED, FAILED, AgentOrder, InventoryItem, OrderAction
+from stateward.agents.messages import BEGUN, BUSY, ENDED, FAILED, AgentOrder, AgentReport, InventoryItem, OrderAction
 from stateward.domains.edge.records.instance_record import (
     ERROR_STATES,
     MAX_TRIES,
@@ -21,7 +21,7 @@ from stateward.domains.edge.records.instance_record import (
     fenced_fields,
     requested_action,
 )
-from stateward.domains.edge.records.report_fencing import AgentReport, RejectedReport
+from stateward.domains.edge.records.report_fencing import RejectedReport
 from stateward.lifecycle import AGENT, CONTROLLER, Move, Refusal
 
 NOT_LISTED = InventoryItem(0, 0, True, 0)

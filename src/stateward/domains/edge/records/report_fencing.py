@@ -20,19 +20,6 @@ UNDONE = "undone"
 UNDO_CONFIRMATIONS = {"CreateError": "deleted", "UpdateError": "ready", "DeleteError": "ready"}
 """The event that confirms an undo, by error state: the instance was removed, or its previous spec restored."""
 
-__all__ = [
-    "UNDONE",
-    "UNDO_CONFIRMATIONS",
-    "AgentReport",
-    "FencedFields",
-    "RejectedReport",
-    "RejectionReason",
-    "check_report",
-    "confirms_undo",
-    "evaluate",
-    "fence",
-]
-
 
 class RejectionReason(StrEnum):
     """Reason why a report is rejected."""
