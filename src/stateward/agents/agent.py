@@ -85,8 +85,8 @@ class Dismissed(Exception):
 class UpgradeHandler(Protocol):
     """Upgrades an agent on its machine."""
 
-    async def upgrade(self, order: Upgrade, say: Callable[[str, str], Awaitable[None]]) -> None:
-        """Start the successor and watch it; `say` reports the events of the upgrade."""
+    async def upgrade(self, order: Upgrade, report: Callable[[str, str], Awaitable[None]]) -> None:
+        """Start the successor and watch it; `report` is called with each event of the upgrade, and its error."""
 
     async def take_over(self) -> None:
         """End the predecessor, and serve from now on."""
@@ -145,7 +145,7 @@ class Agent:
 
     async def _run_connection(self) -> None:
         socket = self._socket = await self._dialer.dial()
-        helpers: list[asyncio.Task[None]] = []
+        tasks: list[asyncio.Task[None]] = []
         try:
             welcome = await self._handshake(socket)
             self.notify = welcome.notify
@@ -157,12 +157,12 @@ class Agent:
             log.info("agent serves over connection %d", self.notify)
             patience = MAX_MISSED_HEARTBEATS * welcome.beat
             loops = self._heartbeat_loop(welcome.beat), self._observe_loop(), self._trust_connection(patience)
-            helpers = [asyncio.create_task(loop) for loop in loops]
+            tasks = [asyncio.create_task(loop) for loop in loops]
             await self._receive_messages(socket, patience)
         finally:
             self.notify = 0
             self.synced.clear()
-            await cancel_tasks(helpers)
+            await cancel_tasks(tasks)
             with suppress(*CONNECTION_ERRORS):
                 await socket.close()
 
@@ -201,10 +201,8 @@ class Agent:
         except SiteError as error:
             await self._send(AgentReport("gather failed", 0, 0, self.notify, error=clip_text(str(error))))
             raise ConnectionError(f"cannot gather: {error}") from error
-        names = dict.fromkeys(
-            [*self._existing, *(name for name, memory in self._memories.items() if memory.work is not None)]
-        )
-        items = [self._item(name) for name in names]
+        working = (name for name, memory in self._memories.items() if memory.work is not None)
+        items = [self._item(name) for name in dict.fromkeys([*self._existing, *working])]
         for item in items:
             await self._send(item)
         await self._send(InventoryEnd(len(items), self.notify))
@@ -248,7 +246,7 @@ class Agent:
 
     async def _observe_loop(self) -> None:
         """Observe the site in a loop, and send items that have changed by themselves."""
-        told: dict[str, Existing] = {}
+        sent: dict[str, Existing] = {}
         while True:
             await asyncio.sleep(self._observe_interval_s)
             before, known = self._ended_works, dict(self._existing)
@@ -261,15 +259,15 @@ class Agent:
                 log.exception("agent failed to observe its site and will retry")
                 continue
             if before == self._ended_works:
-                await self._send_changes(known, seen, told)
+                await self._send_changes(known, seen, sent)
 
     async def _send_changes(
-        self, known: Mapping[str, Existing], seen: Mapping[str, Existing], told: dict[str, Existing]
+        self, known: Mapping[str, Existing], seen: Mapping[str, Existing], sent: dict[str, Existing]
     ) -> None:
         for name, had in known.items():
             memory, now = self._memories.get(name, InstanceMemory()), seen.get(name, NOTHING_EXISTS)
-            if memory.work is None and now != had and told.get(name) != now:
-                told[name] = self._existing[name] = now
+            if memory.work is None and now != had and sent.get(name) != now:
+                sent[name] = self._existing[name] = now
                 await self._send(self._item(name))
 
     # --- work --------------------------------------------------------------------------------------------------------
@@ -277,9 +275,8 @@ class Agent:
     async def _handle_order(self, order: AgentOrder) -> None:
         memory = replace(self._memories.get(order.name, InstanceMemory()), connection=self.notify)
         works = [one.work for one in self._memories.values() if one.work is not None]
-        verdict = judge_order(
-            self._existing.get(order.name, NOTHING_EXISTS), memory, order, crowded=has_related_work(order, works)
-        )
+        existing = self._existing.get(order.name, NOTHING_EXISTS)
+        verdict = judge_order(existing, memory, order, crowded=has_related_work(order, works))
         log.info("order %s for %s: agent %s", order, order.name, verdict.value)
         match verdict:
             case OrderVerdict.BEGIN:
@@ -294,13 +291,12 @@ class Agent:
                 await self._report(order, BUSY)
 
     async def _execute(self, order: AgentOrder) -> None:
-        told: list[asyncio.Task[None]] = []
+        sending: list[asyncio.Task[None]] = []
 
         def report_progress(text: str, done: int | None = None, total: int | None = None) -> None:
-            line = ProgressMessage(
-                clip_text(text), order.operation, order.generation, self.notify, order.name, done, total
-            )
-            told.append(self._start_task(self._send(line)))
+            numbers = order.operation, order.generation, self.notify
+            message = ProgressMessage(clip_text(text), *numbers, order.name, done, total)
+            sending.append(self._start_task(self._send(message)))
 
         try:
             await self._site.execute(order, report_progress)
@@ -310,7 +306,7 @@ class Agent:
         except Exception as failure:
             log.exception("order %s for %s has failed", order, order.name)
             event, error = FAILED[order.work], f"{type(failure).__name__}: {failure}"
-        await asyncio.gather(*told)  # the final report must come after all progress lines
+        await asyncio.gather(*sending)  # the final report must come after all progress lines
         await self._note_result(order, failed=bool(error))
         await self._finish(order, event, error)
 
@@ -331,15 +327,14 @@ class Agent:
         await self._report(order, event, error)
 
     async def _report(self, order: AgentOrder, event: str, error: str = "") -> None:
-        await self._send(
-            AgentReport(event, order.operation, order.generation, self.notify, order.name, clip_text(error))
-        )
+        numbers = order.operation, order.generation, self.notify
+        await self._send(AgentReport(event, *numbers, order.name, clip_text(error)))
 
     async def _upgrade(self, upgrade: Upgrade) -> None:
-        async def say(event: str, error: str) -> None:
+        async def report(event: str, error: str) -> None:
             await self._send(AgentReport(event, upgrade.operation, 0, self.notify, error=clip_text(error)))
 
-        await self._upgrades.upgrade(upgrade, say)
+        await self._upgrades.upgrade(upgrade, report)
 
     async def _send(self, message: FromAgent) -> None:
         """Send a message; if the connection is lost, the next inventory makes up for it."""

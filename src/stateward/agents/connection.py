@@ -105,21 +105,21 @@ class Disconnected(Exception):
 class ConnectionHandler(Protocol):
     """Handles the events of connections."""
 
-    async def on_hello(self, line: "AgentConnection", hello: Hello) -> Welcome | Goodbye:
+    async def on_hello(self, connection: "AgentConnection", hello: Hello) -> Welcome | Goodbye:
         """Accept an agent, or refuse it."""
 
-    async def on_inventory(self, line: "AgentConnection") -> None:
+    async def on_inventory(self, connection: "AgentConnection") -> None:
         """Reconcile a complete inventory, and set `is_synced`: from then on orders may be sent."""
 
     async def on_message(
-        self, line: "AgentConnection", message: AgentReport | ProgressMessage | InventoryItem | Load
+        self, connection: "AgentConnection", message: AgentReport | ProgressMessage | InventoryItem | Load
     ) -> None:
         """Process any other message."""
 
-    async def on_failure(self, line: "AgentConnection", why: Disconnected) -> None:
+    async def on_failure(self, connection: "AgentConnection", why: Disconnected) -> None:
         """Note that the connection ends with an error, before it is closed."""
 
-    async def on_closed(self, line: "AgentConnection") -> None:
+    async def on_closed(self, connection: "AgentConnection") -> None:
         """Note that a connection is closed; one that was never accepted has the notify id 0."""
 
 
@@ -182,8 +182,8 @@ class AgentConnection:
             except DECODE_ERRORS as error:
                 raise Disconnected(UNREADABLE_MESSAGE, error) from error
             self.last_message_at = self._clock()
-            if late := self.rate_limit.spend():
-                await asyncio.sleep(late)
+            if delay_s := self.rate_limit.spend():
+                await asyncio.sleep(delay_s)
             match message:
                 case Heartbeat():
                     await self.send(Heartbeat(self.notify))
@@ -255,11 +255,11 @@ class ReceivedInventory(Protocol):
         """The number of items in all; None until the end message has arrived."""
 
 
-def belongs_to_connection(listing: ReceivedInventory, line: InventoryItem | InventoryEnd) -> bool:
+def belongs_to_connection(inventory: ReceivedInventory, message: InventoryItem | InventoryEnd) -> bool:
     """Tell whether an item or end message was sent for this connection."""
-    return line.notify == listing.notify
+    return message.notify == inventory.notify
 
 
-def is_inventory_complete(listing: ReceivedInventory) -> bool:
+def is_inventory_complete(inventory: ReceivedInventory) -> bool:
     """Tell whether all items have arrived."""
-    return len(listing.items) == listing.expected
+    return len(inventory.items) == inventory.expected

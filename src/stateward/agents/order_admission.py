@@ -6,11 +6,10 @@ and none older than the newest it has seen. It answers an order that conflicts w
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import Protocol
 
 from msgspec import Struct
 
-from stateward.agents.messages import AgentOrder, fulfils_order
+from stateward.agents.messages import AgentOrder, Existing, fulfils_order
 
 
 class OrderVerdict(Enum):
@@ -39,20 +38,8 @@ class InstanceMemory(Struct, frozen=True):
         return self.work.operation if self.work is not None else self.operation
 
 
-class ObservedThing(Protocol):
-    """The part of a thing that exists."""
-
-    @property
-    def generation(self) -> int:
-        """The generation that exists; 0: none."""
-
-    @property
-    def whole(self) -> bool:
-        """Whether the thing is whole."""
-
-
 def judge_order(
-    site: ObservedThing, memory: InstanceMemory, order: AgentOrder, *, crowded: bool = False
+    existing: Existing, memory: InstanceMemory, order: AgentOrder, *, crowded: bool = False
 ) -> OrderVerdict:
     """Return the verdict on an order; `crowded`: an order runs on its container, or on a thing inside."""
     if order.notify != memory.connection or order.operation < memory.latest:
@@ -61,7 +48,7 @@ def judge_order(
         return OrderVerdict.RUNNING if order.operation == memory.latest else OrderVerdict.BUSY
     if order.operation == memory.latest:
         return OrderVerdict.REPEAT
-    if fulfils_order(site.generation, site.whole, order):
+    if fulfils_order(existing.generation, existing.whole, order):
         return OrderVerdict.DONE
     return OrderVerdict.BUSY if crowded else OrderVerdict.BEGIN
 

@@ -2,7 +2,8 @@
 
 Nodes are machines of the process driver, which finds them again after any crash. An app's processes are started by its
 node's own shell and belong to its process group; each is known by a mark in its arguments. What an app has put into a
-session of its own is known by a label (`tracking`). What runs is read from the operating system, never from memory.
+session of its own is known by a label (`process_tracking`). What runs is read from the operating system, not from
+memory.
 """
 
 import asyncio
@@ -227,15 +228,15 @@ class ProcessSite:
     async def _end_processes(self, group: int, name: str, keep: Sequence[str] = ()) -> None:
         """Kill the processes of an app, in its node and outside, except those to keep."""
 
-        def is_doomed(mark: str) -> bool:
+        def must_end(mark: str) -> bool:
             return mark.startswith(f"{MARK}/{name}/") and mark not in keep
 
         def marked() -> list[int]:
-            return [pid for (where, mark), pid in marked_processes().items() if where == group and is_doomed(mark)]
+            return [pid for (where, mark), pid in marked_processes().items() if where == group and must_end(mark)]
 
         ours = self._folder + LABEL_SEPARATOR
         await self._kill_all(
-            lambda label: label.startswith(ours) and is_doomed(label.rpartition(LABEL_SEPARATOR)[2]),
+            lambda label: label.startswith(ours) and must_end(label.rpartition(LABEL_SEPARATOR)[2]),
             f"processes of {name} do not end",
             marked,
         )
@@ -325,9 +326,9 @@ def _is_there(node: Observation | None) -> bool:
     return node is not None and node.state is not MachineState.TERMINATED
 
 
-async def _wait_until(done: Callable[..., bool], look: Callable[[], object], why: str) -> None:
+async def _wait_until(done: Callable[..., bool], observe: Callable[[], object], why: str) -> None:
     end = asyncio.get_running_loop().time() + WAIT_TIMEOUT_S
-    while not done(await look()):  # type: ignore[misc]
+    while not done(await observe()):  # type: ignore[misc]
         if asyncio.get_running_loop().time() > end:
             raise SiteError(why)
         await asyncio.sleep(POLL_INTERVAL_S)

@@ -100,18 +100,18 @@ class SelfUpgrade:
 
     # --- predecessor -------------------------------------------------------------------------------------------------
 
-    async def upgrade(self, order: Upgrade, say: Callable[[str, str], Awaitable[None]]) -> None:
+    async def upgrade(self, order: Upgrade, report: Callable[[str, str], Awaitable[None]]) -> None:
         """Start the successor and watch it; one that does not connect in time is killed and reported."""
         if self._running_upgrade == order.operation:
-            await say(UPGRADING, "")
+            await report(UPGRADING, "")
             return
         self._running_upgrade = order.operation
-        await say(UPGRADING, "")
+        await report(UPGRADING, "")
         try:
             why = await self._run_successor(order)
         finally:
             self._running_upgrade = 0
-        await say(UPGRADE_FAILED, why)
+        await report(UPGRADE_FAILED, why)
 
     async def _run_successor(self, order: Upgrade) -> str:
         """Run a successor until it has failed; returns why. If it succeeds, it ends this process."""
@@ -149,13 +149,13 @@ class SelfUpgrade:
         if not self._successor_of:
             return
         clock = asyncio.get_running_loop().time
-        told, patience = 0, 0.0
+        signalled, kill_at = 0, 0.0
         while not self._try_lock():
             holder = self._holder().pid  # another successor of the same upgrade may have been faster
-            if holder != told:
-                told, patience = holder, clock() + TERMINATION_GRACE_S
+            if holder != signalled:
+                signalled, kill_at = holder, clock() + TERMINATION_GRACE_S
                 _signal(holder, signal.SIGTERM)
-            elif clock() > patience:
+            elif clock() > kill_at:
                 _signal(holder, signal.SIGKILL)
             await asyncio.sleep(POLL_INTERVAL_S)
         self._successor_of = 0
@@ -188,9 +188,9 @@ class NoUpgrade:
 
     successor_of = 0
 
-    async def upgrade(self, order: Upgrade, say: Callable[[str, str], Awaitable[None]]) -> None:
+    async def upgrade(self, order: Upgrade, report: Callable[[str, str], Awaitable[None]]) -> None:
         """Report that the version is not installed."""
-        await say(UPGRADE_FAILED, f"version {order.version} is not installed here")
+        await report(UPGRADE_FAILED, f"version {order.version} is not installed here")
 
     async def take_over(self) -> None:
         """Do nothing: it serves already."""

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from stateward.agents import order_admission
 from stateward.agents.connection import belongs_to_connection, is_inventory_complete
-from stateward.agents.messages import AgentOrder, InventoryEnd, InventoryItem, describe_existing
+from stateward.agents.messages import AgentOrder, Existing, InventoryEnd, InventoryItem, describe_existing
 from stateward.agents.order_admission import InstanceMemory, OrderVerdict
 from stateward.domains.edge.lifecycle import IGNORE_TRANSIENT
 from stateward.domains.edge.records import instance_record
@@ -61,11 +61,9 @@ class Controller(Struct, frozen=True):
         return f"{self.record}, {link}"
 
 
-class Site(Struct, frozen=True):
-    """What really exists (generation 0: nothing); `applied` and `dialled` are kept for the proof only."""
+class Site(Existing, frozen=True):
+    """What really exists; `applied` and `dialled` are kept for the proof only."""
 
-    generation: int = 0
-    whole: bool = True
     applied: int = 0
     dialled: int = 0
 

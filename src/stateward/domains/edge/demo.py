@@ -20,8 +20,8 @@ from stateward.store.errors import StoreError
 NS = "demo"
 TOWNS = ("oslo", "turku", "tallinn")
 BY = Caller(who="demo")
-PAUSE = 4.0
-SLOWEST = 0.9
+PAUSE_S = 4.0
+MAX_STEP_S = 0.9
 APPS = {"vision": "sleep 1000", "games": "sleep 1000"}
 
 
@@ -33,11 +33,11 @@ async def run_demo(service: Service, hub: AgentHub, chance: Random) -> None:
         while True:
             with suppress(Denied, StoreError):
                 await _do_something(service, chance)
-            await asyncio.sleep(chance.uniform(0.5, 1.5) * PAUSE)
+            await asyncio.sleep(chance.uniform(0.5, 1.5) * PAUSE_S)
 
 
 def _agent(hub: AgentHub, town: str, chance: Random) -> Agent:
-    site = SimulatedSite(pace=chance.uniform(SLOWEST / 3, SLOWEST), steps=4)
+    site = SimulatedSite(pace=chance.uniform(MAX_STEP_S / 3, MAX_STEP_S), steps=4)
     return Agent(site, InProcessDialer(hub, NS, town, retry_delay_s=1.0), "1.0", NoUpgrade())
 
 
@@ -53,8 +53,7 @@ async def _set_up(service: Service) -> None:
 async def _do_something(service: Service, chance: Random) -> None:
     """Create, change or delete a random cluster or app."""
     town, cluster, app = chance.choice(TOWNS), "k8s", chance.choice(list(APPS))
-    deed = chance.choice(("cluster", "app", "app", "scale", "refresh", "remove"))
-    match deed:
+    match chance.choice(("cluster", "app", "app", "scale", "refresh", "remove")):
         case "cluster":
             await service.create_cluster(NS, town, cluster, ClusterInst(flavor="small", nodes=2), BY)
         case "app":

@@ -51,6 +51,7 @@ from stateward.domains.edge.model import (
     ClusterInst,
     FlavorSpec,
     InstanceStatus,
+    cloudlet_of,
     cloudlet_status,
     cluster_id,
     instance_record,
@@ -224,11 +225,10 @@ async def _leave_app(uow: UnitOfWork, request: Request, found: Object, app: str)
     if record is None:
         return
     wanted = read_spec(record, AppSpec)
-    bound = request.parent is None and request.actor != ADMIN
-    cloudlet = found.id.partition(":")[0]
     policy = await find_policy(uow, found.ns, wanted)
-    astray = policy is not None and cloudlet not in policy.cloudlets
-    mark_leaving(uow, record, found.id, policy if bound and not astray else None)
+    is_outside = policy is not None and cloudlet_of(found.id) not in policy.cloudlets
+    is_limited = request.parent is None and request.actor != ADMIN and not is_outside
+    mark_leaving(uow, record, found.id, policy if is_limited else None)
 
 
 # --- cloudlets -------------------------------------------------------------------------------------------------------
@@ -238,8 +238,7 @@ async def guard_cloudlet(uow: UnitOfWork, request: Request, found: Object) -> Re
     """Check an action on a cloudlet, and fill in its spec and status."""
     if request.action == "create":
         parse_instance_id(CLUSTERINST.kind, f"{found.id}:x")
-        return replace(request, spec=to_json(merge_spec(request, found, CloudletSpec)))
-    if request.action == "change":
+    if request.action in ("create", "change"):
         return replace(request, spec=to_json(merge_spec(request, found, CloudletSpec)))
     if request.action == "upgrade":
         return await _upgrade(uow, request, found)
@@ -323,8 +322,8 @@ def _check_caller(request: Request, cloudlet: str) -> None:
 def _refuse_transitions(others: list[Object], request: Request) -> None:
     """Refuse while an operation runs on one of the instances, unless the request is part of it."""
     for one in others:
-        mine = request.parent is not None and request.parent == one.op
-        if is_in_transition(one) and not mine and IGNORE_TRANSIENT not in request.facts:
+        is_own = request.parent is not None and request.parent == one.op
+        if is_in_transition(one) and not is_own and IGNORE_TRANSIENT not in request.facts:
             raise ActionInProgress(one.id, one.state, one.op)
 
 

@@ -17,7 +17,6 @@ from stateward.domains.edge.lifecycle import (
     CLOUDLET,
     CLUSTERINST,
     DEPENDENCIES,
-    FLAVOR,
     IGNORE_AGENT,
     IGNORE_TRANSIENT,
     OVERRIDES,
@@ -26,13 +25,12 @@ from stateward.domains.edge.lifecycle import (
     CloudletState,
     ClusterInstState,
 )
-from stateward.domains.edge.lookups import NOT_PRESENT, apps_in_cluster, cluster_of, existing_clusters
+from stateward.domains.edge.lookups import NOT_PRESENT, apps_in_cluster, cluster_of, existing_apps, existing_clusters
 from stateward.domains.edge.model import (
     INSTANCE_LIFECYCLES,
     AppInst,
     AppSpec,
     ClusterInst,
-    FlavorSpec,
     cloudlet_of,
     cluster_id,
     instance_record,
@@ -137,8 +135,7 @@ class Handlers:
 
     async def delete_cloudlet(self, job: Job) -> Ending:
         """Delete a cloudlet, after the instances that are deleted with it."""
-        instances = await self._instances(job.ns, job.object)
-        apps = [one for one in instances if one.kind == APPINST.kind and one.state != NOT_PRESENT]
+        apps = existing_apps(await self._instances(job.ns, job.object))
         left = await self._delete_first(job, "apps", apps)
         if not left:
             clusters = existing_clusters(await self._instances(job.ns, job.object))
@@ -184,16 +181,12 @@ class Handlers:
         """Create the cluster reserved for an app; returns the error, if any."""
         cluster = Key(job.ns, cluster_id(cloudlet_of(job.object), instance_status(job.claim.object).cluster))
         found = await self.engine.store.reader.object(cluster)
-        if _is(found, ClusterInstState.READY):
+        if _is_made(found):
             return None
-        if found is not None and found.op is not None:
-            raise Temporary("its cluster is being made", after=RECHECK_AFTER_S)
         denied = await job.spawn("cluster", [await self._creation(job, cluster, found)])
         found = await self.engine.store.reader.object(cluster)
-        if _is(found, ClusterInstState.READY):
+        if _is_made(found):
             return None
-        if found is not None and found.op is not None:
-            raise Temporary("its cluster is being made", after=RECHECK_AFTER_S)
         why = denied.get(cluster.id) or await self._failure(job, cluster) or (found.state if found else "not there")
         return f"cluster {cluster.id} could not be made: {why}"
 
@@ -206,7 +199,7 @@ class Handlers:
         app = read_spec(job.claim.object, AppInst)
         record = await self.engine.store.reader.object(Key(job.ns, record_id(APP.kind, app.app)))
         flavor = "" if record is None else read_spec(record, AppSpec).flavor
-        spec = ClusterInst(app.organization, flavor, await self.size_of(job.ns, flavor), reservable=True)
+        spec = ClusterInst(app.organization, flavor, reservable=True)
         cloudlet = cloudlet_of(cluster.id)
         facts = operation_facts(job.claim.operation) & OVERRIDES
         return self.engine.request(
@@ -222,14 +215,12 @@ class Handlers:
             also_locks=(cloudlet, job.object),
         )
 
-    async def size_of(self, ns: str, flavor: str) -> str:
-        """Return the node size of a flavor."""
-        found = await self.engine.store.reader.object(Key(ns, record_id(FLAVOR.kind, flavor)))
-        return FlavorSpec().size if found is None or found.removed else read_spec(found, FlavorSpec).size
 
-
-def _is(found: Object | None, state: str) -> bool:
-    return found is not None and found.state == state
+def _is_made(cluster: Object | None) -> bool:
+    """Tell whether a cluster is Ready; raises `Temporary` while an operation runs on it."""
+    if cluster is not None and cluster.state != ClusterInstState.READY and cluster.op is not None:
+        raise Temporary("its cluster is being made", after=RECHECK_AFTER_S)
+    return cluster is not None and cluster.state == ClusterInstState.READY
 
 
 def _ignores_agent(job: Job) -> bool:

@@ -17,8 +17,8 @@ IGNORE_AGENT = "ignore agent"  # overrides that an administrator may put on a ca
 IGNORE_AGENT_ERRORS = "ignore agent errors"
 IGNORE_TRANSIENT = "ignore transient state"
 DEPENDENCIES = "dependencies"  # the AppInst's cluster must be made or reserved first
-MISSING = "missing"  # the agent's list shows that it is not there any more
-NEVER_READY = "never ready"  # it was deleted before it had ever been there
+MISSING = "missing"  # the agent's inventory does not have it any more
+NEVER_READY = "never ready"  # it was deleted before it had ever been Ready
 SERVED = "served"  # an agent is connected to the cloudlet
 UPGRADING = "upgrading"  # an upgrade of the cloudlet is under way
 
@@ -61,7 +61,7 @@ class AppInstState(State):
 
 
 class CloudletState(State):
-    """The states of a Cloudlet, as the controller keeps them; the agent's own word is only ever an event."""
+    """The states of a Cloudlet, as the controller keeps them; a report of the agent is only an event."""
 
     OFFLINE          = "Offline",         STABLE,       "no agent is connected"
     INIT             = "Init",            TRANSITIONAL, "an agent has started and waits for the controller's word"
@@ -101,7 +101,7 @@ def _instance_rows(s: type[ClusterInstState] | type[AppInstState]) -> tuple[Row,
         timeout(s.UPDATE_REQUESTED | s.UPDATING,                                                s.UPDATE_ERROR),
         step(   s.UPDATE_ERROR,                 "undone",       CONTROLLER,                     s.READY),
 
-        # Delete. The mark (DeletePrepare) keeps new dependents away before the old ones are looked for.
+        # Delete. DeletePrepare refuses new dependents before the existing ones are listed.
         request(s.READY | errors,               "delete",       USER,       s.DELETE_PREPARE,   s.NOT_PRESENT,  s.DELETE_ERROR, 5 * MINUTE),
         request(moving(s),                      "delete",       ADMIN,      s.DELETE_PREPARE,   s.NOT_PRESENT,  s.DELETE_ERROR, 5 * MINUTE, IGNORE_TRANSIENT),
         request(s.READY,                        "expire",       CLOCK,      s.DELETE_PREPARE,   s.NOT_PRESENT,  s.DELETE_ERROR, 5 * MINUTE),
@@ -165,7 +165,7 @@ CLOUDLET_ROWS = (
     # Hand-over to another installation of the agent; the one before is disconnected.
     step(   C.READY | C.OFFLINE,               "handover",      ADMIN,                          C.OFFLINE),
 
-    # What is to become of what is missing, and of orphans, may be changed while no agent starts.
+    # The policies for missing instances and orphans may be changed while no agent starts.
     step(   C.READY,                           "change",        USER,                           C.READY),
     step(   C.OFFLINE,                         "change",        USER,                           C.OFFLINE),
 
@@ -178,7 +178,7 @@ CLOUDLET_ROWS = (
 
 
 class EdgeRecordState(State):
-    """The one state of what is only written down: flavors, apps, policies."""
+    """The one state of passive records: flavors, apps, policies."""
 
     DEFINED = "Defined", STABLE, "can be used"
 
@@ -211,10 +211,10 @@ RECORD_CAST = USER | CONTROLLER
 CLUSTERINST = declare("edge.clusterinst", ClusterInstState, _instance_rows(ClusterInstState), INSTANCE_CAST, initial=ClusterInstState.NOT_PRESENT, about="a cluster on a cloudlet")
 APPINST     = declare("edge.appinst",     AppInstState,     APPINST_ROWS,                     INSTANCE_CAST, initial=AppInstState.NOT_PRESENT,     about="an app in a cluster")
 CLOUDLET    = declare("edge.cloudlet",    CloudletState,    CLOUDLET_ROWS,                    INSTANCE_CAST | OLD_AGENT | NEW_AGENT,              about="an edge site, worked by its agent")
-FLAVOR      = declare("edge.flavor",      EdgeRecordState,      RECORD_ROWS,                      RECORD_CAST,                                        about="a size of node")
-APP         = declare("edge.app",         EdgeRecordState,      RECORD_ROWS,                      RECORD_CAST,                                        about="what an app instance runs")
-AUTOSCALE   = declare("edge.autoscale",   EdgeRecordState,      RECORD_ROWS,                      RECORD_CAST,                                        about="how many nodes a cluster has, by its load")
-AUTOPROV    = declare("edge.autoprov",    EdgeRecordState,      RECORD_ROWS,                      RECORD_CAST,                                        about="on which cloudlets an app is deployed, by demand")
+FLAVOR      = declare("edge.flavor",      EdgeRecordState,  RECORD_ROWS,                      RECORD_CAST,                                        about="a size of node")
+APP         = declare("edge.app",         EdgeRecordState,  RECORD_ROWS,                      RECORD_CAST,                                        about="what an app instance runs")
+AUTOSCALE   = declare("edge.autoscale",   EdgeRecordState,  RECORD_ROWS,                      RECORD_CAST,                                        about="how many nodes a cluster has, by its load")
+AUTOPROV    = declare("edge.autoprov",    EdgeRecordState,  RECORD_ROWS,                      RECORD_CAST,                                        about="on which cloudlets an app is deployed, by demand")
 LISTENER    = declare("edge.controller",  ControllerState,  CONTROLLER_ROWS,                  CONTROLLER | CLOCK,                                 about="a process that agents are connected to")
 
 LIFECYCLES = (CLUSTERINST, APPINST, CLOUDLET, FLAVOR, APP, AUTOSCALE, AUTOPROV, LISTENER)

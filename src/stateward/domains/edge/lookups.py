@@ -81,16 +81,17 @@ async def list_instances(uow: UnitOfWork, ns: str, cloudlet: str) -> list[Object
 
 def apps_in_cluster(instances: list[Object], cloudlet: str, cluster: str) -> list[Object]:
     """Return the AppInsts of a cluster, also those still being created."""
-    return [
-        one
-        for one in instances
-        if one.kind == APPINST.kind and one.state != NOT_PRESENT and cluster_of(one) == cluster_id(cloudlet, cluster)
-    ]
+    return [one for one in existing_apps(instances) if cluster_of(one) == cluster_id(cloudlet, cluster)]
 
 
 def cluster_of(app: Object) -> str:
     """Return the id of the cluster that an AppInst is in."""
     return cluster_id(app.id.partition(":")[0], instance_status(app).cluster)
+
+
+def existing_apps(instances: list[Object]) -> list[Object]:
+    """Return the AppInsts that exist."""
+    return [one for one in instances if one.kind == APPINST.kind and one.state != NOT_PRESENT]
 
 
 def existing_clusters(instances: list[Object]) -> list[Object]:

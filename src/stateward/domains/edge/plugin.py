@@ -103,14 +103,14 @@ class EdgePlugin(DomainPlugin):
     async def _follow_journal(self, store: Store, *, works: bool) -> None:
         """Pass new journal entries to the agent hub and the policy controller."""
         async with aclosing(watch_pages(store, self._last_seq)) as pages:
-            async for entries in pages:
-                lines = [one for one in entries if one.kind.startswith("edge.") or one.kind == TOKEN.kind]
-                if any(one.kind == LISTENER.kind and one.event != "listen" for one in lines):
+            async for page in pages:
+                entries = [one for one in page if one.kind.startswith("edge.") or one.kind == TOKEN.kind]
+                if any(one.kind == LISTENER.kind and one.event != "listen" for one in entries):
                     await self.agent_hub.record_disconnects(await self.controller_lease.lost_connections())
-                self.agent_hub.on_journal(lines)
+                self.agent_hub.on_journal(entries)
                 if works:
-                    await self.policy_controller.on_journal(lines)
-                self._last_seq = entries[-1].seq
+                    await self.policy_controller.on_journal(entries)
+                self._last_seq = page[-1].seq
 
     async def demo(self, engine: Engine) -> None:  # noqa: ARG002 - the service has it
         """Run the demo until cancelled."""

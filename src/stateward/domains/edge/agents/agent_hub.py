@@ -223,17 +223,18 @@ class AgentHub:
         """Act on journal entries of cloudlets whose agents are connected here: send orders, close connections."""
         instances: dict[Key, None] = {}
         cloudlets: dict[Key, None] = {}
-        for one in entries:
-            if one.kind == TOKEN.kind and one.target != TokenState.ACTIVE:
-                self._disconnect_token(one.object.removeprefix("token-"))
-            elif one.kind == CLOUDLET.kind and Key(one.ns, one.object) in self.connections:
-                cloudlets[Key(one.ns, one.object)] = None
-                if one.event == "change":
-                    self._start_task(self._request_inventory_for_orphans(Key(one.ns, one.object)))
-            elif one.kind in INSTANCE_LIFECYCLES and _ended_without_agent(one):
-                self._request_inventory(Key(one.ns, cloudlet_of(one.object)))
-            elif one.kind in INSTANCE_LIFECYCLES and one.target in ORDER_STATES:
-                instances[Key(one.ns, one.object)] = None
+        for entry in entries:
+            key = Key(entry.ns, entry.object)
+            if entry.kind == TOKEN.kind and entry.target != TokenState.ACTIVE:
+                self._disconnect_token(entry.object.removeprefix("token-"))
+            elif entry.kind == CLOUDLET.kind and key in self.connections:
+                cloudlets[key] = None
+                if entry.event == "change":
+                    self._start_task(self._request_inventory_for_orphans(key))
+            elif entry.kind in INSTANCE_LIFECYCLES and _ended_without_agent(entry):
+                self._request_inventory(Key(entry.ns, cloudlet_of(entry.object)))
+            elif entry.kind in INSTANCE_LIFECYCLES and entry.target in ORDER_STATES:
+                instances[key] = None
         for key in cloudlets:
             self._start_task(self._check_cloudlet(key))
         for key in instances:
@@ -346,8 +347,8 @@ class AgentHub:
                 if now - connection.last_message_at > MAX_MISSED_HEARTBEATS * self.heartbeat_s:
                     self._start_task(self._disconnect(connection, ""))
             if self._unrecorded:
-                unnoted, self._unrecorded = self._unrecorded, set()
-                await self.record_disconnects(unnoted)
+                unrecorded, self._unrecorded = self._unrecorded, set()
+                await self.record_disconnects(unrecorded)
             await self._resend_overdue_orders(now)
             for key in list(self._missing):
                 self._start_task(self._recreate_missing(key))

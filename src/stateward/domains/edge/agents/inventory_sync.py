@@ -88,8 +88,8 @@ async def _sync_instances(uow: UnitOfWork, cloudlet: Object, inventory: Inventor
     things |= await _removed_instances(uow, cloudlet, items.keys() - things.keys())
     await uow.load_operations({Key(one.ns, one.op) for one in things.values() if one.op is not None})
     steps = {name: _sync_instance(uow, found, items.get(name, NOT_LISTED), inventory) for name, found in things.items()}
-    strange = [one for name, one in items.items() if name not in things and (one.generation or one.operation)]
-    orphans = [*strange, *(items[name] for name, (step, _) in steps.items() if step.is_orphan)]
+    unknown = [one for name, one in items.items() if name not in things and (one.generation or one.operation)]
+    orphans = [*unknown, *(items[name] for name, (step, _) in steps.items() if step.is_orphan)]
     return SyncResult(
         orders=tuple(order for step, order in steps.values() if order is not None and not step.is_working),
         working=tuple((name, items[name].operation) for name, (step, _) in steps.items() if step.is_working),

@@ -36,10 +36,10 @@ async def release_instance(tx: Tx, ns: str, instance: str, cluster: str) -> None
                 status = replace(status, avoided=tuple(dict.fromkeys((*status.avoided, cloudlet))))
             save_status(uow, app, status)
         if state is None or state == AppInstState.NOT_PRESENT:
-            await _free(uow, Key(ns, cluster), cloudlet)
+            await _free_if_unused(uow, Key(ns, cluster), cloudlet)
 
 
-async def _free(uow: UnitOfWork, key: Key, cloudlet: str) -> None:
+async def _free_if_unused(uow: UnitOfWork, key: Key, cloudlet: str) -> None:
     cluster = uow.objects.get(key)
     if cluster is None or cluster.removed:
         return

@@ -3,8 +3,14 @@
 from msgspec.structs import replace
 
 from stateward.domains.edge.errors import LimitReached, Reserved
-from stateward.domains.edge.lifecycle import APPINST, ClusterInstState
-from stateward.domains.edge.lookups import existing_clusters, is_in_transition, list_instances, save_status
+from stateward.domains.edge.lifecycle import ClusterInstState
+from stateward.domains.edge.lookups import (
+    existing_apps,
+    existing_clusters,
+    is_in_transition,
+    list_instances,
+    save_status,
+)
 from stateward.domains.edge.model import (
     MAX_RESERVABLE_CLUSTERS,
     RESERVABLE_PREFIX,
@@ -32,7 +38,8 @@ async def reserve_cluster(uow: UnitOfWork, ns: str, cloudlet: str, auto: str, ap
             save_status(uow, found, replace(instance_status(found), reserved_by=app.organization))
             uow.changes.timers_gone.append(Key(ns, idle_timer_id(found.id)))
             return local_name(found.id)
-    taken = {local_name(one.id) for one in existing_clusters(instances)} | _promised_clusters(instances)
+    promised = {instance_status(one).cluster for one in existing_apps(instances)}
+    taken = {local_name(one.id) for one in existing_clusters(instances)} | promised
     name = next((one for n in range(MAX_RESERVABLE_CLUSTERS) if (one := f"{RESERVABLE_PREFIX}{n}") not in taken), None)
     if name is None:
         raise LimitReached(f"cloudlet {cloudlet}", "at most so many reservable clusters:", MAX_RESERVABLE_CLUSTERS)
@@ -41,7 +48,7 @@ async def reserve_cluster(uow: UnitOfWork, ns: str, cloudlet: str, auto: str, ap
 
 def _shared_cluster(instances: list[Object], cloudlet: str, auto: str, organization: str) -> str | None:
     """Return the cluster behind an autocluster that already has other apps."""
-    for one in _apps(instances):
+    for one in existing_apps(instances):
         if one.id.startswith(f"{cloudlet}:{auto}:"):
             owner = str(_owner(instances, f"{cloudlet}:{instance_status(one).cluster}") or organization)
             if owner != organization:
@@ -52,14 +59,6 @@ def _shared_cluster(instances: list[Object], cloudlet: str, auto: str, organizat
 
 def _owner(instances: list[Object], cluster: str) -> str:
     return next((instance_status(one).reserved_by for one in instances if one.id == cluster), "")
-
-
-def _apps(instances: list[Object]) -> list[Object]:
-    return [one for one in instances if one.kind == APPINST.kind and one.state != ClusterInstState.NOT_PRESENT]
-
-
-def _promised_clusters(instances: list[Object]) -> set[str]:
-    return {instance_status(one).cluster for one in _apps(instances)}
 
 
 def _is_free(found: Object, flavor: str) -> bool:

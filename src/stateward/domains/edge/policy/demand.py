@@ -56,8 +56,8 @@ def plan_deployment(
     do not serve are removed first, then those with the least demand.
     """
     staying = [one for one in status.members if one not in status.leaving]
-    astray = [one for one in staying if cloudlet_of(one) not in policy.cloudlets]
-    there = [one for one in staying if one not in astray]
+    outside = [one for one in staying if cloudlet_of(one) not in policy.cloudlets]
+    there = [one for one in staying if one not in outside]
     serving = [one for one in there if cloudlet_of(one) in online and one not in missing]
     taken = {cloudlet_of(one) for one in status.members}
     free = [one for one in policy.cloudlets if one in online and one not in taken and one not in status.avoided]
@@ -70,4 +70,4 @@ def plan_deployment(
     kept = [one for one in serving if one not in surplus]
     idle = [one for one in kept if status.low.get(cloudlet_of(one), 0) >= policy.undeploy_after]
     spare = max(0, len(kept) - policy.min)
-    return DeploymentPlan(tuple(deploy[:room]), (*astray, *surplus, *idle[:spare]))
+    return DeploymentPlan(tuple(deploy[:room]), (*outside, *surplus, *idle[:spare]))

@@ -49,14 +49,14 @@ class PolicyController:
         self._reader = service.engine.store.reader
         self._faults = FaultIsolation(log)
 
-    async def on_journal(self, lines: Sequence[JournalEntry]) -> None:
+    async def on_journal(self, entries: Sequence[JournalEntry]) -> None:
         """Release instances that have entered a stable state."""
-        for key in dict.fromkeys(
-            Key(one.ns, one.object) for one in lines if one.kind == APPINST.kind and one.target in STABLE_STATES
-        ):
+        settled = [one for one in entries if one.kind == APPINST.kind and one.target in STABLE_STATES]
+        for key in dict.fromkeys(Key(one.ns, one.object) for one in settled):
             with self._faults.isolate(f"release of {key.id} in {key.ns}"):
                 await self.release(key)
-        for key in [Key(one.ns, one.object) for one in lines if one.kind == CLUSTERINST.kind and one.event == "undone"]:
+        undone = [one for one in entries if one.kind == CLUSTERINST.kind and one.event == "undone"]
+        for key in [Key(one.ns, one.object) for one in undone]:
             with self._faults.isolate(f"release of {key.id} in {key.ns}"):
                 await self._service.engine.store.transact(partial(restart_idle_timer, key=key))
 

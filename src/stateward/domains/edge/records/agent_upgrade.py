@@ -13,8 +13,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.agents.messages import UPGRADE_FAILED
-from stateward.agents.messages import UPGRADING as UPGRADING_WORD
+from stateward.agents import messages
 from stateward.domains.edge.lifecycle import NEW_AGENT, OLD_AGENT, UPGRADING, CloudletState
 from stateward.lifecycle import AGENT, CONTROLLER, NO_FACTS
 
@@ -133,22 +132,23 @@ def on_inventory(slots: AgentSlots, notify: int, version: str) -> SlotsUpdate | 
 
 
 def on_agent_report(
-    slots: AgentSlots, notify: int, version: str, word: str, operation: int
+    slots: AgentSlots, notify: int, version: str, event: str, operation: int
 ) -> SlotsUpdate | AgentRejection:
     """Apply a report about the agent itself: upgrade started, upgrade failed, or inventory failed."""
     if notify not in (slots.serving, slots.successor):
         return AgentRejection.OLD_CONNECTION
-    if word == GATHER_FAILED:
+    if event == GATHER_FAILED:
         counts = notify == slots.serving and not slots.is_upgrading
-        return SlotsUpdate(slots, CloudletEvent(word, AGENT) if counts else None)
+        return SlotsUpdate(slots, CloudletEvent(event, AGENT) if counts else None)
     if not slots.is_upgrading or operation != slots.operation:
         return AgentRejection.OTHER_UPGRADE
     if notify != slots.serving or version != slots.version:
         return AgentRejection.OTHER_VERSION
-    if word == UPGRADING_WORD:
-        return SlotsUpdate(slots, CloudletEvent(word, OLD_AGENT) if slots.state == C.UPDATE_REQUESTED else None)
+    if event == messages.UPGRADING:
+        return SlotsUpdate(slots, CloudletEvent(event, OLD_AGENT) if slots.state == C.UPDATE_REQUESTED else None)
     facts = frozenset({UPGRADING}) if slots.state == C.INIT_OK else NO_FACTS
-    return SlotsUpdate(replace(slots, successor=0, is_upgrading=False), CloudletEvent(UPGRADE_FAILED, OLD_AGENT, facts))
+    failure = CloudletEvent(messages.UPGRADE_FAILED, OLD_AGENT, facts)
+    return SlotsUpdate(replace(slots, successor=0, is_upgrading=False), failure)
 
 
 def on_disconnect(slots: AgentSlots, notify: int) -> SlotsUpdate:
