@@ -1,4 +1,4 @@
-"""A real server on a real socket, in a thread of its own, and a command line that talks to it."""
+"""A server on a socket, in a thread of its own, and a command line that uses it."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ WIDE = {"COLUMNS": "250", "NO_COLOR": "1"}
 
 
 class CliServer:
-    """A server with an engine and a plant behind it."""
+    """A server with an engine and the kinds of the test plant."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -45,7 +45,7 @@ class CliServer:
 
     @contextmanager
     def opened(self) -> "Iterator[CliServer]":
-        """Serve in a thread until it is over."""
+        """Serve in a thread until the block ends."""
         thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         thread.start()
         assert self._ready.wait(120)
@@ -83,7 +83,7 @@ class CliServer:
         self._server.should_exit = True
 
     def do(self, what: Callable[[], object]) -> None:
-        """Do something on the server's own loop, and see it done."""
+        """Call a function on the server's loop, and wait for it."""
 
         async def doing() -> None:
             what()

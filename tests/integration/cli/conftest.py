@@ -1,4 +1,4 @@
-"""A server for the command line to talk to: one for all tests, and a namespace for each."""
+"""The server of the command line tests: one for all tests, and a namespace for each."""
 
 from collections.abc import Iterator
 from itertools import count

@@ -1,4 +1,4 @@
-"""A real server with the mci domain on quick simulated clouds and real processes, and a command line to talk to it."""
+"""A server with the mci domain on fast simulated clouds and real processes, and a command line that uses it."""
 
 import asyncio
 from pathlib import Path

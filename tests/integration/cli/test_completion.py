@@ -1,4 +1,4 @@
-"""What the Tab key offers, asked of the functions themselves."""
+"""Completion in the shell, by calls of the completion functions."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""A data folder without a server: the same commands, and what is accepted waits for one."""
+"""A data folder without a server: the same commands; accepted operations wait for a worker."""
 
 import asyncio
 import json

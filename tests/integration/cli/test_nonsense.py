@@ -1,4 +1,4 @@
-"""Whatever is typed, there is an answer and an exit code, and never a traceback."""
+"""Random arguments: every command prints a message and an exit code, never a traceback."""
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""The command line beside `stateward serve`: it finds the server by its folder, and does without when it is gone."""
+"""The command line beside `stateward serve`: it finds the server by its folder, and works without one."""
 
 import json
 import signal

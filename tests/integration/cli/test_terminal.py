@@ -1,4 +1,4 @@
-"""At a terminal: live pictures, Ctrl-C, the Tab key, and no token anywhere it does not belong."""
+"""At a terminal: live displays, Ctrl-C, the Tab key, and no token in any output."""
 
 import os
 import pty

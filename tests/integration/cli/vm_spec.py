@@ -1,4 +1,4 @@
-"""A VM to ask for where any object will do: at a simulated region that every server knows."""
+"""The spec of a VM in a simulated region that every server knows, for tests that need any object."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ VM = {
 
 
 def with_spec(folder: Path, words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a command; one that creates a VM `m.NAME` says what is wanted, by a file in a folder."""
+    """Return a command; a command that creates a VM `m.NAME` gets a spec, in a file of the folder."""
     if words[:1] != ("create",):
         return words
     file = folder / "vm.json"

@@ -22,7 +22,7 @@ from stateward.schemas.deployment import LaneView, LockView
 from stateward.schemas.objects import ObjectPage
 from stateward.schemas.operations import OperationView
 from stateward.schemas.waiting import QueuedView, WaitReason, WhyView
-from tests.unit.cli.samples import sample_object, sample_operation
+from tests.unit.cli.sample_records import sample_object, sample_operation
 
 Answers = Callable[[httpx.Request], httpx.Response]
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as some
 
 from stateward.domains.mci.cli.creation_progress import GroupProgress, VmProgress
 from stateward.schemas.journal import LineView
-from tests.unit.cli.samples import sample_entry
+from tests.unit.cli.sample_records import sample_entry
 
 MOVING = ("Creating", "Suspending")
 STATES = (*MOVING, "Running", "Suspended", "Failed", "(gone)")

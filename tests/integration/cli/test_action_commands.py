@@ -1,4 +1,4 @@
-"""Asking for actions: do, plan, wait, cancel."""
+"""Requests for actions: do, plan, wait, cancel."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Objects come and go: create, delete."""
+"""Objects are created and removed: create, delete."""
 
 import json
 from pathlib import Path

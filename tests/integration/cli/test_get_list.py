@@ -1,4 +1,4 @@
-"""Looking at objects: get, list."""
+"""Objects are shown: get, list."""
 
 import asyncio
 

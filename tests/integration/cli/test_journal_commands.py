@@ -1,4 +1,4 @@
-"""The journal: watch, history; and why, which reads what stands in the way."""
+"""The journal: watch, history; and why, which explains what an object waits for."""
 
 import json
 import threading

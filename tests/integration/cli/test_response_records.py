@@ -1,4 +1,4 @@
-"""The client reads all that the server says: what it prints as JSON lacks no field."""
+"""The client decodes whole responses: `--json` prints every field that the server sends."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""The deployment as a whole: token, lanes, heal, top."""
+"""Commands of the deployment: token, lanes, heal, top."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Records of the API with plain values, for tests that care about a few of their fields."""
+"""Records of the API with plain values, for tests that need only a few of their fields."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -17,7 +17,7 @@ from stateward.client.http import HttpConnection
 from stateward.client.journal_stream import PAUSES, Closed, JournalSelection, _last, follow_journal
 from stateward.client.session import Session
 from stateward.client.target import Secret
-from tests.unit.cli.samples import sample_entry
+from tests.unit.cli.sample_records import sample_entry
 
 
 @given(st.integers(0, 10**12))

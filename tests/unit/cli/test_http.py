@@ -11,14 +11,14 @@ from stateward.naming import IDEMPOTENCY_HEADER
 Answer = Callable[[httpx.Request], httpx.Response]
 
 
-class Line:
-    """A wire to a server that a test plays, and what went over it."""
+class ScriptedConnection:
+    """A connection with scripted responses; records the requests and pauses."""
 
     def __init__(self, *answers: httpx.Response | Exception) -> None:
         self.sent: list[httpx.Request] = []
         self.pauses: list[float] = []
         self._answers = list(answers)
-        self.wire = HttpConnection(
+        self.http = HttpConnection(
             "http://s", Secret("tok"), httpx.MockTransport(self._answer), pause=self.pauses.append
         )
 
@@ -35,62 +35,66 @@ FINE = httpx.Response(200, json={"a": 1})
 
 
 def test_the_token_and_the_base_go_with_every_request() -> None:
-    line = Line(FINE)
-    assert line.wire.call(dict[str, int], "GET", "/kinds", params={"q": "x", "kind": None}) == {"a": 1}
-    assert str(line.sent[0].url) == "http://s/api/v1/kinds?q=x"
-    assert line.sent[0].headers["Authorization"] == "Bearer tok"
+    connection = ScriptedConnection(FINE)
+    assert connection.http.call(dict[str, int], "GET", "/kinds", params={"q": "x", "kind": None}) == {"a": 1}
+    assert str(connection.sent[0].url) == "http://s/api/v1/kinds?q=x"
+    assert connection.sent[0].headers["Authorization"] == "Bearer tok"
 
 
 def test_reading_is_tried_again_when_the_connection_breaks() -> None:
-    line = Line(BROKEN, httpx.ReadError("reset"), FINE)
-    assert line.wire.call(dict[str, int], "GET", "/kinds") == {"a": 1}
-    assert line.pauses == list(PAUSES)
+    connection = ScriptedConnection(BROKEN, httpx.ReadError("reset"), FINE)
+    assert connection.http.call(dict[str, int], "GET", "/kinds") == {"a": 1}
+    assert connection.pauses == list(PAUSES)
 
 
 def test_a_request_that_might_have_taken_effect_is_not_repeated() -> None:
-    line = Line(BROKEN, FINE)
+    connection = ScriptedConnection(BROKEN, FINE)
     with pytest.raises(Unreachable, match="refused"):
-        line.wire.call(dict[str, int], "POST", "/heal")
-    assert len(line.sent) == 1
+        connection.http.call(dict[str, int], "POST", "/heal")
+    assert len(connection.sent) == 1
 
 
 def test_a_request_with_a_key_is_repeated_with_the_same_key() -> None:
-    line = Line(BROKEN, FINE)
-    line.wire.call(dict[str, int], "POST", "/ns/a/objects", body={"id": "x"}, headers={IDEMPOTENCY_HEADER: "k1"})
-    assert [(one.headers[IDEMPOTENCY_HEADER], one.content) for one in line.sent] == [("k1", b'{"id":"x"}')] * 2
+    connection = ScriptedConnection(BROKEN, FINE)
+    connection.http.call(dict[str, int], "POST", "/ns/a/objects", body={"id": "x"}, headers={IDEMPOTENCY_HEADER: "k1"})
+    assert [(one.headers[IDEMPOTENCY_HEADER], one.content) for one in connection.sent] == [("k1", b'{"id":"x"}')] * 2
 
 
 def test_a_server_that_never_answers_is_given_up() -> None:
-    line = Line(BROKEN)
+    connection = ScriptedConnection(BROKEN)
     with pytest.raises(Unreachable) as caught:
-        line.wire.call(dict[str, int], "GET", "/kinds")
-    assert (caught.value.exit_code, caught.value.url, len(line.sent)) == (3, "http://s", 1 + len(PAUSES))
+        connection.http.call(dict[str, int], "GET", "/kinds")
+    assert (caught.value.exit_code, caught.value.url, len(connection.sent)) == (3, "http://s", 1 + len(PAUSES))
 
 
 def test_a_slow_server_is_not_asked_again() -> None:
-    line = Line(httpx.ReadTimeout("slow"))
+    connection = ScriptedConnection(httpx.ReadTimeout("slow"))
     with pytest.raises(Unreachable, match="too long"):
-        line.wire.call(dict[str, int], "GET", "/kinds")
-    assert len(line.sent) == 1
+        connection.http.call(dict[str, int], "GET", "/kinds")
+    assert len(connection.sent) == 1
 
 
 def test_who_comes_too_fast_waits_as_long_as_the_server_says() -> None:
-    line = Line(httpx.Response(429, headers={"Retry-After": "2"}, json={"detail": "slow down"}), FINE)
-    assert line.wire.call(dict[str, int], "POST", "/heal") == {"a": 1}
-    assert line.pauses == [2.0]
+    connection = ScriptedConnection(
+        httpx.Response(429, headers={"Retry-After": "2"}, json={"detail": "slow down"}), FINE
+    )
+    assert connection.http.call(dict[str, int], "POST", "/heal") == {"a": 1}
+    assert connection.pauses == [2.0]
 
 
 def test_who_always_comes_too_fast_is_told_in_the_end() -> None:
-    line = Line(httpx.Response(429, headers={"Retry-After": "soon"}, json={"detail": "slow down"}))
+    connection = ScriptedConnection(httpx.Response(429, headers={"Retry-After": "soon"}, json={"detail": "slow down"}))
     with pytest.raises(ApiError, match="slow down"):
-        line.wire.call(dict[str, int], "GET", "/kinds")
-    assert len(line.sent) == PATIENCE
+        connection.http.call(dict[str, int], "GET", "/kinds")
+    assert len(connection.sent) == PATIENCE
 
 
 def test_a_problem_is_raised_with_its_facts() -> None:
-    line = Line(httpx.Response(409, json={"detail": "no", "code": "refused", "allowed": ["resume"]}))
+    connection = ScriptedConnection(
+        httpx.Response(409, json={"detail": "no", "code": "refused", "allowed": ["resume"]})
+    )
     with pytest.raises(ApiError) as caught:
-        line.wire.call(dict[str, int], "GET", "/x")
+        connection.http.call(dict[str, int], "GET", "/x")
     assert caught.value.facts()["allowed"] == ["resume"]
     assert caught.value.exit_code == 1
 
@@ -106,17 +110,17 @@ def test_a_problem_is_raised_with_its_facts() -> None:
 )
 def test_what_is_no_server_of_ours_is_told_apart(answer: httpx.Response) -> None:
     with pytest.raises(NotOurs) as caught:
-        Line(answer).wire.call(dict[str, int], "GET", "/x")
+        ScriptedConnection(answer).http.call(dict[str, int], "GET", "/x")
     assert caught.value.exit_code == 3
 
 
 def test_a_stream_yields_its_lines() -> None:
-    line = Line(httpx.Response(200, text="data: a\n\ndata: b\n\n"))
-    with line.wire.stream_lines("/events", None, 1.0) as lines:
+    connection = ScriptedConnection(httpx.Response(200, text="data: a\n\ndata: b\n\n"))
+    with connection.http.stream_lines("/events", None, 1.0) as lines:
         assert list(lines) == ["data: a", "", "data: b", ""]
 
 
 def test_a_stream_that_is_refused_raises_the_problem() -> None:
-    line = Line(httpx.Response(404, json={"detail": "no such operation"}))
-    with pytest.raises(ApiError, match="no such operation"), line.wire.stream_lines("/events", None, 1.0):
+    connection = ScriptedConnection(httpx.Response(404, json={"detail": "no such operation"}))
+    with pytest.raises(ApiError, match="no such operation"), connection.http.stream_lines("/events", None, 1.0):
         pass

@@ -3,7 +3,7 @@ from contextlib import contextmanager
 
 from stateward.client.errors import Unreachable
 from stateward.client.progress import follow_progress
-from tests.unit.cli.samples import sample_operation
+from tests.unit.cli.sample_records import sample_operation
 
 OPERATION = sample_operation()
 
@@ -20,8 +20,8 @@ def progress(number: int) -> list[str]:
 END = ["event: end", "data: {}", ""]
 
 
-class Narrator:
-    """A server whose streams are played one after the other; each sign of life takes ten seconds."""
+class ScriptedEvents:
+    """A server with scripted event streams, one after the other; each heartbeat takes ten seconds."""
 
     def __init__(self, *streams: list[str] | Exception) -> None:
         self.now = 0.0
@@ -51,17 +51,17 @@ class Narrator:
 
 
 def test_what_is_said_is_passed_on_until_the_end() -> None:
-    narrator = Narrator([*progress(1), ": still there", "", *progress(2), *END, *progress(3)])
+    narrator = ScriptedEvents([*progress(1), ": still there", "", *progress(2), *END, *progress(3)])
     assert narrator.narrate() == ["step 1 (1/3)", "step 2 (2/3)"]
 
 
 def test_a_broken_stream_ends_the_narration_and_nothing_else() -> None:
-    assert Narrator(Unreachable("http://s", "gone")).narrate() == []
-    assert Narrator([*progress(1), "event: progress", "data: nonsense", ""]).narrate() == ["step 1 (1/3)"]
+    assert ScriptedEvents(Unreachable("http://s", "gone")).narrate() == []
+    assert ScriptedEvents([*progress(1), "event: progress", "data: nonsense", ""]).narrate() == ["step 1 (1/3)"]
 
 
 def test_signs_of_life_do_not_make_the_time_longer() -> None:
     beating = [*progress(1), ": still there", "", *progress(2)]
-    narrator = Narrator(beating, [": still there"], [": still there"], [": still there"])
+    narrator = ScriptedEvents(beating, [": still there"], [": still there"], [": still there"])
     assert narrator.narrate(timeout=25.0) == ["step 1 (1/3)"]
     assert narrator.opened == [(None, 25.0), ("1", 15.0), ("1", 5.0)]
