@@ -19,7 +19,7 @@ class Right(StrEnum):
 
     READ = "read"  # look at objects, operations, the journal of one's namespaces
     ACT = "act"  # create objects, ask for actions, cancel
-    GOVERN = "govern"  # limits, tokens, quotas, workers, healing: the deployment as a whole
+    GOVERN = "govern"  # an administrator's: limits, tokens, quotas, workers, healing; in a domain also of one namespace
     REPORT = "report"  # speak as an agent
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
+from math import inf
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -111,14 +112,15 @@ class Job:
     have an effect.
     """
 
-    __slots__ = ("_context", "_steps", "answers", "claim", "is_ending", "sent")
+    __slots__ = ("_context", "_ends_at", "_steps", "answers", "claim", "is_ending", "sent")
 
-    def __init__(self, claim: Claim, context: JobContext) -> None:
+    def __init__(self, claim: Claim, context: JobContext, remaining_s: float = inf) -> None:
         self.claim = claim
         self.is_ending = False
         self.sent = 0
         self.answers: list[Any] = []
         self._context = context
+        self._ends_at = asyncio.get_running_loop().time() + remaining_s
         self._steps: dict[str, Any] = msgspec.json.decode(claim.operation.steps)
 
     @property
@@ -155,6 +157,11 @@ class Job:
     def epoch(self) -> int:
         """The fencing token."""
         return self.claim.work.epoch
+
+    @property
+    def time_left_s(self) -> float:
+        """The seconds until the operation's deadline, counted from the claim; the host's clock does not matter."""
+        return self._ends_at - asyncio.get_running_loop().time()
 
     @property
     def spec(self) -> Any:  # noqa: ANN401 - whatever the user put there

@@ -142,6 +142,20 @@ async def test_steps_that_were_done_are_not_done_again(site: Site) -> None:
     assert ended.result == '["drain","fill"]'
 
 
+async def test_the_time_that_a_job_has_left_does_not_depend_on_the_clock_of_its_host(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await site.built("p1")
+
+    async def measured(job: Job) -> float:
+        monkeypatch.setattr("time.time", lambda: 0.0)
+        return job.time_left_s
+
+    site.engine.kinds[PUMP.kind].handles("pump")(measured)
+    ended = await site.ended(await site.engine.act("ns", "p1", "pump"))
+    assert 30.0 < float(ended.result or 0.0) <= 60.0
+
+
 async def test_progress_is_kept_in_order(site: Site) -> None:
     await site.built("p1")
 

@@ -12,7 +12,7 @@ from stateward.access import Right, Role
 from stateward.access.tokens import SYSTEM
 from stateward.config import Config
 from stateward.server.app import create_app
-from stateward.server.auth.guards import needs
+from stateward.server.auth.guards import requires
 from tests.integration.server.server_harness import NS, ServerHarness
 
 Rule = Literal["everybody", "read", "read in shop", "read everywhere", "act in shop", "govern"]
@@ -163,7 +163,7 @@ async def test_a_route_that_is_added_later_without_a_right_is_closed(harness: Se
 
 @pytest.mark.parametrize(("who", "code"), [("nobody", 4401), ("outsider", 4403), ("viewer", 1000)])
 async def test_a_socket_that_needs_a_right_is_closed_to_others(harness: ServerHarness, who: str, code: int) -> None:
-    @websocket("/ns/{ns:str}/talk", guards=[needs(Right.READ)])
+    @websocket("/ns/{ns:str}/talk", guards=[requires(Right.READ)])
     async def talk(socket: WebSocket[Any, Any, Any]) -> None:
         await socket.accept()
         await socket.close()

@@ -1,1 +1,1 @@
-"""Commands of the program, one module for each, named as the command."""
+"""Commands of the program; commands that share their options share a module."""

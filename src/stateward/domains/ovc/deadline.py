@@ -6,7 +6,6 @@ healer as the actor.
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -46,5 +45,4 @@ def run_until_deadline(run: Run, look: Observe) -> Run:
 
 def _time_left_s(job: Job) -> float:
     within = job.claim.operation.within
-    left = within if job.claim.work.deadline is None else job.claim.work.deadline - time.time()
-    return max(0.0, min(left, within) - within * OBSERVE_SHARE)
+    return max(0.0, min(job.time_left_s, within) - within * OBSERVE_SHARE)

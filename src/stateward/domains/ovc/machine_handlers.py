@@ -4,7 +4,6 @@ A VM that is started becomes a new machine on its node; its key is made from the
 may have left behind are recorded, and stopped before anything else.
 """
 
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -234,7 +233,7 @@ class OvcVmHandlers:
         source, target, machine = await self._ends_of_move(job, seen)
         if await source.has_moved(seen.machine, target, machine):
             return ObservedOutcome.DONE
-        goes_on = work.observe and not work.cancelled and (work.deadline or 0.0) > time.time()
+        goes_on = work.observe and not work.cancelled and job.time_left_s > 0.0
         if goes_on:
             return ObservedOutcome.NOT_DONE
         ending = await self._stop_migration(job, "cancelled")

@@ -277,8 +277,8 @@ class Worker:
 
     async def _run(self, running: RunningOperation, attempt: Attempt, now: float) -> None:
         work, started_at = running.claim.work, asyncio.get_running_loop().time()
-        job = Job(running.claim, self._job_store)
         remaining_s = (work.deadline or now) - now
+        job = Job(running.claim, self._job_store, remaining_s)
         try:
             if work.cancelled:
                 outcome: Ending | Retry | Interrupted = await attempt.resolve_cancelled(job)

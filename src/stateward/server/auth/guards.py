@@ -1,9 +1,10 @@
 """Guards: every route declares the right that it needs, and an application with a route that does not is not created.
 
-A route declares `guards=[needs(Right.READ)]`. If its path names a namespace, the token must be for that namespace.
+A route declares `guards=[requires(Right.READ)]`. If its path names a namespace, the token must be for that namespace.
 Otherwise the token may be for any namespace, and the handler shows only the token's namespaces. A route that concerns
-the whole deployment needs a token for all namespaces: `guards=[needs_all(Right.GOVERN)]`. A route without
-authentication declares `open_to_all`, with the reason.
+the whole deployment needs a token for all namespaces: `requires_everywhere`, or `Right.GOVERN`. A route without
+authentication declares `open_to_all`, with the reason. Routes of domains declare the same by options
+(`domains.plugin`), where `Right.GOVERN` is for administrators of the namespace unless the route says `everywhere`.
 """
 
 from litestar.connection import ASGIConnection
@@ -59,12 +60,12 @@ class RequiresRight:
 Guard = OpenRoute | RequiresRight
 
 
-def needs(right: Right) -> RequiresRight:
+def requires(right: Right) -> RequiresRight:
     """Return the guard of a route that needs a right, in the namespace that its path names, or in any."""
     return RequiresRight(right, everywhere=right is Right.GOVERN)
 
 
-def needs_all(right: Right) -> RequiresRight:
+def requires_everywhere(right: Right) -> RequiresRight:
     """Return the guard of a route that needs a right in all namespaces."""
     return RequiresRight(right, everywhere=True)
 

@@ -7,7 +7,7 @@ from stateward.access import Right
 from stateward.domains.request_params import Ns
 from stateward.schemas.deployment import LaneGroupView, LanesView, LaneView, LockView, TimerView, WorkerView
 from stateward.schemas.request_bodies import GroupLimit, LaneLimit
-from stateward.server.auth.guards import needs_all
+from stateward.server.auth.guards import requires_everywhere
 from stateward.server.http.parameters import Grp, LanePath, Limit, Tree
 from stateward.server.routes.declare import api_route
 from stateward.server.service import ApiRequest, Service
@@ -18,7 +18,7 @@ from stateward.store.records import Key, Lane, LaneGroup
 TAG = "deployment"
 
 
-@api_route(get, "/lanes", needs_all(Right.READ), TAG, "List the lanes")
+@api_route(get, "/lanes", requires_everywhere(Right.READ), TAG, "List the lanes")
 async def list_lanes(request: ApiRequest) -> LanesView:
     """Return all lanes and groups with their limits and loads; internal lanes are for administrators."""
     groups, loads = await request.service.reader.lanes()

@@ -11,7 +11,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import ResponseSpec
 
 from stateward.access import Right
-from stateward.server.auth.guards import RequiresRight, needs
+from stateward.server.auth.guards import RequiresRight, requires
 from stateward.server.openapi.problem_responses import problem_responses
 
 NO_RESPONSES: Mapping[int, ResponseSpec] = {}
@@ -33,7 +33,7 @@ def api_route(
     """
     return method(
         path,
-        guards=[needs(right) if isinstance(right, Right) else right],
+        guards=[requires(right) if isinstance(right, Right) else right],
         tags=[tag],
         summary=summary,
         responses={**problem_responses(*problems), **responses},

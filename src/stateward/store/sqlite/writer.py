@@ -1,7 +1,7 @@
 """The writer of a database: a thread with the writer connection, or the event loop itself.
 
 Transaction functions are queued from the event loop. The thread takes all that are queued and commits them together
-(group commit), so the cost of a commit is shared by more functions under load, and none waits for external.
+(group commit), so the cost of a commit is shared by more functions under load, and none waits for another to arrive.
 """
 
 import sqlite3
