@@ -1,8 +1,8 @@
 """The console in a real browser: first paint, frames with a large fleet in motion, the server's cost, the memory.
 
-A stage (the real application on a real store) moves a fleet; Chromium shows it. The cost of a frame is printed with the
-profile of the page's scripts. An hour of traffic is played into the page as fast as it takes it; what the page's memory
-holds in the end is compared with what it held after the first tenth.
+A server (the real application on a real store) changes the states of a fleet; Chromium shows it. The cost of a frame is
+printed with the profile of the page's scripts. An hour of traffic is fed into the page as fast as possible; the page's
+memory in the end is compared with that after the first tenth.
 """
 
 import os
@@ -19,8 +19,8 @@ import httpx
 from playwright.sync_api import Browser, CDPSession, Page, expect, sync_playwright
 
 from bench.figures import Better, Line, plain, ratio
-from tests.console.browser import launched, signed_in
-from tests.console.processes import Played, played
+from tests.console.browser import launch_browser, signed_in
+from tests.console.server_process import ConsoleServer, run_console_server
 
 CELLS, RATE, SECONDS, CONSOLES = 50_000, 200, 10.0, 4
 HOUR, BATCH, FLEET = 3_600 * RATE, 500, 5_000
@@ -64,11 +64,11 @@ def figures() -> list[Line]:
     """Measure all of it, and return the figures."""
     expect.set_options(timeout=PATIENT)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        browser = launched(playwright)
-        with played(Path(folder) / "lively", "--cells", str(CELLS), "--rate", str(RATE)) as stage:
-            lines = [*_paint(browser, stage), *_frames(browser, stage), *_server(browser, stage)]
-        with played(Path(folder) / "still", "--cells", str(FLEET)) as stage:
-            lines += _memory(browser, stage)
+        browser = launch_browser(playwright)
+        with run_console_server(Path(folder) / "lively", "--cells", str(CELLS), "--rate", str(RATE)) as server:
+            lines = [*_paint(browser, server), *_frames(browser, server), *_server(browser, server)]
+        with run_console_server(Path(folder) / "still", "--cells", str(FLEET)) as server:
+            lines += _memory(browser, server)
         browser.close()
     busy = ", ".join(f"{one:.1f}" for one in os.getloadavg())
     return [*lines, _line("load of the machine, 1, 5, 15 min", f"{busy} on {os.cpu_count()} processors")]
@@ -78,12 +78,12 @@ def _line(name: str, value: str) -> str:
     return f"  {name:<40} {value}"
 
 
-def _paint(browser: Browser, stage: Played) -> Iterator[Line]:
+def _paint(browser: Browser, server: ConsoleServer) -> Iterator[Line]:
     """Measure how soon something, and everything, is seen; the second visit is that of a browser that knows us."""
-    with signed_in(browser, stage.url, stage.token) as (_, page, _):
+    with signed_in(browser, server.url, server.token) as (_, page, _):
         for visit in ("first", "second"):
             begun = time.monotonic()
-            page.goto(stage.url)
+            page.goto(server.url)
             expect(page.locator(LOADED)).to_be_attached()
             whole = time.monotonic() - begun
             first = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
@@ -94,9 +94,9 @@ def _paint(browser: Browser, stage: Played) -> Iterator[Line]:
 # --- frames ----------------------------------------------------------------------------------------------------------
 
 
-def _frames(browser: Browser, stage: Played) -> Iterator[Line]:
+def _frames(browser: Browser, server: ConsoleServer) -> Iterator[Line]:
     """Measure frames while cells move."""
-    with signed_in(browser, stage.url, stage.token) as (context, page, _):
+    with signed_in(browser, server.url, server.token) as (context, page, _):
         expect(page.locator(LOADED)).to_be_attached()
         session = context.new_cdp_session(page)
         session.send("Performance.enable", {"timeDomain": "threadTicks"})  # others on the machine do not count
@@ -146,34 +146,34 @@ def _profile(profile: dict[str, Any]) -> Iterator[str]:
 # --- the server ------------------------------------------------------------------------------------------------------
 
 
-def _server(browser: Browser, stage: Played) -> Iterator[Line]:
+def _server(browser: Browser, server: ConsoleServer) -> Iterator[Line]:
     """Measure what open consoles cost the server: overviews of the whole fleet, fed by the stream."""
-    alone, before = _used(stage)
-    with signed_in(browser, stage.url, stage.token) as (context, first, _):
+    alone, before = _used(server)
+    with signed_in(browser, server.url, server.token) as (context, first, _):
         pages: list[Page] = [first, *(context.new_page() for _ in range(CONSOLES - 1))]
         for page in pages:
-            page.goto(f"{stage.url}/#/overview")
+            page.goto(f"{server.url}/#/overview")
             expect(page.locator(LOADED)).to_be_attached()
-        watched, after = _used(stage)
+        watched, after = _used(server)
     each = (watched / after - alone / before) / CONSOLES
     cost = watched / after / (alone / before)
     yield ratio(f"a journal line, {CONSOLES} consoles open", cost, "the server's processor time with none")
     yield plain(f"a console at {RATE} journal lines a second", each * RATE * 100, "% of the server's processor")
 
 
-def _used(stage: Played) -> tuple[float, int]:
-    """Return how many seconds of a processor a stage uses for some time, and how many lines of the journal it writes.
+def _used(server: ConsoleServer) -> tuple[float, int]:
+    """Return how many seconds of a processor a server uses for some time, and how many lines of the journal it writes.
 
     A busy machine moves the fleet more slowly: only what a line costs can be compared.
     """
-    begun, first = _ticks(stage.process.pid), _seq(stage)
+    begun, first = _ticks(server.process.pid), _seq(server)
     time.sleep(SECONDS)
-    return (_ticks(stage.process.pid) - begun) / os.sysconf("SC_CLK_TCK"), max(1, _seq(stage) - first)
+    return (_ticks(server.process.pid) - begun) / os.sysconf("SC_CLK_TCK"), max(1, _seq(server) - first)
 
 
-def _seq(stage: Played) -> int:
-    headers = {"Authorization": f"Bearer {stage.token}"}
-    text = httpx.get(f"{stage.url}/metrics", headers=headers, timeout=60, trust_env=False).text
+def _seq(server: ConsoleServer) -> int:
+    headers = {"Authorization": f"Bearer {server.token}"}
+    text = httpx.get(f"{server.url}/metrics", headers=headers, timeout=60, trust_env=False).text
     return int(float(re.findall(r"^stateward_journal_seq\S* (\S+)", text, re.MULTILINE)[-1]))
 
 
@@ -185,9 +185,9 @@ def _ticks(pid: int) -> int:
 # --- memory ----------------------------------------------------------------------------------------------------------
 
 
-def _memory(browser: Browser, stage: Played) -> Iterator[Line]:
+def _memory(browser: Browser, server: ConsoleServer) -> Iterator[Line]:
     """Measure the page's memory over an hour of traffic."""
-    with signed_in(browser, stage.url, stage.token) as (context, page, _):
+    with signed_in(browser, server.url, server.token) as (context, page, _):
         context.set_default_timeout(0)
         expect(page.locator(LOADED)).to_be_attached()
         session = context.new_cdp_session(page)

@@ -17,8 +17,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from stateward.domains.registry import DOMAINS_BY_NAME  # noqa: E402
-from tests.console.browser import CHROMIUM, PATIENT, launched, signed_in  # noqa: E402
-from tests.console.processes import Played, played  # noqa: E402
+from tests.console.browser import CHROMIUM, PATIENT, launch_browser, signed_in  # noqa: E402
+from tests.console.server_process import ConsoleServer, run_console_server  # noqa: E402
 from tests.integration.server.server_processes import Served, served  # noqa: E402
 
 if TYPE_CHECKING:
@@ -64,11 +64,11 @@ def main() -> None:
     wanted = sys.argv[1:] or [*VIEWS, *DEMO, "refusal", "form"]
     expect.set_options(timeout=PATIENT)
     with tempfile.TemporaryDirectory() as data, sync_playwright() as playwright:
-        browser = launched(playwright)
+        browser = launch_browser(playwright)
         if any(name in VIEWS or name == "refusal" for name in wanted):
-            with played(Path(data) / "stage", "--cells", "4000", "--rate", "16") as stage:
-                take_all(browser, stage, {name: VIEWS[name] for name in wanted if name in VIEWS})
-                refusal(browser, stage)
+            with run_console_server(Path(data) / "server", "--cells", "4000", "--rate", "16") as server:
+                take_all(browser, server, {name: VIEWS[name] for name in wanted if name in VIEWS})
+                refusal(browser, server)
         if any(name in DEMO or name == "form" for name in wanted):
             with served(Path(data) / "demo", "--demo") as demo:
                 form(browser, demo)
@@ -76,16 +76,16 @@ def main() -> None:
         browser.close()
 
 
-def take_all(browser: Browser, stage: Played | Served, wanted: dict[str, tuple[str, str]]) -> None:
+def take_all(browser: Browser, server: ConsoleServer | Served, wanted: dict[str, tuple[str, str]]) -> None:
     """Take pictures dark and light, on a laptop and on a phone."""
     for theme in ("dark", "light"):
-        take(browser, stage, wanted, theme, LAPTOP, "" if theme == "dark" else "-light")
-    take(browser, stage, wanted, "dark", PHONE, "-phone")
+        take(browser, server, wanted, theme, LAPTOP, "" if theme == "dark" else "-light")
+    take(browser, server, wanted, "dark", PHONE, "-phone")
 
 
 def take(
     browser: Browser,
-    stage: Played | Served,
+    server: ConsoleServer | Served,
     wanted: dict[str, tuple[str, str]],
     theme: str,
     size: tuple[int, int],
@@ -93,7 +93,7 @@ def take(
 ) -> None:
     """Take a picture of each view in one theme and size."""
     width, height = size
-    with signed_in(browser, stage.url, stage.token, theme=theme, width=width, height=height) as (_, page, _):
+    with signed_in(browser, server.url, server.token, theme=theme, width=width, height=height) as (_, page, _):
         for name, (view, sign) in wanted.items():
             page.evaluate("view => { location.hash = '#/' + view }", view)
             expect(page.locator(f"main {sign}").first).to_be_visible()
@@ -103,9 +103,9 @@ def take(
             )
 
 
-def refusal(browser: Browser, stage: Played) -> None:
+def refusal(browser: Browser, server: ConsoleServer) -> None:
     """Take a picture of an action that is refused, with its reason."""
-    with signed_in(browser, f"{stage.url}/#/object/demo/broken", stage.token) as (_, page, _):
+    with signed_in(browser, f"{server.url}/#/object/demo/broken", server.token) as (_, page, _):
         page.get_by_role("button", name="pause", exact=True).press("Enter")
         page.get_by_role("button", name="Ask all the same").click()
         expect(page.locator("#problem .problem")).to_be_visible()

@@ -1,4 +1,4 @@
-"""Debian's Chromium, driven by Playwright; whatever a page complains of is written down."""
+"""Debian's Chromium, driven by Playwright; the errors of a page are recorded."""
 
 import shutil
 from collections.abc import Iterator
@@ -36,25 +36,25 @@ SIGN_IN = 'sessionStorage.setItem("stateward-token", "{token}");'
 NO_TOUR = 'localStorage.setItem("stateward-tour", "seen");'
 
 
-class Complaints(Struct):
-    """What a page complained of, and where it asked for something outside."""
+class PageErrors(Struct):
+    """The errors of a page, and its requests to other hosts."""
 
     errors: list[str] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
 
 
-def launched(playwright: Playwright) -> Browser:
+def launch_browser(playwright: Playwright) -> Browser:
     """Start the browser."""
     return playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
 
 
-def watched(page: Page, origin: str) -> Complaints:
-    """Write down whatever a page complains of."""
-    complaints = Complaints()
-    page.on("console", lambda said: complaints.errors.append(said.text) if said.type == "error" else None)
-    page.on("pageerror", lambda error: complaints.errors.append(str(error)))
-    page.on("request", lambda asked: None if _inside(asked.url, origin) else complaints.outside.append(asked.url))
-    return complaints
+def record_errors(page: Page, origin: str) -> PageErrors:
+    """Record the errors of a page."""
+    page_errors = PageErrors()
+    page.on("console", lambda message: page_errors.errors.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: page_errors.errors.append(str(error)))
+    page.on("request", lambda asked: None if _inside(asked.url, origin) else page_errors.outside.append(asked.url))
+    return page_errors
 
 
 def _inside(url: str, origin: str) -> bool:
@@ -71,7 +71,7 @@ def signed_in(
     width: int = 1440,
     height: int = 900,
     tour: bool = False,
-) -> Iterator[tuple[BrowserContext, Page, Complaints]]:
+) -> Iterator[tuple[BrowserContext, Page, PageErrors]]:
     """Open the console as somebody who has signed in."""
     scheme = "light" if theme == "light" else "dark"
     size = {"width": width, "height": height}
@@ -79,9 +79,9 @@ def signed_in(
     context.set_default_timeout(PATIENT)
     context.add_init_script(WATCH + SIGN_IN.format(token=token) + ("" if tour else NO_TOUR))
     page = context.new_page()
-    complaints = watched(page, url)
+    page_errors = record_errors(page, url)
     page.goto(url)
     try:
-        yield context, page, complaints
+        yield context, page, page_errors
     finally:
         context.close()

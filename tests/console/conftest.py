@@ -1,4 +1,4 @@
-"""A stage and a browser for each module: the browser must be gone before others run a loop of their own."""
+"""A server and a browser for each module: the browser must have ended before other tests run an event loop."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
-from tests.console.browser import CHROMIUM, PATIENT, launched
-from tests.console.processes import ROOT, Played, played
+from tests.console.browser import CHROMIUM, PATIENT, launch_browser
+from tests.console.server_process import ROOT, ConsoleServer, run_console_server
 
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 
@@ -19,20 +19,20 @@ def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("there is no Chromium on this machine: apt-get install chromium, or run tools/setup.py dev as root")
     with sync_playwright() as playwright:
-        started = launched(playwright)
+        started = launch_browser(playwright)
         yield started
         started.close()
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
-    with played(_folder(tmp_path_factory)) as found:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleServer]:
+    with run_console_server(_folder(tmp_path_factory)) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def empty_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
-    with played(_folder(tmp_path_factory), "--empty") as found:
+def empty_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleServer]:
+    with run_console_server(_folder(tmp_path_factory), "--empty") as found:
         yield found
 
 
@@ -44,4 +44,4 @@ def axe() -> str:
 
 
 def _folder(factory: pytest.TempPathFactory) -> Path:
-    return factory.mktemp("stage") / "data"
+    return factory.mktemp("server") / "data"

@@ -6,37 +6,41 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, expect
 
-from tests.console.browser import signed_in, watched
-from tests.console.processes import Played, patiently
+from tests.console.browser import record_errors, signed_in
+from tests.console.server_process import ConsoleServer, wait_until
 
 SEEN = "import('/console/core/store.js').then((one) => one.store.latest.map((entry) => entry.seq))"
 HEAD = ".who-is .badge"
 
 
-def at(stage: Played, view: str) -> str:
-    return f"{stage.url}/#/{view}"
+def at(server: ConsoleServer, view: str) -> str:
+    return f"{server.url}/#/{view}"
 
 
-def test_an_action_is_done_in_the_page_and_seen_to_end_without_a_reload(browser: Browser, stage: Played) -> None:
-    with signed_in(browser, at(stage, "object/demo/ledger"), stage.token) as (_, page, complaints):
+def test_an_action_is_done_in_the_page_and_seen_to_end_without_a_reload(
+    browser: Browser, server: ConsoleServer
+) -> None:
+    with signed_in(browser, at(server, "object/demo/ledger"), server.token) as (_, page, page_errors):
         page.get_by_role("button", name="stop", exact=True).click()
         expect(page.locator(HEAD)).to_have_text("HALTED")
         expect(page.locator(".timeline li").first).to_contain_text("succeeded")
         expect(page.locator(".state.here")).to_contain_text("HALTED")
         page.get_by_role("button", name="start", exact=True).click()
         expect(page.locator(HEAD)).to_have_text("RUNNING")
-        assert complaints.errors == []
+        assert page_errors.errors == []
 
 
-def test_a_grave_action_is_asked_about_first(browser: Browser, stage: Played) -> None:
-    with signed_in(browser, at(stage, "object/demo/builder"), stage.token) as (_, page, _):
+def test_a_grave_action_is_asked_about_first(browser: Browser, server: ConsoleServer) -> None:
+    with signed_in(browser, at(server, "object/demo/builder"), server.token) as (_, page, _):
         page.get_by_role("button", name="delete", exact=True).click()
         page.locator("#question").get_by_role("button", name="No").click()
         expect(page.locator(HEAD)).to_have_text("HALTED")
 
 
-def test_what_is_not_allowed_says_why_and_the_refusal_is_shown_with_what_is(browser: Browser, stage: Played) -> None:
-    with signed_in(browser, at(stage, "object/demo/broken"), stage.token) as (_, page, _):
+def test_what_is_not_allowed_says_why_and_the_refusal_is_shown_with_what_is(
+    browser: Browser, server: ConsoleServer
+) -> None:
+    with signed_in(browser, at(server, "object/demo/broken"), server.token) as (_, page, _):
         grey = page.get_by_role("button", name="pause", exact=True)
         expect(grey).to_have_attribute("aria-disabled", "true")
         assert "ERROR" in str(grey.get_attribute("title"))
@@ -50,8 +54,8 @@ def test_what_is_not_allowed_says_why_and_the_refusal_is_shown_with_what_is(brow
         expect(page.locator(HEAD)).to_have_text("RUNNING")
 
 
-def test_an_action_on_many_shows_how_each_of_them_ended(browser: Browser, stage: Played) -> None:
-    with signed_in(browser, at(stage, "objects?kind=mci.vm&q=shop.web-aws"), stage.token) as (_, page, complaints):
+def test_an_action_on_many_shows_how_each_of_them_ended(browser: Browser, server: ConsoleServer) -> None:
+    with signed_in(browser, at(server, "objects?kind=mci.vm&q=shop.web-aws"), server.token) as (_, page, page_errors):
         boxes = page.get_by_role("checkbox", name="Select demo/shop.web-aws")
         expect(boxes).to_have_count(4)
         for number in range(4):
@@ -62,32 +66,32 @@ def test_an_action_on_many_shows_how_each_of_them_ended(browser: Browser, stage:
         page.get_by_role("button", name="Do it", exact=True).click()
         page.locator("#question").get_by_role("button", name="resume").click()
         expect(page.locator("[data-ended=true]")).to_have_text("4 asked · 3 refused · 0 under way · 1 done · 0 failed")
-        assert not [one for one in complaints.errors if "409" not in one]
+        assert not [one for one in page_errors.errors if "409" not in one]
 
 
-def test_what_was_deleted_is_restored_from_the_recycle_bin(browser: Browser, stage: Played) -> None:
-    with signed_in(browser, at(stage, "ovc"), stage.token) as (_, page, complaints):
+def test_what_was_deleted_is_restored_from_the_recycle_bin(browser: Browser, server: ConsoleServer) -> None:
+    with signed_in(browser, at(server, "ovc"), server.token) as (_, page, page_errors):
         row = page.locator("tr", has_text="old-data")
         row.get_by_role("button", name="Restore").click()
         expect(row).to_have_count(0)
-        assert complaints.errors == []
+        assert page_errors.errors == []
 
 
-def test_the_journal_is_filtered_followed_and_taken_along(browser: Browser, stage: Played) -> None:
-    with signed_in(browser, at(stage, "journal?object=lab"), stage.token) as (_, page, complaints):
+def test_the_journal_is_filtered_followed_and_taken_along(browser: Browser, server: ConsoleServer) -> None:
+    with signed_in(browser, at(server, "journal?object=lab"), server.token) as (_, page, page_errors):
         expect(page.locator(".vrow")).to_have_count(1)
-        stage.call("POST", "/ns/demo/objects/lab/actions/reboot?wait=60", {})
+        server.call("POST", "/ns/demo/objects/lab/actions/reboot?wait=60", {})
         expect(page.locator(".vrow", has_text="reboot").first).to_be_visible()
         with page.expect_download() as begun:
             page.get_by_role("button", name="Export").click()
         written = [json.loads(line) for line in begun.value.path().read_text().splitlines()]
         assert {line["object"] for line in written} == {"lab"}
         assert "reboot" in {line["event"] for line in written}
-        assert complaints.errors == []
+        assert page_errors.errors == []
 
 
-def test_a_token_is_made_shown_once_and_taken_back_and_a_quota_is_set(browser: Browser, stage: Played) -> None:
-    with signed_in(browser, at(stage, "access"), stage.token) as (_, page, complaints):
+def test_a_token_is_made_shown_once_and_taken_back_and_a_quota_is_set(browser: Browser, server: ConsoleServer) -> None:
+    with signed_in(browser, at(server, "access"), server.token) as (_, page, page_errors):
         page.get_by_label("whose it is").fill("ann")
         page.locator("form").get_by_label("namespaces").fill("demo")
         page.get_by_role("button", name="Make a token").click()
@@ -100,49 +104,49 @@ def test_a_token_is_made_shown_once_and_taken_back_and_a_quota_is_set(browser: B
         page.get_by_label("objects of a kind").fill("mci.vm=7")
         page.get_by_role("button", name="Set", exact=True).click()
         expect(page.locator("tr", has_text="bank")).to_contain_text("mci.vm: 7")
-        assert complaints.errors == []
+        assert page_errors.errors == []
 
 
-def test_a_restart_of_the_server_needs_no_reload_and_hides_no_change(browser: Browser, stage: Played) -> None:
-    with signed_in(browser, at(stage, "object/demo/ledger"), stage.token) as (_, page, _):
+def test_a_restart_of_the_server_needs_no_reload_and_hides_no_change(browser: Browser, server: ConsoleServer) -> None:
+    with signed_in(browser, at(server, "object/demo/ledger"), server.token) as (_, page, _):
         page.evaluate("window.marker = 'the same page'")
         expect(page.locator("#live .dot.live")).to_be_visible()
         expect(page.locator(".timeline")).to_be_visible()
         before = page.evaluate("import('/console/core/store.js').then((one) => one.store.seq)")
-        stage.stop(SIGKILL)
+        server.stop(SIGKILL)
         expect(page.locator("#offline")).to_be_visible()
-        stage.start()
-        stage.call("POST", "/ns/demo/objects/ledger/actions/reboot?wait=30", {})
+        server.start()
+        server.call("POST", "/ns/demo/objects/ledger/actions/reboot?wait=30", {})
         expect(page.locator("#live .dot.live")).to_be_visible()
-        wanted = [line["seq"] for line in stage.call("GET", f"/journal?after={before}&limit=1000")["items"]]
-        patiently(lambda: [seq for seq in page.evaluate(SEEN) if seq > before][: len(wanted)] == wanted)
+        wanted = [line["seq"] for line in server.call("GET", f"/journal?after={before}&limit=1000")["items"]]
+        wait_until(lambda: [seq for seq in page.evaluate(SEEN) if seq > before][: len(wanted)] == wanted)
         expect(page.locator(".timeline")).to_contain_text("reboot")
         assert page.evaluate("window.marker") == "the same page"
 
 
 def test_a_view_that_was_opened_while_the_server_was_away_is_shown_when_it_is_back(
-    browser: Browser, stage: Played
+    browser: Browser, server: ConsoleServer
 ) -> None:
-    with signed_in(browser, at(stage, "object/demo/ledger"), stage.token) as (_, page, _):
+    with signed_in(browser, at(server, "object/demo/ledger"), server.token) as (_, page, _):
         expect(page.locator(".timeline")).to_be_visible()
-        stage.stop(SIGKILL)
+        server.stop(SIGKILL)
         expect(page.locator("#offline")).to_be_visible()
         page.evaluate("location.hash = '#/lanes'")
         expect(page.locator("#main[data-view=lanes] [role=alert]")).to_be_visible()
-        stage.start()
+        server.start()
         expect(page.locator("#main[data-view=lanes] h1")).to_be_visible()
 
 
-def test_twenty_tabs_see_the_same_at_once(browser: Browser, stage: Played) -> None:
-    with signed_in(browser, at(stage, "timers"), stage.token) as (context, first, _):
+def test_twenty_tabs_see_the_same_at_once(browser: Browser, server: ConsoleServer) -> None:
+    with signed_in(browser, at(server, "timers"), server.token) as (context, first, _):
         pages: list[Page] = [first, *(context.new_page() for _ in range(19))]
-        complaints = [watched(page, stage.url) for page in pages]
+        page_errors = [record_errors(page, server.url) for page in pages]
         for page in pages[1:]:
-            page.goto(at(stage, "timers"), wait_until="commit")
+            page.goto(at(server, "timers"), wait_until="commit")
         for page in pages:
             expect(page.locator("#live .dot.live")).to_be_visible()
-        done: Any = stage.call("POST", "/ns/demo/objects/ledger/actions/pause?wait=30", {})
-        last = stage.call("GET", f"/journal?op={done['operation']['id']}")["items"][-1]["seq"]
+        done: Any = server.call("POST", "/ns/demo/objects/ledger/actions/pause?wait=30", {})
+        last = server.call("GET", f"/journal?op={done['operation']['id']}")["items"][-1]["seq"]
         for page in pages:
-            patiently(lambda page=page: last in page.evaluate(SEEN))  # type: ignore[misc]
-        assert [one.errors for one in complaints] == [[]] * 20
+            wait_until(lambda page=page: last in page.evaluate(SEEN))  # type: ignore[misc]
+        assert [one.errors for one in page_errors] == [[]] * 20

@@ -2,59 +2,59 @@
 
 from playwright.sync_api import Browser, Page, expect
 
-from tests.console.browser import PATIENT, WATCH, signed_in, watched
-from tests.console.processes import Played, patiently
+from tests.console.browser import PATIENT, WATCH, record_errors, signed_in
+from tests.console.server_process import ConsoleServer, wait_until
 
 
 def test_a_wrong_token_is_refused_with_its_problem_and_a_right_one_is_kept_for_the_tab_only(
-    browser: Browser, stage: Played
+    browser: Browser, server: ConsoleServer
 ) -> None:
     context = browser.new_context()
     context.add_init_script(WATCH)
     page = context.new_page()
     page.set_default_timeout(PATIENT)
-    page.goto(stage.url)
+    page.goto(server.url)
     page.get_by_label("Token").fill("sw_000000000000_wrong")
     page.get_by_role("button", name="Sign in").click()
     expect(page.locator(".problem")).to_contain_text("401")
-    complaints = watched(page, stage.url)
-    page.get_by_label("Token").fill(stage.token)
+    page_errors = record_errors(page, server.url)
+    page.get_by_label("Token").fill(server.token)
     page.get_by_label("Token").press("Enter")
     expect(page.get_by_role("heading", name="Fleet map")).to_be_visible()
-    assert stage.token not in page.evaluate("JSON.stringify(localStorage) + document.cookie")
-    assert (complaints.errors, page.evaluate("window.violations")) == ([], [])
+    assert server.token not in page.evaluate("JSON.stringify(localStorage) + document.cookie")
+    assert (page_errors.errors, page.evaluate("window.violations")) == ([], [])
     other = context.new_page()
-    other.goto(stage.url)
+    other.goto(server.url)
     expect(other.get_by_label("Token")).to_be_visible()
     context.close()
 
 
-def test_a_token_that_is_taken_back_ends_the_session(browser: Browser, stage: Played) -> None:
-    made = stage.call("POST", "/tokens", {"name": "eve", "role": "viewer", "namespaces": ["demo"]})
-    with signed_in(browser, stage.url, made["token"]) as (_, page, _):
+def test_a_token_that_is_taken_back_ends_the_session(browser: Browser, server: ConsoleServer) -> None:
+    made = server.call("POST", "/tokens", {"name": "eve", "role": "viewer", "namespaces": ["demo"]})
+    with signed_in(browser, server.url, made["token"]) as (_, page, _):
         expect(page.locator("#live .dot.live")).to_be_visible()
-        stage.call("DELETE", f"/tokens/{made['info']['id']}")
+        server.call("DELETE", f"/tokens/{made['info']['id']}")
         expect(page.get_by_text("The token is not valid any more.")).to_be_visible()
 
 
-def test_a_viewer_may_look_and_is_offered_nothing_else(browser: Browser, stage: Played) -> None:
-    made = stage.call("POST", "/tokens", {"name": "vic", "role": "viewer", "namespaces": ["demo"]})
-    with signed_in(browser, f"{stage.url}/#/object/demo/builder", made["token"]) as (_, page, complaints):
+def test_a_viewer_may_look_and_is_offered_nothing_else(browser: Browser, server: ConsoleServer) -> None:
+    made = server.call("POST", "/tokens", {"name": "vic", "role": "viewer", "namespaces": ["demo"]})
+    with signed_in(browser, f"{server.url}/#/object/demo/builder", made["token"]) as (_, page, page_errors):
         button = page.get_by_role("button", name="start", exact=True)
         expect(button).to_have_attribute("aria-disabled", "true")
         assert button.get_attribute("title") == "your role, viewer, may only look"
         expect(page.get_by_role("link", name="Access")).to_be_hidden()
         expect(page.get_by_role("button", name="With arguments…")).to_have_count(0)
-        page.goto(f"{stage.url}/#/objects")
+        page.goto(f"{server.url}/#/objects")
         expect(page.get_by_role("row", name="acme-prod").first).to_be_visible()
         expect(page.get_by_role("button", name="New object")).to_have_count(0)
-        page.goto(f"{stage.url}/#/lanes")
+        page.goto(f"{server.url}/#/lanes")
         expect(page.get_by_text("Lanes concern all namespaces.")).to_be_visible()
-        assert complaints.errors == []
+        assert page_errors.errors == []
 
 
-def test_the_first_run_is_guided_and_comes_only_once(browser: Browser, stage: Played) -> None:
-    with signed_in(browser, stage.url, stage.token, tour=True) as (_, page, complaints):
+def test_the_first_run_is_guided_and_comes_only_once(browser: Browser, server: ConsoleServer) -> None:
+    with signed_in(browser, server.url, server.token, tour=True) as (_, page, page_errors):
         page.get_by_role("button", name="Show me").click()
         for view in ("objects", "mci", "leases", "systems", "journal", "overview"):
             page.get_by_role("button", name="Next").click()
@@ -63,11 +63,11 @@ def test_the_first_run_is_guided_and_comes_only_once(browser: Browser, stage: Pl
         page.reload()
         expect(page.get_by_role("heading", name="Fleet map")).to_be_visible()
         expect(page.locator("#tour")).to_be_hidden()
-        assert complaints.errors == []
+        assert page_errors.errors == []
 
 
-def test_keys_alone_find_and_open_an_object(browser: Browser, stage: Played) -> None:
-    with signed_in(browser, stage.url, stage.token) as (_, page, _):
+def test_keys_alone_find_and_open_an_object(browser: Browser, server: ConsoleServer) -> None:
+    with signed_in(browser, server.url, server.token) as (_, page, _):
         expect(page.get_by_role("heading", name="Fleet map")).to_be_visible()
         page.keyboard.press("/")
         page.keyboard.type("ledger")
@@ -84,7 +84,7 @@ def test_keys_alone_find_and_open_an_object(browser: Browser, stage: Played) -> 
         expect(page.locator("#help")).to_be_visible()
         page.keyboard.press("Escape")
         expect(page.locator("#help")).to_be_hidden()
-        patiently(lambda: journal_by_keys(page))
+        wait_until(lambda: journal_by_keys(page))
 
 
 def journal_by_keys(page: Page) -> bool:
@@ -94,8 +94,8 @@ def journal_by_keys(page: Page) -> bool:
     return page.get_by_role("heading", name="Journal").is_visible()
 
 
-def test_the_fleet_map_is_walked_with_arrows(browser: Browser, stage: Played) -> None:
-    with signed_in(browser, stage.url, stage.token) as (_, page, _):
+def test_the_fleet_map_is_walked_with_arrows(browser: Browser, server: ConsoleServer) -> None:
+    with signed_in(browser, server.url, server.token) as (_, page, _):
         canvas = page.locator("canvas[data-loaded]")
         expect(canvas).to_have_attribute("data-cells", "458")
         canvas.focus()

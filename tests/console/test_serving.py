@@ -11,15 +11,15 @@ from stateward.access import Role, Tokens
 from stateward.config import Config
 from stateward.server.routes.console_routes import chunk_of, page_files, place_of
 from stateward.store.records import Object
-from tests.console.cast import Part, object_of
-from tests.console.stage import open_stage
+from tests.console.sample_objects import SampleObject, object_of
+from tests.console.sample_server import open_sample_app
 
 
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
     config = Config(data=str(tmp_path / "data"), demo=True)
-    async with open_stage(config, cells=2_500, locks=False) as (app, stage):
-        text, _ = await Tokens(stage.engine).issue("vic", Role.VIEWER, ["demo", "fleet"])
+    async with open_sample_app(config, cells=2_500, locks=False) as (app, server):
+        text, _ = await Tokens(server.engine).issue("vic", Role.VIEWER, ["demo", "fleet"])
         transport = httpx.ASGITransport(app)  # type: ignore[arg-type]
         headers = {"Authorization": f"Bearer {text}"}
         async with httpx.AsyncClient(transport=transport, base_url="http://test", headers=headers) as client:
@@ -27,7 +27,7 @@ async def client(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
 
 
 def made(spec: object) -> Object:
-    part = Part("mci.vm", "vm-1", "Running")
+    part = SampleObject("mci.vm", "vm-1", "Running")
     row = object_of("demo", part, 0.0)
     return Object(**{name: getattr(row, name) for name in row.__struct_fields__} | {"spec": json.dumps(spec)})
 
@@ -69,7 +69,7 @@ async def test_a_file_is_sent_compressed_to_those_who_can_read_that(client: http
 async def test_a_caller_is_told_who_they_are(client: httpx.AsyncClient) -> None:
     me = (await client.get("/api/v1/me")).json()
     assert (me["name"], me["role"], me["rights"], me["namespaces"]) == ("vic", "viewer", ["read"], ["demo", "fleet"])
-    assert me["domains"] == []  # the stage has their objects, and not their own APIs
+    assert me["domains"] == []  # the server has their objects, and not their own APIs
     assert (await client.get("/api/v1/me", headers={"Authorization": "Bearer x"})).status_code == 401
 
 

@@ -18,7 +18,7 @@ def test_an_upgrade_is_asked_for_and_seen_from_its_first_step_to_the_new_version
         deployment.work()
         deployment.until(HERE, "Ready", online=True)
         gate = gated(deployment, "9.9")
-        with signed_in(browser, f"{deployment.server.url}/#/edge", deployment.server.token) as (_, page, complaints):
+        with signed_in(browser, f"{deployment.server.url}/#/edge", deployment.server.token) as (_, page, page_errors):
             row = page.locator("tr", has_text="munich").first
             expect(row).to_contain_text("connected")
             row.get_by_role("button", name="upgrade…").click()
@@ -28,4 +28,4 @@ def test_an_upgrade_is_asked_for_and_seen_from_its_first_step_to_the_new_version
             gate.touch()
             expect(row).to_contain_text("none under way", timeout=60_000)
             expect(row).to_contain_text("9.9", timeout=60_000)
-            assert complaints.errors == []
+            assert page_errors.errors == []

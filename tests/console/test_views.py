@@ -1,4 +1,4 @@
-"""Every view, on a stage with something of everything: it shows what it is for, and nobody has to complain."""
+"""Every view, on a server with something of everything: it shows what it is for, and nobody has to complain."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.console.browser import AUDIT, Complaints, signed_in
-from tests.console.processes import Played
+from tests.console.browser import AUDIT, PageErrors, signed_in
+from tests.console.server_process import ConsoleServer
 
 VIEWS = {
     # view            what it shows
@@ -23,7 +23,7 @@ VIEWS = {
     "lanes":          ("aws/ap-northeast-2", "of 3 lanes active at once"),
     "workers":        ("alive", "Nothing is stuck."),
     "timers":         ("old-web", "destroy"),
-    "journal":        ("newest first", "the stage"),
+    "journal":        ("newest first", "the server"),
     "access":         ("admin", "mci.vm: 500", "New token"),
 }  # fmt: skip
 
@@ -32,14 +32,14 @@ PHONE: Any = {"width": 390, "height": 844}
 
 
 @pytest.fixture(scope="module")
-def opened(browser: Browser, stage: Played) -> Iterator[tuple[Page, Complaints]]:
-    with signed_in(browser, stage.url, stage.token) as (_, page, complaints):
-        yield page, complaints
+def opened(browser: Browser, server: ConsoleServer) -> Iterator[tuple[Page, PageErrors]]:
+    with signed_in(browser, server.url, server.token) as (_, page, page_errors):
+        yield page, page_errors
 
 
 @pytest.fixture(scope="module")
-def empty(browser: Browser, empty_stage: Played) -> Iterator[Page]:
-    with signed_in(browser, empty_stage.url, empty_stage.token) as (_, page, _):
+def empty(browser: Browser, empty_server: ConsoleServer) -> Iterator[Page]:
+    with signed_in(browser, empty_server.url, empty_server.token) as (_, page, _):
         yield page
 
 
@@ -51,18 +51,18 @@ def visit(page: Page, view: str, least: int = 99) -> None:
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_a_view_shows_what_it_is_for_and_nobody_complains(opened: tuple[Page, Complaints], view: str) -> None:
-    page, complaints = opened
+def test_a_view_shows_what_it_is_for_and_nobody_complains(opened: tuple[Page, PageErrors], view: str) -> None:
+    page, page_errors = opened
     page.set_viewport_size(LAPTOP)
     visit(page, view)
-    assert complaints.errors == []
-    assert complaints.outside == []
+    assert page_errors.errors == []
+    assert page_errors.outside == []
     assert page.evaluate("window.violations") == []
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])
 @pytest.mark.parametrize("view", VIEWS)
-def test_a_view_can_be_used_by_everybody(opened: tuple[Page, Complaints], axe: str, view: str, theme: Any) -> None:
+def test_a_view_can_be_used_by_everybody(opened: tuple[Page, PageErrors], axe: str, view: str, theme: Any) -> None:
     page, _ = opened
     page.set_viewport_size(LAPTOP)
     if not page.evaluate("'axe' in window"):
@@ -73,7 +73,7 @@ def test_a_view_can_be_used_by_everybody(opened: tuple[Page, Complaints], axe: s
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_a_view_fits_on_a_phone(opened: tuple[Page, Complaints], view: str) -> None:
+def test_a_view_fits_on_a_phone(opened: tuple[Page, PageErrors], view: str) -> None:
     page, _ = opened
     page.set_viewport_size(PHONE)
     visit(page, view, 1)

@@ -1,4 +1,4 @@
-"""The cast of the stage: objects of all domains, in the states and with the sightings that the console has to show."""
+"""Sample objects of all domains, in the states and with the observations that the console has to show."""
 
 from collections.abc import Iterator
 from random import Random
@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from stateward.store.records import JournalEntry, Object
 
-NS, CROWD = "demo", "fleet"
-WHO = "the stage"
+NS, FLEET_NS = "demo", "fleet"
+WHO = "sample data"
 HOUR, DAY = 3_600.0, 86_400.0
 
 GROUPS = (("aws", 3), ("azure", 2), ("gcp", 2), ("ncp", 1), ("ovc", 4), ("edge", 4))
@@ -27,8 +27,8 @@ PROVIDERS = {
 }
 
 
-class Part(Struct, frozen=True):
-    """An object of the cast."""
+class SampleObject(Struct, frozen=True):
+    """A sample object."""
 
     kind: str
     id: str
@@ -41,8 +41,8 @@ class Part(Struct, frozen=True):
     queue: str | None = None
 
 
-def cast(now: float) -> Iterator[Part]:
-    """Yield everything that is on the stage at first."""
+def sample_objects(now: float) -> Iterator[SampleObject]:
+    """Yield all sample objects but the large fleet."""
     yield from _mci()
     yield from _ovc()
     yield from _edge()
@@ -50,9 +50,9 @@ def cast(now: float) -> Iterator[Part]:
     yield from _systems()
 
 
-def _mci() -> Iterator[Part]:
+def _mci() -> Iterator[SampleObject]:
     groups = (("web", "aws", "ap-northeast-2", 4), ("web", "gcp", "europe-west4", 3), ("db", "azure", "westeurope", 2))
-    yield Part("mci.mci", "shop", "Partial", spec={"name": "shop", "groups": []})
+    yield SampleObject("mci.mci", "shop", "Partial", spec={"name": "shop", "groups": []})
     odd = {("web", 2): "Suspended", ("db", 1): "Failed"}
     for group, provider, region, size in groups:
         for number in range(1, size + 1):
@@ -61,44 +61,46 @@ def _mci() -> Iterator[Part]:
             error = "QuotaExceeded: no room for Standard_D2s" if state == "Failed" else None
             seen = {"public_ip": f"203.0.113.{10 + number}", "native_state": state.lower()}
             name = f"shop.{group}-{provider}-{number}"
-            yield Part("mci.vm", name, state, "shop", spec, seen, {"tier": group, "provider": provider}, error)
-    yield Part("mci.mci", "lab", "Running", spec={"name": "lab"})
+            yield SampleObject("mci.vm", name, state, "shop", spec, seen, {"tier": group, "provider": provider}, error)
+    yield SampleObject("mci.mci", "lab", "Running", spec={"name": "lab"})
     for number in (1, 2):
         spec = {"name": f"node-{number}", "group": "node", "provider": "ncp", "region": "kr", "mci": "lab"}
-        yield Part("mci.vm", f"lab.node-{number}", "Running", "lab", spec, labels={"tier": "node", "provider": "ncp"})
+        yield SampleObject(
+            "mci.vm", f"lab.node-{number}", "Running", "lab", spec, labels={"tier": "node", "provider": "ncp"}
+        )
 
 
-def _ovc() -> Iterator[Part]:
+def _ovc() -> Iterator[SampleObject]:
     place = {"provider": "ovc", "region": "node-1"}
-    yield Part("ovc.account", "acme", "CONFIRMED")
-    yield Part("ovc.cloudspace", "acme-prod", "DEPLOYED", "acme", place)
-    yield Part(
+    yield SampleObject("ovc.account", "acme", "CONFIRMED")
+    yield SampleObject("ovc.cloudspace", "acme-prod", "DEPLOYED", "acme", place)
+    yield SampleObject(
         "ovc.vm", "ledger", "RUNNING", "acme-prod", {**place, "vcpus": 4, "memory": 8192}, labels={"app": "ledger"}
     )
-    yield Part("ovc.vm", "builder", "HALTED", "acme-prod", {**place, "region": "node-2"}, labels={"app": "ci"})
-    yield Part("ovc.vm", "broken", "ERROR", "acme-prod", place, error="node-1 has no memory left for 8192 MB")
-    yield Part("ovc.disk", "ledger-data", "ASSIGNED", "ledger", {**place, "size": 100}, queue="ledger")
-    yield Part("ovc.disk", "ledger-logs", "CREATED", "ledger", {**place, "size": 20}, queue="ledger")
-    yield Part("ovc.vm", "old-web", "DELETED", "acme-prod", place)
-    yield Part("ovc.disk", "old-data", "TOBEDELETED", "acme-prod", {**place, "size": 500})
-    yield Part("ovc.node", "node-1", "ENABLED")
-    yield Part("ovc.node", "node-2", "MAINTENANCE")
+    yield SampleObject("ovc.vm", "builder", "HALTED", "acme-prod", {**place, "region": "node-2"}, labels={"app": "ci"})
+    yield SampleObject("ovc.vm", "broken", "ERROR", "acme-prod", place, error="node-1 has no memory left for 8192 MB")
+    yield SampleObject("ovc.disk", "ledger-data", "ASSIGNED", "ledger", {**place, "size": 100}, queue="ledger")
+    yield SampleObject("ovc.disk", "ledger-logs", "CREATED", "ledger", {**place, "size": 20}, queue="ledger")
+    yield SampleObject("ovc.vm", "old-web", "DELETED", "acme-prod", place)
+    yield SampleObject("ovc.disk", "old-data", "TOBEDELETED", "acme-prod", {**place, "size": 500})
+    yield SampleObject("ovc.node", "node-1", "ENABLED")
+    yield SampleObject("ovc.node", "node-2", "MAINTENANCE")
 
 
-def _edge() -> Iterator[Part]:
+def _edge() -> Iterator[SampleObject]:
     towns = (("oslo", "Ready", "2.4.1"), ("bergen", "Ready", "2.4.0"), ("busan", "UpdateError", "2.3.9"))
     for town, state, version in towns:
         spec = {"provider": "edge", "region": town}
         seen = {"version": version, "target": "2.4.1", "serving": int(state == "Ready"), "controller": "north"}
         error = "the new agent did not call within 600 s" if state == "UpdateError" else None
-        yield Part("edge.cloudlet", town, state, None, spec, seen, error=error)
+        yield SampleObject("edge.cloudlet", town, state, None, spec, seen, error=error)
         place = {"provider": "edge", "region": town}
-        yield Part("edge.clusterinst", f"{town}-k8s", "Ready", town, {**place, "nodes": 3})
-        yield Part("edge.appinst", f"{town}-vision", "Ready", f"{town}-k8s", place)
-    yield Part("edge.cloudlet", "tromso", "Offline", None, {"provider": "edge", "region": "tromso"})
+        yield SampleObject("edge.clusterinst", f"{town}-k8s", "Ready", town, {**place, "nodes": 3})
+        yield SampleObject("edge.appinst", f"{town}-vision", "Ready", f"{town}-k8s", place)
+    yield SampleObject("edge.cloudlet", "tromso", "Offline", None, {"provider": "edge", "region": "tromso"})
 
 
-def _leases(now: float) -> Iterator[Part]:
+def _leases(now: float) -> Iterator[SampleObject]:
     day = now - now % DAY
     plans = (
         #name          state        from   to   hosts
@@ -117,28 +119,28 @@ def _leases(now: float) -> Iterator[Part]:
             books[number].append([name, f"{name}-r", start, end])
         reserved = [{"id": f"{name}-r", "resource_type": "physical:host", "details": {"min": len(hosts)}}]
         spec = {"name": name, "start": start, "end": end, "before_end": None, "reservations": reserved, "user": "ann"}
-        yield Part("leases.lease", name, state, None, spec, error="no host left" if state == "ERROR" else None)
+        yield SampleObject("leases.lease", name, state, None, spec, error="no host left" if state == "ERROR" else None)
     for number, bookings in books.items():
         state = "failed" if number == 5 else "up"
         seen = {"bookings": bookings}
-        yield Part("leases.host", f"host-{number + 1}", state, None, {"name": f"host-{number + 1}"}, seen)
+        yield SampleObject("leases.host", f"host-{number + 1}", state, None, {"name": f"host-{number + 1}"}, seen)
 
 
-def _systems() -> Iterator[Part]:
-    yield Part("systems.system", "billing", "degraded", spec={"backend": "simulated"})
+def _systems() -> Iterator[SampleObject]:
+    yield SampleObject("systems.system", "billing", "degraded", spec={"backend": "simulated"})
     tree = (
         ("api", "billing", "stable"), ("api.auth", "billing.api", "stable"), ("api.rates", "billing.api", "degraded"),
         ("jobs", "billing", "stable"), ("jobs.invoices", "billing.jobs", "stable"), ("web", "billing", "stable"),
     )  # fmt: skip
     for name, parent, state in tree:
         spec = {"service": {"image": f"billing/{name}:1.8", "instances": 3}, "path": "/" + name.replace(".", "/")}
-        yield Part(
+        yield SampleObject(
             "systems.service", f"billing.{name}", state, parent, spec, {"ready": 2 if state == "degraded" else 3}
         )
-    yield Part("systems.nodepool", "billing.pool", "stable", "billing", {"nodes": 5})
+    yield SampleObject("systems.nodepool", "billing.pool", "stable", "billing", {"nodes": 5})
 
 
-def crowd(cells: int, chance: Random) -> Iterator[Part]:
+def large_fleet(cells: int, chance: Random) -> Iterator[SampleObject]:
     """Yield a large fleet of VMs over providers and regions."""
     places = [(provider, region) for provider, regions in PROVIDERS.items() for region in regions]
     states = ("Running",) * 12 + ("Suspended",) * 4 + ("Failed", "Terminated", "Undefined")
@@ -146,11 +148,11 @@ def crowd(cells: int, chance: Random) -> Iterator[Part]:
         provider, region = places[number % len(places)]
         spec = {"name": f"vm-{number:05}", "group": "crowd", "provider": provider, "region": region}
         error = "InsufficientCapacity: try another zone" if (state := chance.choice(states)) == "Failed" else None
-        yield Part("mci.vm", f"vm-{number:05}", state, None, spec, {}, {"provider": provider}, error)
+        yield SampleObject("mci.vm", f"vm-{number:05}", state, None, spec, {}, {"provider": provider}, error)
 
 
-def object_of(ns: str, part: Part, at: float) -> Object:
-    """Return the row of a part."""
+def object_of(ns: str, part: SampleObject, at: float) -> Object:
+    """Return the row of a sample object."""
     texts = [msgspec.json.encode(value).decode() for value in (part.spec, part.labels, part.seen)]
     return Object(
         ns, part.id, part.kind, part.state, at, 1, 1, None, part.queue or part.id, part.parent,
@@ -158,6 +160,6 @@ def object_of(ns: str, part: Part, at: float) -> Object:
     )  # fmt: skip
 
 
-def line_of(ns: str, part: Part, at: float) -> JournalEntry:
-    """Return the line that tells how a part came in."""
+def entry_of(ns: str, part: SampleObject, at: float) -> JournalEntry:
+    """Return the journal entry of an object's creation."""
     return JournalEntry(ns, part.id, part.kind, None, at, "controller", WHO, "enter", None, part.state, part.error)

@@ -1,4 +1,4 @@
-"""A stage in a process of its own: started, spoken to, stopped and started again on its folder and port."""
+"""The process of a server with sample objects, which tests start, call, stop and start again on its folder and port."""
 
 import signal
 import subprocess
@@ -16,11 +16,11 @@ import msgspec
 ROOT = Path(__file__).resolve().parents[2]
 PATIENT = 60.0
 PORTS = (20_000, 32_000)
-"""Below those that are given to whoever asks for any: a stage that was stopped finds its port free again."""
+"""Below the ports that the system gives out, so that a stopped server finds its port free again."""
 
 
-class Played:
-    """A stage that answers."""
+class ConsoleServer:
+    """A running server with sample objects."""
 
     def __init__(self, folder: Path, *flags: str) -> None:
         self.folder, self._flags, self.port = folder, flags, 0
@@ -28,7 +28,7 @@ class Played:
             assert "already in use" in self._log.read_text(), self._log.read_text()
 
     def start(self) -> None:
-        """Start the stage, on the port that it had before."""
+        """Start the server, on the port that it had before."""
         assert self._started(self.port), self._log.read_text()
 
     @property
@@ -36,11 +36,11 @@ class Played:
         return self.folder.with_suffix(".log")
 
     def _started(self, port: int) -> bool:
-        """Start the stage on a port; tell whether it could have it."""
-        command = [sys.executable, "-m", "tests.console.stage", "--data", str(self.folder), "--port", str(port)]
-        self._said = self._log.open("ab")
-        self.process = subprocess.Popen([*command, *self._flags], cwd=ROOT, stdout=self._said, stderr=self._said)
-        patiently(lambda: (self.folder / "server.json").exists() or self.process.poll() is not None)
+        """Start the server on a port; returns False if the port is in use."""
+        command = [sys.executable, "-m", "tests.console.sample_server", "--data", str(self.folder), "--port", str(port)]
+        self._output = self._log.open("ab")
+        self.process = subprocess.Popen([*command, *self._flags], cwd=ROOT, stdout=self._output, stderr=self._output)
+        wait_until(lambda: (self.folder / "server.json").exists() or self.process.poll() is not None)
         if self.process.poll() is not None:
             return False
         found: dict[str, str] = msgspec.json.decode((self.folder / "server.json").read_bytes())
@@ -48,11 +48,11 @@ class Played:
         return True
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
-        """Stop the stage."""
+        """Stop the server."""
         self.process.send_signal(how)
         self.process.wait(PATIENT)
         (self.folder / "server.json").unlink(missing_ok=True)
-        self._said.close()
+        self._output.close()
 
     @property
     def token(self) -> str:
@@ -69,19 +69,19 @@ class Played:
 
 
 @contextmanager
-def played(folder: Path, *flags: str) -> Iterator[Played]:
-    """Run a stage; whatever happens, it is gone in the end."""
-    stage = Played(folder, *flags)
+def run_console_server(folder: Path, *flags: str) -> Iterator[ConsoleServer]:
+    """Run a server; it is killed in the end."""
+    server = ConsoleServer(folder, *flags)
     try:
-        yield stage
+        yield server
     finally:
-        if stage.process.poll() is None:
-            stage.stop(signal.SIGKILL)
+        if server.process.poll() is None:
+            server.stop(signal.SIGKILL)
 
 
-def patiently(condition: Callable[[], object], limit: float = PATIENT) -> None:
-    """Wait until something is true."""
+def wait_until(condition: Callable[[], object], limit: float = PATIENT) -> None:
+    """Wait until a condition holds."""
     end = time.monotonic() + limit
     while not condition():
-        assert time.monotonic() < end, "it does not come true"
+        assert time.monotonic() < end, "the condition did not hold in time"
         time.sleep(0.02)
