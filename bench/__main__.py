@@ -13,9 +13,8 @@ from time import perf_counter
 
 from bench import kept as keeping
 from bench import page
-from bench.comparing import changes
 from bench.figures import Figure
-from bench.kept import Kept, Run, circumstances
+from bench.kept import Kept, Run, changes, circumstances
 from stateward.errors import UnknownName
 
 NAMES = (

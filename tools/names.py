@@ -16,38 +16,11 @@ SOURCE = Path("src/stateward")
 READ = ("src/stateward", "tests", "bench", "tools", "docs", "examples")
 """Folders whose identifiers and sentences are read for retired words."""
 
-ROLES = frozenset(
-    (
-        *(
-            "__init__",
-            "__main__",
-            "api",
-            "apply",
-            "claims",
-            "cli",
-            "codec",
-            "commands",
-            "connections",
-            "context",
-            "demo",
-            "driver",
-        ),
-        *(
-            "errors",
-            "examples",
-            "guards",
-            "handlers",
-            "lifecycle",
-            "model",
-            "plugin",
-            "port",
-            "queries",
-            "readers",
-            "retention",
-        ),
-        *("routes", "schemas", "service", "settings", "states", "store", "tx", "views"),
-    )
-)
+ROLES = frozenset({
+    "__init__", "__main__", "api", "apply", "claims", "cli", "codec", "commands", "connections", "context", "demo",
+    "driver", "errors", "examples", "guards", "handlers", "lifecycle", "model", "plugin", "port", "queries", "readers",
+    "retention", "routes", "schemas", "service", "settings", "states", "store", "tx", "views",
+})  # fmt: skip
 """Module names that say which role a module has in its package."""
 
 SHARED_MODULES: dict[str, str] = {
@@ -104,7 +77,7 @@ def _modules() -> Iterator[Path]:
 
 
 def shared_modules() -> Iterator[str]:
-    """Tell the module names that stand in several packages without being a role."""
+    """Yield the module names that several packages have, without being a role."""
     places = defaultdict(list)
     for path in _modules():
         places[path.stem].append(path)
@@ -114,7 +87,7 @@ def shared_modules() -> Iterator[str]:
 
 
 def shared_classes() -> Iterator[str]:
-    """Tell the public class names that are defined in several modules."""
+    """Yield the public class names that several modules define."""
     places = defaultdict(list)
     for path in _modules():
         for node in ast.parse(path.read_text()).body:
@@ -126,7 +99,7 @@ def shared_classes() -> Iterator[str]:
 
 
 def retired_words() -> Iterator[str]:
-    """Tell where a retired word stands, alone or as a part of a name."""
+    """Yield where a retired word is used, alone or as a part of a name."""
     pattern = re.compile(
         r"(?<![a-z])(" + "|".join(sorted(RETIRED, key=len, reverse=True)) + r")(?![a-z])", re.IGNORECASE
     )
@@ -141,7 +114,7 @@ def retired_words() -> Iterator[str]:
 
 
 def main() -> int:
-    """Print what breaks a rule; the exit code says whether anything does."""
+    """Print all violations; the exit code is 1 if there is one."""
     found = [*shared_modules(), *shared_classes(), *retired_words()]
     if found:
         print(*found, sep="\n")

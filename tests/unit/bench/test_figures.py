@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from bench import __main__ as program
 from bench import kept, page
-from bench.comparing import TOLERANCE, Change, changes
 from bench.figures import Better, Figure, gain, plain, ratio, shown
-from bench.kept import Circumstances, Kept, Run
+from bench.kept import TOLERANCE, Change, Circumstances, Kept, Run, changes
 
 WHERE = Circumstances("2026-01-01", "abc", 2, "Linux x86_64", "CPython 3.11", 0.5, {"peer": "1.2"})
 VALUES = st.floats(0.001, 1e6)
