@@ -17,7 +17,7 @@ from tempest import config
 
 
 class Results(unittest.TestResult):
-    """What became of each test: an empty text, or why it failed."""
+    """The result of each test: an empty text, or why it failed."""
 
     def __init__(self) -> None:
         super().__init__()

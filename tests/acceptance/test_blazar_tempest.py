@@ -43,7 +43,7 @@ HYPERVISORS = {"hypervisors": [{"id": "1", "hypervisor_hostname": "compute-1", "
 
 
 class Cloud(BaseHTTPRequestHandler):
-    """The services that stand beside Blazar in a cloud: Keystone and Nova, as far as the tests ask them.
+    """The services that Blazar needs in a cloud: Keystone and Nova, as far as the tests call them.
 
     What is asked of the reservation service goes to the real server, and its answers come back as they are.
     """
@@ -108,7 +108,7 @@ class CloudServer(ThreadingHTTPServer):
 
 
 def identity(url: str) -> dict[str, Any]:
-    """Return what Keystone says of who has authenticated, with its catalogue."""
+    """Return Keystone's answer to an authentication, with its catalogue."""
     endpoints = [
         {"id": one, "interface": one, "region": "RegionOne", "region_id": "RegionOne", "url": f"{url}/identity"}
         for one in ("public", "admin")
@@ -141,7 +141,7 @@ def cloud(stateward: Served) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Run all tests, and return what became of each."""
+    """Run all tests, and return the result of each."""
     if not (VENV / ".tempest").exists():
         pytest.skip("Blazar's API tests are not installed: `make setup` brings them")
     folder = tmp_path_factory.mktemp("tempest")

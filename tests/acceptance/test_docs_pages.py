@@ -1,4 +1,4 @@
-"""The pages of the documentation are whole: links lead somewhere, proofs exist, the reference is complete."""
+"""The pages of the documentation: their links exist, their proofs exist, the reference is complete."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""The stories that the documentation tells are lived: every command is typed, in order, into one real shell.
+"""The command sequences of the documentation: every command of a page is typed, in order, into one real shell.
 
 A story is what stands behind `$` in a page's `text` blocks. What the page shows below a command is to be found in what
 the command printed, line by line; `...` stands for anything. A command whose remark says `is refused` has to fail.
@@ -59,7 +59,7 @@ def story(page: str) -> list[Typed]:
 
 
 class Terminal:
-    """A shell that stays: what one command sets, the next ones see."""
+    """One shell for all commands of a page, so that later commands see the variables of earlier ones."""
 
     def __init__(self, folder: Path) -> None:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("STATEWARD_")}
@@ -78,7 +78,7 @@ class Terminal:
         self._count = 0
 
     def type(self, typed: Typed) -> str:
-        """Type a command, wait for its end (or, if it stays, for its first word), and return what it printed."""
+        """Type a command, wait for its end (or for the first output of a server), and return its output."""
         self._count += 1
         said, ended = self._folder / f".said-{self._count}", self._folder / f".ended-{self._count}"
         command = (
@@ -101,7 +101,7 @@ class Terminal:
             time.sleep(0.05)
 
     def close(self) -> None:
-        """Leave, and take along what still runs."""
+        """End the shell and all of its processes."""
         os.killpg(self._shell.pid, signal.SIGKILL)
         with self._shell:
             pass
@@ -131,7 +131,7 @@ def test_a_story_of_the_documentation_can_be_lived(terminal: Terminal, page: str
 
 
 def test_the_tour_of_the_readme_is_the_one_of_the_tutorial() -> None:
-    """So it works as written, if the tutorial does."""
+    """The README then works as written, if the tutorial does."""
     tour, tutorial = (
         [re.split(r"\s+#", one.command)[0] for one in story((ROOT / page).read_text("utf-8"))]
         for page in ("README.md", "docs/tutorial.md")

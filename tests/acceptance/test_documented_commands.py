@@ -25,7 +25,7 @@ ELSEWHERE = (
     "make format",
     "make lock",
 )
-"""What serves until it is stopped, runs this suite, runs beside it, takes its time, or would change the tree."""
+"""Commands that are not run here: servers, this suite, others that run it, slow ones, those that change the tree."""
 
 
 def blocks(language: str) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""The examples run as they are, and tell the story that their first lines promise."""
+"""The examples run as they are, and print what their docstrings promise."""
 
 import subprocess
 import sys

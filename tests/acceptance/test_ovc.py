@@ -23,7 +23,7 @@ pytestmark = [
 
 @pytest.fixture
 def where(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """A server, and the environment that leads to it."""
+    """A server, and an environment whose commands find it."""
     with served(tmp_path / "data") as server:
         yield {"STATEWARD_SERVER": server.url, "STATEWARD_TOKEN": server.token, "COLUMNS": "250", "NO_COLOR": "1"}
         server.stop()

@@ -55,12 +55,12 @@ def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def clean() -> dict[str, str]:
-    """An environment that knows nothing of this checkout."""
+    """An environment without this checkout."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("STATEWARD_", "PYTHON"))}
 
 
 def test_the_wheel_has_everything_that_is_in_the_tree(wheel: Path) -> None:
-    """The console, the SQL, the pages, the mark of types: whatever lies among the modules is used by them."""
+    """The console, the SQL, the pages, py.typed: the modules use all files beside them."""
     there = {
         str(one.relative_to(SOURCE.parent))
         for one in SOURCE.rglob("*")
@@ -81,7 +81,7 @@ def test_the_wheel_names_its_extras_and_its_licence(wheel: Path) -> None:
 
 
 def test_an_empty_environment_gets_a_command_and_a_server_with_its_console(programs: Path, tmp_path: Path) -> None:
-    """One test, so that the environment is made once, however the tests are shared out."""
+    """One test, so that the environment is made once, however pytest-xdist distributes tests."""
     stateward = str(programs / "stateward")
     told = subprocess.run([stateward, "--version"], capture_output=True, text=True, timeout=PATIENT, env=clean())
     assert told.stdout.strip() == __version__
@@ -99,7 +99,7 @@ def test_an_empty_environment_gets_a_command_and_a_server_with_its_console(progr
 
 
 def address(folder: Path, server: "subprocess.Popen[bytes]") -> str:
-    """Wait until the server has told where it is."""
+    """Wait until the server has written its address."""
     file, end = folder / "data" / "server.json", time.monotonic() + PATIENT
     while not file.exists():
         assert server.poll() is None, (folder / "log").read_text()

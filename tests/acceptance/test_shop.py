@@ -26,7 +26,7 @@ PATIENT = 120.0
 
 
 class Terminal:
-    """Somebody who types the page's commands, with the example on ports that are free here."""
+    """A shell that runs the page's commands, with the example on free ports."""
 
     def __init__(self, folder: Path, ports: dict[str, str], url: str, token: Path) -> None:
         self._folder, self._ports = folder, ports
@@ -48,7 +48,7 @@ class Terminal:
         return done.stdout
 
     def until(self, line: str, says: str) -> str:
-        """Type a line again and again, until something is printed."""
+        """Repeat a command until it prints a text."""
         end = time.monotonic() + PATIENT
         while says not in (said := self.typed(line)):
             assert time.monotonic() < end, said
@@ -71,7 +71,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 
 
 def kept_ports(many: int) -> list[int]:
-    """Return ports that are free, and that nobody is given who asks for any: they lie below those."""
+    """Return free ports below the range that the system gives out."""
     lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     found: list[int] = []
     while len(found) < many:

@@ -1,4 +1,4 @@
-"""Acting in the page: done end to end and seen live, refused with its reason, and never lost by a restart."""
+"""Actions in the page: they run to their end and are shown live, are refused with a reason, and survive a restart."""
 
 import json
 from signal import SIGKILL

@@ -1,4 +1,4 @@
-"""The domains' views on a real server: made with a form, done by a button, told in the domain's own words."""
+"""The domains' views on a real server: create forms, buttons of actions, and the domain's own data."""
 
 import re
 from collections.abc import Iterator
@@ -43,13 +43,13 @@ def go(page: Page, view: str) -> None:
 
 
 def made(page: Page, what: str, **values: str) -> None:
-    """Make something with its form."""
+    """Create an object with its form."""
     page.get_by_role("button", name=f"New {what}", exact=True).click()
     filled(page, "Make it", **values)
 
 
 def filled(page: Page, yes: str, **values: str) -> None:
-    """Fill a form in, and have it accepted."""
+    """Fill in a form, and send it until it is accepted."""
     form = page.locator("#question form")
     for name, value in values.items():
         field: Locator = form.locator(f"[name={name}]")
@@ -208,7 +208,7 @@ def test_what_happens_while_a_view_is_being_read_is_shown(opened: tuple[Page, Pa
 
 
 def wanted(api: httpx.Client, path: str, **body: str) -> str:
-    """Make something of the domain, and return its id when it is there."""
+    """Create an object of the domain, and return its id when it exists."""
     asked = api.post(f"/api/v1/ovc/mine/{path}", json=body).raise_for_status().json()
     if asked["operation"]:
         with api.stream("GET", f"/api/v1/ns/mine/operations/{asked['operation']}/events") as events:

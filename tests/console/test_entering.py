@@ -1,4 +1,4 @@
-"""Coming in: with a token that the tab keeps, in a role that is respected, along a first tour, with keys alone."""
+"""Signing in: the token of the tab, roles, the tour, and the keyboard."""
 
 from playwright.sync_api import Browser, Page, expect
 

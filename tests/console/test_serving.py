@@ -1,4 +1,4 @@
-"""How the page is served: to everybody, under a strict policy, asked for again only when it has changed."""
+"""The files of the page: served to everybody, under a strict policy, and sent again only when they have changed."""
 
 import json
 from collections.abc import AsyncIterator

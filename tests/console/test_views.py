@@ -1,4 +1,4 @@
-"""Every view, on a server with something of everything: it shows what it is for, and nobody has to complain."""
+"""Every view, on a server with sample objects: it shows its data, without errors and without problems of access."""
 
 from collections.abc import Iterator
 from typing import Any
