@@ -12,7 +12,7 @@ export function theme() {
   return system.matches ? "dark" : "light";
 }
 
-/** Show the page in its theme, and go on doing so. */
+/** Show the page in its theme, also after the system has changed it. */
 export function followTheme() {
   apply();
   system.onchange = apply;

@@ -16,7 +16,7 @@ const MIN_SHAPE_PX = 8;
 
 /** @typedef {{side: number, rows: Uint32Array[]}} Stamp */
 
-/** Draws cells, and tells which one is pointed at. */
+/** Draws cells, and shows the one that is pointed at. */
 export class FleetMap {
   /**
    * @param {Cells} cells

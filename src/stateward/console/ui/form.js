@@ -27,7 +27,7 @@ import { fieldsOf, problemPanel } from "./problems.js";
 /**
  * @typedef {object} Repeat a part of the form that can be filled in several times
  * @property {string} label of the button that adds another one
- * @property {string} from the name of its first field; it goes on to the end of the form
+ * @property {string} from the name of its first field; the part ends with the form
  */
 
 /** @param {string} name @param {number} turn @returns {string} the name of a field in one of its turns, the first is 1 */
@@ -176,7 +176,7 @@ function valuesOf(fields, inputs) {
   return Object.fromEntries(fields.map((field, number) => [field.name, read(inputs[number])]));
 }
 
-/** The server names a field by its path; its last word is ours. @param {string} named @param {Field[]} fields @param {HTMLInputElement[]} inputs */
+/** Focus the field of an error: the server names its path, which ends with our name. @param {string} named @param {Field[]} fields @param {HTMLInputElement[]} inputs */
 function focusOn(named, fields, inputs) {
   const word = named.split(/[.[\]]/).findLast(Boolean);
   inputs[fields.findIndex((field) => field.name === word)]?.focus();

@@ -77,7 +77,7 @@ export function shape(tone) {
   return svg("svg", { class: `shape tone-${tone}`, viewBox: "0 0 10 10", "aria-hidden": "true" }, path);
 }
 
-/** A state as it is shown everywhere: its shape and its word. @param {string} state @param {StateClass | null | undefined} stateClass */
+/** A state as it is shown everywhere: its shape and its name. @param {string} state @param {StateClass | null | undefined} stateClass */
 export function badge(state, stateClass) {
   const tone = toneOf(state, stateClass);
   return h("span", { class: `badge tone-${tone}`, title: MEANINGS[tone] }, shape(tone), state);

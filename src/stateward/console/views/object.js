@@ -135,7 +135,7 @@ function calmly(act, signal) {
       try {
         await act();
       } catch {
-        // the server is away, or the view was left: the stream tells when it is back
+        // the server is away, or the view was left: the next entry of the stream refreshes it
       }
       await new Promise((resolve) => setTimeout(resolve, REDRAW_MS));
     }
