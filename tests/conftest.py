@@ -1,4 +1,4 @@
-"""What all tests share: a real PostgreSQL for those that ask for it."""
+"""Fixtures of all tests: a real PostgreSQL for those that ask for it."""
 
 from hypothesis import settings
 

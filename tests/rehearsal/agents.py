@@ -1,4 +1,4 @@
-"""A hundred agents over real sockets, whose every effect is witnessed outside of the deployment and its database."""
+"""A hundred agents over real sockets, whose effects are recorded outside of the deployment and its database."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ PACE, STEPS = 0.1, 2
 
 
 class WitnessedSite(SimulatedSite):
-    """A site that writes down what is done there, and when."""
+    """A site that records in the ledger what is done there, and when."""
 
     def __init__(self, cloudlet: str, ledger: Ledger) -> None:
         super().__init__(PACE, STEPS)
@@ -35,11 +35,11 @@ class WitnessedSite(SimulatedSite):
 
 
 class Agents:
-    """Agents of the cloudlets named; each dials whichever controller answers, and not all the same one first."""
+    """The agents of some cloudlets; each connects to the first controller that answers, beginning with different ones."""
 
     def __init__(self, controllers: Sequence[str], ns: str, cloudlets: Sequence[str], token: str, ledger: Path) -> None:
-        pen, chance = Ledger(ledger, "agents"), Random(1)
-        self._sites = {name: WitnessedSite(name, pen) for name in cloudlets}
+        records, chance = Ledger(ledger, "agents"), Random(1)
+        self._sites = {name: WitnessedSite(name, records) for name in cloudlets}
         self._agents: list[Agent] = []
         for number, (name, site) in enumerate(self._sites.items()):
             turned = [*controllers[number % len(controllers) :], *controllers[: number % len(controllers)]]
@@ -48,15 +48,15 @@ class Agents:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Let them all dial."""
+        """Start all agents."""
         self._tasks = [asyncio.create_task(one.run()) for one in self._agents]
 
     async def settled(self) -> None:
-        """Wait until all are connected and have told what they have."""
+        """Wait until all are connected and have sent their inventories."""
         await asyncio.gather(*(one.synced.wait() for one in self._agents))
 
     async def stop(self) -> None:
-        """Let them all go."""
+        """Stop all agents."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

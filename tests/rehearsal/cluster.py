@@ -31,7 +31,7 @@ PRIMARY, SYNCHRONOUS = ("master", "primary", "leader"), "sync_standby"
 
 
 class Node:
-    """One of three."""
+    """One of the three nodes."""
 
     def __init__(self, number: int, folder: Path) -> None:
         self.number = number
@@ -55,7 +55,7 @@ class Node:
 
 
 def family(first: int) -> list[int]:
-    """Return a process and all below it."""
+    """Return a process and its descendants."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -68,7 +68,7 @@ def family(first: int) -> list[int]:
 
 
 def command_line_of(process: int) -> str:
-    """Return what a process calls itself."""
+    """Return the command line of a process."""
     try:
         return Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     except OSError:
@@ -76,7 +76,7 @@ def command_line_of(process: int) -> str:
 
 
 class Cluster:
-    """The database, and what can be done to it."""
+    """The database cluster, and the faults that can be caused in it."""
 
     def __init__(self, folder: Path, network: Network) -> None:
         self.folder = folder
@@ -86,14 +86,14 @@ class Cluster:
         self.nodes = {number: Node(number, folder / f"n{number}") for number in NODES}
 
     def url(self, database: str) -> str:
-        """Return how to reach a database, wherever its primary is."""
+        """Return the URL of a database, whichever node is primary."""
         where = ",".join(f"{self._network.address(n)}:{self._network.ports[n].postgres}" for n in NODES)
         return f"postgresql://postgres:{self._password}@{where}/{database}?target_session_attrs=read-write"
 
     # --- starting ----------------------------------------------------------------------------------------------------
 
     async def start(self, *databases: str) -> None:
-        """Start everything, and make databases."""
+        """Start all nodes, and create databases."""
         for node in self.nodes.values():
             node.folder.mkdir()
             self.start_node(node.number)
@@ -104,7 +104,7 @@ class Cluster:
         await connection.close()
 
     def start_node(self, number: int) -> None:
-        """Start what does not run on a node."""
+        """Start the programs of a node that do not run."""
         node = self.nodes[number]
         self._own(node.folder)
         if node.etcd is None or node.etcd.poll() is not None:
@@ -164,7 +164,7 @@ class Cluster:
         }
 
     async def stop(self) -> None:
-        """Leave nothing behind."""
+        """End all processes."""
         for node in self.nodes.values():
             send(signal.SIGKILL, node.processes())
         for node in self.nodes.values():
@@ -175,7 +175,7 @@ class Cluster:
     # --- looking -----------------------------------------------------------------------------------------------------
 
     async def members(self) -> dict[str, dict[str, Any]]:
-        """Return what Patroni knows of the nodes, by name, from whichever node answers."""
+        """Return Patroni's view of the nodes, by name, from the first node that answers."""
         async with httpx.AsyncClient(timeout=2.0, trust_env=False) as client:
             for node in self.nodes.values():
                 try:
@@ -186,11 +186,11 @@ class Cluster:
         return {}
 
     async def primary(self) -> int:
-        """Return the node that can be written to, of a cluster that is whole."""
+        """Return the primary of a healthy cluster."""
         return await self._with_role(*PRIMARY)
 
     async def synchronous(self) -> int:
-        """Return the standby without which nothing is committed."""
+        """Return the synchronous standby."""
         return await self._with_role(SYNCHRONOUS)
 
     async def _with_role(self, *roles: str) -> int:
@@ -218,16 +218,16 @@ class Cluster:
         send(signal.SIGKILL, node.processes() if all_of_it else node.postgres())
 
     def pause_node(self, number: int, still: bool) -> None:
-        """Stop all processes of a node, or let them go on."""
+        """Stop all processes of a node, or continue them."""
         send(signal.SIGSTOP if still else signal.SIGCONT, self.nodes[number].processes())
 
     def receive(self, number: int, still: bool) -> None:
-        """Stop the process of a standby that receives what the primary writes, or let it go on."""
+        """Stop the walreceiver of a standby, or continue it."""
         found = [one for one in self.nodes[number].postgres() if "walreceiver" in command_line_of(one)]
         send(signal.SIGSTOP if still else signal.SIGCONT, found)
 
     async def replay(self, number: int, pause: bool) -> None:
-        """Let a standby keep what it receives to itself, or let it go on."""
+        """Pause the replay of a standby, or resume it."""
         here = f"{self._network.address(number)}:{self._network.ports[number].postgres}"
         connection = await asyncpg.connect(f"postgresql://postgres:{self._password}@{here}/postgres", timeout=10)
         await connection.execute(f"SELECT pg_wal_replay_{'pause' if pause else 'resume'}()")
@@ -261,18 +261,18 @@ SHARED: dict[str, Any] = {
         },
     },
 }
-"""What all nodes agree on."""
+"""Settings of all nodes."""
 
 
 def send(number: signal.Signals, processes: Iterable[int]) -> None:
-    """Send a signal to processes, as far as they are there."""
+    """Send a signal to those processes that exist."""
     for one in processes:
         with suppress(ProcessLookupError):
             os.kill(one, number)
 
 
 async def until(condition: Callable[[], Awaitable[bool]], within: float = PATIENCE) -> None:
-    """Wait until something has become true."""
+    """Wait until a condition holds."""
     async with asyncio.timeout(within):
         while not await condition():
             await asyncio.sleep(0.2)

@@ -1,4 +1,4 @@
-"""Two servers and three workers, as anybody starts them, on a database of several hosts."""
+"""Two servers and three workers, started by the command line, on a database of several hosts."""
 
 import asyncio
 import signal
@@ -19,7 +19,7 @@ class Deployment:
         self.workers: list[Process] = []
 
     async def start(self) -> None:
-        """Migrate the database, and start everybody."""
+        """Migrate the database, and start all processes."""
         done = await asyncio.to_thread(run, "migrate", "--database", self._database)
         if done.returncode:
             raise RuntimeError(f"the database cannot be migrated: {done.stdout}{done.stderr}")
@@ -41,7 +41,7 @@ class Deployment:
 
     @property
     def urls(self) -> list[str]:
-        """Where the servers answer."""
+        """The URLs of the servers."""
         return [one.url for one in self.servers]
 
     @property
@@ -50,7 +50,7 @@ class Deployment:
         return self.servers[0].token
 
     async def stop(self) -> list[str]:
-        """Ask everybody to leave; returns who left in another way, or had left before."""
+        """Stop all processes; returns those that ended in another way, or before."""
         everybody = [*self.workers, *self.servers]
         codes = await asyncio.gather(*(asyncio.to_thread(one.stop) for one in everybody))
         return [
@@ -60,7 +60,7 @@ class Deployment:
         ]
 
     def kill(self) -> None:
-        """Leave nobody behind."""
+        """Kill all processes that are left."""
         for one in (*self.workers, *self.servers):
             if one.process.poll() is None:
                 one.process.kill()

@@ -1,4 +1,4 @@
-"""What is done to the database, one after the other, and how it is undone."""
+"""The faults that are injected into the database, one after the other, and how each is undone."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,20 +11,20 @@ from tests.rehearsal.cluster import Cluster
 from tests.rehearsal.network import Network
 
 HOLD = 15.0
-"""How many seconds a lagging standby lags."""
+"""Seconds for which a standby lags."""
 
 Undo = Callable[[], Awaitable[None]]
 
 
 class Fault(Struct, frozen=True):
-    """Something that goes wrong: does it, and returns how to undo it."""
+    """A fault: `strike` causes it, and returns a function that undoes it."""
 
     about: str
     strike: Callable[["FaultTarget"], Awaitable[Undo]]
 
 
 class FaultTarget(Struct, frozen=True):
-    """What things are done to."""
+    """The cluster and the network that faults are injected into."""
 
     cluster: Cluster
     network: Network
@@ -96,7 +96,7 @@ def _cut(target: FaultTarget, number: int) -> Undo:
 
 
 async def nothing() -> None:
-    """Leave it to Patroni."""
+    """Undo nothing: Patroni recovers the node itself."""
 
 
 KILL = Fault("the primary's machine dies: kill -9 of PostgreSQL, Patroni and etcd there", kill_machine)

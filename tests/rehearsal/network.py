@@ -1,4 +1,4 @@
-"""Where the three nodes are: hosts of their own in a network that can be cut, or, without root, ports of this host.
+"""The network of the three nodes: separate hosts that can be cut off, or, without root, ports of this host.
 
 The whole rehearsal lives in a network namespace of its own, in which nothing leads outside: a bridge, and behind it
 one more namespace for each node. A namespace is held by a process that does nothing, and is gone with it, so nothing
@@ -19,10 +19,10 @@ from msgspec import Struct
 
 NODES = (1, 2, 3)
 HUB = 254
-"""Where everybody else is: servers, workers, agents and callers."""
+"""The address of all others: servers, workers, agents and callers."""
 
 INSIDE = "STATEWARD_REHEARSAL_INSIDE"
-"""Says to this program that it was started in its own network."""
+"""The variable that tells this program that it runs in its own network."""
 
 
 class Ports(Struct, frozen=True):
@@ -35,7 +35,7 @@ class Ports(Struct, frozen=True):
 
 
 class Network(Protocol):
-    """Where nodes are, and how one of them is cut off."""
+    """The addresses of nodes, and how one of them is cut off."""
 
     about: str
     ports: dict[int, Ports]
@@ -44,17 +44,17 @@ class Network(Protocol):
         """Return a node's address."""
 
     def inside(self, node: int) -> list[str]:
-        """Return what stands before a command that is to run on a node."""
+        """Return the prefix of a command that runs on a node."""
 
     def cut(self, node: int) -> None:
-        """Let nothing reach a node any more, nor leave it."""
+        """Drop all packets to and from a node."""
 
     def reconnect(self, node: int) -> None:
-        """Undo that."""
+        """End the cut."""
 
 
 class Hosts:
-    """Nodes that are hosts of their own."""
+    """Nodes that are separate hosts (network namespaces)."""
 
     about = "each node is a network namespace of its own; a node is cut off by taking its link away, without a word"
 
@@ -86,7 +86,7 @@ class Hosts:
             ip(*words, before=self.inside(node))
 
     def _add_neighbours(self, node: int) -> None:
-        """Let a host know all others for good: what is sent to one that is cut off is then swallowed, not returned."""
+        """Give a host the addresses of all others, so that packets to one that is cut off are dropped, not refused."""
         before, device = ([], "hub") if node == HUB else (self.inside(node), "uplink")
         for other in {HUB, *NODES} - {node}:
             known = (self.address(other), "lladdr", mac_address(other), "dev", device, "nud", "permanent")
@@ -105,7 +105,7 @@ class Hosts:
         ip("link", "set", f"to{node}", "up")
 
     def close(self) -> None:
-        """Let the namespaces go."""
+        """Remove the namespaces."""
         for holder in self._holders.values():
             holder.kill()
             holder.wait()
@@ -134,17 +134,17 @@ class OneHost:
 
 
 def mac_address(node: int) -> str:
-    """Return the mac_address address of a host."""
+    """Return the MAC address of a host."""
     return f"02:00:00:00:00:{node:02x}"
 
 
 def ip(*words: str, before: list[str] | None = None) -> None:
-    """Change the network."""
+    """Run the `ip` command."""
     subprocess.run([*(before or []), "ip", *words], check=True)
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on now."""
+    """Return ports that are free now."""
     held = [create_server(("127.0.0.1", 0)) for _ in range(count)]
     found = [int(one.getsockname()[1]) for one in held]
     for one in held:
@@ -162,7 +162,7 @@ def enter_own_network() -> None:
 
 @contextmanager
 def hosts() -> Iterator[Hosts]:
-    """Give three hosts for a while."""
+    """Provide three hosts, and remove them in the end."""
     found = Hosts()
     try:
         yield found
