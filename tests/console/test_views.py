@@ -23,7 +23,7 @@ VIEWS = {
     "lanes":          ("aws/ap-northeast-2", "of 3 lanes active at once"),
     "workers":        ("alive", "Nothing is stuck."),
     "timers":         ("old-web", "destroy"),
-    "journal":        ("newest first", "the server"),
+    "journal":        ("newest first", "sample data"),
     "access":         ("admin", "mci.vm: 500", "New token"),
 }  # fmt: skip
 
