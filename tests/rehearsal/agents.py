@@ -35,7 +35,7 @@ class WitnessedSite(SimulatedSite):
 
 
 class Agents:
-    """The agents of some cloudlets; each connects to the first controller that answers; they try them in different orders."""
+    """Agents of some cloudlets; each connects to the first controller that answers, in an order of its own."""
 
     def __init__(self, controllers: Sequence[str], ns: str, cloudlets: Sequence[str], token: str, ledger: Path) -> None:
         records, chance = Ledger(ledger, "agents"), Random(1)
