@@ -1,4 +1,4 @@
-"""What clients say about leases, and what is made of it."""
+"""Parsing of the bodies that clients send about leases."""
 
 from typing import Any
 

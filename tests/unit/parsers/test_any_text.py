@@ -82,9 +82,9 @@ READERS: Mapping[str, tuple[Read, tuple[type[Exception], ...]]] = {
     "a reference to a credential": (lambda text, _: read_credential(text), OURS),
     "rules of a firewall": (lambda text, _: wanted_rules(text), OURS),
     "a time": (lambda text, _: read_time("start", text, 1.0), OURS),
-    "a span": (lambda text, _: lease_commands._after("--span", lease_commands._now(), text), OURS),
-    "a time from now": (lambda text, _: lease_commands._moment("--start", text), OURS),
-    "a wish for a reservation": (lambda text, _: lease_commands._read_reservation(text), OURS),
+    "a span": (lambda text, _: lease_commands._add_span("--span", lease_commands._now(), text), OURS),
+    "a time from now": (lambda text, _: lease_commands._parse_time("--start", text), OURS),
+    "a reservation": (lambda text, _: lease_commands._read_reservation(text), OURS),
     "an expression about hosts": (
         lambda text, _: property_expressions.parse_expression("resource_properties", text),
         OURS,

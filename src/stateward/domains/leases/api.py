@@ -152,7 +152,7 @@ async def list_leases(request: Call, leases: TheLeases) -> LeaseList:
 
 @post("/leases", opt=ACT, summary="Make a lease")
 async def create_lease(request: Call, leases: TheLeases, data: JSONBody[NewLease]) -> LeaseAnswer:
-    """Reserve resources for a span of time; the answer comes when they are reserved."""
+    """Reserve resources for a span of time; answers when they are reserved."""
     return LeaseAnswer(lease_view(await leases.create(caller_of(request), msgspec.to_builtins(data))))
 
 
@@ -175,13 +175,13 @@ async def update_lease(request: Call, leases: TheLeases, lease_id: LeaseId, data
 
 @delete("/leases/{lease_id:str}", opt=ACT, summary="Delete a lease", status_code=204)
 async def delete_lease(request: Call, leases: TheLeases, lease_id: LeaseId) -> None:
-    """Delete a lease, whatever it is doing; the answer comes when it is gone, or after a while if that takes longer."""
+    """Delete a lease in any status; answers when it is gone, or after ten seconds."""
     await leases.await_delete(await leases.delete(caller_of(request), lease_id))
 
 
 @post("/leases/{lease_id:str}/recover", opt=ACT, summary="Recover a lease", status_code=200)
 async def recover_lease(request: Call, leases: TheLeases, lease_id: LeaseId) -> LeaseAnswer:
-    """Let a lease leave ERROR for the status that its events speak for."""
+    """Let a lease leave ERROR for the status that its events derive."""
     return LeaseAnswer(lease_view(await leases.recover(caller_of(request), lease_id)))
 
 
@@ -196,7 +196,7 @@ async def list_hosts(request: Call, hosts: TheHosts) -> HostList:
 
 @post("/os-hosts", opt=ACT | reads({"name": "compute-1", "rack": "r1", "cpus": 64}), summary="Register a host")
 async def create_host(request: Call, hosts: TheHosts, data: JSONBody[Properties]) -> HostAnswer:
-    """Register a host by its name; whatever else is given is a property of it."""
+    """Register a host by its name; all other fields are its properties."""
     return HostAnswer(host_view(await hosts.register(caller_of(request), data)))
 
 
@@ -204,7 +204,7 @@ async def create_host(request: Call, hosts: TheHosts, data: JSONBody[Properties]
 async def list_allocations(
     request: Call, hosts: TheHosts, lease_id: OnlyLease = None, reservation_id: OnlyReservation = None
 ) -> AllocationList:
-    """Return what each host is promised to: everything, or what is of one lease or reservation."""
+    """Return the bookings of all hosts: all of them, or those of one lease or reservation."""
     found = await hosts.list(caller_of(request).ns)
     return AllocationList([allocation_view(one, lease_id, reservation_id) for one in found])
 
@@ -225,7 +225,7 @@ async def list_properties(
 async def set_property(
     request: Call, hosts: TheHosts, name: PropertyName, data: JSONBody[PropertyChange]
 ) -> PropertyAnswer:
-    """Make a property private, so that it is listed only where all are asked for, or public again."""
+    """Make a property private, so that it is listed only with `all`, or public again."""
     found = await hosts.show_property(caller_of(request), name, private=data.private)
     return PropertyAnswer(property_view(found, detail=True))
 
@@ -240,32 +240,32 @@ async def get_host(request: Call, hosts: TheHosts, host_id: HostId) -> HostAnswe
 async def get_allocation(
     request: Call, hosts: TheHosts, host_id: HostId, lease_id: OnlyLease = None, reservation_id: OnlyReservation = None
 ) -> AllocationAnswer:
-    """Return what a host is promised to: everything, or what is of one lease or reservation."""
+    """Return the bookings of a host: all of them, or those of one lease or reservation."""
     found = await hosts.get(caller_of(request).ns, host_id)
     return AllocationAnswer(allocation_view(found, lease_id, reservation_id))
 
 
 @put("/os-hosts/{host_id:str}", opt=ACT | reads({"rack": "r2", "gpu": None}), summary="Change a host")
 async def update_host(request: Call, hosts: TheHosts, host_id: HostId, data: JSONBody[Properties]) -> HostAnswer:
-    """Change properties of a host; null takes one away."""
+    """Change properties of a host; null removes one."""
     return HostAnswer(host_view(await hosts.update(caller_of(request), host_id, data)))
 
 
 @delete("/os-hosts/{host_id:str}", opt=ACT, summary="Remove a host", status_code=204)
 async def delete_host(request: Call, hosts: TheHosts, host_id: HostId) -> None:
-    """Remove a host that is not promised to anybody."""
+    """Remove a host without bookings."""
     await hosts.remove(caller_of(request), host_id)
 
 
 @post("/os-hosts/{host_id:str}/fail", opt=ACT, summary="Report a host as failed", status_code=200)
 async def fail_host(request: Call, hosts: TheHosts, host_id: HostId) -> HostAnswer:
-    """Say that a host is out of order: its leases get another one, if there is one."""
+    """Report a host as failed: its leases get another host, if one is free."""
     return HostAnswer(host_view(await hosts.fail(caller_of(request), host_id)))
 
 
 @post("/os-hosts/{host_id:str}/recover", opt=ACT, summary="Report a host as well again", status_code=200)
 async def recover_host(request: Call, hosts: TheHosts, host_id: HostId) -> HostAnswer:
-    """Say that a host is in order again."""
+    """Report a host as up again."""
     return HostAnswer(host_view(await hosts.recover(caller_of(request), host_id)))
 
 

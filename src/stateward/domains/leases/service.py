@@ -59,7 +59,7 @@ class LeaseService:
         """The engine of the leases."""
         return self._ctx.engine
 
-    # --- looking -----------------------------------------------------------------------------------------------------
+    # --- queries -----------------------------------------------------------------------------------------------------
 
     @property
     def resource_types(self) -> list[str]:
@@ -79,7 +79,7 @@ class LeaseService:
         leases = [read_lease(one) async for one in found if one.seen != "{}"]
         return sorted(leases, key=lambda one: (one.spec.start, one.spec.name))
 
-    # --- making and changing -----------------------------------------------------------------------------------------
+    # --- commands ----------------------------------------------------------------------------------------------------
 
     async def create(self, caller: LeaseCaller, given: Mapping[str, Any]) -> Lease:
         """Create a lease; returns when it is PENDING."""
@@ -158,7 +158,7 @@ class LeaseService:
         done = await self.engine.act(caller.ns, id_, "recover", facts=facts, actor=caller.actor, who=caller.who)
         return read_lease(done.object)
 
-    # --- how ---------------------------------------------------------------------------------------------------------
+    # --- steps -------------------------------------------------------------------------------------------------------
 
     async def _check(self, ns: str, spec: LeaseSpec, lease: Lease | None = None) -> None:
         """Ask the policies; if one needs the hosts, allocate them as a preview first."""

@@ -1,7 +1,7 @@
-"""The demo's cloud: three simulated nodes, a tenant with a few machines, and somebody who never leaves it alone.
+"""The demo of the ovc domain: three simulated nodes, an account with a few machines, and random actions on them.
 
-It is made when the server first starts with the demo, in a namespace of its own, and found again later: each part has a
-key, by which it is made once. Now and then a node goes into maintenance, and its machines move unnoticed.
+The objects are created when the server first starts with the demo, in their own namespace. Each has an idempotency key,
+so a later start finds them again. Sometimes a node goes into maintenance, and its machines move.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ NS = "demo"
 DEMO_USER = OvcCaller(USER, "the demo's user")
 DEMO_ADMIN = OvcCaller(ADMIN, "the demo's administrator")
 PAUSE_S = 1.5
-"""How many seconds pass between two things that somebody does, about."""
+"""Average seconds between two actions."""
 
 NODES, MACHINES, DISKS = 3, 8, 4
 HABITS: dict[str, tuple[str, ...]] = {
@@ -41,7 +41,7 @@ HABITS: dict[str, tuple[str, ...]] = {
 
 
 class OvcDemo:
-    """Makes the cloud and keeps it in motion."""
+    """Creates the objects, and acts on them at random."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class OvcDemo:
         self._service, self._chance, self._pause, self._sleep = service, chance, pause, sleep
 
     async def run(self) -> None:
-        """Live, until cancelled; a store that is away for a while is waited for."""
+        """Create the objects and act on them, until cancelled; a store error restarts it."""
         while True:
             try:
                 await self.create_objects()
@@ -62,11 +62,11 @@ class OvcDemo:
                     await self._sleep(self._chance.uniform(0.5, 1.5) * self._pause)
                     await self.act_once()
             except StoreError as error:
-                log.warning("the demo waits for the store: %s", error)
+                log.warning("the ovc demo is interrupted by the store, and restarts in 5 s: %s", error)
                 await self._sleep(5.0)
 
     async def create_objects(self) -> None:
-        """Make what is not there yet."""
+        """Create the objects that do not exist yet."""
         make = self._service
         for number in range(1, NODES + 1):
             await self._made(make.create(NS, NodeSpec(f"node {number}"), DEMO_ADMIN, f"node {number}"))
@@ -81,7 +81,7 @@ class OvcDemo:
             await self._made(make.create(NS, spec_of_it, DEMO_USER, f"data {number}"))
 
     async def _made(self, making: Awaitable[Accepted]) -> str:
-        """Wait until something is there, or known to be; return its id."""
+        """Wait until an object is created, or found again; return its id, or an empty text if it was refused."""
         with suppress(StatewardError):
             accepted = await making
             if accepted.operation is not None:
@@ -90,24 +90,24 @@ class OvcDemo:
         return ""
 
     async def act_once(self) -> None:
-        """Do one thing to one object, if there is something to be done."""
-        with suppress(StatewardError):  # somebody else was faster: that is what the demo is for
+        """Run one random action on one object, if one is possible."""
+        with suppress(StatewardError):  # another action was faster: the demo shows refusals, too
             match self._chance.random():
                 case luck if luck < 0.1:
-                    await self._care_for_a_node()
+                    await self._toggle_maintenance()
                 case luck if luck < 0.35:
-                    await self._move_a_disk()
+                    await self._attach_or_detach()
                 case _:
-                    await self._use_a_machine()
+                    await self._act_on_machine()
 
-    async def _use_a_machine(self) -> None:
+    async def _act_on_machine(self) -> None:
         vm = await self._some(VM.kind)
         if vm is not None and vm.state in HABITS:
             action = self._chance.choice(HABITS[vm.state])
             caller = DEMO_ADMIN if action == "migrate" else DEMO_USER
             await self._service.act(NS, VM.kind, vm.id, action, caller)
 
-    async def _move_a_disk(self) -> None:
+    async def _attach_or_detach(self) -> None:
         disk, vm = await self._some(DISK.kind), await self._some(VM.kind)
         if disk is None or vm is None:
             return
@@ -116,8 +116,8 @@ class OvcDemo:
         elif disk.state == DiskState.ASSIGNED and disk.parent is not None:
             await self._service.act(NS, VM.kind, disk.parent, "detach disk", DEMO_USER, args={"disk": disk.id})
 
-    async def _care_for_a_node(self) -> None:
-        """Put a node in maintenance if all are in service, or bring back the one that is not."""
+    async def _toggle_maintenance(self) -> None:
+        """Put a node in maintenance if all are enabled; otherwise enable the one that is in maintenance."""
         nodes = [one async for one in list_all(self._service.engine.store.reader, Selector(NS, NODE.kind))]
         away = [one for one in nodes if one.state == NodeState.MAINTENANCE]
         if away:

@@ -122,12 +122,12 @@ class DriftDetector:
         reader = self._engine.store.reader
         vms = list_all(reader, Selector(ns, VM.kind, states=(OvcVmState.RUNNING, OvcVmState.PAUSED)))
         boxes = list_all(reader, Selector(ns, CLOUDSPACE.kind, states=FIREWALL_ON_STATES))
-        those: list[WatchedObject] = []
+        watched: list[WatchedObject] = []
         for found, reader_of in ((vms, vm_seen), (boxes, cloudspace_seen)):
             async for one in found:
                 with self._faults.isolate(f"look at {one.id} in {ns}"):
-                    those.append(WatchedObject(one, reader_of(one)))
-        return [one for one in those if one.found.op is None and _is_ours(one)]
+                    watched.append(WatchedObject(one, reader_of(one)))
+        return [one for one in watched if one.found.op is None and _is_ours(one)]
 
     async def _check_node_isolated(self, node: Key, those: list[WatchedObject], keeper: bool) -> None:
         """Check a node; an error does not affect the other nodes."""
@@ -153,7 +153,7 @@ class DriftDetector:
             await self._record_trouble(node, str(error))
             return None
 
-    # --- turns -------------------------------------------------------------------------------------------------------
+    # --- claims ------------------------------------------------------------------------------------------------------
 
     async def _claim_node(self, node: Key) -> NodeSeen | None:
         """Claim a node for this check; None if another process has checked it meanwhile."""
@@ -162,7 +162,7 @@ class DriftDetector:
     async def _record_trouble(self, node: Key, trouble: str) -> None:
         await self._engine.store.transact(lambda tx: _save_trouble(tx, node, trouble))
 
-    # --- looking -----------------------------------------------------------------------------------------------------
+    # --- observation -------------------------------------------------------------------------------------------------
 
     async def _confirm_drift(
         self, node: Key, hypervisor: Hypervisor, those: list[WatchedObject]

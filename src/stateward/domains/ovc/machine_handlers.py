@@ -174,7 +174,7 @@ class OvcVmHandlers:
             node, key = await self._node_and_machine(job)
             await node.detach(key, (await self._attached_disk(job.ns, str(job.args["disk"])))[0])
 
-    # --- the end -----------------------------------------------------------------------------------------------------
+    # --- removal -----------------------------------------------------------------------------------------------------
 
     async def _restore(self, job: Job) -> None:
         """Do nothing: the files of its disks have stayed."""
@@ -197,7 +197,7 @@ class OvcVmHandlers:
         for name in await self._disk_files(ns, seen):
             await self._disk_store.remove(name)
 
-    # --- moving ------------------------------------------------------------------------------------------------------
+    # --- migration ---------------------------------------------------------------------------------------------------
 
     async def _migrate(self, job: Job) -> Ending:
         seen = vm_seen(job.claim.object)
@@ -239,7 +239,7 @@ class OvcVmHandlers:
         ending = await self._stop_migration(job, "cancelled")
         return ObservedOutcome.DONE if ending.event != FAILED else ObservedOutcome.NOT_DONE
 
-    # --- looking -----------------------------------------------------------------------------------------------------
+    # --- observation -------------------------------------------------------------------------------------------------
 
     async def _observe(self, job: Job) -> ObservedOutcome:
         seen = vm_seen(job.claim.object)

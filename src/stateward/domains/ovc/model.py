@@ -35,7 +35,7 @@ BUILT_IN_IMAGE = "tick"
 S = TypeVar("S", bound=Struct)
 
 
-# --- what is wanted --------------------------------------------------------------------------------------------------
+# --- specs -----------------------------------------------------------------------------------------------------------
 
 
 class AccountSpec(Struct, frozen=True, forbid_unknown_fields=True):
@@ -92,7 +92,7 @@ class NodeSpec(Struct, frozen=True, forbid_unknown_fields=True):
 OvcSpec: TypeAlias = AccountSpec | CloudspaceSpec | OvcVmSpec | DiskSpec | ImageSpec | NodeSpec
 
 
-# --- what is known ---------------------------------------------------------------------------------------------------
+# --- state -----------------------------------------------------------------------------------------------------------
 
 
 class BinEntry(Struct, frozen=True, omit_defaults=True):

@@ -51,7 +51,7 @@ class NodeHandlers:
         if trouble:
             raise Permanent(trouble)
 
-    # --- out ---------------------------------------------------------------------------------------------------------
+    # --- drain -------------------------------------------------------------------------------------------------------
 
     async def _start_maintenance(self, job: Job) -> Ending:
         """Move the VMs away, or stop them; if one fails, the node stays in service and the report names it."""
@@ -81,7 +81,7 @@ class NodeHandlers:
         )
         return gone.failed
 
-    # --- back --------------------------------------------------------------------------------------------------------
+    # --- return ------------------------------------------------------------------------------------------------------
 
     async def _enable(self, job: Job) -> Ending:
         """Bring back the VMs that left for maintenance; one that cannot move stays where it is."""
@@ -131,7 +131,7 @@ class NodeHandlers:
         )
         return started.failed | paused.failed
 
-    # --- whom --------------------------------------------------------------------------------------------------------
+    # --- targets -----------------------------------------------------------------------------------------------------
 
     def _has_power(self, one: Object) -> bool:
         return one.state in POWERED_STATES or one.op is not None

@@ -1,4 +1,4 @@
-"""The domain's service: what can be asked for, in the words of the design, by whoever asks."""
+"""The service of the ovc domain: create objects, submit actions on them, and read them."""
 
 from collections.abc import Mapping
 from hashlib import blake2b
@@ -82,7 +82,7 @@ class Service:
         self.engine = engine
         self.queuer = Queuer(engine)
 
-    # --- making ------------------------------------------------------------------------------------------------------
+    # --- creation ----------------------------------------------------------------------------------------------------
 
     async def create(
         self, ns: str, spec: OvcSpec, caller: OvcCaller, key: str | None = None, *, deploy: bool = True
@@ -113,7 +113,7 @@ class Service:
         name = None if key is None else f"{key}/{action.replace(' ', '-')}"
         return self.engine.request(ns, id_, action, actor=caller.actor, who=caller.who, key=name, **how)
 
-    # --- doing -------------------------------------------------------------------------------------------------------
+    # --- actions -----------------------------------------------------------------------------------------------------
 
     async def act(
         self,
@@ -158,10 +158,9 @@ class Service:
     async def update_status(
         self, ns: str, object_type: str, id_: str, status: str, new_status: str, caller: OvcCaller
     ) -> Accepted:
-        """Change an object's status from one to another, in one step or not at all.
+        """Submit the action that leads from a status to a transition status (the design's `update_status`).
 
-        The first must be what it is, or another action is happening. The other is a transition: it begins what leads
-        through it, and ends when that does.
+        The object must have the first status; otherwise another action is happening, and the request is refused.
         """
         lifecycle = OBJECT_TYPES[object_type]
         begins = [one for one in lifecycle.allowed[lifecycle.state(status)] if one.meaning is Meaning.ACTION]
@@ -171,7 +170,7 @@ class Service:
             raise BadInput("new_status", new_status, f"a transition that begins in {status}: {', '.join(begun)}")
         return await self.act(ns, lifecycle.kind, id_, ways[0], caller, status=status)
 
-    # --- looking -----------------------------------------------------------------------------------------------------
+    # --- queries -----------------------------------------------------------------------------------------------------
 
     async def get(self, ns: str, kind: str, id_: str) -> Object:
         """Return an object of this kind; raises NotFound."""

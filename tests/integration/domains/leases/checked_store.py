@@ -1,4 +1,4 @@
-"""A store that looks at every lease and every host that is written, in the transaction that writes it."""
+"""A store that checks every lease and every host that is written, in the transaction that writes it."""
 
 from collections.abc import Callable
 from itertools import combinations
@@ -16,11 +16,11 @@ T = TypeVar("T")
 
 
 class Forbidden(AssertionError):
-    """Something is about to be written that must never be."""
+    """A record that breaks an invariant is about to be written."""
 
 
 def check(found: Object) -> None:
-    """Raise if an object must not be written as it is."""
+    """Raise if an object breaks an invariant."""
     if found.kind == LEASE.kind and not found.removed:
         seen = read_lease(found).seen
         statuses = [one.status for one in seen.reservations.values()]
@@ -33,7 +33,7 @@ def check(found: Object) -> None:
 
 
 def check_host(host: LeaseHost) -> None:
-    """Raise if a host has promised what it cannot keep, or was handed over to two."""
+    """Raise if a host is booked twice, or held by two reservations."""
     bookings, held = host.seen.bookings, host.seen.held
     for one in bookings:
         if not booking_fits(host.spec, bookings, one):
@@ -57,7 +57,7 @@ class _CheckedTx:
 
 
 class CheckedStore:
-    """A store; nothing forbidden gets past it."""
+    """A store that refuses records that break an invariant."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""A site with leases: an engine on a real store, a few hosts, and a user. Every test runs on both stores."""
+"""The leases domain on both stores, with helpers that create leases and wait for them."""
 
 import asyncio
 import time
@@ -25,7 +25,7 @@ LIMIT = 60.0
 
 
 class LeaseHarness:
-    """An engine with leases at work, and ways to say what a test wants and waits for."""
+    """An engine with the leases domain, and helpers that create leases and wait for them."""
 
     def __init__(self, engine: Engine, plugin: LeasesPlugin, things: ScriptedResource) -> None:
         self.engine, self.plugin, self.things = engine, plugin, things
@@ -42,14 +42,14 @@ class LeaseHarness:
         return await self.plugin.hosts.get(NS, name)
 
     async def lease(
-        self, name: str, *wishes: dict[str, Any], start: float = 0.0, end: float = 3600.0, **more: Any
+        self, name: str, *reservations: dict[str, Any], start: float = 0.0, end: float = 3600.0, **more: Any
     ) -> Lease:
-        """Make a lease, from and to so many seconds from now; of one host, if nothing else is wished for."""
+        """Create a lease, from and to so many seconds from now; of one host without other reservations."""
         given = {
             "name": name,
             "start_date": at(start) if start else "now",
             "end_date": at(end),
-            "reservations": [*wishes] or [hosts()],
+            "reservations": [*reservations] or [hosts()],
             **more,
         }
         return await self.plugin.leases.create(ME, given)
@@ -66,7 +66,7 @@ class LeaseHarness:
             return found
 
     async def gone(self, lease: Lease) -> None:
-        """Wait until there is no such lease any more."""
+        """Wait until the lease is removed."""
         async with asyncio.timeout(LIMIT):
             while True:
                 try:
@@ -76,15 +76,15 @@ class LeaseHarness:
                 await asyncio.sleep(0.02)
 
     async def eventually(self, true: Callable[[], Awaitable[bool]]) -> None:
-        """Wait until something is true."""
+        """Wait until a condition is true."""
         async with asyncio.timeout(LIMIT):
             while not await true():
                 await asyncio.sleep(0.02)
 
     async def moves(self, lease: Lease) -> list[tuple[str, str | None]]:
         """Return what happened to a lease: each event, and the status that it led to."""
-        lines = await self.engine.history(NS, lease.object.id)
-        return [(line.event, line.target) for line in lines]
+        entries = await self.engine.history(NS, lease.object.id)
+        return [(entry.event, entry.target) for entry in entries]
 
 
 def at(seconds: float) -> str:
@@ -94,12 +94,12 @@ def at(seconds: float) -> str:
 
 
 def hosts(least: int = 1, most: int | None = None, **more: Any) -> dict[str, Any]:
-    """Wish for hosts."""
+    """Return a reservation of hosts."""
     return {"resource_type": "physical:host", "min": least, "max": most or least, **more}
 
 
 def thing(name: str) -> dict[str, Any]:
-    """Wish for a thing."""
+    """Return a reservation of a scripted resource."""
     return {"resource_type": "test:thing", "thing": name}
 
 
@@ -110,7 +110,7 @@ def store_name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def new_store(store_name: str, request: pytest.FixtureRequest) -> Callable[[], Store]:
-    """Return how to open one and the same fresh database, as often as wanted."""
+    """Return a function that opens the same fresh database, as often as it is called."""
     return fresh_store(store_name, request)
 
 
@@ -139,7 +139,7 @@ class Opened:
 
 @pytest.fixture
 def opening(new_store: Callable[[], Store], tmp_path: Path) -> Opening:
-    """Return how to open a site, as often as wanted."""
+    """Return a function that opens an engine with leases, as often as it is called."""
 
     def opened(
         settings: Settings | None = None, things: ScriptedResource | None = None, *, works: bool = True

@@ -1,4 +1,4 @@
-"""A policy service for tests: it answers as it is told to, and remembers what it was asked."""
+"""A policy service for tests: its answers are scripted, and it records the requests."""
 
 import asyncio
 import json
@@ -40,12 +40,12 @@ class FakePolicyService:
 
 @asynccontextmanager
 async def running_policy_service() -> AsyncIterator[tuple[FakePolicyService, str]]:
-    judge = FakePolicyService()
-    server = await asyncio.start_server(judge.answer, "127.0.0.1", 0)
+    service = FakePolicyService()
+    server = await asyncio.start_server(service.answer, "127.0.0.1", 0)
     async with server:
-        yield judge, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        yield service, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
-async def told(judge: FakePolicyService, times: int) -> bool:
-    """Tell whether the service was told of ends so often."""
-    return sum(path == "/on-end" for path, _ in judge.asked) == times
+async def was_notified(service: FakePolicyService, times: int) -> bool:
+    """Tell whether the service was notified of ends this many times."""
+    return sum(path == "/on-end" for path, _ in service.asked) == times

@@ -1,4 +1,4 @@
-"""A type of resource for tests: it does what it is told to, fails as often as it is told to, or hangs."""
+"""A type of resource for tests: it succeeds, fails a given number of times, or hangs, as the test scripts it."""
 
 import asyncio
 from collections import Counter

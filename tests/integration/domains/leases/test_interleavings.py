@@ -1,4 +1,4 @@
-"""Whatever is asked of a lease, in whatever order and however its resources behave: nothing forbidden is ever written.
+"""Any requests to a lease, in any order and with any behaviour of its resources: no invariant is ever broken.
 
 The worlds of `tests/simulation/leases.py` kill and cut off processes besides; here an example that fails is made small.
 """

@@ -1,4 +1,4 @@
-"""The life of a lease: reserved, started, warned of its end, ended, deleted."""
+"""The lifecycle of a lease: created, started, warned of its end, ended, deleted."""
 
 import asyncio
 

@@ -56,12 +56,12 @@ async def both(
         yield LeaseHarness(engine, leases, ScriptedResource())
 
 
-def wish(name: str, **more: Any) -> dict[str, Any]:
+def mci_reservation(name: str, **more: Any) -> dict[str, Any]:
     return {"resource_type": "mci", "mci": name, "template": {**msgspec.to_builtins(mci(name)), **more}}
 
 
 async def test_an_mci_lives_as_long_as_its_lease(both: LeaseHarness) -> None:
-    lease = await both.lease("fleet", wish("m1"))
+    lease = await both.lease("fleet", mci_reservation("m1"))
     await both.until(lease, "ACTIVE")
     assert (await both.engine.get(NS, "m1")).state == "Running"
     await both.plugin.leases.update(ME, lease.object.id, {"end_date": "now"})
@@ -71,7 +71,7 @@ async def test_an_mci_lives_as_long_as_its_lease(both: LeaseHarness) -> None:
 
 
 async def test_a_lease_that_is_deleted_takes_its_mci_with_it(both: LeaseHarness) -> None:
-    lease = await both.lease("fleet", wish("m2"))
+    lease = await both.lease("fleet", mci_reservation("m2"))
     await both.until(lease, "ACTIVE")
     await both.plugin.leases.delete(ME, lease.object.id)
     await both.gone(lease)
@@ -79,7 +79,7 @@ async def test_a_lease_that_is_deleted_takes_its_mci_with_it(both: LeaseHarness)
 
 
 async def test_delete_of_a_lease_whose_mci_is_still_being_made_leaves_nothing_behind(both: LeaseHarness) -> None:
-    lease = await both.lease("fleet", wish("m4", hold=True))
+    lease = await both.lease("fleet", mci_reservation("m4", hold=True))
     await both.eventually(lambda: _is(both, "m4", "Prepared"))
     await both.plugin.leases.delete(ME, lease.object.id)
     await both.gone(lease)
@@ -278,9 +278,9 @@ async def _rewrite(site: LeaseHarness, lease: Lease, spec: dict[str, Any]) -> No
 
 async def test_an_mci_that_cannot_be_made_is_an_error_of_its_reservation_only(both: LeaseHarness) -> None:
     await both.hosts("h1")
-    theirs = await both.lease("theirs", wish("m3"))
+    theirs = await both.lease("theirs", mci_reservation("m3"))
     await both.until(theirs, "ACTIVE")
-    lease = await both.lease("mixed", wish("m3"), {"resource_type": "physical:host", "min": 1, "max": 1})
+    lease = await both.lease("mixed", mci_reservation("m3"), {"resource_type": "physical:host", "min": 1, "max": 1})
     failed = await both.until(lease, "ERROR", "ACTIVE")
     statuses = [seen.status for _, seen in failed.reservations()]
     assert statuses == [ReservationState.ERROR, ReservationState.ACTIVE]

@@ -1,4 +1,4 @@
-"""What the policy service is told: of every end and every delete, until it has taken it, in the form of Blazar."""
+"""Notices to the policy service: of every end and every delete, until it accepts them, in the form of Blazar."""
 
 import asyncio
 import signal
@@ -14,7 +14,7 @@ from stateward.domains.leases.settings import Settings
 from stateward.engine import NotFound
 from stateward.store.filters import Page, Selector
 from tests.integration.domains.leases.conftest import ME, NS, LeaseHarness, Opening, hosts, thing
-from tests.integration.domains.leases.policy_service import running_policy_service, told
+from tests.integration.domains.leases.policy_service import running_policy_service, was_notified
 from tests.integration.server.server_processes import PATIENT, Served
 
 
@@ -30,34 +30,34 @@ async def _no_notices(site: LeaseHarness) -> bool:
 
 @pytest.mark.parametrize("start", [0.0, 3600.0])
 async def test_the_service_is_told_of_a_delete_once(opening: Opening, start: float) -> None:
-    async with running_policy_service() as (judge, url), opening(Settings(check_url=url)) as site:
+    async with running_policy_service() as (policies, url), opening(Settings(check_url=url)) as site:
         lease = await site.lease("short", thing("lamp"), start=start, end=7200)
         if not start:
             await site.until(lease, "ACTIVE")
         await site.plugin.leases.await_delete(await site.plugin.leases.delete(ME, lease.object.id))
-        await site.eventually(lambda: told(judge, 1))
+        await site.eventually(lambda: was_notified(policies, 1))
         await site.eventually(lambda: _no_notices(site))
-        assert judge.asked[-1][1]["lease"]["status"] == "DELETING"
+        assert policies.asked[-1][1]["lease"]["status"] == "DELETING"
 
 
 async def test_a_delete_after_the_end_is_not_told_again(opening: Opening) -> None:
-    async with running_policy_service() as (judge, url), opening(Settings(check_url=url)) as site:
+    async with running_policy_service() as (policies, url), opening(Settings(check_url=url)) as site:
         lease = await site.lease("ended", thing("lamp"), end=0.3)
         await site.until(lease, "TERMINATED")
         await site.eventually(lambda: _no_notices(site))
         await site.plugin.leases.await_delete(await site.plugin.leases.delete(ME, lease.object.id))
         assert await _no_notices(site)
-        assert await told(judge, 1)
+        assert await was_notified(policies, 1)
 
 
 async def test_an_end_that_is_tried_again_is_told_once(opening: Opening) -> None:
-    async with running_policy_service() as (judge, url), opening(Settings(check_url=url)) as site:
+    async with running_policy_service() as (policies, url), opening(Settings(check_url=url)) as site:
         site.things.fail["end of lamp"] = [RuntimeError("broken")]
         lease = await site.lease("twice", thing("lamp"), end=0.3)
         await site.until(lease, "ERROR")
         await site.plugin.leases.await_delete(await site.plugin.leases.delete(ME, lease.object.id))
         await site.eventually(lambda: _no_notices(site))
-        assert await told(judge, 1)
+        assert await was_notified(policies, 1)
 
 
 async def test_without_a_service_nothing_is_queued(site: LeaseHarness) -> None:
@@ -67,27 +67,27 @@ async def test_without_a_service_nothing_is_queued(site: LeaseHarness) -> None:
 
 
 async def test_what_the_service_does_not_take_is_delivered_again(opening: Opening) -> None:
-    async with running_policy_service() as (judge, url), opening(Settings(check_url=url)) as site:
-        judge.broken = 2
+    async with running_policy_service() as (policies, url), opening(Settings(check_url=url)) as site:
+        policies.broken = 2
         lease = await site.lease("again", thing("lamp"), start=3600, end=7200)
         await site.plugin.leases.await_delete(await site.plugin.leases.delete(ME, lease.object.id))
-        await site.eventually(lambda: told(judge, 3))
+        await site.eventually(lambda: was_notified(policies, 3))
         await site.eventually(lambda: _no_notices(site))
-        bodies = [body for path, body in judge.asked if path == "/on-end"]
+        bodies = [body for path, body in policies.asked if path == "/on-end"]
         assert bodies[0] == bodies[1] == bodies[2]
 
 
 async def test_what_was_not_delivered_outlives_the_process(opening: Opening) -> None:
-    async with running_policy_service() as (judge, url):
-        judge.broken = 10_000
+    async with running_policy_service() as (policies, url):
+        policies.broken = 10_000
         async with opening(Settings(check_url=url)) as site:
             lease = await site.lease("durable", thing("lamp"), start=3600, end=7200)
             await site.plugin.leases.await_delete(await site.plugin.leases.delete(ME, lease.object.id))
-            await site.eventually(lambda: told(judge, 1))
-        judge.broken = 0
+            await site.eventually(lambda: was_notified(policies, 1))
+        policies.broken = 0
         async with opening(Settings(check_url=url)) as site:
             await site.eventually(lambda: _no_notices(site))
-        assert judge.asked[-1][1]["lease"]["id"] == lease.object.id
+        assert policies.asked[-1][1]["lease"]["id"] == lease.object.id
 
 
 def test_the_pauses_grow_up_to_an_hour() -> None:
@@ -102,15 +102,15 @@ async def test_a_notice_that_is_given_up_stays_and_can_be_delivered_later(
 ) -> None:
     monkeypatch.setattr(notices, "FIRST_PAUSE_S", 90_000.0)
     monkeypatch.setattr(notices, "LONGEST_PAUSE_S", 90_000.0)  # the next attempt would be after the bound of a day
-    async with running_policy_service() as (judge, url), opening(Settings(check_url=url)) as site:
-        judge.broken = 1
+    async with running_policy_service() as (policies, url), opening(Settings(check_url=url)) as site:
+        policies.broken = 1
         lease = await site.lease("stubborn", thing("lamp"), start=3600, end=7200)
         await site.plugin.leases.await_delete(await site.plugin.leases.delete(ME, lease.object.id))
         key = notice_key(NS, lease.object.id)
         await site.eventually(lambda: _is(site, key.id, "undelivered"))
         assert "the answer to on-end was 500" in str((await site.engine.get(*key)).error)
         await site.engine.wait(NS, (await site.engine.act(*key, "deliver", who="me")).op.id, 30)
-        assert await told(judge, 2)
+        assert await was_notified(policies, 2)
         with pytest.raises(NotFound):
             await site.engine.get(*key)
 
@@ -121,14 +121,14 @@ async def _is(site: LeaseHarness, name: str, state: str) -> bool:
 
 async def test_what_is_asked_and_told_has_the_form_of_blazar(opening: Opening) -> None:
     async with (
-        running_policy_service() as (judge, url),
+        running_policy_service() as (policies, url),
         opening(Settings(before_end=0.0, check_url=f"{url}/v1/", check_token="of the service")) as site,
     ):
         await site.hosts("h1", "h2", gpu="a100")
         lease = await site.lease("form", hosts(), start=3600, end=7200)
-        asked, body = judge.asked[-1]
+        asked, body = policies.asked[-1]
         assert asked == "/v1/check-create"
-        assert "x-auth-token: of the service" in judge.head.lower()
+        assert "x-auth-token: of the service" in policies.head.lower()
         assert body.keys() == {"context", "lease"}
         context = {"user_id": "me", "project_id": NS, "auth_url": None, "region_name": None}
         assert body["context"] == context
@@ -140,7 +140,7 @@ async def test_what_is_asked_and_told_has_the_form_of_blazar(opening: Opening) -
         await site.plugin.leases.update(
             ME, lease.object.id, {"end_date": "2035-01-01 12:00", "reservations": [change(lease, max=2)]}
         )
-        asked, body = judge.asked[-1]
+        asked, body = policies.asked[-1]
         assert asked == "/v1/check-update"
         assert body.keys() == {"context", "lease", "current_lease"}
         assert body["context"] == context
@@ -150,7 +150,7 @@ async def test_what_is_asked_and_told_has_the_form_of_blazar(opening: Opening) -
 
         await site.plugin.leases.await_delete(await site.plugin.leases.delete(ME, lease.object.id))
         await site.eventually(lambda: _no_notices(site))
-        asked, body = judge.asked[-1]
+        asked, body = policies.asked[-1]
         assert asked == "/v1/on-end"
         assert body.keys() == {"context", "lease"}
         assert body["context"] == context
@@ -168,33 +168,33 @@ def allocated(lease: dict[str, Any]) -> list[str]:
 
 
 async def test_what_the_service_denies_leaves_no_host_marked(opening: Opening) -> None:
-    async with running_policy_service() as (judge, url), opening(Settings(check_url=url)) as site:
+    async with running_policy_service() as (policies, url), opening(Settings(check_url=url)) as site:
         await site.hosts("h1")
-        judge.silent = False
-        judge.says = b"HTTP/1.1 403 No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+        policies.silent = False
+        policies.says = b"HTTP/1.1 403 No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
         for _ in range(2):
             with pytest.raises(Exception, match="403"):
                 await site.lease("denied", start=60)
-        judge.says = b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n"
+        policies.says = b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n"
         assert (await site.lease("allowed", start=60)).seen.booked == {"h1"}
 
 
 async def test_a_notice_survives_a_kill(tmp_path: Path) -> None:
-    async with running_policy_service() as (judge, url):
-        judge.broken = 10_000
+    async with running_policy_service() as (policies, url):
+        policies.broken = 10_000
         flags = ("--set", f"leases_check_url={url}", "--lease", "2")
         server = await asyncio.to_thread(Served, tmp_path / "data", *flags)
         try:
             id_ = await asyncio.to_thread(_made_and_deleted, server)
-            await _until(lambda: any(path == "/on-end" for path, _ in judge.asked))
+            await _until(lambda: any(path == "/on-end" for path, _ in policies.asked))
             server.stop(signal.SIGKILL)
-            judge.broken, judge.asked = 0, []
+            policies.broken, policies.asked = 0, []
             server = await asyncio.to_thread(Served, tmp_path / "data", *flags)
-            await _until(lambda: bool(judge.asked))
+            await _until(lambda: bool(policies.asked))
         finally:
             server.process.kill()
             server.ended()
-        assert [(path, body["lease"]["id"]) for path, body in judge.asked] == [("/on-end", id_)]
+        assert [(path, body["lease"]["id"]) for path, body in policies.asked] == [("/on-end", id_)]
 
 
 def _made_and_deleted(server: Served) -> str:

@@ -1,4 +1,4 @@
-"""Every reservation and event has a history of its own, and what waited for a lease to come to rest rings then."""
+"""Every reservation and event has its own history; timers that waited for the end of an operation fire then."""
 
 from stateward.domains.leases.model import EventType, Lease, event_id
 from stateward.store.records import JournalEntry
@@ -6,7 +6,7 @@ from tests.integration.domains.leases.conftest import ME, NS, LeaseHarness, thin
 from tests.integration.domains.leases.scripted_resource import never
 
 
-async def told(site: LeaseHarness, part: str) -> list[tuple[str, str, str | None]]:
+async def part_history(site: LeaseHarness, part: str) -> list[tuple[str, str, str | None]]:
     return [(line.event, line.actor, line.reason) for line in await lines(site, part)]
 
 
@@ -25,7 +25,7 @@ async def test_a_reservation_tells_of_its_whole_life_and_who_was_behind_it(site:
     await site.until(lease, "ACTIVE")
     await site.plugin.leases.update(ME, lease.object.id, {"end_date": "now"})
     await site.until(lease, "TERMINATED")
-    assert await told(site, only(lease)) == [
+    assert await part_history(site, only(lease)) == [
         ("reserve", "controller", "on h1"),
         ("start", "controller", "from pending to active"),
         ("release", "controller", "from active to deleted"),
@@ -44,21 +44,21 @@ async def test_an_event_tells_when_it_was_fired_and_what_became_of_it(site: Leas
         EventType.BEFORE_END: [fired, ("done", "worker", f"{way} DONE")],
         EventType.END: [fired, ("failed", "worker", f"{way} ERROR")],
     }
-    assert {one: await told(site, event_id(lease.object.id, one)) for one in EventType} == expected
+    assert {one: await part_history(site, event_id(lease.object.id, one)) for one in EventType} == expected
 
 
 async def test_a_reservation_that_fails_tells_why(site: LeaseHarness) -> None:
     site.things.fail["lamp"] = never()
     lease = await site.lease("dark", thing("lamp"))
     await site.until(lease, "ERROR")
-    assert ("fail", "controller", "from pending to error: broken") in await told(site, only(lease))
+    assert ("fail", "controller", "from pending to error: broken") in await part_history(site, only(lease))
 
 
 async def test_a_lease_that_is_deleted_leaves_the_history_of_its_reservations(site: LeaseHarness) -> None:
     lease = await site.lease("short", thing("lamp"), start=3600, end=7200)
     await site.plugin.leases.delete(ME, lease.object.id)
     await site.gone(lease)
-    assert (await told(site, only(lease)))[-1] == ("release", "controller", "from pending to deleted")
+    assert (await part_history(site, only(lease)))[-1] == ("release", "controller", "from pending to deleted")
 
 
 async def test_a_host_that_is_replaced_is_told_of_with_the_flags(site: LeaseHarness) -> None:
@@ -73,7 +73,7 @@ async def test_a_host_that_is_replaced_is_told_of_with_the_flags(site: LeaseHarn
 
 
 async def _has(site: LeaseHarness, lease: Lease, line: tuple[str, str, str]) -> bool:
-    return line in await told(site, only(lease))
+    return line in await part_history(site, only(lease))
 
 
 async def test_what_was_told_is_not_kept_with_the_lease(site: LeaseHarness) -> None:

@@ -1,4 +1,4 @@
-"""Policies: how long a lease may be, and what another service says about it."""
+"""Policies: the maximum duration of a lease, and the external service."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from stateward.domains.leases.settings import Settings
 from stateward.domains.registry import sections
 from stateward.errors import BadInput
 from tests.integration.domains.leases.conftest import ME, NS, Opening, at, thing
-from tests.integration.domains.leases.policy_service import running_policy_service, told
+from tests.integration.domains.leases.policy_service import running_policy_service, was_notified
 
 
 async def test_a_lease_may_not_be_longer_than_allowed_nor_grow_beyond_it(opening: Opening) -> None:
@@ -27,18 +27,22 @@ async def test_some_projects_are_exempt(opening: Opening) -> None:
 
 
 async def test_another_service_is_asked_about_every_lease_and_told_of_its_end(opening: Opening) -> None:
-    async with running_policy_service() as (judge, url), opening(Settings(check_url=url)) as site:
+    async with running_policy_service() as (policies, url), opening(Settings(check_url=url)) as site:
         lease = await site.lease("asked", thing("lamp"), start=0.2, end=3600)
         await site.until(lease, "ACTIVE")
         await site.plugin.leases.update(ME, lease.object.id, {"end_date": "now"})
         await site.until(lease, "TERMINATED")
-        await site.eventually(lambda: told(judge, 1))
-        assert list(dict.fromkeys(path for path, _ in judge.asked)) == ["/check-create", "/check-update", "/on-end"]
+        await site.eventually(lambda: was_notified(policies, 1))
+        assert list(dict.fromkeys(path for path, _ in policies.asked)) == [
+            "/check-create",
+            "/check-update",
+            "/on-end",
+        ]
 
 
 async def test_what_another_service_denies_is_not_made(opening: Opening) -> None:
-    async with running_policy_service() as (judge, url), opening(Settings(check_url=url)) as site:
-        judge.says = (
+    async with running_policy_service() as (policies, url), opening(Settings(check_url=url)) as site:
+        policies.says = (
             b'HTTP/1.1 403 Forbidden\r\ncontent-length: 24\r\nconnection: close\r\n\r\n{"message": "no budget"}'
         )
         with pytest.raises(DeniedByPolicy, match="no budget"):
@@ -47,8 +51,11 @@ async def test_what_another_service_denies_is_not_made(opening: Opening) -> None
 
 
 async def test_a_service_that_does_not_answer_in_time_has_not_said_yes(opening: Opening) -> None:
-    async with running_policy_service() as (judge, url), opening(Settings(check_url=url, check_timeout=0.1)) as site:
-        judge.silent = True
+    async with (
+        running_policy_service() as (policies, url),
+        opening(Settings(check_url=url, check_timeout=0.1)) as site,
+    ):
+        policies.silent = True
         with pytest.raises(DeniedByPolicy, match="no answer"):
             await site.lease("ignored", thing("lamp"))
 

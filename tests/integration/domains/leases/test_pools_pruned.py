@@ -1,4 +1,4 @@
-"""A pool that nobody asked for long enough is loaded anew, because the removal of a host may have left no trace."""
+"""A pool that was not searched for a long time is loaded again: the removal of a host may have been pruned."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Several at once: racing for the last host, crowds that are due in one second, and what a downtime has left."""
+"""Concurrency: races for the last host, many leases due in one second, and leases that are late after a downtime."""
 
 import asyncio
 import time
@@ -29,8 +29,8 @@ SHARED = pytest.mark.parametrize("store_name", ["postgres"])
 
 async def test_of_many_who_want_the_last_hosts_as_many_win_as_there_are(site: LeaseHarness) -> None:
     await site.hosts("h1", "h2", "h3")
-    wishes = (site.lease(f"rival {number}", start=60) for number in range(20))
-    answers = await asyncio.gather(*wishes, return_exceptions=True)
+    attempts = (site.lease(f"rival {number}", start=60) for number in range(20))
+    answers = await asyncio.gather(*attempts, return_exceptions=True)
     won = [one for one in answers if isinstance(one, Lease)]
     assert [len(won), sum(isinstance(one, NotEnoughHosts) for one in answers)] == [3, 17]
     assert {name for one in won for name in one.seen.booked} == {"h1", "h2", "h3"}
@@ -41,8 +41,8 @@ async def test_two_processes_race_for_the_last_host_and_one_wins(opening: Openin
     async with opening() as one, opening() as other:
         await one.hosts("h1")
         await asyncio.gather(one.plugin.leases.list(NS), other.plugin.leases.list(NS))
-        wishes = [site.lease("rival", start=60) for site in (one, other) for _ in range(5)]
-        answers = await asyncio.gather(*wishes, return_exceptions=True)
+        attempts = [site.lease("rival", start=60) for site in (one, other) for _ in range(5)]
+        answers = await asyncio.gather(*attempts, return_exceptions=True)
         assert sum(isinstance(answer, Lease) for answer in answers) == 1
         assert sum(isinstance(answer, NotEnoughHosts) for answer in answers) == 9
 
@@ -51,8 +51,8 @@ async def test_two_processes_race_for_the_last_host_and_one_wins(opening: Openin
 async def test_processes_that_book_many_hosts_at_once_never_book_one_twice(opening: Opening) -> None:
     async with opening() as one, opening() as other:
         await one.hosts(*(f"h{number}" for number in range(12)))
-        wishes = [site.lease("crowd", hosts(2), start=60) for site in (one, other) for _ in range(6)]
-        answers = await asyncio.gather(*wishes, return_exceptions=True)
+        attempts = [site.lease("crowd", hosts(2), start=60) for site in (one, other) for _ in range(6)]
+        answers = await asyncio.gather(*attempts, return_exceptions=True)
         won = [answer for answer in answers if isinstance(answer, Lease)]
         taken = [name for answer in won for name in answer.seen.booked]
         assert len(taken) == len(set(taken)) == 12

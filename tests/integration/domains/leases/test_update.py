@@ -1,4 +1,4 @@
-"""Changing a lease: what may change when, and that a change which is refused has changed nothing."""
+"""Updates of a lease: which fields may change when; a refused update changes nothing."""
 
 import pytest
 

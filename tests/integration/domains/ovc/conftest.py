@@ -18,13 +18,13 @@ from tests.stores import fresh_store
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def new_store(request: pytest.FixtureRequest) -> Callable[[], Store]:
-    """Return how to open one and the same fresh database, as often as wanted."""
+    """Return a function that opens the same fresh database, as often as it is called."""
     return fresh_store(request.param, request)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["sqlite", "postgres"])
 async def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cloud]:
-    """An ovc domain at work, with nothing in it."""
+    """An ovc domain with a worker, without objects."""
     folder: Path = tmp_path_factory.mktemp("ovc")
     if request.param == "postgres":
         server: PostgresServer = request.getfixturevalue("postgres_server")
@@ -37,6 +37,6 @@ async def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def cloud(world: Cloud) -> AsyncIterator[Cloud]:
-    """A furnished namespace."""
-    yield await world.elsewhere().furnish()
-    world.doors.reset()
+    """A namespace with the base objects."""
+    yield await world.in_new_namespace().create_base_objects()
+    world.gates.reset()

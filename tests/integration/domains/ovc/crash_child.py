@@ -1,4 +1,4 @@
-"""A process that is killed in the middle: it makes a VM, begins something, says where it is, and hangs there.
+"""A process that a test kills in the middle of an action: it reports its step, and hangs there.
 
 python -m tests.integration.domains.ovc.crash_child DATABASE FOLDER DRIVER ACTION STEP LEASE
 """
@@ -26,7 +26,7 @@ STEPS: dict[str, tuple[type, str]] = {
 
 
 def say(**facts: str) -> None:
-    """Tell the test."""
+    """Report to the test, as a line of JSON."""
     sys.stdout.write(json.dumps(facts) + "\n")
     sys.stdout.flush()
 
@@ -63,12 +63,12 @@ def hang_at_the_second(cloud: Cloud, op: str) -> None:
 
 
 async def main(database: str, folder: Path, driver: str, action: str, step: str, lease: str) -> None:
-    """Begin, and hang."""
+    """Begin the action, and hang."""
     settings = FILES if driver == "qemu" else Settings(look_every=0.0)
     store = open_store(database, migrate=True) if "://" in database else open_store(database)
     async with open_cloud(store, folder, settings, lease=float(lease)) as cloud:
         options = {"bandwidth": "60000"} if driver == "qemu" else {}
-        await cloud.furnish(2, driver=driver, **options)
+        await cloud.create_base_objects(2, driver=driver, **options)
         vm = await cloud.vm()
         if action == "destroy":
             request = cloud.engine.request(cloud.ns, vm, action)
@@ -76,7 +76,7 @@ async def main(database: str, folder: Path, driver: str, action: str, step: str,
             await cloud.engine.submit(request)
         elif action == "migrate":
             accepted = await cloud.ask(vm, action, ADA)
-            await cloud.until_told(accepted.op.id)
+            await cloud.until_progress(accepted.op.id)
             behind = (await cloud.ask(vm, step)).op.id if step else ""
             say(vm=vm, op=accepted.op.id, at=action, behind=behind)
         elif action == "delete account":

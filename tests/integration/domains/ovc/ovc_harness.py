@@ -1,4 +1,4 @@
-"""An ovc domain at work on a real store, and ways to say what a test wants of it and waits for."""
+"""The ovc domain on a real store, with helpers that create objects, submit actions and wait for their outcomes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -34,9 +34,9 @@ from tests.integration.domains.ovc.gated_nodes import NodeGates, gate_nodes
 
 ANN = OvcCaller("user", "ann")
 ADA = OvcCaller("admin", "ada")
-PATIENT = 60.0
+TIMEOUT_S = 60.0
 NUMBERS = iter(range(1, 1_000_000))
-PAPER = Settings(storage="none", look_every=0.0)
+RECORDS_ONLY = Settings(storage="none", look_every=0.0)
 FILES = Settings(storage="files", look_every=0.0)
 KINDS = {"account": ACCOUNT, "cloudspace": CLOUDSPACE, "vm": VM, "disk": DISK, "image": IMAGE, "node": NODE}
 
@@ -48,22 +48,22 @@ class Cloud:
     nodes: list[str]
     simulated: SimulatedCloud
 
-    def __init__(self, engine: Engine, plugin: OvcPlugin, doors: NodeGates, ns: str = "default") -> None:
-        self.engine, self.plugin, self.doors, self.ns = engine, plugin, doors, ns
+    def __init__(self, engine: Engine, plugin: OvcPlugin, gates: NodeGates, ns: str = "default") -> None:
+        self.engine, self.plugin, self.gates, self.ns = engine, plugin, gates, ns
         self._numbers = NUMBERS
 
     @property
     def service(self) -> Service:
         return self.plugin.service
 
-    def elsewhere(self) -> "Cloud":
-        """Return the same cloud in a namespace of its own: nothing is there yet."""
-        return Cloud(self.engine, self.plugin, self.doors, f"ns-{next(self._numbers)}")
+    def in_new_namespace(self) -> "Cloud":
+        """Return the same cloud in a new, empty namespace."""
+        return Cloud(self.engine, self.plugin, self.gates, f"ns-{next(self._numbers)}")
 
-    # --- making ------------------------------------------------------------------------------------------------------
+    # --- creation ----------------------------------------------------------------------------------------------------
 
-    async def furnish(self, nodes: int = 2, **node: Any) -> "Cloud":
-        """Register nodes, and make an account with a cloudspace and an image."""
+    async def create_base_objects(self, nodes: int = 2, **node: Any) -> "Cloud":
+        """Register nodes, and create an account with a cloudspace and an image."""
         self.nodes = [await self.node(**node) for _ in range(nodes)]
         self.account = await self.new_account()
         self.box = await self.new_box()
@@ -102,13 +102,13 @@ class Cloud:
         return await self.made(self.service.create(self.ns, spec, ANN))
 
     async def made(self, making: Awaitable[Accepted]) -> str:
-        """Wait until what is being made is there; return its id."""
+        """Wait until an object is created; return its id."""
         accepted = await making
         operation = await self.ended(accepted)
         assert operation.status == "succeeded", operation
         return accepted.object.id
 
-    # --- doing -------------------------------------------------------------------------------------------------------
+    # --- actions -----------------------------------------------------------------------------------------------------
 
     async def ask(self, id_: str, action: str, caller: OvcCaller = ANN, **args: Any) -> Accepted:
         """Ask for an action."""
@@ -132,9 +132,9 @@ class Cloud:
 
     async def ended(self, accepted: Accepted) -> Operation:
         """Wait for the end of an operation."""
-        return await self.engine.wait(accepted.op.ns, accepted.op.id, PATIENT)
+        return await self.engine.wait(accepted.op.ns, accepted.op.id, TIMEOUT_S)
 
-    # --- looking -----------------------------------------------------------------------------------------------------
+    # --- queries -----------------------------------------------------------------------------------------------------
 
     async def get(self, id_: str) -> Object:
         """Return an object."""
@@ -162,36 +162,36 @@ class Cloud:
 
     async def cancel_migration(self, vm: str) -> PlacedMachine:
         """Cancel a migration half way; returns the machine that it may have left on its target."""
-        self.doors.close("move")
+        self.gates.close("move")
         migrating = await self.ask(vm, "migrate", ADA)
-        await self.doors.somebody_at("move")
+        await self.gates.wait_for_arrival("move")
         await self.engine.cancel(self.ns, migrating.op.id)
         assert (await self.ended(migrating)).status == "cancelled"
-        self.doors.open("move")
+        self.gates.open("move")
         return vm_seen(await self.get(vm)).stale_machines[-1]
 
     async def start_late(self, *spots: PlacedMachine) -> None:
-        """Let machines come up behind the domain's back, as if their start had been slow and not failed."""
+        """Start machines without the domain's knowledge, as if their start had been slow and not failed."""
         for spot in spots:
             await (await self.plugin.nodes.get(self.ns, spot.node)).start(NodeMachine(spot.machine, "late", "tiny"))
 
     async def powers(self, *spots: PlacedMachine) -> list[Power]:
-        """Return what the nodes say of machines."""
+        """Return the powers of machines, as their nodes show them."""
         return [await (await self.plugin.nodes.get(self.ns, spot.node)).get_power(spot.machine) for spot in spots]
 
     async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
-        """Wait until something has become true."""
-        async with asyncio.timeout(PATIENT):
+        """Wait until a condition is true."""
+        async with asyncio.timeout(TIMEOUT_S):
             while not await condition():
                 await asyncio.sleep(0.01)
 
     async def until_state(self, id_: str, *states: str) -> None:
         """Wait until an object is in one of these states."""
 
-        async def so() -> bool:
+        async def is_reached() -> bool:
             return await self.state(id_) in states
 
-        await self.until(so)
+        await self.until(is_reached)
 
     async def operation(self, op: str) -> Operation:
         """Return an operation as it is now."""
@@ -199,13 +199,13 @@ class Cloud:
         assert found is not None
         return found
 
-    async def until_told(self, op: str) -> None:
-        """Wait until an operation has told of progress."""
+    async def until_progress(self, op: str) -> None:
+        """Wait until an operation has reported progress."""
 
-        async def told() -> bool:
+        async def has_progress() -> bool:
             return bool(await self.engine.store.reader.progress_of(Key(self.ns, op), 0))
 
-        await self.until(told)
+        await self.until(has_progress)
 
     def boot_disk(self, vm: str) -> str:
         """Return the id of a VM's boot disk."""
@@ -216,7 +216,7 @@ class Cloud:
 async def open_cloud(
     store: Store,
     folder: Path,
-    settings: Settings = PAPER,
+    settings: Settings = RECORDS_ONLY,
     *,
     simulated: SimulatedCloud | None = None,
     works: bool = True,
@@ -225,10 +225,10 @@ async def open_cloud(
     """Open the domain on a store."""
     simulated = simulated or SimulatedCloud(profile=CALM, chance=Random(1))
     plugin = OvcPlugin(ProcessContext(folder, random=Random(1)), settings, cloud=simulated)
-    doors = gate_nodes(plugin.nodes)
+    gates = gate_nodes(plugin.nodes)
     engine = Engine(store, plugin.kinds, works=works, lease_s=lease)
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=works):
-        opened = Cloud(engine, plugin, doors)
+        opened = Cloud(engine, plugin, gates)
         opened.simulated = simulated
         yield opened

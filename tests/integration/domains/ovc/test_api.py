@@ -1,4 +1,4 @@
-"""The domain over HTTP: what is asked for, by whom, and how it is answered."""
+"""The HTTP API of the domain: requests, rights and answers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -32,7 +32,7 @@ from stateward.store.changes import Changes
 from stateward.store.port import Tx
 from stateward.store.records import Key
 from tests.integration.domains.ovc.gated_nodes import NodeGates, gate_nodes
-from tests.integration.domains.ovc.ovc_harness import PAPER, PATIENT
+from tests.integration.domains.ovc.ovc_harness import RECORDS_ONLY, TIMEOUT_S
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -40,8 +40,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 class Api:
     """The application, and its callers."""
 
-    def __init__(self, engine: Engine, doors: NodeGates, clients: dict[str, httpx.AsyncClient]) -> None:
-        self.engine, self.doors, self.clients = engine, doors, clients
+    def __init__(self, engine: Engine, gates: NodeGates, clients: dict[str, httpx.AsyncClient]) -> None:
+        self.engine, self.gates, self.clients = engine, gates, clients
         self.ids: dict[str, str] = {}
 
     async def call(self, method: str, path: str, who: str = "user", **how: Any) -> httpx.Response:
@@ -58,7 +58,7 @@ class Api:
         assert answer.status_code == 202, answer.text
         told = answer.json()
         if told["operation"] is not None:
-            operation = await self.engine.wait("shop", told["operation"], PATIENT)
+            operation = await self.engine.wait("shop", told["operation"], TIMEOUT_S)
             assert operation.status == "succeeded", operation
         return told
 
@@ -81,8 +81,8 @@ class Api:
 async def opened(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Api]:
     """An application with two nodes, an account, a cloudspace and an image."""
     folder: Path = tmp_path_factory.mktemp("api")
-    plugin = OvcPlugin(ProcessContext(folder), PAPER, cloud=SimulatedCloud(profile=CALM))
-    doors = gate_nodes(plugin.nodes)
+    plugin = OvcPlugin(ProcessContext(folder), RECORDS_ONLY, cloud=SimulatedCloud(profile=CALM))
+    gates = gate_nodes(plugin.nodes)
     kinds = [*plugin.kinds, token_kind(), quota_kind()]
     engine = Engine(open_store(":memory:"), kinds, admission=QuotaGuard())
     plugin.bind_engine(engine)
@@ -102,7 +102,7 @@ async def opened(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Api]
                     headers={"Authorization": f"Bearer {token}"},
                 )
             )
-        api = Api(engine, doors, clients)
+        api = Api(engine, gates, clients)
         for name in ("n1", "n2"):
             api.ids[name] = await api.made("nodes", "admin", name=name, driver="simulated")
         api.ids["account"] = await api.made("accounts", name="acme")
@@ -113,9 +113,9 @@ async def opened(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Api]
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def api(opened: Api) -> AsyncIterator[Api]:
-    """The application, with all doors open."""
+    """The application, with all gates open."""
     yield opened
-    opened.doors.reset()
+    opened.gates.reset()
 
 
 async def test_a_machine_is_made_and_goes_through_the_words_of_the_design(api: Api) -> None:
@@ -140,7 +140,7 @@ async def test_a_machine_is_made_and_goes_through_the_words_of_the_design(api: A
 
 async def test_an_action_in_transition_is_a_409_in_the_designs_words_that_names_the_one_in_the_way(api: Api) -> None:
     vm = await api.machine("busy")
-    api.doors.close("pause")
+    api.gates.close("pause")
     told = (await api.call("POST", f"/machines/{vm}/pause")).json()
     assert (told["object"]["state"], told["object"]["operation"]) == ("PAUSING", told["operation"])
     problem = await api.refused(f"/machines/{vm}/stop")
@@ -150,7 +150,7 @@ async def test_an_action_in_transition_is_a_409_in_the_designs_words_that_names_
     queue = await api.get(f"/queues/{vm}")
     assert (queue["exists"], [one["action"] for one in queue["operations"]]) == (True, ["pause"])
     stopping = asyncio.create_task(api.call("DELETE", f"/queues/{vm}"))
-    api.doors.open("pause")
+    api.gates.open("pause")
     assert (await stopping).json()["exists"] is False
 
 
@@ -312,13 +312,13 @@ async def test_a_key_of_an_action_of_two_words_is_told_as_the_caller_gave_it(api
 
 async def test_what_is_refused_in_transition_is_refused_in_the_same_words_under_its_key(api: Api) -> None:
     vm = await api.machine("in transition")
-    api.doors.close("stop")
+    api.gates.close("stop")
     begun = (await api.call("POST", f"/machines/{vm}/stop")).json()
     refused = await api.call("POST", f"/machines/{vm}/reset", headers={"Idempotency-Key": "now"})
     assert refused.status_code == 409, refused.text
     assert refused.json()["detail"].startswith("Cannot execute action at this time")
-    api.doors.open("stop")
-    await api.engine.wait("shop", begun["operation"], PATIENT)
+    api.gates.open("stop")
+    await api.engine.wait("shop", begun["operation"], TIMEOUT_S)
     again = await api.call("POST", f"/machines/{vm}/reset", headers={"Idempotency-Key": "now"})
     assert (again.status_code, again.json()["detail"]) == (409, refused.json()["detail"])
 

@@ -1,4 +1,4 @@
-"""The recycle bin: what goes down with whom, what comes back with it, and when it is gone for good."""
+"""The recycle bin: objects are deleted and restored with their parents, and destroyed at the end of the retention."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from tests.integration.domains.ovc.ovc_harness import ADA, ANN, Cloud, open_clou
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SOON = 0.3
-"""A retention that is over soon, in seconds."""
+"""A short retention, in seconds."""
 
 
 async def halted(cloud: Cloud, box: str = "") -> str:
@@ -116,12 +116,12 @@ async def test_nothing_is_restored_or_made_below_what_lies_in_the_bin(cloud: Clo
 
 async def test_a_parent_waits_for_what_is_busy_below_it(cloud: Cloud) -> None:
     vm = await cloud.vm()
-    cloud.doors.close("pause")
+    cloud.gates.close("pause")
     pausing = await cloud.ask(vm, "pause")
     deleting = await cloud.ask(cloud.box, "delete", ADA)
     await cloud.until_state(cloud.box, "DELETING")
     assert await cloud.state(vm) == "PAUSING"
-    cloud.doors.open("pause")
+    cloud.gates.open("pause")
     assert (await cloud.ended(pausing)).status == "succeeded"
     assert (await cloud.ended(deleting)).status == "succeeded"
     assert await cloud.states(cloud.box, vm) == ["DELETED", "DELETED"]
@@ -129,12 +129,12 @@ async def test_a_parent_waits_for_what_is_busy_below_it(cloud: Cloud) -> None:
 
 async def test_a_child_that_will_not_go_keeps_its_parent_and_the_next_try_goes_on(cloud: Cloud) -> None:
     vms = [await cloud.vm() for _ in range(3)]
-    cloud.doors.break_(f"stop:{vms[1]}", "it hangs")
+    cloud.gates.fail_at(f"stop:{vms[1]}", "it hangs")
     deleting = await cloud.do(cloud.box, "delete", ADA)
     assert (deleting.status, "it hangs" in str(deleting.error)) == ("failed", True)
     assert await cloud.states(cloud.box, *vms) == ["DEPLOYED", "DELETED", "RUNNING", "DELETED"]
     assert await timers(cloud) == {vms[0], vms[2]}  # nobody else sees to them
-    cloud.doors.mend(f"stop:{vms[1]}")
+    cloud.gates.stop_failing(f"stop:{vms[1]}")
     await cloud.did(cloud.box, "delete", ADA)
     assert await timers(cloud) == {cloud.box}
     await cloud.did(cloud.box, "restore")
@@ -145,7 +145,7 @@ async def test_a_child_that_will_not_go_keeps_its_parent_and_the_next_try_goes_o
 async def test_an_account_of_which_one_child_will_not_go_stays_says_which_and_can_be_asked_again(cloud: Cloud) -> None:
     other = await cloud.new_box()
     vm, stubborn, disk = await cloud.vm(), await cloud.vm(other), await cloud.disk()
-    cloud.doors.break_(f"stop:{stubborn}", "it hangs")
+    cloud.gates.fail_at(f"stop:{stubborn}", "it hangs")
     deleting = await cloud.do(cloud.account, "delete", ADA)
     assert deleting.status == "failed"
     assert all(word in str(deleting.error) for word in (other, stubborn, "it hangs"))
@@ -153,7 +153,7 @@ async def test_an_account_of_which_one_child_will_not_go_stays_says_which_and_ca
     assert await cloud.states(other, stubborn, disk, cloud.image) == ["DEPLOYED", "RUNNING", "CREATED", "CREATED"]
     assert (await cloud.get(cloud.account)).error == deleting.error
     assert await timers(cloud) == {cloud.box}  # it went, and nobody else sees to it
-    cloud.doors.mend(f"stop:{stubborn}")
+    cloud.gates.stop_failing(f"stop:{stubborn}")
     await cloud.did(cloud.account, "delete", ADA)
     everything = (cloud.account, cloud.box, vm, other, stubborn, disk, cloud.image)
     assert set(await cloud.states(*everything)) == {"DELETED"}
@@ -171,7 +171,7 @@ async def test_an_account_of_which_one_child_will_not_go_stays_says_which_and_ca
 async def test_what_was_taken_down_by_a_cascade_that_failed_can_be_restored_on_its_own(cloud: Cloud) -> None:
     other = await cloud.new_box()
     vm, stubborn = await cloud.vm(), await cloud.vm(other)
-    cloud.doors.break_(f"stop:{stubborn}", "it hangs")
+    cloud.gates.fail_at(f"stop:{stubborn}", "it hangs")
     assert (await cloud.do(cloud.account, "delete", ADA)).status == "failed"
     await cloud.did(cloud.box, "restore")
     assert await cloud.states(cloud.box, vm) == ["DEPLOYED", "HALTED"]
@@ -181,12 +181,12 @@ async def test_what_was_taken_down_by_a_cascade_that_failed_can_be_restored_on_i
 async def test_a_destruction_that_fails_half_way_is_an_error_and_goes_on_when_asked_again(cloud: Cloud) -> None:
     other = await cloud.new_box()
     vm, stubborn = await cloud.vm(), await cloud.vm(other)
-    cloud.doors.break_(f"stop:{stubborn}", "it hangs")
+    cloud.gates.fail_at(f"stop:{stubborn}", "it hangs")
     destroying = await cloud.do(cloud.account, "destroy", ADA)
     assert (destroying.status, stubborn in str(destroying.error)) == ("failed", True)
     assert await cloud.states(cloud.account, cloud.box, vm) == ["ERROR", "DESTROYED", "DESTROYED"]
     assert await cloud.states(other, stubborn) == ["ERROR", "ERROR"]
-    cloud.doors.mend(f"stop:{stubborn}")
+    cloud.gates.stop_failing(f"stop:{stubborn}")
     await cloud.did(cloud.account, "destroy")
     counts = await cloud.engine.store.reader.count_states(Selector(cloud.ns))
     assert {state for _, state in counts} == {"DESTROYED", "ENABLED"}
@@ -264,11 +264,11 @@ async def test_what_is_restored_is_not_destroyed(cloud: Cloud) -> None:
 
 async def test_no_timer_is_left_of_a_machine_that_was_deleted_during_a_migration_and_restored(cloud: Cloud) -> None:
     vm = await cloud.vm()
-    cloud.doors.close("move")
+    cloud.gates.close("move")
     moving = await cloud.ask(vm, "migrate", ADA)
-    await cloud.doors.somebody_at("move")
+    await cloud.gates.wait_for_arrival("move")
     deleting = await cloud.ask(vm, "delete")
-    cloud.doors.open("move")
+    cloud.gates.open("move")
     for accepted in (moving, deleting):
         assert (await cloud.ended(accepted)).status == "succeeded"
     assert await timers(cloud) == {vm}
@@ -278,12 +278,12 @@ async def test_no_timer_is_left_of_a_machine_that_was_deleted_during_a_migration
 
 async def test_what_went_down_with_its_parent_during_a_migration_comes_back_with_it(cloud: Cloud) -> None:
     vm = await cloud.vm()
-    cloud.doors.close("move")
+    cloud.gates.close("move")
     moving = await cloud.ask(vm, "migrate", ADA)
-    await cloud.doors.somebody_at("move")
+    await cloud.gates.wait_for_arrival("move")
     deleting = await cloud.ask(cloud.box, "delete", ADA)
     await cloud.until_state(vm, "DELETING")
-    cloud.doors.open("move")
+    cloud.gates.open("move")
     for accepted in (moving, deleting):
         assert (await cloud.ended(accepted)).status == "succeeded"
     assert await timers(cloud) == {cloud.box}
@@ -309,7 +309,7 @@ async def test_a_retention_that_ends_while_nobody_works_is_caught_up_with(
     new_store: Callable[[], Store], tmp_path: Path
 ) -> None:
     async with open_cloud(new_store(), tmp_path) as cloud:
-        await impatient(await cloud.furnish())
+        await impatient(await cloud.create_base_objects())
         vm = await cloud.vm()
         await cloud.did(vm, "delete")
         await cloud.did(cloud.box, "delete", ADA)  # the VM may be on its way out already

@@ -1,4 +1,4 @@
-"""What is cancelled is told as what became of it: on nodes of processes, and for what takes others along."""
+"""A cancelled action ends with the observed outcome: on process nodes, and for actions that include children."""
 
 import asyncio
 from collections import Counter
@@ -13,7 +13,7 @@ from stateward.domains.ovc.nodes.port import Power
 from stateward.engine.errors import AlreadyEnded
 from stateward.store import open_store
 from tests.integration.domains.ovc.machine_processes import nodes_in
-from tests.integration.domains.ovc.ovc_harness import ADA, PAPER, Cloud, open_cloud
+from tests.integration.domains.ovc.ovc_harness import ADA, RECORDS_ONLY, Cloud, open_cloud
 from tests.integration.drivers.local.host import kill_all_in
 
 POWERS = {"RUNNING": Power.ON, "PAUSED": Power.FROZEN, "HALTED": Power.OFF, "DELETED": Power.OFF}
@@ -22,8 +22,8 @@ POWERS = {"RUNNING": Power.ON, "PAUSED": Power.FROZEN, "HALTED": Power.OFF, "DEL
 @pytest.fixture
 async def local(tmp_path: Path) -> AsyncIterator[Cloud]:
     """A node whose machines are processes of this host."""
-    async with open_cloud(open_store(str(tmp_path / "stateward.db")), tmp_path, PAPER) as cloud:
-        yield await cloud.furnish(1, driver="process")
+    async with open_cloud(open_store(str(tmp_path / "stateward.db")), tmp_path, RECORDS_ONLY) as cloud:
+        yield await cloud.create_base_objects(1, driver="process")
     for node in nodes_in(tmp_path):
         kill_all_in(node)
 
@@ -52,12 +52,12 @@ async def test_what_is_cancelled_on_a_node_of_processes_is_told_as_what_the_mach
 
 async def cancelled_at(cloud: Cloud, door: str, id_: str, action: str) -> str:
     """Ask for an action, cancel it when somebody waits at a door, open the door, and return how it has ended."""
-    cloud.doors.close(door)
+    cloud.gates.close(door)
     begun = await cloud.ask(id_, action, ADA)
-    await cloud.doors.somebody_at(door)
+    await cloud.gates.wait_for_arrival(door)
     await cloud.engine.cancel(cloud.ns, begun.op.id)
     ended = await cloud.ended(begun)
-    cloud.doors.open(door)
+    cloud.gates.open(door)
     return ended.status
 
 
@@ -98,7 +98,7 @@ async def test_maintenance_that_is_cancelled_after_a_machine_was_stopped_is_not_
     places = [await cloud.node_of(vm) for vm in vms]
     (node, _), *_ = Counter(places).most_common(1)
     first, second = [vm for vm, place in zip(vms, places, strict=True) if place == node][:2]
-    cloud.doors.close(f"stop:{second}")
+    cloud.gates.close(f"stop:{second}")
     begun = await cloud.ask(node, "maintenance", ADA, vmaction="stop")
     await cloud.until_state(first, "HALTED")
     await cloud.engine.cancel(cloud.ns, begun.op.id)

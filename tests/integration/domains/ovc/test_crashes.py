@@ -1,4 +1,4 @@
-"""kill -9: whatever is killed in the middle is gone on with at the right place, by whoever comes next."""
+"""kill -9 in the middle of an action: the next worker goes on with the right step."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Disabled parents: below them nothing is made, started or given more, whoever is faster."""
+"""Disabled parents: below them no object is created, started or enlarged, also in a race with the disable."""
 
 import asyncio
 from collections.abc import Awaitable

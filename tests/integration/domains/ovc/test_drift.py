@@ -1,4 +1,4 @@
-"""Rounds: a machine that changes by itself is noticed, and silence is no answer."""
+"""Drift detection: a machine that changes by itself is noticed; a node that does not answer proves nothing."""
 
 import asyncio
 import os
@@ -158,12 +158,12 @@ async def test_what_one_look_shows_and_the_next_does_not_is_no_news(
 
 async def test_what_a_node_shows_while_something_is_done_does_not_count(cloud: Cloud) -> None:
     vm = await cloud.vm()
-    cloud.doors.close("move")
+    cloud.gates.close("move")
     migrating = await cloud.ask(vm, "migrate", ADA)
-    await cloud.doors.somebody_at("move")
+    await cloud.gates.wait_for_arrival("move")
     with pytest.raises(Denied, match="is being worked on"):
         await cloud.engine.act(cloud.ns, vm, "shows off", actor=PROVIDER)
-    cloud.doors.open("move")
+    cloud.gates.open("move")
     assert (await cloud.ended(migrating)).status == "succeeded"
     await look(cloud)
     assert await cloud.state(vm) == "RUNNING"
@@ -213,7 +213,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 async def test_a_process_that_was_killed_is_noticed_by_itself(folder: Path) -> None:
     settings = Settings(storage="none", look_every=0.05)
     async with open_cloud(open_store(str(folder / "stateward.db")), folder, settings) as opened:
-        cloud = await opened.furnish(1, driver="process")
+        cloud = await opened.create_base_objects(1, driver="process")
         vm = await cloud.vm()
         for pid in vms_of(folder / "ovc" / "nodes" / await cloud.file_name(cloud.nodes[0])):
             os.kill(pid, signal.SIGKILL)
@@ -226,7 +226,7 @@ async def test_a_process_that_was_killed_is_noticed_by_itself(folder: Path) -> N
 @pytest.mark.skipif(which("qemu-img") is None, reason="qemu-img is not installed: apt-get install qemu-utils")
 async def test_a_hypervisor_that_was_killed_is_noticed_and_one_that_hangs_is_not_taken_for_dead(folder: Path) -> None:
     async with open_cloud(open_store(str(folder / "stateward.db")), folder, FILES) as opened:
-        cloud = await opened.furnish(1, driver="qemu")
+        cloud = await opened.create_base_objects(1, driver="qemu")
         vm = await cloud.vm()
         host = await cloud.plugin.nodes.get(cloud.ns, cloud.nodes[0])
         machine = await cloud.machine(vm)

@@ -1,4 +1,4 @@
-"""The virtual firewall of a cloudspace: a machine with power while the cloudspace is deployed, wherever that is."""
+"""The virtual firewall of a cloudspace: a machine that runs while the cloudspace is deployed, on any node."""
 
 from random import Random
 
@@ -64,25 +64,25 @@ async def test_it_goes_down_with_its_cloudspace_and_comes_back_with_it(cloud: Cl
 
 
 async def test_a_cloudspace_whose_firewall_does_not_come_up_is_in_error_and_can_be_deployed_again(cloud: Cloud) -> None:
-    cloud.doors.break_("start", "no memory")
+    cloud.gates.fail_at("start", "no memory")
     made = await cloud.service.create(cloud.ns, CloudspaceSpec("new", cloud.account), ANN)
     box = made.object.id
     assert (await cloud.ended(made)).status == "failed"
     assert (await cloud.state(box), len((await wall(cloud, box)).stale_machines)) == ("ERROR", 1)
-    cloud.doors.mend("start")
+    cloud.gates.stop_failing("start")
     await cloud.did(box, "deploy")
     assert (await power(cloud, await wall(cloud, box)), (await wall(cloud, box)).stale_machines) == (Power.ON, ())
 
 
 async def test_all_that_several_failed_deploys_may_have_left_is_stopped_before_the_next(cloud: Cloud) -> None:
-    cloud.doors.break_("start", "no memory")
+    cloud.gates.fail_at("start", "no memory")
     made = await cloud.service.create(cloud.ns, CloudspaceSpec("new", cloud.account), ANN)
     box = made.object.id
     assert (await cloud.ended(made)).status == "failed"
     (first,) = (await wall(cloud, box)).stale_machines
     assert (await cloud.do(box, "deploy")).status == "failed"
     second = (await wall(cloud, box)).stale_machines[-1]
-    cloud.doors.mend("start")
+    cloud.gates.stop_failing("start")
     await cloud.start_late(first, second)
     await cloud.did(box, "deploy")
     assert await cloud.powers(first, second) == [Power.OFF, Power.OFF]
@@ -90,18 +90,18 @@ async def test_all_that_several_failed_deploys_may_have_left_is_stopped_before_t
 
 async def test_all_that_several_failed_moves_may_have_left_is_stopped_before_the_next(cloud: Cloud) -> None:
     node, left = (await wall(cloud)).node, []
-    cloud.doors.break_(f"start:{cloud.box}", "no memory")
+    cloud.gates.fail_at(f"start:{cloud.box}", "no memory")
     for _ in range(2):
         assert (await cloud.do(node, "maintenance", ADA)).status == "failed"
         left.append((await wall(cloud)).stale_machines[-1])
-    cloud.doors.mend(f"start:{cloud.box}")
+    cloud.gates.stop_failing(f"start:{cloud.box}")
     await cloud.start_late(*left)
     await cloud.did(node, "maintenance", ADA)
     assert await cloud.powers(*left) == [Power.OFF, Power.OFF]
 
 
 async def test_without_a_node_there_is_no_cloudspace(cloud: Cloud) -> None:
-    nowhere = cloud.elsewhere()
+    nowhere = cloud.in_new_namespace()
     nowhere.account = await nowhere.new_account()
     with pytest.raises(NoNode):
         await nowhere.new_box()
@@ -132,27 +132,27 @@ async def test_where_there_is_no_other_node_it_waits_for_one(cloud: Cloud) -> No
 
 async def test_one_that_does_not_come_up_elsewhere_keeps_its_node_in_service(cloud: Cloud) -> None:
     before = await wall(cloud)
-    cloud.doors.break_(f"start:{cloud.box}", "no memory")
+    cloud.gates.fail_at(f"start:{cloud.box}", "no memory")
     emptying = await cloud.do(before.node, "maintenance", ADA)
     assert (emptying.status, await cloud.state(before.node)) == ("failed", "ENABLED")
     report = node_seen(await cloud.get(before.node)).report
     assert report is not None
     assert report.failed == {cloud.box: "no memory"}
     assert (await power(cloud, before), (await wall(cloud)).machine) == (Power.ON, before.machine)
-    cloud.doors.mend(f"start:{cloud.box}")
+    cloud.gates.stop_failing(f"start:{cloud.box}")
     await cloud.did(before.node, "maintenance", ADA)
     assert ((await wall(cloud)).stale_machines, await power(cloud, await wall(cloud))) == ((), Power.ON)
 
 
 async def test_one_request_waits_while_it_is_brought_elsewhere_and_a_second_is_refused(cloud: Cloud) -> None:
-    cloud.doors.close(f"start:{cloud.box}")
+    cloud.gates.close(f"start:{cloud.box}")
     emptying = await cloud.ask((await wall(cloud)).node, "maintenance", ADA)
-    await cloud.doors.somebody_at(f"start:{cloud.box}")
+    await cloud.gates.wait_for_arrival(f"start:{cloud.box}")
     disabling = await cloud.ask(cloud.box, "disable")
     assert disabling.object.state == "DISABLING"
     with pytest.raises(NotNow, match=disabling.op.id):
         await cloud.ask(cloud.box, "delete", ADA)
-    cloud.doors.open(f"start:{cloud.box}")
+    cloud.gates.open(f"start:{cloud.box}")
     assert (await cloud.ended(disabling)).status == "succeeded"
     assert (await cloud.ended(emptying)).status == "succeeded"
     assert (await cloud.state(cloud.box), await power(cloud, await wall(cloud))) == ("DISABLED", Power.ON)
@@ -182,10 +182,10 @@ async def test_a_restore_that_cannot_be_done_leaves_no_firewall_running(cloud: C
     vm = await cloud.vm()
     await cloud.did(vm, "stop")
     await cloud.did(cloud.box, "delete")
-    cloud.doors.break_(f"start:{cloud.box}", "no memory")
+    cloud.gates.fail_at(f"start:{cloud.box}", "no memory")
     restoring = await cloud.do(cloud.box, "restore")
     assert (restoring.status, "no memory" in str(restoring.error)) == ("failed", True)
     assert await cloud.states(cloud.box, vm) == ["DELETED", "DELETED"]
-    cloud.doors.mend(f"start:{cloud.box}")
+    cloud.gates.stop_failing(f"start:{cloud.box}")
     await cloud.did(cloud.box, "restore")
     assert (await power(cloud, await wall(cloud)), await cloud.state(vm)) == (Power.ON, "HALTED")

@@ -1,4 +1,4 @@
-"""Transitions that take too long: how long that is can be set, and what is true decides how they end."""
+"""Transitions that time out: the time-outs can be set, and the observed outcome decides how they end."""
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -21,7 +21,7 @@ async def hurried(
     """A cloud in which one transition may not take long."""
     settings = Settings("none", {request.param: 0.3}, 0.0)
     async with open_cloud(new_store(), tmp_path, settings) as cloud:
-        yield await cloud.furnish()
+        yield await cloud.create_base_objects()
 
 
 async def healed(cloud: Cloud) -> list[tuple[str, str, str | None, str | None]]:
@@ -40,7 +40,7 @@ def hurries(transition: str) -> pytest.MarkDecorator:
 @hurries("vm.PAUSING")
 async def test_what_is_not_done_in_its_time_goes_back_with_the_reason(hurried: Cloud) -> None:
     vm = await hurried.vm()
-    hurried.doors.close("pause")
+    hurried.gates.close("pause")
     operation = await hurried.do(vm, "pause")
     assert (operation.status, await hurried.state(vm)) == ("failed", "RUNNING")
     assert "found not done" in str(operation.error)
@@ -52,7 +52,7 @@ async def test_what_turns_out_to_be_done_is_done(hurried: Cloud) -> None:
     vm = await hurried.vm()
     node = await hurried.plugin.nodes.get(hurried.ns, await hurried.node_of(vm))
     await node.pause(await hurried.machine(vm))  # by another hand
-    hurried.doors.close("pause")
+    hurried.gates.close("pause")
     assert ((await hurried.do(vm, "pause")).status, await hurried.state(vm)) == ("succeeded", "PAUSED")
     assert await healed(hurried) == [(vm, "succeeded", "PAUSED", None)]
 
@@ -60,7 +60,7 @@ async def test_what_turns_out_to_be_done_is_done(hurried: Cloud) -> None:
 @hurries("vm.ATTACHING_DISK")
 async def test_a_disk_comes_to_rest_with_its_machine_when_their_time_is_over(hurried: Cloud) -> None:
     vm, disk = await hurried.vm(), await hurried.disk()
-    hurried.doors.close("attach")
+    hurried.gates.close("attach")
     assert (await hurried.do(vm, "attach disk", disk=disk)).status == "failed"
     assert await hurried.states(vm, disk) == ["RUNNING", "CREATED"]
 
@@ -69,16 +69,16 @@ async def test_a_disk_comes_to_rest_with_its_machine_when_their_time_is_over(hur
 async def test_a_migration_that_takes_too_long_is_given_up_and_nothing_shows(hurried: Cloud) -> None:
     vm = await hurried.vm()
     before = await hurried.node_of(vm)
-    hurried.doors.close("move")
+    hurried.gates.close("move")
     operation = await hurried.do(vm, "migrate", ADA)
     assert (operation.status, await hurried.state(vm), await hurried.node_of(vm)) == ("failed", "RUNNING", before)
-    hurried.doors.open("move")
+    hurried.gates.open("move")
     await hurried.did(vm, "pause")
 
 
 @hurries("cloudspace.PAUSING")
 async def test_a_firewall_that_does_not_stop_in_time_leaves_its_cloudspace_deployed(hurried: Cloud) -> None:
-    hurried.doors.close("stop")
+    hurried.gates.close("stop")
     operation = await hurried.do(hurried.box, "pause", ADA)
     assert (operation.status, await hurried.state(hurried.box)) == ("failed", "DEPLOYED")
 

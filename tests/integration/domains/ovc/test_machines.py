@@ -1,4 +1,4 @@
-"""The life of VMs and their disks: one action at a time, and who changes together with whom."""
+"""The lifecycle of VMs and their disks: one action at a time, and disks that change together with their VM."""
 
 import asyncio
 from collections.abc import Sequence
@@ -64,24 +64,24 @@ async def test_the_state_changes_at_acceptance_and_a_second_action_is_refused_wi
     cloud: Cloud,
 ) -> None:
     vm = await cloud.vm()
-    cloud.doors.close("pause")
+    cloud.gates.close("pause")
     pausing = await cloud.ask(vm, "pause")
     assert pausing.object.state == "PAUSING"
     with pytest.raises(NotNow, match=r"^Cannot execute action at this time") as refused:
         await cloud.ask(vm, "stop")
     assert refused.value.blocker is not None
     assert (refused.value.blocker.op, refused.value.retry) == (pausing.op.id, True)
-    cloud.doors.open("pause")
+    cloud.gates.open("pause")
     await cloud.ended(pausing)
 
 
 async def test_of_many_racing_actions_exactly_one_is_accepted(cloud: Cloud) -> None:
     vm = await cloud.vm()
-    cloud.doors.close("pause")
+    cloud.gates.close("pause")
     asked = await asyncio.gather(*(cloud.ask(vm, "pause") for _ in range(20)), return_exceptions=True)
     assert sum(isinstance(one, Accepted) for one in asked) == 1
     assert sum(isinstance(one, NotNow) for one in asked) == 19
-    cloud.doors.open("pause")
+    cloud.gates.open("pause")
 
 
 async def test_who_believes_in_another_state_is_told_that_other_action_is_happening(cloud: Cloud) -> None:
@@ -94,7 +94,7 @@ async def test_who_believes_in_another_state_is_told_that_other_action_is_happen
 
 async def test_update_status_is_one_step_or_none(cloud: Cloud) -> None:
     vm = await cloud.vm()
-    cloud.doors.close("pause")
+    cloud.gates.close("pause")
     update = cloud.service.update_status
     accepted = await update(cloud.ns, "vm", vm, "RUNNING", "PAUSING", ANN)
     assert accepted.object.state == "PAUSING"
@@ -102,7 +102,7 @@ async def test_update_status_is_one_step_or_none(cloud: Cloud) -> None:
         await update(cloud.ns, "vm", vm, "RUNNING", "STOPPING", ANN)
     with pytest.raises(BadInput, match="transition that begins in RUNNING"):
         await update(cloud.ns, "vm", vm, "RUNNING", "HALTED", ANN)
-    cloud.doors.open("pause")
+    cloud.gates.open("pause")
     await cloud.ended(accepted)
 
 
@@ -119,13 +119,13 @@ async def test_the_same_key_gets_the_same_answer(cloud: Cloud) -> None:
 
 async def test_a_disk_and_its_machine_change_together_when_it_is_attached_and_detached(cloud: Cloud) -> None:
     vm, disk = await cloud.vm(), await cloud.disk()
-    cloud.doors.close("attach")
+    cloud.gates.close("attach")
     attaching = await cloud.ask(vm, "attach disk", disk=disk)
     assert await cloud.states(vm, disk) == ["ATTACHING_DISK", "ATTACHING"]
     assert (await cloud.get(disk)).op == attaching.op.id
     with pytest.raises(NotNow):
         await cloud.ask(disk, "delete")
-    cloud.doors.open("attach")
+    cloud.gates.open("attach")
     await cloud.ended(attaching)
     found = await cloud.get(disk)
     assert (await cloud.state(vm), found.state, found.queue, found.parent) == ("RUNNING", "ASSIGNED", vm, vm)
@@ -152,18 +152,18 @@ async def test_where_it_cannot_be_attached_both_go_back_with_the_error(cloud: Cl
     vm, disk = await cloud.vm(), await cloud.disk()
     if state == "PAUSED":
         await cloud.did(vm, "pause")
-    cloud.doors.break_("attach", "no slot is free")
+    cloud.gates.fail_at("attach", "no slot is free")
     assert (await cloud.do(vm, "attach disk", disk=disk)).status == "failed"
     assert await cloud.states(vm, disk) == [state, "CREATED"]
     assert [(await cloud.get(id_)).error for id_ in (vm, disk)] == ["no slot is free"] * 2
     assert (await cloud.get(disk)).queue == disk
-    cloud.doors.mend("attach")
+    cloud.gates.stop_failing("attach")
     await cloud.did(vm, "attach disk", disk=disk)
 
 
 async def test_a_disk_that_cannot_be_added_is_left_in_error_and_can_be_destroyed(cloud: Cloud) -> None:
     vm = await cloud.vm()
-    cloud.doors.break_("attach")
+    cloud.gates.fail_at("attach")
     adding = await cloud.ask(vm, "add disk", name="data", gib=2)
     disk = next(one.id for one in await cloud.service.disks_of(cloud.ns, vm) if one.state in ("ASSIGNING", "ERROR"))
     assert (await cloud.ended(adding)).status == "failed"
@@ -210,12 +210,12 @@ async def test_a_disk_is_not_given_to_another_machine_before_it_is_taken_from_th
     disk = await cloud.attached(one)
     with pytest.raises(Refused):
         await cloud.ask(other, "attach disk", disk=disk)
-    cloud.doors.close("detach")
+    cloud.gates.close("detach")
     detaching = await cloud.ask(one, "detach disk", disk=disk)
     with pytest.raises(NotNow, match=detaching.op.id):
         await cloud.ask(other, "attach disk", disk=disk)
     assert await cloud.states(one, other, disk) == ["DETACHING_DISK", "RUNNING", "DETACHING"]
-    cloud.doors.open("detach")
+    cloud.gates.open("detach")
     assert (await cloud.ended(detaching)).status == "succeeded"
     await cloud.did(other, "attach disk", disk=disk)
     assert (await cloud.get(disk)).queue == other
@@ -224,7 +224,7 @@ async def test_a_disk_is_not_given_to_another_machine_before_it_is_taken_from_th
 async def test_what_is_done_to_an_attached_disk_stands_in_its_machines_queue(cloud: Cloud) -> None:
     vm = await cloud.vm()
     first, second = await cloud.attached(vm), await cloud.attached(vm)
-    cloud.doors.close("pause")
+    cloud.gates.close("pause")
     pausing = await cloud.ask(vm, "pause")
     deleting = [await cloud.ask(disk, "delete") for disk in (first, second)]
     queue = await cloud.service.queuer.queue(cloud.ns, vm)
@@ -233,7 +233,7 @@ async def test_what_is_done_to_an_attached_disk_stands_in_its_machines_queue(clo
         (first, "delete"),
         (second, "delete"),
     ]
-    cloud.doors.open("pause")
+    cloud.gates.open("pause")
     for accepted in (pausing, *deleting):
         assert (await cloud.ended(accepted)).status == "succeeded"
     assert await cloud.states(vm, first, second) == ["PAUSED", "TOBEDELETED", "TOBEDELETED"]
@@ -245,12 +245,12 @@ async def test_what_is_done_to_an_attached_disk_stands_in_its_machines_queue(clo
 async def test_a_machine_is_not_destroyed_while_one_of_its_disks_is_in_transition(cloud: Cloud) -> None:
     vm = await cloud.vm()
     disk = await cloud.attached(vm)
-    cloud.doors.close("detach")
+    cloud.gates.close("detach")
     deleting = await cloud.ask(disk, "delete")
     with pytest.raises(NotNow, match=deleting.op.id):
         await cloud.ask(vm, "destroy")
     assert await cloud.state(vm) == "RUNNING"
-    cloud.doors.open("detach")
+    cloud.gates.open("detach")
     await cloud.ended(deleting)
     await cloud.did(vm, "destroy")
     assert await cloud.states(vm, disk) == ["DESTROYED", "DESTROYED"]
@@ -362,18 +362,18 @@ async def test_nothing_is_made_or_started_below_what_is_disabled(cloud: Cloud) -
 
 
 async def test_a_deploy_that_fails_can_be_tried_again_and_nothing_is_left_behind(cloud: Cloud) -> None:
-    cloud.doors.break_("start", "no memory")
+    cloud.gates.fail_at("start", "no memory")
     made = await cloud.service.create(cloud.ns, cloud.vm_spec(), ANN)
     vm = made.object.id
     assert (await cloud.ended(made)).status == "failed"
     assert await cloud.states(vm, cloud.boot_disk(vm)) == ["ERROR", "ERROR"]
-    cloud.doors.mend("start")
+    cloud.gates.stop_failing("start")
     await cloud.did(vm, "deploy")
     assert await cloud.states(vm, cloud.boot_disk(vm)) == ["RUNNING", "ASSIGNED"]
 
 
 async def test_all_that_several_failed_starts_may_have_left_is_stopped_before_the_next(cloud: Cloud) -> None:
-    cloud.doors.break_("start", "no memory")
+    cloud.gates.fail_at("start", "no memory")
     made = await cloud.service.create(cloud.ns, cloud.vm_spec(), ANN)
     vm = made.object.id
     assert (await cloud.ended(made)).status == "failed"
@@ -381,7 +381,7 @@ async def test_all_that_several_failed_starts_may_have_left_is_stopped_before_th
     assert (await cloud.do(vm, "deploy")).status == "failed"
     second = vm_seen(await cloud.get(vm)).stale_machines[-1]
     assert first != second
-    cloud.doors.mend("start")
+    cloud.gates.stop_failing("start")
     await cloud.start_late(first, second)
     await cloud.did(vm, "deploy")
     assert await cloud.powers(first, second) == [Power.OFF, Power.OFF]
@@ -394,7 +394,7 @@ async def test_all_that_several_failed_starts_may_have_left_is_stopped_before_th
 async def test_one_request_waits_behind_a_migration_and_a_second_is_refused_whatever_it_is_about(cloud: Cloud) -> None:
     vm = await cloud.vm()
     disk, other = await cloud.attached(vm), await cloud.attached(vm)
-    cloud.doors.close("move")
+    cloud.gates.close("move")
     migrating = await cloud.ask(vm, "migrate", ADA)
     assert migrating.object.state == "RUNNING"
     deleting = await cloud.ask(disk, "delete")
@@ -406,7 +406,7 @@ async def test_one_request_waits_behind_a_migration_and_a_second_is_refused_what
     with pytest.raises(Denied):
         await cloud.ask(vm, "migrate", ADA)
     assert await cloud.states(vm, other) == ["RUNNING", "ASSIGNED"]
-    cloud.doors.open("move")
+    cloud.gates.open("move")
     assert (await cloud.ended(migrating)).status == "succeeded"
     assert (await cloud.ended(deleting)).status == "succeeded"
 
@@ -430,12 +430,12 @@ async def test_a_machine_without_power_moves_in_the_books_and_starts_at_its_new_
 
 async def test_what_a_failed_migration_may_have_left_is_swept_before_anything_else(cloud: Cloud) -> None:
     vm = await cloud.vm()
-    cloud.doors.break_("move")
+    cloud.gates.fail_at("move")
     assert (await cloud.do(vm, "migrate", ADA)).status == "failed"
     found = await cloud.engine.store.reader.object(Key(cloud.ns, vm))
     assert found is not None
     assert (found.state, found.error) == ("RUNNING", None)
-    cloud.doors.mend("move")
+    cloud.gates.stop_failing("move")
     await cloud.did(vm, "migrate", ADA)
     await cloud.did(vm, "destroy")
 
@@ -454,7 +454,7 @@ async def test_all_that_several_cancelled_migrations_may_have_left_is_stopped_wi
 
 async def test_what_waits_behind_a_migration_can_be_cancelled_and_all_it_held_goes_back(cloud: Cloud) -> None:
     vm, disk = await cloud.vm(), await cloud.disk()
-    cloud.doors.close("move")
+    cloud.gates.close("move")
     migrating = await cloud.ask(vm, "migrate", ADA)
     attaching = await cloud.ask(vm, "attach disk", disk=disk)
     assert await cloud.states(vm, disk) == ["ATTACHING_DISK", "ATTACHING"]
@@ -462,20 +462,20 @@ async def test_what_waits_behind_a_migration_can_be_cancelled_and_all_it_held_go
     found = await cloud.get(disk)
     assert (found.state, found.queue, found.parent) == ("CREATED", disk, cloud.account)
     assert await cloud.state(vm) == "RUNNING"
-    cloud.doors.open("move")
+    cloud.gates.open("move")
     assert (await cloud.ended(migrating)).status == "succeeded"
     await cloud.did(vm, "attach disk", disk=disk)
 
 
 async def test_a_deploy_that_is_cancelled_leaves_the_description_and_can_be_asked_for_again(cloud: Cloud) -> None:
-    cloud.doors.close("start")
+    cloud.gates.close("start")
     made = await cloud.service.create(cloud.ns, cloud.vm_spec(), ANN)
     vm = made.object.id
-    await cloud.doors.somebody_at("start")
+    await cloud.gates.wait_for_arrival("start")
     await cloud.engine.cancel(cloud.ns, made.op.id)
     assert (await cloud.ended(made)).status == "cancelled"
     assert await cloud.states(vm, cloud.boot_disk(vm)) == ["VIRTUAL", "MODELED"]
-    cloud.doors.open("start")
+    cloud.gates.open("start")
     await cloud.did(vm, "deploy")
     assert await cloud.states(vm, cloud.boot_disk(vm)) == ["RUNNING", "ASSIGNED"]
 
@@ -541,9 +541,9 @@ async def machine_key(cloud: Cloud, vm: str) -> tuple[DriverNode, str]:
 async def test_a_deletion_that_is_cancelled_in_time_leaves_everything_as_it_was(cloud: Cloud) -> None:
     vm = await cloud.vm()
     disk = await cloud.attached(vm)
-    cloud.doors.close("stop")
+    cloud.gates.close("stop")
     deleting = await cloud.ask(vm, "delete")
-    await cloud.doors.somebody_at("stop")
+    await cloud.gates.wait_for_arrival("stop")
     assert await cloud.states(vm, disk) == ["DELETING", "DELETING"]
     await cloud.engine.cancel(cloud.ns, deleting.op.id)
     assert (await cloud.ended(deleting)).status == "cancelled"

@@ -35,7 +35,10 @@ async def _forge(cloud: Cloud, id_: str, kind: str, spec: DiskSpec | ImageSpec) 
 @needs_tool
 async def test_an_object_with_the_id_of_another_namespace_has_a_file_of_its_own(tmp_path: Path) -> None:
     async with open_cloud(open_store(str(tmp_path / "stateward.db")), tmp_path, FILES) as opened:
-        alpha, beta = await opened.elsewhere().furnish(), await opened.elsewhere().furnish()
+        alpha, beta = (
+            await opened.in_new_namespace().create_base_objects(),
+            await opened.in_new_namespace().create_base_objects(),
+        )
         vm, disk = await alpha.vm(), await alpha.disk()
         before = _files(tmp_path)
         forged = {one: DiskSpec(one, beta.account) for one in (disk, alpha.boot_disk(vm))}
@@ -49,7 +52,7 @@ async def test_an_object_with_the_id_of_another_namespace_has_a_file_of_its_own(
 
 
 async def test_a_node_with_the_id_of_another_namespace_has_machines_of_its_own(cloud: Cloud) -> None:
-    other, id_ = cloud.elsewhere(), cloud.nodes[0]
+    other, id_ = cloud.in_new_namespace(), cloud.nodes[0]
     spec = NodeSpec("theirs")
     accepted = await other.engine.create(
         other.ns, id_, NODE.kind, "register", actor="admin", spec=msgspec.to_builtins(spec), labels={"name": spec.name}
@@ -64,7 +67,7 @@ async def test_a_node_with_the_id_of_another_namespace_has_machines_of_its_own(c
 @needs_tool
 async def test_a_disk_that_was_made_before_keeps_its_file(tmp_path: Path) -> None:
     async with open_cloud(open_store(str(tmp_path / "stateward.db")), tmp_path, FILES) as opened:
-        cloud = await opened.furnish()
+        cloud = await opened.create_base_objects()
         disk = await cloud.disk()
         disk_store, found = tmp_path / "ovc" / "vault", await cloud.get(disk)
         (disk_store / f"{file_name(found)}.qcow2").rename(disk_store / f"{disk}.qcow2")
@@ -85,7 +88,7 @@ async def test_a_disk_that_was_made_before_keeps_its_file(tmp_path: Path) -> Non
 @needs_tool
 async def test_an_error_of_a_disk_names_its_file_and_no_folder_of_the_server(tmp_path: Path) -> None:
     async with open_cloud(open_store(str(tmp_path / "stateward.db")), tmp_path, FILES) as opened:
-        cloud = await opened.furnish()
+        cloud = await opened.create_base_objects()
         (tmp_path / "ovc" / "vault" / f"{await cloud.file_name(cloud.image)}.qcow2").write_bytes(b"no image")
         operation = await cloud.ended(await cloud.service.create(cloud.ns, cloud.vm_spec(), ADA))
         assert operation.status == "failed"

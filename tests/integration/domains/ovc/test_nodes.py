@@ -1,4 +1,4 @@
-"""Nodes: where VMs are put, how a node is emptied and filled again, and how it leaves."""
+"""Nodes: placement of VMs, maintenance, enable and decommission."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from stateward.domains.plugin import ProcessContext
 from stateward.drivers.confinement import Confinement
 from stateward.engine import Refused
 from stateward.errors import BadInput
-from tests.integration.domains.ovc.ovc_harness import ADA, PAPER, Cloud
+from tests.integration.domains.ovc.ovc_harness import ADA, RECORDS_ONLY, Cloud
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -78,14 +78,14 @@ async def test_maintenance_stops_machines_and_enabling_gives_them_back_what_they
 async def test_a_machine_that_cannot_move_keeps_its_node_in_service_and_the_report_says_which(cloud: Cloud) -> None:
     node = cloud.nodes[0]
     vms = await on(cloud, node, 5)
-    cloud.doors.break_(f"move:{vms[2]}", "its memory changes too fast")
+    cloud.gates.fail_at(f"move:{vms[2]}", "its memory changes too fast")
     emptying = await cloud.do(node, "maintenance", ADA)
     assert (emptying.status, await cloud.state(node)) == ("failed", "ENABLED")
     told = await report(cloud, node)
     assert told.failed == {vms[2]: "its memory changes too fast"}
     assert set(told.done) == set(vms) - {vms[2]}
     assert await cloud.states(*vms) == ["RUNNING"] * 5
-    cloud.doors.mend(f"move:{vms[2]}")
+    cloud.gates.stop_failing(f"move:{vms[2]}")
     await cloud.did(node, "maintenance", ADA)
     await cloud.did(node, "enable", ADA)
     assert await where(cloud, vms) == {node}  # those of the first try as well
@@ -94,13 +94,13 @@ async def test_a_machine_that_cannot_move_keeps_its_node_in_service_and_the_repo
 async def test_a_node_waits_for_what_its_machines_are_doing(cloud: Cloud) -> None:
     node, other = cloud.nodes
     vms, third = await on(cloud, node, 2), (await on(cloud, other, 1))[0]
-    cloud.doors.close("pause")
+    cloud.gates.close("pause")
     pausing = await cloud.ask(vms[0], "pause")
     emptying = await cloud.ask(node, "maintenance", ADA)
     assert emptying.object.state == "PUTTING_IN_MAINTENANCE"
     with pytest.raises(NodeNotReady):
         await cloud.ask(third, "migrate", ADA, node=node)
-    cloud.doors.open("pause")
+    cloud.gates.open("pause")
     await cloud.ended(pausing)
     assert (await cloud.ended(emptying)).status == "succeeded"
     assert await cloud.states(*vms) == ["PAUSED", "RUNNING"]
@@ -113,10 +113,10 @@ async def test_a_node_waits_for_what_its_machines_are_doing(cloud: Cloud) -> Non
 async def test_a_machine_on_its_way_to_a_node_is_moved_on_when_that_goes_into_maintenance(cloud: Cloud) -> None:
     node, other = cloud.nodes
     vm = (await on(cloud, other, 1))[0]
-    cloud.doors.close("move")
+    cloud.gates.close("move")
     moving = await cloud.ask(vm, "migrate", ADA, node=node)
     emptying = await cloud.ask(node, "maintenance", ADA)
-    cloud.doors.open("move")
+    cloud.gates.open("move")
     assert (await cloud.ended(moving)).status == "succeeded"
     assert (await cloud.ended(emptying)).status == "succeeded"
     assert await cloud.node_of(vm) == other
@@ -125,12 +125,12 @@ async def test_a_machine_on_its_way_to_a_node_is_moved_on_when_that_goes_into_ma
 async def test_a_request_that_comes_while_its_machine_is_moved_away_is_done_afterwards(cloud: Cloud) -> None:
     node, other = cloud.nodes
     vm = (await on(cloud, node, 1))[0]
-    cloud.doors.close("move")
+    cloud.gates.close("move")
     emptying = await cloud.ask(node, "maintenance", ADA)
-    await cloud.doors.somebody_at("move")
+    await cloud.gates.wait_for_arrival("move")
     pausing = await cloud.ask(vm, "pause")
     assert pausing.object.state == "PAUSING"
-    cloud.doors.open("move")
+    cloud.gates.open("move")
     assert (await cloud.ended(pausing)).status == "succeeded"
     assert (await cloud.ended(emptying)).status == "succeeded"
     assert (await cloud.state(vm), await cloud.node_of(vm)) == ("PAUSED", other)
@@ -205,7 +205,7 @@ async def test_a_node_whose_driver_does_not_work_is_not_in_service(
 
 @pytest.mark.parametrize("required", [True, False])
 async def test_the_machines_of_a_node_are_confined_as_those_of_the_whole_server(tmp_path: Path, required: bool) -> None:
-    plugin = OvcPlugin(ProcessContext(tmp_path, confinement=Confinement([tmp_path], required=required)), PAPER)
+    plugin = OvcPlugin(ProcessContext(tmp_path, confinement=Confinement([tmp_path], required=required)), RECORDS_ONLY)
     node = plugin.nodes.factories["process"]("n1", NodeSpec("n1", "process"))
     assert isinstance(node, DriverNode)
     await node.start(NodeMachine("k1", "m1", "tiny"))

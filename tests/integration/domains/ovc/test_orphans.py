@@ -71,11 +71,11 @@ async def test_nothing_of_ours_is_an_orphan_whatever_was_done_to_it(cloud: Cloud
 
 async def test_what_is_moving_is_no_orphan_at_either_end(cloud: Cloud) -> None:
     vm = await cloud.vm()
-    cloud.doors.close("stop")
+    cloud.gates.close("stop")
     migrating = await cloud.ask(vm, "migrate", ADA)
-    await cloud.doors.somebody_at("stop")  # it is up at the other node, and not yet ended here
+    await cloud.gates.wait_for_arrival("stop")  # it is up at the other node, and not yet ended here
     assert await look(cloud) == []
-    cloud.doors.open("stop")
+    cloud.gates.open("stop")
     assert (await cloud.ended(migrating)).status == "succeeded"
 
 
@@ -112,7 +112,7 @@ async def test_a_node_that_does_not_show_all_lets_nobody_be_forgotten(
 @pytest.mark.skipif(which("qemu-img") is None, reason="qemu-img is not installed: apt-get install qemu-utils")
 async def test_a_file_that_no_disk_or_image_of_any_namespace_owns_is_told(tmp_path: Path) -> None:
     async with open_cloud(open_store(str(tmp_path / "stateward.db")), tmp_path, FILES) as opened:
-        cloud, other = await opened.furnish(2), await opened.elsewhere().furnish(1)
+        cloud, other = await opened.create_base_objects(2), await opened.in_new_namespace().create_base_objects(1)
         vm, gone = await cloud.vm(), await cloud.disk()
         await other.disk()
         await cloud.did(vm, "stop")

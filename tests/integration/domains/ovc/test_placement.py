@@ -1,4 +1,4 @@
-"""Placement and migration are internal: administrators see them, and nobody else, by whichever way a record leaves."""
+"""Placement and migration are internal: only administrators see them, in every answer and stream of the server."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -24,7 +24,7 @@ from stateward.store import open_store
 from stateward.store.filters import JournalFilter
 from stateward.store.records import Key
 from tests.integration.domains.ovc.gated_nodes import gate_nodes
-from tests.integration.domains.ovc.ovc_harness import ADA, PAPER, Cloud
+from tests.integration.domains.ovc.ovc_harness import ADA, RECORDS_ONLY, Cloud
 from tests.readable_routes import open_to_readers, readable_paths
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -58,35 +58,35 @@ async def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     dsn = str(folder / "stateward.db")
     if request.param == "postgres":
         dsn = request.getfixturevalue("postgres_server").new_database()
-    plugin = OvcPlugin(ProcessContext(folder), PAPER, cloud=SimulatedCloud(profile=CALM))
-    doors = gate_nodes(plugin.nodes)
+    plugin = OvcPlugin(ProcessContext(folder), RECORDS_ONLY, cloud=SimulatedCloud(profile=CALM))
+    gates = gate_nodes(plugin.nodes)
     async with open_to_readers(open_store(dsn, migrate=True), plugin, NS) as served:
-        scene = Scene(await Cloud(served.engine, plugin, doors, NS).furnish(), served.app, served.clients)
+        scene = Scene(await Cloud(served.engine, plugin, gates, NS).create_base_objects(), served.app, served.clients)
         await _live_through(scene)
         yield scene
-        doors.reset()
+        gates.reset()
 
 
 async def _live_through(scene: Scene) -> None:
-    cloud, doors = scene.cloud, scene.cloud.doors
+    cloud, gates = scene.cloud, scene.cloud.gates
     scene.vm, scene.stopped, scene.failed = await cloud.vms(3)
     await cloud.did(scene.vm, "migrate", ADA)
     first, _ = cloud.nodes
     for how in ("move", "stop"):
         await cloud.did(first, "maintenance", ADA, vmaction=how)
         await cloud.did(first, "enable", ADA)
-    doors.break_("move", f"{first} is full")
+    gates.fail_at("move", f"{first} is full")
     assert (await cloud.do(scene.vm, "migrate", ADA)).status == "failed"
     assert (await cloud.do(await cloud.node_of(scene.vm), "maintenance", ADA)).status == "failed"
-    doors.mend("move")
+    gates.stop_failing("move")
     node = await cloud.node_of(scene.failed)
-    doors.break_("pause", f"region {node} has no answer")
+    gates.fail_at("pause", f"region {node} has no answer")
     assert (await cloud.do(scene.failed, "pause")).status == "failed"
-    doors.mend("pause")
+    gates.stop_failing("pause")
     await cloud.engine.act(NS, scene.stopped, "shows off", actor="provider", who=await cloud.node_of(scene.stopped))
-    doors.close("move")
+    gates.close("move")
     scene.waiting = (await cloud.ask(scene.vm, "migrate", ADA)).op.id
-    await doors.somebody_at("move")
+    await gates.wait_for_arrival("move")
     await cloud.ask(scene.vm, "stop")  # it stands behind the migration from here on
 
 

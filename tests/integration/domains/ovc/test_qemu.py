@@ -116,7 +116,7 @@ class Real:
 async def real(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Real]:
     """Two QEMU nodes, on which migrations take some seconds."""
     async with open_cloud(open_store(str(tmp_path / "stateward.db")), tmp_path, FILES) as cloud:
-        yield Real(await cloud.furnish(2, driver="qemu", bandwidth=SLOWLY, arch=request.param), tmp_path)
+        yield Real(await cloud.create_base_objects(2, driver="qemu", bandwidth=SLOWLY, arch=request.param), tmp_path)
     for node in nodes_in(tmp_path):
         kill_all_in(node)
 
@@ -363,7 +363,7 @@ async def test_maintenance_of_twenty_machines_loses_none_and_tells_which_could_n
     tmp_path: Path, arch: str
 ) -> None:
     async with open_cloud(open_store(str(tmp_path / "stateward.db")), tmp_path, FILES) as cloud:
-        real = Real(await cloud.furnish(1, driver="qemu", arch=arch), tmp_path)
+        real = Real(await cloud.create_base_objects(1, driver="qemu", arch=arch), tmp_path)
         try:
             vms = await cloud.vms(20)
             await cloud.node(driver="qemu", arch=arch)

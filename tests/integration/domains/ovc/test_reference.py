@@ -43,11 +43,11 @@ BY_ITSELF = ("lose power", "lose a firewall", "care for a node")
 STEPS = st.sampled_from(
     [*("vm", "cloudspace") * 6, *("disk", "account") * 4, *("image", "make vm", "clone", "make disk") * 2, *BY_ITSELF]
 )
-"""On what something is done, what is made, or what happens to nodes and machines by itself."""
+"""The kinds of objects that a step acts on, creates, or lets drift."""
 NODES = 3
 PICKS = st.integers(0, 99)
 MOODS = st.sampled_from(["gentle", "gentle", "gentle", "harsh", "wild"])
-"""Gently, what is possible and can be taken back; harshly, what is possible; wildly, anything."""
+"""Gently: allowed actions that can be undone; harshly: all allowed actions; wildly: any action."""
 
 
 class World:
@@ -56,9 +56,9 @@ class World:
     def __init__(self, cloud: Cloud) -> None:
         self.cloud, self.model = cloud, Model()
 
-    async def furnish(self) -> None:
+    async def create_base_objects(self) -> None:
         """Make what is there at first, in both."""
-        await self.cloud.furnish(NODES)
+        await self.cloud.create_base_objects(NODES)
         account, box, image = self.cloud.account, self.cloud.box, self.cloud.image
         self.model.things[account] = Thing("account", "CONFIRMED")
         self.model.things[box] = Thing("cloudspace", "DEPLOYED", account, account)
@@ -244,9 +244,9 @@ def test_the_domain_does_what_the_model_does(opened: tuple[asyncio.Runner, Cloud
         """Random actions on a few objects; each example has a namespace of its own."""
 
         @initialize()
-        def furnish(self) -> None:
-            self.world = World(cloud.elsewhere())
-            runner.run(self.world.furnish())
+        def create_base_objects(self) -> None:
+            self.world = World(cloud.in_new_namespace())
+            runner.run(self.world.create_base_objects())
             runner.run(self.world.new_vm(self.world.cloud.box))
 
         @rule(step=STEPS, pick=PICKS, what=PICKS, other=PICKS, admin=st.booleans(), mood=MOODS)
@@ -271,11 +271,11 @@ BOXES, VMS, DISKS, ROUNDS = 20, 300, 380, 2
 
 def test_a_thousand_objects_at_once_end_as_the_model_says(opened: tuple[asyncio.Runner, Cloud]) -> None:
     runner, cloud = opened
-    runner.run(_thousand(World(cloud.elsewhere()), Random(7)))
+    runner.run(_thousand(World(cloud.in_new_namespace()), Random(7)))
 
 
 async def _thousand(world: World, chance: Random) -> None:
-    await world.furnish()
+    await world.create_base_objects()
     cloud, things = world.cloud, world.model.things
     boxes = await asyncio.gather(*(cloud.new_box() for _ in range(BOXES)))
     things.update((box, Thing("cloudspace", "DEPLOYED", cloud.account, cloud.account)) for box in boxes)

@@ -1,4 +1,4 @@
-"""Every row of every table, done; and every pair of state and action that is in none, refused."""
+"""Every row of every table runs, and every pair of state and action that no row has is refused."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +28,7 @@ WAYS = {
     NODE.kind: {"ENABLED": (), "MAINTENANCE": ("maintenance",)},
 }
 VM_ACTIONS = {"assign": "add disk", "attach": "attach disk", "detach": "detach disk"}
-"""What is done to a disk together with its VM: by what of the VM."""
+"""Actions that change a disk together with its VM, and the VM's action for each."""
 
 
 def rows(lifecycle: Lifecycle) -> list[Move]:
@@ -135,7 +135,7 @@ async def _disk_row(cloud: Cloud, move: Move) -> None:
 @pytest.mark.parametrize("lifecycle", LIFECYCLES, ids=lambda one: short_kind(one.kind))
 async def test_whatever_is_in_no_table_is_refused(lifecycle: Lifecycle, tmp_path: Path) -> None:
     async with open_cloud(open_store(str(tmp_path / "stateward.db")), tmp_path) as opened:
-        cloud = await opened.furnish()
+        cloud = await opened.create_base_objects()
         id_ = await make(cloud, lifecycle.kind)
         for state in lifecycle.declaration.states:
             await force(cloud, id_, state.word)

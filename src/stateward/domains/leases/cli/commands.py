@@ -21,8 +21,8 @@ from stateward.domains.leases.cli.views import (
     host_table,
     lease_table,
     lease_view,
-    moment,
-    plain,
+    parse_value,
+    server_time,
 )
 from stateward.errors import BadInput, StatewardError
 from stateward.schemas.journal import LineView
@@ -35,15 +35,15 @@ T = TypeVar("T")
 
 LeaseName = Annotated[str, typer.Argument(metavar="LEASE", help="A lease: its name, or its id.")]
 HostName = Annotated[str, typer.Argument(metavar="HOST", help="A host: its name.")]
-AT = "UTC, such as '2030-01-31 14:00'"
-BEGINS = f"Start: {AT}, now, or a span from now."
-ENDS = f"End: {AT}, now, or a span (90m, 8h, 3d) from the start, or from now after the start."
-WARNS = f"When to be told of the end: {AT}, or a span before the end."
-Start = Annotated[str, typer.Option("--start", metavar="TIME", help=BEGINS)]
-End = Annotated[str, typer.Option("--end", metavar="TIME", help=ENDS)]
-MaybeStart = Annotated[str | None, typer.Option("--start", metavar="TIME", help=BEGINS)]
-MaybeEnd = Annotated[str | None, typer.Option("--end", metavar="TIME", help=ENDS)]
-BeforeEnd = Annotated[str | None, typer.Option("--before-end", metavar="TIME", help=WARNS)]
+TIME_EXAMPLE = "UTC, such as '2030-01-31 14:00'"
+START_HELP = f"Start: {TIME_EXAMPLE}, now, or a span from now."
+END_HELP = f"End: {TIME_EXAMPLE}, now, or a span (90m, 8h, 3d) from the start, or from now after the start."
+BEFORE_END_HELP = f"When to be told of the end: {TIME_EXAMPLE}, or a span before the end."
+Start = Annotated[str, typer.Option("--start", metavar="TIME", help=START_HELP)]
+End = Annotated[str, typer.Option("--end", metavar="TIME", help=END_HELP)]
+MaybeStart = Annotated[str | None, typer.Option("--start", metavar="TIME", help=START_HELP)]
+MaybeEnd = Annotated[str | None, typer.Option("--end", metavar="TIME", help=END_HELP)]
+BeforeEnd = Annotated[str | None, typer.Option("--before-end", metavar="TIME", help=BEFORE_END_HELP)]
 Number = Annotated[str, typer.Option("--hosts", metavar="MIN[-MAX]", help="So many whole hosts.")]
 Where = Annotated[
     str, typer.Option("--where", metavar="EXPR", help='Hosts that will do, such as \'[">=", "$vcpus", "8"]\'.')
@@ -62,11 +62,11 @@ Span = Annotated[str, typer.Option("--span", metavar="SPAN", help="How much of i
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait until it is gone.")]
 
 UNITS = {"m": "minutes", "h": "hours", "d": "days"}
-SPAN = re.compile(r"[1-9][0-9]{0,5}[mhd]")
-SPANS = "a span: a whole number from 1 and m, h or d, such as 90m, 8h or 3d"
-TIME = re.compile(r"[0-9]{4}-[0-9T:. -]+")
-TIMES = f"a time in UTC such as '2030-01-31 14:00', now, or {SPANS}"
-FORM = "%Y-%m-%d %H:%M"
+SPAN_PATTERN = re.compile(r"[1-9][0-9]{0,5}[mhd]")
+SPAN_RULE = "a span: a whole number from 1 and m, h or d, such as 90m, 8h or 3d"
+TIME_PATTERN = re.compile(r"[0-9]{4}-[0-9T:. -]+")
+TIME_RULE = f"a time in UTC such as '2030-01-31 14:00', now, or {SPAN_RULE}"
+TIME_FORMAT = "%Y-%m-%d %H:%M"
 NOT_FOUND, POLL_INTERVAL_S = 404, 0.2
 KIND = "leases.lease"
 
@@ -184,11 +184,11 @@ def history(session: Session, lease: LeaseName) -> None:
 @on_server
 def calendar(session: Session, begin: From = "now", span: Span = "7d") -> None:
     """Show who has which host when: a row per host, a letter per lease."""
-    start = _moment("--from", begin)
+    start = _parse_time("--from", begin)
     found, leases = _hosts(session), _leases(session)
     longest = max((len(one.hypervisor_hostname) for one in found), default=4)
     window = CalendarWindow(
-        start, _after("--span", start, span), max(20, shutil.get_terminal_size().columns - longest - 3)
+        start, _add_span("--span", start, span), max(20, shutil.get_terminal_size().columns - longest - 3)
     )
     shown = [one for one in leases if one.status not in ("TERMINATED", "DELETING")]
     session.show(shown, lambda those: draw_calendar(found, those, window, datetime.now(UTC)))
@@ -208,16 +208,15 @@ def list_hosts(session: Session) -> None:
 @on_server
 def add_host(session: Session, host: HostName, property_: Properties = None) -> None:
     """Register a host; vcpus, memory_mb, local_gb and cleaning_time (in minutes) are properties that mean something."""
-    body = {"name": host, **{name: plain(value) for name, value in parse_pairs("--property", property_ or []).items()}}
-    _show_host(session, "POST", "", body)
+    _show_host(session, "POST", "", {"name": host, **_read_values("--property", property_ or [])})
 
 
 @hosts.command("set")
 @on_server
 def set_host(session: Session, host: HostName, property_: Properties = None) -> None:
     """Change properties of a host."""
-    body = {name: plain(value) if value else None for name, value in parse_pairs("--property", property_ or []).items()}
-    _show_host(session, "PUT", f"/{host}", body)
+    given = _read_values("--property", property_ or [])
+    _show_host(session, "PUT", f"/{host}", {name: None if value == "" else value for name, value in given.items()})
 
 
 @hosts.command("fail")
@@ -317,39 +316,43 @@ def _part_history(session: Session, part: str) -> list[LineView]:
 
 
 def _read_reservation(text: str) -> dict[str, Any]:
-    return {name: plain(value) for name, value in parse_pairs("--reservation", text.split(",")).items()}
+    return _read_values("--reservation", text.split(","))
+
+
+def _read_values(option: str, pairs: list[str]) -> dict[str, Any]:
+    return {name: parse_value(value) for name, value in parse_pairs(option, pairs).items()}
 
 
 def _times(start: str | None, end: str | None, before_end: str | None, was: LeaseView | None = None) -> dict[str, str]:
     """Return the times of a lease as the server reads them; a span counts from what its option says."""
-    found: dict[str, str] = {}
+    times: dict[str, str] = {}
     if start is not None:
-        found["start_date"] = _time("--start", start, _now)
+        times["start_date"] = _time_text("--start", start, _now)
     if end is not None:
-        found["end_date"] = _time("--end", end, lambda: max(_start(start, was), _now()))
+        times["end_date"] = _time_text("--end", end, lambda: max(_start_of(start, was), _now()))
     if before_end is not None:
-        found["before_end_date"] = _time("--before-end", before_end, lambda: _end(start, end, was), sign=-1)
-    return found
+        times["before_end_date"] = _time_text("--before-end", before_end, lambda: _end_of(start, end, was), sign=-1)
+    return times
 
 
-def _start(start: str | None, was: LeaseView | None) -> datetime:
+def _start_of(start: str | None, was: LeaseView | None) -> datetime:
     if start is None and was is not None:
-        return moment(was.start_date)
-    return _moment("--start", start or "now")
+        return server_time(was.start_date)
+    return _parse_time("--start", start or "now")
 
 
-def _end(start: str | None, end: str | None, was: LeaseView | None) -> datetime:
+def _end_of(start: str | None, end: str | None, was: LeaseView | None) -> datetime:
     if end is None and was is not None:
-        return moment(was.end_date)
-    return _moment("--end", end or "now", lambda: max(_start(start, was), _now()))
+        return server_time(was.end_date)
+    return _parse_time("--end", end or "now", lambda: max(_start_of(start, was), _now()))
 
 
-def _time(field: str, text: str, origin: Callable[[], datetime], sign: int = 1) -> str:
+def _time_text(field: str, text: str, origin: Callable[[], datetime], sign: int = 1) -> str:
     """Return a time as the server reads it; a span counts from its origin, or back from there."""
-    if SPAN.fullmatch(text):
-        return _after(field, origin(), text, sign).strftime(FORM)
-    if text != "now" and not TIME.fullmatch(text):
-        raise BadInput(field, text, TIMES)
+    if SPAN_PATTERN.fullmatch(text):
+        return _add_span(field, origin(), text, sign).strftime(TIME_FORMAT)
+    if text != "now" and not TIME_PATTERN.fullmatch(text):
+        raise BadInput(field, text, TIME_RULE)
     return text
 
 
@@ -357,18 +360,18 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _moment(field: str, text: str, origin: Callable[[], datetime] = _now) -> datetime:
-    time = _time(field, text, origin)
+def _parse_time(field: str, text: str, origin: Callable[[], datetime] = _now) -> datetime:
+    time = _time_text(field, text, origin)
     try:
         return _now() if time == "now" else datetime.fromisoformat(time).replace(tzinfo=UTC)
     except ValueError:
-        raise BadInput(field, text, TIMES) from None
+        raise BadInput(field, text, TIME_RULE) from None
 
 
-def _after(field: str, origin: datetime, text: str, sign: int = 1) -> datetime:
-    if not SPAN.fullmatch(text):
-        raise BadInput(field, text, SPANS)
+def _add_span(field: str, origin: datetime, text: str, sign: int = 1) -> datetime:
+    if not SPAN_PATTERN.fullmatch(text):
+        raise BadInput(field, text, SPAN_RULE)
     try:
         return origin + sign * timedelta(**{UNITS[text[-1]]: int(text[:-1])})
     except OverflowError:
-        raise BadInput(field, text, SPANS) from None
+        raise BadInput(field, text, SPAN_RULE) from None

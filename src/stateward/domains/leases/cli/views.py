@@ -14,7 +14,7 @@ from stateward.client.formatting import actor_text, utc_text
 from stateward.client.output import clean, plain_table
 from stateward.schemas.journal import LineView
 
-COLOURS = {
+STATUS_COLOURS = {
     "PENDING": "cyan",
     "ACTIVE": "green",
     "TERMINATED": "blue",
@@ -29,12 +29,12 @@ COLOURS = {
     "up": "green",
     "failed": "red",
 }
-LOOKS = ("green", "blue", "magenta", "cyan", "yellow")
-"""The colours that leases take turns with in a calendar."""
+LEASE_COLOURS = ("green", "blue", "magenta", "cyan", "yellow")
+"""The colours of the leases in a calendar, in turn."""
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-FREE, NARROWEST = "·", 10
-WHOLE = re.compile(r"[0-9]{1,15}")
+FREE, MIN_LABEL_WIDTH = "·", 10
+WHOLE_NUMBER = re.compile(r"[0-9]{1,15}")
 STEPS = (timedelta(hours=1), timedelta(hours=6), timedelta(days=1), timedelta(days=7), timedelta(days=30))
 
 
@@ -81,7 +81,7 @@ class LeaseView(Struct, frozen=True, kw_only=True):
 
     @property
     def parts(self) -> dict[str, str]:
-        """What it is made of, itself included: how each is called, by its id."""
+        """The names of its parts by their ids: the lease itself, its reservations and its events."""
         reservations = {one.id: f"reservation {one.id[:8]}" for one in self.reservations}
         return {self.id: "lease"} | reservations | {one.id: one.event_type for one in self.events}
 
@@ -110,46 +110,52 @@ class CalendarWindow(Struct, frozen=True):
         return max(0, min(self.columns, int(share * self.columns)))
 
 
-def moment(text: str) -> datetime:
-    """Read a time as the server tells it."""
+def server_time(text: str) -> datetime:
+    """Parse a time of the server's answers."""
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-def minute(text: str) -> str:
-    """Return a time as the server tells it, to the minute."""
+def minute_text(text: str) -> str:
+    """Return a time of the server's answers, to the minute."""
     return text[:16].replace("T", " ")
 
 
-def coloured(word: str) -> Text:
+def _window_texts(lease: LeaseView) -> tuple[str, str]:
+    return minute_text(lease.start_date), minute_text(lease.end_date)
+
+
+def status_text(word: str) -> Text:
     """Return a status in its colour."""
-    return Text(clean(word), style=COLOURS.get(word, "yellow"))
+    return Text(clean(word), style=STATUS_COLOURS.get(word, "yellow"))
 
 
 def lease_table(leases: Iterable[LeaseView]) -> Table:
     """Return leases as a list."""
     table = plain_table("ID", "NAME", "STATUS", "FROM", "TO", "WITH")
     for one in leases:
-        status = coloured(one.status)
+        status = status_text(one.status)
         if one.degraded:
             status.append(" degraded", style="yellow")
         what = ", ".join(one.hosts or [each.resource_type for each in one.reservations])
-        table.add_row(one.id, clean(one.name), status, minute(one.start_date), minute(one.end_date), clean(what))
+        table.add_row(
+            one.id, clean(one.name), status, minute_text(one.start_date), minute_text(one.end_date), clean(what)
+        )
     return table
 
 
 def lease_view(lease: LeaseView) -> RenderableType:
     """Return a lease in full."""
-    head = Text.assemble((clean(lease.name), "bold"), "  ", coloured(lease.status), f"  {lease.id}")
+    head = Text.assemble((clean(lease.name), "bold"), "  ", status_text(lease.status), f"  {lease.id}")
     if lease.status_reason:
         head.append(f"\n{clean(lease.status_reason)}", style="red")
     reservations = plain_table("RESERVATION", "TYPE", "STATUS", "HOSTS", "REMARKS")
     for one in lease.reservations:
         flags = [name for name in ("missing_resources", "resources_changed") if getattr(one, name)]
         remarks = clean(", ".join([*flags, *([one.error] if one.error else [])]))
-        reservations.add_row(one.id, one.resource_type, coloured(one.status), clean(", ".join(one.hosts)), remarks)
+        reservations.add_row(one.id, one.resource_type, status_text(one.status), clean(", ".join(one.hosts)), remarks)
     events = plain_table("EVENT", "TIME", "STATUS")
     for each in lease.events:
-        events.add_row(each.event_type, minute(each.time), coloured(each.status))
+        events.add_row(each.event_type, minute_text(each.time), status_text(each.status))
     return Group(head, "", reservations, "", events)
 
 
@@ -169,7 +175,7 @@ def host_table(hosts: Iterable[LeaseHostView]) -> Table:
     """Return hosts as a list."""
     table = plain_table("HOST", "STATUS", "VCPUS", "MEMORY MB", "DISK GB")
     for one in hosts:
-        status = coloured(one.status)
+        status = status_text(one.status)
         if not one.reservable:
             status.append(" not reservable", style="yellow")
         size = (str(one.vcpus), str(one.memory_mb), str(one.local_gb))
@@ -181,7 +187,7 @@ def draw_calendar(
     hosts: Sequence[LeaseHostView], leases: Sequence[LeaseView], window: CalendarWindow, now: datetime
 ) -> RenderableType:
     """Return who has which host when: a row per host, a letter per lease."""
-    shown = [one for one in leases if one.hosts and _meets(one, window)]
+    shown = [one for one in leases if one.hosts and _overlaps(one, window)]
     letters = {one.id: LETTERS[number % len(LETTERS)] for number, one in enumerate(shown)}
     table = Table(box=None, pad_edge=False, show_header=True, header_style="dim")
     table.add_column("HOST", no_wrap=True)
@@ -191,13 +197,15 @@ def draw_calendar(
         table.add_row(name, _row(host.hypervisor_hostname, shown, letters, window, now))
     legend = plain_table("", "LEASE", "STATUS", "FROM", "TO")
     for number, one in enumerate(shown):
-        letter = Text(letters[one.id], style=f"bold {LOOKS[number % len(LOOKS)]}")
-        legend.add_row(letter, clean(one.name), coloured(one.status), minute(one.start_date), minute(one.end_date))
+        letter = Text(letters[one.id], style=f"bold {LEASE_COLOURS[number % len(LEASE_COLOURS)]}")
+        legend.add_row(
+            letter, clean(one.name), status_text(one.status), minute_text(one.start_date), minute_text(one.end_date)
+        )
     return Group(table, "", legend) if shown else table
 
 
-def _meets(lease: LeaseView, window: CalendarWindow) -> bool:
-    return moment(lease.start_date) < window.end and moment(lease.end_date) >= window.start
+def _overlaps(lease: LeaseView, window: CalendarWindow) -> bool:
+    return server_time(lease.start_date) < window.end and server_time(lease.end_date) >= window.start
 
 
 def _row(
@@ -207,9 +215,9 @@ def _row(
     for number, one in enumerate(leases):
         if host not in one.hosts:
             continue
-        first = min(window.column(moment(one.start_date)), window.columns - 1)
-        last = max(window.column(moment(one.end_date)), first + 1)
-        row[first:last] = [(letters[one.id], LOOKS[number % len(LOOKS)])] * (last - first)
+        first = min(window.column(server_time(one.start_date)), window.columns - 1)
+        last = max(window.column(server_time(one.end_date)), first + 1)
+        row[first:last] = [(letters[one.id], LEASE_COLOURS[number % len(LEASE_COLOURS)])] * (last - first)
     here = window.column(now)
     if window.start <= now < window.end:
         row[here] = (row[here][0], f"reverse {row[here][1]}")
@@ -219,7 +227,7 @@ def _row(
 def _scale(window: CalendarWindow) -> str:
     """Return the times at the top of a calendar, as many as there is room for."""
     span = window.end - window.start
-    step = next((one for one in STEPS if span / one * NARROWEST <= window.columns), STEPS[-1])
+    step = next((one for one in STEPS if span / one * MIN_LABEL_WIDTH <= window.columns), STEPS[-1])
     form = "%d %b" if step >= timedelta(days=1) else "%d %H:%M"
     line = [" "] * window.columns
     at = datetime.fromtimestamp(window.start.timestamp() // step.total_seconds() * step.total_seconds(), UTC)
@@ -231,6 +239,6 @@ def _scale(window: CalendarWindow) -> str:
     return "".join(line)
 
 
-def plain(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can say
+def parse_value(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can say
     """Return a value read from the command line: a number where it is one."""
-    return int(value) if isinstance(value, str) and WHOLE.fullmatch(value) else value
+    return int(value) if isinstance(value, str) and WHOLE_NUMBER.fullmatch(value) else value

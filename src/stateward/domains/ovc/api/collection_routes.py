@@ -113,7 +113,7 @@ def _acting(one: Collection) -> HTTPRouteHandler:
     async def act(
         request: Call, ns: Ns, id: ItemId, action: ActionName, status: ExpectedStatus = None, key: IdempotencyKey = None
     ) -> OvcAcceptedView:
-        """Ask for an action: the state changes at once, and the work stands in the object's queue."""
+        """Submit an action: the state changes at once, and the work is queued."""
         if action not in one.actions:
             raise UnknownName("action", action, one.actions)
         return await act_on(request, ns, one.lifecycle.kind, id, action, status=status, key=key)
@@ -132,7 +132,7 @@ def _deleting(one: Collection) -> HTTPRouteHandler:
     async def delete_item(
         request: Call, ns: Ns, id: ItemId, permanently: Permanently = False, status: ExpectedStatus = None
     ) -> OvcAcceptedView:
-        """Move an object to the recycle bin, or destroy it; what is there already is a success."""
+        """Move an object to the recycle bin, or destroy it; a repeated request succeeds."""
         action = "destroy" if permanently else "delete"
         return await act_on(request, ns, one.lifecycle.kind, id, action, status=status)
 

@@ -61,7 +61,7 @@ async def _create(request: Call, ns: str, spec: OvcSpec, key: str | None, *, dep
     return accepted_view(made, disclosure_of(request))
 
 
-# --- making ----------------------------------------------------------------------------------------------------------
+# --- creation --------------------------------------------------------------------------------------------------------
 
 
 @post("/accounts", opt=ACT, status_code=202, summary="Make an account")
@@ -94,7 +94,7 @@ async def make_machine(
 async def clone_machine(
     request: Call, ns: Ns, id: ItemId, data: JSONBody[NewClone], key: IdempotencyKey = None
 ) -> OvcAcceptedView:
-    """Make a VM whose disk begins with what the disk of this one has; this one has to be HALTED meanwhile."""
+    """Make a VM whose disk starts with the contents of this VM's disk; this VM must be HALTED meanwhile."""
     of = read_spec(await service_of(request).get(ns, VM.kind, id), OvcVmSpec)
     spec = OvcVmSpec(data.name, of.account, of.cloudspace, of.image, of.size, of.gib, clone_of=id)
     return await _create(request, ns, spec, key)
@@ -114,7 +114,7 @@ async def make_image(request: Call, ns: Ns, data: JSONBody[NewImage], key: Idemp
 
 @post("/nodes", opt=GOVERN, status_code=202, summary="Register a node")
 async def register_node(request: Call, ns: Ns, data: JSONBody[NewNode], key: IdempotencyKey = None) -> OvcAcceptedView:
-    """Register a node; with a driver that acts on the server's host, only an administrator of everything can."""
+    """Register a node; one that runs programs on the server's host, only as an administrator of all namespaces."""
     if data.driver in HOST_DRIVERS and not grant_of(request).governs_all:
         raise NodeDriverNotGranted(driver=data.driver, ns=ns)
     return await _create(request, ns, NodeSpec(data.name, data.driver, data.options), key)
@@ -135,7 +135,7 @@ async def list_disks(request: Call, ns: Ns, id: ItemId) -> list[ItemView]:
 async def add_disk(
     request: Call, ns: Ns, id: ItemId, data: JSONBody[AddedDisk], key: IdempotencyKey = None
 ) -> OvcAcceptedView:
-    """Make a disk for a VM: it is there and attached, or neither."""
+    """Make a disk for a VM, and attach it; if one of both fails, neither is done."""
     return await act_on(request, ns, VM.kind, id, "add disk", args={"name": data.name, "gib": data.gib}, key=key)
 
 
@@ -156,14 +156,14 @@ async def detach_disk(request: Call, ns: Ns, id: ItemId, data: JSONBody[NamedDis
 
 @post("/machines/{id:str}/migrate", opt=GOVERN, status_code=202, summary="Migrate a VM")
 async def migrate(request: Call, ns: Ns, id: ItemId, data: JSONBody[MigrationRequest]) -> OvcAcceptedView:
-    """Move a VM to another node while it runs; its state shows nothing of it."""
+    """Move a VM to another node while it runs; its state does not change."""
     args = {} if data.node is None else {"node": data.node}
     return await act_on(request, ns, VM.kind, id, "migrate", args=args)
 
 
 @post("/nodes/{id:str}/maintenance", opt=GOVERN, status_code=202, summary="Put a node in maintenance")
 async def maintenance(request: Call, ns: Ns, id: ItemId, data: JSONBody[MaintenanceRequest]) -> OvcAcceptedView:
-    """Move a node's VMs away, or stop them; they come back when it is enabled."""
+    """Move a node's VMs away, or stop them; they return when it is enabled."""
     return await act_on(request, ns, NODE.kind, id, "maintenance", args={"vmaction": data.vmaction})
 
 
@@ -172,13 +172,13 @@ async def maintenance(request: Call, ns: Ns, id: ItemId, data: JSONBody[Maintena
 
 @get("/queues/{id:str}", opt=needs(Right.READ), summary="Show an object's queue")
 async def show_queue(request: Call, ns: Ns, id: ItemId) -> ObjectQueueView:
-    """Return what stands in an object's queue, in order."""
+    """Return the operations of an object's queue, in order."""
     return queue_view(await service_of(request).queuer.queue(ns, id), disclosure_of(request))
 
 
 @delete("/queues/{id:str}", opt=ACT, status_code=200, summary="Stop an object's queue")
 async def stop_queue(request: Call, ns: Ns, id: ItemId) -> ObjectQueueView:
-    """Refuse new actions, and answer when all that stood in the queue is done and the queue is gone."""
+    """Refuse new actions, and answer when the queue is drained."""
     queuer = service_of(request).queuer
     await queuer.stop(ns, id)
     return queue_view(await queuer.queue(ns, id), disclosure_of(request))
@@ -186,7 +186,7 @@ async def stop_queue(request: Call, ns: Ns, id: ItemId) -> ObjectQueueView:
 
 @delete("/queues", opt=GOVERN, status_code=200, summary="Stop all queues")
 async def terminate_queues(request: Call, ns: Ns) -> dict[str, int]:
-    """Stop every queue of the namespace; answers when all are gone, with how many there were."""
+    """Stop all queues of the namespace; answers with their number when all are drained."""
     return {"stopped": await service_of(request).queuer.terminate(ns)}
 
 
@@ -196,7 +196,7 @@ async def show_healing(
     ns: Ns,
     seconds: Annotated[float, QueryParameter(ge=0, description="of the last so many seconds")] = 86_400.0,
 ) -> HealingView:
-    """Return what is stuck, what the healer has settled, what nodes have shown unasked, and what belongs to nobody."""
+    """Return stuck work, recoveries by the healer, a timer or drift detection, and orphans."""
     service = service_of(request)
     now = await service.engine.store.reader.time()
     healing = await service.healing(ns, now - seconds, disclosure_of(request))

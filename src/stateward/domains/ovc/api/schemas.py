@@ -24,7 +24,7 @@ ExpectedStatus = Annotated[
 
 
 class NewAccount(Struct, frozen=True, forbid_unknown_fields=True):
-    """An account; what it deletes lies in the recycle bin for so many seconds."""
+    """An account; its deleted objects stay in the recycle bin for `retention` seconds."""
 
     name: Name
     retention: Annotated[float, Meta(ge=0.0, le=315_360_000.0)] = RETENTION_S
@@ -38,7 +38,7 @@ class NewCloudspace(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NewMachine(Struct, frozen=True, forbid_unknown_fields=True):
-    """A VM; it is deployed at once unless told otherwise."""
+    """A VM; it is deployed at once unless `deploy` is false."""
 
     name: Name
     cloudspace: Id
@@ -63,14 +63,14 @@ class NewDisk(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AddedDisk(Struct, frozen=True, forbid_unknown_fields=True):
-    """A disk that a VM gets."""
+    """A new disk of a VM."""
 
     name: Name
     gib: Gib = 1
 
 
 class NamedDisk(Struct, frozen=True, forbid_unknown_fields=True):
-    """A disk that is there."""
+    """An existing disk."""
 
     disk: Id
 
@@ -84,7 +84,7 @@ class NewImage(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NewNode(Struct, frozen=True, forbid_unknown_fields=True):
-    """A node, and the driver by which it carries VMs."""
+    """A node, and the driver that runs its VMs."""
 
     name: Name
     driver: DriverName = "simulated"
@@ -92,18 +92,18 @@ class NewNode(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MigrationRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a VM is to go; anywhere else if nothing is said."""
+    """The node that a VM moves to; any other node without one."""
 
     node: Id | None = None
 
 
 class MaintenanceRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is to be done with the VMs of a node that goes into maintenance."""
+    """What maintenance does with the VMs of the node: move or stop them."""
 
     vmaction: VmAction = "move"
 
 
 def caller_of(request: Call) -> OvcCaller:
-    """Return who calls."""
+    """Return the caller of a request."""
     grant = grant_of(request)
     return OvcCaller(actor_of(request), grant.name, token=grant.token)

@@ -87,7 +87,7 @@ def _check_disk_removal(uow: UnitOfWork, request: Request, found: Object) -> Non
 
 
 async def guard_image(disk_store: DiskStore, uow: UnitOfWork, request: Request, found: Object) -> Request | None:
-    """Check a request about an image, whose file has to be in the vault's library."""
+    """Check a request about an image; its source must be in the library of the disk store."""
     found = check_request(uow, request, found)
     seen = image_seen(found)
     match request.action:

@@ -105,7 +105,7 @@ def _related_ids(request: Request, found: Object) -> set[str]:
             return set()
 
 
-# --- coming ----------------------------------------------------------------------------------------------------------
+# --- creation --------------------------------------------------------------------------------------------------------
 
 
 async def _define(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
@@ -189,7 +189,7 @@ async def _start(uow: UnitOfWork, request: Request, found: Object) -> Request | 
     return None
 
 
-# --- going -----------------------------------------------------------------------------------------------------------
+# --- removal ---------------------------------------------------------------------------------------------------------
 
 
 def _require_no_clones(uow: UnitOfWork, found: Object, *, living: bool) -> None:
@@ -279,7 +279,7 @@ def _refuse_boot_disk(disk: Object, spec: DiskSpec) -> None:
         raise BootDisk(id=disk.id, vm=disk_seen(disk).vm)
 
 
-# --- moving ----------------------------------------------------------------------------------------------------------
+# --- migration -------------------------------------------------------------------------------------------------------
 
 
 async def _migrate(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
@@ -294,7 +294,7 @@ async def _migrate(uow: UnitOfWork, request: Request, found: Object) -> Request 
     return None
 
 
-# --- what its node shows ---------------------------------------------------------------------------------------------
+# --- drift -----------------------------------------------------------------------------------------------------------
 
 
 async def _apply_observed(uow: UnitOfWork, request: Request, found: Object) -> Request | None:

@@ -37,9 +37,9 @@ class QemuNode(DriverNode):
         return await finish_call(self.host.boot(self._machine_spec(machine), to_qemu_disks(machine.disks)))
 
     async def stop(self, key: str) -> None:
-        """Press the power button, and pull the plug if that does not help.
+        """Press the power button, and terminate the process if the guest does not obey in time.
 
-        The guest may obey the button at any time. So what was begun is brought to its end, also if it is cancelled.
+        The guest may obey the button at any time. So a stop that has begun runs to its end, even if it is cancelled.
         """
         if await self.get_power(key) is Power.ON:
             await finish_call(self._power_off(key))
@@ -60,7 +60,7 @@ class QemuNode(DriverNode):
             return
 
     async def get_settled_power(self, key: str, seconds: float) -> Power:
-        """Say what a machine is; one whose guest may be about to switch itself off is waited for, too."""
+        """Return the power of a machine; also wait for a guest that may be about to switch itself off."""
         deadline = time.monotonic() + seconds
         while (
             power := await super().get_settled_power(key, seconds)
@@ -71,19 +71,19 @@ class QemuNode(DriverNode):
         return power
 
     async def list_machines(self) -> NodeInventory:
-        """Say which machines are there, by their processes: whether their monitors answer does not matter."""
+        """Return the machines by their processes, whether or not their monitors answer."""
         keys, complete = await self.host.running_machines()
         return NodeInventory(keys, complete)
 
     async def attach(self, key: str, disk: AttachedDisk) -> None:
-        """Give a disk to a running machine."""
+        """Attach a disk to a running machine."""
         try:
             await finish_call(self.host.attach(key, _to_qemu_disk(disk)))
         except (MonitorError, DiskError) as error:
             raise to_work_error(error) from error
 
     async def detach(self, key: str, disk: AttachedDisk) -> None:
-        """Take a disk from a running machine."""
+        """Detach a disk from a running machine."""
         try:
             await finish_call(self.host.detach(key, _to_qemu_disk(disk)))
         except (MonitorError, DiskError) as error:
@@ -97,29 +97,29 @@ class QemuNode(DriverNode):
             raise to_work_error(error) from error
 
     async def move(self, key: str, to: Hypervisor, machine: NodeMachine, on_progress: ProgressCallback) -> None:
-        """Send a machine to another node while it runs."""
+        """Move a machine to another node while it runs."""
         move = self._move(key, to, machine)
         if move is None:
             await super().move(key, to, machine, on_progress)
             return
 
-        async def hear(memory: MemoryProgress) -> None:
+        async def report(memory: MemoryProgress) -> None:
             await on_progress(memory.total - memory.remaining, memory.total)
 
         try:
-            await move.run(hear)
+            await move.run(report)
         except MigrationFailed as error:
             raise Permanent(str(error)) from error
         except MonitorError as error:
             raise Unknown(str(error)) from error
 
     async def has_moved(self, key: str, to: Hypervisor, machine: NodeMachine) -> bool:
-        """Tell whether a machine goes on at another node."""
+        """Tell whether a machine runs on the other node, and no longer here."""
         move = self._move(key, to, machine)
         return await super().has_moved(key, to, machine) if move is None else await move.is_done()
 
     async def stop_moving(self, key: str, to: Hypervisor, machine: NodeMachine) -> bool:
-        """Give a move up."""
+        """Stop a move; tells whether it is too late for that."""
         move = self._move(key, to, machine)
         try:
             return await super().stop_moving(key, to, machine) if move is None else await move.stop()
