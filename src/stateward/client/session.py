@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -31,28 +31,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PANEL = "Where"
 INTERRUPTED = 130
 
-Server = Annotated[
-    str | None,
-    typer.Option("--server", metavar="URL", help="A server's address. (env: STATEWARD_SERVER)", rich_help_panel=PANEL),
-]
-Token = Annotated[
-    str | None,
-    typer.Option("--token", metavar="TEXT", help="An API token. (env: STATEWARD_TOKEN)", rich_help_panel=PANEL),
-]
-TokenFile = Annotated[
-    Path | None, typer.Option("--token-file", metavar="FILE", help="A file with an API token.", rich_help_panel=PANEL)
-]
-Data = Annotated[
-    Path | None,
-    typer.Option("--data", metavar="DIR", help="A local data folder. (env: STATEWARD_DATA)", rich_help_panel=PANEL),
-]
-Namespace = Annotated[
-    str,
-    typer.Option("--namespace", "-n", envvar="STATEWARD_NAMESPACE", help="The namespace.", rich_help_panel=PANEL),
-]
+_option = partial(typer.Option, rich_help_panel="Where")
+
+Server = Annotated[str | None, _option("--server", metavar="URL", help="A server's address. (env: STATEWARD_SERVER)")]
+Token = Annotated[str | None, _option("--token", metavar="TEXT", help="An API token. (env: STATEWARD_TOKEN)")]
+TokenFile = Annotated[Path | None, _option("--token-file", metavar="FILE", help="A file with an API token.")]
+Data = Annotated[Path | None, _option("--data", metavar="DIR", help="A local data folder. (env: STATEWARD_DATA)")]
+Namespace = Annotated[str, _option("--namespace", "-n", envvar="STATEWARD_NAMESPACE", help="The namespace.")]
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait until it has ended, and say how.")]
 Timeout = Annotated[
     float | None,

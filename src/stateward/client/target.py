@@ -140,7 +140,7 @@ def _token(given: TargetOptions, environ: Mapping[str, str]) -> Secret | None:
     if given.token is not None:
         return _checked("--token", given.token.text)
     if given.token_file is not None:
-        return _checked("--token-file", _read(given.token_file))
+        return read_token_file(given.token_file)
     found = environ.get(PREFIX + "TOKEN")
     return _checked(PREFIX + "TOKEN", found) if found else None
 
@@ -153,12 +153,13 @@ def stored_token(folder: Path) -> Secret:
         return Secret("")
 
 
-def _read(file: Path) -> str:
+def read_token_file(file: Path) -> Secret:
+    """Read the token that `--token-file` names."""
     try:
-        return file.read_text("utf-8")
+        return _checked("--token-file", file.read_text("utf-8"))
     except OSError as error:
         raise BadInput("--token-file", str(file), f"a file that can be read ({error.strerror})") from error
-    except UnicodeDecodeError as error:
+    except (UnicodeDecodeError, BadInput) as error:
         raise BadInput("--token-file", str(file), "a file with a token") from error
 
 

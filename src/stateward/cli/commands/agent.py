@@ -10,7 +10,7 @@ import typer
 
 from stateward import __version__
 from stateward.client.output import out
-from stateward.errors import BadInput
+from stateward.client.target import read_token_file
 
 if TYPE_CHECKING:
     from stateward.agents.agent import Agent
@@ -68,7 +68,7 @@ def agent(
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(name)s %(message)s")
     logging.getLogger("websockets").setLevel(logging.WARNING)
     folder = (data or Path(f"stateward-agent-{cloudlet}")).absolute()
-    caller = WebSocketDialer(controller, AGENTS_PATH, namespace, cloudlet, _token(token_file), Random())  # noqa: S311 - for jitter
+    caller = WebSocketDialer(controller, AGENTS_PATH, namespace, cloudlet, read_token_file(token_file).text, Random())  # noqa: S311 - for jitter
     succession = SelfUpgrade(folder, releases or folder / "releases", __version__, _arguments(sys.argv), heir)
     identity = read_installation(folder)
     made = Agent(
@@ -113,16 +113,6 @@ def _site(driver: Drivers, folder: Path, token_file: Path) -> "AgentSite":
     from stateward.agents.simulation import SimulatedSite
 
     return SimulatedSite(pace=0.2, steps=3)
-
-
-def _token(file: Path) -> str:
-    try:
-        found = file.read_text("utf-8").strip()
-    except OSError as error:
-        raise BadInput("--token-file", str(file), f"a file that can be read ({error.strerror})") from error
-    if not found.isascii() or not found.isprintable() or " " in found or not found:
-        raise BadInput("--token-file", str(file), "a file with a token")
-    return found
 
 
 def _arguments(argv: list[str]) -> list[str]:

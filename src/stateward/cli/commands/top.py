@@ -1,7 +1,7 @@
 """`stateward top`: objects, lanes, workers and the newest journal entries, on one screen."""
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -48,43 +48,40 @@ class Frame(Struct, frozen=True):
 @on_server
 def top(session: Session, once: Once = False, every: Every = 1.0, everywhere: Everywhere = False) -> None:
     """Show states, lanes, workers and the newest lines of the journal, live, until Ctrl-C."""
-    ns = None if everywhere else session.ns
-    after = max(newest_seq(session) - LOOK_BACK, 0)
-    lines: deque[LineView] = deque(maxlen=NEWEST)
+    frames = read_frames(session, None if everywhere else session.ns)
     console = out()
     if once or (not console.is_terminal and not session.json):
-        _, frame = read_frame(session, ns, after, lines)
+        frame = next(frames)
         print_json(frame) if session.json else console.print(render_frame(session, frame))
         return
     if session.json:
-        while True:
-            after, frame = read_frame(session, ns, after, lines)
+        for frame in frames:
             print_json_line(frame)
             session.pause(every)
     with live_display(console, screen=True) as live:
-        while True:
-            after, frame = read_frame(session, ns, after, lines)
+        for frame in frames:
             live.update(render_frame(session, frame), refresh=True)
             session.pause(every)
 
 
-def read_frame(session: Session, ns: str | None, after: int, lines: deque[LineView]) -> tuple[int, Frame]:
-    """Read a frame and the journal entries since the last one; also returns the number of the last entry."""
-    client = session.client
-    more = True
-    while more:
-        page = client.journal(after, ns=ns)
-        after, more = page.after, page.more
-        lines.extend(page.lines)
-    frame = Frame(
-        datetime.now(UTC),
-        [one for one in client.namespaces() if ns in (None, one.ns)],
-        none_if(FORBIDDEN, client.lanes),
-        none_if(FORBIDDEN, client.workers),
-        [one for one in client.stuck() if ns in (None, one.ns)],
-        list(lines),
-    )
-    return after, frame
+def read_frames(session: Session, ns: str | None) -> Iterator[Frame]:
+    """Yield the frames of a namespace (None: of all), without end; the journal is read on from frame to frame."""
+    client, lines = session.client, deque[LineView](maxlen=NEWEST)
+    after, more = max(newest_seq(session) - LOOK_BACK, 0), True
+    while True:
+        while more:
+            page = client.journal(after, ns=ns)
+            after, more = page.after, page.more
+            lines.extend(page.lines)
+        yield Frame(
+            datetime.now(UTC),
+            [one for one in client.namespaces() if ns in (None, one.ns)],
+            none_if(FORBIDDEN, client.lanes),
+            none_if(FORBIDDEN, client.workers),
+            [one for one in client.stuck() if ns in (None, one.ns)],
+            list(lines),
+        )
+        more = True
 
 
 def render_frame(session: Session, frame: Frame) -> RenderableType:
