@@ -1,4 +1,4 @@
-"""A long storm on each store: `python -m tests.chaos --seconds 300`, or on one, `--store postgres --seed 1`."""
+"""A long fault injection on each store: `python -m tests.chaos --seconds 300`; on one: `--store postgres --seed 1`."""
 
 import argparse
 import asyncio

@@ -1,4 +1,4 @@
-"""What the store must look like when the storm is over, compared with what clients noted and the witness saw."""
+"""Checks of the store after a run, against the notes of the clients and the ledger of effects."""
 
 import sqlite3
 from collections import Counter, defaultdict

@@ -26,7 +26,7 @@ from stateward.store.records import Key, Object, Timer
 from tests.chaos.crane_kind import CRANE, NS, TREE, YARD_NAME, CraneHandlers, unworked
 from tests.chaos.ledger import Ledger
 from tests.chaos.notes import Answered, Asked, Notebook, Sort, read_notes
-from tests.chaos.saying import announce
+from tests.chaos.ready_signal import announce
 from tests.chaos.worker_process import confess
 
 STEPS = {"broken": "mend", "lost": "mend", "scrapped": "forget"}

@@ -1,4 +1,4 @@
-"""A site for each test: an empty folder, a fresh store, and no process left behind."""
+"""The fixture of a site for each test: an empty folder and a fresh store; all processes are killed at the end."""
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Cranes and their yard: objects whose every effect is witnessed outside of the engine and of its store."""
+"""The kinds of cranes and yards: each effect of their handlers is recorded in the ledger, outside of the store."""
 
 import asyncio
 from os import devnull

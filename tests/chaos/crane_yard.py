@@ -1,4 +1,4 @@
-"""Setting a site up and looking at it, from the process that tests it."""
+"""Set-up and inspection of a site, from the process that runs the test."""
 
 import asyncio
 import sqlite3

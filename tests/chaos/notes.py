@@ -1,4 +1,4 @@
-"""What a client keeps beside the store: each request before it is sent, and each answer before it goes on."""
+"""The notes of a client, outside of the store: each request before it is sent, and each response after it."""
 
 import os
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""Processes to be mistreated: started, stopped, woken and killed from outside, with the witness told each time."""
+"""Processes under test: started, suspended, resumed and killed; the ledger records each of it."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 
 from tests.chaos.ledger import Ledger, What
-from tests.chaos.saying import READY
+from tests.chaos.ready_signal import READY
 
 ROOT = Path(__file__).parents[2]
 

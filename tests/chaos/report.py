@@ -1,4 +1,4 @@
-"""The judgement over a storm: what must not have happened, and the figures."""
+"""The report of a run: violations and figures."""
 
 from collections.abc import Iterator
 from statistics import median

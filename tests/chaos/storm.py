@@ -1,4 +1,4 @@
-"""The storm: workers and clients under load are killed, stopped and cut off at random; then all is counted."""
+"""The storm: workers and clients under load are killed, stopped and cut off at random; then the results are counted."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Whoever judges must be judged first: each fault of a store, planted, is found."""
+"""The checks of `aftermath` find every fault that is planted in a store."""
 
 from collections.abc import Iterable
 
@@ -20,7 +20,7 @@ from tests.chaos.aftermath import (
 from tests.chaos.notes import Answered, Asked, Notes, Sort
 
 
-def a_line(seq: int, source: str | None, target: str | None, op: str = "x", **facts: str) -> JournalEntry:
+def an_entry(seq: int, source: str | None, target: str | None, op: str = "x", **facts: str) -> JournalEntry:
     event, actor, who = facts.get("event", "lift"), facts.get("actor", "user"), facts.get("who", "")
     return JournalEntry(
         "harbour", "crane-0", "chaos.crane", op, 1.0, actor, who, event, source, target, None, None, seq
@@ -30,7 +30,7 @@ def a_line(seq: int, source: str | None, target: str | None, op: str = "x", **fa
 GOOD = Stored(
     objects={"crane-0": ("idle", None)},
     operations={"x": ("succeeded", None, "crane-0")},
-    lines=[a_line(1, "(new)", "raising", event="raise"), a_line(2, "raising", "idle", event="succeeded")],
+    lines=[an_entry(1, "(new)", "raising", event="raise"), an_entry(2, "raising", "idle", event="succeeded")],
     left={"work": 0, "locks": 0, "timers": 0},
 )
 
@@ -75,7 +75,7 @@ def test_an_operation_that_nobody_asked_for_is_found() -> None:
 
 
 def test_two_endings_of_one_operation_are_found() -> None:
-    twice = [*GOOD.lines, a_line(3, "raising", "idle", event="succeeded")]
+    twice = [*GOOD.lines, an_entry(3, "raising", "idle", event="succeeded")]
     assert list(ended_twice(replace(GOOD, lines=twice))) == ["x ended 2 times"]
 
 
@@ -95,7 +95,7 @@ def test_a_journal_that_leads_elsewhere_is_found() -> None:
 
 def test_a_timer_that_rang_twice_or_never_is_found() -> None:
     timer = noted(Answered("t", "accepted"), sort=Sort.TIMER, op="t")
-    rang = a_line(3, "idle", "lifting", actor="clock", who="t")
+    rang = an_entry(3, "idle", "lifting", actor="clock", who="t")
     assert list(misrung(GOOD, timer)) == ["timer t rang 0 times"]
     assert not list(misrung(replace(GOOD, lines=[*GOOD.lines, rang]), timer))
     assert list(misrung(replace(GOOD, lines=[*GOOD.lines, rang, rang]), timer)) == ["timer t rang 2 times"]

@@ -1,4 +1,4 @@
-"""What a database can do to the engine above it: a clear error or a retry, and never half of an action."""
+"""Faults of the database: the engine reports a clear error or retries, and never does half of an action."""
 
 import asyncio
 import os

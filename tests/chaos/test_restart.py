@@ -1,4 +1,4 @@
-"""One process after the other: killed, stopped, asked to leave. What was begun goes on, once, and nothing is left."""
+"""Restarts after kill, suspension and shutdown: started work goes on, once, and nothing is left behind."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""From one version to the next, with operations under way: nothing is lost, and nothing is done twice."""
+"""An upgrade with running operations: nothing is lost, and nothing is done twice."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Whoever judges must be judged first: each fault, planted, is found; what is allowed is not."""
+"""The checks of `verdict` find every planted fault, and nothing that is allowed."""
 
 from tests.chaos.ledger import Entry, What
 from tests.chaos.runs import runs_of

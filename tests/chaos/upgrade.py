@@ -1,4 +1,4 @@
-"""An upgrade under load: the database is migrated, workers of the version before leave one by one, new ones come."""
+"""An upgrade under load: the database is migrated, and workers of the former version are replaced one by one."""
 
 import asyncio
 import subprocess

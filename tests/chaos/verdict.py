@@ -1,4 +1,4 @@
-"""What the ledger proves: pure functions from what was witnessed to what must not have happened."""
+"""Checks of the ledger: pure functions from recorded effects to violations."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence

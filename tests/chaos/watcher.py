@@ -1,4 +1,4 @@
-"""A reader of the journal that loses its connection again and again, and goes on from the number that it saw last."""
+"""A reader of the journal that reconnects again and again, and continues after the last number that it saw."""
 
 import asyncio
 from contextlib import aclosing, suppress

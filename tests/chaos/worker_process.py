@@ -17,7 +17,7 @@ from stateward.store.errors import StoreError
 from tests.chaos.crane_kind import CraneHandlers
 from tests.chaos.crane_yard import raise_cranes
 from tests.chaos.ledger import Ledger, What
-from tests.chaos.saying import announce
+from tests.chaos.ready_signal import announce
 
 TICK = 0.1
 

@@ -1,4 +1,4 @@
-"""Both stores under one suite: a test that asks for `store` runs once on each."""
+"""Fixtures of the contract suite: a test with the fixture `store` runs once on each store."""
 
 from collections.abc import AsyncIterator, Callable
 from itertools import count

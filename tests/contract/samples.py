@@ -1,4 +1,4 @@
-"""Rows to try a store with: each is complete, and a test names only what it is about."""
+"""Sample rows for tests of the store: each is complete, and a test names only the fields that matter to it."""
 
 from typing import Any
 
@@ -96,7 +96,7 @@ def some_work(name: str, subject: str = "a", **fields: Any) -> WorkItem:
     return replace(made, **fields)
 
 
-def a_line(subject: str = "a", **fields: Any) -> JournalEntry:
+def an_entry(subject: str = "a", **fields: Any) -> JournalEntry:
     """Make a line of the journal."""
     made = JournalEntry(NS, subject, "vm", None, 100.5, "user", "ann", "suspend", "Running", "Suspending", None)
     return replace(made, **fields)
@@ -112,7 +112,7 @@ def a_lock(op: str, path: str = "/", **fields: Any) -> Lock:
     return replace(Lock(NS, "tree", path, "X", op, False, 0), **fields)
 
 
-def an_answer(name: str, **fields: Any) -> IdempotencyRecord:
+def a_key_record(name: str, **fields: Any) -> IdempotencyRecord:
     """Make the answer to an idempotency key."""
     return replace(IdempotencyRecord(NS, name, "fingerprint", "op", "a", 100.5), **fields)
 
@@ -143,9 +143,9 @@ def family(ns: str = NS) -> Changes:
         objects=[an_object("o", ns=ns)],
         operations=[an_operation("op", "o", ns=ns), an_operation("child", "o", ns=ns, parent="op")],
         new_work=[some_work("op", "o", ns=ns, children=2), some_work("child", "o", ns=ns, ready=False)],
-        journal=[a_line("o", ns=ns, op="op")],
+        journal=[an_entry("o", ns=ns, op="op")],
         progress=[a_step("op", "half", ns=ns)],
         locks=[a_lock("op", ns=ns), a_lock("child", "/a", ns=ns, waiting=True)],
         timers=[a_timer("t", 1e12, ns=ns, object="o")],
-        idempotency_records=[an_answer("k", ns=ns)],
+        idempotency_records=[a_key_record("k", ns=ns)],
     )

@@ -6,7 +6,7 @@ import pytest
 
 from stateward.store import Changes, Store, Tx
 from stateward.store.errors import WriteConflict
-from tests.contract.samples import a_line, an_object, an_operation, key, moved
+from tests.contract.samples import an_entry, an_object, an_operation, key, moved
 from tests.contract.store_calls import ask, stored, write
 
 
@@ -146,7 +146,7 @@ async def test_one_conflict_among_many_undoes_everything(store: Store) -> None:
             store,
             objects=[moved(one, state="Suspending") for one in objects],
             operations=[an_operation("op")],
-            journal=[a_line()],
+            journal=[an_entry()],
         )
     states = {(await stored(store, f"o{number}")).state for number in (0, 122, 123, 124, 299)}
     assert states == {"Running"}

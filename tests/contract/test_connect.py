@@ -1,4 +1,4 @@
-"""One line says where the data is."""
+"""The factory of stores: the URL chooses the adapter."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Counting what there is: for quotas inside a transaction, and for those who look on."""
+"""Counts of objects and open operations: for quotas in a transaction, and for readers."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from stateward.store import Changes, Store
 from stateward.store.filters import JournalFilter
 from stateward.store.port import LaneWork
-from tests.contract.samples import NS, a_line, accepted, an_object, some_work
+from tests.contract.samples import NS, accepted, an_entry, an_object, some_work
 from tests.contract.store_calls import ask, claim_work, write
 
 
@@ -65,7 +65,7 @@ async def test_a_census_tells_after_which_line_it_was_taken_whoever_writes_meanw
 ) -> None:
     async def born() -> None:
         for number in range(60):
-            await write(store, objects=[an_object(f"vm-{number}")], journal=[a_line(f"vm-{number}")])
+            await write(store, objects=[an_object(f"vm-{number}")], journal=[an_entry(f"vm-{number}")])
 
     writing, taken = asyncio.create_task(born()), []
     while not writing.done():

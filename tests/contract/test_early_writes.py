@@ -1,4 +1,4 @@
-"""What a store writes while a program goes on is part of the program's transaction, as if it were written last."""
+"""Early writes: changes that are written while a transaction function goes on are part of its transaction."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ import pytest
 from stateward.store import Changes, Store, Topic, Tx
 from stateward.store.errors import WriteConflict
 from stateward.store.records import Object
-from tests.contract.samples import a_line, an_object, an_operation, key, moved, some_work
+from tests.contract.samples import an_entry, an_object, an_operation, key, moved, some_work
 from tests.contract.store_calls import TopicRecorder, claim_names, stored, write
 
 
@@ -24,13 +24,13 @@ async def test_what_is_written_ahead_is_there_with_the_rest_and_is_told(store: S
     one = an_object("a")
     await write(store, objects=[one])
 
-    async def program(tx: Tx) -> None:
+    async def function(tx: Tx) -> None:
         left = await early(tx, begun(one))
-        left.journal.append(a_line())
+        left.journal.append(an_entry())
         await tx.apply(left)
 
     ear = TopicRecorder(store)
-    await store.transact(program)
+    await store.transact(function)
     await ear.hears(Topic.WORK)
     await ear.hears(Topic.JOURNAL)
     assert (await stored(store, "a")).version == 2
@@ -42,12 +42,12 @@ async def test_a_program_that_fails_has_written_nothing_ahead(store: Store) -> N
     one = an_object("a")
     await write(store, objects=[one])
 
-    async def program(tx: Tx) -> None:
+    async def function(tx: Tx) -> None:
         await early(tx, begun(one))
         raise LookupError
 
     with pytest.raises(LookupError):
-        await store.transact(program)
+        await store.transact(function)
     assert await stored(store, "a") == one
     assert await store.reader.operation(key("op")) is None
     assert await claim_names(store) == []
@@ -58,14 +58,14 @@ async def test_a_program_that_is_given_up_has_written_nothing_ahead(store: Store
     await write(store, objects=[one])
     reached = asyncio.Event()
 
-    async def program(tx: Tx) -> None:
+    async def function(tx: Tx) -> None:
         if await tx.flush_early(begun(one)):
             reached.set()
             await asyncio.Event().wait()
         reached.set()
         raise asyncio.CancelledError
 
-    running = asyncio.create_task(store.transact(program))
+    running = asyncio.create_task(store.transact(function))
     await reached.wait()
     running.cancel()
     await asyncio.wait([running])
@@ -79,11 +79,11 @@ async def test_a_lost_race_is_found_ahead_too(store: Store) -> None:
     await write(store, objects=[one])
     await write(store, objects=[moved(one, state="Suspended")])
 
-    async def program(tx: Tx) -> None:
+    async def function(tx: Tx) -> None:
         await tx.apply(await early(tx, begun(one)))
 
     with pytest.raises(WriteConflict):
-        await store.transact(program)
+        await store.transact(function)
     assert (await stored(store, "a")).state == "Suspended"
     assert await store.reader.operation(key("op")) is None
 
@@ -92,7 +92,7 @@ async def test_what_was_written_ahead_can_be_changed_in_the_same_program(store: 
     one = an_object("a")
     await write(store, objects=[one])
 
-    async def program(tx: Tx) -> None:
+    async def function(tx: Tx) -> None:
         left = await early(tx, begun(one))
         if left == Changes():
             left.objects.append(moved(moved(one), state="Suspended"))
@@ -104,27 +104,27 @@ async def test_what_was_written_ahead_can_be_changed_in_the_same_program(store: 
         left.new_work.append(some_work("later", priority=7))
         await tx.apply(left)
 
-    await store.transact(program)
+    await store.transact(function)
     assert (await stored(store, "a")).state == "Suspended"
     assert await claim_names(store) == ["op", "later"]
 
 
 async def test_what_is_asked_next_finds_what_was_written_ahead(store: Store) -> None:
-    async def program(tx: Tx) -> None:
+    async def function(tx: Tx) -> None:
         left = await early(tx, begun(an_object("a", version=0)))
         if left == Changes():
             assert [one.op for one in await tx.queues([key("a")])] == ["op"]
             assert (await tx.objects([key("a")]))[key("a")].version == 1
         await tx.apply(left)
 
-    await store.transact(program)
+    await store.transact(function)
     assert (await stored(store, "a")).version == 1
 
 
 async def test_a_second_part_is_taken_when_the_first_is_written(store: Store) -> None:
     names = [f"o{number}" for number in range(3)]
 
-    async def program(tx: Tx) -> None:
+    async def function(tx: Tx) -> None:
         waiting = Changes()
         for name in names:
             waiting.objects.append(an_object(name))
@@ -132,5 +132,5 @@ async def test_a_second_part_is_taken_when_the_first_is_written(store: Store) ->
                 waiting = Changes()
         await tx.apply(waiting)
 
-    await store.transact(program)
+    await store.transact(function)
     assert [(await stored(store, name)).id for name in names] == names

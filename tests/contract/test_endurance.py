@@ -1,4 +1,4 @@
-"""What is written stays, however much it is and whoever opens it next."""
+"""Durability: committed rows are there after a reopening, whatever their number."""
 
 import pytest
 
@@ -8,10 +8,10 @@ from stateward.store.records import LaneGroup, Status
 from tests.contract.conftest import Place
 from tests.contract.samples import (
     NS,
-    a_line,
+    a_key_record,
     a_worker,
     accepted,
-    an_answer,
+    an_entry,
     an_object,
     an_operation,
     family,
@@ -40,7 +40,7 @@ async def test_everything_is_there_after_closing_and_opening_again(store: Store,
         assert len(await again.reader.progress_of(key("op"), 0)) == 1
         assert len(await again.reader.locks_of(key("tree"))) == 2
         assert len(await again.reader.timers(NS, 10)) == 1
-        assert await ask(again, "idempotency_records", [key("k")]) == {key("k"): an_answer("k")}
+        assert await ask(again, "idempotency_records", [key("k")]) == {key("k"): a_key_record("k")}
         assert [worker.id for worker in await again.reader.workers()] == ["w"]
         await write(again, accepted("next"))
         found = await ask(again, "work", [key("op"), key("next")])
@@ -78,7 +78,7 @@ async def test_ten_thousand_objects_go_through_as_one_batch_each_time(store: Sto
                 objects=[moved(one, state="Suspending", op=f"op-{one.id}") for one in found],
                 operations=[an_operation(f"op-{one.id}", one.id, parent="group") for one in found],
                 new_work=[some_work(f"op-{one.id}", one.id) for one in found],
-                journal=[a_line(one.id, op=f"op-{one.id}") for one in found],
+                journal=[an_entry(one.id, op=f"op-{one.id}") for one in found],
             )
         )
         return len(found)
@@ -92,7 +92,7 @@ async def test_ten_thousand_objects_go_through_as_one_batch_each_time(store: Sto
                 objects=[moved(one, state="Suspended", op=None) for one in found.values()],
                 ended=[Ended(NS, work.op, Status.SUCCEEDED, 1, 1.0, 2.0, None, None) for work in works],
                 work_gone=[work.key for work in works],
-                journal=[a_line(work.object, op=work.op) for work in works],
+                journal=[an_entry(work.object, op=work.op) for work in works],
                 children_ended=[key("group") for _ in works],
             )
         )

@@ -1,4 +1,4 @@
-"""Data that tells right from nearly right: twins in two namespaces, ids that sort the wrong way, leases half gone."""
+"""Hostile data: the same ids in two namespaces, ids that sort in unexpected order, leases at their limit."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,12 +12,12 @@ from stateward.store.records import Key, Lock, Status, WorkItem
 from stateward.store.sqlite.tx import SqliteTx
 from tests.contract.samples import (
     NS,
-    a_line,
     a_lock,
     a_step,
     a_timer,
     a_worker,
     accepted,
+    an_entry,
     an_object,
     an_operation,
     family,
@@ -66,7 +66,7 @@ CHANGES: dict[str, Callable[[WorkItem], Changes]] = {
     "work changed": lambda work: _work(work, owner="w", epoch=7),
     "work gone": lambda _: Changes(work_gone=[key("op")]),
     "child ended": lambda _: Changes(children_ended=[key("op")]),
-    "journal": lambda _: Changes(journal=[a_line("o")]),
+    "journal": lambda _: Changes(journal=[an_entry("o")]),
     "progress": lambda _: Changes(progress=[a_step("op", "done")]),
     "lock granted": lambda _: Changes(locks_granted=[a_lock("child", "/a")]),
     "locks gone": lambda _: Changes(locks_gone=[key("op")]),
@@ -154,14 +154,14 @@ async def test_the_newest_operation_comes_first_and_the_oldest_child_whatever_th
 async def age(store: Store, worker: str, seconds: float) -> None:
     """Let so many seconds have passed since a worker was seen."""
 
-    async def program(tx: Tx) -> None:
+    async def function(tx: Tx) -> None:
         match tx:
             case SqliteTx():
                 tx._connection.execute("UPDATE workers SET seen = seen - ? WHERE id = ?", (seconds, worker))
             case PostgresTx():
                 await tx._connection.execute("UPDATE workers SET seen = seen - $1 WHERE id = $2", seconds, worker)
 
-    await store.transact(program)
+    await store.transact(function)
 
 
 async def test_a_worker_lives_until_the_whole_of_its_lease_has_passed(store: Store) -> None:

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from stateward.store import JournalFilter, Store
 from stateward.store.records import JournalEntry
-from tests.contract.samples import NS, a_line
+from tests.contract.samples import NS, an_entry
 from tests.contract.store_calls import write
 
 
@@ -31,7 +31,7 @@ async def test_an_empty_journal_ends_at_nought(store: Store) -> None:
 
 
 async def test_it_is_read_from_a_number_on_and_in_portions(store: Store) -> None:
-    await write(store, journal=[a_line(event=f"{number}") for number in range(10)])
+    await write(store, journal=[an_entry(event=f"{number}") for number in range(10)])
     first = await store.reader.journal(0, 4, JournalFilter())
     assert [line.event for line in first] == ["0", "1", "2", "3"]
     assert await events(store, first[-1].seq, 3) == ["4", "5", "6"]
@@ -42,10 +42,10 @@ async def test_lines_are_chosen_by_what_they_are_about(store: Store) -> None:
     await write(
         store,
         journal=[
-            a_line("a", event="1", op="x", at=10.0),
-            a_line("b", event="2", kind="disk", actor="clock", at=20.0),
-            a_line("a", event="3", ns="other", at=30.0),
-            a_line("a", event="4", actor="worker", at=40.0),
+            an_entry("a", event="1", op="x", at=10.0),
+            an_entry("b", event="2", kind="disk", actor="clock", at=20.0),
+            an_entry("a", event="3", ns="other", at=30.0),
+            an_entry("a", event="4", actor="worker", at=40.0),
         ],
     )
     assert await events(store, ns=NS) == ["1", "2", "4"]
@@ -59,14 +59,14 @@ async def test_lines_are_chosen_by_what_they_are_about(store: Store) -> None:
 
 
 async def test_times_are_chosen_from_the_beginning_and_before_the_end(store: Store) -> None:
-    await write(store, journal=[a_line(event=f"{at:.0f}", at=at) for at in (10.0, 20.0, 30.0)])
+    await write(store, journal=[an_entry(event=f"{at:.0f}", at=at) for at in (10.0, 20.0, 30.0)])
     assert await events(store, since=20.0) == ["20", "30"]
     assert await events(store, until=20.0) == ["10"]
     assert await events(store, since=10.0, until=30.0) == ["10", "20"]
 
 
 async def test_an_objects_lines_are_read_from_a_number_on(store: Store) -> None:
-    await write(store, journal=[a_line("ab"[number % 2], event=f"{number}") for number in range(10)])
+    await write(store, journal=[an_entry("ab"[number % 2], event=f"{number}") for number in range(10)])
     lines = await store.reader.journal(0, 2, JournalFilter(ns=NS, object="b"))
     assert [line.event for line in lines] == ["1", "3"]
     assert await events(store, lines[-1].seq, 2, ns=NS, object="b") == ["5", "7"]

@@ -1,4 +1,4 @@
-"""What a lane runs and may run, by counting rows."""
+"""The load and the limits of lanes, by counting rows."""
 
 from msgspec.structs import replace
 

@@ -1,4 +1,4 @@
-"""Intention locks are kept for the operations that hold or want them."""
+"""Intention locks are stored for the operations that hold or await them."""
 
 import pytest
 

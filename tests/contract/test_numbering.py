@@ -3,7 +3,7 @@
 import asyncio
 
 from stateward.store import Changes, JournalFilter, Store, Tx
-from tests.contract.samples import NS, a_line, a_lock, a_step, accepted, an_object, an_operation, key, some_work
+from tests.contract.samples import NS, a_lock, a_step, accepted, an_entry, an_object, an_operation, key, some_work
 from tests.contract.store_calls import ask, claim_work, write
 
 EVERYTHING = JournalFilter()
@@ -49,7 +49,7 @@ async def test_locks_are_numbered_in_the_order_of_asking(store: Store) -> None:
 
 async def test_lines_of_the_journal_keep_their_order_within_a_batch(store: Store) -> None:
     events = [f"event {number}" for number in range(700)]
-    await write(store, journal=[a_line(event=event) for event in events])
+    await write(store, journal=[an_entry(event=event) for event in events])
     lines = await store.reader.journal(0, 1000, EVERYTHING)
     assert [line.event for line in lines] == events
     given = [line.seq for line in lines]
@@ -58,8 +58,8 @@ async def test_lines_of_the_journal_keep_their_order_within_a_batch(store: Store
 
 
 async def test_a_number_that_a_line_brings_along_is_ignored(store: Store) -> None:
-    await write(store, journal=[a_line(seq=900)])
-    await write(store, journal=[a_line(seq=1)])
+    await write(store, journal=[an_entry(seq=900)])
+    await write(store, journal=[an_entry(seq=1)])
     first, then = await store.reader.journal(0, 10, EVERYTHING)
     assert first.seq < then.seq
 
@@ -90,14 +90,14 @@ async def test_a_reader_never_finds_a_line_before_one_that_it_has_seen(store: St
             seen.extend(line.seq for line in lines)
 
     async def busy(one: Store, name: str) -> None:
-        async def program(tx: Tx) -> None:
+        async def function(tx: Tx) -> None:
             await tx.objects([key(name)])
-            await tx.apply(Changes(journal=[a_line(name), a_line(name)]))
+            await tx.apply(Changes(journal=[an_entry(name), an_entry(name)]))
             for _ in range(3):
                 await tx.objects([key(name)])
 
         for _ in range(rounds):
-            await one.transact(program)
+            await one.transact(function)
 
     await write(store, objects=[an_object(f"o{number}") for number in range(writers)])
     crowd = [busy((store, second)[number % 2], f"o{number}") for number in range(writers)]
@@ -120,7 +120,7 @@ async def test_the_last_line_promises_that_nothing_comes_before_it(store: Store,
             assert len(upto) <= known
 
     async def crowd() -> None:
-        await asyncio.gather(*(write(store, journal=[a_line(f"o{number}")]) for number in range(60)))
+        await asyncio.gather(*(write(store, journal=[an_entry(f"o{number}")]) for number in range(60)))
         done.set()
 
     await asyncio.gather(follow(), crowd())

@@ -1,4 +1,4 @@
-"""Spares: work that has an owner and does not run yet, so that it counts against no limit."""
+"""Prefetched work: it has an owner and does not run yet, so that it counts against no limit."""
 
 from typing import Any
 

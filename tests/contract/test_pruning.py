@@ -1,4 +1,4 @@
-"""What ended long ago can be found and dropped, and nothing else is touched."""
+"""Retention finds and drops old rows, and touches no other row."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ from stateward.store import JournalFilter, Store
 from stateward.store.records import Key, Status
 from stateward.store.retention import BEFORE_ALL_KEYS, JournalSpan, PruneCandidate
 from tests.contract.samples import (
-    a_line,
+    a_key_record,
     a_lock,
     a_step,
     a_timer,
-    an_answer,
+    an_entry,
     an_object,
     an_operation,
     key,
@@ -37,14 +37,14 @@ def removed(name: str, since: float = 200.0, **fields: Any) -> Any:
 
 async def operations(store: Store, *given: Any, **more: Any) -> set[str]:
     """Write operations, with the line that tells of each, and return those that may go."""
-    lines = [a_line(one.object, op=one.id) for one in given]
+    lines = [an_entry(one.object, op=one.id) for one in given]
     await write(store, operations=list(given), journal=lines, **more)
     return {one.key.id for one in await store.retention.operations(EVERYTHING, LIMIT)}
 
 
 async def tombstones(store: Store, *given: Any, **more: Any) -> set[str]:
     """Write removed objects, with the line that tells of each, and return those that may go."""
-    await write(store, objects=list(given), journal=[a_line(one.id, at=one.since) for one in given], **more)
+    await write(store, objects=list(given), journal=[an_entry(one.id, at=one.since) for one in given], **more)
     return {one.key.id for one in await store.retention.objects(EVERYTHING, LIMIT)}
 
 
@@ -60,7 +60,7 @@ async def lines_that_go(store: Store, *given: Any, **more: Any) -> list[str]:
 
 
 async def test_the_journal_is_walked_in_portions_up_to_a_number(store: Store) -> None:
-    await write(store, journal=[a_line(event=f"{number}") for number in range(5)])
+    await write(store, journal=[an_entry(event=f"{number}") for number in range(5)])
     assert await store.retention.journal_span(0, 4, 3) == JournalSpan(0, 3)
     assert await store.retention.journal_span(3, 4, 3) == JournalSpan(3, 4)
     assert await store.retention.journal_span(4, 4, 3) is None
@@ -75,7 +75,9 @@ async def test_an_operation_goes_that_ended_before_the_limit(store: Store) -> No
 
 async def test_an_operation_is_told_where_it_began(store: Store) -> None:
     await write(
-        store, operations=[ended("x")], journal=[a_line(op="x"), a_line(op="x", at=200.0), a_line(op="x", at=LIMIT)]
+        store,
+        operations=[ended("x")],
+        journal=[an_entry(op="x"), an_entry(op="x", at=200.0), an_entry(op="x", at=LIMIT)],
     )
     assert await store.retention.operations(JournalSpan(0, 1), LIMIT) == [PruneCandidate(key("x"), True)]
     assert await store.retention.operations(JournalSpan(1, 2), LIMIT) == [PruneCandidate(key("x"), False)]
@@ -112,7 +114,7 @@ async def test_a_family_stays_as_a_whole_while_one_of_it_lives(store: Store, lat
 
 
 async def test_a_family_is_found_from_any_member(store: Store) -> None:
-    await write(store, operations=[ended("top"), ended("leaf", parent="top")], journal=[a_line(op="leaf")])
+    await write(store, operations=[ended("top"), ended("leaf", parent="top")], journal=[an_entry(op="leaf")])
     assert {one.key.id for one in await store.retention.operations(EVERYTHING, LIMIT)} == {"top", "leaf"}
 
 
@@ -205,20 +207,20 @@ async def test_a_name_that_was_dropped_begins_at_version_1(store: Store) -> None
 
 async def test_of_an_object_the_last_old_line_that_tells_its_state_stays(store: Store) -> None:
     given = [
-        a_line(event="1", at=10.0),
-        a_line(event="2", at=20.0),
-        a_line(event="rejected", at=30.0, source=None, target=None),
-        a_line(event="3", at=LIMIT),
+        an_entry(event="1", at=10.0),
+        an_entry(event="2", at=20.0),
+        an_entry(event="rejected", at=30.0, source=None, target=None),
+        an_entry(event="3", at=LIMIT),
     ]
     assert await lines_that_go(store, *given, objects=[an_object("a")]) == ["1", "rejected"]
 
 
 async def test_of_an_object_that_is_gone_no_old_line_stays(store: Store) -> None:
-    assert await lines_that_go(store, a_line(event="1"), a_line(event="2", op="x")) == ["1", "2"]
+    assert await lines_that_go(store, an_entry(event="1"), an_entry(event="2", op="x")) == ["1", "2"]
 
 
 async def test_the_lines_of_an_operation_stay_with_it(store: Store) -> None:
-    given = [a_line(event="1", op="x"), a_line(event="2", op="gone"), a_line(event="3")]
+    given = [an_entry(event="1", op="x"), an_entry(event="2", op="gone"), an_entry(event="3")]
     assert await lines_that_go(store, *given, objects=[an_object("a")], operations=[an_operation("x")]) == ["2"]
 
 
@@ -227,21 +229,21 @@ async def test_what_is_taken_for_dropped_keeps_no_line(store: Store) -> None:
         store,
         objects=[an_object("a"), removed("b")],
         operations=[ended("x")],
-        journal=[a_line(op="x"), a_line(at=200.0), a_line("b", at=200.0)],
+        journal=[an_entry(op="x"), an_entry(at=200.0), an_entry("b", at=200.0)],
     )
     assert await store.retention.journal_entries(EVERYTHING, LIMIT, 3) == []
     assert await store.retention.journal_entries(EVERYTHING, LIMIT, 3, [key("x")], [key("b")]) == [1, 3]
 
 
 async def test_only_lines_up_to_a_number_count_as_later_ones(store: Store) -> None:
-    await write(store, objects=[an_object("a")], journal=[a_line(at=10.0), a_line(at=20.0)])
+    await write(store, objects=[an_object("a")], journal=[an_entry(at=10.0), an_entry(at=20.0)])
     assert await store.retention.journal_entries(EVERYTHING, LIMIT, 1) == []
 
 
 async def test_lines_are_dropped_by_their_numbers_which_do_not_come_back(store: Store) -> None:
-    await write(store, journal=[a_line(event="1"), a_line(event="2"), a_line(event="3")])
+    await write(store, journal=[an_entry(event="1"), an_entry(event="2"), an_entry(event="3")])
     assert await store.retention.drop_journal_entries([1, 3, 99]) == 2
-    await write(store, journal=[a_line(event="4")])
+    await write(store, journal=[an_entry(event="4")])
     assert [(line.seq, line.event) for line in await store.reader.journal(0, 9, JournalFilter())] == [
         (2, "2"),
         (4, "4"),
@@ -254,7 +256,12 @@ async def test_lines_are_dropped_by_their_numbers_which_do_not_come_back(store: 
 async def test_answers_are_walked_in_portions_and_old_ones_told(store: Store) -> None:
     await write(
         store,
-        idempotency_records=[an_answer("a"), an_answer("b", at=LIMIT), an_answer("c"), an_answer("a", ns="other")],
+        idempotency_records=[
+            a_key_record("a"),
+            a_key_record("b", at=LIMIT),
+            a_key_record("c"),
+            a_key_record("a", ns="other"),
+        ],
     )
     first = await store.retention.idempotency_records(BEFORE_ALL_KEYS, LIMIT, 2)
     assert (first.keys, first.next) == ([key("a")], key("b"))
@@ -265,16 +272,23 @@ async def test_answers_are_walked_in_portions_and_old_ones_told(store: Store) ->
 
 
 async def test_an_answer_is_dropped_only_if_it_is_old(store: Store) -> None:
-    await write(store, idempotency_records=[an_answer("a"), an_answer("b", at=LIMIT), an_answer('it\'s "quoted" 日本')])
+    await write(
+        store,
+        idempotency_records=[
+            a_key_record("a"),
+            a_key_record("b", at=LIMIT),
+            a_key_record('it\'s "quoted" 日本'),
+        ],
+    )
     odd = key('it\'s "quoted" 日本')
     assert await store.retention.drop_idempotency_records([key("a"), key("b"), odd], LIMIT) == 2
     assert set(await ask(store, "idempotency_records", [key("a"), key("b"), odd])) == {key("b")}
 
 
 async def test_a_key_whose_answer_was_dropped_is_answered_anew(store: Store) -> None:
-    await write(store, idempotency_records=[an_answer("a")])
+    await write(store, idempotency_records=[a_key_record("a")])
     await store.retention.drop_idempotency_records([key("a")], LIMIT)
-    await write(store, idempotency_records=[an_answer("a", op="second")])
+    await write(store, idempotency_records=[a_key_record("a", op="second")])
     assert (await ask(store, "idempotency_records", [key("a")]))[key("a")].op == "second"
 
 

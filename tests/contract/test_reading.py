@@ -1,4 +1,4 @@
-"""What readers see beside the writers."""
+"""Readers see committed rows while writers work."""
 
 import asyncio
 

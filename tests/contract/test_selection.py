@@ -1,4 +1,4 @@
-"""Choosing objects by what they have in common, page by page."""
+"""Selectors and pages of objects."""
 
 import json
 
@@ -18,7 +18,7 @@ async def listed(store: Store, selector: Selector, page: Page | None = None) -> 
 
 
 async def chosen(store: Store, selector: Selector) -> list[str]:
-    """Return the ids of what is chosen, as a program and as a reader see them."""
+    """Return the ids of what is chosen, as a function and as a reader see them."""
     found = [one.id for one in await ask(store, "select", selector)]
     assert await listed(store, selector) == found
     assert sum((await store.reader.count_states(selector)).values()) == len(found)

@@ -1,4 +1,4 @@
-"""The log is brought into the database beside the writer: it stays short, and nothing is lost on the way."""
+"""Checkpoints run beside the writer: the WAL stays short, and no commit is lost."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""What can be wrong with a database file, and what is said about it."""
+"""Faulty database files, and the error of each."""
 
 import asyncio
 import os
@@ -192,11 +192,11 @@ async def test_a_full_disk_undoes_the_program_and_nothing_else(path: Path) -> No
 
 async def test_a_program_that_does_not_fit_harms_nobody_in_its_group(path: Path) -> None:
     def adding(name: str, size: int) -> Any:
-        async def program(tx: Tx) -> str:
+        async def function(tx: Tx) -> str:
             await tx.apply(Changes(objects=[an_object(name, spec="x" * size)]))
             return name
 
-        return program
+        return function
 
     async with opened(path, max_bytes=ROOMY) as store:
         programs = [adding(f"o{n}", 100 * ROOMY if n == 5 else 10) for n in range(10)]

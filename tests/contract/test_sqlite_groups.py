@@ -1,4 +1,4 @@
-"""How the one writer works: programs in groups, readers beside it, nobody harmed by another's failure."""
+"""Group commit: functions are committed together, readers do not wait, and a failed function harms no other."""
 
 import asyncio
 import threading
@@ -12,7 +12,7 @@ from stateward.store import Changes, Selector, Tx
 from stateward.store.errors import Unavailable
 from stateward.store.sqlite import SqliteStore
 from stateward.store.sqlite.transactions import AnyTxFunction, TxOutcome
-from tests.contract.samples import NS, a_line, an_object, key
+from tests.contract.samples import NS, an_entry, an_object, key
 from tests.contract.store_calls import TopicRecorder, ask, write
 
 
@@ -26,7 +26,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 
 class Gate:
-    """A program that holds the writer until it is let go."""
+    """A function that holds the writer until it is let go."""
 
     def __init__(self, store: SqliteStore) -> None:
         self._entered = threading.Event()
@@ -48,15 +48,15 @@ class Gate:
 
 
 def adding(name: str, failure: Exception | None = None) -> Callable[[Tx], Any]:
-    """Make a program that adds an object, and perhaps fails after that."""
+    """Make a function that adds an object, and perhaps fails after that."""
 
-    async def program(tx: Tx) -> str:
-        await tx.apply(Changes(objects=[an_object(name)], journal=[a_line(name)]))
+    async def function(tx: Tx) -> str:
+        await tx.apply(Changes(objects=[an_object(name)], journal=[an_entry(name)]))
         if failure is not None:
             raise failure
         return name
 
-    return program
+    return function
 
 
 async def states(store: SqliteStore) -> int:
@@ -207,10 +207,10 @@ async def test_the_clock_is_the_one_that_was_given() -> None:
     store = SqliteStore(":memory:", clock=lambda: now)
     await store.open()
 
-    async def program(tx: Tx) -> float:
+    async def function(tx: Tx) -> float:
         return tx.now
 
-    assert (await store.transact(program), await store.reader.time()) == (1000.0, 1000.0)
+    assert (await store.transact(function), await store.reader.time()) == (1000.0, 1000.0)
     now = 2000.0
-    assert (await store.transact(program), await store.reader.time()) == (2000.0, 2000.0)
+    assert (await store.transact(function), await store.reader.time()) == (2000.0, 2000.0)
     await store.close()

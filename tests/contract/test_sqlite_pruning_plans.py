@@ -1,4 +1,4 @@
-"""How SQLite prunes: by an index, whatever has been stored."""
+"""Query plans of retention on SQLite: every statement uses an index."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whatever a record holds comes back as it was."""
+"""Records are read back as they were written, whatever their values."""
 
 import asyncio
 import sqlite3
@@ -26,7 +26,7 @@ from stateward.store.records import (
     WorkItem,
 )
 from stateward.store.sqlite import SqliteStore
-from tests.contract.samples import NS, a_line, an_object, an_operation, key, some_work
+from tests.contract.samples import NS, an_entry, an_object, an_operation, key, some_work
 
 TABLES: dict[str, type[Struct]] = {
     "objects": Object,
@@ -78,11 +78,11 @@ def test_any_object_comes_back_as_it_was(**fields: Any) -> None:
     async def there_and_back() -> tuple[Object, Object | None]:
         store = await opened()
 
-        async def program(tx: Tx) -> Object:
+        async def function(tx: Tx) -> Object:
             await tx.apply(Changes(objects=[one]))
             return (await tx.objects([key("a")]))[key("a")]
 
-        both = await store.transact(program), await store.reader.object(key("a"))
+        both = await store.transact(function), await store.reader.object(key("a"))
         await store.close()
         return both
 
@@ -90,15 +90,15 @@ def test_any_object_comes_back_as_it_was(**fields: Any) -> None:
 
 
 @UNHURRIED
-@given(line=st.builds(a_line, op=maybe, at=times, who=texts, source=maybe, target=maybe, reason=maybe, spec=maybe))
+@given(line=st.builds(an_entry, op=maybe, at=times, who=texts, source=maybe, target=maybe, reason=maybe, spec=maybe))
 def test_any_line_comes_back_as_it_was(line: JournalEntry) -> None:
     async def there_and_back() -> JournalEntry:
         store = await opened()
 
-        async def program(tx: Tx) -> None:
+        async def function(tx: Tx) -> None:
             await tx.apply(Changes(journal=[line]))
 
-        await store.transact(program)
+        await store.transact(function)
         (back,) = await store.reader.journal(0, 10, JournalFilter())
         await store.close()
         return back
@@ -115,7 +115,7 @@ def test_any_number_of_claims_comes_with_all_that_was_stored(
     names = [f"op{number}" for number in range(count)]
     operations = [an_operation(name, within=within, result=result, started=deadline) for name in names]
 
-    async def program(tx: Tx) -> list[Operation]:
+    async def function(tx: Tx) -> list[Operation]:
         work = [some_work(name, deadline=deadline) for name in names]
         await tx.apply(Changes(objects=[an_object("a")], operations=operations, new_work=work))
         claims = await tx.claim({"": 1000}, "worker")
@@ -125,7 +125,7 @@ def test_any_number_of_claims_comes_with_all_that_was_stored(
 
     async def there_and_back() -> list[Operation]:
         store = await opened()
-        claimed = await store.transact(program)
+        claimed = await store.transact(function)
         await store.close()
         return claimed
 
@@ -136,12 +136,12 @@ def test_any_number_of_claims_comes_with_all_that_was_stored(
 async def test_a_batch_of_any_size_is_written_whole(count: int) -> None:
     names = [f"op{number}" for number in range(count)]
 
-    async def program(tx: Tx) -> list[tuple[str, str | None, int]]:
+    async def function(tx: Tx) -> list[tuple[str, str | None, int]]:
         await tx.apply(Changes(operations=[an_operation(name) for name in names]))
         await tx.apply(Changes(ended=[Ended(NS, name, Status.FAILED, 7, None, 9.5, name, None) for name in names]))
         found = await tx.operations([key(name) for name in names])
         return [(one.id, one.result, one.attempts) for one in found.values()]
 
     store = await opened()
-    assert sorted(await store.transact(program)) == sorted((name, name, 7) for name in names)
+    assert sorted(await store.transact(function)) == sorted((name, name, 7) for name in names)
     await store.close()

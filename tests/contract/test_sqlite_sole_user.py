@@ -1,4 +1,4 @@
-"""Processes that share a file notice each other."""
+"""Processes that share a database file detect each other."""
 
 import asyncio
 import signal
@@ -19,7 +19,7 @@ from stateward.store.sqlite.shared_file import (
     ExternalChanges,
     LockFile,
 )
-from tests.contract.samples import NS, a_line
+from tests.contract.samples import NS, an_entry
 from tests.contract.store_calls import TopicRecorder, write
 
 NEIGHBOUR = """
@@ -40,13 +40,13 @@ DILIGENT = """
 import asyncio, sys
 from stateward.store.sqlite import SqliteStore
 from tests.contract.store_calls import write
-from tests.contract.samples import a_line, an_object
+from tests.contract.samples import an_entry, an_object
 
 async def main():
     store = SqliteStore(sys.argv[1])
     await store.open()
     for number in range(1_000_000):
-        await write(store, objects=[an_object(f"o{number}")], journal=[a_line(f"o{number}")])
+        await write(store, objects=[an_object(f"o{number}")], journal=[an_entry(f"o{number}")])
         print(number, flush=True)
 
 asyncio.run(main())
@@ -123,7 +123,7 @@ async def test_who_was_alone_hears_a_newcomer(path: Path) -> None:
     ear = TopicRecorder(first)
     assert await first.is_sole_user()
     second = await opened(path)
-    await write(second, journal=[a_line()])
+    await write(second, journal=[an_entry()])
     await ear.hears(Topic.JOURNAL)
     await asyncio.gather(first.close(), second.close())
 

@@ -1,4 +1,4 @@
-"""Who listens hears of commits, whoever made them."""
+"""Subscribers are notified of commits of any process."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.store import ALL_TOPICS, Changes, Store, Topic, Tx
-from tests.contract.samples import a_line, a_step, a_timer, accepted, an_object, key, some_work
+from tests.contract.samples import a_step, a_timer, accepted, an_entry, an_object, key, some_work
 from tests.contract.store_calls import TopicRecorder, ask, write
 
 
@@ -20,7 +20,7 @@ async def test_each_change_is_heard_as_what_it_may_concern(store: Store) -> None
     await write(store, accepted("a", "b", "parent", children=1))
     work = (await ask(store, "work", [key("a")]))[key("a")]
     for changes, topic in (
-        (Changes(journal=[a_line()]), Topic.JOURNAL),
+        (Changes(journal=[an_entry()]), Topic.JOURNAL),
         (Changes(timers=[a_timer("t", 1e12)]), Topic.TIMER),
         (Changes(work=[work], fences_running_work=True), Topic.FENCE),
         (Changes(work=[work]), Topic.WORK),
@@ -36,7 +36,7 @@ async def test_each_change_is_heard_as_what_it_may_concern(store: Store) -> None
 
 async def test_a_listener_hears_only_what_it_may_concern(store: Store) -> None:
     ear = TopicRecorder(store)
-    await write(store, journal=[a_line()])
+    await write(store, journal=[an_entry()])
     await ear.hears(Topic.JOURNAL)
     assert set(ear.heard) == {Topic.JOURNAL}
 
@@ -46,7 +46,7 @@ async def test_work_that_has_its_owner_and_room_that_nobody_waits_for_are_no_new
     changes = accepted("a")
     changes.new_work = [replace(one, owner="w/1") for one in changes.new_work]
     await write(store, changes)
-    await write(store, journal=[a_line()], work_gone=[key("a")], frees_capacity=False)
+    await write(store, journal=[an_entry()], work_gone=[key("a")], frees_capacity=False)
     await write(store, timers=[a_timer("t", 1e12)])
     await ear.hears(Topic.TIMER)
     assert not any(heard & Topic.WORK for heard in ear.heard)
@@ -60,14 +60,14 @@ async def test_a_program_that_failed_is_not_heard_of(store: Store) -> None:
     ear = TopicRecorder(store)
     with pytest.raises(LookupError):
         await store.transact(fails)
-    await write(store, journal=[a_line()])
+    await write(store, journal=[an_entry()])
     await ear.hears(Topic.JOURNAL)
     assert not any(heard & Topic.TIMER for heard in ear.heard)
 
 
 async def test_what_is_heard_of_can_be_read(store: Store) -> None:
     ear = TopicRecorder(store)
-    writing = asyncio.ensure_future(write(store, journal=[a_line(event="seen")]))
+    writing = asyncio.ensure_future(write(store, journal=[an_entry(event="seen")]))
     await ear.hears(Topic.JOURNAL)
     assert await store.reader.last_journal_seq() > 0
     await writing
@@ -77,7 +77,7 @@ async def test_who_has_stopped_listening_hears_nothing_more(store: Store) -> Non
     deaf, ear = TopicRecorder(store), TopicRecorder(store)
     deaf.stop()
     deaf.stop()
-    await write(store, journal=[a_line()])
+    await write(store, journal=[an_entry()])
     await ear.hears(Topic.JOURNAL)
     assert deaf.heard == []
 
@@ -86,7 +86,7 @@ async def test_the_commits_of_another_process_are_heard_of(store: Store, second:
     ear = TopicRecorder(store)
     await write(second, accepted("a"))
     await ear.hears(Topic.WORK)
-    await write(second, journal=[a_line()])
+    await write(second, journal=[an_entry()])
     await ear.hears(Topic.JOURNAL)
 
 

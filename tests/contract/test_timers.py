@@ -1,4 +1,4 @@
-"""Timers fall due in order, whoever asks."""
+"""Due timers come in order, and no two transactions get the same one."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Who is alive, what the dead held, and what is overdue."""
+"""Live and dead workers, the work that they own, and overdue work."""
 
 from msgspec.structs import replace
 

@@ -1,4 +1,4 @@
-"""Hands for the tests on PostgreSQL: running in a loop, opening stores, looking over the server's shoulder."""
+"""Helpers of the tests on PostgreSQL: run in a loop, open stores, observe the server."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine

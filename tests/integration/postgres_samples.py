@@ -1,4 +1,4 @@
-"""Rows to try the store with."""
+"""Sample rows for tests on PostgreSQL."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ def some_work(name: str, subject: str, **fields: Any) -> WorkItem:
     return replace(made, **fields)
 
 
-def a_line(subject: str, event: str = "start", **fields: Any) -> JournalEntry:
+def an_entry(subject: str, event: str = "start", **fields: Any) -> JournalEntry:
     """Make a line of the journal."""
     return replace(
         JournalEntry(NS, subject, "vm", None, 1.0, "user", "ann", event, "Stopped", "Starting", None), **fields
@@ -74,7 +74,7 @@ def accepted(name: str, subject: str, **fields: Any) -> Changes:
     return Changes(
         operations=[an_operation(name, subject)],
         new_work=[some_work(name, subject, **fields)],
-        journal=[a_line(subject, op=name)],
+        journal=[an_entry(subject, op=name)],
     )
 
 
@@ -83,7 +83,7 @@ def finished(work: WorkItem, now: float) -> Changes:
     return Changes(
         ended=[Ended(work.ns, work.op, Status.SUCCEEDED, work.attempts, now, now, None, None)],
         work_gone=[work.key],
-        journal=[a_line(work.object, "succeeded", op=work.op)],
+        journal=[an_entry(work.object, "succeeded", op=work.op)],
     )
 
 

@@ -1,4 +1,4 @@
-"""Claims of several processes at once: limits are exact, nobody waits without need, nothing is claimed twice."""
+"""Concurrent claims of several processes: limits are exact, no claimer waits without need, nothing is claimed twice."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Connections that are cut, servers that restart, processes that stand still: a clear error or a second try."""
+"""Lost connections, restarted servers and suspended processes: a clear error or a retry."""
 
 import asyncio
 from functools import partial
@@ -24,7 +24,7 @@ from stateward.store.postgres import PostgresStore
 from stateward.store.postgres.errors import translate_error
 from stateward.store.records import Key, Object
 from tests.integration.postgres_helpers import in_loop, kill, looking_at, opened, until_somebody_waits
-from tests.integration.postgres_samples import NS, a_line, an_object, creates
+from tests.integration.postgres_samples import NS, an_entry, an_object, creates
 from tests.servers import PostgresServer
 
 IN_TRANSACTION = "state = 'idle in transaction'"
@@ -39,7 +39,7 @@ async def test_a_connection_cut_in_mid_transaction_is_unavailable_and_leaves_not
     async with opened(postgres_dsn) as store, looking_at(postgres_dsn) as connection:
 
         async def cut(tx: Tx) -> None:
-            await tx.apply(Changes(objects=[an_object("a")], journal=[a_line("a")]))
+            await tx.apply(Changes(objects=[an_object("a")], journal=[an_entry("a")]))
             assert await kill(connection, IN_TRANSACTION) == 1
 
         with pytest.raises(Unavailable):

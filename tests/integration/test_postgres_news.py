@@ -1,4 +1,4 @@
-"""Hearing of commits: one's own at once, those of others over a connection that is opened again when it is lost."""
+"""Notifications of commits: own ones at once, those of others over a connection that is reopened after a loss."""
 
 import asyncio
 import os
@@ -10,7 +10,7 @@ from stateward.store.postgres import PostgresStore
 from stateward.store.postgres.listener import decode_topics, encode_topics
 from stateward.store.topics import ALL_TOPICS, Topic
 from tests.integration.postgres_helpers import in_loop, kill, looking_at, opened
-from tests.integration.postgres_samples import a_line, a_timer
+from tests.integration.postgres_samples import a_timer, an_entry
 from tests.servers import PostgresServer
 
 LISTENING = "query LIKE 'LISTEN%'"
@@ -25,7 +25,7 @@ class TopicRecorder:
 
 
 async def write_a_line(tx: Tx) -> None:
-    await tx.apply(Changes(journal=[a_line("a")]))
+    await tx.apply(Changes(journal=[an_entry("a")]))
 
 
 async def set_a_timer(tx: Tx) -> None:

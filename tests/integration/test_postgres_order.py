@@ -1,4 +1,4 @@
-"""Races that depend on the order of commits: the journal's numbers, and queues that must not lose their promoter."""
+"""Races that depend on the order of commits: the journal's numbers, and the promotion of queues."""
 
 import asyncio
 from functools import partial
@@ -13,7 +13,7 @@ from stateward.store.port import Tx
 from stateward.store.postgres import PostgresStore
 from stateward.store.records import Claim, IdempotencyRecord, JournalEntry, Key
 from tests.integration.postgres_helpers import in_loop, looking_at, opened, until_somebody_waits
-from tests.integration.postgres_samples import NS, a_line, accepted, accepts, an_object, creates, finished, some_work
+from tests.integration.postgres_samples import NS, accepted, accepts, an_entry, an_object, creates, finished, some_work
 
 EVERY_LINE = JournalFilter()
 
@@ -27,12 +27,12 @@ async def test_a_line_waits_for_the_commit_of_the_one_before(postgres_dsn: str) 
     written, may_commit = asyncio.Event(), asyncio.Event()
 
     async def slow(tx: Tx) -> None:
-        await tx.apply(Changes(journal=[a_line("a", "first")]))
+        await tx.apply(Changes(journal=[an_entry("a", "first")]))
         written.set()
         await may_commit.wait()
 
     async def quick(tx: Tx) -> None:
-        await tx.apply(Changes(journal=[a_line("b", "second")]))
+        await tx.apply(Changes(journal=[an_entry("b", "second")]))
 
     async with opened(postgres_dsn) as store, looking_at(postgres_dsn) as connection:
         first = asyncio.create_task(store.transact(slow))
@@ -52,7 +52,7 @@ async def test_a_reader_that_follows_the_journal_misses_nothing(postgres_dsn: st
 
     async def write(store: PostgresStore, writer: int) -> None:
         for number in range(rounds):
-            lines = [a_line(f"{writer}", f"{writer}.{number}.{part}") for part in range(number % 3 + 1)]
+            lines = [an_entry(f"{writer}", f"{writer}.{number}.{part}") for part in range(number % 3 + 1)]
 
             await store.transact(partial(journal, lines))
 
@@ -191,7 +191,7 @@ async def test_of_two_who_answer_the_same_key_the_later_one_reads_the_answer(pos
 async def test_a_conflict_that_a_program_hides_is_still_rolled_back(postgres_dsn: str) -> None:
     async def hide(tx: Tx) -> None:
         try:
-            await tx.apply(Changes(work=[some_work("none", "a")], journal=[a_line("a")]))
+            await tx.apply(Changes(work=[some_work("none", "a")], journal=[an_entry("a")]))
         except WriteConflict:
             return
 

@@ -1,4 +1,4 @@
-"""PostgreSQL behind PgBouncer in transaction mode: a session is ours for one transaction and no longer."""
+"""PostgreSQL behind PgBouncer in transaction mode: nothing outlives a transaction."""
 
 import asyncio
 from functools import partial
@@ -14,7 +14,7 @@ from stateward.store.records import Key
 from stateward.store.topics import ALL_TOPICS, Topic
 from tests.contract.store_calls import TopicRecorder
 from tests.integration.postgres_helpers import in_loop, looking_at, opened
-from tests.integration.postgres_samples import NS, a_line, an_object, creates
+from tests.integration.postgres_samples import NS, an_entry, an_object, creates
 from tests.integration.test_postgres_faults import names_of
 from tests.poolers import PgBouncer
 
@@ -77,7 +77,7 @@ async def test_notifications_come_over_the_direct_url(pgbouncer: PgBouncer, post
         opened(url, pooled=True, direct=postgres_dsn, poll_interval_s=3600) as second,
     ):
         ear = TopicRecorder(second)
-        await first.transact(lambda tx: tx.apply(Changes(journal=[a_line("a")])))
+        await first.transact(lambda tx: tx.apply(Changes(journal=[an_entry("a")])))
         await ear.hears(Topic.JOURNAL)
 
 

@@ -1,4 +1,4 @@
-"""Opening a database: bringing it up to date, or saying what is wrong with it."""
+"""Opening a database: migration of its schema, or an error that says what is wrong."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Bad luck: processes are killed, stopped, cut off and shut down, the store's clock jumps, storms come and go."""
+"""Fault injection: processes are killed, suspended, cut off and shut down, and the store's clock jumps."""
 
 import asyncio
 

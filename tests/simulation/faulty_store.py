@@ -1,6 +1,6 @@
-"""A process's way to the store, with everything that can go wrong on it.
+"""A process's connection to the store, with injected faults.
 
-Delays before and after a transaction; errors before the commit; commits whose answer is lost; programs that have to run
+Delays before and after a transaction; errors before the commit; commits whose answer is lost; functions that run
 twice; the way cut for a while, with errors at once or with silence; wake-up calls that come late or never.
 """
 
@@ -166,27 +166,27 @@ class FaultyStore:
     async def is_sole_user(self) -> bool:
         return False
 
-    async def transact(self, program: TxFunction[T]) -> T:
-        """Run a program; the world is told of every commit before anybody else can act."""
+    async def transact(self, function: TxFunction[T]) -> T:
+        """Run a function; the world is told of every commit before anybody else can act."""
         way, tape = self._way, Tape()
         begun = way.loop.time()
         await way.there()
         twice = way.chance.random() < way.weather.conflict
-        asked = program.__qualname__.startswith(("accept_function", "Worker._accept_with_claims"))
+        asked = function.__qualname__.startswith(("accept_function", "Worker._accept_with_claims"))
         stale = self._former() if asked and way.chance.random() < way.weather.stale else FRESH
 
         async def taped(tx: Tx) -> T:
             nonlocal twice, tape, stale
             tape = Tape()
             former, stale = stale, FRESH
-            result = await program(cast("Tx", Taped(tx, tape, former)))
+            result = await function(cast("Tx", Taped(tx, tape, former)))
             if twice:
                 twice = False
                 raise WriteConflict("injected")
             return result
 
         result = await self._inner.transact(taped)
-        self._committed(way.party, program.__qualname__, tape)
+        self._committed(way.party, function.__qualname__, tape)
         await way.back()
         if tape.workers:
             way.renewed = max(way.renewed, begun)

@@ -1,4 +1,4 @@
-"""What must be true after every commit, read straight from the tables.
+"""Invariants that hold after every commit, checked on the tables themselves.
 
 The inspector keeps what it saw at the commit before, so that it can also judge the steps between two commits: who was
 given what, who was taken from, what has ended.

@@ -1,4 +1,4 @@
-"""What lives in the simulated world: four kinds of objects, that between them use every word of the tables."""
+"""The kinds of the simulated world: four, which together use every word of lifecycle tables."""
 
 from collections.abc import Sequence
 

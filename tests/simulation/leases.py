@@ -149,7 +149,7 @@ class LeaseWorld:
         """Note what happens."""
         self._events.append(f"{self.loop.time():9.3f} {what}")
 
-    def committed(self, party: Party, program: str, tape: Tape) -> None:
+    def committed(self, party: Party, function: str, tape: Tape) -> None:
         """Look at everything that a commit has written."""
         for changes in tape.changes:
             self._commits += 1

@@ -1,4 +1,4 @@
-"""The course of a world: trouble for a while, then calm, in which everything has to come to rest and to be right."""
+"""The course of a world: faults for a while, then calm, in which all operations must end and all states be right."""
 
 import asyncio
 from bisect import bisect_right

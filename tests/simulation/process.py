@@ -1,4 +1,4 @@
-"""A simulated process: an engine with its own way to the store, which can be killed, stopped, cut off or shut down."""
+"""A simulated process: an engine with a connection to the store; it can be killed, stopped, cut off or shut down."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

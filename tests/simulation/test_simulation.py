@@ -1,4 +1,4 @@
-"""Worlds that come to rest; and that a seed gives the same world again, in this process and in any other."""
+"""Worlds come to rest, and a seed gives the same world again, in this process and in any other."""
 
 import os
 import subprocess

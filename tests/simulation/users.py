@@ -1,4 +1,4 @@
-"""The users: they ask for anything, in any order, through any process, and remember what they were answered."""
+"""The users: they send any requests, in any order, to any process, and remember the responses."""
 
 import asyncio
 from random import Random

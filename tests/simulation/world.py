@@ -1,4 +1,4 @@
-"""The world: several processes over one store, a cloud, users, and bad luck; and the question whether all went well.
+"""The world: several processes over one store, a cloud, users and faults, and the checks of the result.
 
 One seed gives one run: all chance comes from it, time is virtual, and there is one thread.
 """
@@ -141,11 +141,11 @@ class World:
 
     # --- what is watched ---------------------------------------------------------------------------------------------
 
-    def _committed(self, party: Party, program: str, tape: Tape) -> None:
+    def _committed(self, party: Party, function: str, tape: Tape) -> None:
         if self._over or not (tape.wrote or tape.workers):
             return
         if tape.wrote:
-            self.note(f"{party.name} commits {_told(program, tape)}")
+            self.note(f"{party.name} commits {_describe_commit(function, tape)}")
         try:
             self.inspector.look(party, tape)
         except Violation as violation:
@@ -297,8 +297,8 @@ def _holds(visit: Visit, row: Row) -> bool:
     return row.owner is not None and row.owner.split("/")[0] == visit.party.name and row.epoch == visit.epoch
 
 
-def _told(program: str, tape: Tape) -> str:
-    name = program.replace(".<locals>", "").replace(".<lambda>", "")
+def _describe_commit(function: str, tape: Tape) -> str:
+    name = function.replace(".<locals>", "").replace(".<lambda>", "")
     parts = [f"claims {claim.work.op}/{claim.work.epoch}" for claim in tape.claims]
     for changes in tape.changes:
         parts += [f"begins {one.id} ({one.action} {one.object})" for one in changes.operations]

@@ -17,7 +17,7 @@ from stateward.engine import Engine
 from stateward.engine.maintenance.horizon import horizon
 from stateward.engine.maintenance.retention import prune
 from stateward.store.sqlite import SqliteStore
-from tests.contract.samples import a_line, a_step, an_answer, an_object, an_operation
+from tests.contract.samples import a_key_record, a_step, an_entry, an_object, an_operation
 from tests.contract.store_calls import write
 from tests.integration.cli.cli_server import WIDE, CliServer
 
@@ -37,12 +37,12 @@ def folder(tmp_path: Path) -> Path:
                 objects=[an_object("a", kind="ovc.vm", state="VIRTUAL"), an_object("b", removed=True, since=then)],
                 operations=[an_operation("x", created=then, ended=then)],
                 journal=[
-                    a_line("a", op="x", at=then),
-                    a_line("a", op="x", at=then, target="VIRTUAL"),
-                    a_line("b", at=then),
+                    an_entry("a", op="x", at=then),
+                    an_entry("a", op="x", at=then, target="VIRTUAL"),
+                    an_entry("b", at=then),
                 ],
                 progress=[a_step("x", "half")],
-                idempotency_records=[an_answer("k", at=then)],
+                idempotency_records=[a_key_record("k", at=then)],
             )
             text, _ = await Tokens(engine).issue("admin", Role.ADMIN, ["*"])
             (tmp_path / "admin-token").write_text(text)

@@ -1,4 +1,4 @@
-"""A site: an engine on a real store, with a plant behind it. Every test runs on both stores."""
+"""The fixture `site`: an engine on a real store with the pumps of `pump_kinds`. Every test runs on both stores."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

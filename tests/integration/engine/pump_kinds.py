@@ -1,4 +1,4 @@
-"""A small plant for the engine's tests: pumps whose work can be held, failed and counted from outside."""
+"""Sample kinds for tests of the engine: pumps whose work a test can hold, fail and count."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""A guard whose look is in somebody's way: that is no refusal, and the request is decided again."""
+"""A guard whose read conflicts with another transaction: the request is not refused, but decided again."""
 
 from collections.abc import Callable
 

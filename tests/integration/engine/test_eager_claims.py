@@ -36,12 +36,12 @@ class Hall:
     async def take(self, requests: Sequence[Request], room: int = 10, silent: float = 0.0) -> list[Claim]:
         """Accept requests; returns what hands took, whose last sign of life was so many seconds ago."""
 
-        async def program(tx: Tx) -> list[Claim]:
+        async def function(tx: Tx) -> list[Claim]:
             hands = EagerClaims(WorkerRecord("w/1", LEASE, tx.now - silent, "here", 1), room)
             await accept(tx, self.engine.kinds, requests, hands)
             return hands.claims
 
-        return await self.engine.store.transact(program)
+        return await self.engine.store.transact(function)
 
 
 @pytest.fixture
@@ -102,8 +102,8 @@ async def test_what_was_taken_is_put_back_at_once_if_the_answer_was_lost(
     plant, store = Plant(), new_store()
     transact, lost, caller = store.transact, list[str](), asyncio.current_task()
 
-    async def lose_answer(program: TxFunction[Any]) -> Any:
-        answer = await transact(program)
+    async def lose_answer(function: TxFunction[Any]) -> Any:
+        answer = await transact(function)
         if not lost and asyncio.current_task() is caller:  # and not a loop of the worker
             (work,) = await store.reader.queue_of(Key("ns", "p1"))
             lost.append(work.owner or "")

@@ -1,4 +1,4 @@
-"""A claim that is another's by now: whatever its former holder says changes nothing, and stands in the journal."""
+"""Fencing: a report of a former owner changes nothing, and is journaled as rejected."""
 
 from collections.abc import AsyncIterator, Callable
 from itertools import count

@@ -1,4 +1,4 @@
-"""Spares, with a worker and a store: a place in a lane is filled the moment it is left, and never twice."""
+"""Prefetch with a worker and a store: a free slot of a lane is filled at once, and never twice."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -216,11 +216,11 @@ async def held_up(site: Site) -> list[Accepted]:
     await site.ended((await asked(site, "known"))[0])
     site.plant.hold()
     builds = await asked(site, "p1", "p2", "p3")
-    await until_spare(site, "p2")
+    await until_prefetched(site, "p2")
     return builds
 
 
-async def until_spare(site: Site, name: str) -> None:
+async def until_prefetched(site: Site, name: str) -> None:
     async with asyncio.timeout(30):
         while not (await stands(site, name)).is_prefetched:
             await asyncio.sleep(0.005)
@@ -294,11 +294,11 @@ async def test_a_spare_keeps_the_place_though_nobody_before_it_could_tell_of_its
     site.plant.works, reports._process = work, lose_reports
     gates["x"].set()
     builds = [await site.engine.create("ns", "x", PUMP.kind, "build"), *await asked(site, "p1", "p2")]
-    await until_spare(site, "p2")
+    await until_prefetched(site, "p2")
     gates["p1"].set()
     await site.until(lambda: "p2" in begun)
     builds += await asked(site, "p3")
-    await until_spare(site, "p3")
+    await until_prefetched(site, "p3")
     gates["p2"].set()
     await site.until(lambda: "p3" in begun)
     gates["report"].set()

@@ -1,4 +1,4 @@
-"""Pruning what an engine has done: the present stays as it is, and what has gone was never there."""
+"""Pruning the history of an engine: current data stays, and pruned rows leave no trace."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A lifecycle that has changed between two versions: what is stored comes along by a checked mapping, or is refused."""
+"""State migration: stored states of an older lifecycle are migrated by a checked mapping, or refused."""
 
 from collections.abc import Callable
 

@@ -597,11 +597,11 @@ async def test_what_nobody_reports_on_is_timed_out_and_stands_in_the_healers_rep
 async def late(site: Site, key: Key) -> None:
     """Let an operation's deadline pass at once."""
 
-    async def program(tx: Tx) -> None:
+    async def function(tx: Tx) -> None:
         work = (await tx.work([key]))[key]
         await tx.apply(Changes(work=[replace(work, deadline=1.0)]))
 
-    await site.engine.store.transact(program)
+    await site.engine.store.transact(function)
 
 
 async def test_an_error_that_no_database_can_hold_as_it_is_ends_the_work_all_the_same(site: Site) -> None:
@@ -618,9 +618,9 @@ async def test_a_worker_whose_store_is_silent_for_longer_than_its_lease_stops_wo
     plant, store, heard = Plant(), new_store(), asyncio.Event()
     transact = store.transact
 
-    async def silent(program: TxFunction[T]) -> T:
+    async def silent(function: TxFunction[T]) -> T:
         await heard.wait()
-        return await transact(program)
+        return await transact(function)
 
     async with Engine(store, [plant.pump()], lease_s=1.0) as engine:
         site = Site(engine, plant)
@@ -646,8 +646,8 @@ async def test_what_is_claimed_is_not_begun_if_the_answer_comes_after_the_lease(
         assert worker is not None
         await site.built("p1")
 
-        async def late(program: TxFunction[T]) -> T:
-            answer = await prompt(program)
+        async def late(function: TxFunction[T]) -> T:
+            answer = await prompt(function)
             await site.until(lambda: worker._lease.left_s <= 0)
             return answer
 

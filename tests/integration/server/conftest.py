@@ -1,4 +1,4 @@
-"""A harness: the server's application on an engine in memory, with a small plant behind it and a key for every role."""
+"""The fixture `harness`: the application on an engine in memory, with sample kinds and a token for every role."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""The whole application as `stateward serve` runs it, with all domains, without a network; whoever calls has a role."""
+"""The whole application as `stateward serve` runs it, with all domains, without a network; each caller has a role."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

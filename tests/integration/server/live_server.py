@@ -1,4 +1,4 @@
-"""An live_server: the whole application on a fresh store, answering on a real port, in the test's own event loop."""
+"""A live server: the whole application on a fresh store and a real port, in the test's own event loop."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""A server for tests: the real application on a real engine, without a network; whoever calls has a role."""
+"""A server for tests: the real application on a real engine, without a network; each caller has a role."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

@@ -1,4 +1,4 @@
-"""Real processes: `stateward serve` and `stateward worker`, started, spoken to, stopped and killed as people do it."""
+"""Real processes: `stateward serve` and `stateward worker`, started, called, stopped and killed by tests."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Tokens and quotas over HTTP, and the journal that tells of them."""
+"""Tokens and quotas over HTTP, with their journal entries."""
 
 from typing import Any
 

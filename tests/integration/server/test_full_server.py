@@ -1,4 +1,4 @@
-"""The whole application, with all domains: it is described, it counts, and an action on a whole is one on its parts."""
+"""The whole application with all domains: its description, its metrics, and actions on composites."""
 
 import asyncio
 import re

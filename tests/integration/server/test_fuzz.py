@@ -1,4 +1,4 @@
-"""Bodies and parameters that nobody would send: each is answered with what is wrong, and changes nothing."""
+"""Random bodies and parameters: each gets a response that names the fault, and changes nothing."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager

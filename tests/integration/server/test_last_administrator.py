@@ -1,4 +1,4 @@
-"""Nobody can revoke the last token that administers everything, nor two the last two; agents speak for cloudlets."""
+"""The last token that administers everything cannot be revoked, not even if two requests revoke the last two."""
 
 import asyncio
 from collections.abc import AsyncIterator

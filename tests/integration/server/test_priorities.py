@@ -1,4 +1,4 @@
-"""Priorities: namespaces share lanes, so only an administrator of the deployment may overtake."""
+"""Priorities: namespaces share lanes, so only an administrator of all namespaces may raise a priority."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Pruning over HTTP, by the hour, and what readers of the journal are told of it."""
+"""Pruning over HTTP and once an hour, and the horizon that readers of the journal get."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from stateward.server.run import open_application
 from stateward.store.port import Store
 from stateward.store.records import Key
 from stateward.store.sqlite import SqliteStore
-from tests.contract.samples import a_line, an_answer, an_object, an_operation
+from tests.contract.samples import a_key_record, an_entry, an_object, an_operation
 from tests.contract.store_calls import write
 from tests.integration.server.live_server import LiveServer, open_live_server, said
 from tests.integration.server.server_harness import NS, ServerHarness, open_server
@@ -44,7 +44,7 @@ def years() -> Years:
 
 
 @pytest.fixture
-async def old_house(years: Years) -> AsyncIterator[ServerHarness]:
+async def aged_server(years: Years) -> AsyncIterator[ServerHarness]:
     """Give a harness in which a pump was built, used and scrapped a hundred days ago, and another one was built."""
     async with open_server(SqliteStore(":memory:", clock=years)) as harness:
         await harness.built("p1")
@@ -57,52 +57,52 @@ async def old_house(years: Years) -> AsyncIterator[ServerHarness]:
         yield harness
 
 
-async def test_a_dry_run_says_what_would_go_and_touches_nothing(old_house: ServerHarness) -> None:
-    before = await old_house.everything()
-    said = (await old_house.post("/prune", {"older": 90 * DAY, "dry_run": True})).json()
+async def test_a_dry_run_says_what_would_go_and_touches_nothing(aged_server: ServerHarness) -> None:
+    before = await aged_server.everything()
+    said = (await aged_server.post("/prune", {"older": 90 * DAY, "dry_run": True})).json()
     assert (said["operations"], said["objects"], said["next"]) == (3, 1, None)
     assert said["lines"] > 0
     assert said["answers"] > 0
-    assert await old_house.everything() == before
-    done = (await old_house.post("/prune", {"older": 90 * DAY})).json()
+    assert await aged_server.everything() == before
+    done = (await aged_server.post("/prune", {"older": 90 * DAY})).json()
     assert {**done, "before": ""} == {**said, "before": ""}
 
 
-async def test_what_is_younger_stays(old_house: ServerHarness) -> None:
-    done = (await old_house.post("/prune", {"older": 101 * DAY})).json()
+async def test_what_is_younger_stays(aged_server: ServerHarness) -> None:
+    done = (await aged_server.post("/prune", {"older": 101 * DAY})).json()
     assert (done["operations"], done["objects"], done["lines"], done["answers"]) == (0, 0, 0, 0)
 
 
-async def test_a_page_of_the_journal_tells_where_it_is_not_whole(old_house: ServerHarness) -> None:
-    assert (await old_house.get("/journal")).json()["pruned"] is None
-    await old_house.post("/prune", {"older": 90 * DAY})
-    kept = (await horizon(old_house.engine.store.reader)).seq
-    assert (await old_house.get("/journal")).json()["pruned"] == kept
-    assert (await old_house.get(f"/journal?after={kept}")).json()["pruned"] is None
-    assert (await old_house.get(f"/ns/{NS}/objects/p2/history")).json()["pruned"] == kept
+async def test_a_page_of_the_journal_tells_where_it_is_not_whole(aged_server: ServerHarness) -> None:
+    assert (await aged_server.get("/journal")).json()["pruned"] is None
+    await aged_server.post("/prune", {"older": 90 * DAY})
+    kept = (await horizon(aged_server.engine.store.reader)).seq
+    assert (await aged_server.get("/journal")).json()["pruned"] == kept
+    assert (await aged_server.get(f"/journal?after={kept}")).json()["pruned"] is None
+    assert (await aged_server.get(f"/ns/{NS}/objects/p2/history")).json()["pruned"] == kept
 
 
-async def test_so_does_an_export(old_house: ServerHarness) -> None:
+async def test_so_does_an_export(aged_server: ServerHarness) -> None:
     def exported(after: int) -> Any:
-        return old_house.get(f"/journal?after={after}", headers={"Accept": "application/x-ndjson"})
+        return aged_server.get(f"/journal?after={after}", headers={"Accept": "application/x-ndjson"})
 
     assert "Stateward-Pruned" not in (await exported(0)).headers
-    await old_house.post("/prune", {"older": 90 * DAY})
-    kept = (await horizon(old_house.engine.store.reader)).seq
+    await aged_server.post("/prune", {"older": 90 * DAY})
+    kept = (await horizon(aged_server.engine.store.reader)).seq
     assert (await exported(0)).headers["Stateward-Pruned"] == str(kept)
     assert "Stateward-Pruned" not in (await exported(kept)).headers
 
 
-async def test_the_state_at_a_time_before_is_not_known(old_house: ServerHarness, years: Years) -> None:
+async def test_the_state_at_a_time_before_is_not_known(aged_server: ServerHarness, years: Years) -> None:
     def at(days: float) -> str:
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(years() + days * DAY))
 
     async def told(days: float) -> dict[str, Any]:
-        answer = (await old_house.get(f"/ns/{NS}/objects/p2/at", params={"time": at(days)})).json()
+        answer = (await aged_server.get(f"/ns/{NS}/objects/p2/at", params={"time": at(days)})).json()
         return {name: answer[name] for name in ("state", "known")}
 
     assert await told(-200) == {"state": None, "known": True}
-    await old_house.post("/prune", {"older": 90 * DAY})
+    await aged_server.post("/prune", {"older": 90 * DAY})
     assert await told(-200) == {"state": None, "known": False}
     assert await told(-95) == {"state": "idle", "known": True}
 
@@ -117,9 +117,9 @@ async def test_only_administrators_of_everything_prune(harness: ServerHarness, w
     assert (await harness.post("/prune", {"older": 90 * DAY}, who)).status_code == 403
 
 
-async def test_the_administrator_stands_in_the_journal(old_house: ServerHarness) -> None:
-    await old_house.post("/prune", {"older": 90 * DAY})
-    lines = (await old_house.get("/journal?actor=controller&kind=engine.history")).json()["items"]
+async def test_the_administrator_stands_in_the_journal(aged_server: ServerHarness) -> None:
+    await aged_server.post("/prune", {"older": 90 * DAY})
+    lines = (await aged_server.get("/journal?actor=controller&kind=engine.history")).json()["items"]
     assert [(line["event"], line["who"]) for line in lines] == [("prune", "ada")]
 
 
@@ -138,7 +138,7 @@ async def test_a_reader_from_behind_the_horizon_gets_a_snapshot_and_is_told_of_t
     limit = await store.reader.time() + 0.001
     while await store.reader.time() <= limit:
         await asyncio.sleep(0.001)
-    await write(store, journal=[a_line("x", at=1.0), a_line("y", at=limit + 1)])  # of no object: it goes
+    await write(store, journal=[an_entry("x", at=1.0), an_entry("y", at=limit + 1)])  # of no object: it goes
     await prune(store, limit)
     kept = (await horizon(store.reader)).seq
     assert kept > 0
@@ -165,8 +165,8 @@ async def filled(store: Store) -> None:
         store,
         objects=[an_object("a")],
         operations=[an_operation("x", ended=200.0)],
-        journal=[a_line("a", op="x"), a_line("a", op="x", at=200.0), a_line("a", at=now)],
-        idempotency_records=[an_answer("k")],
+        journal=[an_entry("a", op="x"), an_entry("a", op="x", at=200.0), an_entry("a", at=now)],
+        idempotency_records=[a_key_record("k")],
     )
 
 

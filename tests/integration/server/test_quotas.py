@@ -1,4 +1,4 @@
-"""Quotas are held inside the transaction that accepts, whoever else accepts at the same time."""
+"""Quotas are checked in the accepting transaction, so that concurrent requests cannot exceed them."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Two hundred callers at once, a hundred objects: of all who ask for an object, one wins, and the others hear who."""
+"""Two hundred concurrent callers on a hundred objects: for each object one wins, and the others get its name."""
 
 import asyncio
 from collections import defaultdict

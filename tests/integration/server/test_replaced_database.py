@@ -1,4 +1,4 @@
-"""A server whose database file is taken away: it accepts nothing more, says why, and leaves the next server alone."""
+"""A server whose database file is removed: it accepts nothing more, says why, and does not disturb the next server."""
 
 import shutil
 import signal

@@ -1,4 +1,4 @@
-"""Every route for every role: what each may do stands in one table, and the routes are those of the application."""
+"""Every route for every role, by one table of rights over all routes of the application."""
 
 from collections.abc import Iterator
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""No token appears where it does not belong, and every refused attempt is written down."""
+"""Tokens appear in no response and no log line, and every refused attempt is audited."""
 
 import logging
 import re

@@ -1,4 +1,4 @@
-"""Unknown fields: each route of ours refuses them, so that nothing that a caller wants is passed over."""
+"""Unknown fields of bodies: every route of the native API refuses them, so that none is silently ignored."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Wrong tokens are limited by address and by token id, and what is written of them is bounded."""
+"""Wrong tokens are limited by address and by token id, and so are their log lines."""
 
 import asyncio
 import logging

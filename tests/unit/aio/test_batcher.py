@@ -1,4 +1,4 @@
-"""The batcher: many callers, few batches, each caller its own answer; a store out of reach is waited for."""
+"""The batcher: many callers, few batches, an answer for each caller; an unreachable store is tried again."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence

@@ -1,4 +1,4 @@
-"""Many who each ask for one thing share one call, and whoever leaves does not leave a call behind."""
+"""The coalescer: many callers share one call, and a cancelled caller leaves no call behind."""
 
 import asyncio
 from collections.abc import Sequence

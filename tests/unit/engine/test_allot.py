@@ -1,4 +1,4 @@
-"""How much of which lane may be claimed: never more than any limit, evenly, and in turns."""
+"""Allotment of claims to lanes: within all limits, evenly, and in turns."""
 
 import pytest
 from hypothesis import given
@@ -170,17 +170,17 @@ def test_every_lane_gets_its_turn_however_small_the_room_is(capacities: list[int
 SPARES = PrefetchPlan({"a": 3}, {"a": 1.0, "b": 1.0})
 
 
-def with_spares(*loads: LaneLoad, limit: int = 10) -> Allotment:
+def with_prefetch(*loads: LaneLoad, limit: int = 10) -> Allotment:
     return allot([LaneGroup("g", limit)], list(loads), 100, NOW, SPARES)
 
 
 def test_a_full_lane_gets_spares_alone() -> None:
-    allotment = with_spares(load("a", running=5))
+    allotment = with_prefetch(load("a", running=5))
     assert (allotment.rooms, allotment.prefetched) == ({}, {"a": 3})
 
 
 def test_a_lane_with_room_gets_its_share_and_spares() -> None:
-    allotment = with_spares(load("a", running=4))
+    allotment = with_prefetch(load("a", running=4))
     assert (allotment.rooms, allotment.prefetched) == ({"a": 1}, {"a": 3})
 
 
@@ -195,16 +195,16 @@ def test_a_lane_with_room_gets_its_share_and_spares() -> None:
     ids=["empty", "backed off", "too full", "closed"],
 )
 def test_no_spares_are_taken_of_a_lane_that_is(lane: LaneLoad) -> None:
-    assert with_spares(lane).prefetched == {}
+    assert with_prefetch(lane).prefetched == {}
 
 
 def test_no_spares_are_taken_of_a_lane_whose_turn_is_over() -> None:
     tired, waiting = load("a", running=5, opened=NOW - 2), load("z")
-    assert with_spares(tired, waiting, limit=2).prefetched == {"a": 3}
-    assert with_spares(tired, load("b", running=1, opened=NOW), waiting, limit=2).prefetched == {}
+    assert with_prefetch(tired, waiting, limit=2).prefetched == {"a": 3}
+    assert with_prefetch(tired, load("b", running=1, opened=NOW), waiting, limit=2).prefetched == {}
 
 
 def test_turns_are_short_only_where_few_others_wait() -> None:
     busy = [load(name, running=1, opened=NOW - 2) for name in "ab"]
-    assert with_spares(*busy, load("y"), limit=2).rooms == {}
-    assert with_spares(*busy, load("y"), load("z"), limit=2).rooms == {"a": 4, "b": 4}
+    assert with_prefetch(*busy, load("y"), limit=2).rooms == {}
+    assert with_prefetch(*busy, load("y"), load("z"), limit=2).rooms == {"a": 4, "b": 4}

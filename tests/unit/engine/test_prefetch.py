@@ -1,4 +1,4 @@
-"""What a worker holds ready: how much of it, in which order, and when it is given back."""
+"""The prefetch buffer: its size, its order, and when work is returned."""
 
 import pytest
 from msgspec.structs import replace

@@ -1,4 +1,4 @@
-"""What a kind declares as internal or secret, and what is left of its records."""
+"""Privacy of kinds: internal and secret parts are removed from records for other readers."""
 
 from pathlib import Path
 

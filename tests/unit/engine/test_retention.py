@@ -1,4 +1,4 @@
-"""Whatever a database holds, pruning touches nothing of its present, and what is left tells no lie about its past."""
+"""Properties of pruning: current data is never touched, and the rest of the history stays correct."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,7 +15,17 @@ from stateward.store import Changes, JournalFilter, Store
 from stateward.store.records import JournalEntry, Key, Object, Operation, Status
 from stateward.store.retention import BEFORE_ALL_KEYS
 from stateward.store.sqlite import SqliteStore
-from tests.contract.samples import NS, a_line, a_lock, a_timer, an_answer, an_object, an_operation, key, some_work
+from tests.contract.samples import (
+    NS,
+    a_key_record,
+    a_lock,
+    a_timer,
+    an_entry,
+    an_object,
+    an_operation,
+    key,
+    some_work,
+)
 from tests.contract.store_calls import write
 
 LIMIT, NOW = 50, 100.0
@@ -79,10 +89,10 @@ def changes_of(world: Any) -> Changes:
     """Return a world as rows: the journal in the order of time."""
     found, done, answered = world
     operations = [_operation(number, deed) for number, deed in enumerate(done)]
-    lines = [a_line(one.object, op=one.id, at=one.created, source=None, target=None) for one in operations]
+    lines = [an_entry(one.object, op=one.id, at=one.created, source=None, target=None) for one in operations]
     for name, life in zip(NAMES, found, strict=True):
-        lines += [a_line(name, at=at, target=state, event="move") for at, state in life.moves]
-        lines += [a_line(name, at=at, source=None, target=None, event="rejected") for at in life.rejected]
+        lines += [an_entry(name, at=at, target=state, event="move") for at, state in life.moves]
+        lines += [an_entry(name, at=at, source=None, target=None, event="rejected") for at in life.rejected]
     return Changes(
         objects=[_object(name, life) for name, life in zip(NAMES, found, strict=True)],
         operations=operations,
@@ -91,12 +101,12 @@ def changes_of(world: Any) -> Changes:
             for one, deed in zip(operations, done, strict=True)
             if one.ended is None or deed.haunted
         ],
-        journal=[*sorted(lines, key=lambda line: line.at), a_line("z", at=99.0)],  # there is always something new
+        journal=[*sorted(lines, key=lambda line: line.at), an_entry("z", at=99.0)],  # there is always something new
         timers=[
             a_timer(f"of {name}", 500.0, object=name) for name, life in zip(NAMES, found, strict=True) if life.timed
         ],
         locks=[a_lock("x", tree=name) for name, life in zip(NAMES, found, strict=True) if life.locked],
-        idempotency_records=[an_answer(f"{number}", at=at) for number, at in enumerate(answered)],
+        idempotency_records=[a_key_record(f"{number}", at=at) for number, at in enumerate(answered)],
     )
 
 

@@ -1,4 +1,4 @@
-"""What others say can be stored, whatever it is."""
+"""Texts of other parties can be stored, whatever they contain."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Errors with one of many objects: kept from the others, and logged at growing distance."""
+"""Fault isolation: the error of one object does not affect the others, and is logged at growing intervals."""
 
 import logging
 

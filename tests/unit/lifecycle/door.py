@@ -1,4 +1,4 @@
-"""A small lifecycle that the tests of the lifecycle floor share: a door that can be locked, jammed and removed."""
+"""A small sample lifecycle for tests: a door that can be locked, jammed and removed."""
 
 from stateward.lifecycle import (
     BACK,

@@ -1,4 +1,4 @@
-"""Each fault that a lifecycle can have is found in an example that has just this fault."""
+"""Each fault of a lifecycle is found in an example with only that fault."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The search against one that is as plain as can be: whole states in sets, no numbers, nothing remembered."""
+"""The search against a simple model: whole states in sets, without numbers or caches."""
 
 from collections import deque
 from collections.abc import Iterator

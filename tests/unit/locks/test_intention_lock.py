@@ -1,4 +1,4 @@
-"""The single lock: had at once or not at all, given back once."""
+"""The single lock: granted at once or refused, and released once."""
 
 import pytest
 from hypothesis import given

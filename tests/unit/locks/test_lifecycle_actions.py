@@ -1,4 +1,4 @@
-"""Deploys, teardowns and deletes of systems, as their locks see them."""
+"""The locks of deploys, teardowns and deletes of systems."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The modes: Gray's matrix, and what is taken on ancestors."""
+"""The modes: Gray's compatibility matrix, and the intentions on ancestors."""
 
 import pytest
 

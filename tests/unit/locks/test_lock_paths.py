@@ -1,4 +1,4 @@
-"""Paths: one spelling for each, and odd ones refused with their field named."""
+"""Paths: each has one normal form, and an unusable one is refused with the name of its field."""
 
 from unicodedata import normalize
 

@@ -1,4 +1,4 @@
-"""The fair queue: first come first served, nobody starves, nobody waits in a circle."""
+"""The fair queue: first come, first served, without starvation and deadlocks."""
 
 import pickle
 

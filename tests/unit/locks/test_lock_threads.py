@@ -1,4 +1,4 @@
-"""Many threads at one lock: never two inside, nothing lost, nothing left."""
+"""Locks under many threads: mutual exclusion holds, and no lock is lost or left."""
 
 import sys
 from collections.abc import Callable, Iterator

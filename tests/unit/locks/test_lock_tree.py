@@ -1,4 +1,4 @@
-"""The tree of locks: who is in whose way, what is given back, and what it costs."""
+"""The tree of locks: blockers, releases, and costs."""
 
 import copy
 import gc

@@ -1,4 +1,4 @@
-"""The tree and the queue against a model without a tree: flat lists, every ancestor spelled out, all pairs compared."""
+"""The tree and the queue against a model of flat lists, in which all pairs of claims are compared."""
 
 from collections import Counter
 

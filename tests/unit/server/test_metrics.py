@@ -1,4 +1,4 @@
-"""Every number that the metrics promise moves with what it counts."""
+"""Every metric changes with what it counts."""
 
 from prometheus_client import CollectorRegistry
 

@@ -1,4 +1,4 @@
-"""A kind that is observed differs from the kind itself in nothing but what runs around its handlers."""
+"""A kind with telemetry differs from the kind itself only in its handlers."""
 
 from msgspec.structs import asdict
 

@@ -11,7 +11,7 @@ from stateward.domains.leases.pool_cache import PoolCache
 from stateward.engine.maintenance.retention import prune
 from stateward.store.records import Object
 from stateward.store.sqlite import SqliteStore
-from tests.contract.samples import a_line, an_object
+from tests.contract.samples import an_entry, an_object
 from tests.contract.store_calls import write
 
 NS = "acme"
@@ -36,13 +36,13 @@ async def test_a_host_whose_removal_was_pruned_is_in_no_pool(monkeypatch: pytest
     store = SqliteStore(":memory:")
     await store.open()
     key, left = host_key(NS, "h1"), host_key(NS, "h2")
-    await write(store, objects=[a_host("h1"), a_host("h2")], journal=[a_line(left.id, kind=HOST.kind, at=90.0)])
+    await write(store, objects=[a_host("h1"), a_host("h2")], journal=[an_entry(left.id, kind=HOST.kind, at=90.0)])
     known = PoolCache(store.reader)
     assert len(await known.get(NS)) == 2
     await write(
         store,
         objects=[a_host("h1", version=2, removed=True)],
-        journal=[a_line(key.id, kind=HOST.kind, at=100.25), a_line("z", at=5000.0)],
+        journal=[an_entry(key.id, kind=HOST.kind, at=100.25), an_entry("z", at=5000.0)],
     )
     assert (await prune(store, 1000.0)).objects == 1
     assert [host.spec.name for host in (await known.get(NS)).hosts()] == ["h2"]

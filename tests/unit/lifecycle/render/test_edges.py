@@ -1,4 +1,4 @@
-"""Which arrows a lifecycle is drawn with."""
+"""The arrows of a drawing."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What stands beside an arrow, in which lines."""
+"""The labels of arrows, and their lines."""
 
 from hypothesis import given
 from hypothesis import strategies as st

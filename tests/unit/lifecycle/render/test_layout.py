@@ -1,4 +1,4 @@
-"""Where boxes, arrows and labels go."""
+"""The places of boxes, arrows and labels."""
 
 from itertools import combinations, pairwise
 

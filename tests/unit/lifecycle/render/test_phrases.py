@@ -1,4 +1,4 @@
-"""How drawings call states and times."""
+"""The texts of drawings for states and durations."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A lifecycle as an SVG picture."""
+"""A lifecycle as SVG."""
 
 import json
 import os

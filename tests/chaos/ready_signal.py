@@ -1,4 +1,4 @@
-"""How a process tells the one that started it that it is there."""
+"""The signal of a started process to its parent: one line on its standard output."""
 
 import sys
 import time
