@@ -16,7 +16,7 @@ from socket import socket
 
 import pytest
 
-from tests.integration.domains.systems.machine import kill_marked
+from tests.integration.domains.systems.local_backend_harness import kill_marked
 from tests.integration.server.server_processes import served
 
 ROOT = Path(__file__).parents[2]

@@ -1,4 +1,4 @@
-"""The whole application with the mci domain, on simulated clouds that take next to no time, without a network."""
+"""The harness of API tests: the application with the mci domain on fast simulated clouds, without a network."""
 
 import asyncio
 from base64 import b64encode
@@ -41,17 +41,17 @@ Answer = httpx.Response
 
 
 def group(name: str = "g1", size: object = 2, **how: Any) -> dict[str, Any]:
-    """Ask for a subgroup."""
+    """Return the body of a subgroup."""
     return {"name": name, "subGroupSize": size, "specId": NANO, "imageId": UBUNTU, **how}
 
 
 def mci(name: str = "m1", *groups: dict[str, Any], **how: Any) -> dict[str, Any]:
-    """Ask for an MCI."""
+    """Return the body of an MCI."""
     return {"name": name, "subGroups": list(groups or (group(),)), **how}
 
 
 class ApiHarness:
-    """The application, its callers, and what the providers were asked."""
+    """The application, its callers, and the calls to the providers."""
 
     def __init__(self, engine: Engine, plugin: MciPlugin, app: Litestar, texts: dict[str, str]) -> None:
         self.engine, self.plugin, self.app, self.texts = engine, plugin, app, texts

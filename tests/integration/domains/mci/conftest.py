@@ -1,4 +1,4 @@
-"""An mci domain at work on a real store, with simulated clouds that take next to no time."""
+"""The harness of mci tests: the domain on a real store, with fast simulated clouds."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -29,17 +29,17 @@ PATIENT = 60.0
 
 
 def group(name: str = "g1", size: int = 2, spec: str = "aws+ap-northeast-2+t3.nano", **how: Any) -> SubGroup:
-    """Ask for a subgroup."""
+    """Return the spec of a subgroup."""
     return SubGroup(name, size, spec, how.pop("image", "ubuntu22.04"), **how)
 
 
 def mci(name: str = "m1", *groups: SubGroup, **how: Any) -> MciSpec:
-    """Ask for an MCI."""
+    """Return the spec of an MCI."""
     return MciSpec(name, f"uid-{name}", groups or (group(),), **how)
 
 
 class MciHarness:
-    """The domain with its engine, and ways to say what a test waits for."""
+    """The domain with its engine, and helpers that wait."""
 
     def __init__(self, engine: Engine, plugin: MciPlugin) -> None:
         self.engine, self.plugin = engine, plugin
@@ -103,13 +103,13 @@ async def open_harness(
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def new_store(request: pytest.FixtureRequest) -> Callable[[], Store]:
-    """Return how to open one and the same fresh database, as often as wanted."""
+    """Return a function that opens the same new database each time."""
     return fresh_store(request.param, request)
 
 
 @pytest.fixture
 async def harness(new_store: Callable[[], Store], tmp_path: Path) -> AsyncIterator[MciHarness]:
-    """An mci domain at work."""
+    """An mci domain with a worker."""
     async with open_harness(new_store(), tmp_path) as opened:
         yield opened
 

@@ -1,4 +1,4 @@
-"""Requests that run against each other, over several engines on one store; and the clouds behind them, made slow."""
+"""Concurrent requests over several engines on one store, with slow clouds."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -23,7 +23,7 @@ Racer = Callable[[MciHarness], Coroutine[Any, Any, Any]]
 
 
 async def race(harnesses: Sequence[MciHarness], *racers: Racer) -> tuple[list[Any], list[StatewardError]]:
-    """Let requests run against each other, over all engines in turn; returns who won, and why the others did not."""
+    """Send concurrent requests, over all engines in turn; returns the accepted ones, and the errors of the others."""
     ways = cycle(harnesses)
     answers = await asyncio.gather(*(racer(next(ways)) for racer in racers), return_exceptions=True)
     lost = [one for one in answers if isinstance(one, StatewardError)]
@@ -49,14 +49,14 @@ def delete(option: str) -> Racer:
 
 
 def operation_id(won: Any) -> Accepted:
-    """Return the MCI's own operation of whatever was accepted."""
+    """Return the MCI's own operation of an accepted request."""
     found = won[0] if isinstance(won, tuple) else won.whole if isinstance(won, GroupVerdict) else won
     assert isinstance(found, Accepted)
     return found
 
 
 def names(refusal: StatewardError) -> str:
-    """Return the operation that a refusal says is in the way."""
+    """Return the blocking operation that a refusal names."""
     assert isinstance(refusal, Refused), repr(refusal)
     assert refusal.blocker is not None
     return refusal.blocker.op
@@ -67,20 +67,20 @@ async def states(harness: MciHarness) -> dict[str, str]:
 
 
 def alive(harness: MciHarness, place: ProviderRegion = SEOUL) -> list[str]:
-    """Return the keys of all machines that live at a provider."""
+    """Return the keys of all machines at a provider that are not terminated."""
     now, machines = harness.cloud.clock(), harness.cloud.region(place).machines
     return [key for key, one in machines.items() if state_at(one, now) is not MachineState.TERMINATED]
 
 
 def go_on(harness: MciHarness, place: ProviderRegion = SEOUL) -> None:
-    """Let end at once whatever is slow at a provider."""
+    """Complete all slow calls of a provider at once."""
     harness.cloud.set_profile(place, CALM)
     for machine in harness.cloud.region(place).machines.values():
         machine.until = min(machine.until, harness.cloud.clock())
 
 
 async def quiet(harnesses: Sequence[MciHarness]) -> None:
-    """Wait until no worker is at anything."""
+    """Wait until no worker has an operation."""
     async with asyncio.timeout(60):
         while any(harness.engine.worker and harness.engine.worker.busy for harness in harnesses):
             await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Bad input that was meant for something that exists is answered with the state it is in, as a refusal is."""
+"""Errors about bad input for an existing object have its state, as refusals have."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -23,7 +23,7 @@ async def api(tmp_path: Path) -> AsyncIterator[ApiHarness]:
         yield opened
 
 
-def told(answer: Any) -> tuple[int, str, str | None]:
+def problem_of(answer: Any) -> tuple[int, str, str | None]:
     """Return the facts of a problem."""
     body = answer.json()
     assert body["message"] == body["detail"]
@@ -54,21 +54,21 @@ async def test_bad_input_for_an_mci_or_a_vm_is_answered_with_its_state(api: ApiH
     await api.created()
     for method, path, body, field in CASES:
         answer = await api.client().request(method, f"/ns/{NS}/{path}", json=body)
-        assert told(answer) == (400, field, "Running"), (method, path)
+        assert problem_of(answer) == (400, field, "Running"), (method, path)
     assert (await api.status())["status"] == "Running:2 (R:2/2)"
 
 
 async def test_the_state_is_that_of_the_vm_and_not_of_its_mci(api: ApiHarness) -> None:
     await api.created()
     await api.done(f"/ns/{NS}/mci/m1/vm/g1-1?action=suspend")
-    assert told(await api.post(f"/ns/{NS}/mci/m1/vm/g1-1?action=paint")) == (400, "action", "Suspended")
+    assert problem_of(await api.post(f"/ns/{NS}/mci/m1/vm/g1-1?action=paint")) == (400, "action", "Suspended")
 
 
 async def test_bad_input_for_a_resource_is_answered_with_its_state(api: ApiHarness) -> None:
     (await api.post(f"/ns/{NS}/resources/vNet", NET)).raise_for_status()
     path = f"/ns/{NS}/resources/vNet/net"
-    assert told(await api.delete(f"{path}?action=paint")) == (400, "action", "Available")
-    assert told(await api.delete(f"{path}/subnet/front?force=perhaps")) == (400, "force", "Available")
+    assert problem_of(await api.delete(f"{path}?action=paint")) == (400, "action", "Available")
+    assert problem_of(await api.delete(f"{path}/subnet/front?force=perhaps")) == (400, "force", "Available")
     outside = await api.post(f"{path}/subnet", {"name": "back", "ipv4_CIDR": "10.9.0.0/24"})
     assert (outside.status_code, outside.json()["state"]) == (400, "Available")
 
@@ -80,9 +80,9 @@ async def test_routes_of_ours_tell_the_state_in_the_same_field(api: ApiHarness) 
 
 
 async def test_bad_input_for_what_does_not_exist_has_no_state(api: ApiHarness) -> None:
-    assert told(await api.post(f"/ns/{NS}/mci/m1?action=paint")) == (400, "action", None)
-    assert told(await api.post(f"/ns/{NS}/mciDynamic", mci(name="!"))) == (400, "name", None)
+    assert problem_of(await api.post(f"/ns/{NS}/mci/m1?action=paint")) == (400, "action", None)
+    assert problem_of(await api.post(f"/ns/{NS}/mciDynamic", mci(name="!"))) == (400, "name", None)
     await api.created()
     await api.done(f"/ns/{NS}/mci/m1?action=terminate")
     (await api.delete(f"/ns/{NS}/mci/m1")).raise_for_status()
-    assert told(await api.post(f"/ns/{NS}/mci/m1?action=paint")) == (400, "action", None)
+    assert problem_of(await api.post(f"/ns/{NS}/mci/m1?action=paint")) == (400, "action", None)

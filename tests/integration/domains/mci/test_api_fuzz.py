@@ -1,4 +1,4 @@
-"""What nobody would send: bodies, queries and names of any sort are answered, and never with an error of ours."""
+"""Random bodies, queries and names: each gets a response, and never a 500."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager

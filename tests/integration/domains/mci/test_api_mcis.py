@@ -1,4 +1,4 @@
-"""MCIs over HTTP: making, controlling, scaling and deleting them."""
+"""MCIs over HTTP: creation, control, scaling and deletion."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

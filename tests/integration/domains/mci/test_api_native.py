@@ -1,4 +1,4 @@
-"""Routes of ours: connections, orphans, reconciling and scaling, for the command line."""
+"""Native routes: connections, orphans, reconcile and scaling, for the command line."""
 
 import asyncio
 from collections.abc import AsyncIterator

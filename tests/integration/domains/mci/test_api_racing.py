@@ -1,4 +1,4 @@
-"""Who calls at the same time: of racing requests one wins, and the others are told by whom. On both stores."""
+"""Concurrent requests over HTTP: one wins, and the errors of the others name it. On both stores."""
 
 import asyncio
 from collections import Counter

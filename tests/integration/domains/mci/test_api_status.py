@@ -1,4 +1,4 @@
-"""Status over HTTP: as stored, freshly from the providers with as few calls as can be, or only counted."""
+"""Status over HTTP: stored, fresh from the providers with few calls, or counted."""
 
 import asyncio
 from collections.abc import AsyncIterator

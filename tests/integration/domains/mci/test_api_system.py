@@ -1,4 +1,4 @@
-"""The system over HTTP: readiness, connections, namespaces, who may what, and what became of a call."""
+"""System routes: readiness, connections, namespaces, rights, and the request log."""
 
 import asyncio
 import time

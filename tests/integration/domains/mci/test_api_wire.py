@@ -1,4 +1,4 @@
-"""The shapes on the wire: every answer has the fields that the original's clients read."""
+"""Wire format: each response has the fields that Tumblebug clients read."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

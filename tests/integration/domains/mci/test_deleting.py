@@ -1,4 +1,4 @@
-"""Deleting VMs and MCIs: machines are terminated first, or it is said which may be left, and where."""
+"""Deletion of VMs and MCIs: machines are terminated first, or the response names those that may be left."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The demo's MCIs: made once, kept in motion, mended, and gone from this host when the demo is."""
+"""The demo's MCIs: created once, kept in motion, repaired, and removed from this host when the demo stops."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

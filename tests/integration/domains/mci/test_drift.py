@@ -1,4 +1,4 @@
-"""What changes behind our back: it is found, told in the provider's name, and followed; nobody else is touched."""
+"""Drift: changes at the provider are found, journaled with the provider as actor, and applied; other VMs stay."""
 
 import asyncio
 from collections.abc import Callable

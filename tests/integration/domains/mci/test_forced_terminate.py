@@ -1,4 +1,4 @@
-"""Who gives up a creation by force: nothing stays behind of it, at whatever moment that is."""
+"""A forced terminate during a creation leaves nothing behind, at any moment."""
 
 import asyncio
 from random import Random

@@ -1,4 +1,4 @@
-"""Grants: which namespaces may make things at a connection, at every place where something is asked for."""
+"""Grants: which namespaces may create objects at a connection, in every API."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""The life of an MCI, from its creation to its end."""
+"""The lifecycle of an MCI, from its creation to its deletion."""
 
 import pytest
 

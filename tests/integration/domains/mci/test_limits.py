@@ -1,4 +1,4 @@
-"""The limits of a provider hold at the provider: for all MCIs and all processes together, whatever is done."""
+"""The limits of a provider hold at the provider, for all MCIs and all processes together."""
 
 import asyncio
 from collections import Counter
@@ -27,7 +27,7 @@ UNDER_WAY = (MachineState.PENDING, MachineState.SUSPENDING)
 
 
 class Watcher:
-    """Stands at the provider, and counts how much is under way there whenever anything begins."""
+    """Counts the concurrent calls at a provider, whenever one starts."""
 
     def __init__(self, cloud: SimulatedCloud) -> None:
         self._cloud = cloud

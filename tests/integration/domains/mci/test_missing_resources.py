@@ -1,4 +1,4 @@
-"""What VMs stand on may be lost at the provider: it is found, told, and repaired when it is needed."""
+"""Resources that are missing at the provider: they are found, shown, and repaired when they are needed."""
 
 from collections.abc import Callable
 from pathlib import Path

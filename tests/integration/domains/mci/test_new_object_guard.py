@@ -1,4 +1,4 @@
-"""What is made over the general API cannot reach what another namespace has at the provider."""
+"""Objects that are created over the general API cannot reach the machines and resources of another namespace."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A change of a network that was taken back may have made its subnet all the same: it is found, and taken away."""
+"""Orphan subnets of a network change that was undone: they are found, and deleted."""
 
 import asyncio
 

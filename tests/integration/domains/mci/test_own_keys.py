@@ -1,4 +1,4 @@
-"""VMs of a dynamic MCI can be logged in to: by the key that is named, that is brought, or that is made for them."""
+"""Keys of a dynamic MCI: named, given by the caller, or created for its VMs."""
 
 import logging
 from collections.abc import AsyncIterator

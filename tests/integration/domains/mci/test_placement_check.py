@@ -1,4 +1,4 @@
-"""What a request names must be there and fit before anything is accepted; providers are asked once, and together."""
+"""Objects that a request names must exist and fit before it is accepted; each provider is asked once, concurrently."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

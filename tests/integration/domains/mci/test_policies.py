@@ -1,4 +1,4 @@
-"""VMs that fail, and what becomes of their MCI: policies, refine, reconcile, post-commands, named parts."""
+"""VMs that fail: policies, refine, reconcile, post-commands, named resources."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -60,7 +60,7 @@ def _absent_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def machines(harness: MciHarness, place: ProviderRegion) -> list[MachineState | None]:
-    """Return the truth at a provider."""
+    """Return the machines at a provider."""
     region = harness.cloud.region(place)
     return [state_at(one, harness.cloud.clock()) for one in region.machines.values()]
 
@@ -335,7 +335,7 @@ STATIC = group("g1", 2, network="net", subnet="a", groups=("wall",), key="key")
 
 
 async def with_parts(harness: MciHarness) -> str:
-    """Make the parts that an MCI is to name; returns the private key that was told."""
+    """Create the resources that an MCI names; returns the private key of the response."""
     await harness.service.create_resource(NS, "vNet", NET, ANN)
     await harness.service.create_resource(NS, "securityGroup", WALL, ANN)
     return (await harness.service.create_resource(NS, "sshKey", KEY, ANN))[1]

@@ -1,4 +1,4 @@
-"""Who comes at the same time: of racing requests one wins, the others are told which, and nothing is half done."""
+"""Concurrent requests: one wins, the errors of the others name it, and nothing is half done."""
 
 import asyncio
 from collections import Counter

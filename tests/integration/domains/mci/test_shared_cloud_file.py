@@ -1,4 +1,4 @@
-"""The file of the simulated clouds is another process's for a while: nobody takes that for machines that are gone."""
+"""Another process holds the file of the simulated clouds for a while: its machines do not count as gone."""
 
 import asyncio
 from pathlib import Path

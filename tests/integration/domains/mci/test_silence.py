@@ -1,4 +1,4 @@
-"""Providers that do not answer, in virtual time: their VMs are Undefined, and whoever waits is told why."""
+"""Providers that do not answer, in virtual time: their VMs become Undefined, and waiting requests show the reason."""
 
 import asyncio
 import logging

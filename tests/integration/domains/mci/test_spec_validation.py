@@ -1,4 +1,4 @@
-"""What is asked for over the general API is checked like what is asked for in the domain's own words."""
+"""Requests over the general API are validated like requests over the domain's own API."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""MCIs follow their VMs, whatever goes wrong with the reading of the journal."""
+"""MCIs get the roll-up of their VMs, whatever fails while the journal is read."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ from tests.integration.domains.mci.conftest import ANN, NS, PATIENT, MciHarness,
 
 
 class Unwell:
-    """An engine that is well, but for the first few attempts at some things."""
+    """An engine that fails at the first few attempts of some calls."""
 
     def __init__(self, harness: MciHarness, **troubles: list[Exception]) -> None:
         self._engine, self._troubles = harness.engine, troubles

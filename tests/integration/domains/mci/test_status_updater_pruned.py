@@ -1,4 +1,4 @@
-"""MCIs follow their VMs although what was read of the journal was pruned."""
+"""MCIs get the roll-up of their VMs although journal entries were pruned."""
 
 import asyncio
 from random import Random

@@ -1,4 +1,4 @@
-"""Subgroups go with their last VM, whatever removes it, and everywhere at once."""
+"""A subgroup is removed with its last VM, whatever removes the VM."""
 
 import asyncio
 from pathlib import Path

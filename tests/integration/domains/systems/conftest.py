@@ -1,4 +1,4 @@
-"""A stand: the domain at work on a real store with simulated instances, and ways to say what a test waits for."""
+"""The harness of systems tests: the domain on a real store with simulated instances, and helpers that wait."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -43,19 +43,19 @@ def ref(path: str) -> ServiceRef:
     return ServiceRef(HOME, path)
 
 
-class Stand:
-    """A system called shop."""
+class SystemsHarness:
+    """The domain with one system, `shop`."""
 
     def __init__(self, engine: Engine, plugin: SystemsPlugin, backend: SimulatedBackend, plant: Plant) -> None:
         self.engine, self.plugin, self.backend, self.plant = engine, plugin, backend, plant
         self.actions = SystemActions(engine, NS, "ann")
 
     async def deploy(self, path: str, text: str, wait: float | None = None, who: str = "ann", **how: Any) -> Accepted:
-        """Ask for a deploy."""
+        """Request a deploy."""
         return await SystemActions(self.engine, NS, who).deploy("shop", path, read(text), wait, **how)
 
     async def deployed(self, path: str, text: str) -> Operation:
-        """Deploy, and wait until that has ended."""
+        """Deploy, and wait for the end."""
         return await self.ended(await self.deploy(path, text))
 
     async def ended(self, accepted: Accepted) -> Operation:
@@ -76,11 +76,11 @@ class Stand:
         await self.until(there)
 
     async def states(self) -> dict[str, str]:
-        """Return the states of all service_handlers."""
+        """Return the states of all services."""
         return {one.id.partition(":")[2]: one.state for one in await self.plugin.context.services(HOME)}
 
     async def commands(self) -> dict[str, str]:
-        """Return what each service is to run."""
+        """Return the command of each service; all its instances must be ready."""
         found = {}
         for one in await self.plugin.context.services(HOME):
             instances = await self.backend.instances(ref("/" + one.id.partition(":")[2].replace(".", "/")))
@@ -94,7 +94,7 @@ class Stand:
         return [(one.path, one.mode, one.waiting) for one in found]
 
     async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
-        """Wait until something has become true."""
+        """Wait until a condition is true."""
         async with asyncio.timeout(PATIENT):
             while not await condition():
                 await asyncio.sleep(0.01)
@@ -111,20 +111,20 @@ def new_store(request: pytest.FixtureRequest) -> Callable[[], Store]:
 
 
 @pytest.fixture(autouse=True)
-def quick_to_heed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a cancelled deploy be noticed soon: most tests end with one."""
+def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a rollout notice the cancellation of its deploy soon: most tests end with one."""
     monkeypatch.setattr(service_handlers, "CANCEL_CHECK_S", 0.02)
     monkeypatch.setattr(service_handlers, "POLL_MAX_S", 0.02)
 
 
 @pytest.fixture
-async def stand(new_store: Callable[[], Store]) -> AsyncIterator[Stand]:
+async def harness(new_store: Callable[[], Store]) -> AsyncIterator[SystemsHarness]:
     backend, plant = SimulatedBackend(), Plant()
     plugin = SystemsPlugin({"simulated": backend})
     engine = Engine(new_store(), [*plugin.kinds, plant.pump()], lease_s=3.0)
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=True):
-        opened = Stand(engine, plugin, backend, plant)
+        opened = SystemsHarness(engine, plugin, backend, plant)
         await opened.ended(await opened.actions.create("shop", "simulated"))
         yield opened
         plant.release()

@@ -1,4 +1,4 @@
-"""One bad system: an error with it is its own, and the others are followed all the same."""
+"""Isolation: an error with one system does not affect the others."""
 
 from typing import Any
 
@@ -7,14 +7,14 @@ import pytest
 from stateward.domains.systems.backends.port import ServiceRef, SystemRef
 from stateward.domains.systems.controllers import InstanceController, SystemRollUp
 from stateward.domains.systems.definition import read
-from tests.integration.domains.systems.conftest import NS, SHOP, Stand, ref
+from tests.integration.domains.systems.conftest import NS, SHOP, SystemsHarness, ref
 
 
 @pytest.mark.parametrize(("loop", "name"), [(SystemRollUp, "refresh"), (InstanceController, "_reconcile")])
 async def test_an_error_with_one_system_keeps_no_other_from_being_followed(
-    stand: Stand, monkeypatch: pytest.MonkeyPatch, loop: Any, name: str
+    harness: SystemsHarness, monkeypatch: pytest.MonkeyPatch, loop: Any, name: str
 ) -> None:
-    await stand.ended(await stand.actions.create("bad", "simulated"))
+    await harness.ended(await harness.actions.create("bad", "simulated"))
     follow, failed = getattr(loop, name), list[SystemRef]()
 
     async def follow_or_fail(self: Any, subject: Any) -> None:
@@ -25,10 +25,10 @@ async def test_an_error_with_one_system_keeps_no_other_from_being_followed(
         await follow(self, subject)
 
     monkeypatch.setattr(loop, name, follow_or_fail)
-    await stand.ended(await stand.actions.deploy("bad", "/", read(SHOP)))
-    await stand.deployed("/", SHOP)
-    await stand.becomes("shop", "stable")
-    stand.backend.crash(ServiceRef(SystemRef(NS, "bad"), "/web"))
-    stand.backend.crash(ref("/web"))
-    await stand.becomes("shop", "degraded")
+    await harness.ended(await harness.actions.deploy("bad", "/", read(SHOP)))
+    await harness.deployed("/", SHOP)
+    await harness.becomes("shop", "stable")
+    harness.backend.crash(ServiceRef(SystemRef(NS, "bad"), "/web"))
+    harness.backend.crash(ref("/web"))
+    await harness.becomes("shop", "degraded")
     assert failed

@@ -1,4 +1,4 @@
-"""Instances as processes of this machine: started, watched, started again, found again, and ended."""
+"""Instances as processes of this host: started, checked, restarted, taken over, and stopped."""
 
 import asyncio
 import os
@@ -26,16 +26,16 @@ from stateward.domains.systems.backends.port import InstancePhase, ServiceRef, S
 from stateward.domains.systems.definition import HealthCheck, NodePool, Service, revision_of
 from stateward.domains.systems.errors import NodePoolFull
 from stateward.drivers.confinement import Confinement
-from tests.integration.domains.systems.machine import (
+from tests.integration.domains.systems.local_backend_harness import (
     HOME,
     PATIENT,
     WEB,
     end_all,
     is_alive,
-    keeping,
     kill_marked,
     program,
     ready,
+    run_backend,
     shell,
     start,
     until,
@@ -49,7 +49,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 async def test_an_instance_is_a_process_that_answers_and_ends_well(folder: Path) -> None:
-    async with keeping(folder) as backend:
+    async with run_backend(folder) as backend:
         await start(backend, program("hello"))
         (one,) = await ready(backend)
         assert one.pid is not None
@@ -73,14 +73,14 @@ async def test_an_instance_is_a_process_that_answers_and_ends_well(folder: Path)
     ids=["http", "tcp", "command"],
 )
 async def test_an_instance_is_ready_when_its_check_says_so(folder: Path, check: HealthCheck) -> None:
-    async with keeping(folder) as backend:
+    async with run_backend(folder) as backend:
         await start(backend, program(check=check))
         await ready(backend)
         await end_all(backend)
 
 
 async def test_one_whose_check_says_no_is_not_ready_and_tells_why(folder: Path) -> None:
-    async with keeping(folder) as backend:
+    async with run_backend(folder) as backend:
         await start(backend, shell("sleep 60", health=HealthCheck(tcp=True, interval=0.05)))
         (one,) = await until(backend, lambda seen: bool(seen and seen[0].why))
         assert (one.ready, one.why) == (False, "Connection refused")
@@ -88,14 +88,14 @@ async def test_one_whose_check_says_no_is_not_ready_and_tells_why(folder: Path) 
 
 
 async def test_one_without_a_check_is_ready_when_it_has_run_for_a_moment(folder: Path) -> None:
-    async with keeping(folder) as backend:
+    async with run_backend(folder) as backend:
         await start(backend, shell("sleep 60"))
         await ready(backend)
         await end_all(backend)
 
 
 async def test_a_crash_is_told_with_its_last_words_and_mended_after_a_while(folder: Path) -> None:
-    async with keeping(folder) as backend:
+    async with run_backend(folder) as backend:
         await start(backend, shell('test -f "$STATEWARD_WORK/again" && exec sleep 60; echo no luck; exit 3'))
         (one,) = await until(backend, lambda seen: bool(seen) and seen[0].phase is InstancePhase.CRASHED)
         assert (one.ready, one.why) == (False, "ended with 3: no luck")
@@ -108,7 +108,7 @@ async def test_a_crash_is_told_with_its_last_words_and_mended_after_a_while(fold
 async def test_a_folder_that_an_instance_cannot_enter_is_told_with_the_setting_that_opens_it(
     folder: Path, tmp_path: Path
 ) -> None:
-    async with keeping(folder) as backend:
+    async with run_backend(folder) as backend:
         await start(backend, shell("sleep 60", folder=str(tmp_path / "closed")))
         (one,) = await until(backend, lambda seen: bool(seen) and seen[0].phase is InstancePhase.CRASHED)
         assert one.why.startswith(f"ended with 126: {tmp_path}/closed must be readable by everybody")
@@ -117,7 +117,7 @@ async def test_a_folder_that_an_instance_cannot_enter_is_told_with_the_setting_t
 
 
 async def test_one_that_was_killed_is_started_again(folder: Path) -> None:
-    async with keeping(folder) as backend:
+    async with run_backend(folder) as backend:
         await start(backend, program())
         (first,) = await ready(backend)
         assert first.pid is not None
@@ -130,7 +130,7 @@ async def test_one_that_was_killed_is_started_again(folder: Path) -> None:
 
 
 async def test_one_that_falls_ill_is_ended_and_started_again(folder: Path) -> None:
-    async with keeping(folder) as backend:
+    async with run_backend(folder) as backend:
         await start(backend, program())
         await ready(backend)
         ill = next(folder.rglob("work")) / "ill"
@@ -150,7 +150,7 @@ def test_the_pauses_between_crashes_grow_up_to_a_limit() -> None:
 
 
 async def test_a_command_that_is_not_there_is_a_crash_that_says_so(folder: Path) -> None:
-    async with keeping(folder) as backend:
+    async with run_backend(folder) as backend:
         await start(backend, Service(command=("no-such-program",)))
         (one,) = await until(backend, lambda seen: bool(seen) and seen[0].phase is InstancePhase.CRASHED)
         assert "no-such-program" in one.why
@@ -158,7 +158,7 @@ async def test_a_command_that_is_not_there_is_a_crash_that_says_so(folder: Path)
 
 
 async def test_whatever_an_instance_has_started_ends_with_it(folder: Path) -> None:
-    async with keeping(folder) as backend:
+    async with run_backend(folder) as backend:
         text = 'sleep 600 & setsid sleep 600 & echo $! >"$STATEWARD_WORK/pid"; trap "" TERM; while :; do sleep 1; done'
         await start(backend, shell(text))
         await ready(backend)
@@ -169,44 +169,44 @@ async def test_whatever_an_instance_has_started_ends_with_it(folder: Path) -> No
 
 
 async def test_the_next_keeper_takes_over_what_runs_and_starts_nothing_twice(folder: Path) -> None:
-    async with keeping(folder) as backend:
+    async with run_backend(folder) as backend:
         await start(backend, program("a"), "one")
         await start(backend, program("b"), "two")
         first = await ready(backend, 2)
-    async with keeping(folder) as backend:
+    async with run_backend(folder) as backend:
         assert [one.pid for one in await ready(backend, 2)] == [one.pid for one in first]
         assert [one.restarts for one in await backend.instances(WEB)] == [0, 0]
         await end_all(backend)
 
 
 async def test_a_process_that_was_started_but_never_noted_is_found_again(folder: Path) -> None:
-    async with keeping(folder) as backend:
+    async with run_backend(folder) as backend:
         await start(backend, program())
         (first,) = await ready(backend)
     state = next(folder.rglob("state.json"))
     text = state.read_text()
     begun, end = text.index('"process"'), text.index("}}", text.index('"process"')) + 3
     state.write_text(text[:begun] + '"launching":true,' + text[end:])
-    async with keeping(folder) as backend:
+    async with run_backend(folder) as backend:
         (one,) = await until(backend, lambda seen: seen[0].pid is not None)
         assert one.pid == first.pid
         await end_all(backend)
 
 
 async def test_one_that_ended_while_nobody_looked_is_started_again(folder: Path) -> None:
-    async with keeping(folder) as backend:
+    async with run_backend(folder) as backend:
         await start(backend, program())
         (first,) = await ready(backend)
     assert first.pid is not None
     os.kill(first.pid, signal.SIGKILL)
-    async with keeping(folder) as backend:
+    async with run_backend(folder) as backend:
         (again,) = await until(backend, lambda seen: seen[0].restarts == 1 and seen[0].ready)
         assert again.pid != first.pid
         await end_all(backend)
 
 
 async def test_there_is_one_keeper_at_a_time_and_the_next_one_waits(folder: Path) -> None:
-    async with keeping(folder) as first, keeping(folder) as second:
+    async with run_backend(folder) as first, run_backend(folder) as second:
         await start(second, program())
         (one,) = await ready(second)
         assert [other.pid for other in await first.instances(WEB)] == [one.pid]
@@ -217,7 +217,7 @@ async def test_the_environment_is_its_own_and_has_no_secret_of_ours(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STATEWARD_TOKEN", "secret")
-    async with keeping(folder) as backend:
+    async with run_backend(folder) as backend:
         await start(backend, shell("env; pwd; exec sleep 60", env={"COLOUR": "green"}))
         await ready(backend)
         (log,) = await backend.logs(WEB, "one", None, 10_000)
@@ -232,7 +232,7 @@ async def test_the_environment_is_its_own_and_has_no_secret_of_ours(
 
 async def test_an_instance_that_no_process_can_be_made_of_crashes_alone(folder: Path) -> None:
     other = ServiceRef(SystemRef("zeta", "other"), "/web")
-    async with keeping(folder) as backend:
+    async with run_backend(folder) as backend:
         await start(backend, shell("sleep 60", env={"A": "a\0b"}))
         await start(backend, shell("sleep 60"), ref=other)
         await ready(backend, ref=other)
@@ -254,7 +254,7 @@ async def test_an_error_of_ours_with_one_instance_is_its_own_state_and_is_tried_
         return launch(lodge, order, *how)
 
     monkeypatch.setattr(instance_supervisor, "launch", fail_for_one)
-    async with keeping(folder) as backend:
+    async with run_backend(folder) as backend:
         await start(backend, shell("sleep 60"), "one")
         await start(backend, shell("sleep 60"), "two")
         seen = await ready(backend)
@@ -293,7 +293,7 @@ async def test_a_gate_that_cannot_be_told_of_its_instances_is_told_later_and_kee
         write_record(file, value)
 
     monkeypatch.setattr(backend_supervisor, "write_record", write_or_fail)
-    async with keeping(folder) as backend:
+    async with run_backend(folder) as backend:
         await start(backend, shell("sleep 60"))
         await start(backend, shell("sleep 60"), ref=other)
         await ready(backend, ref=other)
@@ -307,7 +307,7 @@ async def test_a_gate_that_cannot_be_told_of_its_instances_is_told_later_and_kee
 
 
 async def test_a_log_is_read_on_from_a_place(folder: Path) -> None:
-    async with keeping(folder) as backend:
+    async with run_backend(folder) as backend:
         await start(
             backend, shell('echo one; while ! test -f "$STATEWARD_WORK/go"; do sleep 0.02; done; echo two; sleep 60')
         )
@@ -321,7 +321,7 @@ async def test_a_log_is_read_on_from_a_place(folder: Path) -> None:
 
 
 async def test_nodes_have_room_for_so_many(folder: Path) -> None:
-    async with keeping(folder) as backend:
+    async with run_backend(folder) as backend:
         await backend.ensure_pool(HOME, "main", NodePool(nodes=2, slots=1))
         for name in ("one", "two"):
             await start(backend, shell("sleep 60", node_pool="main"), name)
@@ -335,14 +335,14 @@ async def test_nodes_have_room_for_so_many(folder: Path) -> None:
 
 
 async def test_an_address_stands_before_all_instances_and_outlives_the_keeper(folder: Path) -> None:
-    async with keeping(folder) as backend:
+    async with run_backend(folder) as backend:
         await start(backend, program())
         await ready(backend)
         while (port := await backend.address(WEB, 0)) is None:
             await asyncio.sleep(0.01)
         assert await asked(port)
     assert await asked(port)
-    async with keeping(folder) as backend:
+    async with run_backend(folder) as backend:
         assert await backend.address(WEB, port) == port
         await end_all(backend)
 

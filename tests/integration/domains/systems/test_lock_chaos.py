@@ -53,8 +53,8 @@ class Span(Struct, frozen=True):
         return overlap and self.first < other.last and other.first < self.last
 
 
-class Gang:
-    """Processes that work, and are killed."""
+class WorkerProcesses:
+    """The worker processes; a test kills and replaces them."""
 
     def __init__(self, store: str, folder: Path) -> None:
         self._store, self._folder = store, folder
@@ -63,7 +63,7 @@ class Gang:
         self._number = 0
 
     async def add(self) -> None:
-        """Start one more."""
+        """Start a worker process."""
         self._number += 1
         with (self._folder / f"{self._number}.log").open("wb") as log:
             process = await asyncio.create_subprocess_exec(
@@ -76,11 +76,11 @@ class Gang:
         self._processes.append(process)
 
     async def kill(self, chance: Random) -> None:
-        """Kill one of them, as it stands."""
+        """Kill one of them, in the middle of its work."""
         await self._end(self._processes.pop(chance.randrange(len(self._processes))))
 
     async def clear(self) -> None:
-        """Leave none behind."""
+        """Kill all of them."""
         while self._processes:
             await self._end(self._processes.pop())
 
@@ -90,15 +90,17 @@ class Gang:
 
 
 @pytest.fixture
-async def gang(tmp_path: Path, postgres_server: PostgresServer) -> AsyncIterator[tuple[Gang, str]]:
+async def worker_processes(
+    tmp_path: Path, postgres_server: PostgresServer
+) -> AsyncIterator[tuple[WorkerProcesses, str]]:
     store = postgres_server.new_database()
-    found = Gang(store, tmp_path)
+    found = WorkerProcesses(store, tmp_path)
     yield found, store
     await found.clear()
 
 
-async def test_locks_hold_across_processes_and_kill_9(gang: tuple[Gang, str]) -> None:
-    workers, store = gang
+async def test_locks_hold_across_processes_and_kill_9(worker_processes: tuple[WorkerProcesses, str]) -> None:
+    workers, store = worker_processes
     chance = Random(8)
     plugin = SystemsPlugin({"simulated": SimulatedBackend()})
     engine = Engine(open_store(store, migrate=True), plugin.kinds, works=False)
@@ -106,15 +108,15 @@ async def test_locks_hold_across_processes_and_kill_9(gang: tuple[Gang, str]) ->
     async with engine:
         await asyncio.gather(*(workers.add() for _ in range(WORKERS)))
         await engine.wait(NS, (await SystemActions(engine, NS).create("shop", "simulated")).op.id, PATIENT)
-        witness = asyncio.create_task(look_on(store))
-        killing = asyncio.create_task(kill_on(workers, chance))
-        accepted = await ask_on(engine, chance)
+        observer = asyncio.create_task(watch_locks(store))
+        killing = asyncio.create_task(kill_workers(workers, chance))
+        accepted = await send_requests(engine, chance)
         for one in accepted:
             await engine.wait(NS, one.op.id, PATIENT)
         await killing
-        witness.cancel()
-        looks = (await asyncio.gather(witness, return_exceptions=True))[0]
-        assert isinstance(looks, asyncio.CancelledError), looks
+        observer.cancel()
+        result = (await asyncio.gather(observer, return_exceptions=True))[0]
+        assert isinstance(result, asyncio.CancelledError), result
         spans = await spans_of(engine)
         assert await engine.store.reader.locks_of((await engine.get(NS, "shop")).key) == []
     assert len(spans) > ROUNDS / 4
@@ -123,8 +125,8 @@ async def test_locks_hold_across_processes_and_kill_9(gang: tuple[Gang, str]) ->
     assert len(worked) > ROUNDS / 8
 
 
-async def ask_on(engine: Engine, chance: Random) -> list[Accepted]:
-    """Ask for deploys and teardowns that get into each other's way; now and then cancel one."""
+async def send_requests(engine: Engine, chance: Random) -> list[Accepted]:
+    """Request deploys and teardowns that conflict; now and then cancel one."""
     accepted: list[Accepted] = []
     actions = SystemActions(engine, NS, "ann")
     for number in range(ROUNDS):
@@ -143,16 +145,16 @@ async def ask_on(engine: Engine, chance: Random) -> list[Accepted]:
     return accepted
 
 
-async def kill_on(workers: Gang, chance: Random) -> None:
-    """Kill workers, and put others in their place."""
+async def kill_workers(workers: WorkerProcesses, chance: Random) -> None:
+    """Kill workers, and start others."""
     for _ in range(KILLS):
         await asyncio.sleep(chance.uniform(0.2, 0.6))
         await workers.kill(chance)
         await workers.add()
 
 
-async def look_on(store: str) -> None:
-    """Look all the time whether a lock is without a live operation, or two are held that clash."""
+async def watch_locks(store: str) -> None:
+    """Check all the time that each lock has a running operation, and that no two held locks conflict."""
     connection = await asyncpg.connect(store, server_settings={"search_path": "stateward"})
     try:
         while True:

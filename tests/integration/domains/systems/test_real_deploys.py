@@ -22,7 +22,7 @@ from stateward.domains.systems.service import SystemActions
 from stateward.engine import Engine
 from stateward.store import open_store
 from stateward.store.records import Operation, Status
-from tests.integration.domains.systems.machine import PROGRAM, is_alive, kill_marked, program
+from tests.integration.domains.systems.local_backend_harness import PROGRAM, is_alive, kill_marked, program
 from tests.integration.server.server_processes import served
 
 NS, HOME = "default", SystemRef("default", "shop")
@@ -85,7 +85,8 @@ async def test_a_rolling_update_under_load_loses_no_request(machine: Machine) ->
     answers: Counter[str] = Counter()
     over = asyncio.Event()
     load = [
-        asyncio.create_task(ask_on(f"http://127.0.0.1:{port}{path}", answers, over)) for path in ("/", "/", "/slow")
+        asyncio.create_task(send_requests(f"http://127.0.0.1:{port}{path}", answers, over))
+        for path in ("/", "/", "/slow")
     ]
     for word in ("second", "third"):
         assert (await machine.deployed(web=program(word, instances=2, address=0))).status is Status.SUCCEEDED
@@ -96,7 +97,7 @@ async def test_a_rolling_update_under_load_loses_no_request(machine: Machine) ->
     assert sum(answers.values()) > 20
 
 
-async def ask_on(url: str, answers: Counter[str], over: asyncio.Event) -> None:
+async def send_requests(url: str, answers: Counter[str], over: asyncio.Event) -> None:
     """Ask for a page again and again, each time by a connection of its own."""
     while not over.is_set():
         try:

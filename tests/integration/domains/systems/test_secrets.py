@@ -1,4 +1,4 @@
-"""The values of a service's environment: its instances get them, and no answer ever has them."""
+"""The values of a service's environment: its instances get them, and no response contains them."""
 
 from collections.abc import AsyncIterator, Callable
 

@@ -1,4 +1,4 @@
-"""The demo of systems: it makes its system, and keeps it in motion."""
+"""The demo of systems: it creates its system, and keeps it in motion."""
 
 import asyncio
 

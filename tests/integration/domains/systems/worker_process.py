@@ -1,4 +1,4 @@
-"""A server's working half as a process of its own, to be killed: the domain with simulated instances, and a ledger.
+"""A worker process that tests kill: the domain with simulated instances, and a file that lists the started instances.
 
 python -m tests.integration.domains.systems.worker_process STORE LEDGER NAME
 """
@@ -18,22 +18,22 @@ LEASE = 1.5
 READY = "at work"
 
 
-class Ledgered(SimulatedBackend):
-    """Writes down, before it is done, which deploy starts an instance where."""
+class RecordingBackend(SimulatedBackend):
+    """Writes the path and the command of each instance to a file before it starts."""
 
     def __init__(self, ledger: Path) -> None:
         super().__init__(delay=0.1)
         self._ledger = os.open(ledger, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     async def start(self, ref: ServiceRef, want: InstanceSpec) -> None:
-        """Note it, and begin to run an instance."""
+        """Write the entry, and start the instance."""
         os.write(self._ledger, f"{ref.path} {want.service.command[-1]}\n".encode())
         await super().start(ref, want)
 
 
 async def main(store: str, ledger: str, name: str) -> None:
     """Work until killed."""
-    plugin = SystemsPlugin({"simulated": Ledgered(Path(ledger))})
+    plugin = SystemsPlugin({"simulated": RecordingBackend(Path(ledger))})
     engine = Engine(open_store(store), plugin.kinds, lease_s=LEASE, process=name)
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=True):

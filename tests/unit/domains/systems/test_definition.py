@@ -1,4 +1,4 @@
-"""Definitions in YAML: what they mean, and how mistakes are told."""
+"""Definitions in YAML: their meaning, and their errors."""
 
 from contextlib import suppress
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which records of deploys are too many."""
+"""Retention of deploys: the surplus records."""
 
 import msgspec
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Replacing instances a few at a time: from anywhere, with any luck, to what is wanted."""
+"""Rolling updates: from any instances, with any failures, to the wanted ones."""
 
 from random import Random
 

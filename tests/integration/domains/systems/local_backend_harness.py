@@ -1,4 +1,4 @@
-"""The local backend by itself: real processes on this machine, and a program for them to run."""
+"""The harness of the local backend: real processes on this host, and a program for them to run."""
 
 import asyncio
 import os
@@ -65,8 +65,8 @@ def shell(text: str, **how: object) -> Service:
 
 
 @asynccontextmanager
-async def keeping(folder: Path) -> AsyncIterator[LocalBackend]:
-    """Look after the instances below a folder."""
+async def run_backend(folder: Path) -> AsyncIterator[LocalBackend]:
+    """Run a backend with its supervisor on a folder."""
     backend = LocalBackend(folder)
     await backend.prepare(HOME)
     async with backend.live():
@@ -81,7 +81,7 @@ async def start(backend: LocalBackend, service: Service, name: str = "one", ref:
 async def until(
     backend: LocalBackend, fits: Callable[[list[ServiceInstance]], bool], ref: ServiceRef = WEB
 ) -> list[ServiceInstance]:
-    """Wait until the instances of a service are as a test wants them."""
+    """Wait until the instances of a service satisfy a condition."""
     async with asyncio.timeout(PATIENT):
         while not fits(seen := list(await backend.instances(ref))):
             await asyncio.sleep(0.01)
@@ -89,12 +89,12 @@ async def until(
 
 
 async def ready(backend: LocalBackend, many: int = 1, ref: ServiceRef = WEB) -> list[ServiceInstance]:
-    """Wait until so many instances are ready."""
+    """Wait until `many` instances are ready."""
     return await until(backend, lambda seen: sum(one.ready for one in seen) == many, ref)
 
 
 async def end_all(backend: LocalBackend, ref: ServiceRef = WEB) -> None:
-    """End all instances of a service, and wait until they are gone."""
+    """Stop all instances of a service, and wait until they are gone."""
     for one in await backend.instances(ref):
         await backend.stop(ref, one.name)
     await until(backend, lambda seen: not seen, ref)
@@ -102,7 +102,7 @@ async def end_all(backend: LocalBackend, ref: ServiceRef = WEB) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Tell whether a process is there, and more than a memory."""
+    """Tell whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except FileNotFoundError:
@@ -110,7 +110,7 @@ def is_alive(pid: int) -> bool:
 
 
 def kill_marked(folder: Path) -> list[int]:
-    """Kill all processes that were started below a folder, and return which there were: for the end of a test."""
+    """Kill all processes that were started below a folder, and return their ids: for the end of a test."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
