@@ -5,7 +5,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, expect
 
 from tests.console.browser import signed_in
-from tests.integration.domains.edge.process_deployment import gated, open_deployment
+from tests.integration.domains.edge.process_deployment import install_gated_release, open_deployment
 
 HERE = "/cloudlets/munich"
 
@@ -17,7 +17,7 @@ def test_an_upgrade_is_asked_for_and_seen_from_its_first_step_to_the_new_version
         deployment.call("POST", "/cloudlets", {"name": "munich"})
         deployment.work()
         deployment.until(HERE, "Ready", online=True)
-        gate = gated(deployment, "9.9")
+        gate = install_gated_release(deployment, "9.9")
         with signed_in(browser, f"{deployment.server.url}/#/edge", deployment.server.token) as (_, page, page_errors):
             row = page.locator("tr", has_text="munich").first
             expect(row).to_contain_text("connected")

@@ -1,4 +1,4 @@
-"""A site of real processes: what it makes runs, and what a crash leaves in pieces is known for that, and mended."""
+"""A site of real processes: its things run, and a thing that a crash left incomplete is known and completed."""
 
 import asyncio
 import json
@@ -25,11 +25,11 @@ def order(work: OrderAction, number: int, name: str = "c1", host: str = "", **sp
     return AgentOrder(work, number, number, 1, name, host, spec=json.dumps({"kind": kind, **spec}))
 
 
-def quiet(text: str, done: int | None = None, total: int | None = None) -> None:
+def ignore_progress(text: str, done: int | None = None, total: int | None = None) -> None:
     """Hear of progress, and keep it to oneself."""
 
 
-class Place:
+class SiteHarness:
     """A folder, the agents that come and go, and what of them runs on this machine."""
 
     def __init__(self, folder: Path, confinement: Confinement | None = None) -> None:
@@ -44,7 +44,7 @@ class Place:
 
     async def do(self, one: AgentOrder) -> None:
         async with asyncio.timeout(PATIENT):
-            await self.site.execute(one, quiet)
+            await self.site.execute(one, ignore_progress)
 
     async def nodes(self) -> dict[str, int]:
         """Return the nodes that really run, with their process groups."""
@@ -64,21 +64,21 @@ class Place:
 
 
 @pytest.fixture
-async def place(tmp_path: Path) -> AsyncIterator[Place]:
-    found = Place(tmp_path / "site")
+async def place(tmp_path: Path) -> AsyncIterator[SiteHarness]:
+    found = SiteHarness(tmp_path / "site")
     yield found
     await found.clear()
 
 
 @pytest.fixture
-async def open_place(tmp_path: Path) -> AsyncIterator[Place]:
+async def open_site(tmp_path: Path) -> AsyncIterator[SiteHarness]:
     """A place whose programs are told by files of the test when to go on."""
-    found = Place(tmp_path / "site", Confinement(required=False))
+    found = SiteHarness(tmp_path / "site", Confinement(required=False))
     yield found
     await found.clear()
 
 
-async def test_a_cluster_is_a_group_of_processes_that_grows_shrinks_and_ends(place: Place) -> None:
+async def test_a_cluster_is_a_group_of_processes_that_grows_shrinks_and_ends(place: SiteHarness) -> None:
     await place.do(order(OrderAction.CREATE, 1, nodes=2))
     first = await place.nodes()
     assert len(first) == 2
@@ -92,7 +92,9 @@ async def test_a_cluster_is_a_group_of_processes_that_grows_shrinks_and_ends(pla
     assert await place.site.observe() == {}
 
 
-async def test_an_app_is_processes_in_a_node_and_each_generation_of_it_replaces_the_one_before(place: Place) -> None:
+async def test_an_app_is_processes_in_a_node_and_each_generation_of_it_replaces_the_one_before(
+    place: SiteHarness,
+) -> None:
     await place.do(order(OrderAction.CREATE, 1))
     await place.do(order(OrderAction.CREATE, 2, "c1:web", "c1", command="sleep 1000", count=2))
     assert sorted(await place.apps()) == [f"stateward-app/c1:web/2/{n}" for n in range(2)]
@@ -103,7 +105,7 @@ async def test_an_app_is_processes_in_a_node_and_each_generation_of_it_replaces_
     assert await place.site.observe() == {"c1": Existing(1)}
 
 
-async def test_who_comes_back_after_a_crash_knows_what_runs_and_what_was_killed_meanwhile(place: Place) -> None:
+async def test_who_comes_back_after_a_crash_knows_what_runs_and_what_was_killed_meanwhile(place: SiteHarness) -> None:
     await place.do(order(OrderAction.CREATE, 1))
     await place.do(order(OrderAction.CREATE, 2, "c1:web", "c1", command="sleep 1000"))
     site = await place.again()
@@ -123,12 +125,12 @@ async def until_whole(site: ProcessSite, name: str, *, whole: bool) -> None:
 
 
 async def test_a_node_whose_setting_up_was_broken_off_is_made_anew_and_never_taken_for_set_up(
-    open_place: Place, tmp_path: Path
+    open_site: SiteHarness, tmp_path: Path
 ) -> None:
-    place = open_place
+    place = open_site
     gate, log = tmp_path / "gate", tmp_path / "log"
     asked = order(OrderAction.CREATE, 1, nodes=2, setup=f"while [ ! -e {gate} ]; do sleep 0.02; done; pwd >>{log}")
-    work = asyncio.create_task(place.site.execute(asked, quiet))
+    work = asyncio.create_task(place.site.execute(asked, ignore_progress))
     async with asyncio.timeout(PATIENT):
         while not await place.nodes():
             await asyncio.sleep(0.01)
@@ -145,7 +147,7 @@ async def test_a_node_whose_setting_up_was_broken_off_is_made_anew_and_never_tak
     assert {Path(one).parent.name for one in log.read_text().split()} == set(now)
 
 
-async def test_a_set_up_that_fails_leaves_pieces_that_are_removed_by_the_next_order(place: Place) -> None:
+async def test_a_set_up_that_fails_leaves_pieces_that_are_removed_by_the_next_order(place: SiteHarness) -> None:
     with pytest.raises(SiteError, match="node c1-1-0"):
         await place.do(order(OrderAction.CREATE, 1, setup="false"))
     assert await place.site.observe() == {"c1": Existing(1, whole=False)}
@@ -154,9 +156,9 @@ async def test_a_set_up_that_fails_leaves_pieces_that_are_removed_by_the_next_or
 
 
 async def test_apps_of_one_cluster_are_set_up_side_by_side_and_each_by_its_own(
-    open_place: Place, tmp_path: Path
+    open_site: SiteHarness, tmp_path: Path
 ) -> None:
-    place = open_place
+    place = open_site
     await place.do(order(OrderAction.CREATE, 1))
     gate = tmp_path / "gate"
     waits = f"while [ ! -e {gate} ]; do sleep 0.02; done"
@@ -173,7 +175,7 @@ async def test_apps_of_one_cluster_are_set_up_side_by_side_and_each_by_its_own(
     assert sorted(await place.apps()) == ["stateward-app/c1:first/2/0", "stateward-app/c1:second/3/0"]
 
 
-async def test_an_app_that_ends_at_once_or_has_no_cluster_has_failed(place: Place) -> None:
+async def test_an_app_that_ends_at_once_or_has_no_cluster_has_failed(place: SiteHarness) -> None:
     with pytest.raises(SiteError, match="there is no cluster 'c1'"):
         await place.do(order(OrderAction.CREATE, 1, "c1:web", "c1", command="sleep 1000"))
     await place.do(order(OrderAction.CREATE, 2))
@@ -181,7 +183,7 @@ async def test_an_app_that_ends_at_once_or_has_no_cluster_has_failed(place: Plac
         await place.do(order(OrderAction.CREATE, 3, "c1:web", "c1", command="exit 1"))
 
 
-async def test_an_app_that_ends_at_once_fails_with_the_last_of_its_own_output(place: Place) -> None:
+async def test_an_app_that_ends_at_once_fails_with_the_last_of_its_own_output(place: SiteHarness) -> None:
     await place.do(order(OrderAction.CREATE, 1))
     with pytest.raises(SiteError, match=r"ended at once; its last output: of another generation$"):
         await place.do(order(OrderAction.CREATE, 2, "c1:web", "c1", command="echo of another generation"))
@@ -196,7 +198,9 @@ async def test_an_app_that_ends_at_once_fails_with_the_last_of_its_own_output(pl
     assert str(failure.value).endswith("output: " + "x" * 500)
 
 
-async def test_a_log_that_an_app_has_replaced_by_a_link_shows_nothing_that_the_app_cannot_read(place: Place) -> None:
+async def test_a_log_that_an_app_has_replaced_by_a_link_shows_nothing_that_the_app_cannot_read(
+    place: SiteHarness,
+) -> None:
     if os.geteuid() != 0 and not landlock.version():
         pytest.skip("NOT PROVED HERE: the kernel has no Landlock")
     secret = place.folder / "secret"
@@ -207,7 +211,9 @@ async def test_a_log_that_an_app_has_replaced_by_a_link_shows_nothing_that_the_a
     assert "for the agent only" not in str(failure.value)
 
 
-async def test_an_order_that_was_broken_off_between_two_processes_starts_only_what_is_not_there(place: Place) -> None:
+async def test_an_order_that_was_broken_off_between_two_processes_starts_only_what_is_not_there(
+    place: SiteHarness,
+) -> None:
     await place.do(order(OrderAction.CREATE, 1))
     asked = order(OrderAction.CREATE, 2, "c1:web", "c1", command="sleep 1000", count=2)
     await place.do(asked)
@@ -250,7 +256,7 @@ async def until_escaped(folder: Path) -> None:
 
 @pytest.mark.parametrize("command", ESCAPES.values(), ids=ESCAPES.keys())
 @pytest.mark.parametrize("restarted", [False, True], ids=["", "after a restart of the agent"])
-async def test_an_app_ends_with_every_process(place: Place, command: str, restarted: bool) -> None:
+async def test_an_app_ends_with_every_process(place: SiteHarness, command: str, restarted: bool) -> None:
     await place.do(order(OrderAction.CREATE, 1))
     await place.do(order(OrderAction.CREATE, 2, "c1:other", "c1", command="sleep 1000"))
     await place.do(order(OrderAction.CREATE, 3, "c1:web", "c1", command=f"{command}\nsleep 1000"))
@@ -263,7 +269,7 @@ async def test_an_app_ends_with_every_process(place: Place, command: str, restar
     assert await place.site.observe() == {"c1": Existing(1), "c1:other": Existing(2)}
 
 
-async def test_a_new_generation_ends_what_the_one_before_has_sent_away_and_keeps_its_own(place: Place) -> None:
+async def test_a_new_generation_ends_what_the_one_before_has_sent_away_and_keeps_its_own(place: SiteHarness) -> None:
     await place.do(order(OrderAction.CREATE, 1))
     await place.do(order(OrderAction.CREATE, 2, "c1:web", "c1", command="setsid sleep 4321 &\nsleep 1000"))
     await until_escaped(place.folder)
@@ -276,7 +282,7 @@ async def test_a_new_generation_ends_what_the_one_before_has_sent_away_and_keeps
     assert escaped(place.folder) == []
 
 
-async def test_a_cluster_ends_with_what_its_apps_and_its_set_up_have_sent_away(place: Place) -> None:
+async def test_a_cluster_ends_with_what_its_apps_and_its_set_up_have_sent_away(place: SiteHarness) -> None:
     await place.do(order(OrderAction.CREATE, 1, setup="setsid sleep 4321 >/dev/null 2>&1 &"))
     await place.do(order(OrderAction.CREATE, 2, "c1:web", "c1", command="setsid sleep 4321 &\nsleep 1000"))
     async with asyncio.timeout(PATIENT):
@@ -286,7 +292,7 @@ async def test_a_cluster_ends_with_what_its_apps_and_its_set_up_have_sent_away(p
     assert escaped(place.folder) == []
 
 
-async def test_an_app_that_is_removed_while_its_node_is_stopped_takes_no_other_app_along(place: Place) -> None:
+async def test_an_app_that_is_removed_while_its_node_is_stopped_takes_no_other_app_along(place: SiteHarness) -> None:
     await place.do(order(OrderAction.CREATE, 1))
     await place.do(order(OrderAction.CREATE, 2, "c1:web", "c1", command="sleep 1000"))
     await place.do(order(OrderAction.CREATE, 3, "c1:db", "c1", command="sleep 1000"))

@@ -1,4 +1,4 @@
-"""Who serves from a folder, and how one version of an agent follows another: with real processes."""
+"""The lock of an agent's folder, and the upgrade from one version to another, with real processes."""
 
 import asyncio
 import os
@@ -52,17 +52,17 @@ def held(tmp_path: Path) -> Iterator[Start]:
         one.stdout.close()
 
 
-class Report:
+class ReportRecorder:
     """What an agent has said of an upgrade."""
 
     def __init__(self) -> None:
-        self.words: list[tuple[str, str]] = []
+        self.events: list[tuple[str, str]] = []
 
     async def __call__(self, event: str, error: str) -> None:
-        self.words.append((event, error))
+        self.events.append((event, error))
 
 
-def installed(folder: Path, version: str, program: str) -> None:
+def install(folder: Path, version: str, program: str) -> None:
     """Install a version whose program is this."""
     (folder / version).mkdir()
     file = folder / version / "stateward"
@@ -112,39 +112,39 @@ async def test_a_successor_that_does_not_take_over_is_ended_and_reported(
     tmp_path: Path, program: str | None, within: float, why: str
 ) -> None:
     if program is not None:
-        installed(tmp_path, "2.0", f"cd {tmp_path}; {program}")
-    said = Report()
+        install(tmp_path, "2.0", f"cd {tmp_path}; {program}")
+    said = ReportRecorder()
     await SelfUpgrade(tmp_path / "agent", tmp_path, "1.0", []).upgrade(Upgrade("2.0", 5, 1, within=within), said)
-    assert said.words == [(UPGRADING, ""), (UPGRADE_FAILED, why)]
+    assert said.events == [(UPGRADING, ""), (UPGRADE_FAILED, why)]
     with suppress(FileNotFoundError, ValueError):  # it may not even have come to write its number down
         assert not is_alive(int((tmp_path / "pid").read_text()))
 
 
 async def test_the_successor_gets_the_same_arguments_and_is_told_whose_heir_it_is(tmp_path: Path) -> None:
-    installed(tmp_path, "2.0", f'echo "$@" >{tmp_path}/said; exit 0')
+    install(tmp_path, "2.0", f'echo "$@" >{tmp_path}/said; exit 0')
     old = SelfUpgrade(tmp_path / "agent", tmp_path, "1.0", ["--cloudlet", "munich"])
-    await old.upgrade(Upgrade("2.0", 5, 1, within=60.0), Report())
+    await old.upgrade(Upgrade("2.0", 5, 1, within=60.0), ReportRecorder())
     assert (tmp_path / "said").read_text() == "agent --cloudlet munich --heir 5\n"
 
 
 async def test_an_upgrade_that_is_asked_for_again_does_not_start_a_second_successor(tmp_path: Path) -> None:
-    installed(tmp_path, "2.0", f"echo x >>{tmp_path}/started; exec sleep 1000")
-    old, first, second = SelfUpgrade(tmp_path / "agent", tmp_path, "1.0", []), Report(), Report()
+    install(tmp_path, "2.0", f"echo x >>{tmp_path}/started; exec sleep 1000")
+    old, first, second = SelfUpgrade(tmp_path / "agent", tmp_path, "1.0", []), ReportRecorder(), ReportRecorder()
     work = asyncio.create_task(old.upgrade(Upgrade("2.0", 5, 1, within=1.0), first))
     async with asyncio.timeout(PATIENT):
-        while not first.words:
+        while not first.events:
             await asyncio.sleep(0.01)
     await old.upgrade(Upgrade("2.0", 5, 1, within=1.0), second)
-    assert second.words == [(UPGRADING, "")]
+    assert second.events == [(UPGRADING, "")]
     await work
     assert not (tmp_path / "started").exists() or len((tmp_path / "started").read_text()) <= len("x\n")
 
 
 async def test_one_of_many_in_a_simulation_says_that_it_is_not_upgraded() -> None:
-    said = Report()
+    said = ReportRecorder()
     await NoUpgrade().take_over()
     await NoUpgrade().upgrade(Upgrade("2.0", 5, 1), said)
-    assert said.words == [(UPGRADE_FAILED, "version 2.0 is not installed here")]
+    assert said.events == [(UPGRADE_FAILED, "version 2.0 is not installed here")]
 
 
 def test_an_installation_has_one_random_identity_for_good(tmp_path: Path) -> None:

@@ -57,28 +57,28 @@ class _ControllerSide:
             yield Step(_with(now, sent=True), f"sends {order}", (ModelMessage(AGENT, order),))
 
     def hears(
-        self, now: Controller, word: UserRequest | ClockEvent | Dialled | InventoryItem | InventoryEnd | AgentReport
+        self, now: Controller, message: UserRequest | ClockEvent | Dialled | InventoryItem | InventoryEnd | AgentReport
     ) -> Steps:
-        match word:
+        match message:
             case UserRequest():
-                return self._wished(now, word)
+                return self._requested(now, message)
             case ClockEvent.DEADLINE:
                 return self._decided(now, TIMED_OUT, CLOCK) if now.record.state.state_class is TRANSITIONAL else ()
             case ClockEvent.RETRY:
                 return _retried(now)
             case Dialled():
-                return self._connected(now, word)
+                return self._connected(now, message)
             case InventoryItem() | InventoryEnd():
-                return self._listed(now, word)
+                return self._listed(now, message)
             case AgentReport():
-                return (self._turned(now, on_report(self.rules, now.record, word)),)
+                return (self._turned(now, on_report(self.rules, now.record, message)),)
 
-    def moot(self, now: Controller, word: InventoryItem | InventoryEnd | AgentReport) -> bool:
-        if isinstance(word, AgentReport):
-            return self.rules.fence(fenced_fields(now.record), word) is not None
-        return not self.rules.heeds(now.link, word)
+    def moot(self, now: Controller, message: InventoryItem | InventoryEnd | AgentReport) -> bool:
+        if isinstance(message, AgentReport):
+            return self.rules.fence(fenced_fields(now.record), message) is not None
+        return not self.rules.heeds(now.link, message)
 
-    def _wished(self, now: Controller, request: UserRequest) -> Steps:
+    def _requested(self, now: Controller, request: UserRequest) -> Steps:
         move = decide_event(self.rules, replace(now.record, facts=request.facts), request.event, request.actor)
         if not isinstance(move, Move):
             return ()

@@ -56,7 +56,7 @@ class Gathered(Struct, frozen=True):
 class Said(Struct, frozen=True):
     """A report of the old agent about the upgrade."""
 
-    word: str
+    event: str
     operation: int
     notify: int
 
@@ -121,15 +121,15 @@ def gathering(message: ModelMessage) -> bool:
 
 
 def _controller(gathered: Gather) -> ModelParty[ModelController]:
-    def hears(now: ModelController, word: Dial | Gathered | Said | str) -> Steps:
-        match word:
+    def hears(now: ModelController, message: Dial | Gathered | Said | str) -> Steps:
+        match message:
             case Dial():
-                return _dialled(now, word)
+                return _dialled(now, message)
             case Gathered():
-                return _judged(now, gathered(now.slots, word.notify, word.version))
+                return _judged(now, gathered(now.slots, message.notify, message.version))
             case Said():
-                return _judged(now, on_agent_report(now.slots, word.notify, OLD, word.word, word.operation))
-        return _asked(now, word)
+                return _judged(now, on_agent_report(now.slots, message.notify, OLD, message.event, message.operation))
+        return _asked(now, message)
 
     return ModelParty(CONTROLLER, ModelController(), _orders, hears, _forgotten, moot=_moot_to_controller)
 
@@ -138,8 +138,8 @@ def _forgotten(now: ModelController) -> Iterable[ModelController]:
     yield replace(now, lines=frozenset(), sent=0)
 
 
-def _moot_to_controller(now: ModelController, word: Gathered | Said) -> bool:
-    return word.notify not in (now.slots.serving, now.slots.successor) and word.notify <= now.slots.issued
+def _moot_to_controller(now: ModelController, message: Gathered | Said) -> bool:
+    return message.notify not in (now.slots.serving, now.slots.successor) and message.notify <= now.slots.issued
 
 
 def _orders(now: ModelController) -> Iterator[Step[ModelController]]:
@@ -175,20 +175,20 @@ def _judged(now: ModelController, found: SlotsUpdate | AgentRejection) -> Steps:
     return (Step(now, f"rejects it, {found}") if isinstance(found, AgentRejection) else _moved(now, found, "agrees"),)
 
 
-def _asked(now: ModelController, word: str) -> Steps:
-    actor = {"upgrade": USER, "fix": ADMIN, TIMED_OUT: CLOCK, LATE_START: CLOCK}[word]
-    if actor == CLOCK and now.slots.is_upgrading != (word == TIMED_OUT):
+def _asked(now: ModelController, message: str) -> Steps:
+    actor = {"upgrade": USER, "fix": ADMIN, TIMED_OUT: CLOCK, LATE_START: CLOCK}[message]
+    if actor == CLOCK and now.slots.is_upgrading != (message == TIMED_OUT):
         return ()
     facts = frozenset({UPGRADE}) if now.slots.is_upgrading else NO_FACTS
     if now.slots.serving:
         facts |= {SERVED}
-    move = _decided(now.slots, CloudletEvent(TIMED_OUT if actor == CLOCK else word, actor, facts))
+    move = _decided(now.slots, CloudletEvent(TIMED_OUT if actor == CLOCK else message, actor, facts))
     if not isinstance(move, Move):
         return ()
-    slots = replace(now.slots, state=move.target, is_upgrading=word == "upgrade", successor=0)
-    if word == "upgrade":
+    slots = replace(now.slots, state=move.target, is_upgrading=message == "upgrade", successor=0)
+    if message == "upgrade":
         slots = replace(slots, operation=slots.operation + 1, target=NEW)
-    return (Step(replace(now, slots=slots, sent=0), f"{word}, {slots.state}"),)
+    return (Step(replace(now, slots=slots, sent=0), f"{message}, {slots.state}"),)
 
 
 def _moved(now: ModelController, found: SlotsUpdate, note: str) -> Step[ModelController]:

@@ -1,4 +1,4 @@
-"""The controller's end of a connection, when its peer is lost at the worst moment."""
+"""The controller's end of a connection whose peer is lost at any moment."""
 
 import asyncio
 from typing import Any
@@ -20,16 +20,16 @@ from stateward.agents.messages import FromAgent, Goodbye, Heartbeat, Hello, Inve
 
 
 class Socket:
-    """A WebSocket whose peer says some words, and reads some; then it is lost, as the server's own error tells."""
+    """A WebSocket whose peer sends some messages and reads some; then the connection is lost."""
 
-    def __init__(self, *words: FromAgent, reads: int = 0, silent: bool = False) -> None:
-        self._words, self._reads, self._silent = list(words), reads, silent
+    def __init__(self, *messages: FromAgent, reads: int = 0, silent: bool = False) -> None:
+        self._messages, self._reads, self._silent = list(messages), reads, silent
         self.closed: list[str] = []
 
     async def receive_text(self) -> str:
-        if not self._words:
+        if not self._messages:
             raise OSError("the peer is lost")
-        return encode(self._words.pop(0)).decode()
+        return encode(self._messages.pop(0)).decode()
 
     async def send_text(self, data: bytes) -> None:
         self._reads -= 1
@@ -44,46 +44,46 @@ class Socket:
             raise RuntimeError("the connection is closed already")
 
 
-class Host:
+class RecordingHandler:
     """Lets everybody in, or nobody."""
 
     def __init__(self, answer: Welcome | Goodbye) -> None:
         self._answer = answer
         self.left_by: list[int] = []
 
-    async def on_hello(self, line: AgentConnection, hello: Hello) -> Welcome | Goodbye:
-        line.notify = 7
+    async def on_hello(self, connection: AgentConnection, hello: Hello) -> Welcome | Goodbye:
+        connection.notify = 7
         return self._answer
 
-    async def on_inventory(self, line: AgentConnection) -> None:
-        line.is_synced = True
+    async def on_inventory(self, connection: AgentConnection) -> None:
+        connection.is_synced = True
 
-    async def on_message(self, line: AgentConnection, word: Any) -> None: ...
+    async def on_message(self, connection: AgentConnection, message: Any) -> None: ...
 
-    async def on_failure(self, line: AgentConnection, why: Disconnected) -> None: ...
+    async def on_failure(self, connection: AgentConnection, why: Disconnected) -> None: ...
 
-    async def on_closed(self, line: AgentConnection) -> None:
-        self.left_by.append(line.notify)
+    async def on_closed(self, connection: AgentConnection) -> None:
+        self.left_by.append(connection.notify)
 
 
-def line(socket: Socket) -> AgentConnection:
+def connection(socket: Socket) -> AgentConnection:
     return AgentConnection(socket, "lab", "munich", lambda: 0.0)
 
 
 @pytest.mark.parametrize("answer", [Welcome(7), Goodbye("not now")])
 async def test_a_peer_that_is_lost_before_the_answer_to_its_hello_has_left(answer: Welcome | Goodbye) -> None:
-    host = Host(answer)
+    handler = RecordingHandler(answer)
     with pytest.raises(Disconnected, match=CONNECTION_LOST):
-        await line(Socket(Hello("1.0"))).serve(host)
-    assert host.left_by == [7]
+        await connection(Socket(Hello("1.0"))).serve(handler)
+    assert handler.left_by == [7]
 
 
-@pytest.mark.parametrize("words", [(), (InventoryEnd(0, 7),), (InventoryEnd(0, 7), Heartbeat(7))])
-async def test_a_peer_that_is_lost_later_has_left_too(words: tuple[FromAgent, ...]) -> None:
-    host = Host(Welcome(7))
+@pytest.mark.parametrize("messages", [(), (InventoryEnd(0, 7),), (InventoryEnd(0, 7), Heartbeat(7))])
+async def test_a_peer_that_is_lost_later_has_left_too(messages: tuple[FromAgent, ...]) -> None:
+    handler = RecordingHandler(Welcome(7))
     with pytest.raises(Disconnected, match=CONNECTION_LOST):
-        await line(Socket(Hello("1.0"), *words, reads=1)).serve(host)
-    assert host.left_by == [7]
+        await connection(Socket(Hello("1.0"), *messages, reads=1)).serve(handler)
+    assert handler.left_by == [7]
 
 
 class Clock:
@@ -128,14 +128,14 @@ async def test_an_agent_that_says_too_much_is_heard_more_slowly_and_not_sent_awa
     heard = AgentConnection(socket, "lab", "munich", clock)
     heard.rate_limit = MessageRateLimit(clock, rate=2.0, burst=4.0)
     with pytest.raises(Disconnected, match=CONNECTION_LOST):
-        await heard.serve(Host(Welcome(7)))
+        await heard.serve(RecordingHandler(Welcome(7)))
     assert clock.pauses == [0.5] * 6
     assert socket.closed == []
 
 
 async def test_nothing_is_sent_over_a_lost_connection_and_it_is_not_closed_again() -> None:
     socket = Socket(reads=0)
-    lost = line(socket)
+    lost = connection(socket)
     for _ in range(2):
         with pytest.raises(Disconnected, match=CONNECTION_LOST):
             await lost.send(Heartbeat(7))
@@ -146,7 +146,7 @@ async def test_nothing_is_sent_over_a_lost_connection_and_it_is_not_closed_again
 async def test_a_peer_that_does_not_read_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "SEND_TIMEOUT_S", 0.01)
     socket = Socket(silent=True)
-    stuck = line(socket)
+    stuck = connection(socket)
     with pytest.raises(Disconnected, match=NOT_READING):
         await stuck.send(Heartbeat(7))
     with pytest.raises(Disconnected, match=CONNECTION_LOST):

@@ -1,4 +1,4 @@
-"""The agent's local record survives it."""
+"""The agent's local state survives a crash."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The agent's own guard, over everything that it could be told."""
+"""The agent's admission of orders, over all combinations of orders and memories."""
 
 from itertools import product
 

@@ -46,7 +46,7 @@ class LostSocket:
         return encode(Hello("1.0")).decode()
 
 
-class StrictOffice:
+class StrictHub:
     """Counts who is turned away; nobody else comes in."""
 
     turned_away = 0
@@ -56,6 +56,6 @@ class StrictOffice:
 
 
 async def test_an_agent_with_a_foreign_token_is_not_heard_though_it_is_lost_while_it_is_refused() -> None:
-    socket, hub = LostSocket(agent("lab:berlin")), StrictOffice()
+    socket, hub = LostSocket(agent("lab:berlin")), StrictHub()
     await connect_agent.fn(socket, hub, "lab", "munich")
     assert (hub.turned_away, socket.read) == (1, 0)

@@ -138,7 +138,7 @@ def _met(protocol: Protocol, faults: FaultBudget) -> set[tuple[Controller, Agent
 
 
 def without_ids(record: FencedFields, report: AgentReport) -> RejectedReport | None:
-    """Heed any report of the connection, as if reports named neither operation nor generation."""
+    """Accept any report of the connection, as if reports had neither operation nor generation."""
     rejected = fence(record, report)
     return (
         rejected if rejected and rejected.why in (RejectionReason.OLD_NOTIFY, RejectionReason.FOREIGN_NOTIFY) else None
@@ -153,10 +153,10 @@ def with_generation_only(record: FencedFields, report: AgentReport) -> RejectedR
     )
 
 
-def at_its_word(
+def trusting_reports(
     lifecycle: Lifecycle, record: FencedFields, report: AgentReport, facts: frozenset[str]
 ) -> Move | Refusal | RejectedReport:
-    """Take the state from the agent's word, whatever the table says."""
+    """Take the state from the agent's report, whatever the table says."""
     words = {"creating": S.CREATING, "updating": S.UPDATING, "deleting": S.DELETING, "ready": S.READY}
     if report.event in words:
         return Move(record.state, report.event, AGENT, words[report.event], Meaning.STEP)
@@ -218,7 +218,7 @@ def test_the_generation_alone_does_not_tell_an_operation_from_its_undo() -> None
 
 
 def test_an_agent_taken_at_its_word_makes_moves_that_the_table_does_not_have() -> None:
-    assert what(found(CREATED, LOSSY, Rules(evaluate=at_its_word))) == (ViolationKind.BREACH, ILLEGAL)
+    assert what(found(CREATED, LOSSY, Rules(evaluate=trusting_reports))) == (ViolationKind.BREACH, ILLEGAL)
 
 
 def test_an_agent_that_does_not_know_its_operations_does_the_work_twice() -> None:

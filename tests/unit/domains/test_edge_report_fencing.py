@@ -1,4 +1,4 @@
-"""The guard, over everything that an agent could say in any state."""
+"""Fencing of reports, over all reports in all states."""
 
 from collections.abc import Iterator
 from itertools import product

@@ -1,4 +1,4 @@
-"""An edge domain at work on a real store, with agents on simulated sites, connected without a network in between."""
+"""The edge domain on a real store, with agents on simulated sites and in-process connections."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -25,6 +25,7 @@ from stateward.domains.edge.model import (
     CloudletSpec,
     ClusterInst,
     FlavorSpec,
+    InstanceStatus,
     cloudlet_status,
     instance_status,
 )
@@ -35,8 +36,7 @@ from stateward.engine import Accepted, Engine, NotFound
 from stateward.schemas.caller import Caller
 from stateward.store.changes import Changes
 from stateward.store.port import Store, Tx
-from stateward.store.records import JournalEntry as JournalLine
-from stateward.store.records import Key, Object, Operation
+from stateward.store.records import JournalEntry, Key, Object, Operation
 from tests.stores import fresh_store
 
 NS = "lab"
@@ -69,7 +69,7 @@ class AgentRunner:
 
 
 class EdgeHarness:
-    """The domain with its engine, and ways to say what a test waits for."""
+    """The domain with its engine, and waits for states and conditions."""
 
     def __init__(self, engine: Engine, plugin: EdgePlugin) -> None:
         self.engine, self.plugin = engine, plugin
@@ -84,20 +84,20 @@ class EdgeHarness:
         return self.plugin.agent_hub
 
     async def cloudlet(self, name: str = "munich", runner: AgentRunner | None = None, **spec: Any) -> AgentRunner:
-        """Make a cloudlet with an agent, and wait until it is ready."""
+        """Create a cloudlet with an agent, and wait until it is ready."""
         accepted = await self.service.create_cloudlet(NS, name, CloudletSpec(**spec), ANN)
         runner = self.start(runner or AgentRunner(name, SimulatedSite()))
         await self.ended(accepted)
         return runner
 
     def start(self, runner: AgentRunner) -> AgentRunner:
-        """Let an agent dial."""
+        """Start an agent."""
         self.runners.append(runner)
         runner.start(self.hub)
         return runner
 
     async def cluster(self, name: str = "c1", cloudlet: str = "munich", **spec: Any) -> Operation:
-        """Make a cluster, and wait until that has ended."""
+        """Create a cluster, and wait for the end of the operation."""
         return await self.ended(await self.service.create_cluster(NS, cloudlet, name, ClusterInst(**spec), ANN))
 
     async def app(self, name: str = "web", **spec: Any) -> Object:
@@ -116,7 +116,7 @@ class EdgeHarness:
         return await self.service.put_record(NS, AUTOSCALE.kind, name, AutoscaleSpec(**spec), ANN)
 
     async def deployed(self, app: str = "web", cluster: str = "c1", cloudlet: str = "munich") -> Operation:
-        """Deploy an app, and wait until that has ended."""
+        """Deploy an app, and wait for the end of the operation."""
         return await self.ended(await self.service.create_app(NS, cloudlet, cluster, app, ANN))
 
     async def ended(self, accepted: Accepted) -> Operation:
@@ -124,7 +124,7 @@ class EdgeHarness:
         return await self.engine.wait(accepted.op.ns, accepted.op.id, PATIENT)
 
     async def get(self, id_: str) -> Object:
-        """Return an object, even one that was removed: an instance that is NotPresent is."""
+        """Return an object, even a removed one: a NotPresent instance is removed."""
         found = await self.engine.store.reader.object(Key(NS, id_))
         if found is None:
             raise NotFound(NS, id_)
@@ -133,11 +133,11 @@ class EdgeHarness:
     async def state(self, id_: str) -> str:
         return (await self.get(id_)).state
 
-    async def history(self, id_: str) -> list[JournalLine]:
+    async def history(self, id_: str) -> list[JournalEntry]:
         return await self.engine.history(NS, id_)
 
     async def until(self, id_: str, *states: str) -> Object:
-        """Wait until an object is in one of these states, and nothing is under way on it."""
+        """Wait until an object is in one of these states."""
         return await self.until_true(id_, lambda one: one.state in states)
 
     async def until_true(self, id_: str, condition: Callable[[Object], bool]) -> Object:
@@ -148,12 +148,12 @@ class EdgeHarness:
                     return found
                 await asyncio.sleep(0.005)
 
-    async def renewed(self, id_: str, generation: int) -> None:
-        """Wait until something is ready in a later generation."""
+    async def until_renewed(self, id_: str, generation: int) -> None:
+        """Wait until an instance is Ready in a later generation."""
         await self.until_true(id_, lambda one: one.state == "Ready" and instance_status(one).generation > generation)
 
-    async def told(self, accepted: Accepted, lines: int) -> None:
-        """Wait until an operation has told of its progress."""
+    async def until_progress(self, accepted: Accepted, lines: int) -> None:
+        """Wait until an operation has so many lines of progress."""
         async with asyncio.timeout(PATIENT):
             while len(await self.engine.store.reader.progress_of(accepted.op.key, 0)) < lines:
                 await asyncio.sleep(0.005)
@@ -161,7 +161,7 @@ class EdgeHarness:
     async def online(self, name: str = "munich") -> Object:
         return await self.until_true(name, lambda one: one.state == "Ready" and cloudlet_status(one).serving > 0)
 
-    async def marks(self, id_: str) -> Any:
+    async def instance_status(self, id_: str) -> InstanceStatus:
         return instance_status(await self.get(id_))
 
     async def close(self) -> None:
@@ -169,21 +169,21 @@ class EdgeHarness:
             await runner.kill()
 
 
-def hold(runner: AgentRunner) -> asyncio.Event:
-    """Let the agent's work wait until it is let go; what is removed does not wait."""
+def hold_work(runner: AgentRunner) -> asyncio.Event:
+    """Make creates and updates of an agent wait for the returned event; deletes do not wait."""
     gate = asyncio.Event()
     runner.site.gate = lambda order: gate if order.work != "delete" else None
     return gate
 
 
-async def overdue(harness: EdgeHarness, op: str) -> None:
-    """Let the deadline of an operation pass."""
+async def pass_deadline(harness: EdgeHarness, op: str) -> None:
+    """Move the deadline of an operation into the past."""
 
-    async def program(tx: Tx) -> None:
+    async def expire(tx: Tx) -> None:
         (work,) = (await tx.work([Key(NS, op)])).values()
         await tx.apply(Changes(work=[replace(work, deadline=tx.now - 1, not_before=tx.now - 1)]))
 
-    await harness.engine.store.transact(program)
+    await harness.engine.store.transact(expire)
 
 
 @asynccontextmanager
@@ -205,12 +205,12 @@ async def open_harness(store: Store, folder: Path, *, works: bool = True, **time
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def new_store(request: pytest.FixtureRequest) -> Callable[[], Store]:
-    """Return how to open one and the same fresh database, as often as wanted."""
+    """Return a function that opens the same fresh database each time."""
     return fresh_store(request.param, request)
 
 
 @pytest.fixture
 async def harness(new_store: Callable[[], Store], tmp_path: Path) -> AsyncIterator[EdgeHarness]:
-    """An edge domain at work."""
+    """The edge domain with its background tasks."""
     async with open_harness(new_store(), tmp_path) as opened:
         yield opened

@@ -1,4 +1,4 @@
-"""The real thing: `stateward serve`, `stateward agent`, and a proxy between them that can lose everything."""
+"""A deployment of real processes: `stateward serve`, `stateward agent`, and a proxy between them that can drop data."""
 
 import os
 import shutil
@@ -46,7 +46,7 @@ class Agent(Process):
 
 
 class ProcessDeployment:
-    """A controller, an agent, and what lies between."""
+    """A controller, an agent, and the proxy between them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -69,7 +69,7 @@ class ProcessDeployment:
         self.client = self.server.client()
 
     def work(self, version: str = "", site: str = "site") -> None:
-        """Start the agent, of this version where it is another one than the one here."""
+        """Start the agent in a version (default: the version under test)."""
         own = version in ("", stateward.__version__)
         self.agent = Agent(
             STATEWARD if own else self.releases / version / "stateward",
@@ -91,7 +91,7 @@ class ProcessDeployment:
         kill(holder.pid)
         if self.agent is not None and self.agent.process.pid == holder.pid:
             self.agent.ended()
-        self.sure(lambda: holder.pid not in processes("--cloudlet"))
+        self.until_true(lambda: holder.pid not in processes("--cloudlet"))
 
     @property
     def holder(self) -> LockHolder:
@@ -102,8 +102,8 @@ class ProcessDeployment:
         """Return the agents that run here, whether they serve or wait to."""
         return processes("--cloudlet munich", str(self.folder))
 
-    def suffer(self, fault: str, version: str = "") -> None:
-        """Let something bad happen, and end; what the network had kept back is lost by it.
+    def inject_fault(self, fault: str, version: str = "") -> None:
+        """Inject a fault and repair it; messages that the proxy held back are lost.
 
         An agent that was killed is started again, in this version.
         """
@@ -113,7 +113,7 @@ class ProcessDeployment:
             self.kill_controller()
         if fault == "cut":
             self.proxy.drop()
-            self.sure(lambda: self.get("/agents")["agents"] == [])
+            self.until_true(lambda: self.get("/agents")["agents"] == [])
         self.proxy.free()
         if fault == "cut":
             self.proxy.heal()
@@ -122,7 +122,7 @@ class ProcessDeployment:
         if fault in ("agent", "both"):
             self.work(version)
 
-    # --- asking and looking ------------------------------------------------------------------------------------------
+    # --- requests and observations -----------------------------------------------------------------------------------
 
     def call(self, method: str, path: str, body: Any = None, status: int = 202) -> Any:
         """Call the API; a controller that just comes up is waited for."""
@@ -131,37 +131,37 @@ class ProcessDeployment:
         return answer.json() if answer.content else None
 
     def has(self, path: str) -> bool:
-        """Tell whether something is there and ready."""
+        """Tell whether an object is Ready."""
         return bool(self.client.get(f"/api/v1/edge/ns/{NS}{path}").json().get("state") == "Ready")
 
     def get(self, path: str) -> Any:
         return self.call("GET", path, status=200)
 
     def until(self, path: str, *states: str, **conditions: Any) -> Any:
-        """Wait until something is there, in one of these states, and these conditions are true of it."""
+        """Wait until an object is in one of these states, with these conditions."""
         end = time.monotonic() + PATIENT
         while True:
-            found = self._look(path)
+            found = self._find(path)
             true = all(found.get("conditions", {}).get(name) == value for name, value in conditions.items())
             if found.get("state") in states and true:
                 return found
             assert time.monotonic() < end, f"{found}\n{self.server.output}\n{self.agent and self.agent.output}"
             time.sleep(0.03)
 
-    def _look(self, path: str) -> Any:
-        """Get something; an instance that does not exist is NotPresent."""
+    def _find(self, path: str) -> Any:
+        """Return an object; one that does not exist is NotPresent."""
         answer = self.client.get(f"/api/v1/edge/ns/{NS}{path}")
         return {"state": "NotPresent"} if answer.status_code == httpx.codes.NOT_FOUND else answer.json()
 
-    def sure(self, condition: Callable[[], bool]) -> None:
-        """Wait until something is true."""
+    def until_true(self, condition: Callable[[], bool]) -> None:
+        """Wait until a condition is true."""
         end = time.monotonic() + PATIENT
         while not condition():
             assert time.monotonic() < end, f"{self.server.output}\n{self.agent and self.agent.output}"
             time.sleep(0.03)
 
     def things(self) -> list[str]:
-        """Return what the agent has written down to exist."""
+        """Return the names in the agent's local state."""
         return [one.name for one in LocalState(self.folder / "site" / "things")]
 
     def nodes(self, cluster: str) -> int:
@@ -182,7 +182,7 @@ class ProcessDeployment:
         """Return the processes of an app that really run on this machine, in a node of this agent."""
         return [pid for pid in processes("stateward-app/", f"/{app}/") if _is_in(pid, self.folder)]
 
-    def _left(self) -> set[int]:
+    def _own_processes(self) -> set[int]:
         """Return the processes of this folder that live: agents, machines, and apps."""
         found = {*processes(str(self.folder)), *(pid for pid in processes() if _is_in(pid, self.folder))}
         natives = [one.native_id for one in records_in(self.folder / "site" / "machines")]
@@ -194,7 +194,7 @@ class ProcessDeployment:
             process.process.kill()
             process.ended()
         end = time.monotonic() + PATIENT
-        while left := self._left():  # an agent that is killed may just have started something
+        while left := self._own_processes():  # an agent that is killed may just have started something
             assert time.monotonic() < end, f"these do not end: {left}"
             for pid in left:
                 kill(pid)
@@ -247,8 +247,8 @@ def release(folder: Path, version: str) -> None:
     program(folder, version, f'PYTHONPATH="{library}" exec "{sys.executable}" -m stateward "$@"')
 
 
-def gated(deployment: ProcessDeployment, version: str) -> Path:
-    """Install a version that comes up only when it is let."""
+def install_gated_release(deployment: ProcessDeployment, version: str) -> Path:
+    """Install a version that starts only when its gate file exists; returns that file."""
     release(deployment.releases, version)
     file = deployment.releases / version / "stateward"
     gate = deployment.folder / f"gate-{version}"
@@ -256,10 +256,10 @@ def gated(deployment: ProcessDeployment, version: str) -> Path:
     return gate
 
 
-def let_in(deployment: ProcessDeployment, version: str) -> None:
+def until_serving(deployment: ProcessDeployment, version: str) -> None:
     """Wait until a version serves, as the only agent that runs."""
     deployment.until("/cloudlets/munich", "Ready", version=version, online=True)
-    deployment.sure(lambda: deployment.agents() == [deployment.holder.pid])
+    deployment.until_true(lambda: deployment.agents() == [deployment.holder.pid])
     assert deployment.holder.version == version
     identity = (deployment.folder / "site" / "installation").read_text()
     assert deployment.get("/cloudlets/munich")["conditions"]["installation"] == identity
@@ -275,7 +275,7 @@ def program(folder: Path, version: str, text: str) -> None:
 
 @contextmanager
 def open_deployment(folder: Path) -> Iterator[ProcessDeployment]:
-    """Set everything up; whatever happens, all of it is gone in the end."""
+    """Open a deployment; all its processes are ended with it."""
     deployment = ProcessDeployment(folder)
     try:
         yield deployment
@@ -284,11 +284,11 @@ def open_deployment(folder: Path) -> Iterator[ProcessDeployment]:
 
 
 def events(client: httpx.Client, op: str) -> str:
-    """Return all that an operation says, from its beginning to its end."""
+    """Return the event stream of an operation, from its start to its end."""
     with client.stream("GET", f"/api/v1/ns/{NS}/operations/{op}/events") as stream:
         return stream.read().decode()
 
 
-def progress(said: str) -> list[str]:
-    """Return the lines of progress in what an operation says."""
-    return [line for line in said.splitlines() if '"text"' in line]
+def progress(stream: str) -> list[str]:
+    """Return the lines of progress in an event stream."""
+    return [line for line in stream.splitlines() if '"text"' in line]

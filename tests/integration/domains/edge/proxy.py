@@ -1,4 +1,4 @@
-"""What lies between agents and a controller: passes everything on, keeps single words back, or loses everything."""
+"""A proxy between agents and a controller: it forwards messages, holds single ones back, or drops everything."""
 
 import asyncio
 import threading
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Proxy:
-    """A network of the test's own."""
+    """The proxy, in a thread of its own."""
 
     def __init__(self) -> None:
         self.target = 0
@@ -23,24 +23,24 @@ class Proxy:
         self._thread.start()
         assert self._ready.wait(60)
 
-    # --- what may happen ---------------------------------------------------------------------------------------------
+    # --- faults ------------------------------------------------------------------------------------------------------
 
     def hold(self, name: str, event: str, nth: int = 1) -> None:
-        """Keep back what agents say of a thing, from the nth word of this sort on; of themselves, only that word."""
+        """Hold back messages about a thing, from the nth of an event on; of the agent itself, only that message."""
         self._met[name, event] = 0
         self._awaited[name, event] = nth
 
     def free(self) -> None:
-        """Keep nothing back any more; what was kept back is lost."""
+        """Hold nothing back any more; messages that were held back are lost."""
         self._awaited.clear()
         self._held.clear()
 
     def drop(self) -> None:
-        """Lose everything from now on."""
+        """Drop all data from now on."""
         self._dropping = True
 
     def heal(self) -> None:
-        """Pass new connections on again; the old ones are dead."""
+        """Forward new connections again; existing ones are closed."""
         self._loop.call_soon_threadsafe(self._heal)
 
     def _heal(self) -> None:
@@ -49,11 +49,11 @@ class Proxy:
             writer.close()
 
     def stop(self) -> None:
-        """Be gone."""
+        """Stop the proxy."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(60)
 
-    # --- passing on --------------------------------------------------------------------------------------------------
+    # --- forwarding --------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -81,8 +81,8 @@ class Proxy:
         try:
             await self._pass(await reader.readuntil(b"\r\n\r\n"), writer)
             while True:
-                frame, word = await read_frame(reader)
-                if not self._keeps_back(word):
+                frame, message = await read_frame(reader)
+                if not self._holds_back(message):
                     await self._pass(frame, writer)
         finally:
             await self._close(writer)
@@ -105,9 +105,9 @@ class Proxy:
         writer.close()
         self._writers.discard(writer)
 
-    def _keeps_back(self, word: bytes) -> bool:
+    def _holds_back(self, message: bytes) -> bool:
         try:
-            found = msgspec.json.decode(word)
+            found = msgspec.json.decode(message)
         except msgspec.DecodeError:
             return False  # the end of the connection, said by the WebSocket itself
         name, event = found.get("name", ""), found.get("event", found["type"])

@@ -1,4 +1,4 @@
-"""An instance that is NotPresent does not exist: for no reader, whatever it reads with; its history stays."""
+"""An instance that is NotPresent does not exist for any reader; its history stays."""
 
 import pytest
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ C1 = "munich:c1"
 WITHOUT_AGENT = replace(ADA, facts=frozenset({IGNORE_AGENT}))
 
 
-async def nobody_finds(harness: EdgeHarness, id_: str) -> None:
+async def assert_absent(harness: EdgeHarness, id_: str) -> None:
     """See that an object does not exist for those who get, list and count."""
     reader = harness.engine.store.reader
     with pytest.raises(NotFound):
@@ -49,7 +49,7 @@ async def test_an_instance_whose_create_failed_exists_for_nobody_and_no_report_o
     fail_creates(runner)
     assert (await harness.cluster()).status == "failed"
     await harness.until(C1, "NotPresent")
-    await nobody_finds(harness, C1)
+    await assert_absent(harness, C1)
     assert not [one for one in await harness.history(C1) if "rejected" in one.event]
     assert not harness.hub.rejected
 
@@ -58,7 +58,7 @@ async def test_an_instance_that_was_deleted_without_its_agent_exists_for_nobody(
     await harness.cloudlet()
     await harness.cluster()
     await harness.ended(await harness.service.delete(NS, C1, CLUSTERINST.kind, WITHOUT_AGENT))
-    await nobody_finds(harness, C1)
+    await assert_absent(harness, C1)
 
 
 async def test_the_same_delete_finds_its_answer_when_the_instance_is_gone(harness: EdgeHarness) -> None:
@@ -75,7 +75,7 @@ async def test_the_next_life_of_a_name_uses_no_number_of_the_former_one(harness:
     await harness.cloudlet()
     await harness.cluster()
     await harness.ended(await harness.service.delete(NS, C1, CLUSTERINST.kind, ANN))
-    far = (await harness.marks(C1)).issued + 10**9  # as if the clock had been set back since
+    far = (await harness.instance_status(C1)).issued + 10**9  # as if the clock had been set back since
 
     async def program(tx: Tx) -> None:
         key = Key(NS, C1)
@@ -84,19 +84,19 @@ async def test_the_next_life_of_a_name_uses_no_number_of_the_former_one(harness:
 
     await harness.engine.store.transact(program)
     assert (await harness.cluster()).status == "succeeded"
-    assert (await harness.marks(C1)).generation == far + 1
+    assert (await harness.instance_status(C1)).generation == far + 1
     assert not (await harness.engine.get(NS, C1)).removed
 
 
 async def test_a_late_report_about_a_removed_instance_is_rejected_and_journaled(harness: EdgeHarness) -> None:
     runner = await harness.cloudlet()
     await harness.cluster()
-    before = await harness.marks(C1)
+    before = await harness.instance_status(C1)
     await harness.ended(await harness.service.delete(NS, C1, CLUSTERINST.kind, ANN))
     await runner.agent._send(AgentReport("ready", before.issued, before.generation, runner.agent.notify, "c1"))
     await harness.until_true("munich", lambda _: harness.hub.rejected.total() == 1)
     assert (await harness.history(C1))[-1].event == "rejected: ready"
-    await nobody_finds(harness, C1)
+    await assert_absent(harness, C1)
 
 
 async def test_records_of_absent_instances_that_an_earlier_version_kept_are_removed(harness: EdgeHarness) -> None:
@@ -111,4 +111,4 @@ async def test_records_of_absent_instances_that_an_earlier_version_kept_are_remo
 
     await harness.engine.store.transact(program)
     await harness.plugin.policy_controller._remove_absent()
-    await nobody_finds(harness, C1)
+    await assert_absent(harness, C1)

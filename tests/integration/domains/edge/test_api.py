@@ -1,4 +1,4 @@
-"""The routes below /api/v1/edge: what they take, what they answer, and who may use them."""
+"""The routes below /api/v1/edge: their requests, responses and rights."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Several controllers on one PostgreSQL, and an agent that goes to whichever is left, encrypted where they are."""
+"""Several controllers on one PostgreSQL, and an agent that reconnects to any of them, with and without TLS."""
 
 import asyncio
 import subprocess
@@ -79,7 +79,7 @@ def connected(client: httpx.Client) -> list[str]:
 
 
 @contextmanager
-def working(folder: Path, *controllers: str, **environ: str) -> Iterator[Process]:
+def running_agent(folder: Path, *controllers: str, **environ: str) -> Iterator[Process]:
     """Run an agent; whatever happens, it is gone in the end."""
     dialled = [word for one in controllers for word in ("--controller", one)]
     agent = Process(
@@ -103,7 +103,7 @@ def test_an_agent_goes_on_with_another_controller_when_the_first_dies(
         (tmp_path / "token").write_text(client.post("/api/v1/tokens", json=body).json()["token"])
         assert client.post(f"{BASE}/cloudlets", json={"name": "munich"}).status_code == 202
         addresses = [one.url.replace("http", "ws", 1) for one in controllers]
-        with working(tmp_path, *addresses, SSL_CERT_FILE=str(certificate[0])) as agent:
+        with running_agent(tmp_path, *addresses, SSL_CERT_FILE=str(certificate[0])) as agent:
             until(client, "/cloudlets/munich", "Ready", online=True)
             assert (connected(safe), connected(client)) == (["munich"], [])
             made = {"name": "c1", "nodes": 1}
@@ -168,7 +168,7 @@ async def race(clients: list[httpx.AsyncClient], late: int) -> tuple[bool, list[
     return any(accepted[late : late + 2]), come
 
 
-async def widows(database: str) -> list[str]:
+async def apps_without_cluster(database: str) -> list[str]:
     """Return the moments, by the journal, in which an app was there and its cluster was not."""
     store = open_store(database)
     await store.open()
@@ -194,7 +194,7 @@ async def test_with_two_controllers_that_race_no_app_is_at_any_moment_without_it
     await one.post(f"{BASE}/cloudlets", json={"name": "munich"})
     for app in APPS:
         await one.put(f"{BASE}/apps/{app}", json={"command": "sleep 1000"})
-    with working(tmp_path, *(served.url.replace("http", "ws", 1) for served in pair)):
+    with running_agent(tmp_path, *(served.url.replace("http", "ws", 1) for served in pair)):
         await eventually(other, f"{BASE}/cloudlets/munich", "Ready")
         for nth in range(ROUNDS):
             assert (await one.post(CLUSTERS, json={"name": "c1"})).status_code == 202
@@ -209,4 +209,4 @@ async def test_with_two_controllers_that_race_no_app_is_at_any_moment_without_it
             if not gone:
                 assert (await other.delete(f"{CLUSTERS}/c1")).status_code == 202
             await eventually(one, f"{CLUSTERS}/c1", "NotPresent")
-    assert await widows(database) == []
+    assert await apps_without_cluster(database) == []

@@ -103,7 +103,7 @@ def reset(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
-class Lab:
+class CutHarness:
     """A server with two cloudlets: munich, whose agent is behind the cutter, and berlin, whose agent is not."""
 
     def __init__(self, server: Served) -> None:
@@ -132,12 +132,14 @@ class Lab:
         return Agent(SimulatedSite(), caller, "1.0", NoUpgrade(), observe_interval_s=0.1)
 
     async def until(self, path: str, *states: str) -> Any:
-        return await self.sure(lambda: (found := self.get(path)).get("state") in states and not found["op"] and found)
+        return await self.until_true(
+            lambda: (found := self.get(path)).get("state") in states and not found["op"] and found
+        )
 
     async def until_gone(self, path: str) -> None:
-        await self.sure(lambda: self.client.get(f"{EDGE}{path}").status_code == httpx.codes.NOT_FOUND)
+        await self.until_true(lambda: self.client.get(f"{EDGE}{path}").status_code == httpx.codes.NOT_FOUND)
 
-    async def sure(self, condition: Any) -> Any:
+    async def until_true(self, condition: Any) -> Any:
         async with asyncio.timeout(PATIENT):
             while not (found := await asyncio.to_thread(condition)):
                 await asyncio.sleep(0.02)
@@ -163,10 +165,10 @@ class Lab:
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CutHarness]:
     server = Served(tmp_path_factory.mktemp("cuts") / "controller", environ=ENVIRON)
     try:
-        found = Lab(server)
+        found = CutHarness(server)
         yield found
         found.client.close()
     finally:
@@ -192,7 +194,7 @@ async def at_work(agent: Agent) -> AsyncIterator[Agent]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def provoke(lab: Lab, agent: Agent, kind: str) -> None:
+async def provoke(lab: CutHarness, agent: Agent, kind: str) -> None:
     """Bring about that a message of a kind is sent."""
     match kind:
         case "hello" | "welcome" | "item" | "end":
@@ -210,14 +212,14 @@ async def provoke(lab: Lab, agent: Agent, kind: str) -> None:
             await lab.act("DELETE", "/cloudlets/munich")
 
 
-async def recover(lab: Lab, kind: str) -> None:
+async def recover(lab: CutHarness, kind: str) -> None:
     """Do what an administrator would do after the cut, and wait until the agent serves again."""
     if kind == "goodbye":
         await lab.act("POST", "/cloudlets", {"name": "munich"})
     elif kind == "upgrade":
         await lab.until("/cloudlets/munich", "UpdateError")
         await lab.act("POST", "/cloudlets/munich/fix")
-    await lab.sure(lambda: lab.connections().keys() == {"munich", "berlin"})
+    await lab.until_true(lambda: lab.connections().keys() == {"munich", "berlin"})
     await lab.until("/cloudlets/munich", "Ready")
 
 
@@ -227,7 +229,7 @@ CASES = [("agent", kind) for kind in FROM_AGENT] + [("controller", kind) for kin
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize(("side", "kind"), CASES, ids=[f"{kind} from the {side}" for side, kind in CASES])
 async def test_a_cut_at_a_message_is_survived_by_its_agent_and_not_noticed_by_others(
-    lab: Lab, side: str, kind: str, moment: Moment
+    lab: CutHarness, side: str, kind: str, moment: Moment
 ) -> None:
     cutter = Cutter(lab.port)
     async with (
@@ -246,12 +248,12 @@ async def test_a_cut_at_a_message_is_survived_by_its_agent_and_not_noticed_by_ot
             await lab.act("POST", f"/cloudlets/{cloudlet}/clusterinsts", {"name": "new"})
             await lab.until(f"/cloudlets/{cloudlet}/clusterinsts/new", "Ready")
         assert berlin.notify == steady
-        await lab.sure(lambda: [len(found) for found in lab.connections().values()] == [1, 1])
+        await lab.until_true(lambda: [len(found) for found in lab.connections().values()] == [1, 1])
         await lab.clear()
     assert "Traceback" not in lab.server.output
 
 
-class HangsUp:
+class DisconnectingDialer:
     """A controller that lets agents in, and is lost at once."""
 
     async def dial(self) -> AgentEnd:
@@ -269,7 +271,7 @@ class HangsUp:
 
 
 async def test_a_welcome_alone_does_not_reset_the_backoff() -> None:
-    controller = HangsUp()
+    controller = DisconnectingDialer()
     task = asyncio.create_task(Agent(SimulatedSite(), controller, "1.0", NoUpgrade()).run())
     async with asyncio.timeout(PATIENT):
         while controller.dialled < 20:

@@ -1,4 +1,4 @@
-"""Demand at work: clusters that grow, apps that follow their users, and limits that hold whatever races."""
+"""Demand: clusters that scale, apps that are deployed by demand, and limits that hold in races."""
 
 import asyncio
 from pathlib import Path
@@ -19,7 +19,7 @@ from tests.stores import fresh_store
 PATIENT = 60.0
 
 
-async def marks(harness: EdgeHarness, app: str = "web") -> AppStatus:
+async def app_status_of(harness: EdgeHarness, app: str = "web") -> AppStatus:
     return app_status(await harness.get(f"app.{app}"))
 
 
@@ -53,8 +53,8 @@ async def test_an_error_with_one_app_keeps_no_other_from_being_deployed(
     for name in ("bad", "web"):
         await harness.app(name, autoprov="near")
     await harness.plugin.policy_controller._reconcile_all()
-    assert (await marks(harness)).members
-    assert not (await marks(harness, "bad")).members
+    assert (await app_status_of(harness)).members
+    assert not (await app_status_of(harness, "bad")).members
 
 
 async def test_a_cluster_grows_and_shrinks_with_its_load(harness: EdgeHarness) -> None:
@@ -78,10 +78,10 @@ async def test_an_app_is_deployed_by_demand_and_removed_without(harness: EdgeHar
     await harness.autoprov("follow", "munich", "berlin", min=0, max=2, requests=5, deploy_after=2, undeploy_after=1)
     await harness.app(autoprov="follow")
     for _ in range(2):
-        await demanded(harness, {"berlin": 7})
+        await report_demand(harness, {"berlin": 7})
     await harness.until("berlin:autocluster-web:web", "Ready")
-    assert (await marks(harness)).members == ("berlin:autocluster-web:web",)
-    await demanded(harness, {})
+    assert (await app_status_of(harness)).members == ("berlin:autocluster-web:web",)
+    await report_demand(harness, {})
     await harness.until("berlin:autocluster-web:web", "NotPresent")
     await until_members(harness, 0)
 
@@ -90,13 +90,13 @@ async def test_instances_on_cloudlets_that_went_offline_are_replaced(harness: Ed
     runners = {name: await harness.cloudlet(name) for name in ("munich", "berlin")}
     await harness.autoprov("always", "munich", "berlin", min=1, max=2)
     await harness.app(autoprov="always")
-    await demanded(harness, {})
+    await report_demand(harness, {})
     await harness.until("munich:autocluster-web:web", "Ready")
     await runners["munich"].kill()
     await harness.until("munich", "Offline")
-    await demanded(harness, {})
+    await report_demand(harness, {})
     await harness.until("berlin:autocluster-web:web", "Ready")
-    assert len((await marks(harness)).members) == 2
+    assert len((await app_status_of(harness)).members) == 2
 
 
 async def test_an_app_shrinks_to_a_lower_max(harness: EdgeHarness) -> None:
@@ -105,36 +105,36 @@ async def test_an_app_shrinks_to_a_lower_max(harness: EdgeHarness) -> None:
         await harness.cloudlet(name)
     await harness.autoprov("few", *names, min=3, max=3)
     await harness.app(autoprov="few")
-    await demanded(harness, {})
+    await report_demand(harness, {})
     for name in names:
         await harness.until(f"{name}:autocluster-web:web", "Ready")
     await harness.autoprov("few", *names, min=1, max=1, requests=5)
-    await demanded(harness, {"berlin": 9})
+    await report_demand(harness, {"berlin": 9})
     await until_members(harness, 1)
-    assert (await marks(harness)).members == ("berlin:autocluster-web:web",)
+    assert (await app_status_of(harness)).members == ("berlin:autocluster-web:web",)
 
 
 async def test_an_instance_that_is_missing_does_not_count_as_one_that_serves(harness: EdgeHarness) -> None:
     runners = {name: await harness.cloudlet(name, missing="leave") for name in ("munich", "berlin")}
     await harness.autoprov("always", "munich", "berlin", min=1, max=2)
     await harness.app(autoprov="always")
-    await demanded(harness, {})
+    await report_demand(harness, {})
     lost = "munich:autocluster-web:web"
     await harness.until(lost, "Ready")
     runners["munich"].site.things.pop("autocluster-web:web")
     await harness.until_true(lost, lambda one: instance_status(one).missing)
-    await demanded(harness, {})
+    await report_demand(harness, {})
     await harness.until("berlin:autocluster-web:web", "Ready")
 
 
-async def demanded(harness: EdgeHarness, requests: dict[str, int]) -> None:
+async def report_demand(harness: EdgeHarness, requests: dict[str, int]) -> None:
     await harness.service.report_demand(NS, "web", requests)
     await harness.plugin.policy_controller.reconcile_app(NS, await harness.get("app.web"))
 
 
 async def until_members(harness: EdgeHarness, number: int) -> None:
     async with asyncio.timeout(PATIENT):
-        while len((await marks(harness)).members) != number:
+        while len((await app_status_of(harness)).members) != number:
             await asyncio.sleep(0.005)
 
 
@@ -200,10 +200,10 @@ async def test_with_two_controllers_no_app_is_ever_without_its_cluster(
             for answer in answers:
                 if isinstance(answer, Accepted):
                     await one.ended(answer)
-            await cleared(one)
+            await remove_everything(one)
 
 
-async def cleared(harness: EdgeHarness) -> None:
+async def remove_everything(harness: EdgeHarness) -> None:
     """Remove everything from the cloudlet."""
     for kind in ("edge.appinst", "edge.clusterinst"):
         for found in await harness.service.list_all(NS, kind):

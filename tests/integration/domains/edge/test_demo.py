@@ -1,4 +1,4 @@
-"""The demo's cloudlets come to life by themselves."""
+"""The demo creates its cloudlets and deploys apps."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Who needs whom, and who has to wait for whom: decided at the moment of acceptance."""
+"""Dependencies between apps, clusters and cloudlets, checked when a request is accepted."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from stateward.engine import Denied, NotFound
 from stateward.errors import BadInput
 from stateward.schemas.caller import Caller
 from stateward.store.port import Store
-from tests.integration.domains.edge.conftest import ANN, NS, EdgeHarness, hold
+from tests.integration.domains.edge.conftest import ANN, NS, EdgeHarness, hold_work
 from tests.stores import fresh_store
 
 C1, WEB = "munich:c1", "munich:c1:web"
@@ -41,14 +41,14 @@ async def test_an_app_needs_its_cluster_and_its_app(harness: EdgeHarness) -> Non
 async def test_an_app_waits_for_no_cluster_that_is_not_ready(harness: EdgeHarness) -> None:
     runner = await harness.cloudlet()
     await harness.app()
-    gate = hold(runner)
+    gate = hold_work(runner)
     created = await harness.service.create_cluster(NS, "munich", "c1", ClusterInst(), ANN)
     with pytest.raises(ActionInProgress, match="operation"):
         await harness.service.create_app(NS, "munich", "c1", "web", ANN)
     gate.set()
     await harness.ended(created)
     await harness.deployed()
-    hold(runner)
+    hold_work(runner)
     await harness.service.update(NS, WEB, APP, {"count": 2}, ANN)
     with pytest.raises(ActionInProgress):
         await harness.service.update(NS, C1, CLUSTER, {"nodes": 2}, ANN)

@@ -12,11 +12,11 @@ import pytest
 
 from tests.integration.domains.edge.process_deployment import (
     ProcessDeployment,
-    gated,
-    let_in,
+    install_gated_release,
     open_deployment,
     program,
     release,
+    until_serving,
 )
 
 HERE = "/cloudlets/munich"
@@ -32,7 +32,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessDepl
     with open_deployment(tmp_path_factory.mktemp("field")) as opened:
         opened.call("POST", "/cloudlets", {"name": "munich"})
         opened.until(HERE, "Init")
-        opened.suffer("controller")
+        opened.inject_fault("controller")
         opened.until(HERE, "Init")
         opened.work()
         opened.until(HERE, "Ready")
@@ -47,7 +47,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessDepl
 @pytest.fixture(autouse=True)
 def undisturbed(deployment: ProcessDeployment) -> Iterator[None]:
     """See that the same process of the app runs before and after."""
-    deployment.sure(lambda: len(deployment.apps("c1:web")) == 1)
+    deployment.until_true(lambda: len(deployment.apps("c1:web")) == 1)
     before = deployment.apps("c1:web")
     yield
     assert deployment.apps("c1:web") == before
@@ -56,24 +56,24 @@ def undisturbed(deployment: ProcessDeployment) -> Iterator[None]:
 @every_fault
 def test_an_upgrade_that_was_asked_for_is_asked_for_again(deployment: ProcessDeployment, fault: str) -> None:
     version, before = f"1{FAULTS.index(fault)}.1", deployment.holder.version
-    gate = gated(deployment, version)
+    gate = install_gated_release(deployment, version)
     deployment.proxy.hold("", "upgrading")
     deployment.call("POST", f"{HERE}/upgrade", {"version": version})
     deployment.until(HERE, "UpdateRequested")
-    deployment.suffer(fault, before)
+    deployment.inject_fault(fault, before)
     gate.touch()
-    let_in(deployment, version)
+    until_serving(deployment, version)
 
 
 @every_fault
 def test_a_successor_that_comes_up_is_let_in(deployment: ProcessDeployment, fault: str) -> None:
     version, before = f"1{FAULTS.index(fault)}.2", deployment.holder.version
-    gate = gated(deployment, version)
+    gate = install_gated_release(deployment, version)
     deployment.call("POST", f"{HERE}/upgrade", {"version": version})
     deployment.until(HERE, "Updating")
-    deployment.suffer(fault, before)
+    deployment.inject_fault(fault, before)
     gate.touch()
-    let_in(deployment, version)
+    until_serving(deployment, version)
 
 
 @every_fault
@@ -85,9 +85,11 @@ def test_a_successor_that_has_taken_over_and_could_not_say_so_serves_all_the_sam
     deployment.proxy.hold("", "end")
     deployment.call("POST", f"{HERE}/upgrade", {"version": version})
     deployment.until(HERE, "InitOk")
-    deployment.sure(lambda: deployment.agents() == [deployment.holder.pid] and deployment.holder.version == version)
-    deployment.suffer(fault, version)
-    let_in(deployment, version)
+    deployment.until_true(
+        lambda: deployment.agents() == [deployment.holder.pid] and deployment.holder.version == version
+    )
+    deployment.inject_fault(fault, version)
+    until_serving(deployment, version)
 
 
 @every_fault
@@ -98,8 +100,8 @@ def test_an_agent_that_starts_is_ready_in_the_end(deployment: ProcessDeployment,
     deployment.proxy.hold("", "end")
     deployment.work(version)
     deployment.until(HERE, "InitOk")
-    deployment.suffer(fault, version)
-    let_in(deployment, version)
+    deployment.inject_fault(fault, version)
+    until_serving(deployment, version)
 
 
 @every_fault
@@ -108,12 +110,12 @@ def test_a_failed_upgrade_stays_failed_until_somebody_settles_it(deployment: Pro
     program(deployment.releases, "99.0", "exit 7")
     deployment.call("POST", f"{HERE}/upgrade", {"version": "99.0"})
     deployment.until(HERE, "UpdateError")
-    deployment.suffer(fault, serves)
-    deployment.sure(lambda: [one["cloudlet"] for one in deployment.get("/agents")["agents"]] == ["munich"])
+    deployment.inject_fault(fault, serves)
+    deployment.until_true(lambda: [one["cloudlet"] for one in deployment.get("/agents")["agents"]] == ["munich"])
     deployment.until(HERE, "UpdateError", version=serves, online=True)
     change = {"nodes": 3 - deployment.get(CLUSTER)["spec"]["nodes"]}
     assert "upgrade has failed" in deployment.call("PATCH", CLUSTER, change, 409)["detail"]
     assert deployment.call("POST", f"{HERE}/fix")["object"]["state"] == "Ready"
-    let_in(deployment, serves)
+    until_serving(deployment, serves)
     deployment.call("PATCH", CLUSTER, change)
     deployment.until(CLUSTER, "Ready")

@@ -35,7 +35,7 @@ SIZES = {"fresh": 1, "growing": 1, "grown": 1, "change": 2, "changing": 2, "spoi
 """How many nodes, or processes, there are in the end of what is there in the end; of the others there is nothing."""
 
 
-class Sort:
+class InstanceKind:
     """Clusters, or the apps in one of them: they have the same states."""
 
     def __init__(self, deployment: ProcessDeployment, home: str = "") -> None:
@@ -86,7 +86,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessDepl
         yield opened
 
 
-def furnish(deployment: ProcessDeployment, clusters: Sort, apps: Sort) -> None:
+def set_up(deployment: ProcessDeployment, clusters: InstanceKind, apps: InstanceKind) -> None:
     """Make what is to be changed or deleted."""
     for name in ("home", "parent", *EXISTING):
         clusters.create(name)
@@ -94,39 +94,39 @@ def furnish(deployment: ProcessDeployment, clusters: Sort, apps: Sort) -> None:
     deployment.call("POST", f"{CLUSTERS}/parent/appinsts", {"app": "child"})
     for name in EXISTING:
         apps.create(name)
-    for sort in (clusters, apps):
-        sort.until(**dict.fromkeys(EXISTING, "Ready"))
+    for kind in (clusters, apps):
+        kind.until(**dict.fromkeys(EXISTING, "Ready"))
     deployment.until(CHILD, "Ready")
 
 
-def into_every_state(sort: Sort) -> None:
+def into_every_state(kind: InstanceKind) -> None:
     """Bring an instance into each of the states, and keep it there."""
     for name, event, nth in (
         ("fresh", "creating", 1), ("grown", "ready", 1), ("failed", "deleting", 1), ("change", "updating", 1),
         ("spoilt", "updating", 2), ("leave", "deleting", 1), ("leaving", "deleted", 1), ("stay", "ready", 1),
     ):  # fmt: skip
-        sort.hold(name, event, nth)
+        kind.hold(name, event, nth)
     for name in ("fresh", "growing", "grown", "failed"):
-        sort.create(name)
+        kind.create(name)
     for name in ("change", "changing", "spoilt"):
-        sort.update(name)
+        kind.update(name)
     for name in ("leave", "leaving"):
-        sort.delete(name)
-    with_broken_disk(sort, "stay")
-    sort.until(**STATES)
+        kind.delete(name)
+    with_broken_disk(kind, "stay")
+    kind.until(**STATES)
 
 
-def with_broken_disk(sort: Sort, name: str) -> None:
+def with_broken_disk(kind: InstanceKind, name: str) -> None:
     """Delete something while the agent cannot write it down: that fails."""
-    file = sha256(f"{sort.things}{name}".encode()).hexdigest()[:32]
-    trouble = sort.deployment.folder / "site" / "things" / f"{file}.new"
+    file = sha256(f"{kind.things}{name}".encode()).hexdigest()[:32]
+    trouble = kind.deployment.folder / "site" / "things" / f"{file}.new"
     trouble.mkdir()
-    sort.delete(name)
-    sort.until(**{name: "DeleteError"})
+    kind.delete(name)
+    kind.until(**{name: "DeleteError"})
     trouble.rmdir()
 
 
-def depending(deployment: ProcessDeployment) -> None:
+def hold_dependents(deployment: ProcessDeployment) -> None:
     """Keep one that waits until those that need it are gone, and one that waits for what it needs."""
     deployment.proxy.hold("parent:child", "deleted")
     deployment.call("DELETE", f"{CLUSTERS}/parent")
@@ -140,35 +140,39 @@ def depending(deployment: ProcessDeployment) -> None:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_whatever_dies_in_whichever_state_all_ends_well_and_once(deployment: ProcessDeployment, fault: str) -> None:
-    clusters, apps = Sort(deployment), Sort(deployment, "home")
-    furnish(deployment, clusters, apps)
+    clusters, apps = InstanceKind(deployment), InstanceKind(deployment, "home")
+    set_up(deployment, clusters, apps)
     shut = deployment.shown / "shut"
     shut.touch()
-    for sort in (clusters, apps):
-        into_every_state(sort)
-    depending(deployment)
-    deployment.suffer(fault)
+    for kind in (clusters, apps):
+        into_every_state(kind)
+    hold_dependents(deployment)
+    deployment.inject_fault(fault)
     shut.unlink()
 
-    for sort in (clusters, apps):
-        sort.until(**{name: "Ready" if name in SIZES else "NotPresent" for name in STATES})
+    for kind in (clusters, apps):
+        kind.until(**{name: "Ready" if name in SIZES else "NotPresent" for name in STATES})
     deployment.until(f"{CLUSTERS}/parent", "NotPresent")
     deployment.until(CHILD, "NotPresent")
     deployment.until(GUEST, "Ready")
     deployment.until(MUNICH, "Ready", orphans=[])
-    for sort in (clusters, apps):
-        assert {name: sort.wanted(name) for name in SIZES} == SIZES
-        right(sort)
-    deployment.sure(lambda: len(deployment.apps("autocluster:guest")) == 1 and deployment.apps("parent:child") == [])
-    cleared(deployment, clusters, apps)
+    for kind in (clusters, apps):
+        assert {name: kind.wanted(name) for name in SIZES} == SIZES
+        assert_runs_once(kind)
+    deployment.until_true(
+        lambda: len(deployment.apps("autocluster:guest")) == 1 and deployment.apps("parent:child") == []
+    )
+    remove_everything(deployment, clusters, apps)
 
 
-def right(sort: Sort) -> None:
+def assert_runs_once(kind: InstanceKind) -> None:
     """See that as much runs as there should be, and no more."""
-    sort.deployment.sure(lambda: {name: sort.running(name) for name in STATES} == {**dict.fromkeys(STATES, 0), **SIZES})
+    kind.deployment.until_true(
+        lambda: {name: kind.running(name) for name in STATES} == {**dict.fromkeys(STATES, 0), **SIZES}
+    )
 
 
-def cleared(deployment: ProcessDeployment, clusters: Sort, apps: Sort) -> None:
+def remove_everything(deployment: ProcessDeployment, clusters: InstanceKind, apps: InstanceKind) -> None:
     """Remove everything, and see that nothing is left: not there, not written down, not running."""
     for name in SIZES:
         apps.delete(name)
@@ -179,7 +183,7 @@ def cleared(deployment: ProcessDeployment, clusters: Sort, apps: Sort) -> None:
         clusters.delete(name)
     clusters.until(**dict.fromkeys(("home", "reservable0", *SIZES), "NotPresent"))
     assert deployment.things() == []
-    deployment.sure(lambda: deployment.machines() == 0)
+    deployment.until_true(lambda: deployment.machines() == 0)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -193,9 +197,9 @@ def test_a_cloudlet_that_is_being_deleted_is_gone_in_the_end_with_all_it_had(
     deployment.call("DELETE", MUNICH)
     deployment.until(MUNICH, "DeletePrepare")
     deployment.until(child, "Deleting")
-    deployment.suffer(fault)
-    deployment.sure(lambda: deployment.client.get(f"/api/v1/edge/ns/{NS}{MUNICH}").status_code == 404)
-    deployment.sure(lambda: deployment.agents() == [] and deployment.machines() == 0)
+    deployment.inject_fault(fault)
+    deployment.until_true(lambda: deployment.client.get(f"/api/v1/edge/ns/{NS}{MUNICH}").status_code == 404)
+    deployment.until_true(lambda: deployment.agents() == [] and deployment.machines() == 0)
     assert deployment.things() == []
     deployment.call("POST", "/cloudlets", {"name": "munich"})
     deployment.work()

@@ -17,7 +17,7 @@ from stateward.domains.edge.model import CloudletSpec, ClusterInst, cloudlet_sta
 from stateward.engine import Accepted
 from stateward.store.port import Store
 from stateward.store.records import Key
-from tests.integration.domains.edge.conftest import ANN, NS, AgentRunner, EdgeHarness, open_harness, overdue
+from tests.integration.domains.edge.conftest import ANN, NS, AgentRunner, EdgeHarness, open_harness, pass_deadline
 from tests.stores import fresh_store
 
 C1, CLUSTER = "munich:c1", "edge.clusterinst"
@@ -30,8 +30,8 @@ def new_store(request: pytest.FixtureRequest) -> Callable[[], Store]:
     return fresh_store("sqlite", request)
 
 
-class Gated(SimulatedSite):
-    """A site whose work waits until it is let go; what a crash interrupts stays in pieces."""
+class GatedSite(SimulatedSite):
+    """A site whose orders wait for an event; an interrupted one leaves its thing incomplete."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,8 +39,8 @@ class Gated(SimulatedSite):
         self.gate = lambda _: self.free
 
 
-async def asked(harness: EdgeHarness, work: str) -> Accepted:
-    """Ask for something that is then under way."""
+async def request_work(harness: EdgeHarness, work: str) -> Accepted:
+    """Request a create, an update or a delete of a cluster."""
     if work == "create":
         return await harness.service.create_cluster(NS, "munich", "c1", ClusterInst(nodes=2), ANN)
     if work == "update":
@@ -48,9 +48,9 @@ async def asked(harness: EdgeHarness, work: str) -> Accepted:
     return await harness.service.delete(NS, C1, CLUSTER, ANN)
 
 
-async def prepared(harness: EdgeHarness, work: str) -> AgentRunner:
-    runner = await harness.cloudlet(runner=AgentRunner("munich", Gated()))
-    assert isinstance(runner.site, Gated)
+async def set_up(harness: EdgeHarness, work: str) -> AgentRunner:
+    runner = await harness.cloudlet(runner=AgentRunner("munich", GatedSite()))
+    assert isinstance(runner.site, GatedSite)
     if work != "create":
         runner.site.free.set()
         await harness.cluster(nodes=2)
@@ -59,8 +59,8 @@ async def prepared(harness: EdgeHarness, work: str) -> AgentRunner:
     return runner
 
 
-async def right(harness: EdgeHarness, runner: AgentRunner, work: str) -> None:
-    """Check that all is as it should be in the end."""
+async def assert_done_once(harness: EdgeHarness, runner: AgentRunner, work: str) -> None:
+    """Check that the request is done, once, and that no orphan is left."""
     found = await harness.until(C1, "NotPresent" if work == "delete" else "Ready")
     if work == "delete":
         assert runner.site.things == {}
@@ -73,44 +73,44 @@ async def right(harness: EdgeHarness, runner: AgentRunner, work: str) -> None:
 
 @pytest.mark.parametrize("work", WORKS)
 async def test_an_agent_that_crashes_at_work_is_asked_again_and_does_it_once(harness: EdgeHarness, work: str) -> None:
-    runner = await prepared(harness, work)
-    await asked(harness, work)
+    runner = await set_up(harness, work)
+    await request_work(harness, work)
     await harness.until(C1, WORKS[work])
     await runner.kill()
     await harness.until("munich", "Offline")
     assert await harness.state(C1) == WORKS[work]
-    assert isinstance(runner.site, Gated)
+    assert isinstance(runner.site, GatedSite)
     runner.site.free.set()
     runner.start(harness.hub)
-    await right(harness, runner, work)
+    await assert_done_once(harness, runner, work)
 
 
 @pytest.mark.parametrize("work", WORKS)
 async def test_an_agent_whose_line_is_cut_at_work_goes_on_and_tells_later(harness: EdgeHarness, work: str) -> None:
-    runner = await prepared(harness, work)
-    await asked(harness, work)
+    runner = await set_up(harness, work)
+    await request_work(harness, work)
     await harness.until(C1, WORKS[work])
     hub, runner.dialer.handler = runner.dialer.handler, None
     runner.dialer.break_connections()
     await harness.until("munich", "Offline")
-    assert isinstance(runner.site, Gated)
+    assert isinstance(runner.site, GatedSite)
     runner.site.free.set()
     while not runner.site.applied:
         await asyncio.sleep(0.005)
     runner.dialer.handler = hub
-    await right(harness, runner, work)
+    await assert_done_once(harness, runner, work)
 
 
 @pytest.mark.parametrize("work", WORKS)
 async def test_what_was_asked_while_nobody_was_connected_is_done_by_who_comes(harness: EdgeHarness, work: str) -> None:
-    runner = await prepared(harness, work)
+    runner = await set_up(harness, work)
     await runner.kill()
     await harness.until("munich", "Offline")
-    await asked(harness, work)
-    assert isinstance(runner.site, Gated)
+    await request_work(harness, work)
+    assert isinstance(runner.site, GatedSite)
     runner.site.free.set()
     runner.start(harness.hub)
-    await right(harness, runner, work)
+    await assert_done_once(harness, runner, work)
 
 
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
@@ -122,11 +122,11 @@ async def test_a_controller_that_dies_is_followed_by_another_that_settles_it(
 ) -> None:
     new_store = fresh_store(store, request)
     async with open_harness(new_store(), tmp_path) as harness:
-        runner = await prepared(harness, work)
-        assert isinstance(runner.site, Gated)
+        runner = await set_up(harness, work)
+        assert isinstance(runner.site, GatedSite)
         if moment == "Requested":
             await runner.kill()
-        await asked(harness, work)
+        await request_work(harness, work)
         await harness.until(C1, f"{work.capitalize()}Requested" if moment == "Requested" else WORKS[work])
         if both and moment != "Requested":
             await runner.kill()
@@ -138,12 +138,12 @@ async def test_a_controller_that_dies_is_followed_by_another_that_settles_it(
         if both or moment == "Requested":
             runner.start(harness.hub)
         runner.dialer.handler = harness.hub
-        await right(harness, runner, work)
+        await assert_done_once(harness, runner, work)
 
 
 async def test_an_agent_that_crashes_at_work_again_and_again_is_given_up(harness: EdgeHarness) -> None:
-    runner = await prepared(harness, "create")
-    accepted = await asked(harness, "create")
+    runner = await set_up(harness, "create")
+    accepted = await request_work(harness, "create")
     for _ in range(2):
         await harness.until(C1, "Creating")
         while "c1" not in runner.site.things:
@@ -153,7 +153,7 @@ async def test_an_agent_that_crashes_at_work_again_and_again_is_given_up(harness
         runner.start(harness.hub)
         await harness.online()
     assert (await harness.ended(accepted)).status == "failed"
-    assert isinstance(runner.site, Gated)
+    assert isinstance(runner.site, GatedSite)
     runner.site.free.set()
     await harness.until(C1, "NotPresent")
     assert runner.site.things == {}
@@ -169,10 +169,10 @@ async def test_what_is_missing_is_marked_and_created_anew_where_policy_says_so(h
     await harness.deployed()
     await runner.kill()
     runner.site.things.clear()
-    befores = {thing: (await harness.marks(thing)).generation for thing in (C1, "munich:c1:web")}
+    befores = {thing: (await harness.instance_status(thing)).generation for thing in (C1, "munich:c1:web")}
     runner.start(harness.hub)
     for thing, before in befores.items():
-        await harness.renewed(thing, before)
+        await harness.until_renewed(thing, before)
     assert set(runner.site.things) == {"c1", "c1:web"}
     assert "re-create" in [line.event for line in await harness.history(C1)]
 
@@ -212,8 +212,8 @@ async def test_a_name_that_an_orphan_had_can_be_used_at_once(harness: EdgeHarnes
 
 
 async def test_an_agent_at_work_on_a_cluster_is_busy_for_what_is_in_it(harness: EdgeHarness) -> None:
-    runner = await harness.cloudlet(runner=AgentRunner("munich", Gated()))
-    assert isinstance(runner.site, Gated)
+    runner = await harness.cloudlet(runner=AgentRunner("munich", GatedSite()))
+    assert isinstance(runner.site, GatedSite)
     said: list[str] = []
     agent = runner.agent
 
@@ -249,10 +249,10 @@ async def test_a_cloudlet_that_is_deleted_dismisses_its_agent(harness: EdgeHarne
     await asyncio.wait_for(runner.task, 60)
 
 
-async def leaving(harness: EdgeHarness) -> tuple[AgentRunner, Accepted]:
+async def begin_delete(harness: EdgeHarness) -> tuple[AgentRunner, Accepted]:
     """Delete a cloudlet, whose agent is killed while it removes what goes along."""
-    runner = await harness.cloudlet(runner=AgentRunner("munich", Gated()))
-    assert isinstance(runner.site, Gated)
+    runner = await harness.cloudlet(runner=AgentRunner("munich", GatedSite()))
+    assert isinstance(runner.site, GatedSite)
     runner.site.free.set()
     await harness.app(auto_delete=True)
     await harness.deployed(cluster="autocluster")
@@ -267,7 +267,7 @@ async def leaving(harness: EdgeHarness) -> tuple[AgentRunner, Accepted]:
 
 
 async def test_an_agent_that_crashes_while_its_cloudlet_is_deleted_is_let_in_once_more(harness: EdgeHarness) -> None:
-    runner, accepted = await leaving(harness)
+    runner, accepted = await begin_delete(harness)
     runner.start(harness.hub)
     assert (await harness.ended(accepted)).status == "succeeded"
     assert runner.site.things == {}
@@ -276,10 +276,10 @@ async def test_an_agent_that_crashes_while_its_cloudlet_is_deleted_is_let_in_onc
 
 
 async def test_a_cloudlet_that_is_not_deleted_after_all_is_offline_if_its_agent_has_left(harness: EdgeHarness) -> None:
-    runner, accepted = await leaving(harness)
+    runner, accepted = await begin_delete(harness)
     held_by = (await harness.get("munich:autocluster:web")).op
     assert held_by is not None
-    await overdue(harness, held_by)
+    await pass_deadline(harness, held_by)
     operation = await harness.ended(accepted)
     assert (operation.status, operation.error) == ("failed", "in use by munich:autocluster:web")
     assert await harness.state("munich") == "Offline"

@@ -26,12 +26,12 @@ def runner(installation: str) -> AgentRunner:
     return AgentRunner("munich", SimulatedSite(), installation=installation)
 
 
-async def marks(harness: EdgeHarness) -> CloudletStatus:
+async def status_of(harness: EdgeHarness) -> CloudletStatus:
     return cloudlet_status(await harness.get("munich"))
 
 
-async def held(harness: EdgeHarness, installation: str, *things: str) -> HeldAgent:
-    """Wait until an installation is held, and has told that it has these things."""
+async def until_held(harness: EdgeHarness, installation: str, *things: str) -> HeldAgent:
+    """Wait until an installation is held, with these things at its site."""
 
     def condition(one: HeldAgent) -> bool:
         return one.installation == installation and one.things == things
@@ -40,7 +40,7 @@ async def held(harness: EdgeHarness, installation: str, *things: str) -> HeldAge
     return next(filter(condition, cloudlet_status(found).held))
 
 
-async def owned(harness: EdgeHarness, installation: str | None) -> None:
+async def until_owned(harness: EdgeHarness, installation: str | None) -> None:
     """Wait until an installation serves."""
 
     def serves(found: Object) -> bool:
@@ -55,8 +55,8 @@ async def hand_over(harness: EdgeHarness, installation: str | None, by: Caller) 
     await harness.service.act(NS, "munich", CLOUDLET.kind, "handover", by, {"installation": installation})
 
 
-async def dials_on(second: AgentRunner) -> None:
-    """Wait until an agent has been told that it is held."""
+async def until_agent_knows(second: AgentRunner) -> None:
+    """Wait until an agent knows that it is held."""
     async with asyncio.timeout(60):
         while not second.agent._is_held:
             await asyncio.sleep(0.005)
@@ -66,12 +66,12 @@ async def test_the_second_installation_is_held_runs_nothing_and_is_shown_and_jou
     harness: EdgeHarness,
 ) -> None:
     first = await harness.cloudlet(runner=runner(FIRST))
-    serving = (await marks(harness)).serving
+    serving = (await status_of(harness)).serving
     second = harness.start(runner(SECOND))
-    await held(harness, SECOND)
+    await until_held(harness, SECOND)
     assert (await harness.cluster()).status == "succeeded"
-    await dials_on(second)
-    assert (await marks(harness)).serving == serving
+    await until_agent_knows(second)
+    assert (await status_of(harness)).serving == serving
     assert second.site.applied == []
     assert [name for name, _, _ in first.site.applied] == ["c1"]
     shown = view(await harness.get("munich")).conditions
@@ -88,7 +88,7 @@ async def test_a_held_agent_tells_what_it_has_already(harness: EdgeHarness) -> N
     second = runner(SECOND)
     second.site.things["c7"] = Existing(1)
     harness.start(second)
-    assert (await held(harness, SECOND, "c7")).version == "1.0"
+    assert (await until_held(harness, SECOND, "c7")).version == "1.0"
     assert second.site.things == {"c7": Existing(1)}
 
 
@@ -100,13 +100,13 @@ async def test_a_first_that_is_gone_keeps_its_cloudlet_until_an_administrator_ha
     await first.kill()
     await harness.until("munich", "Offline")
     second = harness.start(runner(SECOND))
-    await held(harness, SECOND)
+    await until_held(harness, SECOND)
     assert await harness.state("munich") == "Offline"
     with pytest.raises(Refused):
         await hand_over(harness, None, ANN)
     await hand_over(harness, None, ADA)
-    await owned(harness, SECOND)
-    await harness.renewed("munich:c1", 0)
+    await until_owned(harness, SECOND)
+    await harness.until_renewed("munich:c1", 0)
     await harness.until_true("munich:c1", lambda one: one.state == "Ready" and "c1" in second.site.things)
     lines = [one for one in await harness.history("munich") if one.event == "handed over"]
     assert [(one.who, one.reason) for one in lines] == [("ada", f"from installation {FIRST} to {SECOND}")]
@@ -118,10 +118,10 @@ async def test_a_hand_over_disconnects_the_first_which_is_held_from_then_on_and_
     await harness.cloudlet(runner=runner(FIRST), missing="leave")
     await harness.cluster()
     harness.start(runner(SECOND))
-    await held(harness, SECOND)
+    await until_held(harness, SECOND)
     await hand_over(harness, SECOND, ADA)
-    await owned(harness, SECOND)
-    await held(harness, FIRST, "c1")
+    await until_owned(harness, SECOND)
+    await until_held(harness, FIRST, "c1")
     await harness.until_true("munich:c1", lambda one: view(one).conditions.missing)
 
 
@@ -130,10 +130,10 @@ async def test_a_hand_over_to_one_that_is_not_held_is_refused_and_says_which_are
     with pytest.raises(BadInput, match="none is"):
         await hand_over(harness, None, ADA)
     harness.start(runner(SECOND))
-    await held(harness, SECOND)
+    await until_held(harness, SECOND)
     with pytest.raises(BadInput, match=SECOND):
         await hand_over(harness, "3" * 32, ADA)
-    assert (await marks(harness)).installation == FIRST
+    assert (await status_of(harness)).installation == FIRST
 
 
 async def test_owner_and_held_survive_a_restart_of_the_controller(
@@ -143,27 +143,27 @@ async def test_owner_and_held_survive_a_restart_of_the_controller(
     async with open_harness(new_store(), tmp_path) as harness:
         await harness.cloudlet(runner=first)
         harness.start(second)
-        await held(harness, SECOND)
+        await until_held(harness, SECOND)
     async with open_harness(new_store(), tmp_path) as harness:
         harness.start(second)
-        await dials_on(second)
+        await until_agent_knows(second)
         harness.start(first)
-        await owned(harness, FIRST)
-        assert [one.installation for one in (await marks(harness)).held] == [SECOND]
+        await until_owned(harness, FIRST)
+        assert [one.installation for one in (await status_of(harness)).held] == [SECOND]
 
 
 async def test_agents_without_an_identity_serve_as_ever_and_own_nothing(harness: EdgeHarness) -> None:
     old = await harness.cloudlet(runner=runner(""))
-    assert (await marks(harness)).installation is None
+    assert (await status_of(harness)).installation is None
     new = harness.start(runner(FIRST))
-    await held(harness, FIRST)
+    await until_held(harness, FIRST)
     await old.kill()
-    await owned(harness, FIRST)
-    assert (await marks(harness)).held == ()
+    await until_owned(harness, FIRST)
+    assert (await status_of(harness)).held == ()
     again = harness.start(runner(""))
-    await held(harness, "")
+    await until_held(harness, "")
     await hand_over(harness, None, ADA)
-    await owned(harness, "")
+    await until_owned(harness, "")
     assert again.agent.notify
     assert not new.agent.notify
 
@@ -176,7 +176,7 @@ def test_real_agents_in_two_folders_do_not_duel_and_the_command_line_hands_over(
         deployment.call("POST", "/cloudlets/munich/clusterinsts", {"name": "c1"})
         deployment.until("/cloudlets/munich/clusterinsts/c1", "Ready")
         deployment.work(site="other")
-        deployment.sure(lambda: bool(deployment.get("/cloudlets/munich")["conditions"]["held"]))
+        deployment.until_true(lambda: bool(deployment.get("/cloudlets/munich")["conditions"]["held"]))
         owner = deployment.get("/cloudlets/munich")["conditions"]["installation"]
         (rival,) = deployment.get("/cloudlets/munich")["conditions"]["held"]
         assert owner == (tmp_path / "site" / "installation").read_text()

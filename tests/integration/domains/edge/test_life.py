@@ -1,4 +1,4 @@
-"""Clusters and apps from their creation to their end, with an agent that works as it should, or cannot."""
+"""Clusters and apps from create to delete, with an agent that succeeds or fails."""
 
 import pytest
 from msgspec.structs import replace
@@ -10,7 +10,7 @@ from stateward.domains.edge.model import CloudletSpec, ClusterInst, cloudlet_sta
 from stateward.engine.errors import AlreadyEnded, NotCancelled
 from stateward.lifecycle import AGENT
 from stateward.store.records import Key
-from tests.integration.domains.edge.conftest import ADA, ANN, NS, AgentRunner, EdgeHarness, hold, overdue
+from tests.integration.domains.edge.conftest import ADA, ANN, NS, AgentRunner, EdgeHarness, hold_work, pass_deadline
 
 C1, WEB = "munich:c1", "munich:c1:web"
 
@@ -48,7 +48,7 @@ async def test_the_states_are_those_of_the_design_and_progress_is_kept(harness: 
 async def test_an_operation_is_not_cancelled_while_an_agent_has_it_and_has_ended_after_that(
     harness: EdgeHarness,
 ) -> None:
-    gate = hold(await harness.cloudlet())
+    gate = hold_work(await harness.cloudlet())
     accepted = await harness.service.create_cluster(NS, "munich", "c1", ClusterInst(), ANN)
     with pytest.raises(NotCancelled) as refused:
         await harness.engine.cancel(NS, accepted.op.id)
@@ -88,7 +88,7 @@ async def test_a_name_that_lives_again_has_a_generation_that_was_never_used(harn
     generations = []
     for _ in range(2):
         await harness.cluster()
-        generations.append((await harness.marks(C1)).generation)
+        generations.append((await harness.instance_status(C1)).generation)
         await harness.ended(await harness.service.delete(NS, C1, "edge.clusterinst", ANN))
     assert generations[0] < generations[1]
 
@@ -96,7 +96,7 @@ async def test_a_name_that_lives_again_has_a_generation_that_was_never_used(harn
 async def test_words_that_do_not_count_are_journaled_and_counted(harness: EdgeHarness) -> None:
     runner = await harness.cloudlet()
     await harness.cluster()
-    marks, notify = await harness.marks(C1), cloudlet_status(await harness.get("munich")).serving
+    marks, notify = await harness.instance_status(C1), cloudlet_status(await harness.get("munich")).serving
     late = AgentReport("creating", marks.issued, marks.generation, notify, "c1")
     (line,) = harness.hub.connections[Key(NS, "munich")]
     for word in (late, replace(late, notify=notify - 1), replace(late, event="nonsense"), replace(late, name="c9")):
@@ -139,7 +139,7 @@ async def test_an_administrator_may_delete_what_is_in_transition(harness: EdgeHa
 async def test_a_time_out_is_an_error_with_undo_and_never_a_success(harness: EdgeHarness) -> None:
     await harness.service.create_cloudlet(NS, "munich", CloudletSpec(), ANN)
     created = await harness.service.create_cluster(NS, "munich", "c1", ClusterInst(), ANN)
-    await overdue(harness, created.op.id)
+    await pass_deadline(harness, created.op.id)
     assert (await harness.ended(created)).status == "failed"
     assert await harness.state(C1) == "CreateError"
     harness.start(AgentRunner("munich", SimulatedSite()))
@@ -148,10 +148,10 @@ async def test_a_time_out_is_an_error_with_undo_and_never_a_success(harness: Edg
 
 async def test_a_report_of_the_work_that_timed_out_is_late(harness: EdgeHarness) -> None:
     runner = await harness.cloudlet()
-    gate = hold(runner)
+    gate = hold_work(runner)
     created = await harness.service.create_cluster(NS, "munich", "c1", ClusterInst(), ANN)
-    await harness.told(created, 1)
-    await overdue(harness, created.op.id)
+    await harness.until_progress(created, 1)
+    await pass_deadline(harness, created.op.id)
     await harness.until(C1, "CreateError")
     gate.set()
     await harness.until(C1, "NotPresent")

@@ -37,8 +37,8 @@ QUIET = {"STATEWARD_EDGE_BEAT": "600", "STATEWARD_RATE": "100000"}
 SOME = AgentReport("ready", 1, 1, 1, "c9")
 
 
-class Siege:
-    """A server with an honest agent, and the ways of one that is not."""
+class HostileHarness:
+    """A server with an honest agent, and the connections of a hostile one."""
 
     def __init__(self, server: Served) -> None:
         self.server, self.client = server, server.client()
@@ -51,7 +51,7 @@ class Siege:
         return str(self.client.post("/api/v1/tokens", json=body).json()["token"])
 
     @contextmanager
-    def dialled(self, cloudlet: str = "munich", token: str | None = None) -> Iterator[ClientConnection]:
+    def dial(self, cloudlet: str = "munich", token: str | None = None) -> Iterator[ClientConnection]:
         """Connect."""
         url = f"{self.server.url.replace('http', 'ws')}/api/v1/edge/agents/{NS}/{cloudlet}"
         headers = {"Authorization": f"Bearer {token or self.tokens['munich']}"}
@@ -59,11 +59,11 @@ class Siege:
             yield found
 
     @contextmanager
-    def settled(self, cloudlet: str = "munich") -> Iterator[tuple[ClientConnection, int]]:
-        """Connect, and be let in as an agent that has nothing."""
-        with self.dialled(cloudlet, self.tokens[cloudlet]) as line:
+    def connect_synced(self, cloudlet: str = "munich") -> Iterator[tuple[ClientConnection, int]]:
+        """Connect as an agent with an empty inventory, and wait until the cloudlet is Ready."""
+        with self.dial(cloudlet, self.tokens[cloudlet]) as line:
             line.send(encode(Hello("1.0")), text=True)
-            notify = read(line, Welcome).notify
+            notify = receive(line, Welcome).notify
             line.send(encode(InventoryEnd(0, notify)), text=True)
             self.until(lambda: self.get(f"/cloudlets/{cloudlet}")["state"] == "Ready")
             yield line, notify
@@ -83,8 +83,8 @@ class Siege:
         found: list[dict[str, Any]] = answer.json()["items"]
         return found
 
-    def words(self, object_: str) -> list[str]:
-        """Return why words of an agent did not count, as the journal has it."""
+    def rejections(self, object_: str) -> list[str]:
+        """Return the reasons of an agent's rejected messages, from the journal."""
         found = [one for one in self.journal(object_) if one["event"].startswith("rejected")]
         return [str(one["reason"]) for one in found if one["actor"] == "agent"]
 
@@ -94,23 +94,23 @@ class Siege:
             assert time.monotonic() < end, self.server.output
             time.sleep(0.02)
 
-    def well(self, honest: tuple[ClientConnection, int]) -> None:
-        """See that the server answers, and that the honest agent is still served, over the connection that it had."""
+    def assert_unharmed(self, honest: tuple[ClientConnection, int]) -> None:
+        """Check that the server answers, and that the honest agent is still served over its connection."""
         line, notify = honest
         assert self.client.get("/readyz").status_code == 200
         line.send(encode(Heartbeat(notify)), text=True)
-        assert read(line, Heartbeat).notify == notify
+        assert receive(line, Heartbeat).notify == notify
         assert self.get("/cloudlets/berlin")["state"] == "Ready"
-        assert self.words("berlin") == []
+        assert self.rejections("berlin") == []
         assert "Traceback" not in self.server.output
 
 
-def read(line: ClientConnection, kind: Any) -> Any:
-    """Return the next word, which is to be of a kind."""
+def receive(line: ClientConnection, kind: Any) -> Any:
+    """Return the next message, which must be of a type."""
     return msgspec.json.decode(line.recv(timeout=PATIENT), type=kind)
 
 
-def end_of(line: ClientConnection) -> tuple[int, str]:
+def close_of(line: ClientConnection) -> tuple[int, str]:
     """Return how the server closes a connection."""
     with suppress(ConnectionClosed):
         while True:
@@ -119,8 +119,8 @@ def end_of(line: ClientConnection) -> tuple[int, str]:
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def siege(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Siege]:
-    folder: Path = tmp_path_factory.mktemp("siege") / "controller"
+def harness(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostileHarness]:
+    folder: Path = tmp_path_factory.mktemp("hostile") / "controller"
     environ = dict(QUIET)
     with ExitStack() as stack:
         if request.param == "postgres":
@@ -130,39 +130,41 @@ def siege(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         server = Served(folder, environ=environ)
         stack.callback(server.ended)
         stack.callback(server.process.kill)
-        found = Siege(server)
+        found = HostileHarness(server)
         stack.callback(found.client.close)
         yield found
 
 
 @pytest.fixture(scope="module")
-def honest(siege: Siege) -> Iterator[tuple[ClientConnection, int]]:
-    with siege.settled("berlin") as found:
+def honest(harness: HostileHarness) -> Iterator[tuple[ClientConnection, int]]:
+    with harness.connect_synced("berlin") as found:
         yield found
 
 
-# --- at the door -----------------------------------------------------------------------------------------------------
+# --- before the welcome ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("token", ["sw_0123456789ab_wrong", "x", "a" * 5000])
-def test_a_wrong_token_is_refused_before_anything_is_said(siege: Siege, honest: Any, token: str) -> None:
-    with pytest.raises(InvalidStatus), siege.dialled(token=token):
+def test_a_wrong_token_is_refused_before_anything_is_said(harness: HostileHarness, honest: Any, token: str) -> None:
+    with pytest.raises(InvalidStatus), harness.dial(token=token):
         pass
-    siege.until(lambda: "status=401" in siege.server.output)
-    siege.well(honest)
+    harness.until(lambda: "status=401" in harness.server.output)
+    harness.assert_unharmed(honest)
 
 
-def test_a_token_of_another_cloudlet_opens_nothing_and_is_counted_and_audited(siege: Siege, honest: Any) -> None:
-    before = len(siege.journal("berlin"))
-    with siege.dialled("berlin") as line:
-        assert end_of(line) == (4403, "the token is not for this cloudlet")
-    assert siege.rejected()["the token is not for this cloudlet"] >= 1
-    siege.until(lambda: "refused: the token is not for this cloudlet" in siege.server.output)
-    assert len(siege.journal("berlin")) == before
-    siege.well(honest)
+def test_a_token_of_another_cloudlet_opens_nothing_and_is_counted_and_audited(
+    harness: HostileHarness, honest: Any
+) -> None:
+    before = len(harness.journal("berlin"))
+    with harness.dial("berlin") as line:
+        assert close_of(line) == (4403, "the token is not for this cloudlet")
+    assert harness.rejected()["the token is not for this cloudlet"] >= 1
+    harness.until(lambda: "refused: the token is not for this cloudlet" in harness.server.output)
+    assert len(harness.journal("berlin")) == before
+    harness.assert_unharmed(honest)
 
 
-FIRST_WORDS: dict[str, str | bytes] = {
+FIRST_MESSAGES: dict[str, str | bytes] = {
     "no JSON": "hm",
     "bytes": b"\x00\xff",
     "no text": b"\xff\xfe",
@@ -176,41 +178,43 @@ FIRST_WORDS: dict[str, str | bytes] = {
 }
 
 
-@pytest.mark.parametrize("what", FIRST_WORDS)
-def test_a_first_word_that_is_no_hello_is_the_last_and_is_journaled(siege: Siege, honest: Any, what: str) -> None:
-    before = siege.rejected().get("its first word is no hello", 0)
-    with siege.dialled() as line:
-        line.send(FIRST_WORDS[what])
-        assert end_of(line) == (1008, "its first word is no hello")
-    assert siege.rejected()["its first word is no hello"] == before + 1
-    assert siege.words("munich")[-1] == "its first word is no hello"
-    siege.well(honest)
+@pytest.mark.parametrize("what", FIRST_MESSAGES)
+def test_a_first_word_that_is_no_hello_is_the_last_and_is_journaled(
+    harness: HostileHarness, honest: Any, what: str
+) -> None:
+    before = harness.rejected().get("its first word is no hello", 0)
+    with harness.dial() as line:
+        line.send(FIRST_MESSAGES[what])
+        assert close_of(line) == (1008, "its first word is no hello")
+    assert harness.rejected()["its first word is no hello"] == before + 1
+    assert harness.rejections("munich")[-1] == "its first word is no hello"
+    harness.assert_unharmed(honest)
 
 
-def test_a_giant_frame_is_not_even_read(siege: Siege, honest: Any) -> None:
-    with siege.settled() as (line, _):
+def test_a_giant_frame_is_not_even_read(harness: HostileHarness, honest: Any) -> None:
+    with harness.connect_synced() as (line, _):
         with suppress(ConnectionClosed):  # the server need not wait for the rest of it
             line.send("x" * 10_000_000)
-        assert end_of(line)[0] in (1006, 1009)
-    siege.well(honest)
+        assert close_of(line)[0] in (1006, 1009)
+    harness.assert_unharmed(honest)
 
 
-@pytest.mark.parametrize("siege", ["sqlite"], indirect=True)
-def test_who_says_nothing_is_sent_away_and_keeps_nobody_waiting(siege: Siege, honest: Any) -> None:
-    address = siege.server.url.removeprefix("http://").rsplit(":", 1)
+@pytest.mark.parametrize("harness", ["sqlite"], indirect=True)
+def test_who_says_nothing_is_sent_away_and_keeps_nobody_waiting(harness: HostileHarness, honest: Any) -> None:
+    address = harness.server.url.removeprefix("http://").rsplit(":", 1)
     with ExitStack() as stack:
         for _ in range(200):  # heads that never end
             slow = stack.enter_context(socket.create_connection((address[0], int(address[1]))))
             slow.sendall(b"GET /api/v1/edge/agents/lab/munich HTTP/1.1\r\nHost: x\r\nX-Slow: ")
-        silent = [stack.enter_context(siege.dialled()) for _ in range(20)]
-        siege.well(honest)
-        assert {end_of(line) for line in silent} == {(1008, "its first word is no hello")}
-        siege.well(honest)
+        silent = [stack.enter_context(harness.dial()) for _ in range(20)]
+        harness.assert_unharmed(honest)
+        assert {close_of(line) for line in silent} == {(1008, "its first word is no hello")}
+        harness.assert_unharmed(honest)
 
 
 # --- in the line -----------------------------------------------------------------------------------------------------
 
-WORDS: dict[str, str | bytes] = {
+BAD_MESSAGES: dict[str, str | bytes] = {
     "no JSON": "hm",
     "bytes": b"\x00\xff",
     "nested deeply": '{"type":"beat","notify":1,"x":' + "[" * 30_000 + "]" * 30_000 + "}",
@@ -225,47 +229,49 @@ WORDS: dict[str, str | bytes] = {
 }
 
 
-@pytest.mark.parametrize("what", WORDS)
-def test_a_word_that_is_none_ends_the_connection_and_is_journaled(siege: Siege, honest: Any, what: str) -> None:
-    before = sum(siege.rejected().values())
-    with siege.settled() as (line, _):
-        line.send(WORDS[what])
-        assert end_of(line)[0] == 1008
-    assert sum(siege.rejected().values()) == before + 1
-    assert siege.words("munich")[-1].startswith(("a word that cannot be read", "it has said that before"))
-    siege.well(honest)
+@pytest.mark.parametrize("what", BAD_MESSAGES)
+def test_a_word_that_is_none_ends_the_connection_and_is_journaled(
+    harness: HostileHarness, honest: Any, what: str
+) -> None:
+    before = sum(harness.rejected().values())
+    with harness.connect_synced() as (line, _):
+        line.send(BAD_MESSAGES[what])
+        assert close_of(line)[0] == 1008
+    assert sum(harness.rejected().values()) == before + 1
+    assert harness.rejections("munich")[-1].startswith(("a word that cannot be read", "it has said that before"))
+    harness.assert_unharmed(honest)
 
 
-def test_a_list_without_an_end_is_cut_off(siege: Siege, honest: Any) -> None:
-    with siege.dialled() as line:
+def test_a_list_without_an_end_is_cut_off(harness: HostileHarness, honest: Any) -> None:
+    with harness.dial() as line:
         line.send(encode(Hello("1.0")), text=True)
-        notify = read(line, Welcome).notify
+        notify = receive(line, Welcome).notify
         with suppress(ConnectionClosed):
             for number in range(1_000_000):
                 line.send(encode(InventoryItem(0, 1, True, notify, f"thing{number}")), text=True)
-        assert end_of(line) == (1008, "its list has no end")
-    siege.well(honest)
+        assert close_of(line) == (1008, "its list has no end")
+    harness.assert_unharmed(honest)
 
 
 @pytest.mark.parametrize(
     "word", [InventoryItem(0, 0, True, 0), ProgressMessage("done", 1, 1, 0), SOME], ids=lambda one: one.__class__
 )
 def test_a_word_about_nothing_that_is_known_changes_nothing_and_is_counted(
-    siege: Siege, honest: Any, word: Any
+    harness: HostileHarness, honest: Any, word: Any
 ) -> None:
-    before = sum(siege.rejected().values())
-    with siege.settled() as (line, notify):
+    before = sum(harness.rejected().values())
+    with harness.connect_synced() as (line, notify):
         line.send(encode(msgspec.structs.replace(word, notify=notify)), text=True)
         line.send(encode(Heartbeat(notify)), text=True)
-        assert read(line, Heartbeat).notify == notify
-    assert sum(siege.rejected().values()) == before + 1
-    siege.well(honest)
+        assert receive(line, Heartbeat).notify == notify
+    assert sum(harness.rejected().values()) == before + 1
+    harness.assert_unharmed(honest)
 
 
-def test_replayed_and_forged_words_do_not_count_and_the_true_one_does(siege: Siege, honest: Any) -> None:
-    with siege.settled() as (line, notify):
-        assert siege.client.post(f"{EDGE}/cloudlets/munich/clusterinsts", json={"name": "c1"}).status_code == 202
-        order: AgentOrder = read(line, AgentOrder)
+def test_replayed_and_forged_words_do_not_count_and_the_true_one_does(harness: HostileHarness, honest: Any) -> None:
+    with harness.connect_synced() as (line, notify):
+        assert harness.client.post(f"{EDGE}/cloudlets/munich/clusterinsts", json={"name": "c1"}).status_code == 202
+        order: AgentOrder = receive(line, AgentOrder)
         true = AgentReport("ready", order.operation, order.generation, notify, "c1")
         forged = [
             msgspec.structs.replace(true, operation=order.operation + 1),
@@ -277,34 +283,36 @@ def test_replayed_and_forged_words_do_not_count_and_the_true_one_does(siege: Sie
             msgspec.structs.replace(true, event="undone"),
             msgspec.structs.replace(true, event="delete"),
         ]
-        before = sum(siege.rejected().values())
+        before = sum(harness.rejected().values())
         for word in forged:
             line.send(encode(word), text=True)
-        siege.until(lambda: sum(siege.rejected().values()) == before + len(forged))
-        assert siege.get("/cloudlets/munich/clusterinsts/c1")["state"] == "CreateRequested"
+        harness.until(lambda: sum(harness.rejected().values()) == before + len(forged))
+        assert harness.get("/cloudlets/munich/clusterinsts/c1")["state"] == "CreateRequested"
         line.send(encode(true), text=True)
-        siege.until(lambda: siege.get("/cloudlets/munich/clusterinsts/c1")["state"] == "Ready")
+        harness.until(lambda: harness.get("/cloudlets/munich/clusterinsts/c1")["state"] == "Ready")
         line.send(encode(true), text=True)  # the same again
-        siege.until(lambda: sum(siege.rejected().values()) == before + len(forged) + 1)
-    assert len(siege.words("munich:c1")) == len(forged) + 1
-    siege.well(honest)
+        harness.until(lambda: sum(harness.rejected().values()) == before + len(forged) + 1)
+    assert len(harness.rejections("munich:c1")) == len(forged) + 1
+    harness.assert_unharmed(honest)
 
 
-def test_a_flood_of_forged_words_is_heard_ever_more_slowly_and_holds_up_nobody(siege: Siege, honest: Any) -> None:
-    before, begun = sum(siege.rejected().values()), time.monotonic()
-    with siege.settled() as (line, notify):
+def test_a_flood_of_forged_words_is_heard_ever_more_slowly_and_holds_up_nobody(
+    harness: HostileHarness, honest: Any
+) -> None:
+    before, begun = sum(harness.rejected().values()), time.monotonic()
+    with harness.connect_synced() as (line, notify):
         for number in range(2_000):
             line.send(encode(AgentReport("ready", number, 1, notify, "c9")), text=True)
-        siege.until(lambda: sum(siege.rejected().values()) >= before + 150)
-        siege.well(honest)
-        heard = sum(siege.rejected().values()) - before
-        assert heard <= 200 + 5 * (time.monotonic() - begun) + 5
-    siege.well(honest)
+        harness.until(lambda: sum(harness.rejected().values()) >= before + 150)
+        harness.assert_unharmed(honest)
+        rejected = sum(harness.rejected().values()) - before
+        assert rejected <= 200 + 5 * (time.monotonic() - begun) + 5
+    harness.assert_unharmed(honest)
 
 
 # --- at the stream, which is open to whoever connects ----------------------------------------------------------------
 
-FIRST_WORDS_OF_READERS: dict[str, tuple[str | bytes, int]] = {
+FIRST_MESSAGES_OF_READERS: dict[str, tuple[str | bytes, int]] = {
     "no JSON": ("hm", 4400),
     "bytes": (b"\x00", 4400),
     "nested deeply": ('{"ns":' + "[" * 30_000 + "]" * 30_000 + "}", 4400),
@@ -315,10 +323,10 @@ FIRST_WORDS_OF_READERS: dict[str, tuple[str | bytes, int]] = {
 }
 
 
-@pytest.mark.parametrize("what", FIRST_WORDS_OF_READERS)
-def test_a_reader_that_says_nothing_good_is_sent_away(siege: Siege, honest: Any, what: str) -> None:
-    said, code = FIRST_WORDS_OF_READERS[what]
-    with connect(f"{siege.server.url.replace('http', 'ws')}/api/v1/stream", proxy=None, close_timeout=1) as line:
+@pytest.mark.parametrize("what", FIRST_MESSAGES_OF_READERS)
+def test_a_reader_that_says_nothing_good_is_sent_away(harness: HostileHarness, honest: Any, what: str) -> None:
+    said, code = FIRST_MESSAGES_OF_READERS[what]
+    with connect(f"{harness.server.url.replace('http', 'ws')}/api/v1/stream", proxy=None, close_timeout=1) as line:
         line.send(said)
-        assert end_of(line)[0] == code
-    siege.well(honest)
+        assert close_of(line)[0] == code
+    harness.assert_unharmed(honest)

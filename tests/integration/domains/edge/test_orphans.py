@@ -1,4 +1,4 @@
-"""What is left in an error by agents that cannot even undo, what a delete leads back to, and limits that hold."""
+"""Undos that fail, deletes that are undone, idle clusters, and limits that hold."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from stateward.engine import Accepted
 from stateward.store.changes import Changes
 from stateward.store.port import Store, Tx
 from stateward.store.records import Key, Timer
-from tests.integration.domains.edge.conftest import ADA, ANN, NS, PATIENT, AgentRunner, EdgeHarness, hold
+from tests.integration.domains.edge.conftest import ADA, ANN, NS, PATIENT, AgentRunner, EdgeHarness, hold_work
 from tests.stores import fresh_store
 
 C1, WEB = "munich:c1", "munich:c1:web"
@@ -27,24 +27,24 @@ def new_store(request: pytest.FixtureRequest) -> Callable[[], Store]:
     return fresh_store("sqlite", request)
 
 
-class Stubborn(SimulatedSite):
-    """A site that breaks off some sorts of work, for as long as it is told to; of all things, or of one."""
+class FailingSite(SimulatedSite):
+    """A site that fails some actions, for all things or for one, while `refuses` names them."""
 
     def __init__(self) -> None:
         super().__init__()
         self.refuses: frozenset[OrderAction] = frozenset()
         self.about = ""
 
-    async def execute(self, order: AgentOrder, tell: ReportProgress) -> None:
+    async def execute(self, order: AgentOrder, report_progress: ReportProgress) -> None:
         if order.work in self.refuses and self.about in ("", order.name):
             self.things[order.name] = Existing(order.generation, whole=False)
             raise SiteError("not today")
-        await super().execute(order, tell)
+        await super().execute(order, report_progress)
 
 
-async def stubborn(harness: EdgeHarness, *refuses: OrderAction, about: str = "", ready: bool = True) -> Stubborn:
-    """Have a cloudlet on which a cluster is ready, or nothing yet, and whose site refuses from then on."""
-    site = Stubborn()
+async def failing_site(harness: EdgeHarness, *refuses: OrderAction, about: str = "", ready: bool = True) -> FailingSite:
+    """Create a cloudlet, with a Ready cluster or empty, whose site then fails these actions."""
+    site = FailingSite()
     await harness.cloudlet(runner=AgentRunner("munich", site))
     if ready:
         await harness.cluster(nodes=2)
@@ -52,8 +52,8 @@ async def stubborn(harness: EdgeHarness, *refuses: OrderAction, about: str = "",
     return site
 
 
-async def left(harness: EdgeHarness, asked: Accepted, state: str) -> None:
-    """Wait until an operation has failed, and its undo too, for the last time."""
+async def until_undo_failed(harness: EdgeHarness, asked: Accepted, state: str) -> None:
+    """Wait until an operation and the last try of its undo have failed."""
     assert (await harness.ended(asked)).status == "failed"
     await harness.until_true(
         C1, lambda one: one.state == state and instance_status(one).tries > 0 and not instance_status(one).undoing
@@ -73,16 +73,16 @@ async def delete(harness: EdgeHarness) -> Accepted:
 
 
 async def test_what_could_be_neither_created_nor_removed_is_deleted_by_its_user(harness: EdgeHarness) -> None:
-    site = await stubborn(harness, *OrderAction, ready=False)
-    await left(harness, await create(harness), "CreateError")
+    site = await failing_site(harness, *OrderAction, ready=False)
+    await until_undo_failed(harness, await create(harness), "CreateError")
     site.refuses = frozenset()
     assert (await harness.ended(await delete(harness))).status == "succeeded"
     assert (await harness.state(C1), site.things) == ("NotPresent", {})
 
 
 async def test_an_update_that_failed_for_good_is_tried_again_by_its_user(harness: EdgeHarness) -> None:
-    site = await stubborn(harness, *OrderAction)
-    await left(harness, await update(harness, 3), "UpdateError")
+    site = await failing_site(harness, *OrderAction)
+    await until_undo_failed(harness, await update(harness, 3), "UpdateError")
     assert read_spec(await harness.get(C1), ClusterInst).nodes == 2
     site.refuses = frozenset()
     assert (await harness.ended(await update(harness, 4))).status == "succeeded"
@@ -92,18 +92,18 @@ async def test_an_update_that_failed_for_good_is_tried_again_by_its_user(harness
 
 @pytest.mark.parametrize("begun", [update, delete], ids=["an update", "a delete"])
 async def test_what_failed_for_good_is_deleted_by_its_user(harness: EdgeHarness, begun: Callable[..., object]) -> None:
-    site = await stubborn(harness, *OrderAction)
+    site = await failing_site(harness, *OrderAction)
     if begun is update:
-        await left(harness, await update(harness, 3), "UpdateError")
+        await until_undo_failed(harness, await update(harness, 3), "UpdateError")
     else:
-        await left(harness, await delete(harness), "DeleteError")
+        await until_undo_failed(harness, await delete(harness), "DeleteError")
     site.refuses = frozenset()
     assert (await harness.ended(await delete(harness))).status == "succeeded"
     assert (await harness.state(C1), site.things) == ("NotPresent", {})
 
 
 async def test_a_cluster_whose_apps_will_not_go_is_ready_again_and_says_who_is_in_it(harness: EdgeHarness) -> None:
-    site = await stubborn(harness)
+    site = await failing_site(harness)
     await harness.app(auto_delete=True)
     await harness.deployed()
     site.refuses, site.about = frozenset({OrderAction.DELETE}), "c1:web"
@@ -116,7 +116,7 @@ async def test_a_cluster_whose_apps_will_not_go_is_ready_again_and_says_who_is_i
 async def test_a_cloudlet_that_was_offline_and_is_not_deleted_after_all_is_ready_with_the_agent_that_came(
     harness: EdgeHarness,
 ) -> None:
-    site = await stubborn(harness, ready=False)
+    site = await failing_site(harness, ready=False)
     await harness.app(auto_delete=True)
     await harness.deployed(cluster="autocluster")
     (runner,) = harness.runners
@@ -133,14 +133,14 @@ async def test_a_cloudlet_that_was_offline_and_is_not_deleted_after_all_is_ready
 
 async def test_progress_gives_an_operation_time(harness: EdgeHarness) -> None:
     runner = await harness.cloudlet()
-    gate = hold(runner)
+    gate = hold_work(runner)
     accepted = await create(harness)
-    await harness.told(accepted, 1)
+    await harness.until_progress(accepted, 1)
     before = await deadline(harness, accepted, soon=True)
-    marks = await harness.marks(C1)
+    marks = await harness.instance_status(C1)
     word = ProgressMessage("still at it", marks.issued, marks.generation, runner.agent.notify, "c1")
     await runner.agent._send(word)
-    await harness.told(accepted, 2)
+    await harness.until_progress(accepted, 2)
     assert await deadline(harness, accepted) > before + 60.0
     gate.set()
     assert (await harness.ended(accepted)).status == "succeeded"
@@ -164,7 +164,7 @@ async def deadline(harness: EdgeHarness, accepted: Accepted, *, soon: bool = Fal
 async def test_progress_that_is_late_is_journaled_as_rejected(harness: EdgeHarness) -> None:
     runner = await harness.cloudlet()
     await harness.cluster()
-    marks = await harness.marks(C1)
+    marks = await harness.instance_status(C1)
     await runner.agent._send(ProgressMessage("too late", marks.issued, marks.generation, runner.agent.notify, "c1"))
     async with asyncio.timeout(PATIENT):
         while "rejected: progress" not in [line.event for line in await harness.history(C1)]:
@@ -176,7 +176,7 @@ async def test_a_cloudlet_has_at_most_so_many_reservable_clusters_and_the_lowest
 ) -> None:
     runner = await harness.cloudlet()
     await harness.app()
-    gate = hold(runner)
+    gate = hold_work(runner)
     apps = [f"autocluster{n}" for n in range(MAX_RESERVABLE_CLUSTERS)]
     made = [await harness.service.create_app(NS, "munich", one, "web", ANN) for one in apps]
     assert [instance_status(one.object).cluster for one in made] == [f"reservable{n}" for n in range(64)]
@@ -195,54 +195,54 @@ async def test_a_cloudlet_has_at_most_so_many_reservable_clusters_and_the_lowest
 IDLE = "munich:reservable0"
 
 
-async def idle(harness: EdgeHarness) -> Stubborn:
-    """Have a reservable cluster that nobody uses any more."""
-    site = await stubborn(harness, ready=False)
+async def idle_cluster(harness: EdgeHarness) -> FailingSite:
+    """Create a reservable cluster that is not used any more."""
+    site = await failing_site(harness, ready=False)
     await harness.app()
     await harness.deployed(cluster="autocluster")
     await harness.ended(await harness.service.delete(NS, "munich:autocluster:web", "edge.appinst", ANN))
-    await until_timed(harness)
+    await until_expiry_is_set(harness)
     return site
 
 
-async def until_timed(harness: EdgeHarness) -> None:
-    """Wait until a timer is set that will remove what is idle."""
+async def until_expiry_is_set(harness: EdgeHarness) -> None:
+    """Wait until the timer is set that deletes the idle cluster."""
     async with asyncio.timeout(PATIENT):
-        while not await expiry(harness):
+        while not await expiry_timers(harness):
             await asyncio.sleep(0.005)
 
 
-async def expiry(harness: EdgeHarness) -> list[Timer]:
+async def expiry_timers(harness: EdgeHarness) -> list[Timer]:
     return [one for one in await harness.engine.store.reader.timers(NS, 10) if one.event == "expire"]
 
 
 async def expire(harness: EdgeHarness) -> None:
-    """Let the time be over for which something may be idle."""
-    (timer,) = await expiry(harness)
+    """Make the timer of the idle cluster due."""
+    (timer,) = await expiry_timers(harness)
     await harness.engine.set_timer(replace(timer, due=0.0))
 
 
 async def test_an_idle_cluster_that_could_not_be_removed_is_removed_later(harness: EdgeHarness) -> None:
-    site = await idle(harness)
+    site = await idle_cluster(harness)
     site.refuses = frozenset({OrderAction.DELETE})
     await expire(harness)
     async with asyncio.timeout(PATIENT):
         while "undone" not in [line.event for line in await harness.history(IDLE)]:
             await asyncio.sleep(0.005)
-    await until_timed(harness)
+    await until_expiry_is_set(harness)
     site.refuses = frozenset()
     await expire(harness)
     await harness.until(IDLE, "NotPresent")
 
 
 async def test_an_idle_cluster_is_removed_when_a_failed_upgrade_has_been_settled(harness: EdgeHarness) -> None:
-    await idle(harness)
+    await idle_cluster(harness)
     await harness.ended(await harness.service.act(NS, "munich", "edge.cloudlet", "upgrade", ANN, {"version": "2.0"}))
     assert await harness.state("munich") == "UpdateError"
-    (before,) = await expiry(harness)
+    (before,) = await expiry_timers(harness)
     await expire(harness)
     async with asyncio.timeout(PATIENT):
-        while not [one for one in await expiry(harness) if 0.0 < one.due < before.due]:
+        while not [one for one in await expiry_timers(harness) if 0.0 < one.due < before.due]:
             await asyncio.sleep(0.005)
     assert await harness.state(IDLE) == "Ready"
     await harness.service.fix(NS, "munich", ADA)

@@ -1,4 +1,4 @@
-"""An administrator's overrides: they reach what goes along, and what they leave at a site is noticed at once."""
+"""An administrator's overrides: they apply to dependents, and the orphans that they leave are reported at once."""
 
 import pytest
 from msgspec.structs import replace
@@ -9,7 +9,7 @@ from stateward.domains.edge.api.schemas import accepted_view
 from stateward.domains.edge.errors import OrphansLeft
 from stateward.domains.edge.lifecycle import APPINST, CLUSTERINST, IGNORE_AGENT, IGNORE_AGENT_ERRORS, IGNORE_TRANSIENT
 from stateward.domains.edge.model import ClusterInst, cloudlet_status, instance_status
-from tests.integration.domains.edge.conftest import ADA, ANN, NS, EdgeHarness, hold
+from tests.integration.domains.edge.conftest import ADA, ANN, NS, EdgeHarness, hold_work
 
 C1, WEB = "munich:c1", "munich:c1:web"
 WITHOUT_AGENT = replace(ADA, facts=frozenset({IGNORE_AGENT}))
@@ -50,7 +50,7 @@ async def test_a_cluster_is_deleted_with_an_app_on_which_something_is_under_way(
     runner = await harness.cloudlet()
     await harness.cluster()
     await harness.app(auto_delete=True)
-    gate = hold(runner)
+    gate = hold_work(runner)
     begun = await harness.service.create_app(NS, "munich", "c1", "web", ANN)
     await harness.until(WEB, "Creating")
     accepted = await harness.service.delete(NS, C1, CLUSTERINST.kind, AT_ANY_TIME)

@@ -12,12 +12,12 @@ import pytest
 from tests.integration.domains.edge.process_deployment import (
     ProcessDeployment,
     events,
-    gated,
+    install_gated_release,
     kill,
-    let_in,
     open_deployment,
     program,
     progress,
+    until_serving,
 )
 from tests.integration.server.server_processes import Process, run
 
@@ -58,7 +58,7 @@ def web(deployment: ProcessDeployment) -> list[int]:
     if not deployment.has(APP):
         deployment.call("POST", f"{CLUSTER}/appinsts", {"app": "web"})
         deployment.until(APP, "Ready")
-    deployment.sure(lambda: len(deployment.apps("c1:web")) == 2)
+    deployment.until_true(lambda: len(deployment.apps("c1:web")) == 2)
     return deployment.apps("c1:web")
 
 
@@ -66,9 +66,9 @@ def test_an_app_runs_and_when_it_is_killed_it_is_created_anew(deployment: Proces
     first = web(deployment)
     before = deployment.get(APP)["conditions"]["generation"]
     kill(first[0])
-    deployment.sure(lambda: deployment.get(APP)["conditions"]["generation"] != before)
+    deployment.until_true(lambda: deployment.get(APP)["conditions"]["generation"] != before)
     deployment.until(APP, "Ready", missing=False)
-    deployment.sure(lambda: len(deployment.apps("c1:web")) == 2)
+    deployment.until_true(lambda: len(deployment.apps("c1:web")) == 2)
 
 
 def test_what_the_agent_says_is_streamed_and_can_be_replayed_by_anybody_afterwards(
@@ -93,7 +93,7 @@ def test_an_app_that_cannot_run_fails_and_leaves_nothing_behind(deployment: Proc
     made = deployment.call("POST", f"{CLUSTER}/appinsts", {"app": "broken"})
     assert "ended at once" in events(deployment.client, made["operation"]["id"])
     deployment.until(f"{CLUSTER}/appinsts/broken", "NotPresent")
-    deployment.sure(lambda: deployment.apps("c1:broken") == [])
+    deployment.until_true(lambda: deployment.apps("c1:broken") == [])
 
 
 def test_an_update_that_cannot_run_brings_the_previous_one_back(deployment: ProcessDeployment) -> None:
@@ -102,7 +102,7 @@ def test_an_update_that_cannot_run_brings_the_previous_one_back(deployment: Proc
     assert "ended at once" in events(deployment.client, made["operation"]["id"])
     found = deployment.until(APP, "Ready")
     assert (found["spec"]["command"], found["spec"]["count"]) == ("sleep 1000", 2)
-    deployment.sure(lambda: len(deployment.apps("c1:web")) == 2)
+    deployment.until_true(lambda: len(deployment.apps("c1:web")) == 2)
 
 
 def where(deployment: ProcessDeployment) -> tuple[str, ...]:
@@ -136,7 +136,7 @@ def test_a_version_that_does_not_come_up_is_cleaned_up_and_the_old_one_serves_on
         assert deployment.until(HERE, "UpdateError")["conditions"]["version"] == serves.version
         refused = deployment.call("PATCH", CLUSTER, {"nodes": 2}, 409)
         assert "upgrade has failed" in refused["detail"]
-        deployment.sure(lambda: deployment.agents() == [serves.pid])
+        deployment.until_true(lambda: deployment.agents() == [serves.pid])
     assert deployment.call("POST", f"{HERE}/fix")["object"]["state"] == "Ready"
     deployment.call("PATCH", CLUSTER, {"nodes": 2})
     deployment.until(CLUSTER, "Ready")
@@ -144,13 +144,13 @@ def test_a_version_that_does_not_come_up_is_cleaned_up_and_the_old_one_serves_on
 
 def test_an_agent_is_upgraded_to_a_real_second_version_and_the_instances_run_on(deployment: ProcessDeployment) -> None:
     running, before = web(deployment), deployment.holder
-    gate = gated(deployment, "9.9")
+    gate = install_gated_release(deployment, "9.9")
     made = deployment.call("POST", f"{HERE}/upgrade", {"version": "9.9"})
     refused = deployment.call("PATCH", CLUSTER, {"nodes": 3}, 409)
     assert "being upgraded" in refused["detail"]
     gate.touch()
     assert '"status":"succeeded"' in events(deployment.client, made["operation"]["id"])
-    let_in(deployment, "9.9")
+    until_serving(deployment, "9.9")
     assert before.pid not in deployment.agents()
     assert deployment.apps("c1:web") == running
     deployment.call("PATCH", CLUSTER, {"nodes": 3})
@@ -158,12 +158,12 @@ def test_an_agent_is_upgraded_to_a_real_second_version_and_the_instances_run_on(
 
 
 def test_a_successor_takes_over_though_the_one_that_started_it_has_died(deployment: ProcessDeployment) -> None:
-    gate = gated(deployment, "11.0")
+    gate = install_gated_release(deployment, "11.0")
     deployment.call("POST", f"{HERE}/upgrade", {"version": "11.0"})
     deployment.until(HERE, "Updating")
     deployment.kill_agent()
     gate.touch()
-    let_in(deployment, "11.0")
+    until_serving(deployment, "11.0")
 
 
 def test_a_token_speaks_for_its_cloudlet_alone(deployment: ProcessDeployment, tmp_path: Path) -> None:

@@ -16,16 +16,16 @@ from stateward.engine import Denied, NotFound
 from stateward.errors import BadInput
 from stateward.store.port import Store
 from tests.integration.domains.edge.conftest import ADA, ANN, NS, AgentRunner, EdgeHarness, open_harness
-from tests.integration.domains.edge.conftest import hold as hold_work
+from tests.integration.domains.edge.conftest import hold_work as hold_work
 
 C1 = "munich:c1"
 
 
-async def drop(service: Service, kind: str, name: str) -> None:
+async def delete_record(service: Service, kind: str, name: str) -> None:
     await service.delete_record(NS, kind, name, ANN)
 
 
-async def furnished(harness: EdgeHarness) -> AgentRunner:
+async def set_up(harness: EdgeHarness) -> AgentRunner:
     """A cluster and an app that name everything there is."""
     runner = await harness.cloudlet()
     await harness.flavor()
@@ -49,39 +49,39 @@ async def furnished(harness: EdgeHarness) -> AgentRunner:
 async def test_what_is_in_use_is_not_deleted_and_the_refusal_names_the_users(
     harness: EdgeHarness, kind: str, name: str, users: str
 ) -> None:
-    await furnished(harness)
+    await set_up(harness)
     with pytest.raises(StillReferenced, match=f"{name} is in use by {users}"):
-        await drop(harness.service, kind, name)
+        await delete_record(harness.service, kind, name)
     assert (await harness.service.get_record(NS, kind, name)).removed is False
 
 
 async def test_what_nobody_names_any_more_is_deleted(harness: EdgeHarness) -> None:
-    await furnished(harness)
+    await set_up(harness)
     await harness.ended(await harness.service.delete(NS, "munich:c1:web", APPINST.kind, ADA))
     await harness.until_true("app.web", lambda one: one.seen == "{}")
-    await drop(harness.service, APP.kind, "web")
+    await delete_record(harness.service, APP.kind, "web")
     await harness.ended(await harness.service.update(NS, C1, CLUSTERINST.kind, {"autoscale": ""}, ANN))
-    await drop(harness.service, AUTOSCALE.kind, "busy")
-    await drop(harness.service, AUTOPROV.kind, "near")
+    await delete_record(harness.service, AUTOSCALE.kind, "busy")
+    await delete_record(harness.service, AUTOPROV.kind, "near")
     await harness.ended(await harness.service.delete(NS, C1, CLUSTERINST.kind, ANN))
-    await drop(harness.service, FLAVOR.kind, "m4")
+    await delete_record(harness.service, FLAVOR.kind, "m4")
 
 
 async def test_a_policy_to_which_a_failed_update_would_go_back_is_in_use(harness: EdgeHarness) -> None:
-    runner = await furnished(harness)
+    runner = await set_up(harness)
     await harness.autoscale("calm", max=2)
     gate = hold_work(runner)
     accepted = await harness.service.update(NS, C1, CLUSTERINST.kind, {"autoscale": "calm"}, ANN)
     for name in ("busy", "calm"):
         with pytest.raises(StillReferenced):
-            await drop(harness.service, AUTOSCALE.kind, name)
+            await delete_record(harness.service, AUTOSCALE.kind, name)
     gate.set()
     await harness.ended(accepted)
-    await drop(harness.service, AUTOSCALE.kind, "busy")
+    await delete_record(harness.service, AUTOSCALE.kind, "busy")
 
 
 async def test_what_does_not_exist_cannot_be_named(harness: EdgeHarness) -> None:
-    await furnished(harness)
+    await set_up(harness)
     service, before = harness.service, await harness.get("app.web")
     for change in (
         lambda: service.create_cluster(NS, "munich", "c2", ClusterInst(flavor="none"), ANN),
@@ -147,7 +147,7 @@ async def test_of_a_user_and_a_deletion_that_race_exactly_one_wins(
         for nth in range(10):
             name = f"r{nth}"
             await first.service.put_record(NS, kind, name, spec, ANN)
-            asks = [ask(first.service, name), drop(second.service, kind, name)]
+            asks = [ask(first.service, name), delete_record(second.service, kind, name)]
             outcomes = await asyncio.gather(*(asks if nth % 2 else reversed(asks)), return_exceptions=True)
             lost = [one for one in outcomes if isinstance(one, BaseException)]
             assert len(lost) == 1, outcomes

@@ -1,4 +1,4 @@
-"""A thousand agents on one controller, over real sockets: all come back at once when it does, and all are settled."""
+"""A thousand agents on one controller, over real sockets: all reconnect at once after its restart, and are synced."""
 
 import asyncio
 import signal
@@ -23,7 +23,7 @@ PATIENT = 120.0
 AGENTS = {"name": "all", "role": "agent", "namespaces": [f"{NS}:*"]}
 
 
-async def furnished(file: Path, cloudlets: list[str]) -> dict[str, dict[str, int]]:
+async def set_up(file: Path, cloudlets: list[str]) -> dict[str, dict[str, int]]:
     """Write a thousand cloudlets down, each with instances that are ready."""
     store = open_store(str(file))
     await store.open()
@@ -66,7 +66,7 @@ async def test_a_thousand_agents_come_back_at_once_and_all_are_settled(
     folder = tmp_path / "controller"
     folder.mkdir()
     names = [f"site{n:04}" for n in range(MANY)]
-    things = await furnished(folder / "stateward.db", names)
+    things = await set_up(folder / "stateward.db", names)
     environ = {"STATEWARD_RATE": "100000"}
     server = await asyncio.to_thread(Served, folder, environ=environ)
     with server.client() as client:

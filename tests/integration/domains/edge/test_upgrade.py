@@ -19,7 +19,16 @@ from stateward.lifecycle import ADMIN, CONTROLLER
 from stateward.store.changes import Changes
 from stateward.store.port import Store, Tx
 from stateward.store.records import Key, Object, Timer
-from tests.integration.domains.edge.conftest import ADA, ANN, NS, AgentRunner, EdgeHarness, hold, open_harness, overdue
+from tests.integration.domains.edge.conftest import (
+    ADA,
+    ANN,
+    NS,
+    AgentRunner,
+    EdgeHarness,
+    hold_work,
+    open_harness,
+    pass_deadline,
+)
 from tests.stores import fresh_store
 
 
@@ -28,11 +37,11 @@ def new_store(request: pytest.FixtureRequest) -> Callable[[], Store]:
     return fresh_store("sqlite", request)
 
 
-async def upgraded(harness: EdgeHarness, version: str = "2.0") -> Accepted:
+async def request_upgrade(harness: EdgeHarness, version: str = "2.0") -> Accepted:
     return await harness.service.act(NS, "munich", "edge.cloudlet", "upgrade", ANN, {"version": version})
 
 
-async def silent(harness: EdgeHarness) -> AgentRunner:
+async def silent_agent(harness: EdgeHarness) -> AgentRunner:
     """Make a cloudlet whose agent does not answer when it is to be upgraded."""
     runner = await harness.cloudlet()
 
@@ -44,9 +53,9 @@ async def silent(harness: EdgeHarness) -> AgentRunner:
 
 
 async def test_a_new_version_that_connects_and_gathers_ends_the_upgrade(harness: EdgeHarness) -> None:
-    await silent(harness)
+    await silent_agent(harness)
     await harness.cluster()
-    accepted = await upgraded(harness)
+    accepted = await request_upgrade(harness)
     with pytest.raises(Upgrading, match="being upgraded"):
         await harness.service.update(NS, "munich:c1", "edge.clusterinst", {"nodes": 2}, ANN)
     harness.start(AgentRunner("munich", harness.runners[0].site, "2.0"))
@@ -71,20 +80,20 @@ async def test_an_upgrade_is_held_to_its_limits_however_it_is_asked_for(
 
 async def test_an_upgrade_is_refused_while_an_instance_is_in_transition(harness: EdgeHarness) -> None:
     runner = await harness.cloudlet()
-    gate = hold(runner)
+    gate = hold_work(runner)
     created = await harness.service.create_cluster(NS, "munich", "c1", ClusterInst(), ANN)
     with pytest.raises(ActionInProgress):
-        await upgraded(harness)
+        await request_upgrade(harness)
     gate.set()
     await harness.ended(created)
     with pytest.raises(BadInput):
-        await upgraded(harness, "1.0")
+        await request_upgrade(harness, "1.0")
 
 
 async def test_a_failed_upgrade_is_left_and_instances_with_it_until_it_is_settled(harness: EdgeHarness) -> None:
     await harness.cloudlet()
     await harness.cluster()
-    operation = await harness.ended(await upgraded(harness))
+    operation = await harness.ended(await request_upgrade(harness))
     assert (operation.status, operation.error) == ("failed", "version 2.0 is not installed here")
     assert await harness.state("munich") == "UpdateError"
     with pytest.raises(Upgrading, match="has failed"):
@@ -99,9 +108,9 @@ async def test_a_failed_upgrade_that_is_settled_without_an_agent_leaves_the_clou
     harness: EdgeHarness,
 ) -> None:
     runner = await harness.cloudlet()
-    await harness.ended(await upgraded(harness))
+    await harness.ended(await request_upgrade(harness))
     assert (await harness.service.fix(NS, "munich", ADA)).object.state == "Ready"
-    await harness.ended(await upgraded(harness))
+    await harness.ended(await request_upgrade(harness))
     await runner.kill()
     await harness.until_true("munich", lambda one: not cloudlet_status(one).serving)
     settled = (await harness.service.fix(NS, "munich", ADA)).object
@@ -112,7 +121,7 @@ async def test_a_failed_upgrade_that_is_settled_without_an_agent_leaves_the_clou
 
 async def test_a_failed_upgrade_is_settled_only_as_what_it_is(harness: EdgeHarness) -> None:
     await harness.cloudlet()
-    await harness.ended(await upgraded(harness))
+    await harness.ended(await request_upgrade(harness))
     with pytest.raises(AgentConnectionChanged):
         await harness.engine.act(NS, "munich", "fix", actor=ADMIN, who="ada")
     assert await harness.state("munich") == "UpdateError"
@@ -120,24 +129,24 @@ async def test_a_failed_upgrade_is_settled_only_as_what_it_is(harness: EdgeHarne
 
 async def test_a_failed_upgrade_can_be_tried_again(harness: EdgeHarness) -> None:
     runner = await harness.cloudlet()
-    assert (await harness.ended(await upgraded(harness))).status == "failed"
+    assert (await harness.ended(await request_upgrade(harness))).status == "failed"
 
     async def nothing(_: object) -> None:
         return
 
     runner.agent._upgrade = nothing  # type: ignore[method-assign, assignment]
-    accepted = await upgraded(harness)
+    accepted = await request_upgrade(harness)
     harness.start(AgentRunner("munich", SimulatedSite(), "2.0"))
     assert (await harness.ended(accepted)).status == "succeeded"
 
 
 async def test_when_both_agents_are_dead_time_ends_the_upgrade(harness: EdgeHarness) -> None:
-    runner = await silent(harness)
-    accepted = await upgraded(harness)
+    runner = await silent_agent(harness)
+    accepted = await request_upgrade(harness)
     await runner.kill()
     await harness.until_true("munich", lambda one: not cloudlet_status(one).serving)
     assert await harness.state("munich") == "UpdateRequested"
-    await overdue(harness, accepted.op.id)
+    await pass_deadline(harness, accepted.op.id)
     assert (await harness.ended(accepted)).status == "failed"
     assert await harness.state("munich") == "UpdateError"
     harness.start(AgentRunner("munich", SimulatedSite()))
@@ -148,20 +157,20 @@ async def test_when_both_agents_are_dead_time_ends_the_upgrade(harness: EdgeHarn
 async def test_a_successor_that_is_let_in_and_then_silent_is_timed_out_and_no_longer_wanted(
     harness: EdgeHarness,
 ) -> None:
-    await silent(harness)
-    accepted = await upgraded(harness)
+    await silent_agent(harness)
+    accepted = await request_upgrade(harness)
     number = cloudlet_status(await harness.get("munich")).operation
     dialer = InProcessDialer(harness.hub, NS, "munich")
-    assert isinstance(await introduced(dialer, "2.0", number), Welcome)
+    assert isinstance(await connect_as(dialer, "2.0", number), Welcome)
     assert await harness.state("munich") == "InitOk"
-    await overdue(harness, accepted.op.id)
+    await pass_deadline(harness, accepted.op.id)
     await harness.until("munich", "UpdateError")
-    answer = await introduced(dialer, "2.0", number)
+    answer = await connect_as(dialer, "2.0", number)
     assert isinstance(answer, Goodbye)
     assert answer.final
 
 
-async def introduced(dialer: InProcessDialer, version: str, heir: int) -> object:
+async def connect_as(dialer: InProcessDialer, version: str, heir: int) -> object:
     end = await dialer.dial()
     await end.send(encode(Hello(version, heir)))
     return read_controller(await end.recv())

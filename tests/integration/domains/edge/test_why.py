@@ -1,4 +1,4 @@
-"""What `why` tells about work that is left to an agent, on both stores."""
+"""`why` for operations that wait for an agent, on both stores."""
 
 import asyncio
 from typing import Any
@@ -11,7 +11,7 @@ from stateward.domains.edge.model import ClusterInst
 from stateward.engine.transitions import time_text
 from stateward.server.app import create_app
 from stateward.store.records import Key, WorkItem
-from tests.integration.domains.edge.conftest import ANN, NS, PATIENT, EdgeHarness, hold
+from tests.integration.domains.edge.conftest import ANN, NS, PATIENT, EdgeHarness, hold_work
 
 C1 = "munich:c1"
 
@@ -43,9 +43,9 @@ async def test_why_names_the_agent_its_last_report_and_the_deadline_and_that_its
 ) -> None:
     harness.hub.retry_s = 3600.0  # an order that is sent again is answered again, which renews its time
     runner = await harness.cloudlet()
-    gate = hold(runner)
+    gate = hold_work(runner)
     accepted = await harness.service.create_cluster(NS, "munich", "c1", ClusterInst(), ANN)
-    await harness.told(accepted, 1)
+    await harness.until_progress(accepted, 1)
     work = await parked(harness)
     (report,) = await harness.engine.store.reader.progress_of(accepted.op.key, 0)
     assert work.deadline is not None
