@@ -6,12 +6,12 @@ An account is only a record. A cloudspace has a firewall, which starts before it
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from stateward.domains.ovc.deadline import Run, run_until_deadline
 from stateward.domains.ovc.fan_out import HALF_DONE, FanOut, none_done, run_on_all
 from stateward.domains.ovc.firewalls import Firewalls
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, VM
 from stateward.domains.ovc.model import cloudspace_seen, read_seen, vm_seen
 from stateward.domains.ovc.nodes import NodeRegistry, Power
+from stateward.domains.ovc.proof import Run, run_until_deadline
 from stateward.domains.ovc.storage_handlers import do_nothing, report_done
 from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request
 from stateward.engine.kinds import EndHook, Guard, LockSet

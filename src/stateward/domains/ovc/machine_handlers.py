@@ -7,7 +7,6 @@ may have left behind are recorded, and stopped before anything else.
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from stateward.domains.ovc.deadline import run_until_deadline
 from stateward.domains.ovc.end_hooks import CLEAN_RESULT
 from stateward.domains.ovc.lifecycle import DiskState, OvcVmState
 from stateward.domains.ovc.model import (
@@ -24,7 +23,7 @@ from stateward.domains.ovc.model import (
 )
 from stateward.domains.ovc.node_privacy import LANE_PREFIX
 from stateward.domains.ovc.nodes import AttachedDisk, DiskStore, Hypervisor, NodeMachine, NodeRegistry, Power
-from stateward.domains.ovc.proof import judge_power, judge_reset, placed_power
+from stateward.domains.ovc.proof import judge_power, judge_reset, placed_power, run_until_deadline
 from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent
 from stateward.engine.kinds import EndHook, Guard, LockSet, Route
 from stateward.lifecycle import FAILED, Lifecycle

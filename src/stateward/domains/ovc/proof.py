@@ -4,13 +4,22 @@ An observation right after a cancelled call may find the machine changing, or sh
 proves anything: an operation that ends with the observation waits until the machine has settled and the observation is
 younger than the call. A reset leaves no power state behind; its token proves it.
 
+The engine ends an operation at its deadline without knowing the outcome. So a live worker stops the work a little
+earlier, asks the node, and ends the action as observed: done after all, or back in its previous state. The journal
+names the healer as the actor.
+
 Invariant: NOT_DONE is only returned for a settled machine, or for a reset whose token its node does not show.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from msgspec.structs import replace
 
 from stateward.domains.ovc.nodes import Hypervisor, NodeRegistry, Power
-from stateward.engine import Job, ObservedOutcome
+from stateward.engine import Ending, Job, ObservedOutcome
+from stateward.lifecycle import FAILED, HEALER
 
 SETTLE_TIMEOUT_S = 15.0
 """Seconds that an observation at the end of an operation waits for a changing machine."""
@@ -55,3 +64,37 @@ async def judge_reset(node: Hypervisor, key: str, job: Job) -> ObservedOutcome:
     if not was_reset:
         return ObservedOutcome.NOT_DONE
     return judge_power(await observed_power(node, key, job), Power.ON)
+
+
+Run = Callable[[Job], Awaitable[Any]]
+Observe = Callable[[Job], Awaitable[ObservedOutcome | Ending]]
+
+OBSERVE_SHARE = 0.1
+"""The share of an action's time that is kept for the observation."""
+
+
+def run_until_deadline(run: Run, look: Observe) -> Run:
+    """Return a handler that observes the outcome when its time is nearly over."""
+
+    async def bounded(job: Job) -> Any:  # noqa: ANN401 - what the work returns
+        try:
+            async with asyncio.timeout(_time_left_s(job)) as limit:
+                return await run(job)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+        job.is_ending = True
+        seen = await look(job)
+        if isinstance(seen, Ending):
+            return replace(seen, actor=HEALER)
+        if seen is ObservedOutcome.DONE:
+            return Ending(actor=HEALER)
+        error = f"not done {job.claim.operation.within:g} s after it was begun, and found {seen}"
+        return Ending(FAILED, HEALER, error=error)
+
+    return bounded
+
+
+def _time_left_s(job: Job) -> float:
+    within = job.claim.operation.within
+    return max(0.0, min(job.time_left_s, within) - within * OBSERVE_SHARE)

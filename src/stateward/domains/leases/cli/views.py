@@ -137,9 +137,7 @@ def lease_table(leases: Iterable[LeaseView]) -> Table:
         if one.degraded:
             status.append(" degraded", style="yellow")
         what = ", ".join(one.hosts or [each.resource_type for each in one.reservations])
-        table.add_row(
-            one.id, clean(one.name), status, minute_text(one.start_date), minute_text(one.end_date), clean(what)
-        )
+        table.add_row(one.id, clean(one.name), status, *_window_texts(one), clean(what))
     return table
 
 
@@ -198,9 +196,7 @@ def draw_calendar(
     legend = plain_table("", "LEASE", "STATUS", "FROM", "TO")
     for number, one in enumerate(shown):
         letter = Text(letters[one.id], style=f"bold {LEASE_COLOURS[number % len(LEASE_COLOURS)]}")
-        legend.add_row(
-            letter, clean(one.name), status_text(one.status), minute_text(one.start_date), minute_text(one.end_date)
-        )
+        legend.add_row(letter, clean(one.name), status_text(one.status), *_window_texts(one))
     return Group(table, "", legend) if shown else table
 
 

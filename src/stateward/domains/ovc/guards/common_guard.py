@@ -1,4 +1,4 @@
-"""Checks that the guards of all kinds share: expected state, queue, name label, and the states of parents.
+"""Lookups and checks that the guards of all kinds share: expected state, queue, names, and the states of parents.
 
 Below a disabled parent nothing is created, started or enlarged; stopping, removing and restoring are allowed. The rows
 of the parents are locked while a request is decided (they are in its lock set), so none is disabled in between.
@@ -10,15 +10,22 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stateward.domains.ovc.errors import OtherAction, ParentInBin, ParentNotReady, QueueOccupied, QueueStopping
+from stateward.domains.ovc.errors import (
+    NameTaken,
+    OtherAction,
+    ParentInBin,
+    ParentNotReady,
+    QueueOccupied,
+    QueueStopping,
+)
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, AccountState, CloudspaceState
 from stateward.domains.ovc.model import BinEntry, read_seen, short_kind
 from stateward.domains.ovc.object_updates import update_seen
-from stateward.domains.ovc.queries import require_object, require_state
-from stateward.engine import Request
+from stateward.engine import NotFound, Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
-from stateward.lifecycle import CONTROLLER, Lifecycle
+from stateward.lifecycle import CONTROLLER, Lifecycle, State
+from stateward.store.filters import Selector
 from stateward.store.records import Key, Object, WorkItem
 
 NAME_LABELS = frozenset({"name", "account"})
@@ -26,6 +33,48 @@ NAME_LABELS = frozenset({"name", "account"})
 
 STATUS_FACT = "status="
 """Prefix of the fact that names the state which the caller expects."""
+
+NAMELESS_STATES = ("DESTROYED", "DECOMMISSIONED")
+"""The states in which an object's name is free again."""
+
+
+def require_object(uow: UnitOfWork, ns: str, id_: str, lifecycle: Lifecycle) -> Object:
+    """Return a loaded object of this kind; raises NotFound."""
+    found = uow.objects.get(Key(ns, id_))
+    if found is None or found.removed or found.kind != lifecycle.kind:
+        raise NotFound(ns, id_)
+    return found
+
+
+def require_state(uow: UnitOfWork, ns: str, id_: str, lifecycle: Lifecycle, *wanted: State) -> Object:
+    """Return a loaded object in one of these states; raises ParentNotReady."""
+    found = require_object(uow, ns, id_, lifecycle)
+    if found.state not in wanted:
+        raise ParentNotReady(kind=short_kind(found.kind), id=id_, state=found.state, wanted=" or ".join(wanted))
+    return found
+
+
+async def require_free_name(uow: UnitOfWork, ns: str, lifecycle: Lifecycle, name: str, **where: str) -> None:
+    """Raise NameTaken if a name is in use: below a `parent`, in an `account`, or in the namespace.
+
+    The caller has locked the parent or the account; the names of the namespace are locked here.
+    """
+    if not where:
+        await uow.tx.locks([Key(ns, f"names of {lifecycle.kind}")])
+    labels = {"name": name, **{key: value for key, value in where.items() if key != "parent"}}
+    chosen = Selector(ns, lifecycle.kind, where.get("parent"), labels=tuple(labels.items()))
+    stored = {one.key: one for one in await uow.tx.select(chosen)}
+    here = {key: one for key, one in uow.objects.items() if _matches(one, chosen)}
+    for one in ({**stored, **here}).values():
+        if one.state not in NAMELESS_STATES and not one.removed:
+            raise NameTaken(name=name, kind=short_kind(one.kind), id=one.id, state=one.state)
+
+
+def _matches(one: Object, chosen: Selector) -> bool:
+    if (one.ns, one.kind) != (chosen.ns, chosen.kind) or chosen.parent not in (None, one.parent):
+        return False
+    labels = msgspec.json.decode(one.labels)
+    return all(labels.get(name) == value for name, value in chosen.labels)
 
 
 def check_request(uow: UnitOfWork, request: Request, found: Object) -> Object:

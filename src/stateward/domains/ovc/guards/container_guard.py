@@ -9,7 +9,9 @@ from stateward.domains.ovc.guards.common_guard import (
     put_in_bin,
     request_args,
     require_enabled,
+    require_free_name,
     require_parent_not_binned,
+    require_state,
 )
 from stateward.domains.ovc.guards.node_guard import choose_node, requested_node
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, VM, AccountState, OvcVmState
@@ -22,7 +24,6 @@ from stateward.domains.ovc.model import (
     short_kind,
 )
 from stateward.domains.ovc.object_updates import update_seen
-from stateward.domains.ovc.queries import require_free_name, require_state
 from stateward.engine import Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput

@@ -10,11 +10,10 @@ import msgspec
 from msgspec.structs import replace
 
 from stateward.domains.ovc.errors import LastNode, NodeNotReady, NoNode
-from stateward.domains.ovc.guards.common_guard import check_request, request_args
+from stateward.domains.ovc.guards.common_guard import check_request, request_args, require_free_name, require_object
 from stateward.domains.ovc.lifecycle import NODE, NodeState
 from stateward.domains.ovc.model import NodeSeen, NodeSpec, VmAction, parse_spec
 from stateward.domains.ovc.nodes.node_options import check_options
-from stateward.domains.ovc.queries import require_free_name, require_object
 from stateward.engine import Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput

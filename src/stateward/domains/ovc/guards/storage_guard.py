@@ -12,7 +12,9 @@ from stateward.domains.ovc.guards.common_guard import (
     check_request,
     put_in_bin,
     require_enabled,
+    require_free_name,
     require_parent_not_binned,
+    require_state,
 )
 from stateward.domains.ovc.lifecycle import ACCOUNT, DISK, IMAGE, VM, AccountState
 from stateward.domains.ovc.model import (
@@ -26,7 +28,6 @@ from stateward.domains.ovc.model import (
     read_spec,
 )
 from stateward.domains.ovc.nodes import DiskStore
-from stateward.domains.ovc.queries import require_free_name, require_state
 from stateward.engine import Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput

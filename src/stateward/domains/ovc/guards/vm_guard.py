@@ -19,7 +19,10 @@ from stateward.domains.ovc.guards.common_guard import (
     put_in_bin,
     request_args,
     require_enabled,
+    require_free_name,
+    require_object,
     require_parent_not_binned,
+    require_state,
 )
 from stateward.domains.ovc.guards.node_guard import choose_node, requested_node
 from stateward.domains.ovc.lifecycle import (
@@ -52,7 +55,6 @@ from stateward.domains.ovc.model import (
     vm_seen,
 )
 from stateward.domains.ovc.object_updates import define_disk, disk_move, hold_disk, update_seen
-from stateward.domains.ovc.queries import require_free_name, require_object, require_state
 from stateward.drivers.process.shell_machine import size_of
 from stateward.engine import Request
 from stateward.engine.unit_of_work import UnitOfWork
