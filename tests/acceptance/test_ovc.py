@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from stateward.cli.main import app
-from tests.integration.drivers.local.host import kill_all_in, needs_qemu
+from tests.integration.drivers.local.host_machines import kill_all_in, needs_qemu
 from tests.integration.server.server_processes import served
 
 ROOT = Path(__file__).parents[2]

@@ -5,10 +5,10 @@ python -m tests.chaos.mci.cloud_process
 
 import sys
 
-from tests.integration.drivers.aws.cloud import Cloud
+from tests.integration.drivers.aws.moto_cloud import MotoCloud
 
 if __name__ == "__main__":
-    cloud = Cloud()
+    cloud = MotoCloud()
     sys.stdout.write(f"{cloud.url}\n")
     sys.stdout.flush()
     sys.stdin.read()

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from tests.chaos.mci.domain_process import Plan
-from tests.integration.drivers.local.host import kill_all_in, left_of
+from tests.integration.drivers.local.host_machines import kill_all_in, live_processes_in
 
 ROOT = Path(__file__).parents[3]
 PATIENT = 60.0
@@ -106,7 +106,7 @@ def lives_of(tmp_path: Path) -> Iterator[MakeLives]:
         found.end()
         for folder in (found.folder / "machines").glob("*/*"):
             kill_all_in(folder)
-            assert left_of(folder) == []
+            assert live_processes_in(folder) == []
         shutil.rmtree(found.folder, ignore_errors=True)
 
 

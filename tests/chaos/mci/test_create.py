@@ -24,12 +24,12 @@ from stateward.store.records import Status
 from tests.chaos.mci.conftest import CREDENTIAL, Lives, MakeLives
 from tests.chaos.mci.domain_process import NS, Plan
 from tests.integration.domains.mci.conftest import MciHarness, open_harness
-from tests.integration.drivers.aws.cloud import REGION
 from tests.integration.drivers.aws.conftest import session
-from tests.integration.drivers.aws.hands import described
-from tests.integration.drivers.aws.images import IMAGE
-from tests.integration.drivers.aws.test_whole_life import tags_of
-from tests.integration.drivers.local.host import left_of, needs_qemu
+from tests.integration.drivers.aws.ec2_machines import describe_machines
+from tests.integration.drivers.aws.moto_cloud import REGION
+from tests.integration.drivers.aws.moto_images import IMAGE
+from tests.integration.drivers.aws.test_lifecycle import tags_of
+from tests.integration.drivers.local.host_machines import live_processes_in, needs_qemu
 from tests.servers import PostgresServer
 
 SIZE = 3
@@ -115,7 +115,7 @@ async def check_this_host(lives: Lives, kind: str) -> None:
     """Nothing runs on this host but what is shown, each was started once, and each was told what to do."""
     _, seen = await look(lives, "lab")
     folder: Path = lives.folder / "machines" / kind / "here"
-    assert left_of(folder) == sorted(int(one.details["pid"]) for one in seen.values())
+    assert live_processes_in(folder) == sorted(int(one.details["pid"]) for one in seen.values())
     assert {one.details["boots"] for one in seen.values()} == {"1"}
     written = await results(lives)
     assert written.keys() == {"g1-1", "g1-2", "g1-3"}
@@ -127,7 +127,7 @@ async def check_ec2(lives: Lives, cloud_url: str) -> None:
     """Nothing is there but what is shown, and each part of it once."""
     await look(lives, "ec2")
     ec2 = session().client("ec2", region_name=REGION, endpoint_url=cloud_url)
-    machines = described(ec2)
+    machines = describe_machines(ec2)
     assert [one["State"]["Name"] for one in machines] == ["running"] * SIZE
     assert len({tags_of(one)["stateward:key"] for one in machines}) == SIZE
     assert [len(found) for found in ours(ec2)] == [1, 1, 1, 1]

@@ -1,12 +1,12 @@
-"""The suite that every driver runs under."""
+"""The contract of all drivers."""
 
-from tests.contract.drivers.bulk import Bulk
-from tests.contract.drivers.creating import Creating
-from tests.contract.drivers.deeds import Deeds
-from tests.contract.drivers.handing_over import HandingOver
-from tests.contract.drivers.looking import Looking
-from tests.contract.drivers.parts import Parts
+from tests.contract.drivers.action_contract import ActionContract
+from tests.contract.drivers.bulk_contract import BulkContract
+from tests.contract.drivers.create_contract import CreateContract
+from tests.contract.drivers.listing_contract import ListingContract
+from tests.contract.drivers.resource_contract import ResourceContract
+from tests.contract.drivers.takeover_contract import TakeoverContract
 
 
-class Conformance(Creating, Deeds, Looking, Bulk, Parts, HandingOver):
-    """All that holds for every driver."""
+class Conformance(CreateContract, ActionContract, ListingContract, BulkContract, ResourceContract, TakeoverContract):
+    """Everything that holds for every driver."""

@@ -1,4 +1,4 @@
-"""All drivers under one suite; see `case.py` for how a driver is put under it."""
+"""All drivers under one contract; `driver_case.py` says how to add a driver."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -7,7 +7,17 @@ import pytest
 
 from tests.simulation.loop import VirtualLoop
 
-SUITE = ("case", "creating", "deeds", "looking", "parts", "bulk", "handing_over", "breaking", "conformance")
+SUITE = (
+    "driver_case",
+    "create_contract",
+    "action_contract",
+    "listing_contract",
+    "resource_contract",
+    "bulk_contract",
+    "takeover_contract",
+    "fault_contract",
+    "conformance",
+)
 
 pytest.register_assert_rewrite(*(f"tests.contract.drivers.{name}" for name in SUITE))
 

@@ -6,16 +6,16 @@ import pytest
 
 from stateward.drivers import Driver, Observation, ProviderRegion
 from stateward.drivers.aws import AwsDriver
-from tests.contract.drivers.breaking import BreakableCase, Breaking
-from tests.contract.drivers.case import Case
 from tests.contract.drivers.conformance import Conformance
-from tests.integration.drivers.aws.cloud import REGION, SPEC, Fault, Harm, shared_cloud
-from tests.integration.drivers.aws.images import IMAGE
+from tests.contract.drivers.driver_case import DriverCase
+from tests.contract.drivers.fault_contract import BreakableDriverCase, FaultContract
+from tests.integration.drivers.aws.moto_cloud import REGION, SPEC, Fault, FaultKind, shared_cloud
+from tests.integration.drivers.aws.moto_images import IMAGE
 
 CHANGING = ("RunInstances", "StopInstances", "StartInstances", "RebootInstances", "TerminateInstances")
 
 
-class AwsCase(BreakableCase):
+class AwsCase(BreakableDriverCase):
     """A new world in the test cloud."""
 
     spec = SPEC
@@ -31,7 +31,7 @@ class AwsCase(BreakableCase):
         return AwsDriver(ProviderRegion("aws", REGION, credential="env:TEST_CLOUD", options=options), self.count)
 
     def reboots(self, seen: Observation) -> int:
-        return self.cloud.life.reboots[seen.native_id]
+        return self.cloud.instances.reboots[seen.native_id]
 
     async def cut(self) -> None:
         self.cloud.cut = True
@@ -40,19 +40,19 @@ class AwsCase(BreakableCase):
         self.cloud.cut = False
 
     async def kill(self, key: str) -> None:
-        self.cloud.life.kill(key)
+        self.cloud.instances.kill(key)
 
     async def lose_next_answer(self) -> bool:
         for action in CHANGING:
-            self.cloud.harm(Fault(Harm.LOST_ANSWER, action))
+            self.cloud.inject_fault(Fault(FaultKind.LOST_ANSWER, action))
         return True
 
 
-class TestAws(Conformance, Breaking):
+class TestAws(Conformance, FaultContract):
     """All of it."""
 
     @pytest.fixture
-    async def case(self, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Case]:
+    async def case(self, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[DriverCase]:
         monkeypatch.setenv("TEST_CLOUD_ACCESS_KEY_ID", "AKIDTEST")
         monkeypatch.setenv("TEST_CLOUD_SECRET_ACCESS_KEY", "secret")
         case = AwsCase()

@@ -10,13 +10,13 @@ import pytest
 
 from stateward.drivers import Driver, Observation, ProviderRegion
 from stateward.drivers.process import ProcessDriver
-from tests.contract.drivers.breaking import BreakableCase, Breaking
-from tests.contract.drivers.case import find
 from tests.contract.drivers.conformance import Conformance
-from tests.integration.drivers.local.host import kill_all_in, left_of
+from tests.contract.drivers.driver_case import find
+from tests.contract.drivers.fault_contract import BreakableDriverCase, FaultContract
+from tests.integration.drivers.local.host_machines import kill_all_in, live_processes_in
 
 
-class ProcessCase(BreakableCase):
+class ProcessCase(BreakableDriverCase):
     """A folder of machines; without it, the provider is out of reach."""
 
     spec = "tiny"
@@ -28,8 +28,8 @@ class ProcessCase(BreakableCase):
         self.folder = folder
 
     def make(self) -> Driver:
-        place = ProviderRegion("local", "here", options={"folder": str(self.folder)})
-        return ProcessDriver(place, self.count)
+        region = ProviderRegion("local", "here", options={"folder": str(self.folder)})
+        return ProcessDriver(region, self.count)
 
     def reboots(self, seen: Observation) -> int:
         return int(seen.details["boots"]) - 1
@@ -49,15 +49,15 @@ class ProcessCase(BreakableCase):
         await super().close()
         for folder in (self.folder, self.folder.with_suffix(".away")):
             kill_all_in(folder)
-            assert left_of(folder) == []
+            assert live_processes_in(folder) == []
             shutil.rmtree(folder, ignore_errors=True)
 
 
-class TestProcess(Conformance, Breaking):
+class TestProcess(Conformance, FaultContract):
     """Machines that are process groups."""
 
     @pytest.fixture
     async def case(self, tmp_path: Path) -> AsyncIterator[ProcessCase]:
-        case = ProcessCase(tmp_path / "place")
+        case = ProcessCase(tmp_path / "region")
         yield case
         await case.close()

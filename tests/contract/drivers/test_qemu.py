@@ -10,13 +10,13 @@ import pytest
 
 from stateward.drivers import Driver, Observation, ProviderRegion
 from stateward.drivers.qemu import QemuDriver
-from tests.contract.drivers.breaking import BreakableCase, Breaking
-from tests.contract.drivers.case import find
 from tests.contract.drivers.conformance import Conformance
-from tests.integration.drivers.local.host import ARCHITECTURES, kill_all_in, left_of
+from tests.contract.drivers.driver_case import find
+from tests.contract.drivers.fault_contract import BreakableDriverCase, FaultContract
+from tests.integration.drivers.local.host_machines import ARCHITECTURES, kill_all_in, live_processes_in
 
 
-class QemuCase(BreakableCase):
+class QemuCase(BreakableDriverCase):
     """A folder of machines; without it, the provider is out of reach."""
 
     spec = "tiny"
@@ -28,8 +28,8 @@ class QemuCase(BreakableCase):
         self.folder, self.arch = folder, arch
 
     def make(self) -> Driver:
-        place = ProviderRegion("local", "here", options={"folder": str(self.folder), "arch": self.arch})
-        return QemuDriver(place, self.count)
+        region = ProviderRegion("local", "here", options={"folder": str(self.folder), "arch": self.arch})
+        return QemuDriver(region, self.count)
 
     def reboots(self, seen: Observation) -> int:
         return int(seen.details["boots"]) - 1
@@ -49,15 +49,15 @@ class QemuCase(BreakableCase):
         await super().close()
         for folder in (self.folder, self.folder.with_suffix(".away")):
             kill_all_in(folder)
-            assert left_of(folder) == []
+            assert live_processes_in(folder) == []
             shutil.rmtree(folder, ignore_errors=True)
 
 
-class TestQemu(Conformance, Breaking):
+class TestQemu(Conformance, FaultContract):
     """Machines under QEMU, on the boards of both architectures."""
 
     @pytest.fixture(params=ARCHITECTURES)
     async def case(self, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[QemuCase]:
-        case = QemuCase(tmp_path / "place", request.param)
+        case = QemuCase(tmp_path / "region", request.param)
         yield case
         await case.close()

@@ -10,14 +10,14 @@ from msgspec.structs import replace
 
 from stateward.drivers import Driver, Observation, ProviderRegion
 from stateward.drivers.simulated import CallFate, FaultProfile, SimulatedCloud, SimulatedDriver
-from tests.contract.drivers.breaking import BreakableCase, Breaking
 from tests.contract.drivers.conformance import Conformance
+from tests.contract.drivers.fault_contract import BreakableDriverCase, FaultContract
 
 VIRTUAL_TIME = True
-PLACE = ProviderRegion("aws", "ap-northeast-2")
+REGION = ProviderRegion("aws", "ap-northeast-2")
 
 
-class SimulatedCase(BreakableCase):
+class SimulatedCase(BreakableDriverCase):
     spec, image = "t3.nano", "ubuntu22.04"
 
     def __init__(self, path: Path | None = None) -> None:
@@ -25,7 +25,7 @@ class SimulatedCase(BreakableCase):
         self.cloud = SimulatedCloud(path, clock=asyncio.get_running_loop().time, chance=Random(7))
 
     def make(self) -> Driver:
-        return SimulatedDriver(PLACE, self.cloud, self.count)
+        return SimulatedDriver(REGION, self.cloud, self.count)
 
     async def pause(self) -> None:
         await asyncio.sleep(0.25)
@@ -34,24 +34,24 @@ class SimulatedCase(BreakableCase):
         return int(seen.details.get("reboots", "0"))
 
     async def cut(self) -> None:
-        self.cloud.set_profile(PLACE, replace(FaultProfile(), dead=True))
+        self.cloud.set_profile(REGION, replace(FaultProfile(), dead=True))
 
     async def mend(self) -> None:
-        self.cloud.set_profile(PLACE, FaultProfile())
+        self.cloud.set_profile(REGION, FaultProfile())
 
     async def kill(self, key: str) -> None:
-        self.cloud.fail(PLACE, key)
+        self.cloud.fail(REGION, key)
 
     async def close(self) -> None:
         await super().close()
         self.cloud.close()
 
     async def lose_next_answer(self) -> bool:
-        self.cloud.region(PLACE).fault_injector.script_next(CallFate.ANSWER_LOST)
+        self.cloud.region(REGION).fault_injector.script_next(CallFate.ANSWER_LOST)
         return True
 
 
-class TestSimulated(Conformance, Breaking):
+class TestSimulated(Conformance, FaultContract):
     @pytest.fixture
     async def case(self) -> AsyncIterator[SimulatedCase]:
         case = SimulatedCase()

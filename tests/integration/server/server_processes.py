@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import msgspec
 
-from tests.integration.drivers.local.host import kill_all_in
+from tests.integration.drivers.local.host_machines import kill_all_in
 
 STATEWARD = Path(sys.executable).parent / "stateward"
 PATIENT = 120.0

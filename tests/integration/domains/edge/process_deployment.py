@@ -19,7 +19,7 @@ from stateward.agents.local_state import LocalState
 from stateward.agents.self_upgrade import LockHolder
 from stateward.drivers.confinement.uids import CLAIMS
 from tests.integration.domains.edge.proxy import Proxy
-from tests.integration.drivers.local.host import records_in
+from tests.integration.drivers.local.host_machines import records_in
 from tests.integration.server.server_processes import STATEWARD, Process, Served
 
 NS = "lab"

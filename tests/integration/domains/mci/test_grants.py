@@ -21,7 +21,7 @@ from stateward.errors import BadInput, UnknownName
 from stateward.store.records import Status
 from tests.integration.domains.mci.api_harness import ApiHarness, open_api
 from tests.integration.domains.mci.conftest import ANN, NS, MciHarness, mci, open_harness
-from tests.integration.drivers.local.host import kill_all_in
+from tests.integration.drivers.local.host_machines import kill_all_in
 from tests.stores import fresh_store
 
 OWN = "http://test/api/v1/mci"

@@ -16,7 +16,7 @@ from stateward.errors import BadInput
 from tests.integration.domains.mci.api_harness import AWS, HERE, MICRO, NS, ApiHarness, group, mci, open_api
 from tests.integration.domains.mci.conftest import ANN, MciHarness
 from tests.integration.domains.mci.conftest import mci as wanted
-from tests.integration.drivers.local.host import kill_all_in
+from tests.integration.drivers.local.host_machines import kill_all_in
 
 M1 = f"/ns/{NS}/mci/m1"
 KEYS = f"/ns/{NS}/resources/sshKey"

@@ -44,7 +44,7 @@ from stateward.engine import Refused
 from stateward.engine.requests import Creation
 from stateward.store.records import Object, Operation, Status
 from tests.integration.domains.mci.conftest import ANN, NS, MciHarness, group, mci
-from tests.integration.drivers.local.host import kill_all_in
+from tests.integration.drivers.local.host_machines import kill_all_in
 
 SEOUL = ProviderRegion("aws", "ap-northeast-2")
 TOKYO = ProviderRegion("aws", "ap-northeast-1")

@@ -29,11 +29,11 @@ from stateward.lifecycle import PROVIDER
 from stateward.store import open_store
 from stateward.store.records import Operation, Status
 from tests.integration.domains.mci.conftest import ANN, NS, MciHarness, mci, open_harness
-from tests.integration.drivers.aws.cloud import REGION, Cloud, Fault, Harm, shared_cloud
 from tests.integration.drivers.aws.conftest import session
-from tests.integration.drivers.aws.hands import described
-from tests.integration.drivers.aws.images import IMAGE
-from tests.integration.drivers.local.host import kill_all_in, left_of, needs_qemu
+from tests.integration.drivers.aws.ec2_machines import describe_machines
+from tests.integration.drivers.aws.moto_cloud import REGION, Fault, FaultKind, MotoCloud, shared_cloud
+from tests.integration.drivers.aws.moto_images import IMAGE
+from tests.integration.drivers.local.host_machines import kill_all_in, live_processes_in, needs_qemu
 
 GUESTS, PROCESSES = 50, 50
 LATE = 1.0
@@ -75,7 +75,7 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
 
 
 @pytest.fixture
-def ec2_cloud(monkeypatch: pytest.MonkeyPatch) -> Cloud:
+def ec2_cloud(monkeypatch: pytest.MonkeyPatch) -> MotoCloud:
     """A test cloud with nothing in it."""
     monkeypatch.setenv("FARM_ACCESS_KEY_ID", "AKIDFARM")
     monkeypatch.setenv("FARM_SECRET_ACCESS_KEY", "secret")
@@ -85,7 +85,7 @@ def ec2_cloud(monkeypatch: pytest.MonkeyPatch) -> Cloud:
 
 
 @pytest.fixture
-async def ec2(harness: MciHarness, ec2_cloud: Cloud) -> AsyncIterator[Any]:
+async def ec2(harness: MciHarness, ec2_cloud: MotoCloud) -> AsyncIterator[Any]:
     """A boto3 that is not ours, and a connection of ours to the same cloud."""
     options = {"endpoint_url": ec2_cloud.url}
     connection = CloudConnection("ec2", "aws", REGION, driver="aws", credential="env:FARM", options=options)
@@ -101,16 +101,18 @@ ON_EC2 = SubGroup("g1", 3, f"aws+{REGION}+t3.nano", "hill", connection="ec2")
 
 def words(ec2: Any) -> Counter[str]:
     """Return what EC2 calls the states of all machines there are."""
-    return Counter(one["State"]["Name"] for one in described(ec2))
+    return Counter(one["State"]["Name"] for one in describe_machines(ec2))
 
 
-async def test_an_mci_lives_on_ec2_from_its_network_to_its_end(harness: MciHarness, ec2: Any, ec2_cloud: Cloud) -> None:
+async def test_an_mci_lives_on_ec2_from_its_network_to_its_end(
+    harness: MciHarness, ec2: Any, ec2_cloud: MotoCloud
+) -> None:
     assert (await harness.created(mci("m1", ON_EC2))).status is Status.SUCCEEDED
     assert words(ec2) == {"running": 3}
     network = resource_seen((await harness.service.resources(NS, "vNet"))[0])
-    assert {one["VpcId"] for one in described(ec2)} == {network.native_id}
+    assert {one["VpcId"] for one in describe_machines(ec2)} == {network.native_id}
     vms = await harness.service.vms(NS, "m1")
-    natives = {one["InstanceId"]: one for one in described(ec2)}
+    natives = {one["InstanceId"]: one for one in describe_machines(ec2)}
     assert natives.keys() == {vm_seen(one).native_id for one in vms}
     for one in vms:
         tags = {tag["Key"]: tag["Value"] for tag in natives[vm_seen(one).native_id]["Tags"]}
@@ -122,7 +124,7 @@ async def test_an_mci_lives_on_ec2_from_its_network_to_its_end(harness: MciHarne
     ):
         assert (await done(harness, action)).status is Status.SUCCEEDED
         assert (words(ec2), await harness.state()) == ({word: 3}, state)
-    assert ec2_cloud.life.reboots == dict.fromkeys(natives, 1)
+    assert ec2_cloud.instances.reboots == dict.fromkeys(natives, 1)
     await harness.ended(await harness.service.scale(NS, "m1", "g1", 1, ANN))
     assert words(ec2) == {"running": 4}
     assert (await done(harness, "terminate")).status is Status.SUCCEEDED
@@ -135,11 +137,13 @@ async def test_an_mci_lives_on_ec2_from_its_network_to_its_end(harness: MciHarne
     assert network.native_id not in {one["VpcId"] for one in ec2.describe_vpcs()["Vpcs"]}
 
 
-async def test_what_happens_on_ec2_behind_our_back_is_found(harness: MciHarness, ec2: Any, ec2_cloud: Cloud) -> None:
+async def test_what_happens_on_ec2_behind_our_back_is_found(
+    harness: MciHarness, ec2: Any, ec2_cloud: MotoCloud
+) -> None:
     await harness.created(mci("m1", ON_EC2))
     natives = {vm_of(one).name: vm_seen(one).native_id for one in await harness.service.vms(NS, "m1")}
     ec2.stop_instances(InstanceIds=[natives["g1-1"]])
-    ec2_cloud.life.kill(vm_of(await harness.service.vm(NS, "m1", "g1-2")).uid)
+    ec2_cloud.instances.kill(vm_of(await harness.service.vm(NS, "m1", "g1-2")).uid)
 
     async def found() -> bool:
         await harness.plugin.reconciler.reconcile_all()
@@ -149,14 +153,14 @@ async def test_what_happens_on_ec2_behind_our_back_is_found(harness: MciHarness,
     assert words(ec2) == {"running": 1, "stopped": 1, "terminated": 1}
 
 
-@pytest.mark.parametrize("harm", [None, Harm.LOST_ANSWER, Harm.LOST_REQUEST])
+@pytest.mark.parametrize("harm", [None, FaultKind.LOST_ANSWER, FaultKind.LOST_REQUEST])
 async def test_a_cancelled_reboot_on_ec2_is_done_or_unknown_and_never_told_as_not_done(
-    harness: MciHarness, ec2: Any, ec2_cloud: Cloud, harm: Harm | None
+    harness: MciHarness, ec2: Any, ec2_cloud: MotoCloud, harm: FaultKind | None
 ) -> None:
     await harness.created(mci("m1", replace(ON_EC2, size=1)))
     (native,) = [vm_seen(one).native_id for one in await harness.service.vms(NS, "m1")]
     if harm is not None:
-        ec2_cloud.harm(Fault(harm, "RebootInstances"))
+        ec2_cloud.inject_fault(Fault(harm, "RebootInstances"))
     begun = await harness.service.control_vm(NS, "m1", "g1-1", "reboot", ANN)
 
     async def has_called() -> bool:
@@ -165,28 +169,28 @@ async def test_a_cancelled_reboot_on_ec2_is_done_or_unknown_and_never_told_as_no
     await until(has_called)
     await harness.engine.cancel(NS, begun.op.id, "ann")
     ended = await harness.ended(begun)
-    assert (ended.status, ec2_cloud.life.reboots[native]) in (
+    assert (ended.status, ec2_cloud.instances.reboots[native]) in (
         [(Status.SUCCEEDED, 1)] if harm is None else [(Status.FAILED, 1), (Status.FAILED, 0)]
     )
     assert await states(harness) == {"Running" if harm is None else "Undefined": 1}
 
 
-@pytest.mark.parametrize("harm", [Harm.LOST_ANSWER, Harm.LOST_REQUEST, Harm.DONE_BUT_ERROR])
+@pytest.mark.parametrize("harm", [FaultKind.LOST_ANSWER, FaultKind.LOST_REQUEST, FaultKind.DONE_BUT_ERROR])
 async def test_a_launch_on_ec2_whose_answer_is_lost_makes_one_machine_for_each_vm(
-    harness: MciHarness, ec2: Any, ec2_cloud: Cloud, monkeypatch: pytest.MonkeyPatch, harm: Harm
+    harness: MciHarness, ec2: Any, ec2_cloud: MotoCloud, monkeypatch: pytest.MonkeyPatch, harm: FaultKind
 ) -> None:
     monkeypatch.setattr("stateward.domains.mci.provider.provider_client.ABSENT_AFTER_S", 0.1)
-    code = {"code": "InternalError", "status": 500} if harm is Harm.DONE_BUT_ERROR else {}
-    ec2_cloud.harm(Fault(harm, "RunInstances", times=2, **code))  # type: ignore[arg-type]
+    code = {"code": "InternalError", "status": 500} if harm is FaultKind.DONE_BUT_ERROR else {}
+    ec2_cloud.inject_fault(Fault(harm, "RunInstances", times=2, **code))  # type: ignore[arg-type]
     assert (await harness.created(mci("m1", ON_EC2))).status is Status.SUCCEEDED
     assert words(ec2) == {"running": 3}
 
 
 async def test_ec2_that_throttles_is_asked_again_and_fails_nothing(
-    harness: MciHarness, ec2: Any, ec2_cloud: Cloud
+    harness: MciHarness, ec2: Any, ec2_cloud: MotoCloud
 ) -> None:
     await harness.created(mci("m1", ON_EC2))
-    ec2_cloud.harm(Fault(Harm.ERROR, "StopInstances", code="RequestLimitExceeded", status=503))
+    ec2_cloud.inject_fault(Fault(FaultKind.ERROR, "StopInstances", code="RequestLimitExceeded", status=503))
     assert (await done(harness, "suspend")).status is Status.SUCCEEDED
     assert await states(harness) == {"Suspended": 3}
     _, loads = await harness.engine.store.reader.lanes()
@@ -206,14 +210,14 @@ async def nothing_stays(folder: Path) -> AsyncIterator[None]:
         yield
     finally:
         kill_all_in(folder)
-        assert left_of(folder) == []
+        assert live_processes_in(folder) == []
 
 
 async def whole_life(harness: MciHarness, wanted: SubGroup, connection: str, folder: Path) -> None:
     """Make machines, suspend, resume and reboot them all, lose one, find that out, and end them."""
     size = wanted.size
     assert (await harness.created(mci("m1", wanted))).status is Status.SUCCEEDED
-    assert len(left_of(folder)) == size
+    assert len(live_processes_in(folder)) == size
     for action, state in (("suspend", "Suspended"), ("resume", "Running"), ("reboot", "Running")):
         assert (await done(harness, action)).status is Status.SUCCEEDED
         assert await states(harness) == {state: size}
@@ -232,7 +236,7 @@ async def whole_life(harness: MciHarness, wanted: SubGroup, connection: str, fol
     await harness.until(lambda state: state == MciState.PARTIAL)
     assert (await done(harness, "terminate")).status is Status.SUCCEEDED
     assert await states(harness) == {"Terminated": size}
-    assert left_of(folder) == []
+    assert live_processes_in(folder) == []
 
 
 async def cancelled_soon(harness: MciHarness, action: str, delay: float) -> Status:

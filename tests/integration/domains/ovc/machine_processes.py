@@ -4,7 +4,7 @@ from pathlib import Path
 
 from stateward.drivers.process.procfs import find_marked
 from stateward.drivers.process.spawn import reap_children
-from tests.integration.drivers.local.host import records_in
+from tests.integration.drivers.local.host_machines import records_in
 
 
 def nodes_in(folder: Path) -> list[Path]:

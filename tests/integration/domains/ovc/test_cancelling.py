@@ -14,7 +14,7 @@ from stateward.engine.errors import AlreadyEnded
 from stateward.store import open_store
 from tests.integration.domains.ovc.machine_processes import nodes_in
 from tests.integration.domains.ovc.ovc_harness import ADA, RECORDS_ONLY, Cloud, open_cloud
-from tests.integration.drivers.local.host import kill_all_in
+from tests.integration.drivers.local.host_machines import kill_all_in
 
 POWERS = {"RUNNING": Power.ON, "PAUSED": Power.FROZEN, "HALTED": Power.OFF, "DELETED": Power.OFF}
 

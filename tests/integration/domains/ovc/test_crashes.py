@@ -23,7 +23,7 @@ from stateward.store.port import Tx
 from stateward.store.records import Key
 from tests.integration.domains.ovc.machine_processes import nodes_in, vms_in
 from tests.integration.domains.ovc.ovc_harness import ADA, FILES, Cloud, open_cloud
-from tests.integration.drivers.local.host import kill_all_in, left_of, needs_qemu
+from tests.integration.drivers.local.host_machines import kill_all_in, live_processes_in, needs_qemu
 from tests.servers import PostgresServer
 
 ROOT = Path(__file__).parents[4]
@@ -120,7 +120,7 @@ async def test_a_cascade_that_was_killed_goes_on_with_those_who_are_left(databas
         await cloud.did(operation.object, "restore")
         assert await cloud.state(at["vm"]) == "HALTED"
         await cloud.did(operation.object, "destroy", ADA)
-    assert [pid for node in nodes_in(folder) for pid in left_of(node)] == []
+    assert [pid for node in nodes_in(folder) for pid in live_processes_in(node)] == []
 
 
 async def hurry(cloud: Cloud, vm: str) -> None:

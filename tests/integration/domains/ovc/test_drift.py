@@ -21,7 +21,7 @@ from stateward.lifecycle import PROVIDER
 from stateward.store import open_store
 from tests.integration.domains.ovc.machine_processes import nodes_in, vms_of
 from tests.integration.domains.ovc.ovc_harness import ADA, FILES, Cloud, open_cloud
-from tests.integration.drivers.local.host import kill_all_in, needs_qemu
+from tests.integration.drivers.local.host_machines import kill_all_in, needs_qemu
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

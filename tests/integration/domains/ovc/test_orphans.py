@@ -15,7 +15,7 @@ from stateward.lifecycle import PROVIDER
 from stateward.store import open_store
 from tests.integration.domains.ovc.machine_processes import nodes_in
 from tests.integration.domains.ovc.ovc_harness import ADA, FILES, Cloud, open_cloud
-from tests.integration.drivers.local.host import kill_all_in
+from tests.integration.drivers.local.host_machines import kill_all_in
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

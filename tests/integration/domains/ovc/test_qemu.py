@@ -25,7 +25,7 @@ from stateward.engine.errors import AlreadyEnded
 from stateward.store import open_store
 from tests.integration.domains.ovc.machine_processes import nodes_in, vms_in, vms_of
 from tests.integration.domains.ovc.ovc_harness import ADA, FILES, Cloud, open_cloud
-from tests.integration.drivers.local.host import ARCHITECTURES, kill_all_in
+from tests.integration.drivers.local.host_machines import ARCHITECTURES, kill_all_in
 
 pytestmark = pytest.mark.skipif(
     which("qemu-img") is None, reason="qemu-img is not installed: apt-get install qemu-utils"

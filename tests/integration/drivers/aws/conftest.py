@@ -10,7 +10,7 @@ from botocore.config import Config  # type: ignore[import-untyped]
 
 from stateward.drivers import ProviderRegion
 from stateward.drivers.aws import AwsDriver
-from tests.integration.drivers.aws.cloud import REGION, Cloud, shared_cloud
+from tests.integration.drivers.aws.moto_cloud import REGION, MotoCloud, shared_cloud
 
 MakeDriver: TypeAlias = Callable[..., AwsDriver]
 SECRET = "very/secret+key"
@@ -18,7 +18,7 @@ SESSION = "very-secret-session"
 
 
 @pytest.fixture
-def cloud() -> Cloud:
+def cloud() -> MotoCloud:
     """Give a test a world of its own."""
     cloud = shared_cloud()
     cloud.reset()
@@ -26,7 +26,7 @@ def cloud() -> Cloud:
 
 
 @pytest.fixture
-async def make(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[MakeDriver]:
+async def make(cloud: MotoCloud, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[MakeDriver]:
     """Give a test drivers, by default with credentials from the environment, and close them in the end."""
     monkeypatch.setenv("FARM_ACCESS_KEY_ID", "AKIDFARM")
     monkeypatch.setenv("FARM_SECRET_ACCESS_KEY", SECRET)
@@ -56,7 +56,7 @@ def session() -> Any:
 
 
 @pytest.fixture
-def ec2(cloud: Cloud) -> Iterator[Any]:
+def ec2(cloud: MotoCloud) -> Iterator[Any]:
     """Give a test a client that is not ours."""
     once = Config(retries={"total_max_attempts": 1})
     client = session().client("ec2", region_name=REGION, endpoint_url=cloud.url, config=once)

@@ -8,9 +8,9 @@ import pytest
 from stateward.drivers import CallAccepted, CallRefused, CloudResource, RefusalReason, ResourceKind
 from stateward.drivers.aws import AwsDriver, CredentialMissing
 from stateward.drivers.aws.credential_refs import Credential, read_credential
-from tests.integration.drivers.aws.cloud import Cloud, Fault, Harm
 from tests.integration.drivers.aws.conftest import SECRET, SESSION, MakeDriver
-from tests.integration.drivers.aws.hands import wants
+from tests.integration.drivers.aws.ec2_machines import new_machine_specs
+from tests.integration.drivers.aws.moto_cloud import Fault, FaultKind, MotoCloud
 
 INI = """
 [default]
@@ -57,9 +57,9 @@ def test_a_file_of_another_form_is_refused_without_being_quoted(tmp_path: Path, 
     assert "SECRETWORD" not in str(caught.value)
 
 
-async def test_a_missing_credential_is_a_refusal_and_nothing_goes_out(make: MakeDriver, cloud: Cloud) -> None:
+async def test_a_missing_credential_is_a_refusal_and_nothing_goes_out(make: MakeDriver, cloud: MotoCloud) -> None:
     driver = make(credential="env:NOBODY")
-    (outcome,) = await driver.create(wants(1))
+    (outcome,) = await driver.create(new_machine_specs(1))
     assert isinstance(outcome, CallRefused)
     assert (outcome.why, cloud.calls.total()) == (RefusalReason.AUTH, 0)
     assert "NOBODY_ACCESS_KEY_ID is not set" in outcome.message
@@ -67,19 +67,19 @@ async def test_a_missing_credential_is_a_refusal_and_nothing_goes_out(make: Make
 
 
 async def test_a_credential_that_was_renewed_is_read_again(
-    make: MakeDriver, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+    make: MakeDriver, cloud: MotoCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver, cloud.known_keys = make(), {"AKIDNEW"}
-    (refused,) = await driver.create(wants(1))
+    (refused,) = await driver.create(new_machine_specs(1))
     monkeypatch.setenv("FARM_ACCESS_KEY_ID", "AKIDNEW")
-    (accepted,) = await driver.create(wants(1))
+    (accepted,) = await driver.create(new_machine_specs(1))
     assert isinstance(refused, CallRefused)
     assert refused.why is RefusalReason.AUTH
     assert isinstance(accepted, CallAccepted)
 
 
 async def test_the_sdk_s_own_chain_is_used_without_a_reference(
-    make: MakeDriver, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+    make: MakeDriver, cloud: MotoCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDCHAIN")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
@@ -88,32 +88,32 @@ async def test_the_sdk_s_own_chain_is_used_without_a_reference(
 
 
 async def test_signed_headers_in_a_complaint_are_not_told_on_where_the_driver_does_not_know_the_secret(
-    make: MakeDriver, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+    make: MakeDriver, cloud: MotoCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in (("ACCESS_KEY_ID", "AKIDCHAIN"), ("SECRET_ACCESS_KEY", "x"), ("SESSION_TOKEN", "chained-token")):
         monkeypatch.setenv(f"AWS_{name}", value)
     complaint = "it does not match.\nx-amz-security-token:chained-token"
-    cloud.harm(Fault(Harm.ERROR, "RunInstances", "SignatureDoesNotMatch", 403, complaint))
-    (outcome,) = await make(credential="").create(wants(1))
+    cloud.inject_fault(Fault(FaultKind.ERROR, "RunInstances", "SignatureDoesNotMatch", 403, complaint))
+    (outcome,) = await make(credential="").create(new_machine_specs(1))
     assert isinstance(outcome, CallRefused)
     assert outcome.message == "SignatureDoesNotMatch: it does not match."
 
 
 @pytest.mark.parametrize("name", ["read_timeout", "connect_timeout"])
 async def test_an_option_that_is_no_number_is_a_refusal(make: MakeDriver, name: str) -> None:
-    (outcome,) = await make(**{name: "soon"}).create(wants(1))
+    (outcome,) = await make(**{name: "soon"}).create(new_machine_specs(1))
     assert isinstance(outcome, CallRefused)
     assert (outcome.why, name in outcome.message) == (RefusalReason.INVALID, True)
 
 
 async def test_an_endpoint_that_is_none_is_a_refusal(make: MakeDriver) -> None:
-    (outcome,) = await make(endpoint_url="nonsense").create(wants(1))
+    (outcome,) = await make(endpoint_url="nonsense").create(new_machine_specs(1))
     assert isinstance(outcome, CallRefused)
     assert outcome.why is RefusalReason.INVALID
 
 
 async def test_secrets_are_in_no_log_no_message_and_no_repr(
-    driver: AwsDriver, cloud: Cloud, caplog: pytest.LogCaptureFixture
+    driver: AwsDriver, cloud: MotoCloud, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     told: list[object] = [driver, vars(driver), Credential("AKIDFARM", SECRET, SESSION)]
@@ -121,8 +121,8 @@ async def test_secrets_are_in_no_log_no_message_and_no_repr(
     assert isinstance(made, CallAccepted)
     private = made.secret.splitlines()[1]
     for message in (f"it echoes {SECRET} and {SESSION}", f"it signs\nx-amz-security-token:{SESSION}"):
-        cloud.harm(Fault(Harm.ERROR, "RunInstances", "SignatureDoesNotMatch", 403, message))
-        told += await driver.create(wants(1))
+        cloud.inject_fault(Fault(FaultKind.ERROR, "RunInstances", "SignatureDoesNotMatch", 403, message))
+        told += await driver.create(new_machine_specs(1))
     told += [await driver.observe(), vars(driver._calls)]
     written = caplog.text + repr(told)
     assert "it echoes (hidden)" in written

@@ -22,9 +22,9 @@ from stateward.drivers import (
 from stateward.drivers.aws import AwsDriver
 from stateward.drivers.aws.ec2_client import THREADS
 from stateward.drivers.aws.errors import classify_code
-from tests.integration.drivers.aws.cloud import Cloud, Fault, Harm
 from tests.integration.drivers.aws.conftest import MakeDriver
-from tests.integration.drivers.aws.hands import described, made, wants
+from tests.integration.drivers.aws.ec2_machines import create_machines, describe_machines, new_machine_specs
+from tests.integration.drivers.aws.moto_cloud import Fault, FaultKind, MotoCloud
 
 REFUSALS = [
     ("InsufficientInstanceCapacity", 500, RefusalReason.CAPACITY),
@@ -55,52 +55,56 @@ ITS_OWN_FAULT = [("InternalError", 500), ("ServiceUnavailable", 503), ("Unavaila
 
 @pytest.mark.parametrize(("code", "status", "why"), REFUSALS)
 async def test_a_refusal_is_told_with_its_reason(
-    driver: AwsDriver, cloud: Cloud, code: str, status: int, why: RefusalReason
+    driver: AwsDriver, cloud: MotoCloud, code: str, status: int, why: RefusalReason
 ) -> None:
-    cloud.harm(Fault(Harm.ERROR, "RunInstances", code, status))
-    (outcome,) = await driver.create(wants(1))
+    cloud.inject_fault(Fault(FaultKind.ERROR, "RunInstances", code, status))
+    (outcome,) = await driver.create(new_machine_specs(1))
     assert isinstance(outcome, CallRefused)
     assert (outcome.why, outcome.message) == (why, f"{code}: injected")
 
 
 @pytest.mark.parametrize(("code", "status"), THROTTLING)
-async def test_throttling_is_no_failure(driver: AwsDriver, cloud: Cloud, code: str, status: int) -> None:
-    cloud.harm(Fault(Harm.ERROR, "RunInstances", code, status))
-    (outcome,) = await driver.create(wants(1))
+async def test_throttling_is_no_failure(driver: AwsDriver, cloud: MotoCloud, code: str, status: int) -> None:
+    cloud.inject_fault(Fault(FaultKind.ERROR, "RunInstances", code, status))
+    (outcome,) = await driver.create(new_machine_specs(1))
     assert isinstance(outcome, CallThrottled)
     assert outcome.retry_after_s > 0
 
 
-async def test_a_throttled_listing_says_how_long_to_wait(driver: AwsDriver, cloud: Cloud) -> None:
-    cloud.harm(Fault(Harm.ERROR, "DescribeInstances", "RequestLimitExceeded", 503, headers=(("Retry-After", "7"),)))
+async def test_a_throttled_listing_says_how_long_to_wait(driver: AwsDriver, cloud: MotoCloud) -> None:
+    cloud.inject_fault(
+        Fault(FaultKind.ERROR, "DescribeInstances", "RequestLimitExceeded", 503, headers=(("Retry-After", "7"),))
+    )
     listing = await driver.observe()
     assert (listing.complete, listing.retry_after_s) == (False, 7.0)
 
 
-async def test_a_check_that_is_throttled_says_neither_yes_nor_no(driver: AwsDriver, cloud: Cloud) -> None:
-    cloud.harm(Fault(Harm.ERROR, "DescribeInstanceTypes", "RequestLimitExceeded", 503))
+async def test_a_check_that_is_throttled_says_neither_yes_nor_no(driver: AwsDriver, cloud: MotoCloud) -> None:
+    cloud.inject_fault(Fault(FaultKind.ERROR, "DescribeInstanceTypes", "RequestLimitExceeded", 503))
     assert isinstance(await driver.check("t3.nano", "ami-1"), CallThrottled)
 
 
-async def test_a_listing_of_parts_that_is_throttled_is_not_complete(driver: AwsDriver, cloud: Cloud) -> None:
-    cloud.harm(Fault(Harm.ERROR, "DescribeSubnets", "RequestLimitExceeded", 503))
+async def test_a_listing_of_parts_that_is_throttled_is_not_complete(driver: AwsDriver, cloud: MotoCloud) -> None:
+    cloud.inject_fault(Fault(FaultKind.ERROR, "DescribeSubnets", "RequestLimitExceeded", 503))
     listing = await driver.list_resources()
     assert (listing.complete, "RequestLimitExceeded" in listing.problem) == (False, True)
 
 
-async def test_the_provider_s_own_word_for_how_long_to_wait_counts(driver: AwsDriver, cloud: Cloud) -> None:
-    cloud.harm(Fault(Harm.ERROR, "RunInstances", "RequestLimitExceeded", 503, headers=(("Retry-After", "7"),)))
-    (outcome,) = await driver.create(wants(1))
+async def test_the_provider_s_own_word_for_how_long_to_wait_counts(driver: AwsDriver, cloud: MotoCloud) -> None:
+    cloud.inject_fault(
+        Fault(FaultKind.ERROR, "RunInstances", "RequestLimitExceeded", 503, headers=(("Retry-After", "7"),))
+    )
+    (outcome,) = await driver.create(new_machine_specs(1))
     assert isinstance(outcome, CallThrottled)
     assert outcome.retry_after_s == 7.0
 
 
 @pytest.mark.parametrize(("code", "status"), ITS_OWN_FAULT)
 async def test_after_an_error_inside_ec2_nobody_knows_what_was_done(
-    driver: AwsDriver, cloud: Cloud, code: str, status: int
+    driver: AwsDriver, cloud: MotoCloud, code: str, status: int
 ) -> None:
-    cloud.harm(Fault(Harm.DONE_BUT_ERROR, "RunInstances", code, status))
-    (want,) = wants(1)
+    cloud.inject_fault(Fault(FaultKind.DONE_BUT_ERROR, "RunInstances", code, status))
+    (want,) = new_machine_specs(1)
     (outcome,) = await driver.create([want])
     assert isinstance(outcome, CallUnanswered)
     assert [one.key for one in (await driver.observe()).machines] == [want.key]
@@ -108,12 +112,12 @@ async def test_after_an_error_inside_ec2_nobody_knows_what_was_done(
 
 @pytest.mark.parametrize(("code", "status"), ITS_OWN_FAULT)
 async def test_where_only_reading_failed_nothing_was_done(
-    driver: AwsDriver, cloud: Cloud, ec2: Any, code: str, status: int
+    driver: AwsDriver, cloud: MotoCloud, ec2: Any, code: str, status: int
 ) -> None:
-    cloud.harm(Fault(Harm.ERROR, "DescribeInstances", code, status))
-    (outcome,) = await driver.create(wants(1))
+    cloud.inject_fault(Fault(FaultKind.ERROR, "DescribeInstances", code, status))
+    (outcome,) = await driver.create(new_machine_specs(1))
     assert isinstance(outcome, TransientFailure)
-    assert described(ec2) == []
+    assert describe_machines(ec2) == []
 
 
 async def test_an_endpoint_that_nobody_listens_at_was_never_reached(make: MakeDriver) -> None:
@@ -124,41 +128,41 @@ async def test_an_endpoint_that_nobody_listens_at_was_never_reached(make: MakeDr
     assert isinstance(outcome, TransientFailure)
 
 
-async def test_silence_is_no_answer(make: MakeDriver, cloud: Cloud) -> None:
+async def test_silence_is_no_answer(make: MakeDriver, cloud: MotoCloud) -> None:
     driver = make(read_timeout="1.5")
-    cloud.harm(Fault(Harm.SILENCE, "RunInstances"))
-    (outcome,) = await driver.create(wants(1))
+    cloud.inject_fault(Fault(FaultKind.SILENCE, "RunInstances"))
+    (outcome,) = await driver.create(new_machine_specs(1))
     assert isinstance(outcome, CallUnanswered)
 
 
-async def test_the_sdk_repeats_nothing_by_itself(driver: AwsDriver, cloud: Cloud) -> None:
-    cloud.harm(Fault(Harm.ERROR, "RunInstances", "RequestLimitExceeded", 503))
-    await driver.create(wants(1))
+async def test_the_sdk_repeats_nothing_by_itself(driver: AwsDriver, cloud: MotoCloud) -> None:
+    cloud.inject_fault(Fault(FaultKind.ERROR, "RunInstances", "RequestLimitExceeded", 503))
+    await driver.create(new_machine_specs(1))
     assert cloud.calls["RunInstances"] == 1
 
 
 async def test_a_closed_driver_does_nothing_and_says_so(driver: AwsDriver) -> None:
-    (ref,) = await made(driver, 1)
+    (handle,) = await create_machines(driver, 1)
     await driver.close()
-    (outcome,) = await driver.act(MachineAction.TERMINATE, [ref])
+    (outcome,) = await driver.act(MachineAction.TERMINATE, [handle])
     assert isinstance(outcome, TransientFailure)
     assert not (await driver.observe()).complete
 
 
-async def test_closing_drops_what_was_not_sent_and_says_so(driver: AwsDriver, cloud: Cloud, ec2: Any) -> None:
-    cloud.manners.latency = 0.2
-    creating = asyncio.create_task(driver.create(wants(3 * THREADS)))
+async def test_closing_drops_what_was_not_sent_and_says_so(driver: AwsDriver, cloud: MotoCloud, ec2: Any) -> None:
+    cloud.behaviour.latency = 0.2
+    creating = asyncio.create_task(driver.create(new_machine_specs(3 * THREADS)))
     while not cloud.calls["RunInstances"]:
         await asyncio.sleep(0.01)
     await driver.close()
     kinds = [type(outcome) for outcome in await creating]
     assert kinds.count(TransientFailure) > 0
     assert kinds.count(CallAccepted) + kinds.count(TransientFailure) == len(kinds)
-    assert len(described(ec2)) == kinds.count(CallAccepted)
+    assert len(describe_machines(ec2)) == kinds.count(CallAccepted)
 
 
-async def test_a_caller_that_is_cancelled_is_cancelled(driver: AwsDriver, cloud: Cloud) -> None:
-    cloud.harm(Fault(Harm.SILENCE, "DescribeInstances"))
+async def test_a_caller_that_is_cancelled_is_cancelled(driver: AwsDriver, cloud: MotoCloud) -> None:
+    cloud.inject_fault(Fault(FaultKind.SILENCE, "DescribeInstances"))
     looking = asyncio.create_task(driver.observe())
     while not cloud.calls["DescribeInstances"]:
         await asyncio.sleep(0.01)
@@ -168,12 +172,12 @@ async def test_a_caller_that_is_cancelled_is_cancelled(driver: AwsDriver, cloud:
     cloud.reset()
 
 
-async def test_a_budget_of_the_provider_is_felt_as_throttling_and_passes(driver: AwsDriver, cloud: Cloud) -> None:
-    cloud.manners.calls, cloud.manners.window = 3, 3600.0
-    wanted = wants(8)
+async def test_a_budget_of_the_provider_is_felt_as_throttling_and_passes(driver: AwsDriver, cloud: MotoCloud) -> None:
+    cloud.behaviour.calls, cloud.behaviour.window = 3, 3600.0
+    wanted = new_machine_specs(8)
     kinds = [type(outcome) for outcome in await driver.create(wanted)]
     assert (kinds.count(CallAccepted), kinds.count(CallThrottled)) == (2, 6)
-    cloud.manners.calls = None
+    cloud.behaviour.calls = None
     kinds = [type(outcome) for outcome in await driver.create(wanted)]
     assert (kinds.count(AlreadyDone), kinds.count(CallAccepted)) == (2, 6)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.drivers.local.host import kill_all_in, left_of
+from tests.integration.drivers.local.host_machines import kill_all_in, live_processes_in
 
 
 @pytest.fixture
@@ -15,6 +15,6 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     path = tmp_path / "place"
     yield path
     kill_all_in(path)
-    assert left_of(path) == []
+    assert live_processes_in(path) == []
     shutil.rmtree(path, ignore_errors=True)
     assert not path.exists()

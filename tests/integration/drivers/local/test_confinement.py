@@ -31,7 +31,7 @@ from stateward.drivers.confinement import uids as uids_module
 from stateward.drivers.confinement.uids import UidClaims, uid_range
 from stateward.drivers.process import ProcessDriver
 from stateward.errors import BadInput
-from tests.integration.drivers.local.host import eventually, kill_all_in, until
+from tests.integration.drivers.local.host_machines import eventually, kill_all_in, wait_for_state
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="NOT PROVED HERE: users of their own need a server that is root")
 SHELL = MachineSpec("k1", "m1", "tiny", "sh")
@@ -48,7 +48,7 @@ async def driver(tmp_path: Path) -> AsyncIterator[ProcessDriver]:
 
 
 async def ran(driver: ProcessDriver, command: str, key: str = "k1") -> str:
-    await until(driver, key, MachineState.RUNNING)
+    await wait_for_state(driver, key, MachineState.RUNNING)
     return await driver.run(MachineHandle(key), command, "", 20.0)
 
 

@@ -7,34 +7,51 @@ from pathlib import Path
 import pytest
 
 from stateward.drivers import AlreadyDone, CallAccepted, Driver, MachineAction, MachineState, Observation
-from tests.integration.drivers.local.controller import make
-from tests.integration.drivers.local.host import eventually, left_of, needs_qemu, records_in, refs, seen, until, wants
+from tests.integration.drivers.local.host_machines import (
+    eventually,
+    live_processes_in,
+    machine_handles,
+    machine_specs,
+    needs_qemu,
+    observe_machine,
+    records_in,
+    wait_for_state,
+)
+from tests.integration.drivers.local.killed_controller import make
 
 KINDS = ["process", pytest.param("qemu", marks=needs_qemu)]
 IMAGES = {"process": "sh", "qemu": "tick"}
 
 
-async def controller(kind: str, folder: Path, deed: str, last: str, number: int = 1) -> asyncio.subprocess.Process:
-    arguments = ("-m", "tests.integration.drivers.local.controller", kind, str(folder), deed, last, str(number))
+async def controller(kind: str, folder: Path, action: str, last: str, number: int = 1) -> asyncio.subprocess.Process:
+    arguments = (
+        "-m",
+        "tests.integration.drivers.local.killed_controller",
+        kind,
+        str(folder),
+        action,
+        last,
+        str(number),
+    )
     return await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=asyncio.subprocess.PIPE)
 
 
-async def die(kind: str, folder: Path, deed: str, last: str) -> None:
-    process = await controller(kind, folder, deed, last)
+async def die(kind: str, folder: Path, action: str, last: str) -> None:
+    process = await controller(kind, folder, action, last)
     await process.communicate()
     assert process.returncode == (0 if last == "never" else -9)
 
 
 async def created(kind: str, folder: Path) -> Driver:
     driver = make(kind, str(folder))
-    await driver.create(wants(1, "tiny", IMAGES[kind]))
-    await until(driver, "key-0", MachineState.RUNNING)
+    await driver.create(machine_specs(1, "tiny", IMAGES[kind]))
+    await wait_for_state(driver, "key-0", MachineState.RUNNING)
     return driver
 
 
 async def alone(driver: Driver, folder: Path) -> Observation:
-    shown = await until(driver, "key-0", MachineState.RUNNING)
-    assert left_of(folder) == [int(shown.details["pid"])]
+    shown = await wait_for_state(driver, "key-0", MachineState.RUNNING)
+    assert live_processes_in(folder) == [int(shown.details["pid"])]
     assert len((await driver.observe()).machines) == 1
     return shown
 
@@ -44,10 +61,10 @@ async def alone(driver: Driver, folder: Path) -> Observation:
 async def test_a_create_that_was_cut_short_ends_in_one_machine(folder: Path, kind: str, last: str) -> None:
     await die(kind, folder, "create", last)
     driver = make(kind, str(folder))
-    found = await seen(driver, "key-0")
+    found = await observe_machine(driver, "key-0")
     assert found is not None
     assert found.state in (MachineState.PENDING, MachineState.RUNNING)
-    (outcome,) = await driver.create(wants(1, "tiny", IMAGES[kind]))
+    (outcome,) = await driver.create(machine_specs(1, "tiny", IMAGES[kind]))
     assert isinstance(outcome, (CallAccepted, AlreadyDone))
     assert (await alone(driver, folder)).native_id == outcome.native_id == found.native_id
     await driver.close()
@@ -59,12 +76,12 @@ async def test_a_machine_that_was_started_and_not_yet_noted_is_seen_and_can_be_c
 ) -> None:
     await die(kind, folder, "create", "started")
     driver = make(kind, str(folder))
-    await until(driver, "key-0", MachineState.RUNNING)
-    assert isinstance((await driver.act(MachineAction.SUSPEND, refs(1)))[0], CallAccepted)
-    await until(driver, "key-0", MachineState.SUSPENDED)
-    assert isinstance((await driver.act(MachineAction.TERMINATE, refs(1)))[0], CallAccepted)
-    await until(driver, "key-0", MachineState.TERMINATED)
-    assert left_of(folder) == []
+    await wait_for_state(driver, "key-0", MachineState.RUNNING)
+    assert isinstance((await driver.act(MachineAction.SUSPEND, machine_handles(1)))[0], CallAccepted)
+    await wait_for_state(driver, "key-0", MachineState.SUSPENDED)
+    assert isinstance((await driver.act(MachineAction.TERMINATE, machine_handles(1)))[0], CallAccepted)
+    await wait_for_state(driver, "key-0", MachineState.TERMINATED)
+    assert live_processes_in(folder) == []
     await driver.close()
 
 
@@ -72,10 +89,10 @@ async def test_a_machine_that_was_started_and_not_yet_noted_is_seen_and_can_be_c
 async def test_a_machine_that_was_never_started_can_be_terminated(folder: Path, kind: str) -> None:
     await die(kind, folder, "create", "recorded")
     driver = make(kind, str(folder))
-    assert isinstance((await driver.act(MachineAction.TERMINATE, refs(1)))[0], CallAccepted)
-    await until(driver, "key-0", MachineState.TERMINATED)
-    assert isinstance((await driver.create(wants(1, "tiny", IMAGES[kind])))[0], AlreadyDone)
-    assert left_of(folder) == []
+    assert isinstance((await driver.act(MachineAction.TERMINATE, machine_handles(1)))[0], CallAccepted)
+    await wait_for_state(driver, "key-0", MachineState.TERMINATED)
+    assert isinstance((await driver.create(machine_specs(1, "tiny", IMAGES[kind])))[0], AlreadyDone)
+    assert live_processes_in(folder) == []
     await driver.close()
 
 
@@ -83,7 +100,7 @@ async def test_a_machine_that_was_never_started_can_be_terminated(folder: Path, 
 async def test_a_reboot_that_was_cut_short_is_one_reboot_when_it_is_repeated(folder: Path, last: str) -> None:
     driver = await created("process", folder)
     await die("process", folder, "reboot", last)
-    (outcome,) = await driver.act(MachineAction.REBOOT, refs(1, "the-token"))
+    (outcome,) = await driver.act(MachineAction.REBOOT, machine_handles(1, "the-token"))
     assert isinstance(outcome, (CallAccepted, AlreadyDone))
     assert (await alone(driver, folder)).details["boots"] == "2"
     await driver.close()
@@ -92,7 +109,7 @@ async def test_a_reboot_that_was_cut_short_is_one_reboot_when_it_is_repeated(fol
 async def test_a_machine_whose_reboot_was_cut_short_is_shown_as_rebooting(folder: Path) -> None:
     driver = await created("process", folder)
     await die("process", folder, "reboot", "recorded")
-    await until(driver, "key-0", MachineState.REBOOTING)
+    await wait_for_state(driver, "key-0", MachineState.REBOOTING)
     await driver.close()
 
 
@@ -100,10 +117,10 @@ async def test_a_machine_whose_reboot_was_cut_short_is_shown_as_rebooting(folder
 async def test_a_terminate_that_was_cut_short_is_repeated_and_ends(folder: Path, kind: str) -> None:
     driver = await created(kind, folder)
     await die(kind, folder, "terminate", "ending")
-    await until(driver, "key-0", MachineState.TERMINATING)
-    assert isinstance((await driver.act(MachineAction.TERMINATE, refs(1)))[0], CallAccepted)
-    await until(driver, "key-0", MachineState.TERMINATED)
-    assert left_of(folder) == []
+    await wait_for_state(driver, "key-0", MachineState.TERMINATING)
+    assert isinstance((await driver.act(MachineAction.TERMINATE, machine_handles(1)))[0], CallAccepted)
+    await wait_for_state(driver, "key-0", MachineState.TERMINATED)
+    assert live_processes_in(folder) == []
     await driver.close()
 
 
@@ -116,14 +133,14 @@ async def test_a_controller_killed_amid_many_creates_leaves_one_machine_for_each
     process.kill()
     await process.communicate()
     driver = make("process", str(folder))
-    await driver.create(wants(20, "tiny", "sh"))
+    await driver.create(machine_specs(20, "tiny", "sh"))
 
     async def all_run() -> bool:
         listing = await driver.observe()
         return listing.complete and all(one.state is MachineState.RUNNING for one in listing.machines)
 
     await eventually(all_run)
-    assert len(left_of(folder)) == len(records_in(folder)) == len((await driver.observe()).machines) == 20
+    assert len(live_processes_in(folder)) == len(records_in(folder)) == len((await driver.observe()).machines) == 20
     await driver.close()
 
 

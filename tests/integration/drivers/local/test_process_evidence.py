@@ -23,7 +23,14 @@ from stateward.drivers import (
 from stateward.drivers.process import ProcessDriver
 from stateward.drivers.process.machine_dir import MachineRecord
 from stateward.drivers.process.procfs import PidNamespace, ProcessId
-from tests.integration.drivers.local.host import left_of, records_in, refs, seen, until, wants
+from tests.integration.drivers.local.host_machines import (
+    live_processes_in,
+    machine_handles,
+    machine_specs,
+    observe_machine,
+    records_in,
+    wait_for_state,
+)
 
 
 def local(folder: Path, **options: str) -> ProcessDriver:
@@ -32,15 +39,15 @@ def local(folder: Path, **options: str) -> ProcessDriver:
 
 async def one_machine(folder: Path) -> ProcessDriver:
     driver = local(folder)
-    await driver.create(wants(1, "tiny", "sh"))
-    await until(driver, "key-0", MachineState.RUNNING)
+    await driver.create(machine_specs(1, "tiny", "sh"))
+    await wait_for_state(driver, "key-0", MachineState.RUNNING)
     return driver
 
 
 async def one_dead_machine(folder: Path) -> ProcessDriver:
     driver = await one_machine(folder)
-    os.kill(left_of(folder)[0], 9)
-    await until(driver, "key-0", MachineState.TERMINATED)
+    os.kill(live_processes_in(folder)[0], 9)
+    await wait_for_state(driver, "key-0", MachineState.TERMINATED)
     return driver
 
 
@@ -69,12 +76,12 @@ async def test_a_process_that_was_given_the_number_of_a_dead_machine_is_not_take
 ) -> None:
     driver = await one_dead_machine(folder)
     change(folder, how)
-    await until(driver, "key-0", MachineState.TERMINATED)
-    (outcome,) = await driver.act(MachineAction.SUSPEND, refs(1))  # would stop the tests themselves
+    await wait_for_state(driver, "key-0", MachineState.TERMINATED)
+    (outcome,) = await driver.act(MachineAction.SUSPEND, machine_handles(1))  # would stop the tests themselves
     assert isinstance(outcome, CallRefused)
     assert outcome.why is RefusalReason.CONFLICT
     assert outcome.message == "its record says that it is up, and its process is gone"
-    await driver.act(MachineAction.TERMINATE, refs(1))  # would kill them
+    await driver.act(MachineAction.TERMINATE, machine_handles(1))  # would kill them
     await driver.close()
 
 
@@ -83,13 +90,13 @@ async def test_a_living_machine_is_found_though_its_record_names_another_process
     folder: Path, how: Callable[[ProcessId], ProcessId]
 ) -> None:
     driver = await one_machine(folder)
-    alive = left_of(folder)
+    alive = live_processes_in(folder)
     change(folder, how)
-    shown = await until(driver, "key-0", MachineState.RUNNING)
+    shown = await wait_for_state(driver, "key-0", MachineState.RUNNING)
     assert [int(shown.details["pid"])] == alive
-    await driver.act(MachineAction.TERMINATE, refs(1))
-    await until(driver, "key-0", MachineState.TERMINATED)
-    assert left_of(folder) == []
+    await driver.act(MachineAction.TERMINATE, machine_handles(1))
+    await wait_for_state(driver, "key-0", MachineState.TERMINATED)
+    assert live_processes_in(folder) == []
     await driver.close()
 
 
@@ -102,13 +109,13 @@ async def test_a_machine_with_a_liveness_lock_that_is_not_seen_makes_the_listing
         listing = await driver.observe()
         assert (list(listing.machines), listing.complete) == ([], False)
         assert "key-0" in listing.problem
-    await until(driver, "key-0", MachineState.TERMINATED)
+    await wait_for_state(driver, "key-0", MachineState.TERMINATED)
     await driver.close()
 
 
 async def test_a_broken_record_makes_the_listing_incomplete_and_is_named(folder: Path) -> None:
     driver = local(folder)
-    await driver.create(wants(2, "tiny", "sh"))
+    await driver.create(machine_specs(2, "tiny", "sh"))
     file = folder / "machines" / "key-0" / "record.json"
     whole = file.read_bytes()
     file.write_bytes(whole[:20])
@@ -127,22 +134,24 @@ async def test_fields_of_a_later_version_are_passed_over(folder: Path) -> None:
     driver = await one_machine(folder)
     file = folder / "machines" / "key-0" / "record.json"
     file.write_bytes(file.read_bytes()[:-1] + b',"disks":["one"]}')
-    assert (await seen(driver, "key-0")) is not None
+    assert (await observe_machine(driver, "key-0")) is not None
     await driver.close()
 
 
 async def test_ended_machines_are_listed_for_a_while_and_then_forgotten(folder: Path) -> None:
     driver = local(folder, keep="0")
-    await driver.create(wants(2, "tiny", "sh"))
-    await driver.act(MachineAction.TERMINATE, refs(1))
-    await until(driver, "key-0", MachineState.TERMINATED)
-    os.kill(left_of(folder)[0], 9)  # the other one, behind our back: noted at the first sweep, forgotten at the next
-    await until(driver, "key-1", MachineState.TERMINATED)
+    await driver.create(machine_specs(2, "tiny", "sh"))
+    await driver.act(MachineAction.TERMINATE, machine_handles(1))
+    await wait_for_state(driver, "key-0", MachineState.TERMINATED)
+    os.kill(
+        live_processes_in(folder)[0], 9
+    )  # the other one, behind our back: noted at the first sweep, forgotten at the next
+    await wait_for_state(driver, "key-1", MachineState.TERMINATED)
     await driver.create([])
-    assert await seen(driver, "key-0") is None
-    assert await seen(driver, "key-1") is not None
+    assert await observe_machine(driver, "key-0") is None
+    assert await observe_machine(driver, "key-1") is not None
     await driver.create([])
-    assert await seen(driver, "key-1") is None
+    assert await observe_machine(driver, "key-1") is None
     assert not list((folder / "machines").iterdir())
     await driver.close()
 
@@ -151,10 +160,10 @@ async def test_a_record_is_on_the_disk_before_anything_is_started(folder: Path) 
     noted: list[tuple[str, list[MachineRecord], list[int]]] = []
 
     def milestone(name: str) -> None:
-        noted.append((name, records_in(folder), left_of(folder)))
+        noted.append((name, records_in(folder), live_processes_in(folder)))
 
     driver = ProcessDriver(ProviderRegion("local", "here", options={"folder": str(folder)}), milestone=milestone)
-    await driver.create(wants(1, "tiny", "sh"))
+    await driver.create(machine_specs(1, "tiny", "sh"))
     name, records, processes = noted[0]
     assert (name, len(records), processes) == ("recorded", 1, [])
     await driver.close()
@@ -168,11 +177,11 @@ async def test_a_machine_whose_start_cannot_be_noted_is_kept_and_found_by_the_ne
             raise OSError(errno.ENOSPC, full.pop())
 
     driver = ProcessDriver(ProviderRegion("local", "here", options={"folder": str(folder)}), milestone=milestone)
-    (first,) = await driver.create(wants(1, "tiny", "sh"))
+    (first,) = await driver.create(machine_specs(1, "tiny", "sh"))
     assert isinstance(first, TransientFailure)
-    (again,) = await driver.create(wants(1, "tiny", "sh"))
+    (again,) = await driver.create(machine_specs(1, "tiny", "sh"))
     assert isinstance(again, CallAccepted)
-    shown = await until(driver, "key-0", MachineState.RUNNING)
+    shown = await wait_for_state(driver, "key-0", MachineState.RUNNING)
     assert processes_of(shown.native_id) == [int(shown.details["pid"])]
     await driver.close()
 

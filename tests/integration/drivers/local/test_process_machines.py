@@ -19,7 +19,14 @@ from stateward.drivers import (
 from stateward.drivers.process import ProcessDriver
 from stateward.drivers.process.jobs import MAX_OUTPUT_BYTES
 from stateward.errors import BadInput
-from tests.integration.drivers.local.host import eventually, left_of, refs, seen, until, wants
+from tests.integration.drivers.local.host_machines import (
+    eventually,
+    live_processes_in,
+    machine_handles,
+    machine_specs,
+    observe_machine,
+    wait_for_state,
+)
 
 COUNTING = "i=0; while :; do i=$((i+1)); echo $i >>count; sleep 0.01; done"
 
@@ -30,13 +37,13 @@ def local(folder: Path, **options: str) -> ProcessDriver:
 
 async def one_machine(folder: Path, **options: str) -> ProcessDriver:
     driver = local(folder, **options)
-    await driver.create(wants(1, "tiny", "sh"))
-    await until(driver, "key-0", MachineState.RUNNING)
+    await driver.create(machine_specs(1, "tiny", "sh"))
+    await wait_for_state(driver, "key-0", MachineState.RUNNING)
     return driver
 
 
 async def pid_of(driver: ProcessDriver) -> int:
-    shown = await seen(driver, "key-0")
+    shown = await observe_machine(driver, "key-0")
     assert shown is not None
     return int(shown.details["pid"])
 
@@ -63,15 +70,15 @@ async def start_counting(driver: ProcessDriver, folder: Path) -> Path:
 async def test_what_runs_on_a_machine_is_suspended_and_resumed_with_it(folder: Path) -> None:
     driver = await one_machine(folder)
     file = await start_counting(driver, folder)
-    await driver.act(MachineAction.SUSPEND, refs(1))
-    await until(driver, "key-0", MachineState.SUSPENDED)
-    for pid in left_of(folder):
+    await driver.act(MachineAction.SUSPEND, machine_handles(1))
+    await wait_for_state(driver, "key-0", MachineState.SUSPENDED)
+    for pid in live_processes_in(folder):
         await eventually(lambda pid=pid: stopped(pid))  # type: ignore[misc]
     size = file.stat().st_size
     for _ in range(20):
         await asyncio.sleep(0.01)
         assert file.stat().st_size == size
-    await driver.act(MachineAction.RESUME, refs(1))
+    await driver.act(MachineAction.RESUME, machine_handles(1))
     await counts_on(file)
     await driver.close()
 
@@ -81,16 +88,16 @@ async def stopped(pid: int) -> bool:
     return text.rpartition(")")[2].split()[0] in ("T", "Z")  # one that has just ended is waited for by a stopped parent
 
 
-@pytest.mark.parametrize("deed", [MachineAction.TERMINATE, MachineAction.REBOOT])
-async def test_what_runs_on_a_machine_ends_with_it(folder: Path, deed: MachineAction) -> None:
+@pytest.mark.parametrize("action", [MachineAction.TERMINATE, MachineAction.REBOOT])
+async def test_what_runs_on_a_machine_ends_with_it(folder: Path, action: MachineAction) -> None:
     driver = await one_machine(folder)
     await start_counting(driver, folder)
-    before = set(left_of(folder))
+    before = set(live_processes_in(folder))
     assert len(before) > 1
-    await driver.act(deed, refs(1))
+    await driver.act(action, machine_handles(1))
 
     async def ended() -> bool:
-        return not before & set(left_of(folder)) and not [pid for pid in before if _is_alive(pid)]
+        return not before & set(live_processes_in(folder)) and not [pid for pid in before if _is_alive(pid)]
 
     await eventually(ended)
     await driver.close()
@@ -106,10 +113,10 @@ def _is_alive(pid: int) -> bool:
 async def test_what_outlives_a_killed_machine_is_ended_when_it_is_terminated(folder: Path) -> None:
     driver = await one_machine(folder)
     await start_counting(driver, folder)
-    everything, leader = left_of(folder), await pid_of(driver)
+    everything, leader = live_processes_in(folder), await pid_of(driver)
     os.kill(leader, signal.SIGKILL)
-    await until(driver, "key-0", MachineState.TERMINATED)
-    await driver.act(MachineAction.TERMINATE, refs(1))
+    await wait_for_state(driver, "key-0", MachineState.TERMINATED)
+    await driver.act(MachineAction.TERMINATE, machine_handles(1))
 
     async def ended() -> bool:
         return not [pid for pid in everything if _is_alive(pid)]
@@ -121,26 +128,26 @@ async def test_what_outlives_a_killed_machine_is_ended_when_it_is_terminated(fol
 async def test_a_machine_killed_behind_our_back_is_terminated_and_its_key_makes_no_other(folder: Path) -> None:
     driver = await one_machine(folder)
     os.kill(await pid_of(driver), signal.SIGKILL)
-    shown = await until(driver, "key-0", MachineState.TERMINATED)
+    shown = await wait_for_state(driver, "key-0", MachineState.TERMINATED)
     assert shown.native_state == "killed"
-    assert isinstance((await driver.create(wants(1, "tiny", "sh")))[0], AlreadyDone)
-    assert left_of(folder) == []
+    assert isinstance((await driver.create(machine_specs(1, "tiny", "sh")))[0], AlreadyDone)
+    assert live_processes_in(folder) == []
     await driver.close()
 
 
 async def test_a_machine_stopped_behind_our_back_is_suspended(folder: Path) -> None:
     driver = await one_machine(folder)
     os.kill(await pid_of(driver), signal.SIGSTOP)
-    await until(driver, "key-0", MachineState.SUSPENDED)
+    await wait_for_state(driver, "key-0", MachineState.SUSPENDED)
     await driver.close()
 
 
 async def test_a_reboot_is_another_process_in_the_same_machine(folder: Path) -> None:
     driver = await one_machine(folder)
-    first = await seen(driver, "key-0")
+    first = await observe_machine(driver, "key-0")
     await driver.run(MachineHandle("key-0"), "echo kept >file", "", 30.0)
-    await driver.act(MachineAction.REBOOT, refs(1, "token"))
-    second = await until(driver, "key-0", MachineState.RUNNING)
+    await driver.act(MachineAction.REBOOT, machine_handles(1, "token"))
+    second = await wait_for_state(driver, "key-0", MachineState.RUNNING)
     assert first is not None
     assert (first.native_id, first.details["boots"]) == (second.native_id, "1")
     assert second.details["boots"] == "2"
@@ -191,7 +198,7 @@ async def test_a_command_that_takes_too_long_is_ended_with_all_it_started(folder
     leader = await pid_of(driver)
 
     async def alone() -> bool:
-        return left_of(folder) == [leader]
+        return live_processes_in(folder) == [leader]
 
     await eventually(alone)
     await driver.close()
@@ -199,11 +206,11 @@ async def test_a_command_that_takes_too_long_is_ended_with_all_it_started(folder
 
 async def test_a_command_for_a_suspended_machine_is_given_up_and_does_not_run_later(folder: Path) -> None:
     driver = await one_machine(folder)
-    await driver.act(MachineAction.SUSPEND, refs(1))
-    await until(driver, "key-0", MachineState.SUSPENDED)
+    await driver.act(MachineAction.SUSPEND, machine_handles(1))
+    await wait_for_state(driver, "key-0", MachineState.SUSPENDED)
     with pytest.raises(TimeoutError):
         await driver.run(MachineHandle("key-0"), "echo late >>count", "", 0.2)
-    await driver.act(MachineAction.RESUME, refs(1))
+    await driver.act(MachineAction.RESUME, machine_handles(1))
     assert await driver.run(MachineHandle("key-0"), "echo next", "", 30.0) == "next\n"
     assert not count_file(folder).exists()
     await driver.close()
@@ -217,7 +224,7 @@ async def test_a_command_ends_when_its_machine_does(folder: Path) -> None:
         return count_file(folder).exists()
 
     await eventually(begun)
-    await driver.act(MachineAction.TERMINATE, refs(1))
+    await driver.act(MachineAction.TERMINATE, machine_handles(1))
     with pytest.raises(ProcessLookupError):
         await running
     await driver.close()
@@ -245,13 +252,13 @@ async def test_what_is_begun_is_finished_though_nobody_waits(folder: Path) -> No
     await asyncio.gather(creating, return_exceptions=True)
     await driver.close()
     driver = local(folder)
-    await driver.create(wants(5, "tiny", "sh"))
+    await driver.create(machine_specs(5, "tiny", "sh"))
     for one in range(5):
-        await until(driver, f"key-{one}", MachineState.RUNNING)
-    assert len(left_of(folder)) == 5
+        await wait_for_state(driver, f"key-{one}", MachineState.RUNNING)
+    assert len(live_processes_in(folder)) == 5
     await driver.close()
 
 
 async def _create(driver: ProcessDriver) -> None:
-    outcomes = await driver.create(wants(5, "tiny", "sh"))
+    outcomes = await driver.create(machine_specs(5, "tiny", "sh"))
     assert all(isinstance(outcome, CallAccepted) for outcome in outcomes)

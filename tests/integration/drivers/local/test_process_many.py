@@ -7,7 +7,14 @@ import pytest
 
 from stateward.drivers import MachineAction, MachineState, ProviderRegion
 from stateward.drivers.process import ProcessDriver
-from tests.integration.drivers.local.host import all_are, left_of, memory_of, refs, timed, wants
+from tests.integration.drivers.local.host_machines import (
+    live_processes_in,
+    machine_handles,
+    machine_specs,
+    memory_of,
+    timed,
+    wait_for_all,
+)
 
 NUMBER = 100
 
@@ -16,21 +23,24 @@ async def live(folder: Path, number: int) -> None:
     """Bring machines through their lives, and print what it takes."""
     calls: list[str] = []
     driver = ProcessDriver(ProviderRegion("local", "here", options={"folder": str(folder)}), calls.append)
-    await timed("create", number, driver.create(wants(number, "tiny", "sh")))
-    await all_are(driver, MachineState.RUNNING, number)
-    pids = left_of(folder)
+    await timed("create", number, driver.create(machine_specs(number, "tiny", "sh")))
+    await wait_for_all(driver, MachineState.RUNNING, number)
+    pids = live_processes_in(folder)
     assert len(pids) == number
     sys.stdout.write(f"    memory: {memory_of(pids) / number:.2f} MiB each\n")
     await timed("list", number, driver.observe())
-    for deed, state in [(MachineAction.SUSPEND, MachineState.SUSPENDED), (MachineAction.RESUME, MachineState.RUNNING)]:
-        await timed(deed, number, driver.act(deed, refs(number)))
-        await all_are(driver, state, number)
-    await timed("reboot", number, driver.act(MachineAction.REBOOT, refs(number, "token")))
-    await all_are(driver, MachineState.RUNNING, number)
-    assert len(left_of(folder)) == number
-    await timed("terminate", number, driver.act(MachineAction.TERMINATE, refs(number)))
-    await all_are(driver, MachineState.TERMINATED, number)
-    assert left_of(folder) == []
+    for action, state in [
+        (MachineAction.SUSPEND, MachineState.SUSPENDED),
+        (MachineAction.RESUME, MachineState.RUNNING),
+    ]:
+        await timed(action, number, driver.act(action, machine_handles(number)))
+        await wait_for_all(driver, state, number)
+    await timed("reboot", number, driver.act(MachineAction.REBOOT, machine_handles(number, "token")))
+    await wait_for_all(driver, MachineState.RUNNING, number)
+    assert len(live_processes_in(folder)) == number
+    await timed("terminate", number, driver.act(MachineAction.TERMINATE, machine_handles(number)))
+    await wait_for_all(driver, MachineState.TERMINATED, number)
+    assert live_processes_in(folder) == []
     assert calls.count("spawn") == 2 * number
     await driver.close()
 

@@ -11,7 +11,13 @@ from stateward.drivers import CallAccepted, MachineAction, MachineState, Provide
 from stateward.drivers.qemu import QemuDriver, guest
 from stateward.drivers.qemu.hardware import HOST_ARCH
 from stateward.drivers.qemu.monitor import open_monitor
-from tests.integration.drivers.local.host import ARCHITECTURES, eventually, refs, until, wants
+from tests.integration.drivers.local.host_machines import (
+    ARCHITECTURES,
+    eventually,
+    machine_handles,
+    machine_specs,
+    wait_for_state,
+)
 
 SOURCES = Path(guest.__file__).parent
 RECIPES = {
@@ -53,8 +59,8 @@ class Machine:
         self.folder = folder / "machines" / "key-0"
 
     async def start(self) -> None:
-        await self.driver.create(wants(1, "tiny", "tick"))
-        await until(self.driver, "key-0", MachineState.RUNNING)
+        await self.driver.create(machine_specs(1, "tiny", "tick"))
+        await wait_for_state(self.driver, "key-0", MachineState.RUNNING)
         await self.says("tick 00001")
 
     def lines(self) -> list[str]:
@@ -66,10 +72,10 @@ class Machine:
 
         await eventually(said)
 
-    async def does(self, deed: MachineAction, state: MachineState) -> None:
-        (outcome,) = await self.driver.act(deed, refs(1))
+    async def does(self, action: MachineAction, state: MachineState) -> None:
+        (outcome,) = await self.driver.act(action, machine_handles(1))
         assert isinstance(outcome, CallAccepted), outcome
-        await until(self.driver, "key-0", state)
+        await wait_for_state(self.driver, "key-0", state)
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
@@ -111,7 +117,7 @@ async def test_a_guest_answers_the_power_button(folder: Path, arch: str) -> None
     await machine.start()
     async with open_monitor(machine.folder) as monitor:
         await monitor.execute("system_powerdown")
-    shown = await until(machine.driver, "key-0", MachineState.TERMINATED)
+    shown = await wait_for_state(machine.driver, "key-0", MachineState.TERMINATED)
     assert machine.lines()[-1] == "power button"
     assert shown.native_state == "gone"
     await machine.driver.close()

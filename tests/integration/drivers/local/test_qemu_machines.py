@@ -24,17 +24,17 @@ from stateward.drivers.qemu import QemuDriver
 from stateward.drivers.qemu import monitor as monitors
 from stateward.drivers.qemu.errors import CommandRejected, MonitorNotReached
 from stateward.errors import BadInput
-from tests.integration.drivers.local.host import (
-    PATIENCE,
-    all_are,
-    left_of,
+from tests.integration.drivers.local.host_machines import (
+    TIMEOUT_S,
+    live_processes_in,
+    machine_handles,
+    machine_specs,
     memory_of,
     needs_qemu,
-    refs,
-    seen,
+    observe_machine,
     timed,
-    until,
-    wants,
+    wait_for_all,
+    wait_for_state,
 )
 
 pytestmark = needs_qemu
@@ -47,35 +47,38 @@ def local(folder: Path, **options: str) -> QemuDriver:
 
 async def one_machine(folder: Path) -> QemuDriver:
     driver = local(folder)
-    await driver.create(wants(1, "tiny", "tick"))
-    await until(driver, "key-0", MachineState.RUNNING)
+    await driver.create(machine_specs(1, "tiny", "tick"))
+    await wait_for_state(driver, "key-0", MachineState.RUNNING)
     return driver
 
 
 async def live(folder: Path, number: int) -> None:
     """Bring machines through their lives, one of them killed behind our back, and print what it takes."""
     driver = local(folder)
-    await timed("create", number, driver.create(wants(number, "tiny", "tick")))
-    await timed("come up", number, all_are(driver, MachineState.RUNNING, number))
-    pids = left_of(folder)
+    await timed("create", number, driver.create(machine_specs(number, "tiny", "tick")))
+    await timed("come up", number, wait_for_all(driver, MachineState.RUNNING, number))
+    pids = live_processes_in(folder)
     assert len(pids) == number
     sys.stdout.write(f"    memory: {memory_of(pids) / number:.2f} MiB each\n")
     await timed("list", number, driver.observe())
-    for deed, state in [(MachineAction.SUSPEND, MachineState.SUSPENDED), (MachineAction.RESUME, MachineState.RUNNING)]:
-        await timed(deed, number, driver.act(deed, refs(number)))
-        await all_are(driver, state, number)
-    await timed("reboot", number, driver.act(MachineAction.REBOOT, refs(number, "token")))
-    victim = await seen(driver, "key-0")
+    for action, state in [
+        (MachineAction.SUSPEND, MachineState.SUSPENDED),
+        (MachineAction.RESUME, MachineState.RUNNING),
+    ]:
+        await timed(action, number, driver.act(action, machine_handles(number)))
+        await wait_for_all(driver, state, number)
+    await timed("reboot", number, driver.act(MachineAction.REBOOT, machine_handles(number, "token")))
+    victim = await observe_machine(driver, "key-0")
     assert victim is not None
     os.kill(int(victim.details["pid"]), signal.SIGKILL)
-    await until(driver, "key-0", MachineState.TERMINATED)
+    await wait_for_state(driver, "key-0", MachineState.TERMINATED)
     listing = await driver.observe()
     assert [one.state for one in listing.machines].count(MachineState.RUNNING) == number - 1, [
         one.native_state for one in listing.machines
     ]
-    await timed("terminate", number, driver.act(MachineAction.TERMINATE, refs(number)))
-    await all_are(driver, MachineState.TERMINATED, number)
-    assert left_of(folder) == []
+    await timed("terminate", number, driver.act(MachineAction.TERMINATE, machine_handles(number)))
+    await wait_for_all(driver, MachineState.TERMINATED, number)
+    assert live_processes_in(folder) == []
     await driver.close()
 
 
@@ -87,11 +90,11 @@ async def test_ten_machines_live_and_end_and_one_that_is_killed_is_found(folder:
 async def test_the_folder_may_be_deeper_than_the_name_of_a_socket_can_be_long(folder: Path) -> None:
     deep = folder.joinpath(*["a-rather-long-name-of-a-folder"] * 6)
     driver = local(deep)
-    await driver.create(wants(1, "tiny", "tick"))
-    await until(driver, "key-0", MachineState.RUNNING)
-    await driver.act(MachineAction.TERMINATE, refs(1))
-    await until(driver, "key-0", MachineState.TERMINATED)
-    assert left_of(deep) == []
+    await driver.create(machine_specs(1, "tiny", "tick"))
+    await wait_for_state(driver, "key-0", MachineState.RUNNING)
+    await driver.act(MachineAction.TERMINATE, machine_handles(1))
+    await wait_for_state(driver, "key-0", MachineState.TERMINATED)
+    assert live_processes_in(deep) == []
     await driver.close()
 
 
@@ -113,9 +116,9 @@ async def test_a_monitor_that_somebody_else_keeps_tells_nothing_and_nobody_is_ta
         listing = await driver.observe()
         assert (list(listing.machines), listing.complete) == ([], False)
         assert "key-0" in listing.problem
-        (outcome,) = await driver.act(MachineAction.SUSPEND, refs(1))
+        (outcome,) = await driver.act(MachineAction.SUSPEND, machine_handles(1))
         assert isinstance(outcome, (CallUnanswered, TransientFailure))
-    await until(driver, "key-0", MachineState.RUNNING)
+    await wait_for_state(driver, "key-0", MachineState.RUNNING)
     await driver.close()
 
 
@@ -131,23 +134,23 @@ def hold_monitor(folder: Path) -> socket.socket:
 
 async def test_a_machine_whose_process_is_stopped_is_not_taken_for_anything(folder: Path) -> None:
     driver = await one_machine(folder)
-    (pid,) = left_of(folder)
+    (pid,) = live_processes_in(folder)
     os.kill(pid, signal.SIGSTOP)
     listing = await driver.observe()
     assert (list(listing.machines), listing.complete) == ([], False)
     os.kill(pid, signal.SIGCONT)
-    await until(driver, "key-0", MachineState.RUNNING)
+    await wait_for_state(driver, "key-0", MachineState.RUNNING)
     await driver.close()
 
 
 async def test_a_machine_that_does_not_quit_is_killed(folder: Path) -> None:
     driver = await one_machine(folder)
-    (pid,) = left_of(folder)
+    (pid,) = live_processes_in(folder)
     os.kill(pid, signal.SIGSTOP)
-    (outcome,) = await driver.act(MachineAction.TERMINATE, refs(1))
+    (outcome,) = await driver.act(MachineAction.TERMINATE, machine_handles(1))
     assert isinstance(outcome, CallAccepted)
-    await until(driver, "key-0", MachineState.TERMINATED)
-    assert left_of(folder) == []
+    await wait_for_state(driver, "key-0", MachineState.TERMINATED)
+    assert live_processes_in(folder) == []
     await driver.close()
 
 
@@ -164,7 +167,7 @@ async def test_what_happens_behind_our_back_is_hinted_at(folder: Path) -> None:
     assert heard.result() == "key-0"
     async with monitors.open_monitor(machine) as monitor:
         await monitor.execute("quit")
-    assert await asyncio.wait_for(anext(hints), PATIENCE) == "key-0"
+    assert await asyncio.wait_for(anext(hints), TIMEOUT_S) == "key-0"
     await hints.aclose()
     await driver.close()
 
@@ -172,9 +175,9 @@ async def test_what_happens_behind_our_back_is_hinted_at(folder: Path) -> None:
 async def test_a_kill_is_hinted_at(folder: Path) -> None:
     driver = await one_machine(folder)
     hints = driver.watch()
-    assert await asyncio.wait_for(anext(hints), PATIENCE) == "key-0"
-    os.kill(left_of(folder)[0], signal.SIGKILL)
-    async with asyncio.timeout(PATIENCE):
+    assert await asyncio.wait_for(anext(hints), TIMEOUT_S) == "key-0"
+    os.kill(live_processes_in(folder)[0], signal.SIGKILL)
+    async with asyncio.timeout(TIMEOUT_S):
         while (await dead_or_alive(driver, await anext(hints))) is not MachineState.TERMINATED:
             pass
     await hints.aclose()
@@ -191,11 +194,11 @@ async def test_a_machine_that_never_came_up_has_failed_and_says_why(folder: Path
     program.write_text("#!/bin/sh\necho out of order >&2\nexit 1\n")
     program.chmod(0o700)
     driver = local(folder, program=str(program))
-    await driver.create(wants(1, "tiny", "tick"))
-    shown = await until(driver, "key-0", MachineState.FAILED)
+    await driver.create(machine_specs(1, "tiny", "tick"))
+    shown = await wait_for_state(driver, "key-0", MachineState.FAILED)
     assert shown.details["complaint"] == "out of order"
-    await driver.act(MachineAction.TERMINATE, refs(1))
-    await until(driver, "key-0", MachineState.TERMINATED)
+    await driver.act(MachineAction.TERMINATE, machine_handles(1))
+    await wait_for_state(driver, "key-0", MachineState.TERMINATED)
     await driver.close()
 
 
@@ -218,7 +221,7 @@ async def test_a_size_that_cannot_be_is_refused(folder: Path, spec: str, why: Re
 
 async def test_a_host_without_qemu_says_what_to_install(folder: Path) -> None:
     driver = local(folder, program="no-such-program")
-    (outcome,) = await driver.create(wants(1, "tiny", "tick"))
+    (outcome,) = await driver.create(machine_specs(1, "tiny", "tick"))
     assert isinstance(outcome, CallRefused)
     assert outcome.why is RefusalReason.UNABLE
     assert "qemu-system-" in outcome.message

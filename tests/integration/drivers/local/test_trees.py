@@ -9,7 +9,7 @@ import pytest
 from stateward.drivers import MachineSpec
 from stateward.drivers.process.machine_dir import MachineDir, new_record
 from stateward.drivers.process.trees import remove_tree
-from tests.integration.drivers.local.host import records_in
+from tests.integration.drivers.local.host_machines import records_in
 
 DEPTH = 3_000
 

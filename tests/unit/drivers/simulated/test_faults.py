@@ -22,20 +22,20 @@ from tests.unit.drivers.simulated.world import TOKYO, World, states
 
 
 async def test_a_lost_answer_leaves_the_machine(world: World) -> None:
-    world.foretell(CallFate.ANSWER_LOST)
+    world.script_next(CallFate.ANSWER_LOST)
     assert isinstance(await world.create("a"), CallUnanswered)
     assert await world.state("a") is MachineState.RUNNING
 
 
 async def test_a_lost_request_leaves_nothing(world: World) -> None:
-    world.foretell(CallFate.REQUEST_LOST)
+    world.script_next(CallFate.REQUEST_LOST)
     assert isinstance(await world.create("a"), CallUnanswered)
     assert await world.state("a") is None
 
 
 async def test_an_answer_that_does_not_come_is_waited_for(world: World) -> None:
     world.behave(patience=30.0)
-    world.foretell(CallFate.ANSWER_LOST)
+    world.script_next(CallFate.ANSWER_LOST)
     await world.create("a")
     assert asyncio.get_running_loop().time() == 30.0
 
@@ -44,14 +44,14 @@ async def test_an_answer_that_does_not_come_is_waited_for(world: World) -> None:
     ("fate", "answer"), [(CallFate.TRANSIENT, TransientFailure), (CallFate.THROTTLED, CallThrottled)]
 )
 async def test_a_call_that_is_turned_back_does_nothing(world: World, fate: CallFate, answer: type) -> None:
-    world.foretell(fate)
+    world.script_next(fate)
     assert isinstance(await world.create("a"), answer)
     assert await world.state("a") is None
 
 
 async def test_a_create_that_is_delivered_twice_makes_one_machine(world: World) -> None:
     world.behave(duplicate_after=5.0)
-    world.foretell(CallFate.DUPLICATED)
+    world.script_next(CallFate.DUPLICATED)
     await world.create("a")
     await asyncio.sleep(10.0)
     assert await world.states() == {"a": MachineState.RUNNING}
@@ -60,7 +60,7 @@ async def test_a_create_that_is_delivered_twice_makes_one_machine(world: World) 
 async def test_a_late_duplicate_is_known_by_its_token(world: World) -> None:
     await world.create("a")
     world.behave(duplicate_after=5.0)
-    world.foretell(CallFate.DUPLICATED)
+    world.script_next(CallFate.DUPLICATED)
     await world.act(MachineAction.SUSPEND, "a", "one")
     await world.act(MachineAction.RESUME, "a", "two")
     await asyncio.sleep(10.0)
@@ -70,7 +70,7 @@ async def test_a_late_duplicate_is_known_by_its_token(world: World) -> None:
 async def test_where_tokens_are_not_known_a_late_duplicate_is_done_again(world: World) -> None:
     await world.create("a")
     world.behave(duplicate_after=5.0, knows_tokens=False)
-    world.foretell(CallFate.DUPLICATED)
+    world.script_next(CallFate.DUPLICATED)
     await world.act(MachineAction.SUSPEND, "a", "one")
     await world.act(MachineAction.RESUME, "a", "two")
     await asyncio.sleep(10.0)
@@ -121,7 +121,7 @@ async def test_a_region_s_budget_throttles_and_says_how_long_to_wait(world: Worl
 
 async def test_a_throttled_listing_says_how_long_to_wait(world: World) -> None:
     await world.create("a")
-    world.foretell(CallFate.THROTTLED)
+    world.script_next(CallFate.THROTTLED)
     listing = await world.driver.observe()
     assert (listing.complete, listing.retry_after_s) == (False, 1.0)
     assert (await world.driver.observe()).retry_after_s == 0.0
@@ -157,7 +157,7 @@ async def test_a_listing_that_is_cut_short_says_so(world: World) -> None:
 
 async def test_a_listing_that_gets_no_answer_is_waited_for(world: World) -> None:
     world.behave(patience=30.0)
-    world.foretell(CallFate.REQUEST_LOST)
+    world.script_next(CallFate.REQUEST_LOST)
     assert not (await world.driver.observe()).complete
     assert asyncio.get_running_loop().time() == 30.0
 

@@ -40,22 +40,22 @@ def test_a_machine_is_not_there_before_it_was_made() -> None:
     assert state_at(a_machine(5.0, 8.0), 4.9) is None
 
 
-@pytest.mark.parametrize("deed", list(MachineAction))
+@pytest.mark.parametrize("action", list(MachineAction))
 @pytest.mark.parametrize("state", STATES)
-def test_a_deed_that_went_has_nothing_left_to_do_at_its_end(deed: MachineAction, state: MachineState) -> None:
-    if judge_action(deed, state) is ActionVerdict.GO and deed is not MachineAction.REBOOT:
-        assert judge_action(deed, ACTION_RULES[deed].during) is ActionVerdict.ALREADY
-        assert judge_action(deed, ACTION_RULES[deed].then) is ActionVerdict.ALREADY
+def test_a_deed_that_went_has_nothing_left_to_do_at_its_end(action: MachineAction, state: MachineState) -> None:
+    if judge_action(action, state) is ActionVerdict.GO and action is not MachineAction.REBOOT:
+        assert judge_action(action, ACTION_RULES[action].during) is ActionVerdict.ALREADY
+        assert judge_action(action, ACTION_RULES[action].then) is ActionVerdict.ALREADY
 
 
-@pytest.mark.parametrize("deed", list(MachineAction))
-def test_no_state_is_both_allowed_and_so_already(deed: MachineAction) -> None:
-    assert not set(ACTION_RULES[deed].accepts) & set(ACTION_RULES[deed].done)
+@pytest.mark.parametrize("action", list(MachineAction))
+def test_no_state_is_both_allowed_and_so_already(action: MachineAction) -> None:
+    assert not set(ACTION_RULES[action].accepts) & set(ACTION_RULES[action].done)
 
 
-@pytest.mark.parametrize("deed", [MachineAction.SUSPEND, MachineAction.RESUME, MachineAction.REBOOT])
-def test_what_is_terminated_stays_so(deed: MachineAction) -> None:
-    assert judge_action(deed, MachineState.TERMINATED) is ActionVerdict.CONFLICT
+@pytest.mark.parametrize("action", [MachineAction.SUSPEND, MachineAction.RESUME, MachineAction.REBOOT])
+def test_what_is_terminated_stays_so(action: MachineAction) -> None:
+    assert judge_action(action, MachineState.TERMINATED) is ActionVerdict.CONFLICT
 
 
 @pytest.mark.parametrize("state", STATES)

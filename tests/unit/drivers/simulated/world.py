@@ -39,7 +39,7 @@ class World:
         """Change the region's profile."""
         self.cloud.set_profile(SEOUL, replace(self.cloud.region(SEOUL).profile, **settings))
 
-    def foretell(self, *fates: CallFate) -> None:
+    def script_next(self, *fates: CallFate) -> None:
         self.cloud.region(SEOUL).fault_injector.script_next(*fates)
 
     def want(self, key: str = "") -> MachineSpec:
@@ -50,8 +50,8 @@ class World:
         (outcome,) = await self.driver.create([self.want(key)])
         return outcome
 
-    async def act(self, deed: MachineAction, key: str, token: str = "") -> Outcome:
-        (outcome,) = await self.driver.act(deed, [MachineHandle(key, None, token)])
+    async def act(self, action: MachineAction, key: str, token: str = "") -> Outcome:
+        (outcome,) = await self.driver.act(action, [MachineHandle(key, None, token)])
         return outcome
 
     async def state(self, key: str) -> MachineState | None:

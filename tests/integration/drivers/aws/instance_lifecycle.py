@@ -1,7 +1,7 @@
-"""The life of machines as EC2 leads it, over moto, which moves at once, forgets tokens and starts what is terminated.
+"""The lifecycle of EC2 instances, on top of moto.
 
-It stands between moto's own front and moto's own records: what is asked passes through here, and is refused or delayed
-as EC2 would; what is stored and how it is shown stays moto's.
+moto changes states at once, forgets client tokens, and starts terminated instances. So this class replaces some methods
+of moto's backend: it refuses or delays calls as EC2 does. moto still stores and describes everything.
 """
 
 from collections import Counter
@@ -23,8 +23,8 @@ ENDED = ("shutting-down", "terminated")
 CHANGED = list[tuple[Instance, InstanceState]]
 
 
-class Manners(Struct):
-    """How long things take, in seconds, and how much is told at once."""
+class CloudBehaviour(Struct):
+    """How long transitions take, in seconds, and the limits of calls."""
 
     pending: float = 0.03
     stopping: float = 0.03
@@ -37,12 +37,12 @@ class Manners(Struct):
     window: float = 1.0  # within this time
 
 
-class Life:
-    """What becomes of machines in one region."""
+class InstanceLifecycle:
+    """The states of the instances of one region over time."""
 
-    def __init__(self, backend: EC2Backend, manners: Manners, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, backend: EC2Backend, behaviour: CloudBehaviour, clock: Callable[[], float] = monotonic) -> None:
         self._backend: Any = backend
-        self._manners = manners
+        self._behaviour = behaviour
         self._clock = clock
         self._moves: dict[str, tuple[float, str]] = {}
         self._made: dict[str, float] = {}
@@ -54,7 +54,7 @@ class Life:
             setattr(backend, name, method.__get__(self))
 
     def settle(self) -> None:
-        """Let happen what is due."""
+        """Carry out the transitions that are due."""
         now = self._clock()
         for one in self._machines():
             due, state = self._moves.get(one.id, (now + 1, ""))
@@ -62,17 +62,17 @@ class Life:
                 continue
             del self._moves[one.id]
             if state == "terminated":
-                self._bury(one, due)
+                self._end_instance(one, due)
             _become(one, state)
 
     def kill(self, key: str) -> None:
-        """End a machine as EC2 does where its host fails: nobody has asked."""
+        """Terminate a machine without a call, as EC2 does if its host fails."""
         for one in self._machines():
             if {tag["key"]: tag["value"] for tag in one.get_tags()}.get("stateward:key") == key:
                 self._moves[one.id] = (self._clock(), "terminated")
         self.settle()
 
-    def _bury(self, one: Instance, when: float) -> None:
+    def _end_instance(self, one: Instance, when: float) -> None:
         self._ended[one.id] = inf  # moto looks for the machine while it clears up after it
         self._made.pop(one.id, None)
         one.terminate()
@@ -82,8 +82,12 @@ class Life:
         return [one for each in self._kept["all_reservations"]() for one in each.instances]
 
     def _shown(self, one: Instance) -> bool:
-        now, manners = self._clock(), self._manners
-        return self._made.get(one.id, -inf) + manners.hidden <= now <= self._ended.get(one.id, now) + manners.remembered
+        now, behaviour = self._clock(), self._behaviour
+        return (
+            self._made.get(one.id, -inf) + behaviour.hidden
+            <= now
+            <= self._ended.get(one.id, now) + behaviour.remembered
+        )
 
     def _later(self, one: Instance, state: str, seconds: float, end: str) -> None:
         _become(one, state)
@@ -111,21 +115,21 @@ class Life:
         self._launches[token] = (terms, made)
         for one in made.instances:
             self._made[one.id] = self._clock()
-            self._later(one, "pending", self._manners.pending, "running")
+            self._later(one, "pending", self._behaviour.pending, "running")
         return made
 
     def stop_instances(self, instance_ids: list[str]) -> CHANGED:
         """Stop machines, in a while."""
         machines = self._allowed(instance_ids, MAY_STOP, "stopped")
         return [
-            (one, self._unless(one, MAY_STOP[1:], "stopping", self._manners.stopping, "stopped")) for one in machines
+            (one, self._unless(one, MAY_STOP[1:], "stopping", self._behaviour.stopping, "stopped")) for one in machines
         ]
 
     def start_instances(self, instance_ids: list[str]) -> CHANGED:
         """Start machines, in a while."""
         machines = self._allowed(instance_ids, MAY_START, "started")
         return [
-            (one, self._unless(one, MAY_START[:2], "pending", self._manners.pending, "running")) for one in machines
+            (one, self._unless(one, MAY_START[:2], "pending", self._behaviour.pending, "running")) for one in machines
         ]
 
     def reboot_instances(self, instance_ids: list[str]) -> list[Instance]:
@@ -141,7 +145,7 @@ class Life:
         """Terminate machines, in a while."""
         machines = self._backend.get_multi_instances_by_id(instance_ids)
         return [
-            (one, self._unless(one, ENDED, "shutting-down", self._manners.ending, "terminated")) for one in machines
+            (one, self._unless(one, ENDED, "shutting-down", self._behaviour.ending, "terminated")) for one in machines
         ]
 
     def delete_subnet(self, subnet_id: str) -> Any:
@@ -189,13 +193,13 @@ def _become(one: Instance, state: str) -> None:
 OURS: Mapping[str, Any] = {
     method.__name__: method
     for method in (
-        Life.all_reservations,
-        Life.run_instances,
-        Life.stop_instances,
-        Life.start_instances,
-        Life.reboot_instances,
-        Life.terminate_instances,
-        Life.delete_subnet,
-        Life.delete_security_group,
+        InstanceLifecycle.all_reservations,
+        InstanceLifecycle.run_instances,
+        InstanceLifecycle.stop_instances,
+        InstanceLifecycle.start_instances,
+        InstanceLifecycle.reboot_instances,
+        InstanceLifecycle.terminate_instances,
+        InstanceLifecycle.delete_subnet,
+        InstanceLifecycle.delete_security_group,
     )
 }

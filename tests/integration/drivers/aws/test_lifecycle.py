@@ -8,8 +8,13 @@ from stateward.drivers import CallAccepted, CloudResource, MachineAction, Machin
 from stateward.drivers.aws import AwsDriver
 from stateward.drivers.aws.instance_listing import key_filter
 from tests.integration.drivers.aws.conftest import MakeDriver
-from tests.integration.drivers.aws.hands import described, made, until, wants
-from tests.integration.drivers.aws.images import NAME, NEWER
+from tests.integration.drivers.aws.ec2_machines import (
+    create_machines,
+    describe_machines,
+    new_machine_specs,
+    wait_for_state,
+)
+from tests.integration.drivers.aws.moto_images import NAME, NEWER
 
 
 def tags_of(one: dict[str, Any]) -> dict[str, str]:
@@ -19,7 +24,7 @@ def tags_of(one: dict[str, Any]) -> dict[str, str]:
 async def test_a_machine_lives_from_its_network_to_its_end_as_boto3_sees_it(driver: AwsDriver, ec2: Any) -> None:
     network = await driver.ensure(CloudResource(ResourceKind.NETWORK, "net", "net", facts={"cidr": "10.9.0.0/16"}))
     assert isinstance(network, CallAccepted)
-    parts = {
+    resources = {
         kind: outcome.native_id
         for kind, facts in {
             ResourceKind.SUBNET: {"cidr": "10.9.1.0/24"},
@@ -31,42 +36,44 @@ async def test_a_machine_lives_from_its_network_to_its_end_as_boto3_sees_it(driv
             CallAccepted,
         )
     }
-    want = replace(wants(1)[0], resources=parts, disk_gib=20, tags={"team": "blue", "stateward:key": "forged"})
+    want = replace(
+        new_machine_specs(1)[0], resources=resources, disk_gib=20, tags={"team": "blue", "stateward:key": "forged"}
+    )
     (outcome,) = await driver.create([want])
     assert isinstance(outcome, CallAccepted)
 
-    (there,) = described(ec2)
+    (there,) = describe_machines(ec2)
     assert there["InstanceId"] == outcome.native_id
     assert tags_of(there) == {"team": "blue", "stateward:key": want.key, "Name": want.name}
-    assert (there["VpcId"], there["SubnetId"]) == (network.native_id, parts[ResourceKind.SUBNET])
+    assert (there["VpcId"], there["SubnetId"]) == (network.native_id, resources[ResourceKind.SUBNET])
     assert (there["KeyName"], there["SecurityGroups"][0]["GroupId"]) == (
-        parts[ResourceKind.SSH_KEY],
-        parts[ResourceKind.SECURITY_GROUP],
+        resources[ResourceKind.SSH_KEY],
+        resources[ResourceKind.SECURITY_GROUP],
     )
     (disk,) = ec2.describe_volumes(Filters=[{"Name": "attachment.instance-id", "Values": [outcome.native_id]}])[
         "Volumes"
     ]
     assert disk["Size"] == 20
 
-    ref = MachineHandle(want.key, outcome.native_id)
-    (seen,) = await until(driver, [want.key])
+    handle = MachineHandle(want.key, outcome.native_id)
+    (seen,) = await wait_for_state(driver, [want.key])
     assert seen.private_ip == there["PrivateIpAddress"]
     assert seen.details["spec"] == want.spec
-    for deed, state, word in (
+    for action, state, word in (
         (MachineAction.SUSPEND, MachineState.SUSPENDED, "stopped"),
         (MachineAction.RESUME, MachineState.RUNNING, "running"),
         (MachineAction.TERMINATE, MachineState.TERMINATED, "terminated"),
     ):
-        assert isinstance((await driver.act(deed, [ref]))[0], CallAccepted)
-        (seen,) = await until(driver, [want.key], state)
+        assert isinstance((await driver.act(action, [handle]))[0], CallAccepted)
+        (seen,) = await wait_for_state(driver, [want.key], state)
         assert seen.native_state == word
-        assert described(ec2)[0]["State"]["Name"] == word
+        assert describe_machines(ec2)[0]["State"]["Name"] == word
 
 
 async def test_what_lies_between_two_states_is_told_as_such(driver: AwsDriver) -> None:
-    (ref,) = await made(driver, 1)
-    await driver.act(MachineAction.SUSPEND, [ref])
-    (seen,) = (await driver.observe([ref.key])).machines
+    (handle,) = await create_machines(driver, 1)
+    await driver.act(MachineAction.SUSPEND, [handle])
+    (seen,) = (await driver.observe([handle.key])).machines
     assert (seen.state, seen.native_state) in (
         (MachineState.SUSPENDING, "stopping"),
         (MachineState.SUSPENDED, "stopped"),
@@ -74,9 +81,9 @@ async def test_what_lies_between_two_states_is_told_as_such(driver: AwsDriver) -
 
 
 async def test_a_machine_stays_running_while_it_reboots(driver: AwsDriver) -> None:
-    (ref,) = await made(driver, 1)
-    await driver.act(MachineAction.REBOOT, [ref])
-    (seen,) = (await driver.observe([ref.key])).machines
+    (handle,) = await create_machines(driver, 1)
+    await driver.act(MachineAction.REBOOT, [handle])
+    (seen,) = (await driver.observe([handle.key])).machines
     assert seen.state is MachineState.RUNNING
 
 
@@ -86,7 +93,7 @@ async def test_machines_of_others_are_not_shown(driver: AwsDriver, ec2: Any) -> 
 
 
 async def test_a_key_is_no_pattern(driver: AwsDriver) -> None:
-    await made(driver, 2)
+    await create_machines(driver, 2)
     assert list((await driver.observe(["key-*", "key-?"])).machines) == []
 
 
@@ -95,8 +102,8 @@ def test_a_key_is_sent_as_itself() -> None:
 
 
 async def test_an_image_by_name_is_the_newest_of_that_name(driver: AwsDriver, ec2: Any) -> None:
-    await driver.create([replace(wants(1)[0], image=NAME)])
-    assert [one["ImageId"] for one in described(ec2)] == [NEWER]
+    await driver.create([replace(new_machine_specs(1)[0], image=NAME)])
+    assert [one["ImageId"] for one in describe_machines(ec2)] == [NEWER]
 
 
 async def test_an_image_for_another_processor_is_refused_by_the_check(driver: AwsDriver) -> None:
@@ -108,5 +115,5 @@ async def test_an_image_for_another_processor_is_refused_by_the_check(driver: Aw
 async def test_every_call_is_told_to_the_meter_under_its_own_name(make: MakeDriver) -> None:
     told: list[str] = []
     driver = make(meter=told.append)
-    await driver.create(wants(2))
+    await driver.create(new_machine_specs(2))
     assert told == ["DescribeInstances", "RunInstances", "RunInstances"]

@@ -19,7 +19,7 @@ from stateward.drivers.process.procfs import find_marked, parse_stat
 from stateward.drivers.process.spawn import reap_children
 from stateward.drivers.qemu.hardware import BOARDS, Hardware
 
-PATIENCE = 30.0
+TIMEOUT_S = 30.0
 HARDWARE = Hardware(ProviderRegion("local", "here"))
 needs_qemu = pytest.mark.skipif(
     HARDWARE.program is None,
@@ -45,7 +45,7 @@ def records_in(folder: Path) -> list[MachineRecord]:
     ]
 
 
-def left_of(folder: Path) -> list[int]:
+def live_processes_in(folder: Path) -> list[int]:
     """Return the numbers of all live processes that are machines in a folder, of whatever boot, or come from one."""
     reap_children()
     marks = {mark for one in records_in(folder) for mark in _marks(one)}
@@ -63,8 +63,8 @@ def _marks(record: MachineRecord) -> list[str]:
 
 def kill_all_in(folder: Path) -> None:
     """End all machines in a folder, and wait until they are gone."""
-    deadline = time.monotonic() + PATIENCE
-    while pids := left_of(folder):
+    deadline = time.monotonic() + TIMEOUT_S
+    while pids := live_processes_in(folder):
         assert time.monotonic() < deadline, f"these do not end: {pids}"
         for pid in pids:
             with suppress(ProcessLookupError):
@@ -74,22 +74,22 @@ def kill_all_in(folder: Path) -> None:
 
 async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
     """Wait until something holds that another process brings about."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_S
     while not await condition():
         assert time.monotonic() < deadline, "it never came about"
         await asyncio.sleep(0.01)
 
 
-async def seen(driver: Driver, key: str) -> Observation | None:
+async def observe_machine(driver: Driver, key: str) -> Observation | None:
     """Return a machine as it is shown; the listing has to be complete."""
     listing = await driver.observe([key])
     assert listing.complete, listing.problem
     return next(iter(listing.machines), None)
 
 
-async def until(driver: Driver, key: str, state: MachineState) -> Observation:
+async def wait_for_state(driver: Driver, key: str, state: MachineState) -> Observation:
     """Wait until a machine is in a state."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_S
     while True:
         listing = await driver.observe([key])
         for shown in listing.machines:
@@ -99,17 +99,17 @@ async def until(driver: Driver, key: str, state: MachineState) -> Observation:
         await asyncio.sleep(0.01)
 
 
-def wants(number: int, spec: str, image: str) -> list[MachineSpec]:
+def machine_specs(number: int, spec: str, image: str) -> list[MachineSpec]:
     """Return what is to be made."""
     return [MachineSpec(f"key-{one}", f"machine-{one}", spec, image) for one in range(number)]
 
 
-def refs(number: int, token: str = "") -> list[MachineHandle]:
+def machine_handles(number: int, token: str = "") -> list[MachineHandle]:
     """Name what was made."""
     return [MachineHandle(f"key-{one}", None, token) for one in range(number)]
 
 
-async def all_are(driver: Driver, state: MachineState, number: int) -> None:
+async def wait_for_all(driver: Driver, state: MachineState, number: int) -> None:
     """Wait until all machines are in a state."""
 
     async def so() -> bool:

@@ -1,6 +1,6 @@
-"""A test cloud: moto's server with the life of real machines, and with everything that can go wrong on the wire.
+"""A test cloud: moto's server with the lifecycle of real instances, and with injected faults.
 
-It runs in threads of the test's own process and listens on loopback. Whoever talks to it is a real boto3.
+It runs in threads of the test's own process and listens on loopback. Its clients are real boto3 clients.
 """
 
 import io
@@ -21,15 +21,15 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoReque
 from msgspec import Struct
 from werkzeug.serving import make_server
 
-from tests.integration.drivers.aws.images import few_images
-from tests.integration.drivers.aws.life import Life, Manners
+from tests.integration.drivers.aws.instance_lifecycle import CloudBehaviour, InstanceLifecycle
+from tests.integration.drivers.aws.moto_images import use_few_images
 
 REGION = "ap-northeast-2"
 SPEC = "t3.nano"
 
 
-class Harm(StrEnum):
-    """What can be done to a call."""
+class FaultKind(StrEnum):
+    """The kinds of faults of a call."""
 
     ERROR = "answered with an error, nothing is done"
     DONE_BUT_ERROR = "done, and answered with an error"
@@ -39,20 +39,20 @@ class Harm(StrEnum):
 
 
 class Fault(Struct):
-    """Harm that waits for a call."""
+    """A fault of one of the next calls."""
 
-    harm: Harm
+    kind: FaultKind
     action: str = ""  # any, if empty
     code: str = ""
     status: int = 400
     message: str = "injected"
     times: int = 1
-    skip: int = 0  # how many pass unharmed before
+    skip: int = 0  # how many calls pass before
     headers: tuple[tuple[str, str], ...] = ()
 
 
 class Handler(MotoRequestHandler):
-    """Keeps connections open, and quiet."""
+    """Keeps connections open, and logs nothing."""
 
     protocol_version = "HTTP/1.1"
 
@@ -60,14 +60,14 @@ class Handler(MotoRequestHandler):
         """Say nothing."""
 
 
-class Cloud:
-    """The server; `reset` gives each test a new world."""
+class MotoCloud:
+    """The server; `reset` gives each test an empty cloud."""
 
     def __init__(self) -> None:
         settings.EC2_ENABLE_INSTANCE_TYPE_VALIDATION = True
         settings.ENABLE_AMI_VALIDATION = True
         settings.ENABLE_KEYPAIR_VALIDATION = True
-        few_images()
+        use_few_images()
         self._moto = DomainDispatcherApplication(create_backend_app)
         self._lock = RLock()
         self._over = Event()
@@ -80,14 +80,14 @@ class Cloud:
         """Where it listens."""
         return f"http://127.0.0.1:{self._server.server_port}"
 
-    def reset(self, manners: Manners | None = None) -> None:
-        """Begin anew."""
+    def reset(self, behaviour: CloudBehaviour | None = None) -> None:
+        """Remove everything, and set the behaviour."""
         with self._lock:
             self._over.set()
             self._over = Event()
             ec2_backends[DEFAULT_ACCOUNT_ID].reset()
-            self.manners = manners or Manners()
-            self.life = Life(self.records, self.manners)
+            self.behaviour = behaviour or CloudBehaviour()
+            self.instances = InstanceLifecycle(self.records, self.behaviour)
             self.faults: list[Fault] = []
             self.calls: Counter[str] = Counter()
             self.cut = False
@@ -99,8 +99,8 @@ class Cloud:
         """What moto keeps."""
         return ec2_backends[DEFAULT_ACCOUNT_ID][REGION]
 
-    def harm(self, fault: Fault) -> None:
-        """Prepare harm."""
+    def inject_fault(self, fault: Fault) -> None:
+        """Let one of the next calls fail."""
         with self._lock:
             self.faults.append(fault)
 
@@ -115,13 +115,13 @@ class Cloud:
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         asked = {name: values[0] for name, values in parse_qs(body.decode(), keep_blank_values=True).items()}
-        sleep(self.manners.latency)
+        sleep(self.behaviour.latency)
         with self._lock:
             over, fault = self._over, self._meet(asked.get("Action", ""))
             refusal = None if fault else self._refusal(environ)
             answer = None if refusal or (fault and not _done(fault)) else self._do(environ, asked)
         if fault:
-            return self._harmed(fault, environ, over, start_response)
+            return self._faulty_answer(fault, environ, over, start_response)
         if refusal:
             return _error(refusal, start_response)
         assert answer is not None
@@ -131,7 +131,7 @@ class Cloud:
     def _meet(self, action: str) -> Fault | None:
         self.calls[action] += 1
         if self.cut:
-            return Fault(Harm.LOST_REQUEST)
+            return Fault(FaultKind.LOST_REQUEST)
         for fault in self.faults:
             if fault.action not in ("", action) or fault.times <= 0:
                 continue
@@ -146,37 +146,39 @@ class Cloud:
         """Refuse unknown callers, and calls above the rate limit."""
         key = str(environ.get("HTTP_AUTHORIZATION", "")).partition("Credential=")[2].partition("/")[0]
         if self.known_keys is not None and key not in self.known_keys:
-            return Fault(Harm.ERROR, code="AuthFailure", status=401, message="AWS was not able to validate it")
+            return Fault(FaultKind.ERROR, code="AuthFailure", status=401, message="AWS was not able to validate it")
         now = monotonic()
-        while self._answered and self._answered[0] <= now - self.manners.window:
+        while self._answered and self._answered[0] <= now - self.behaviour.window:
             self._answered.popleft()
-        if self.manners.calls is not None and len(self._answered) >= self.manners.calls:
-            return Fault(Harm.ERROR, code="RequestLimitExceeded", status=503, message="Request limit exceeded.")
+        if self.behaviour.calls is not None and len(self._answered) >= self.behaviour.calls:
+            return Fault(FaultKind.ERROR, code="RequestLimitExceeded", status=503, message="Request limit exceeded.")
         self._answered.append(now)
         return None
 
     def _do(self, environ: dict[str, Any], asked: dict[str, str]) -> tuple[str, list[tuple[str, str]], bytes]:
         """Let moto do it, on a world that has moved on."""
-        self.life.settle()
+        self.instances.settle()
         if "MaxResults" in asked:
-            asked["MaxResults"] = str(min(int(asked["MaxResults"]), self.manners.page))
+            asked["MaxResults"] = str(min(int(asked["MaxResults"]), self.behaviour.page))
         body = urlencode(asked).encode()
         environ |= {"wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}
         head: list[Any] = []
         chunks = self._moto(environ, lambda status, headers, *_: head.extend((status, headers)))
         return head[0], head[1], b"".join(chunks)
 
-    def _harmed(self, fault: Fault, environ: dict[str, Any], over: Event, start_response: Any) -> Iterable[bytes]:
-        if fault.harm in (Harm.ERROR, Harm.DONE_BUT_ERROR):
+    def _faulty_answer(
+        self, fault: Fault, environ: dict[str, Any], over: Event, start_response: Any
+    ) -> Iterable[bytes]:
+        if fault.kind in (FaultKind.ERROR, FaultKind.DONE_BUT_ERROR):
             return _error(fault, start_response)
-        if fault.harm is Harm.SILENCE:
+        if fault.kind is FaultKind.SILENCE:
             over.wait()
         environ["werkzeug.socket"].shutdown(SHUT_RDWR)
-        raise ConnectionAbortedError(fault.harm)
+        raise ConnectionAbortedError(fault.kind)
 
 
 def _done(fault: Fault) -> bool:
-    return fault.harm in (Harm.LOST_ANSWER, Harm.DONE_BUT_ERROR)
+    return fault.kind in (FaultKind.LOST_ANSWER, FaultKind.DONE_BUT_ERROR)
 
 
 def _error(fault: Fault, start_response: Any) -> list[bytes]:
@@ -188,6 +190,6 @@ def _error(fault: Fault, start_response: Any) -> list[bytes]:
 
 
 @cache
-def shared_cloud() -> Cloud:
+def shared_cloud() -> MotoCloud:
     """Return the one cloud of this process; its threads end with it."""
-    return Cloud()
+    return MotoCloud()

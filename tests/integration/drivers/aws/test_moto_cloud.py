@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError  # type: ignore[import-untyped]
 
-from tests.integration.drivers.aws.cloud import Cloud
-from tests.integration.drivers.aws.hands import described
-from tests.integration.drivers.aws.images import IMAGE
-from tests.integration.drivers.aws.life import Manners
+from tests.integration.drivers.aws.ec2_machines import describe_machines
+from tests.integration.drivers.aws.instance_lifecycle import CloudBehaviour
+from tests.integration.drivers.aws.moto_cloud import MotoCloud
+from tests.integration.drivers.aws.moto_images import IMAGE
 
 
 def run(ec2: Any, token: str = "token", **others: Any) -> str:
@@ -24,34 +24,34 @@ def code_of(call: Any, **asked: Any) -> str:
 
 def settle(ec2: Any, state: str) -> None:
     for _ in range(5000):
-        if all(one["State"]["Name"] == state for one in described(ec2)):
+        if all(one["State"]["Name"] == state for one in describe_machines(ec2)):
             return
     raise AssertionError(f"never {state}")
 
 
-def test_states_between_states_take_their_time(cloud: Cloud, ec2: Any) -> None:
-    cloud.reset(Manners(pending=3600.0))
+def test_states_between_states_take_their_time(cloud: MotoCloud, ec2: Any) -> None:
+    cloud.reset(CloudBehaviour(pending=3600.0))
     run(ec2)
-    assert described(ec2)[0]["State"] == {"Name": "pending", "Code": 0}
+    assert describe_machines(ec2)[0]["State"] == {"Name": "pending", "Code": 0}
 
 
-def test_one_token_is_one_machine(cloud: Cloud, ec2: Any) -> None:
+def test_one_token_is_one_machine(cloud: MotoCloud, ec2: Any) -> None:
     assert run(ec2) == run(ec2)
     assert run(ec2, "other") != run(ec2)
-    assert len(described(ec2)) == 2
+    assert len(describe_machines(ec2)) == 2
 
 
-def test_a_token_with_other_parameters_is_refused(cloud: Cloud, ec2: Any) -> None:
+def test_a_token_with_other_parameters_is_refused(cloud: MotoCloud, ec2: Any) -> None:
     run(ec2)
     assert code_of(run, ec2=ec2, InstanceType="t3.micro") == "IdempotentParameterMismatch"
 
 
-def test_a_token_whose_machine_was_terminated_is_refused(cloud: Cloud, ec2: Any) -> None:
+def test_a_token_whose_machine_was_terminated_is_refused(cloud: MotoCloud, ec2: Any) -> None:
     ec2.terminate_instances(InstanceIds=[run(ec2)])
     assert code_of(run, ec2=ec2) == "IdempotentInstanceTerminated"
 
 
-def test_what_is_terminated_cannot_be_started_or_stopped(cloud: Cloud, ec2: Any) -> None:
+def test_what_is_terminated_cannot_be_started_or_stopped(cloud: MotoCloud, ec2: Any) -> None:
     ids = [run(ec2)]
     ec2.terminate_instances(InstanceIds=ids)
     settle(ec2, "terminated")
@@ -59,13 +59,13 @@ def test_what_is_terminated_cannot_be_started_or_stopped(cloud: Cloud, ec2: Any)
     assert code_of(ec2.stop_instances, InstanceIds=ids) == "IncorrectInstanceState"
 
 
-def test_a_call_that_names_one_that_is_not_there_does_nothing(cloud: Cloud, ec2: Any) -> None:
+def test_a_call_that_names_one_that_is_not_there_does_nothing(cloud: MotoCloud, ec2: Any) -> None:
     ids = [run(ec2)]
     settle(ec2, "running")
     assert code_of(ec2.stop_instances, InstanceIds=[*ids, "i-0123456789abcdef0"]) == "InvalidInstanceID.NotFound"
-    assert described(ec2)[0]["State"]["Name"] == "running"
+    assert describe_machines(ec2)[0]["State"]["Name"] == "running"
 
 
-def test_who_asks_too_often_is_told_so(cloud: Cloud, ec2: Any) -> None:
-    cloud.manners.calls = 0
+def test_who_asks_too_often_is_told_so(cloud: MotoCloud, ec2: Any) -> None:
+    cloud.behaviour.calls = 0
     assert code_of(ec2.describe_instances) == "RequestLimitExceeded"

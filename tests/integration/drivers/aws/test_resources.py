@@ -19,8 +19,8 @@ from stateward.drivers import (
     TransientFailure,
 )
 from stateward.drivers.aws import AwsDriver
-from tests.integration.drivers.aws.cloud import Cloud, Fault, Harm
 from tests.integration.drivers.aws.conftest import MakeDriver
+from tests.integration.drivers.aws.moto_cloud import Fault, FaultKind, MotoCloud
 
 NETWORK = CloudResource(ResourceKind.NETWORK, "net-key", "net", facts={"cidr": "10.1.0.0/16"})
 KEY = CloudResource(ResourceKind.SSH_KEY, "ssh-key", "my key")
@@ -52,28 +52,30 @@ async def test_a_group_has_the_rules_that_were_asked_for(driver: AwsDriver, ec2:
 
 
 async def test_rules_for_what_goes_out_close_the_door_that_is_open_by_itself(driver: AwsDriver, ec2: Any) -> None:
-    part = await group(driver, f"[{OUTBOUND}]")
-    outcome = await driver.ensure(part)
+    resource = await group(driver, f"[{OUTBOUND}]")
+    outcome = await driver.ensure(resource)
     assert isinstance(outcome, CallAccepted)
     assert holes(ec2, outcome.native_id, "IpPermissionsEgress") == {("udp", 53, 53)}
-    assert isinstance(await driver.ensure(part), AlreadyDone)
+    assert isinstance(await driver.ensure(resource), AlreadyDone)
 
 
 async def test_a_group_left_without_its_rules_gets_them_the_next_time(
-    driver: AwsDriver, cloud: Cloud, ec2: Any
+    driver: AwsDriver, cloud: MotoCloud, ec2: Any
 ) -> None:
-    part = await group(driver, f"[{INBOUND}]")
-    cloud.harm(Fault(Harm.ERROR, "AuthorizeSecurityGroupIngress", "RequestLimitExceeded", 503))
-    assert isinstance(await driver.ensure(part), CallThrottled)
-    outcome = await driver.ensure(part)
+    resource = await group(driver, f"[{INBOUND}]")
+    cloud.inject_fault(Fault(FaultKind.ERROR, "AuthorizeSecurityGroupIngress", "RequestLimitExceeded", 503))
+    assert isinstance(await driver.ensure(resource), CallThrottled)
+    outcome = await driver.ensure(resource)
     assert isinstance(outcome, CallAccepted)
     assert len(holes(ec2, outcome.native_id, "IpPermissions")) == 2
 
 
-async def test_a_group_whose_rules_are_refused_is_not_left_behind(driver: AwsDriver, cloud: Cloud, ec2: Any) -> None:
-    part = await group(driver, f"[{INBOUND}]")
-    cloud.harm(Fault(Harm.ERROR, "AuthorizeSecurityGroupIngress", "RulesPerSecurityGroupLimitExceeded"))
-    outcome = await driver.ensure(part)
+async def test_a_group_whose_rules_are_refused_is_not_left_behind(
+    driver: AwsDriver, cloud: MotoCloud, ec2: Any
+) -> None:
+    resource = await group(driver, f"[{INBOUND}]")
+    cloud.inject_fault(Fault(FaultKind.ERROR, "AuthorizeSecurityGroupIngress", "RulesPerSecurityGroupLimitExceeded"))
+    outcome = await driver.ensure(resource)
     assert isinstance(outcome, CallRefused)
     assert outcome.why is RefusalReason.QUOTA
     assert [one["GroupName"] for one in ec2.describe_security_groups()["SecurityGroups"]].count("default") == 2
@@ -85,7 +87,7 @@ async def test_a_group_whose_rules_are_refused_is_not_left_behind(driver: AwsDri
     ["no json", '[{"ports":"70000"}]', '[{"ports":"9-1"}]', '[{"protocol":"sctp"}]', '[{"cidr":"x"}]'],
 )
 async def test_rules_that_are_none_are_refused_before_anything_is_made(
-    driver: AwsDriver, cloud: Cloud, rules: str
+    driver: AwsDriver, cloud: MotoCloud, rules: str
 ) -> None:
     outcome = await driver.ensure(await group(driver, rules))
     assert isinstance(outcome, CallRefused)
@@ -93,19 +95,21 @@ async def test_rules_that_are_none_are_refused_before_anything_is_made(
     assert cloud.calls["CreateSecurityGroup"] == 0
 
 
-@pytest.mark.parametrize("harm", [Harm.LOST_ANSWER, Harm.LOST_REQUEST])
+@pytest.mark.parametrize("kind", [FaultKind.LOST_ANSWER, FaultKind.LOST_REQUEST])
 async def test_a_network_whose_answer_was_lost_is_found_and_not_made_twice(
-    driver: AwsDriver, cloud: Cloud, ec2: Any, harm: Harm
+    driver: AwsDriver, cloud: MotoCloud, ec2: Any, kind: FaultKind
 ) -> None:
-    cloud.harm(Fault(harm, "CreateVpc"))
+    cloud.inject_fault(Fault(kind, "CreateVpc"))
     lost, again = await driver.ensure(NETWORK), await driver.ensure(NETWORK)
     assert isinstance(lost, CallUnanswered)
-    assert isinstance(again, AlreadyDone if harm is Harm.LOST_ANSWER else CallAccepted)
+    assert isinstance(again, AlreadyDone if kind is FaultKind.LOST_ANSWER else CallAccepted)
     assert ours(ec2) == [again.native_id]
 
 
-async def test_two_drivers_that_make_one_network_at_once_end_with_one(make: MakeDriver, cloud: Cloud, ec2: Any) -> None:
-    cloud.manners.latency = 0.05
+async def test_two_drivers_that_make_one_network_at_once_end_with_one(
+    make: MakeDriver, cloud: MotoCloud, ec2: Any
+) -> None:
+    cloud.behaviour.latency = 0.05
     drivers = [make(), make()]
     for _ in range(50):
         outcomes = await asyncio.gather(*(driver.ensure(NETWORK) for driver in drivers))
@@ -129,17 +133,19 @@ async def test_a_key_pair_s_secret_is_a_private_key_that_boto3_does_not_show(dri
 async def test_a_public_key_of_one_s_own_is_imported_and_there_is_no_secret(driver: AwsDriver, ec2: Any) -> None:
     public = Ed25519PrivateKey.generate().public_key()
     form = serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
-    part = CloudResource(
+    resource = CloudResource(
         ResourceKind.SSH_KEY, "own-key", "own", facts={"public_key": public.public_bytes(*form).decode()}
     )
-    outcome = await driver.ensure(part)
+    outcome = await driver.ensure(resource)
     assert isinstance(outcome, CallAccepted)
     assert outcome.secret == ""
     assert ec2.describe_key_pairs()["KeyPairs"][0]["KeyName"] == outcome.native_id
 
 
-async def test_a_key_pair_whose_answer_was_lost_is_made_anew_after_its_removal(driver: AwsDriver, cloud: Cloud) -> None:
-    cloud.harm(Fault(Harm.LOST_ANSWER, "CreateKeyPair"))
+async def test_a_key_pair_whose_answer_was_lost_is_made_anew_after_its_removal(
+    driver: AwsDriver, cloud: MotoCloud
+) -> None:
+    cloud.inject_fault(Fault(FaultKind.LOST_ANSWER, "CreateKeyPair"))
     outcomes = [await driver.ensure(KEY), await driver.ensure(KEY), await driver.remove(KEY), await driver.ensure(KEY)]
     assert [type(one) for one in outcomes] == [CallUnanswered, AlreadyDone, CallAccepted, CallAccepted]
     assert isinstance(outcomes[-1], CallAccepted)

@@ -31,7 +31,7 @@ def _image(native: str, name: str, architecture: str, day: int) -> dict[str, Any
     }
 
 
-def few_images() -> None:
+def use_few_images() -> None:
     """Let new worlds have these images and no others."""
     environ["MOTO_AMIS_PATH"] = "in-memory"  # moto takes it for the sign that its own are not wanted
     amis.AMIS[:] = [

@@ -1,6 +1,6 @@
-"""A controller that is killed at a chosen point: `python -m tests.integration.drivers.local.controller ...`.
+"""A controller that is killed at a chosen point: `python -m tests.integration.drivers.local.killed_controller ...`.
 
-Arguments: the driver (`process` or `qemu`), its folder, a deed or `create`, after which milestone to die, how many
+Arguments: the driver (`process` or `qemu`), its folder, a action or `create`, after which milestone to die, how many
 machines. Milestones are those that the drivers tell of; with `never`, it lives to the end.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from stateward.drivers import Driver, MachineAction, ProviderRegion
 from stateward.drivers.process import ProcessDriver
 from stateward.drivers.qemu import QemuDriver
-from tests.integration.drivers.local.host import refs, wants
+from tests.integration.drivers.local.host_machines import machine_handles, machine_specs
 
 
 def make(kind: str, folder: str, milestone: Callable[[str], None] = lambda _: None) -> Driver:
@@ -22,7 +22,7 @@ def make(kind: str, folder: str, milestone: Callable[[str], None] = lambda _: No
     return (ProcessDriver if kind == "process" else QemuDriver)(place, milestone=milestone)
 
 
-async def control(kind: str, folder: str, deed: str, last: str, number: int) -> None:
+async def control(kind: str, folder: str, action: str, last: str, number: int) -> None:
     """Do one thing to some machines."""
 
     def milestone(name: str) -> None:
@@ -32,13 +32,13 @@ async def control(kind: str, folder: str, deed: str, last: str, number: int) -> 
             os.kill(os.getpid(), signal.SIGKILL)
 
     driver = make(kind, folder, milestone)
-    if deed == "create":
-        await driver.create(wants(number, "tiny", "sh" if kind == "process" else "tick"))
+    if action == "create":
+        await driver.create(machine_specs(number, "tiny", "sh" if kind == "process" else "tick"))
     else:
-        await driver.act(MachineAction(deed), refs(number, "the-token"))
+        await driver.act(MachineAction(action), machine_handles(number, "the-token"))
     await driver.close()
 
 
 if __name__ == "__main__":
-    kind, folder, deed, last, number = sys.argv[1:]
-    asyncio.run(control(kind, folder, deed, last, int(number)))
+    kind, folder, action, last, number = sys.argv[1:]
+    asyncio.run(control(kind, folder, action, last, int(number)))
