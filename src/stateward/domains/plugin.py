@@ -6,8 +6,7 @@
     running       its background tasks while the process runs (reconcilers, connections of agents)
     demo          its activity in the demo
 
-The server creates the plug-ins before the engine, because the engine needs their kinds. A domain without a plug-in
-has its kinds all the same: their objects are created and changed over the generic API.
+The server creates the plug-ins before the engine, because the engine needs their kinds.
 
 The module also has the options by which a route of a domain declares its right, and the accessors of a request.
 """
@@ -26,7 +25,7 @@ from stateward.domains.templates import Template
 from stateward.drivers.confinement import Confinement
 from stateward.engine import Engine, Kind
 from stateward.engine.privacy import Disclosure
-from stateward.lifecycle import ADMIN, Lifecycle
+from stateward.lifecycle import ADMIN
 
 if TYPE_CHECKING:  # a client of the tables alone must not wait for the web framework
     from litestar.types import ControllerRouterHandler
@@ -119,15 +118,3 @@ class DomainPlugin:
 
     async def demo(self, engine: Engine) -> None:
         """Keep a few objects changing, for the demo, until cancelled."""
-
-
-def general_kind(lifecycle: Lifecycle) -> Kind:
-    """Return a kind whose objects are created over the generic API."""
-    return Kind(lifecycle, general=True)
-
-
-def lifecycles_plugin(
-    lifecycles: Sequence[Lifecycle], create_kind: Callable[[Lifecycle], Kind] = general_kind
-) -> DomainPlugin:
-    """Return the plug-in of a domain that has none of its own."""
-    return DomainPlugin([create_kind(one) for one in lifecycles])

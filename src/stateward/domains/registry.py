@@ -7,7 +7,6 @@ A client of the tables alone (the command line, the documentation) must not wait
 so plug-ins are imported only when `load_plugins` is called, and a domain's commands when one of them is called.
 """
 
-from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,6 @@ from stateward.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
     from stateward.domains.plugin import DomainPlugin, ProcessContext
-    from stateward.engine import Kind
 
 DOMAINS = (mci, edge, ovc, leases, systems)
 DOMAINS_BY_NAME = {domain.__name__.rpartition(".")[2]: domain for domain in DOMAINS}
@@ -51,23 +49,9 @@ def lifecycle_of(kind: str) -> Lifecycle:
         raise UnknownName("kind", kind, _KINDS) from None
 
 
-def load_plugins(
-    context: "ProcessContext", create_kind: "Callable[[Lifecycle], Kind] | None" = None
-) -> "list[DomainPlugin]":
-    """Create the plug-in of every domain, by `create_plugin(context)` in the domain's module `plugin`.
-
-    A domain without that module gets a plug-in with nothing but its lifecycles; `create_kind` makes their kinds.
-    """
-    from stateward.domains.plugin import general_kind, lifecycles_plugin
-
-    plugins: list[DomainPlugin] = []
-    for domain in DOMAINS:
-        module = f"{domain.__name__}.plugin"
-        if find_spec(module) is None:
-            plugins.append(lifecycles_plugin(domain.LIFECYCLES, create_kind or general_kind))
-        else:
-            plugins.append(import_module(module).create_plugin(context))
-    return plugins
+def load_plugins(context: "ProcessContext") -> "list[DomainPlugin]":
+    """Create the plug-in of every domain, by `create_plugin(context)` in the domain's module `plugin`."""
+    return [import_module(f"{domain.__name__}.plugin").create_plugin(context) for domain in DOMAINS]
 
 
 def load_examples() -> dict[str, Any]:

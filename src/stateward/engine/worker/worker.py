@@ -68,7 +68,6 @@ class Worker:
         *,
         slots: int = 500,
         lease_s: float = LEASE_S,
-        grace_s: float = SHUTDOWN_GRACE_S,
         prefetch_window_s: float = PREFETCH_WINDOW_S,
     ) -> None:
         self.name = name
@@ -77,7 +76,6 @@ class Worker:
         self._kinds = kinds
         self._chance = chance
         self._slots = slots
-        self._grace_s = grace_s
         record = WorkerRecord(name, lease_s, 0.0, socket.gethostname(), os.getpid())
         self._lease = WorkerLease(store, record, lease_s)
         self._running: dict[Key, RunningOperation] = {}
@@ -123,7 +121,7 @@ class Worker:
         await cancel_tasks(self._claim_tasks)
         self._return_prefetched_soon(self._prefetched.release_all())
         if self._running:
-            await asyncio.wait(self._operation_tasks(), timeout=self._grace_s)
+            await asyncio.wait(self._operation_tasks(), timeout=SHUTDOWN_GRACE_S)
         await cancel_tasks(self._operation_tasks())
         await asyncio.gather(*self._return_tasks)
         await self._reports.drain()

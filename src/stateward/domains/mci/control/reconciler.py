@@ -6,7 +6,7 @@ compare-and-set on a record. Two rounds at once do no harm, because the engine r
 
 import asyncio
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from random import Random
@@ -85,8 +85,12 @@ class Reconciler:
             return self._every * self._chance.uniform(0.7, 1.3)
 
         async def run_once() -> None:
-            if await self._claim_round():
-                await self.reconcile_all()
+            orphans = await self.reconcile_all() if await self._claim_round() else []
+            for connection, count in Counter(one.connection for one in orphans).items():
+                if self._log_intervals.is_due((connection, count)):
+                    log.warning(
+                        "connection %s: %d machines are orphans; `stateward mci orphans` lists them", connection, count
+                    )
 
         await repeat("reconciler of VMs", run_once, interval_s, log, transient=StoreError, sleep=sleep)
 
