@@ -96,7 +96,7 @@ class SystemRollUp:
     async def _refresh_safely(self, system_ref: SystemRef) -> bool:
         """Roll up one system; returns whether it succeeded. An error does not stop the others."""
         done = False
-        with self._faults.isolate(f"following of system {system_ref.system} in {system_ref.ns}"):
+        with self._faults.isolate(f"roll-up of system {system_ref.system} in {system_ref.ns}"):
             await self.refresh(system_ref)
             done = True
         return done  # noqa: RET504 - an error ends the block above early
@@ -122,7 +122,7 @@ class InstanceController:
     async def _reconcile_all(self) -> None:
         """Reconcile all services once: changes before the start of this process caused no event here."""
         for one in await self._context.systems():
-            with self._faults.isolate(f"look at system {one.id} in {one.ns}"):
+            with self._faults.isolate(f"reconciliation of system {one.id} in {one.ns}"):
                 if await self._context.is_local(one, self._name):
                     for service in await self._context.services(SystemRef(one.ns, one.id)):
                         await self._reconcile_safely(ServiceRef(SystemRef(one.ns, one.id), str(path_of(service.id))))
@@ -131,7 +131,7 @@ class InstanceController:
         """Reconcile the services of changed node pools a little later, when most changes are over."""
         async for entry in self._context.engine.watch(after, JournalFilter(kind=NODEPOOL.kind)):
             if entry.source != entry.target:
-                with self._faults.isolate(f"news of node pool {entry.object} in {entry.ns}"):
+                with self._faults.isolate(f"reconciliation of node pool {entry.object} in {entry.ns}"):
                     await self._reconcile_pool(
                         SystemRef(entry.ns, system_of(entry.object)), entry.object.partition("~")[2]
                     )
@@ -157,7 +157,7 @@ class InstanceController:
     async def _reconcile_safely(self, ref: ServiceRef) -> None:
         """Reconcile a service; if that fails, it is retried later, and the others go on."""
         done = False
-        with self._faults.isolate(f"look at service {ref} in {ref.system.ns}"):
+        with self._faults.isolate(f"reconciliation of service {ref} in {ref.system.ns}"):
             await self._reconcile(ref)
             done = True
         if not done:

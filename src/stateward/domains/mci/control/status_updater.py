@@ -62,10 +62,10 @@ class MciStatusUpdater:
     async def _read(self) -> None:
         if self._last_seq is None:
             self._last_seq = await self._engine.store.reader.last_journal_seq()
-        async for line in self._engine.watch(self._last_seq, JournalFilter(kind=VM.kind)):
-            self._last_seq = line.seq
-            if line.target is not None and line.source != line.target:
-                self.mark_dirty(Key(line.ns, line.object.partition(".")[0]))
+        async for entry in self._engine.watch(self._last_seq, JournalFilter(kind=VM.kind)):
+            self._last_seq = entry.seq
+            if entry.target is not None and entry.source != entry.target:
+                self.mark_dirty(Key(entry.ns, entry.object.partition(".")[0]))
 
     def mark_dirty(self, mci: Key, after: float = BATCH_WINDOW_S) -> None:
         """Update an MCI soon; further changes of its VMs join the same update."""
