@@ -26,7 +26,7 @@ class Pipe:
         found = await self._inbox.get()
         if found is None:
             self.put(None)
-            raise PipeClosed("hung up")
+            raise PipeClosed("the other end is closed")
         return found
 
     def close_both(self) -> None:
@@ -84,7 +84,7 @@ class InProcessDialer:
     async def dial(self) -> AgentEnd:
         """Connect to the handler."""
         if self.handler is None:
-            raise PipeClosed("nobody is there")
+            raise PipeClosed("no controller is there")
         ours, theirs = AgentEnd(), ControllerEnd()
         ours.other, theirs.other = theirs, ours
         connection = AgentConnection(theirs, self.ns, self.cloudlet, asyncio.get_running_loop().time)

@@ -47,15 +47,15 @@ class LostSocket:
 
 
 class StrictHub:
-    """Counts who is turned away; nobody else comes in."""
+    """A hub that only counts refused tokens."""
 
-    turned_away = 0
+    refused = 0
 
     def refuse_token(self, grant: Grant, ns: str, cloudlet: str) -> None:
-        self.turned_away += 1
+        self.refused += 1
 
 
 async def test_an_agent_with_a_foreign_token_is_not_heard_though_it_is_lost_while_it_is_refused() -> None:
     socket, hub = LostSocket(agent("lab:berlin")), StrictHub()
     await connect_agent.fn(socket, hub, "lab", "munich")
-    assert (hub.turned_away, socket.read) == (1, 0)
+    assert (hub.refused, socket.read) == (1, 0)

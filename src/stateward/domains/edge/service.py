@@ -84,12 +84,12 @@ class Service:
         """Deploy an app in a cluster, or on an autocluster."""
         record = await self.get_record(ns, APP.kind, app)
         policy = read_spec(record, AppSpec).autoprov
-        around = [cloudlet, cluster_id(cloudlet, cluster), record.id]
+        also_locks = [cloudlet, cluster_id(cloudlet, cluster), record.id]
         if policy:
-            around.append(record_id(AUTOPROV.kind, policy))
+            also_locks.append(record_id(AUTOPROV.kind, policy))
         facts = by.facts | {DEPENDENCIES} if cluster.startswith(AUTOCLUSTER_PREFIX) else by.facts
         caller = Caller(by.actor, by.who, facts, by.key)
-        return await self._create(ns, app_id(cloudlet, cluster, app), APPINST.kind, caller, around)
+        return await self._create(ns, app_id(cloudlet, cluster, app), APPINST.kind, caller, also_locks)
 
     async def update(self, ns: str, id_: str, kind: str, change: dict[str, Any], by: Caller) -> Accepted:
         """Update an instance."""
@@ -109,7 +109,7 @@ class Service:
         id_: str,
         kind: str,
         by: Caller,
-        around: Iterable[str],
+        also_locks: Iterable[str],
         spec: ClusterInst | None = None,
     ) -> Accepted:
         """Create an instance: a new object, or one that exists as NotPresent. A repeated call gets the same answer.
@@ -118,7 +118,7 @@ class Service:
         key is not the first's.
         """
         how: dict[str, Any] = {"actor": by.actor, "who": by.who, "facts": by.facts, "spec": spec, "key": by.key}
-        how["also_locks"] = tuple(around)
+        how["also_locks"] = tuple(also_locks)
         new = self.engine.request(ns, id_, "create", creates=instance_creation(kind, cloudlet_of(id_)), **how)
         again = self.engine.request(ns, id_, "create", **how)
         found = await self.engine.store.reader.object(Key(ns, id_))
@@ -138,9 +138,9 @@ class Service:
         """Request an action on a cloudlet or an instance; its guard checks the arguments."""
         found = await self._get_even_removed(ns, id_, kind)
         how: dict[str, Any] = {"actor": by.actor, "who": by.who, "facts": by.facts, "args": args, "key": by.key}
-        around = related_ids(found) if kind in (CLUSTERINST.kind, APPINST.kind) else ()
+        also_locks = related_ids(found) if kind in (CLUSTERINST.kind, APPINST.kind) else ()
         try:
-            return await self.engine.act(ns, id_, action, also_locks=around, **how)
+            return await self.engine.act(ns, id_, action, also_locks=also_locks, **how)
         except Refused:
             if found.state == NOT_PRESENT:  # earlier versions kept such records
                 raise NotFound(ns, id_) from None

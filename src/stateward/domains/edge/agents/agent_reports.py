@@ -109,8 +109,8 @@ def _apply_progress(
     """Store a line of progress, and renew its operation's deadline."""
     progress = message.content
     assert isinstance(progress, ProgressMessage)
-    said = AgentReport("progress", progress.operation, progress.generation, progress.notify)
-    rejected = RULES[found.kind].fence(fenced_fields(record), said)
+    report = AgentReport("progress", progress.operation, progress.generation, progress.notify)
+    rejected = RULES[found.kind].fence(fenced_fields(record), report)
     if rejected is not None:
         journal_rejection(uow, found, AGENT, message.cloudlet, "progress", rejected)
         return ReportResult(False, rejected.why)
