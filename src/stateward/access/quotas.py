@@ -1,8 +1,8 @@
 """Quotas: how much a namespace may hold and have under way at once.
 
 A quota is an object of the engine beside the tokens, so that every change of it stands in the journal. Each namespace
-has one row for it: whoever accepts a request there locks that row first, so that what is counted stays true until the
-request is written, whatever other processes accept.
+has one row for it: a transaction that accepts a request there locks that row first, so that the counts stay true until
+the request is written, whatever other processes accept.
 """
 
 from typing import Annotated
@@ -97,7 +97,7 @@ class QuotaGuard:
 
 
 def _adds(found: Object, *, begins: bool) -> bool:
-    """Tell whether the request adds an open operation: one that pre-empts another replaces it."""
+    """Return whether the request adds an open operation: one that pre-empts another replaces it."""
     return begins and found.op is None
 
 

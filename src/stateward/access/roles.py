@@ -35,5 +35,5 @@ ACTORS: dict[Role, Actor] = {Role.VIEWER: USER, Role.OPERATOR: USER, Role.ADMIN:
 
 
 def allows(role: Role, right: Right) -> bool:
-    """Tell whether a role has a right."""
+    """Return whether a role has a right."""
     return right in RIGHTS[role]

@@ -80,11 +80,11 @@ class Grant(Struct, frozen=True):
         return scope_key(self.token, key)
 
     def speaks_for(self, ns: str, cloudlet: str) -> bool:
-        """Tell whether an agent's token is for a cloudlet, or for all cloudlets of its namespace."""
+        """Return whether an agent's token is for a cloudlet, or for all cloudlets of its namespace."""
         return not self.namespaces.isdisjoint((f"{ns}:{cloudlet}", f"{ns}:{ANY}"))
 
     def opens(self, ns: str) -> bool:
-        """Tell whether the token is for a namespace; the deployment's own is for administrators of everything."""
+        """Return whether the token is for a namespace; the deployment's own is for administrators of everything."""
         if ns == SYSTEM:
             return self.governs_all
         return ANY in self.namespaces or ns in self.namespaces

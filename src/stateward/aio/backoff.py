@@ -26,7 +26,7 @@ class GrowingIntervals:
         self._next: dict[Hashable, tuple[float, float]] = {}  # when each is due, and its interval then
 
     def is_due(self, subject: Hashable) -> bool:
-        """Tell whether a subject is due now; its next interval is then twice as long."""
+        """Return whether a subject is due now; its next interval is then twice as long."""
         now = self._clock()
         due, interval_s = self._next.pop(subject, (now, INITIAL_INTERVAL_S))
         if now > due + MAX_INTERVAL_S:  # it has not come up for long: start anew

@@ -49,11 +49,11 @@ class Batcher(Generic[Item, Answer]):
         self._task: asyncio.Task[None] | None = None
 
     def is_retryable(self, error: Exception) -> bool:  # noqa: ARG002 - for subclasses
-        """Tell whether an error of a batch may pass."""
+        """Return whether an error of a batch may pass."""
         return False
 
     def is_caused_by_item(self, error: Exception) -> bool:  # noqa: ARG002 - for subclasses
-        """Tell whether a single item may have caused the error of a batch."""
+        """Return whether a single item may have caused the error of a batch."""
         return True
 
     def timeout_error(self, message: str) -> Exception:

@@ -85,7 +85,7 @@ def _log_failure(log: logging.Logger, name: str, error: Exception, transient: Tr
 
 
 def _is_transient(error: Exception, transient: Transient) -> bool:
-    """Tell whether an error is expected to pass; one of a task group is, if all of its errors are."""
+    """Return whether an error is expected to pass; one of a task group is, if all of its errors are."""
     if isinstance(error, ExceptionGroup):
         return all(_is_transient(one, transient) for one in error.exceptions)
     return isinstance(error, transient)

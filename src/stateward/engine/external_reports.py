@@ -110,5 +110,5 @@ def _record_sighting(uow: UnitOfWork, kinds: Kinds, one: Sighting) -> bool:
 
 
 def _is_newer(one: Sighting, found: Object) -> bool:
-    """Tell whether the provider was asked after the object came to rest; an older sighting shows an earlier state."""
+    """Return whether the provider was asked after the object came to rest; an older sighting shows an earlier state."""
     return found.op is None and found.since <= one.at

@@ -75,17 +75,17 @@ class Disclosure:
         return replace(found, args=args, steps=steps, result=result, error=error)
 
     def hides(self, operation: Operation) -> bool:
-        """Tell whether an operation is hidden from the readers."""
+        """Return whether an operation is hidden from the readers."""
         return self.hides_action(operation.kind, operation.action)
 
     def hides_action(self, kind: str, action: str) -> bool:
-        """Tell whether operations of an action are hidden from the readers."""
+        """Return whether operations of an action are hidden from the readers."""
         if self._internal:
             return False
         return action in self._actions.get(kind, ()) or self._privacy.get(kind, PUBLIC).operations
 
     def hides_places(self, kind: str) -> bool:
-        """Tell whether the lanes of a kind are hidden from the readers."""
+        """Return whether the lanes of a kind are hidden from the readers."""
         return not self._internal and bool(self._privacy.get(kind, PUBLIC).places)
 
     def lane(self, name: str) -> str:

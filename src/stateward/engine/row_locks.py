@@ -9,7 +9,7 @@ from stateward.store.records import Lock
 
 
 def conflicts(one: Lock, other: Lock) -> bool:
-    """Tell whether different operations cannot hold two locks of a tree at once."""
+    """Return whether different operations cannot hold two locks of a tree at once."""
     if one.op == other.op:
         return False
     here, there = _read(one.path), _read(other.path)

@@ -17,11 +17,11 @@ class TransactionBatcher(Batcher[Item, Answer]):
     """
 
     def is_retryable(self, error: Exception) -> bool:
-        """Tell whether the store may answer later."""
+        """Return whether the store may answer later."""
         return isinstance(error, StoreError) and error.retry
 
     def is_caused_by_item(self, error: Exception) -> bool:
-        """Tell whether the error is not one of the store as a whole."""
+        """Return whether the error is not one of the store as a whole."""
         return isinstance(error, UnstorableValue) or not isinstance(error, StoreError)
 
     def timeout_error(self, message: str) -> Exception:

@@ -21,7 +21,7 @@ from stateward.store.records import JournalEntry, Object, Operation
 
 
 def is_worth_reporting(attempt: int) -> bool:
-    """Tell whether an attempt's error is recorded: that of the second, and of each further power of two."""
+    """Return whether an attempt's error is recorded: that of the second, and of each further power of two."""
     return attempt > 1 and attempt & (attempt - 1) == 0
 
 

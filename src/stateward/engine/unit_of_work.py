@@ -208,7 +208,7 @@ class UnitOfWork:
         return ready
 
     def waits_for_locks(self, work: WorkItem) -> bool:
-        """Tell whether an operation waits for locks on the loaded trees."""
+        """Return whether an operation waits for locks on the loaded trees."""
         waiting = (lock for locks in self._locks.values() for lock in locks if lock.waiting)
         return any(Key(lock.ns, lock.op) == work.key for lock in waiting)
 

@@ -149,13 +149,13 @@ def _named(row: Row) -> Iterable[State]:
 
 
 def _ends_differ(one: Row, other: Row) -> bool:
-    """Tell whether two actions that look the same while they run (one state, one origin) end differently."""
+    """Return whether two actions that look the same while they run (one state, one origin) end differently."""
     both_actions = one.meaning is Meaning.ACTION and other.meaning is Meaning.ACTION
     return both_actions and one.via == other.via and (one.to, one.error) != (other.to, other.error)
 
 
 def _told_apart(one: frozenset[str], other: frozenset[str]) -> bool:
-    """Tell whether facts settle which of two rows is meant: one needs more, or their facts exclude each other."""
+    """Return whether facts settle which of two rows is meant: one needs more, or their facts exclude each other."""
     nested = one != other and (one <= other or other <= one)
     values = dict(fact.split("=", 1) for fact in one if "=" in fact)
     exclusive = any(values.get(key, value) != value for key, _, value in (fact.partition("=") for fact in other))
@@ -163,5 +163,5 @@ def _told_apart(one: frozenset[str], other: frozenset[str]) -> bool:
 
 
 def _privileged(one: Row, other: Row) -> bool:
-    """Tell whether one row is the user's and the other the administrator's own way of doing the same."""
+    """Return whether one row is the user's and the other the administrator's own way of doing the same."""
     return {*one.actors, *other.actors} == {USER, ADMIN} and one.needs == other.needs

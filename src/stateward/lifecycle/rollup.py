@@ -61,7 +61,7 @@ class Cell(Struct, frozen=True):
     any: bool = False
 
     def allows(self, status: str | None) -> bool:
-        """Tell whether a part may have a status; None is a part that is not there, and passes only where any does."""
+        """Return whether a part may have a status; None is a part that is not there, and passes only where any does."""
         return self.any or status in self.statuses
 
 

@@ -6,7 +6,7 @@ A table is a tuple of rows, one per line, in the order of the seed's columns:
 
 Seven words make all rows. `action` and `request` begin something: the object enters a transitional state and is to
 reach the desired one before the deadline. An action is worked by our own workers, so its endings (succeeded, failed,
-timed out, cancelled) follow from the row itself. A request is worked by somebody else or in phases, and its reports are
+timed out, cancelled) follow from the row itself. Another party carries out a request, or it has phases; its reports are
 rows too: `step` (further, but not at the end), `success`, `failure`, and the clock's `timeout`. A step is also how a
 state changes at once, with no work in between. `hidden` work (a migration) leaves the public state as it is.
 """

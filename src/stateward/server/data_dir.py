@@ -96,7 +96,7 @@ class DataDir:
         write_private(self.path / SERVER_FILE, found)
 
     def _has_address_of_worker(self) -> bool:
-        """Tell whether the file has the address of another process, which has the folder's worker."""
+        """Return whether the file has the address of another process, which has the folder's worker."""
         with suppress(OSError, msgspec.MsgspecError), (self.path / WORKER_LOCK).open("rb") as lock:
             try:
                 flock(lock, LOCK_SH | LOCK_NB)

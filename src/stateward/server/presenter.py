@@ -26,7 +26,7 @@ V = TypeVar("V")
 
 
 def sees_internal(grant: Grant) -> bool:
-    """Tell whether a grant shows internal fields: administrators see them."""
+    """Return whether a grant shows internal fields: administrators see them."""
     return ACTORS[grant.role] == ADMIN
 
 

@@ -54,7 +54,7 @@ def bare_key(key: str) -> str:
 
 
 async def was_created_by(reader: Reader, key: Key, who: str) -> bool:
-    """Tell whether a caller created an object; earlier versions derived names from bare keys, which callers shared."""
+    """Return whether a caller created an object; earlier versions derived names from keys that callers shared."""
     made = await reader.journal(0, 1, JournalFilter(ns=key.ns, object=key.id))
     return bool(made) and made[0].who == who
 

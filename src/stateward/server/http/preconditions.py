@@ -19,7 +19,7 @@ def etag_of(version: int) -> str:
 
 
 def is_unchanged(if_none_match: str | None, version: int) -> bool:
-    """Tell whether `If-None-Match` has this version; tags are compared weakly (RFC 9110), as for reading."""
+    """Return whether `If-None-Match` has this version; tags are compared weakly (RFC 9110), as for reading."""
     if if_none_match is None:
         return False
     return if_none_match.strip() == ANY or any(tag == str(version) for _, tag in _TAG.findall(if_none_match))

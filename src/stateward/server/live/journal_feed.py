@@ -62,7 +62,7 @@ class Interest(Struct, frozen=True):
     kind: str | None = None
 
     def wants(self, ns: str, kind: str) -> bool:
-        """Tell whether an entry about an object of a kind in a namespace is of interest."""
+        """Return whether an entry about an object of a kind in a namespace is of interest."""
         opened = self.system if ns == SYSTEM else not self.namespaces.isdisjoint((ANY, ns))
         return opened and (self.only is None or ns in self.only) and self.kind in (None, kind)
 

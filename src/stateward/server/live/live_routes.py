@@ -67,7 +67,7 @@ EVENTS = ResponseSpec(
     responses={200: EVENTS},
 )
 async def follow(request: ApiRequest, ns: Ns, op: Op, last_seen: LastSeen = 0) -> ServerSentEvent:
-    """Send every line of progress, those so far first, and in the end the operation; whoever reconnects goes on.
+    """Send all lines of progress, past ones first, and at the end the operation; a client that reconnects continues.
 
     It ends before that when the token is taken back, or expires.
     """

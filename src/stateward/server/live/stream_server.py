@@ -123,7 +123,7 @@ class JournalStream:
                 await cancel_tasks([sending])
 
     def is_revoked(self, token: str) -> bool:
-        """Tell whether a token was revoked, or has expired, while it was in use here."""
+        """Return whether a token was revoked, or has expired, while it was in use here."""
         return f"token-{token}" in self.revoked_tokens
 
     def _on_entries(self, entries: Sequence[JournalEntry]) -> None:

@@ -29,14 +29,14 @@ SCHEMES = {
     "header": SecurityScheme(type="apiKey", name="X-Auth-Token", security_scheme_in="header"),
 }
 TAGS = {
-    "kinds": "What there is to be made, with its lifecycle.",
-    "objects": "What there is.",
-    "actions": "What can be done to it.",
-    "operations": "What is being done.",
-    "journal": "What was done.",
+    "kinds": "Kinds of objects, with their lifecycles.",
+    "objects": "Objects and their details.",
+    "actions": "Actions on objects.",
+    "operations": "Operations: accepted actions, until and after their end.",
+    "journal": "The journal of all changes.",
     "deployment": "Limits, workers, timers, locks, healing.",
     "access": "Tokens and quotas.",
-    "health": "For whoever watches over processes.",
+    "health": "Health checks of the process.",
 }
 
 

@@ -49,10 +49,10 @@ async def act(
     key: IdempotencyKey = None,
     if_match: IfMatch = None,
 ) -> Response[AcceptedView]:
-    """Ask for an action. It is accepted (202) and worked on, or refused with what is in the way.
+    """Request an action. It is accepted (202) and carried out, or refused with the reason.
 
-    What is done to a whole, such as an MCI, is done to all of its parts that allow it.
-    With `wait`, the answer comes when the operation has ended (200), or after so many seconds as it is by then (202).
+    An action on a composite, such as an MCI, is an action on all of its parts that allow it. With `wait`, the response
+    comes when the operation has ended (200), or after so many seconds with its status at that time (202).
     """
     service = request.service
     version = None if if_match is None else await required_version(service, Key(ns, id), if_match)
@@ -113,7 +113,7 @@ def engine_request(
 
 @api_route(post, "/ns/{ns:str}/plan", Right.ACT, TAG, "See what would happen", 413, status_code=200)
 async def plan(request: ApiRequest, ns: Ns, data: JSONBody[Plan]) -> list[Prospect]:
-    """Say for each request what would become of it, if they came one after the other now. Nothing is done."""
+    """Return the verdict on each request, as if they were submitted one after the other now. Nothing is written."""
     requests = [
         engine_request(request, ns, one.object, one.action, one, field=f"requests[{number}].priority")
         for number, one in enumerate(data.requests)
@@ -139,10 +139,10 @@ def prospect_view(verdict: Verdict) -> Prospect:
     status_code=202,
 )
 async def act_on_group(request: ApiRequest, ns: Ns, action: Action, data: JSONBody[GroupAsk]) -> GroupView:
-    """Ask for an action on all objects that are chosen, in one transaction; those that do not allow it are skipped.
+    """Request an action on all selected objects, in one transaction; objects that do not allow it are skipped.
 
-    With a whole, its own action is accepted with them and worked on when they have ended; if the whole refuses, or no
-    member allows it, nothing happens.
+    With a composite (`whole`), its own action is accepted with them and carried out after they have ended. If the
+    composite refuses, or no member allows the action, nothing is written.
     """
     service, ask = request.service, Ask(args=data.args, facts=data.facts, priority=data.priority)
     each = engine_request(request, ns, "", action, ask)

@@ -47,7 +47,7 @@ class Drawings:
 
 
 OURS = frozenset({TOKEN.kind, QUOTA.kind})
-"""The kinds that the deployment keeps for itself: nobody makes objects of them by this door."""
+"""The internal kinds of the deployment, whose objects the generic API does not create."""
 
 Form = Annotated[Literal["svg", "mermaid", "markdown"], QueryParameter(name="format", description="how it is drawn")]
 

@@ -46,7 +46,7 @@ def _ways_of_event(lifecycle: Lifecycle, state: str, event: str, actor: str, ori
 
 
 def _is_effective(lifecycle: Lifecycle, state: str, allowed: AllowedEvent, actor: str, origin: str | None) -> bool:
-    """Tell whether a row of the table is the one that applies if its facts are given."""
+    """Return whether a row of the table is the one that applies if its facts are given."""
     needs = frozenset(allowed.needs)
     verdict = decide(lifecycle, state, allowed.event, actor, needs, origin)
     return isinstance(verdict, Move) and (verdict.target, verdict.needs) == (allowed.target, needs)
@@ -54,7 +54,7 @@ def _is_effective(lifecycle: Lifecycle, state: str, allowed: AllowedEvent, actor
 
 @api_route(get, "/ns/{ns:str}/objects/{id:str}/allowed", Right.READ, TAG, "What may be done to an object?", 404)
 async def get_allowed(request: ApiRequest, ns: Ns, id: Id) -> AllowedView:  # noqa: A002
-    """Return everything that can be asked for: whether the caller may now, where it leads, and if not, why not."""
+    """Return all actions of the object: whether the caller may request each now, its target states, or why not."""
     service = request.service
     found = await service.engine.get(ns, id)
     holder = None if found.op is None else await service.reader.operation(Key(ns, found.op))
@@ -66,7 +66,7 @@ async def get_allowed(request: ApiRequest, ns: Ns, id: Id) -> AllowedView:  # no
 
 @api_route(get, "/ns/{ns:str}/objects/{id:str}/history", Right.READ, TAG, "Read an object's history", 404)
 async def get_history(request: ApiRequest, ns: Ns, id: Id, after: AfterNumber = 0, limit: Limit = 100) -> LinePage:  # noqa: A002
-    """Return a page of the journal's lines about an object, removed ones included, oldest first."""
+    """Return a page of the journal of an object, even of a removed one, oldest entry first."""
     service, most = request.service, request.service.page_size(limit)
     entries = await service.reader.journal(after, most, JournalFilter(ns=ns, object=id))
     if not entries:
@@ -77,7 +77,7 @@ async def get_history(request: ApiRequest, ns: Ns, id: Id, after: AfterNumber = 
 
 @api_route(get, "/ns/{ns:str}/objects/{id:str}/at", Right.READ, TAG, "In which state was an object?", 404)
 async def get_state_at(request: ApiRequest, ns: Ns, id: Id, time: Time) -> StateView:  # noqa: A002
-    """Return the state that an object was in at a time; what was pruned is not known any more."""
+    """Return the state of an object at a time; it is unknown if the entries of that time were pruned."""
     service = request.service
     found = await _existing_or_removed(service, Key(ns, id))
     past = await state_at(service.reader, found.key, last_moment(time))

@@ -47,7 +47,7 @@ ETAG = ResponseHeader(name="ETag", description="the object's version", documenta
 
 @api_route(get, "/namespaces", Right.READ, TAG, "List the namespaces")
 async def list_namespaces(request: ApiRequest) -> list[NamespaceView]:
-    """Return the namespaces that the token opens and that have objects, with counts by kind and state."""
+    """Return the namespaces of the token that have objects, with counts by kind and state."""
     found = [await _count_objects(request.service, ns) for ns in await readable_namespaces(request)]
     return [one for one in found if one.counts]
 
@@ -78,9 +78,9 @@ async def list_objects(
     after: AfterText = None,
     limit: Limit = 100,
 ) -> ObjectPage:
-    """Return a page of the objects that fit, in the order of their ids; any page costs the same.
+    """Return a page of the matching objects, in the order of their ids; every page costs the same.
 
-    `state` may name several, with commas between them; `q` is part of the id, in any case.
+    `state` may name several states, with commas between them; `q` is a part of the id, case-insensitive.
     """
     wishes = tuple((name, value) for name, _, value in (one.partition("=") for one in labels or ()))
     named = None if states is None else tuple(filter(None, states.split(",")))
@@ -105,7 +105,7 @@ async def list_objects(
     responses={304: ResponseSpec(None, description="The caller has seen this version already.")},
 )
 async def get_object(request: ApiRequest, ns: Ns, id: Id, if_none_match: IfNoneMatch = None) -> Response[ObjectView]:  # noqa: A002
-    """Return an object; its version is its ETag, and who has seen it already is answered with 304."""
+    """Return an object; its version is its ETag. With `If-None-Match` of this version, the response is 304."""
     service = request.service
     found = await service.engine.get(ns, id)
     if is_unchanged(if_none_match, found.version):
@@ -126,7 +126,7 @@ async def get_object(request: ApiRequest, ns: Ns, id: Id, if_none_match: IfNoneM
 async def create_object(
     request: ApiRequest, ns: Ns, data: JSONBody[NewObject], key: IdempotencyKey = None
 ) -> Response[AcceptedView]:
-    """Make an object, by the action that its lifecycle begins with: `create`, or the only one there is."""
+    """Create an object, by the first action of its lifecycle: `create`, or the only one there is."""
     require_priority(request.grant, data.priority)
     engine = request.service.engine
     lifecycle = _creatable_lifecycle(engine, data.kind)

@@ -38,13 +38,13 @@ async def list_operations(request: ApiRequest, ns: Ns, of: Of, limit: Limit = 10
 
 @api_route(get, "/ns/{ns:str}/operations/{op:str}", Right.READ, TAG, "Get an operation", 404)
 async def get_operation(request: ApiRequest, ns: Ns, op: Op) -> OperationView:
-    """Return an operation; one that is being worked on is shown as running."""
+    """Return an operation; while a worker owns it, its status is running."""
     return await show_operation(request, Key(ns, op))
 
 
 @api_route(get, "/ns/{ns:str}/operations/{op:str}/children", Right.READ, TAG, "List an operation's children", 404)
 async def list_children(request: ApiRequest, ns: Ns, op: Op) -> OperationPage:
-    """Return the operations that an operation waits for, or waited for."""
+    """Return the child operations of an operation."""
     key = Key(ns, op)
     await show_operation(request, key)
     return OperationPage(request.presenter.operations(await request.service.reader.children_of(key)))
@@ -54,7 +54,7 @@ async def list_children(request: ApiRequest, ns: Ns, op: Op) -> OperationPage:
     post, "/ns/{ns:str}/operations/{op:str}/cancel", Right.ACT, TAG, "Cancel an operation", 404, 409, status_code=202
 )
 async def cancel_operation(request: ApiRequest, ns: Ns, op: Op) -> OperationView:
-    """Cancel an operation: what waits ends at once, what runs is told to stop and then says what has become of it."""
+    """Cancel an operation: one that waits ends at once; the worker of a running one stops it and reports back."""
     await show_operation(request, Key(ns, op))
     await request.service.engine.cancel(ns, op, request.grant.name)
     return await show_operation(request, Key(ns, op))

@@ -31,10 +31,10 @@ CALL_MAX_S = 10.0
 
 @api_route(post, "/prune", Right.GOVERN, "deployment", "Prune the history", 413, status_code=200)
 async def prune_history(request: ApiRequest, data: JSONBody[Prune]) -> PrunedView:
-    """Drop ended operations, removed objects, lines of the journal and answers that are older than so many seconds.
+    """Delete ended operations, removed objects, journal entries and idempotency records older than so many seconds.
 
-    Nothing of the present is touched. With `dry_run`, only say how much it would be. A call takes about ten seconds at
-    most: while `next` is not null there is more to do, and it is to be given as `after`.
+    Current data is never touched. With `dry_run`, rows are only counted. A call takes about ten seconds at most: while
+    `next` is not null there is more to do; send it as `after` in the next call.
     """
     store = request.service.engine.store
     before = await store.reader.time() - data.older

@@ -23,7 +23,7 @@ MAX_EXPEDITED = 1_000
 
 @api_route(get, "/stuck", Right.READ, TAG, "List what is stuck")
 async def list_stuck(request: ApiRequest, limit: Limit = 100) -> list[StuckView]:
-    """Return what is in transition for longer than its deadline or without a live worker, of what the token opens."""
+    """Return the stuck operations (past their deadline, or of a dead worker) in the namespaces of the token."""
     grant, service = request.grant, request.service
     hides = request.presenter.disclosure.hides_action
 
@@ -52,7 +52,7 @@ def _shown(work: StuckWork) -> StuckView:
 
 @api_route(post, "/heal", Right.GOVERN, TAG, "Heal now", status_code=200)
 async def heal(request: ApiRequest) -> HealedView:
-    """Put back what dead workers held and settle what is overdue, now."""
+    """Requeue the work of dead workers and resolve overdue operations now."""
     engine = request.service.engine
     me = "" if engine.worker is None else engine.worker.name
     freed = await engine.store.transact(lambda tx: reap_dead_workers(tx, me))

@@ -34,7 +34,7 @@ OPEN_STATUSES = (Status.WAITING, Status.RUNNING)
 
 @api_route(get, "/ns/{ns:str}/objects/{id:str}/queue", Right.READ, TAG, "Look at an object's queue", 404)
 async def get_queue(request: ApiRequest, ns: Ns, id: Id) -> QueueView:  # noqa: A002
-    """Return the work that stands in the object's queue, each with what it waits for."""
+    """Return the work items in the object's queue, each with the reason why it waits."""
     found = await request.service.engine.get(ns, id)
     return QueueView(found.queue, await (await _inspect_queue(request, found)).queued())
 

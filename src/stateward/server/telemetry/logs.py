@@ -79,7 +79,7 @@ class TextFormatter(logging.Formatter):
 
 
 def is_not_repeated(record: logging.LogRecord) -> bool:
-    """Tell whether a record is not the repeated error of a replaced database.
+    """Return whether a record is not the repeated error of a replaced database.
 
     The store logs once that its file was replaced; every request and every loop fails with that error from then on.
     """

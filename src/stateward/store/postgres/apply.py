@@ -161,7 +161,7 @@ JOURNAL_ENTRIES = _clause(
     render_sql(
         """
     INSERT INTO journal
-    SELECT {JournalEntry:r} FROM turn, unnest({rows}::journal_row[]) WITH ORDINALITY AS r(<columns>, place)
+    SELECT {JournalEntry:r} FROM locked_journal, unnest({rows}::journal_row[]) WITH ORDINALITY AS r(<columns>, place)
     ORDER BY r.place
     RETURNING 1
     """,
@@ -254,11 +254,11 @@ def compose_statement(written: tuple[Clause, ...], *, journaled: bool, notified:
     gate, last = "tally", len(written)
     if journaled:
         right = [f" AND {one.name} = cardinality({place})" for one, place in places.items() if one.exact]
-        named["turn"] = f"SELECT pg_advisory_xact_lock(${last + 2}) FROM tally WHERE true{''.join(right)}"
+        named["locked_journal"] = f"SELECT pg_advisory_xact_lock(${last + 2}) FROM tally WHERE true{''.join(right)}"
         named["journaled"] = JOURNAL_ENTRIES.sql.replace("{rows}", f"${last + 1}")
-        gate, last = "turn", last + 2
+        gate, last = "locked_journal", last + 2
     if notified:
-        named["told"] = f"SELECT pg_notify(${last + 1}, ${last + 2}) FROM {gate}"
-    ends = [f", (SELECT count(*) FROM {name})" for name in ("journaled", "told") if name in named]
+        named["notified"] = f"SELECT pg_notify(${last + 1}, ${last + 2}) FROM {gate}"
+    ends = [f", (SELECT count(*) FROM {name})" for name in ("journaled", "notified") if name in named]
     with_all = ", ".join(f"{name} AS MATERIALIZED ({sql})" for name, sql in named.items())
     return f"WITH {with_all} SELECT tally.*{''.join(ends)} FROM tally"
