@@ -1,8 +1,7 @@
 """A world of leases: users, hosts that fail, plug-ins that fail and hang, processes that are killed, stopped, cut off.
 
-Whatever happens, no commit ever shows a lease together with reservations and events that do not go with its status, or
-a host that was promised or handed over to two. And when the trouble is over, everything comes to rest, every lease can
-be deleted, and nothing of it is left on the hosts.
+No commit ever shows a lease with reservations and events that do not fit its status, or a host that is booked or handed
+over twice. When the faults are over, all objects come to rest, every lease can be deleted, and no booking is left.
 """
 
 import asyncio

@@ -1,12 +1,12 @@
 """The state machines of the ovc domain: VM, cloudspace, account, disk, image, node.
 
-Work that fails goes back to the state it came from, with the error recorded. Where it can't be undone (a deploy or a
-destroy half done) the object goes to ERROR, from which both can be tried again. What was described and never made can
-be destroyed, or it would outlive its parent. The controller acts for a parent that takes its children along, the clock
-for the recycle bin's retention.
+An object whose action fails returns to its former state, with the error. If the action cannot be undone (a deploy or a
+destroy that is half done), the object goes to ERROR, where both can be tried again. An object that was described and
+never created can be destroyed; otherwise it would outlive its parent. The controller acts for a parent whose children are
+deleted, restored or destroyed with it, the clock for the retention of the recycle bin.
 
-A VM at rest follows what its node shows: one that has lost its power by itself is HALTED. A cloudspace has a virtual
-firewall, which is a machine too; that it is brought to another node, or back to life, does not show in its state.
+A VM at rest follows the power that its node shows: one that lost its power is HALTED. A cloudspace has a virtual
+firewall, which is a machine too. A move or a restart of the firewall does not change the state of the cloudspace.
 """
 
 from stateward.lifecycle import (
@@ -15,10 +15,10 @@ from stateward.lifecycle import (
 )
 
 ASKED = USER | CONTROLLER
-"""Whoever may ask: the owner, or the controller for the parent."""
+"""The actors of most actions: the owner, or the controller for the parent."""
 
 DUE = USER | CONTROLLER | CLOCK
-"""Whoever may empty the bin: those, or the retention period's end."""
+"""The actors that destroy an object in the recycle bin: the same, or the timer of its retention."""
 
 
 class OvcVmState(State):
@@ -66,7 +66,7 @@ VM_ROWS = (
     action(V.VIRTUAL | V.RUNNING | V.PAUSED | V.HALTED | V.ERROR, "destroy", ASKED, V.DESTROYING,     V.DESTROYED, V.ERROR,   30 * MINUTE),
     action(V.DELETED,                      "destroy",     DUE,                V.DESTROYING,     V.DESTROYED, V.ERROR,   30 * MINUTE),
     hidden(V.RUNNING | V.PAUSED | V.HALTED, "migrate",     ADMIN | CONTROLLER,                                          HOUR),
-    # what its node shows, behind our back
+    # drift: the power that its node shows
     step(  V.RUNNING | V.PAUSED,           "shows off",    PROVIDER,                            V.HALTED),
     step(  V.RUNNING,                      "shows frozen", PROVIDER,                            V.PAUSED),
     step(  V.PAUSED,                       "shows on",     PROVIDER,                            V.RUNNING),

@@ -1,7 +1,7 @@
 """Orphans: machines on nodes, and files among the disks, that no object owns.
 
 The domain records a machine or a file before it creates it, and keeps the record until it is gone. So a machine or file
-that two scans show, and that no record in between names, is an orphan: somebody else created it, or it was left behind.
+that two scans show, and that no record in between names, is an orphan: another program or a failure left it there.
 Orphans are reported to administrators and left alone, because the domain cannot know what they are good for.
 """
 

@@ -1,4 +1,4 @@
-"""A model of the domain that is simple enough to be believed: what becomes of whom when something is asked for.
+"""A reference model of the domain: the states of all objects after each accepted action.
 
 It knows nothing of queues, operations or time: what is accepted is done. It is written from the design, not from the
 code that is tested against it.
@@ -47,7 +47,7 @@ MAX_DISKS = 25
 
 @dataclass
 class Thing:
-    """An object, and what it stands on."""
+    """An object, and the objects that it depends on."""
 
     kind: str
     state: str
@@ -61,7 +61,7 @@ class Thing:
 
 
 class No(Exception):
-    """It is refused."""
+    """The action is refused."""
 
 
 @dataclass
@@ -71,11 +71,11 @@ class Model:
     things: dict[str, Thing] = field(default_factory=dict)
 
     def states(self) -> dict[str, str]:
-        """Return the state of everything."""
+        """Return the states of all objects."""
         return {id_: one.state for id_, one in self.things.items()}
 
     def below(self, parent: str, *kinds: str) -> Iterator[tuple[str, Thing]]:
-        """Yield what is below something."""
+        """Yield the children of an object."""
         for id_, one in list(self.things.items()):
             if one.parent == parent and (not kinds or one.kind in kinds):
                 yield id_, one
@@ -93,7 +93,7 @@ class Model:
     # --- asking ------------------------------------------------------------------------------------------------------
 
     def ask(self, id_: str, action: str, actor: str, disk: str = "") -> bool:
-        """Do something as somebody; tells whether anything was done, and raises where it is refused."""
+        """Run an action as an actor; returns whether it changed anything, and raises if it is refused."""
         thing = self.things[id_]
         sources, target = TABLE[thing.kind].get(action, ("", ""))
         if (thing.kind, action) in FOR_ADMINS and actor != "admin":
@@ -169,7 +169,7 @@ class Model:
     # --- going and coming back ---------------------------------------------------------------------------------------
 
     def _go(self, id_: str, thing: Thing, action: str, along: str = "") -> None:
-        """Delete, restore or destroy something with all that goes with it."""
+        """Delete, restore or destroy an object, with its children."""
         children = [*self.below(id_, "vm", "cloudspace", "image"), *self._disks_below(id_, thing)]
         was = thing.state
         thing.state = self._gone_to(thing, action)

@@ -38,27 +38,27 @@ HostName = Annotated[str, typer.Argument(metavar="HOST", help="A host: its name.
 TIME_EXAMPLE = "UTC, such as '2030-01-31 14:00'"
 START_HELP = f"Start: {TIME_EXAMPLE}, now, or a span from now."
 END_HELP = f"End: {TIME_EXAMPLE}, now, or a span (90m, 8h, 3d) from the start, or from now after the start."
-BEFORE_END_HELP = f"When to be told of the end: {TIME_EXAMPLE}, or a span before the end."
+BEFORE_END_HELP = f"Time of the event before_end_lease: {TIME_EXAMPLE}, or a span before the end."
 Start = Annotated[str, typer.Option("--start", metavar="TIME", help=START_HELP)]
 End = Annotated[str, typer.Option("--end", metavar="TIME", help=END_HELP)]
 MaybeStart = Annotated[str | None, typer.Option("--start", metavar="TIME", help=START_HELP)]
 MaybeEnd = Annotated[str | None, typer.Option("--end", metavar="TIME", help=END_HELP)]
 BeforeEnd = Annotated[str | None, typer.Option("--before-end", metavar="TIME", help=BEFORE_END_HELP)]
-Number = Annotated[str, typer.Option("--hosts", metavar="MIN[-MAX]", help="So many whole hosts.")]
+Number = Annotated[str, typer.Option("--hosts", metavar="MIN[-MAX]", help="The number of whole hosts.")]
 Where = Annotated[
     str, typer.Option("--where", metavar="EXPR", help='Hosts that will do, such as \'[">=", "$vcpus", "8"]\'.')
 ]
 Reservations = Annotated[
     list[str] | None,
-    typer.Option("--reservation", metavar="KEY=VALUE,...", help="Something else, with its resource_type. Repeatable."),
+    typer.Option("--reservation", metavar="KEY=VALUE,...", help="A reservation with its resource_type. Repeatable."),
 ]
-Rename = Annotated[str | None, typer.Option("--name", help="Call it that from now on.")]
+Rename = Annotated[str | None, typer.Option("--name", help="The new name.")]
 Properties = Annotated[
     list[str] | None,
     typer.Option("--property", "-p", metavar="KEY=VALUE", help="A property; empty VALUE removes it."),
 ]
 From = Annotated[str, typer.Option("--from", metavar="TIME", help="First moment shown.")]
-Span = Annotated[str, typer.Option("--span", metavar="SPAN", help="How much of it: 12h, 7d.")]
+Span = Annotated[str, typer.Option("--span", metavar="SPAN", help="The time that is shown, such as 12h or 7d.")]
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait until it is gone.")]
 
 UNITS = {"m": "minutes", "h": "hours", "d": "days"}
@@ -103,7 +103,7 @@ def show(session: Session, lease: LeaseName) -> None:
 @on_server
 def create(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What it is to be called.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the lease.")],
     end: End,
     start: Start = "now",
     number: Number = "",
@@ -111,7 +111,7 @@ def create(
     reservation: Reservations = None,
     before_end: BeforeEnd = None,
 ) -> None:
-    """Reserve resources: whole hosts, or whatever else is said."""
+    """Reserve resources: whole hosts, or those of --reservation."""
     wanted = [_read_reservation(one) for one in reservation or []]
     if number or not wanted:
         least, _, most = (number or "1").partition("-")
@@ -136,7 +136,7 @@ def update(
         typer.Option("--reservation", metavar="id=ID,KEY=VALUE,...", help="Change a reservation. Repeatable."),
     ] = None,
 ) -> None:
-    """Change a lease: its name, its times, what it has reserved."""
+    """Change the name, the times or the reservations of a lease."""
     found = _find(session, lease)
     body: dict[str, Any] = {**_times(start, end, before_end, found)}
     body |= {"name": name} if name is not None else {}
@@ -155,7 +155,7 @@ def end_lease(session: Session, lease: LeaseName) -> None:
 @app.command()
 @on_server
 def delete(session: Session, lease: LeaseName, wait: Wait = False) -> None:
-    """Delete a lease, whatever it is doing."""
+    """Delete a lease, in any status."""
     found = _find(session, lease)
     _call(session, NoneType, "DELETE", f"/leases/{found.id}")
     while (there := _if_found(lambda: _call_lease(session, "GET", f"/{found.id}")) is not None) and wait:
@@ -166,7 +166,7 @@ def delete(session: Session, lease: LeaseName, wait: Wait = False) -> None:
 @app.command()
 @on_server
 def recover(session: Session, lease: LeaseName) -> None:
-    """Let a lease leave ERROR for what its reservations and events say that it is."""
+    """Let a lease leave ERROR for the status that its reservations and events derive."""
     found = _find(session, lease)
     session.show(_call_lease(session, "POST", f"/{found.id}/recover"), lease_view)
 
@@ -174,7 +174,7 @@ def recover(session: Session, lease: LeaseName) -> None:
 @app.command()
 @on_server
 def history(session: Session, lease: LeaseName) -> None:
-    """Show what has happened to a lease, to its reservations and to its events; also of one that was deleted."""
+    """Show the history of a lease, its reservations and its events; also of a deleted lease."""
     found = _find_deleted(session, lease)
     entries = [entry for part in found.parts for entry in _part_history(session, part)]
     session.show(sorted(entries, key=lambda entry: entry.seq), lambda those: history_table(found, those))
@@ -183,7 +183,7 @@ def history(session: Session, lease: LeaseName) -> None:
 @app.command()
 @on_server
 def calendar(session: Session, begin: From = "now", span: Span = "7d") -> None:
-    """Show who has which host when: a row per host, a letter per lease."""
+    """Show the bookings of hosts over time: a row per host, a letter per lease."""
     start = _parse_time("--from", begin)
     found, leases = _hosts(session), _leases(session)
     longest = max((len(one.hypervisor_hostname) for one in found), default=4)
@@ -222,21 +222,21 @@ def set_host(session: Session, host: HostName, property_: Properties = None) -> 
 @hosts.command("fail")
 @on_server
 def fail_host(session: Session, host: HostName) -> None:
-    """Say that a host is out of order: its leases get another one, if there is one."""
+    """Report a host as failed: its leases get another host, if one is free."""
     _show_host(session, "POST", f"/{host}/fail")
 
 
 @hosts.command("recover")
 @on_server
 def recover_host(session: Session, host: HostName) -> None:
-    """Say that a host is in order again."""
+    """Report a host as up again."""
     _show_host(session, "POST", f"/{host}/recover")
 
 
 @hosts.command("remove")
 @on_server
 def remove_host(session: Session, host: HostName) -> None:
-    """Remove a host that is not promised to anybody."""
+    """Remove a host without bookings."""
     found = _call_host(session, "GET", f"/{host}")
     _call(session, NoneType, "DELETE", f"/os-hosts/{host}")
     session.show(found, lambda one: f"{one.hypervisor_hostname}: removed")

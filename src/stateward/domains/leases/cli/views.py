@@ -184,7 +184,7 @@ def host_table(hosts: Iterable[LeaseHostView]) -> Table:
 def draw_calendar(
     hosts: Sequence[LeaseHostView], leases: Sequence[LeaseView], window: CalendarWindow, now: datetime
 ) -> RenderableType:
-    """Return who has which host when: a row per host, a letter per lease."""
+    """Return the bookings of hosts over time: a row per host, a letter per lease."""
     shown = [one for one in leases if one.hosts and _overlaps(one, window)]
     letters = {one.id: LETTERS[number % len(LETTERS)] for number, one in enumerate(shown)}
     table = Table(box=None, pad_edge=False, show_header=True, header_style="dim")

@@ -17,7 +17,7 @@ from stateward.domains.ovc.cli.views import full_record, healing_view, item_deta
 from stateward.errors import BadInput
 
 app = typer.Typer(no_args_is_help=True, help="Machines, cloudspaces, accounts, disks, images and nodes.")
-create = typer.Typer(no_args_is_help=True, help="Make something.")
+create = typer.Typer(no_args_is_help=True, help="Create an object.")
 app.add_typer(create, name="create")
 
 PATHS = {
@@ -48,12 +48,12 @@ Source = Annotated[str, typer.Option("--source", help="The built-in guest, or a 
 Driver = Annotated[str, typer.Option("--driver", help="simulated, process or qemu.")]
 Options = Annotated[list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="Repeatable.")]
 Kinds = Annotated[str, typer.Argument(metavar="KINDS", help="accounts, cloudspaces, machines, disks, images or nodes.")]
-States = Annotated[str | None, typer.Option("--state", "-s", help="Only in these states, with commas between.")]
+States = Annotated[str | None, typer.Option("--state", "-s", help="Limit to these states, separated by commas.")]
 Permanently = Annotated[bool, typer.Option("--permanently", help="Destroy it for good.")]
-ExpectedStatus = Annotated[str | None, typer.Option("--status", help="Refuse it if the object is in another state.")]
-ToNode = Annotated[str | None, typer.Option("--node", help="The node that it is to go to; any other if none is named.")]
-VmAction = Annotated[str, typer.Option("--vmaction", help="move its machines away, or stop them.")]
-Stop = Annotated[bool, typer.Option("--stop", help="Let it take nothing more, and wait until it is drained and gone.")]
+ExpectedStatus = Annotated[str | None, typer.Option("--status", help="The state that the object must be in.")]
+ToNode = Annotated[str | None, typer.Option("--node", help="The node that it moves to; default: any other.")]
+VmAction = Annotated[str, typer.Option("--vmaction", help="What happens to its machines: move or stop.")]
+Stop = Annotated[bool, typer.Option("--stop", help="Stop the queue: refuse new actions, and wait until it is drained.")]
 Hours = Annotated[float, typer.Option("--hours", min=0, help="Limit to the last N hours.")]
 
 PLAIN_ACTIONS = {
@@ -61,14 +61,14 @@ PLAIN_ACTIONS = {
     "start": "Start a machine.",
     "stop": "Stop a machine.",
     "pause": "Pause a machine, or (administrators) a cloudspace.",
-    "resume": "Let a paused machine or cloudspace go on.",
+    "resume": "Resume a paused machine or cloudspace.",
     "reboot": "Reboot a machine.",
     "reset": "Reset a machine, or (administrators) a cloudspace.",
     "enable": "Enable an account, a cloudspace, an image or a node.",
     "disable": "Disable an account, a cloudspace or an image.",
-    "restore": "Bring something back from the recycle bin, with all that went down with it.",
-    "destroy": "Destroy something for good.",
-    "decommission": "Take a node out of service for ever; its machines move away.",
+    "restore": "Restore an object from the recycle bin, with the objects that were deleted with it.",
+    "destroy": "Destroy an object for good.",
+    "decommission": "Take a node out of service for good; its machines move to other nodes.",
 }
 
 
@@ -95,7 +95,7 @@ def list_(session: Session, kinds: Kinds, state: States = None) -> None:
 @app.command()
 @on_server
 def show(session: Session, object: ObjectArg) -> None:
-    """Show an object; a node with what became of its machines, and what is there and belongs to nobody."""
+    """Show an object; a node with the report of its latest maintenance, and its orphans."""
     found = session.client.http.call(ItemView, "GET", _at(session, _path(session, object)))
     session.show(full_record(found), lambda _: item_details(session, found))
 
@@ -103,7 +103,7 @@ def show(session: Session, object: ObjectArg) -> None:
 @app.command()
 @on_server
 def queue(session: Session, object: ObjectArg, stop: Stop = False) -> None:
-    """Show what stands in an object's queue; or stop the queue."""
+    """Show the operations of an object's queue; or stop the queue."""
     path = _at(session, f"/queues/{_id(session, object)}")
     found = session.client.http.call(ObjectQueueView, "DELETE" if stop else "GET", path)
     session.show(found, lambda found: queue_table(found) if found.exists else f"{found.object} has no queue.")
@@ -112,7 +112,7 @@ def queue(session: Session, object: ObjectArg, stop: Stop = False) -> None:
 @app.command()
 @on_server
 def healing(session: Session, hours: Hours = 24.0) -> None:
-    """Show what is stuck, what was settled lately, what nodes have shown unasked, and what belongs to nobody."""
+    """Show stuck work, recent recoveries by the healer or drift detection, and orphans."""
     params: dict[str, Any] = {"seconds": str(hours * 3600)}
     session.show(session.client.http.call(HealingView, "GET", _at(session, "/healing"), params=params), healing_view)
 
@@ -186,7 +186,7 @@ for _action, _about in PLAIN_ACTIONS.items():
 @app.command()
 @requests_action
 def delete(session: Session, object: ObjectArg, permanently: Permanently = False) -> None:
-    """Move something to the recycle bin; or destroy it."""
+    """Move an object to the recycle bin; or destroy it."""
     params = {"permanently": str(permanently).lower()}
     _submit(session, _path(session, object), method="DELETE", params=params)
 
@@ -229,7 +229,7 @@ def migrate(session: Session, machine: MachineArg, node: ToNode = None) -> None:
 @app.command()
 @requests_action
 def maintenance(session: Session, node: NodeArg, vmaction: VmAction = "move") -> None:
-    """Put a node in maintenance: its machines are moved away, or stopped; they come back when it is enabled."""
+    """Put a node in maintenance: its machines are moved away, or stopped; they return when it is enabled."""
     _act(session, node, "maintenance", {"vmaction": vmaction})
 
 

@@ -68,7 +68,7 @@ class NoDiskStore:
         """Return no problem: images have no files here."""
         return ""
 
-    async def exists(self, id_: str) -> bool:  # noqa: ARG002 - nobody can tell
+    async def exists(self, id_: str) -> bool:  # noqa: ARG002 - the same for all
         """Return False: there are no files."""
         return False
 

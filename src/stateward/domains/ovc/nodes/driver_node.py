@@ -153,7 +153,7 @@ class DriverNode:
     async def detach(self, key: str, disk: AttachedDisk) -> None:
         """Do nothing."""
 
-    async def has_disk(self, key: str, disk: AttachedDisk) -> bool:  # noqa: ARG002 - nobody can tell
+    async def has_disk(self, key: str, disk: AttachedDisk) -> bool:  # noqa: ARG002 - the same for all
         """Return False: to repeat an attach that does nothing is harmless."""
         return False
 

@@ -98,7 +98,7 @@ class Hypervisor(Protocol):
         """Return the power of machines, by one listing."""
 
     async def list_machines(self) -> NodeInventory:
-        """Return all machines on the node, whoever started them."""
+        """Return all machines on the node, also those that the domain did not start."""
 
     async def move(self, key: str, to: "Hypervisor", machine: NodeMachine, on_progress: ProgressCallback) -> None:
         """Move a machine to another node, where it is the one described; a failure leaves it where it was."""
