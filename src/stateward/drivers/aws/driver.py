@@ -12,8 +12,7 @@ from stateward.drivers.aws.ec2_client import Ec2Client
 from stateward.drivers.aws.ec2_resources import Ec2Resources
 from stateward.drivers.aws.errors import Ec2CallFailed
 from stateward.drivers.aws.images import Ec2Image, ImageLookup, check_spec
-from stateward.drivers.aws.instance_actions import MAX_BULK, InstanceActions
-from stateward.drivers.aws.instance_listing import PAGE_SIZE, describe_instances
+from stateward.drivers.aws.instances import MAX_BULK, PAGE_SIZE, InstanceActions, describe_instances
 from stateward.drivers.aws.machines import GONE, launch_parameters
 from stateward.drivers.port import (
     AlreadyDone,

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from stateward.drivers.aws.ec2_client import Ec2Client
 from stateward.drivers.aws.errors import Ec2CallFailed
-from stateward.drivers.aws.instance_listing import OWN_FILTER, PAGE_SIZE, key_filter
+from stateward.drivers.aws.instances import OWN_FILTER, PAGE_SIZE, key_filter
 from stateward.drivers.aws.machines import client_token, key_of, tag_specifications
 from stateward.drivers.aws.security_groups import add_missing_rules, rules_of
 from stateward.drivers.port import (

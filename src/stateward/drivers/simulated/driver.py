@@ -30,9 +30,8 @@ from stateward.drivers.port import (
 )
 from stateward.drivers.simulated.cloud import SimulatedCloud
 from stateward.drivers.simulated.faults import CallFate, FaultProfile, Span, draw_seconds, with_options
-from stateward.drivers.simulated.machine import SimulatedMachine, state_at
+from stateward.drivers.simulated.machine import NATIVE_STATES, OWN_STATES, SimulatedMachine, observations_at, state_at
 from stateward.drivers.simulated.region import watch_changes
-from stateward.drivers.simulated.states import NATIVE_STATES, OWN_STATES, observations_at
 
 SUSPEND_BY_STOPPING = frozenset({"aws", "azure", "alibaba", "ncp"})
 """Providers whose machines are suspended by stopping them."""

@@ -1,18 +1,18 @@
-"""Simulated machines and the provider's rules for their states (pure).
+"""Simulated machines, the provider's rules for their states, and their observations: pure functions.
 
 The state of a machine is a function of time. Each action stores a timed transition: the state before, the transitional
 state, the state after, and the two times between them. So 100,000 machines need no timers, and a listing can show an
 older state as easily as the present one.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import Enum, auto
 from functools import cache
 from types import MappingProxyType
 
 from msgspec import Struct, field
 
-from stateward.drivers.port import MachineAction, MachineState
+from stateward.drivers.port import MachineAction, MachineState, Observation
 
 PENDING, RUNNING, FAILED = MachineState.PENDING, MachineState.RUNNING, MachineState.FAILED
 SUSPENDING, SUSPENDED, RESUMING = MachineState.SUSPENDING, MachineState.SUSPENDED, MachineState.RESUMING
@@ -124,3 +124,76 @@ def judge_action(action: MachineAction, state: MachineState) -> ActionVerdict:
 def with_token(tokens: tuple[str, ...], token: str) -> tuple[str, ...]:
     """Return the remembered tokens with another one added."""
     return (*tokens, token)[-MAX_TOKENS:] if token else tokens
+
+
+STATES = tuple(state for state in MachineState if state is not MachineState.OTHER)
+
+# In the order of STATES.
+_NATIVE_TABLE: Mapping[str, str] = {
+    "aws":       "pending      running stopping     stopped     pending   running    shutting-down terminated failed",
+    "azure":     "creating     running deallocating deallocated starting  restarting deleting      deleted    failed",
+    "gcp":       "PROVISIONING RUNNING SUSPENDING   SUSPENDED   STAGING   REPAIRING  STOPPING      TERMINATED FAILED",
+    "alibaba":   "Pending      Running Stopping     Stopped     Starting  Running    Releasing     Released   Failed",
+    "ncp":       "INIT         RUN     NSTOPPING    NSTOP       NSTARTING RSTRT      TERMTING      TERMT      FSTOP",
+    "openstack": "BUILD        ACTIVE  SUSPENDING   SUSPENDED   RESUMING  REBOOT     DELETING      DELETED    ERROR",
+}  # fmt: skip
+
+NATIVE_STATES: Mapping[str, Mapping[MachineState, str]] = {
+    provider: dict(zip(STATES, words.split(), strict=True)) for provider, words in _NATIVE_TABLE.items()
+}
+"""The states of the providers that have their own names for them."""
+
+OWN_STATES: Mapping[MachineState, str] = {state: state.value for state in STATES}
+"""The states of any other provider: our names."""
+
+
+def private_ip(number: int) -> str:
+    """Return the private address of a machine."""
+    return f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+
+
+def public_ip(number: int) -> str:
+    """Return the public address of a machine, from the range that is reserved for tests (RFC 2544)."""
+    return f"198.{18 + (number >> 16 & 1)}.{number >> 8 & 255}.{number & 255}"
+
+
+REACHABLE = frozenset({MachineState.RUNNING, MachineState.REBOOTING})
+
+
+def observations_at(
+    machines: Iterable[SimulatedMachine],
+    moment: float,
+    native_states: Mapping[MachineState, str],
+    *,
+    tokens: bool = True,
+) -> Iterator[Observation]:
+    """Yield the observations of machines at a time; a machine that did not exist yet has none."""
+    for machine in machines:
+        state = state_at(machine, moment)
+        if state is not None:
+            known = machine.tokens if moment >= machine.since else machine.tokens[:-1]
+            yield _observation(machine, state, native_states, known if tokens else ())
+
+
+def _observation(
+    machine: SimulatedMachine, state: MachineState, native_states: Mapping[MachineState, str], tokens: tuple[str, ...]
+) -> Observation:
+    return Observation(
+        machine.key,
+        machine.native_id,
+        state,
+        native_states[state],
+        machine.name,
+        public_ip(machine.number) if state in REACHABLE else "",
+        private_ip(machine.number),
+        22,
+        _observed_details(machine),
+        tokens,
+    )
+
+
+def _observed_details(machine: SimulatedMachine) -> Mapping[str, str]:
+    if not machine.reboots and not machine.trouble:
+        return machine.build.details
+    details = {**machine.build.details, "reboots": str(machine.reboots)}
+    return {**details, "trouble": machine.trouble} if machine.trouble else details

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from stateward.drivers import CallAccepted, CloudResource, MachineAction, MachineHandle, MachineState, ResourceKind
 from stateward.drivers.aws import AwsDriver
-from stateward.drivers.aws.instance_listing import key_filter
+from stateward.drivers.aws.instances import key_filter
 from tests.integration.drivers.aws.conftest import MakeDriver
 from tests.integration.drivers.aws.ec2_machines import (
     create_machines,

@@ -8,6 +8,8 @@ from stateward.drivers import MachineAction, MachineState
 from stateward.drivers.simulated.machine import (
     ACTION_RULES,
     MAX_TOKENS,
+    NATIVE_STATES,
+    STATES,
     ActionVerdict,
     MachineTemplate,
     SimulatedMachine,
@@ -16,7 +18,6 @@ from stateward.drivers.simulated.machine import (
     state_at,
     with_token,
 )
-from stateward.drivers.simulated.states import NATIVE_STATES, STATES
 
 BUILD = MachineTemplate("t3.nano", "ubuntu22.04")
 times = st.floats(0, 1e6)
