@@ -2,7 +2,7 @@
 
 What is nested without measure would overrun libyaml's stack, and no error could be caught. A few hundred bytes of
 aliases to aliases stand for millions of values, and whoever reads them stops everybody else. So the events are looked
-at first, which takes no stack: nothing is composed that is deeper, or has more values, than any honest file. A value
+at first, which takes no stack: nothing is composed that is deeper, or has more values, than any file that somebody needs. A value
 counts as often as aliases repeat it.
 """
 

@@ -65,8 +65,8 @@ DECODE_ERRORS = msgspec.MsgspecError, RecursionError
 """Errors of decoding a message; JSON that is nested too deeply raises the second."""
 
 NO_HELLO, UNREADABLE_MESSAGE, ENDLESS_INVENTORY, REPEATED_MESSAGE, NOT_READING, CONNECTION_LOST = (
-    "its first word is no hello",
-    "a word that cannot be read",
+    "the first message is not a hello",
+    "the message cannot be read",
     "its list has no end",
     "it has said that before",
     "it does not read",

@@ -85,5 +85,5 @@ class LocalState:
 def _set_aside(file: Path, error: Exception) -> None:
     """Rename an unreadable file; the agent continues with the others, and the file is kept for inspection."""
     aside = file.with_suffix(".unreadable")
-    log.error("state file %s is unreadable and is kept as %s; its thing counts as gone: %s", file, aside, error)
+    log.error("state file %s is unreadable and is kept as %s; its object counts as gone: %s", file, aside, error)
     file.replace(aside)

@@ -56,4 +56,4 @@ class FaultIsolation:
             raise
         except Exception:
             if self._intervals.is_due(subject):
-                self._log.exception("%s has failed, and is left for later", subject)
+                self._log.exception("%s has failed; it is tried again in the next round", subject)

@@ -42,7 +42,7 @@ class State(StrEnum):
 
     @property
     def word(self) -> str:
-        """The state as the seed writes it, as a plain string."""
+        """The state as its design writes it, as a plain string."""
         return str.__str__(self)
 
     def __or__(self, other: State | States) -> States:

@@ -57,7 +57,7 @@ def lock(op: str, *, waiting: bool) -> Lock:
         (WORK, around(), Reason.SOON, "it is next"),
         (WORK, around(live_workers=0), Reason.NO_WORKER, "no worker"),
         (replace(WORK, owner="w/1", deadline=60.0), around(), Reason.RUNNING, "w/1 works on it"),
-        (replace(WORK, owner="w/1"), around(), Reason.LANE, "w/1 holds it ready"),
+        (replace(WORK, owner="w/1"), around(), Reason.LANE, "w/1 has prefetched it"),
         (replace(WORK, owner="w/1", fenced=True), around(), Reason.GHOST, "no longer counts"),
         (WORK, around(queue=[AHEAD, WORK]), Reason.QUEUE, "behind operation o0 (1 ahead"),
         (WORK, around(locks=[lock("o1", waiting=True), lock("o9", waiting=False)]), Reason.LOCKS, "held by o9"),

@@ -37,11 +37,15 @@ CloudletName = Annotated[str, typer.Option("--cloudlet", metavar="NAME", help="T
 TokenFile = Annotated[Path, typer.Option("--token-file", metavar="FILE", help="A file with an agent's token.")]
 Namespace = Annotated[str, typer.Option("--namespace", "-n", help="The cloudlet's namespace.")]
 Driver = Annotated[Drivers, typer.Option("--driver", help="What clusters and apps are made of.")]
-Data = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Where the agent keeps what it has.")]
+Data = Annotated[
+    Path | None, typer.Option("--data", metavar="DIR", help="The folder in which the agent stores its state.")
+]
 Releases = Annotated[
     Path | None, typer.Option("--releases", metavar="DIR", help="Where other versions are: DIR/VERSION/stateward.")
 ]
-Look = Annotated[float, typer.Option("--look-every", metavar="SECONDS", min=0.05, help="Pause between two looks.")]
+Look = Annotated[
+    float, typer.Option("--look-every", metavar="SECONDS", min=0.05, help="Time between two observations.")
+]
 Heir = Annotated[int, typer.Option("--heir", hidden=True)]
 
 

@@ -17,7 +17,7 @@ from stateward.schemas.objects import ObjectView
 
 States = Annotated[list[str] | None, typer.Option("--state", "-s", metavar="STATE", help="Only in this state.")]
 Parent = Annotated[str | None, typer.Option("--parent", metavar="OBJECT", help="Only parts of this object.")]
-Like = Annotated[str | None, typer.Option("--q", metavar="TEXT", help="Only whose id holds this text.")]
+Like = Annotated[str | None, typer.Option("--q", metavar="TEXT", help="Only objects whose id contains this text.")]
 Most = Annotated[int, typer.Option("--limit", min=1, help="Show no more than this many.")]
 All = Annotated[bool, typer.Option("--all", help="Show all, however many there are.")]
 Watching = Annotated[bool, typer.Option("--watch", help="Go on showing them as they change, until Ctrl-C.")]

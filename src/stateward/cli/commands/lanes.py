@@ -15,7 +15,10 @@ app = typer.Typer(help="Show the lanes, or set their limits.")
 
 Lane = Annotated[str, typer.Argument(metavar="LANE", help="A lane, such as aws/eu-west-1.")]
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="A group of lanes, such as aws.")]
-Of = Annotated[str | None, typer.Option("--group", help="Its group; if new: what stands before the first slash.")]
+Of = Annotated[
+    str | None,
+    typer.Option("--group", help="The group of the lane; for a new lane, the part of its name before the first slash."),
+]
 Capacity = Annotated[int, typer.Option("--capacity", min=0, help="How many operations may run in it at once.")]
 Count = Annotated[int, typer.Option("--lanes", min=0, help="How many of its lanes may be active at once.")]
 

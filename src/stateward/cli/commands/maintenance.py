@@ -25,7 +25,7 @@ def heal(session: Session, dry_run: ListOnly = False) -> None:
         _list_stuck(session)
         return
     done = session.client.heal()
-    text = f"{done.freed} put back from dead workers, {done.settled} overdue settled or hurried on."
+    text = f"{done.freed} requeued from dead workers, {done.settled} overdue resolved or expedited."
     session.show(done, lambda _: text)
 
 

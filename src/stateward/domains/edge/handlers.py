@@ -100,7 +100,7 @@ class Handlers:
         if deadline is None or deadline > await self.engine.store.reader.time():
             return ObservedOutcome.NOT_DONE
         facts = operation_facts(job.claim.operation) | ({UPGRADING} if job.action == "upgrade" else frozenset())
-        return Ending(TIMED_OUT, CLOCK, facts, error="no sign of life from the agent before the deadline")
+        return Ending(TIMED_OUT, CLOCK, facts, error="no report from the agent before the deadline")
 
     async def request_agent(self, job: Job) -> Ending:
         """Wait for the agent, or end the operation at once if an administrator ignores the agent."""

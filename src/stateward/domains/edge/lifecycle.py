@@ -205,16 +205,16 @@ CONTROLLER_ROWS = (
     step(L.LISTENING, "lapse",  CLOCK,      GONE),
 )
 
-INSTANCE_CAST = USER | AGENT | CONTROLLER | CLOCK
-RECORD_CAST = USER | CONTROLLER
+INSTANCE_ACTORS = USER | AGENT | CONTROLLER | CLOCK
+RECORD_ACTORS = USER | CONTROLLER
 
-CLUSTERINST = declare("edge.clusterinst", ClusterInstState, _instance_rows(ClusterInstState), INSTANCE_CAST, initial=ClusterInstState.NOT_PRESENT, about="a cluster on a cloudlet")
-APPINST     = declare("edge.appinst",     AppInstState,     APPINST_ROWS,                     INSTANCE_CAST, initial=AppInstState.NOT_PRESENT,     about="an app in a cluster")
-CLOUDLET    = declare("edge.cloudlet",    CloudletState,    CLOUDLET_ROWS,                    INSTANCE_CAST | OLD_AGENT | NEW_AGENT,              about="an edge site, worked by its agent")
-FLAVOR      = declare("edge.flavor",      EdgeRecordState,  RECORD_ROWS,                      RECORD_CAST,                                        about="a size of node")
-APP         = declare("edge.app",         EdgeRecordState,  RECORD_ROWS,                      RECORD_CAST,                                        about="what an app instance runs")
-AUTOSCALE   = declare("edge.autoscale",   EdgeRecordState,  RECORD_ROWS,                      RECORD_CAST,                                        about="how many nodes a cluster has, by its load")
-AUTOPROV    = declare("edge.autoprov",    EdgeRecordState,  RECORD_ROWS,                      RECORD_CAST,                                        about="on which cloudlets an app is deployed, by demand")
+CLUSTERINST = declare("edge.clusterinst", ClusterInstState, _instance_rows(ClusterInstState), INSTANCE_ACTORS, initial=ClusterInstState.NOT_PRESENT, about="a cluster on a cloudlet")
+APPINST     = declare("edge.appinst",     AppInstState,     APPINST_ROWS,                     INSTANCE_ACTORS, initial=AppInstState.NOT_PRESENT,     about="an app in a cluster")
+CLOUDLET    = declare("edge.cloudlet",    CloudletState,    CLOUDLET_ROWS,                    INSTANCE_ACTORS | OLD_AGENT | NEW_AGENT,              about="an edge site, worked by its agent")
+FLAVOR      = declare("edge.flavor",      EdgeRecordState,  RECORD_ROWS,                      RECORD_ACTORS,                                        about="a size of node")
+APP         = declare("edge.app",         EdgeRecordState,  RECORD_ROWS,                      RECORD_ACTORS,                                        about="what an app instance runs")
+AUTOSCALE   = declare("edge.autoscale",   EdgeRecordState,  RECORD_ROWS,                      RECORD_ACTORS,                                        about="how many nodes a cluster has, by its load")
+AUTOPROV    = declare("edge.autoprov",    EdgeRecordState,  RECORD_ROWS,                      RECORD_ACTORS,                                        about="on which cloudlets an app is deployed, by demand")
 LISTENER    = declare("edge.controller",  ControllerState,  CONTROLLER_ROWS,                  CONTROLLER | CLOCK,                                 about="a process that agents are connected to")
 
 LIFECYCLES = (CLUSTERINST, APPINST, CLOUDLET, FLAVOR, APP, AUTOSCALE, AUTOPROV, LISTENER)

@@ -7,7 +7,7 @@ class VmsAdded(Denied, code="meanwhile", retry=True):
     """The MCI got new VMs after the request had read it."""
 
     mci: str
-    text = "MCI {mci!r} has got VMs meanwhile"
+    text = "MCI {mci!r} has VMs in the meantime"
 
 
 class VmsAlive(Denied, code="still_alive"):

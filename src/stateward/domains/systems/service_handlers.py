@@ -61,7 +61,7 @@ class ServiceHandlers:
         """Roll a service out to its desired definition."""
         wanted = spec_of(job.claim.object, DesiredService)
         if wanted is None:
-            raise Permanent("nothing is known of what is wanted")
+            raise Permanent("the operation has no definition of the service")
         ref = ref_of(job)
         backend = await self._context.backend(ref.system)
         if backend is self._context.backends.get(LOCAL) and not self._context.settings.may_use_host(job.ns):
@@ -97,7 +97,7 @@ class ServiceHandlers:
         """Resize a node pool to its definition."""
         pool = spec_of(job.claim.object, NodePool)
         if pool is None:
-            raise Permanent("nothing is known of what is wanted")
+            raise Permanent("the operation has no definition of the service")
         system_ref, name = SystemRef(job.ns, system_of(job.object)), job.object.partition("~")[2]
         try:
             await (await self._context.backend(system_ref)).ensure_pool(system_ref, name, pool)

@@ -261,7 +261,7 @@ async def time_out(uow: UnitOfWork, kinds: Kinds, overdue: Iterable[WorkItem]) -
     await uow.load_locks(Key(one.ns, one.tree) for one in uow.operations.values() if one.tree is not None)
     for work in rows:
         found, operation = uow.objects[Key(work.ns, work.object)], uow.operations[work.key]
-        ending = Ending(TIMED_OUT, CLOCK, error="no sign of life before the deadline")
+        ending = Ending(TIMED_OUT, CLOCK, error="no heartbeat and no report before the deadline")
         complete(uow, kinds[found.kind].lifecycle, found, operation, work, ending)
     await run_end_hooks(uow, kinds)
     return len(rows)

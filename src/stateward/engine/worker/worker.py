@@ -429,4 +429,4 @@ class Worker:
 
 
 async def _no_handler(job: Job) -> None:
-    raise Permanent(f"no handler here for {job.action!r} of {job.claim.operation.kind}")
+    raise Permanent(f"this process has no handler for {job.action!r} of {job.claim.operation.kind}")

@@ -65,7 +65,7 @@ def wait_reason(work: WorkItem, around: WaitContext) -> tuple[WaitReason, str]:
         successor = "a living worker will take it over" if around.live_workers else "no worker is alive to take it over"
         return WaitReason.ORPHANED, f"its worker {lost.id} {describe_dead_worker(lost)}; {successor}"
     if work.is_prefetched:
-        text = f"worker {work.owner} holds it ready, for the next place that it leaves in lane {work.lane}"
+        text = f"worker {work.owner} has prefetched it; it starts when a slot is free in lane {work.lane}"
         return WaitReason.LANE, text
     if work.owner is not None:
         return WaitReason.RUNNING, f"worker {work.owner} works on it"

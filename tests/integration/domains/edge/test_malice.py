@@ -182,12 +182,12 @@ FIRST_MESSAGES: dict[str, str | bytes] = {
 def test_a_first_word_that_is_no_hello_is_the_last_and_is_journaled(
     harness: HostileHarness, honest: Any, what: str
 ) -> None:
-    before = harness.rejected().get("its first word is no hello", 0)
+    before = harness.rejected().get("the first message is not a hello", 0)
     with harness.dial() as line:
         line.send(FIRST_MESSAGES[what])
-        assert close_of(line) == (1008, "its first word is no hello")
-    assert harness.rejected()["its first word is no hello"] == before + 1
-    assert harness.rejections("munich")[-1] == "its first word is no hello"
+        assert close_of(line) == (1008, "the first message is not a hello")
+    assert harness.rejected()["the first message is not a hello"] == before + 1
+    assert harness.rejections("munich")[-1] == "the first message is not a hello"
     harness.assert_unharmed(honest)
 
 
@@ -208,7 +208,7 @@ def test_who_says_nothing_is_sent_away_and_keeps_nobody_waiting(harness: Hostile
             slow.sendall(b"GET /api/v1/edge/agents/lab/munich HTTP/1.1\r\nHost: x\r\nX-Slow: ")
         silent = [stack.enter_context(harness.dial()) for _ in range(20)]
         harness.assert_unharmed(honest)
-        assert {close_of(line) for line in silent} == {(1008, "its first word is no hello")}
+        assert {close_of(line) for line in silent} == {(1008, "the first message is not a hello")}
         harness.assert_unharmed(honest)
 
 
@@ -238,7 +238,7 @@ def test_a_word_that_is_none_ends_the_connection_and_is_journaled(
         line.send(BAD_MESSAGES[what])
         assert close_of(line)[0] == 1008
     assert sum(harness.rejected().values()) == before + 1
-    assert harness.rejections("munich")[-1].startswith(("a word that cannot be read", "it has said that before"))
+    assert harness.rejections("munich")[-1].startswith(("the message cannot be read", "it has said that before"))
     harness.assert_unharmed(honest)
 
 

@@ -51,7 +51,7 @@ class AgentRejection(StrEnum):
     GIVEN_UP = "the upgrade to this version was given up"
     FOREIGN = "an upgrade to another version is under way"
     OLD_CONNECTION = "a newer connection has taken its place"
-    OTHER_VERSION = "it is not for this version to say"
+    OTHER_VERSION = "another version of the agent may report this, not this one"
     OTHER_UPGRADE = "it is about another upgrade"
     TOO_LATE = "it took too long, and is to dial again"
     HELD = "the cloudlet belongs to another installation, until an administrator hands it over"

@@ -133,7 +133,7 @@ class MciHandlers:
         """End an operation without a working VM: an MCI that was scaled out returns to its former state."""
         undone = Ending("all failed" if job.action == "create" else "undone", CONTROLLER)
         ending = await self._roll_up(job) if left else undone
-        why = "rolled back" if mci.policy == "rollback" else "not one VM came up"
+        why = "rolled back" if mci.policy == "rollback" else "no VM was created"
         return replace(ending, error=why, seen=to_json(seen))
 
     async def _errors(
@@ -240,7 +240,7 @@ class MciHandlers:
         counts = await self._catalogue.reader.count_states(Selector(job.ns, VM.kind, job.object))
         event = rollup_event([state for (_, state), number in counts.items() for _ in range(number)])
         failed = event in ("all failed", "none can say")
-        return Ending(event, CONTROLLER, error="not one VM is left that works" if failed else None)
+        return Ending(event, CONTROLLER, error="no working VM is left" if failed else None)
 
     async def _end_cancelled(self, job: Job) -> Ending:
         """Return the ending of a cancelled operation, after all operations of its VMs have ended."""
