@@ -1,9 +1,9 @@
-"""YAML as nodes, read by libyaml, which is fast; a file that somebody sent can neither end nor stop the process.
+"""Reading of YAML files from outside: a malicious file can neither crash nor block the process.
 
-What is nested without measure would overrun libyaml's stack, and no error could be caught. A few hundred bytes of
-aliases to aliases stand for millions of values, and whoever reads them stops everybody else. So the events are looked
-at first, which takes no stack: nothing is composed that is deeper, or has more values, than any file that somebody needs. A value
-counts as often as aliases repeat it.
+Deep nesting would overrun libyaml's stack, and no error could be caught. A few hundred bytes of aliases to aliases
+stand for millions of values. So the events of the parser are checked first, which takes no stack: a document that is
+nested too deeply, or has too many values, is refused before it is composed. A value counts as often as aliases repeat
+it.
 """
 
 from typing import Any

@@ -1,8 +1,8 @@
 """Roll-ups: what a whole is said to be, given what its parts are.
 
-Three forms cover the five designs. The dominant status is the one that most parts have. The first present is the most urgent
-status that any part has. A combination table goes the other way: it says, for each status of the whole, which statuses
-its parts may have, so that a whole and its parts can be proved to agree.
+Three forms cover the five designs. The dominant status is the one that most parts have. The first present is the most
+urgent status that any part has. A combination table goes the other way: it says, for each status of the
+whole, which statuses its parts may have, so that a whole and its parts can be proved to agree.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
