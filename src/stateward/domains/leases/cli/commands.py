@@ -57,7 +57,7 @@ Properties = Annotated[
     list[str] | None,
     typer.Option("--property", "-p", metavar="KEY=VALUE", help="A property; empty VALUE removes it."),
 ]
-From = Annotated[str, typer.Option("--from", metavar="TIME", help="First moment shown.")]
+From = Annotated[str, typer.Option("--from", metavar="TIME", help="The begin of the shown time span.")]
 Span = Annotated[str, typer.Option("--span", metavar="SPAN", help="The time that is shown, such as 12h or 7d.")]
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait until it is gone.")]
 
