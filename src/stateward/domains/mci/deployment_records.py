@@ -15,11 +15,12 @@ from stateward.domains.mci.errors import InUse, NoNamespace
 from stateward.domains.mci.guards.connection_grants import with_granted, without_revoked
 from stateward.domains.mci.lifecycle import CONNECTION, NAMESPACE
 from stateward.domains.mci.model import DEPLOYMENT_NS, CloudConnection, record_id
-from stateward.domains.mci.provider.catalogue import BUILT_IN, Catalogue, objects
+from stateward.domains.mci.provider.catalogue import BUILT_IN, Catalogue
 from stateward.domains.mci.provider.provider_pool import ProviderClients
 from stateward.domains.mci.resource_usage import check_connection_unused
 from stateward.engine import Accepted, AlreadyExists, Engine, NotFound
 from stateward.engine.errors import VersionMismatch
+from stateward.engine.queries import list_all
 from stateward.lifecycle import CONTROLLER
 from stateward.schemas.caller import Caller
 from stateward.store.filters import Selector
@@ -166,7 +167,7 @@ class DeploymentRecords:
 
     async def namespaces(self) -> list[Object]:
         """Return all namespaces."""
-        chosen = objects(self.engine.store.reader, Selector(DEPLOYMENT_NS, NAMESPACE.kind))
+        chosen = list_all(self.engine.store.reader, Selector(DEPLOYMENT_NS, NAMESPACE.kind))
         return [one async for one in chosen if one.id.startswith(record_id("ns", ""))]
 
     async def remove_namespace(self, ns: str, by: Caller) -> None:

@@ -17,9 +17,10 @@ from stateward.domains.mci.guards.spec_validation import check_mci_spec
 from stateward.domains.mci.guards.subgroups import WITH_MCI
 from stateward.domains.mci.lifecycle import MCI, TERMINATE_FIRST, VM, MciState
 from stateward.domains.mci.model import MciSpec
-from stateward.domains.mci.provider.catalogue import Catalogue, objects
+from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.domains.mci.vm_placement import place_subgroup
 from stateward.engine import Request
+from stateward.engine.queries import list_all
 from stateward.errors import BadInput, StatewardError
 from stateward.lifecycle import FORCE, USER
 from stateward.store.filters import Selector
@@ -62,7 +63,7 @@ class MciTemplate:
             return [ask(found.id, "terminate", FORCE)]
         if found.state not in (MciState.TERMINATED, MciState.EMPTY):
             return [ask(found.id, "delete", TERMINATE_FIRST)]
-        vms = [one.id async for one in objects(reader, Selector(found.ns, VM.kind, found.id))]
+        vms = [one.id async for one in list_all(reader, Selector(found.ns, VM.kind, found.id))]
         return [*(ask(vm, "remove", WITH_MCI) for vm in vms), ask(found.id, "delete")]
 
 

@@ -25,11 +25,11 @@ from stateward.domains.mci.model import (
     record_id,
     vm_of,
 )
-from stateward.domains.mci.provider.catalogue import objects
 from stateward.domains.mci.provider.key_pairs import new_pair
 from stateward.domains.mci.resource_usage import usage_of
 from stateward.engine import Accepted, AlreadyExists, NotFound
 from stateward.engine.errors import VersionMismatch
+from stateward.engine.queries import list_all
 from stateward.lifecycle import FORCE
 from stateward.schemas.caller import Caller
 from stateward.store.filters import Selector
@@ -81,7 +81,7 @@ class ResourceService(DeploymentRecords):
     async def resources(self, ns: str, resource_type: str) -> list[Object]:
         """Return the resources of one type."""
         chosen = Selector(ns, RESOURCE_LIFECYCLES[resource_type].kind)
-        return [one async for one in objects(self.engine.store.reader, chosen)]
+        return [one async for one in list_all(self.engine.store.reader, chosen)]
 
     # --- what is only written down -----------------------------------------------------------------------------------
 

@@ -15,7 +15,8 @@ from stateward.domains.mci.model import (
     security_group_of,
     vm_of,
 )
-from stateward.domains.mci.provider.catalogue import Catalogue, objects
+from stateward.domains.mci.provider.catalogue import Catalogue
+from stateward.engine.queries import list_all
 from stateward.store.filters import Selector
 from stateward.store.port import Reader
 from stateward.store.records import Object
@@ -37,10 +38,10 @@ async def objects_at_connection(reader: Reader, connection: str) -> list[str]:
     """Return the objects at a connection, in all namespaces: VMs that are not terminated, networks, groups, keys."""
     found: list[str] = []
     for ns in await reader.namespaces():
-        vms = objects(reader, Selector(ns, VM.kind, labels=(("connection", connection),)))
+        vms = list_all(reader, Selector(ns, VM.kind, labels=(("connection", connection),)))
         found += [f"{ns}/{one.id}" async for one in vms if one.state != VmState.TERMINATED]
         for lifecycle in RESOURCE_LIFECYCLES.values():
-            parts = objects(reader, Selector(ns, lifecycle.kind))
+            parts = list_all(reader, Selector(ns, lifecycle.kind))
             found += [f"{ns}/{one.id}" async for one in parts if resource_identity(one).connection == connection]
     return found
 
@@ -52,12 +53,12 @@ Usage = dict[tuple[str, str], list[Object]]
 async def usage_of(reader: Reader, ns: str) -> Usage:
     """Return the users of each resource of a namespace; terminated VMs use nothing."""
     usage: Usage = defaultdict(list)
-    async for vm in objects(reader, Selector(ns, VM.kind)):
+    async for vm in list_all(reader, Selector(ns, VM.kind)):
         if vm.state != VmState.TERMINATED:
             for resource_type, names in named_resources(vm_of(vm)).items():
                 for name in names:
                     usage[resource_type, name].append(vm)
-    async for group in objects(reader, Selector(ns, SECURITY_GROUP.kind)):
+    async for group in list_all(reader, Selector(ns, SECURITY_GROUP.kind)):
         usage["vNet", security_group_of(group).network].append(group)
     return usage
 

@@ -11,13 +11,13 @@ from stateward.domains.mci.guards.object_guards import DELETABLE_STATES
 from stateward.domains.mci.guards.subgroups import WITH_MCI
 from stateward.domains.mci.lifecycle import FORGET, HOLD, MCI, TERMINATE_FIRST, VM, MciState, VmState
 from stateward.domains.mci.model import MciSpec, Scale, SubGroup, mci_of, vm_id, vm_of
-from stateward.domains.mci.provider.catalogue import objects
 from stateward.domains.mci.resource_service import ResourceService, retry_on_change
 from stateward.domains.mci.shared_schemas import PossibleOrphan
 from stateward.domains.mci.vm_placement import check_placement
 from stateward.engine import Accepted, AlreadyExists, NotFound
 from stateward.engine.accept.groups import GroupVerdict
 from stateward.engine.errors import NoneAllowed, Occupied, blocker_of
+from stateward.engine.queries import list_all
 from stateward.errors import BadInput, StatewardError
 from stateward.lifecycle import FORCE, NO_FACTS
 from stateward.schemas.caller import Caller
@@ -190,11 +190,11 @@ class Service(ResourceService):
 
     async def mcis(self, ns: str) -> list[Object]:
         """Return the MCIs of a namespace."""
-        return [one async for one in objects(self.engine.store.reader, Selector(ns, MCI.kind))]
+        return [one async for one in list_all(self.engine.store.reader, Selector(ns, MCI.kind))]
 
     async def vms(self, ns: str, mci: str) -> list[Object]:
         """Return the VMs of an MCI."""
-        return [one async for one in objects(self.engine.store.reader, Selector(ns, VM.kind, mci))]
+        return [one async for one in list_all(self.engine.store.reader, Selector(ns, VM.kind, mci))]
 
     async def vm(self, ns: str, mci: str, vm: str) -> Object:
         """Return a VM, or raise."""

@@ -121,10 +121,10 @@ class Opened:
     """An engine with leases that is opened as a context; every commit of it is checked."""
 
     def __init__(
-        self, store: Store, folder: Path, settings: Settings, things: ScriptedResource, *, works: bool
+        self, store: Store, folder: Path, settings: Settings, things: ScriptedResource, *, works: bool, lease_s: float
     ) -> None:
         self._plugin = LeasesPlugin(ProcessContext(folder), settings, [things])
-        self._engine = Engine(CheckedStore(store), self._plugin.kinds, works=works, lease_s=3.0)
+        self._engine = Engine(CheckedStore(store), self._plugin.kinds, works=works, lease_s=lease_s)
         self._plugin.bind_engine(self._engine)
         self._things = things
 
@@ -142,9 +142,14 @@ def opening(new_store: Callable[[], Store], tmp_path: Path) -> Opening:
     """Return a function that opens an engine with leases, as often as it is called."""
 
     def opened(
-        settings: Settings | None = None, things: ScriptedResource | None = None, *, works: bool = True
+        settings: Settings | None = None,
+        things: ScriptedResource | None = None,
+        *,
+        works: bool = True,
+        lease_s: float = 3.0,
     ) -> Opened:
-        return Opened(new_store(), tmp_path, settings or Settings(), things or ScriptedResource(), works=works)
+        given = settings or Settings(), things or ScriptedResource()
+        return Opened(new_store(), tmp_path, *given, works=works, lease_s=lease_s)
 
     return opened
 

@@ -13,9 +13,9 @@ from stateward.aio.supervise import repeat
 from stateward.domains.mci.api.request_log import LoggedRequest
 from stateward.domains.mci.lifecycle import CALL
 from stateward.domains.mci.model import DEPLOYMENT_NS, record_id, spec_reader
-from stateward.domains.mci.provider.catalogue import objects
 from stateward.engine import AlreadyExists, Denied, Engine
 from stateward.engine.errors import VersionMismatch
+from stateward.engine.queries import list_all
 from stateward.lifecycle import CONTROLLER
 from stateward.store.errors import StoreError
 from stateward.store.filters import Selector
@@ -71,12 +71,12 @@ async def stored_requests(engine: Engine, id_: str) -> list[LoggedRequest]:
 
 async def all_stored_requests(engine: Engine) -> list[LoggedRequest]:
     """Return all stored requests."""
-    return [_logged_request(one) async for one in objects(engine.store.reader, Selector(DEPLOYMENT_NS, CALL.kind))]
+    return [_logged_request(one) async for one in list_all(engine.store.reader, Selector(DEPLOYMENT_NS, CALL.kind))]
 
 
 async def prune_requests(engine: Engine, kept_for: float = RETENTION_S, most: int = MAX_STORED) -> None:
     """Remove requests that are too old or too many."""
-    found = [one async for one in objects(engine.store.reader, Selector(DEPLOYMENT_NS, CALL.kind))]
+    found = [one async for one in list_all(engine.store.reader, Selector(DEPLOYMENT_NS, CALL.kind))]
     calls = sorted(((_logged_request(one).began, one) for one in found), key=lambda call: -call[0])
     oldest = await engine.store.reader.time() - kept_for
     for number, (began, one) in enumerate(calls):

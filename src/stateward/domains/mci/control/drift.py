@@ -25,12 +25,12 @@ from stateward.domains.mci.model import (
     subnet_key,
     vm_target,
 )
-from stateward.domains.mci.provider.catalogue import objects
 from stateward.domains.mci.provider.evidence import CANNOT_SAY, Evidence, Existence, drift_event
 from stateward.domains.mci.provider.provider_client import ProviderClient
 from stateward.drivers import CloudResource, MachineListing, ResourceKind, ResourceListing
 from stateward.engine import Engine
 from stateward.engine.external_reports import Sighting
+from stateward.engine.queries import list_all
 from stateward.store.filters import Selector
 from stateward.store.port import Reader
 from stateward.store.records import Object, to_json
@@ -75,7 +75,7 @@ async def resources_by_connection(reader: Reader) -> dict[str, list[Object]]:
     found: dict[str, list[Object]] = defaultdict(list)
     for ns in await reader.namespaces():
         for lifecycle in RESOURCE_LIFECYCLES.values():
-            async for one in objects(reader, Selector(ns, lifecycle.kind)):
+            async for one in list_all(reader, Selector(ns, lifecycle.kind)):
                 if one.op is None and (one.state == ResourceState.AVAILABLE or resource_seen(one).missing):
                     found[resource_identity(one).connection].append(one)
     return found

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Sequence
 from stateward.domains.mci.errors import NotDone
 from stateward.domains.mci.lifecycle import VM, VmState
 from stateward.domains.mci.model import CloudConnection, vm_of, vm_seen
-from stateward.domains.mci.provider.catalogue import objects
 from stateward.domains.mci.provider.evidence import Evidence, Existence
 from stateward.domains.mci.provider.provider_pool import ProviderClients
 from stateward.domains.mci.shared_schemas import OrphanMachine, OrphanMachines, PossibleOrphan
@@ -28,6 +27,7 @@ from stateward.drivers import (
     MachineState,
 )
 from stateward.engine import NotFound, Request
+from stateward.engine.queries import list_all
 from stateward.engine.transitions import journal
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import StatewardError
@@ -87,7 +87,7 @@ async def _known_uids(reader: Reader, connection: str) -> set[str]:
     return {
         vm_of(vm).uid
         for ns in await reader.namespaces()
-        async for vm in objects(reader, Selector(ns, VM.kind, labels=(("connection", connection),)))
+        async for vm in list_all(reader, Selector(ns, VM.kind, labels=(("connection", connection),)))
     }
 
 

@@ -27,13 +27,14 @@ from stateward.domains.mci.control.status_rollup import STATE_OF_EVENT, rollup_e
 from stateward.domains.mci.control.status_updater import MciStatusUpdater
 from stateward.domains.mci.lifecycle import MCI, NAMESPACE, VM
 from stateward.domains.mci.model import DEPLOYMENT_NS, CloudConnection, network_of, resource_seen, vm_of
-from stateward.domains.mci.provider.catalogue import Catalogue, objects
+from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.domains.mci.provider.key_pairs import remove_ownerless_keys
 from stateward.domains.mci.provider.provider_client import ProviderClient
 from stateward.domains.mci.provider.provider_pool import ProviderClients
 from stateward.domains.mci.shared_schemas import OrphanMachine
 from stateward.drivers import MachineListing, Observation
 from stateward.engine import AlreadyExists, Denied, Engine
+from stateward.engine.queries import list_all
 from stateward.engine.troubles import FaultIsolation
 from stateward.errors import StatewardError
 from stateward.lifecycle import CONTROLLER, PROVIDER, TRANSITIONAL
@@ -156,7 +157,7 @@ class Reconciler:
         records: dict[str, dict[str, Object]] = defaultdict(dict)
         found_all = read_all = 0
         for ns in await self._engine.store.reader.namespaces():
-            async for found in objects(self._engine.store.reader, Selector(ns, VM.kind)):
+            async for found in list_all(self._engine.store.reader, Selector(ns, VM.kind)):
                 found_all += 1
                 with self._faults.isolate(f"reading of VM {found.id} in {ns}"):
                     vm = vm_of(found)
@@ -171,7 +172,7 @@ class Reconciler:
         for vm in vms:
             states[Key(vm.ns, vm.parent or "")].append(vm.state)
         for ns in await self._engine.store.reader.namespaces():
-            async for found in objects(self._engine.store.reader, Selector(ns, MCI.kind)):
+            async for found in list_all(self._engine.store.reader, Selector(ns, MCI.kind)):
                 rests = MCI.state(found.state).state_class is not TRANSITIONAL
                 if rests and STATE_OF_EVENT[rollup_event(states.get(found.key, ()))] != found.state:
                     self.status_updater.mark_dirty(found.key)

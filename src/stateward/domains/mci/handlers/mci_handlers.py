@@ -16,7 +16,7 @@ from stateward.domains.mci.handlers.post_commands import PostCommandResults, run
 from stateward.domains.mci.handlers.prerequisites import Prerequisites, with_prerequisite_names
 from stateward.domains.mci.lifecycle import HOLD, MCI, VM, MciState, VmState
 from stateward.domains.mci.model import MciSeen, MciSpec, Scale, SubGroup, mci_of, vm_id, vm_of
-from stateward.domains.mci.provider.catalogue import Catalogue, objects
+from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.domains.mci.vm_placement import (
     DriverOf,
     PlacedSubGroup,
@@ -28,6 +28,7 @@ from stateward.domains.mci.vm_placement import (
 from stateward.engine import Ending, Handler, Job, Kind, Request
 from stateward.engine.handlers import Parked
 from stateward.engine.kinds import Guard
+from stateward.engine.queries import list_all
 from stateward.engine.requests import Creation
 from stateward.lifecycle import CANCELLED, CONTROLLER, FORCE, NO_FACTS
 from stateward.store.filters import Selector
@@ -269,7 +270,7 @@ class MciHandlers:
         return [one for one in await self._vms(job) if one.id in wanted]
 
     async def _vms(self, job: Job) -> list[Object]:
-        return [one async for one in objects(self._catalogue.reader, Selector(job.ns, VM.kind, job.object))]
+        return [one async for one in list_all(self._catalogue.reader, Selector(job.ns, VM.kind, job.object))]
 
 
 async def _requested_sizes(mci: MciSpec) -> dict[str, int]:

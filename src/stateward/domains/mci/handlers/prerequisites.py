@@ -29,10 +29,11 @@ from stateward.domains.mci.model import (
     resource_identity,
     resource_seen,
 )
-from stateward.domains.mci.provider.catalogue import Catalogue, objects
+from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.domains.mci.provider.key_pairs import OWNED_BY, own_key_name, owner_of
 from stateward.domains.mci.vm_placement import PlacedSubGroup, deterministic_uid
 from stateward.engine import Job, Request, Temporary
+from stateward.engine.queries import list_all
 from stateward.engine.requests import Creation
 from stateward.errors import StatewardError
 from stateward.lifecycle import CONTROLLER
@@ -122,13 +123,13 @@ class Prerequisites:
 
     async def _ids_made_for(self, job: Job, resource_type: str, uid: str) -> list[str]:
         chosen = Selector(job.ns, RESOURCE_LIFECYCLES[resource_type].kind, labels=((MADE_FOR, uid),))
-        made = [one async for one in objects(self._catalogue.reader, chosen)]
+        made = [one async for one in list_all(self._catalogue.reader, chosen)]
         needed = await self._connections_in_use(job) if made else set()
         return [one.id for one in made if owner_of(one) or resource_identity(one).connection not in needed]
 
     async def _connections_in_use(self, job: Job) -> set[str]:
         """Return the connections where other MCIs of the namespace use the shared resources."""
-        mcis = [one async for one in objects(self._catalogue.reader, Selector(job.ns, MCI.kind))]
+        mcis = [one async for one in list_all(self._catalogue.reader, Selector(job.ns, MCI.kind))]
         others = [one for one in mcis if one.id != job.object and one.state not in ENDED_STATES]
         groups = [group for one in others for group in mci_of(one).groups]
         return {one.connection or await self._connection_of_spec(job.ns, one.spec) for one in groups if not one.network}

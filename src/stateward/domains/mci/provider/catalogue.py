@@ -5,7 +5,7 @@ Specs are named `{provider}+{region}+{name}`. A registered connection is an obje
 or image is an object of a namespace.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from copy import copy
 
 from msgspec.structs import replace
@@ -23,15 +23,15 @@ from stateward.domains.mci.model import (
 )
 from stateward.drivers.process.shell_machine import NAMED_SIZES
 from stateward.drivers.simulated.provider_catalogue import IMAGES, REGIONS, SPECS
+from stateward.engine.queries import list_all
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput, UnknownName
-from stateward.store.filters import Page, Selector
+from stateward.store.filters import Selector
 from stateward.store.port import Reader
 from stateward.store.records import Key, Object
 
 LOCAL = CloudConnection("local", "local", "here", driver="process")
 LOCAL_IMAGE = "sh"
-PAGE = 1000
 
 USERS = {
     "ubuntu": "ubuntu",
@@ -121,7 +121,7 @@ class Catalogue:
         known = {name: self._resolve(one) for name, one in BUILT_IN.items()}
         if self._uow is not None:  # only hints in errors need this list: a transaction lists no records for them
             return list(known.values())
-        async for found in objects(self.reader, Selector(DEPLOYMENT_NS, CONNECTION.kind)):
+        async for found in list_all(self.reader, Selector(DEPLOYMENT_NS, CONNECTION.kind)):
             one = connection_record(found)
             known[one.name] = self._resolve(one)
         return [known[name] for name in sorted(known)]
@@ -167,11 +167,11 @@ class Catalogue:
 
     async def specs(self, ns: str) -> list[SpecRecord]:
         """Return the specs registered in a namespace."""
-        return [spec_record(one) async for one in objects(self.reader, Selector(ns, SPEC.kind))]
+        return [spec_record(one) async for one in list_all(self.reader, Selector(ns, SPEC.kind))]
 
     async def images(self, ns: str) -> list[ImageRecord]:
         """Return the images registered in a namespace."""
-        return [image_record(one) async for one in objects(self.reader, Selector(ns, IMAGE.kind))]
+        return [image_record(one) async for one in list_all(self.reader, Selector(ns, IMAGE.kind))]
 
 
 def known_specs(connection: CloudConnection) -> list[SpecRecord]:
@@ -222,15 +222,3 @@ def login_user(image: ImageRecord, connection: CloudConnection) -> str:
     if connection.provider == "aws" and "debian" in system:
         return "admin"
     return next((user for word, user in USERS.items() if word in system), "")
-
-
-async def objects(reader: Reader, selector: Selector) -> AsyncIterator[Object]:
-    """Yield all selected objects, page by page."""
-    after: str | None = None
-    while True:
-        page = await reader.list_objects(selector, Page(after, PAGE))
-        for one in page:
-            yield one
-        if len(page) < PAGE:
-            return
-        after = page[-1].id

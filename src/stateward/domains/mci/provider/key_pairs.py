@@ -29,8 +29,8 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.lifecycle import MCI, SSH_KEY, VM
 from stateward.domains.mci.model import MciSpec, SubGroup, mci_of, vm_of
-from stateward.domains.mci.provider.catalogue import objects
 from stateward.engine import Denied, Engine
+from stateward.engine.queries import list_all
 from stateward.errors import BadInput
 from stateward.lifecycle import CONTROLLER
 from stateward.store.filters import Selector
@@ -121,10 +121,10 @@ async def remove_ownerless_keys(engine: Engine) -> None:
     reader = engine.store.reader
     for ns in await reader.namespaces():
         # Keys are read before MCIs: an MCI is older than its keys, so an existing MCI is found.
-        keys = [one async for one in objects(reader, Selector(ns, SSH_KEY.kind)) if owner_of(one)]
-        owners = {mci_of(one).uid async for one in objects(reader, Selector(ns, MCI.kind))} if keys else set[str]()
+        keys = [one async for one in list_all(reader, Selector(ns, SSH_KEY.kind)) if owner_of(one)]
+        owners = {mci_of(one).uid async for one in list_all(reader, Selector(ns, MCI.kind))} if keys else set[str]()
         ownerless = [one for one in keys if owner_of(one) not in owners]
-        used = {vm_of(one).key async for one in objects(reader, Selector(ns, VM.kind))} if ownerless else set[str]()
+        used = {vm_of(one).key async for one in list_all(reader, Selector(ns, VM.kind))} if ownerless else set[str]()
         for one in ownerless:
             if one.id.partition(":")[2] not in used:
                 with suppress(Denied):  # another operation holds the key
