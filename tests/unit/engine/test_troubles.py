@@ -25,7 +25,8 @@ def test_an_error_with_one_object_ends_only_that_and_is_logged_at_growing_distan
         fail(faults, "one")
     fail(faults, "two")
     logged = [line.getMessage() for line in caplog.records]
-    assert logged == ["one has failed, and is left for later"] * 3 + ["two has failed, and is left for later"]
+    text = "{} has failed; it is tried again in the next round"
+    assert logged == [text.format("one")] * 3 + [text.format("two")]
 
 
 def test_an_error_of_the_store_concerns_all_and_is_raised() -> None:
