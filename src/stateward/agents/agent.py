@@ -190,7 +190,7 @@ class Agent:
         if goodbye.final:
             raise Dismissed(goodbye.reason)
         if goodbye.held and not self._is_held:
-            log.warning("agent waits until an administrator hands the cloudlet over to it: %s", goodbye.reason)
+            log.warning("agent waits: %s", goodbye.reason)
         self._is_held = goodbye.held
         raise ConnectionError(goodbye.reason)
 

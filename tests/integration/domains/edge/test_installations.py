@@ -183,7 +183,7 @@ def test_real_agents_in_two_folders_do_not_duel_and_the_command_line_hands_over(
         assert rival["installation"] == (tmp_path / "other" / "installation").read_text()
         assert deployment.nodes("c1") == 1
         said = deployment.agent.said.read_text() if isinstance(deployment.agent, Agent) else ""
-        assert said.count("agent is held and waits: the cloudlet belongs to another installation") == 1
+        assert said.count("agent waits: the cloudlet belongs to another installation") == 1
         assert "serves" not in said
         deployment.call("POST", "/cloudlets/munich/handover", {})
         deployment.until("/cloudlets/munich", "Ready", online=True, installation=rival["installation"])
