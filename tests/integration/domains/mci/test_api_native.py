@@ -1,14 +1,14 @@
 """Native routes: connections, orphans, reconcile and scaling, for the command line."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 
 import pytest
 
 from stateward.access import Role, Tokens
 from stateward.domains.mci.provider.evidence import Evidence
-from stateward.drivers import MachineSpec
+from stateward.drivers import MachineListing, MachineSpec
 from stateward.drivers.simulated.faults import CALM
 from tests.integration.domains.mci.api_harness import AWS, DEAD, HERE, NS, UBUNTU, ApiHarness, group, mci, open_api
 
@@ -102,6 +102,49 @@ async def test_a_machine_that_a_record_knows_is_no_orphan(api: ApiHarness) -> No
     shown = await api.created()
     answer = await api.post(f"{OWN}/orphans/terminate", {"connection": AWS, "key": shown["vm"][0]["uid"]})
     assert answer.status_code == 404
+
+
+SECOND = {"name": "second", "provider": "aws", "region": "ap-northeast-2", "driver": "simulated"}
+"""A further connection to the region of the connection AWS."""
+
+
+async def test_a_machine_that_a_record_of_another_connection_knows_is_no_orphan(api: ApiHarness) -> None:
+    shown = await api.created()
+    assert (await api.post(f"{OWN}/connections", SECOND)).status_code == 201
+    for query in ("", "?connection=second"):
+        assert (await api.get(f"{OWN}/orphans{query}")).json() == {"orphans": [], "trouble": {}}
+    for vm in shown["vm"]:
+        answer = await api.post(f"{OWN}/orphans/terminate", {"connection": "second", "key": vm["uid"]})
+        assert answer.status_code == 404, answer.text
+    assert (await api.status(more="&fresh=true"))["status"] == "Running:2 (R:2/2)"
+
+
+async def test_a_machine_whose_record_is_made_during_the_listing_is_not_terminated(
+    api: ApiHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await api.post(f"{OWN}/connections", SECOND)
+    client = await api.plugin.service.clients.by_name("second")
+    observe, uids = client.driver.observe, list[str]()
+
+    async def observe_after_create(keys: Collection[str] | None) -> MachineListing:
+        uids.extend(vm["uid"] for vm in (await api.created(mci(f"m{len(uids)}")))["vm"])
+        return await observe(keys)
+
+    monkeypatch.setattr(client.driver, "observe", observe_after_create)
+    assert (await api.get(f"{OWN}/orphans?connection=second")).json()["orphans"] == []
+    answer = await api.post(f"{OWN}/orphans/terminate", {"connection": "second", "key": uids[0]})
+    assert (answer.status_code, len(uids)) == (404, 4)
+    assert (await api.status("m0", "&fresh=true"))["status"] == "Running:2 (R:2/2)"
+
+
+async def test_an_orphan_that_two_connections_show_is_listed_once_and_terminated_over_either(api: ApiHarness) -> None:
+    await api.post(f"{OWN}/connections", SECOND)
+    api.plugin.cloud.create_orphan(HERE, MachineSpec("lost", "lost", "t3.nano", UBUNTU))
+    assert [one["key"] for one in (await api.get(f"{OWN}/orphans")).json()["orphans"]] == ["lost"]
+    for connection in (AWS, "second"):
+        answer = await api.post(f"{OWN}/orphans/terminate", {"connection": connection, "key": "lost"})
+        assert answer.status_code == 202, answer.text
+    assert (await api.get(f"{OWN}/orphans")).json()["orphans"] == []
 
 
 async def test_a_connection_that_cannot_be_looked_at_is_told(api: ApiHarness) -> None:

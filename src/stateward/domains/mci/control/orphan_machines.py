@@ -2,7 +2,8 @@
 
 Nobody controls such a machine, but it runs on and costs money. Orphans are found in two ways:
 
-- An administrator lists a connection: each machine of ours without a record is an orphan.
+- An administrator lists connections: each machine of ours without a record is an orphan. Several connections may lead
+  to the same region, so the records of all connections and all namespaces count.
 - A removal of records by force may create orphans. The reply and the journal name each machine that is not known to be
   gone: its connection, its key and its native id.
 """
@@ -21,10 +22,12 @@ from stateward.domains.mci.shared_schemas import OrphanMachine, OrphanMachines, 
 from stateward.drivers import (
     AlreadyDone,
     CallAccepted,
+    CallRefused,
     MachineAction,
     MachineHandle,
     MachineListing,
     MachineState,
+    RefusalReason,
 )
 from stateward.engine import NotFound, Request
 from stateward.engine.queries import list_all
@@ -61,19 +64,20 @@ def orphans_in(connection: CloudConnection, listing: MachineListing, known: Iter
 async def find_orphans(
     clients: ProviderClients, reader: Reader, connections: Sequence[CloudConnection]
 ) -> OrphanMachines:
-    """List connections and compare them with the records.
+    """List connections and compare them with the records; a machine that several connections show is named once.
 
     The providers are listed first: a record is always older than its machine, so a new machine is no orphan.
     """
     listings = await asyncio.gather(*(_list_machines(clients, connection) for connection in connections))
-    orphans: list[OrphanMachine] = []
+    recorded = await _recorded_uids(reader) if any(listing.machines for listing in listings) else set[str]()
+    orphans: dict[tuple[str, str], OrphanMachine] = {}
     trouble: dict[str, str] = {}
     for connection, listing in zip(connections, listings, strict=True):
         if not listing.complete:
             trouble[connection.name] = listing.problem or "the listing was not complete"
-        if listing.machines:
-            orphans += orphans_in(connection, listing, await _known_uids(reader, connection.name))
-    return OrphanMachines(orphans, trouble)
+        for orphan in orphans_in(connection, listing, recorded):
+            orphans.setdefault((orphan.key, orphan.native_id), orphan)
+    return OrphanMachines(list(orphans.values()), trouble)
 
 
 async def _list_machines(clients: ProviderClients, connection: CloudConnection) -> MachineListing:
@@ -83,24 +87,29 @@ async def _list_machines(clients: ProviderClients, connection: CloudConnection) 
         return MachineListing((), complete=False, problem=str(error))
 
 
-async def _known_uids(reader: Reader, connection: str) -> set[str]:
-    return {
-        vm_of(vm).uid
-        for ns in await reader.namespaces()
-        async for vm in list_all(reader, Selector(ns, VM.kind, labels=(("connection", connection),)))
-    }
+async def _recorded_uids(reader: Reader) -> set[str]:
+    """Return the keys of all machines that have a record, at any connection and in any namespace."""
+    return {vm_of(vm).uid for ns in await reader.namespaces() async for vm in list_all(reader, Selector(ns, VM.kind))}
 
 
 async def terminate_orphan(
     clients: ProviderClients, reader: Reader, connection: CloudConnection, key: str, who: str
 ) -> None:
-    """Terminate an orphan; a machine that has a record, or does not exist, is not found."""
-    orphans = (await find_orphans(clients, reader, [connection])).orphans
-    orphan = next((one for one in orphans if one.key == key), None)
-    if orphan is None:
+    """Terminate an orphan; a machine that has a record, or does not exist, is not found.
+
+    The records are read after the listing. An orphan that has ended meanwhile, such as over another connection, needs
+    no termination.
+    """
+    shown = [one for one in (await _list_machines(clients, connection)).machines if one.key == key]
+    if not shown or key in await _recorded_uids(reader):
         raise NotFound(connection.name, key)
+    orphan = next((one for one in shown if one.state not in ENDED_STATES), None)
+    if orphan is None:
+        return
     client = await clients.for_connection(connection)
     outcome = await client.act(MachineAction.TERMINATE, MachineHandle(key, orphan.native_id or None, new_id()))
+    if isinstance(outcome, CallRefused) and outcome.why is RefusalReason.NOT_FOUND:
+        return
     if not isinstance(outcome, CallAccepted | AlreadyDone):
         raise NotDone(f"terminate of {key} at {connection.name}", getattr(outcome, "message", "") or "no answer")
     log.warning("orphan %s (%s) at connection %s: terminated for %s", key, orphan.native_id, connection.name, who)
