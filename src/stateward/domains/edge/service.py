@@ -27,7 +27,6 @@ from stateward.domains.edge.model import (
     CloudletSpec,
     ClusterInst,
     app_id,
-    cloudlet_of,
     cloudlet_status,
     cluster_id,
     read_spec,
@@ -37,6 +36,7 @@ from stateward.domains.edge.policy.cluster_release import count_interval
 from stateward.domains.edge.policy.demand import ClusterLoad, desired_nodes
 from stateward.engine import Accepted, AlreadyExists, Denied, Engine, NotFound, Refused
 from stateward.engine.errors import KeyReused
+from stateward.engine.requests import Creation
 from stateward.errors import BadInput
 from stateward.schemas.caller import Caller
 from stateward.store.filters import Page, Selector
@@ -56,12 +56,7 @@ class Service:
 
     async def create_cloudlet(self, ns: str, name: str, spec: CloudletSpec, by: Caller) -> Accepted:
         """Create a cloudlet, or create a deleted one again; it waits for its agent to connect."""
-        how: dict[str, Any] = {"spec": spec, "actor": by.actor, "who": by.who, "key": by.key}
-        try:
-            return await self.engine.create(ns, name, CLOUDLET.kind, **how)
-        except (AlreadyExists, KeyReused):
-            await self.get(ns, name, CLOUDLET.kind)
-            return await self.engine.act(ns, name, "create", **how)
+        return await self._create(ns, name, Creation(CLOUDLET.kind), by, spec=spec)
 
     async def fix(self, ns: str, name: str, by: Caller) -> Accepted:
         """Clear a failed upgrade: the cloudlet is Ready if its agent is connected, otherwise Offline."""
@@ -78,7 +73,8 @@ class Service:
         """Create a cluster on a cloudlet."""
         if name.startswith(AUTOCLUSTER_PREFIX):
             raise BadInput("name", name, f"a name that does not begin with {AUTOCLUSTER_PREFIX}")
-        return await self._create(ns, cluster_id(cloudlet, name), CLUSTERINST.kind, by, (cloudlet,), spec=spec)
+        creation = instance_creation(CLUSTERINST.kind, cloudlet)
+        return await self._create(ns, cluster_id(cloudlet, name), creation, by, (cloudlet,), spec=spec)
 
     async def create_app(self, ns: str, cloudlet: str, cluster: str, app: str, by: Caller) -> Accepted:
         """Deploy an app in a cluster, or on an autocluster."""
@@ -89,7 +85,8 @@ class Service:
             also_locks.append(record_id(AUTOPROV.kind, policy))
         facts = by.facts | {DEPENDENCIES} if cluster.startswith(AUTOCLUSTER_PREFIX) else by.facts
         caller = Caller(by.actor, by.who, facts, by.key)
-        return await self._create(ns, app_id(cloudlet, cluster, app), APPINST.kind, caller, also_locks)
+        creation = instance_creation(APPINST.kind, cloudlet)
+        return await self._create(ns, app_id(cloudlet, cluster, app), creation, caller, also_locks)
 
     async def update(self, ns: str, id_: str, kind: str, change: dict[str, Any], by: Caller) -> Accepted:
         """Update an instance."""
@@ -107,29 +104,30 @@ class Service:
         self,
         ns: str,
         id_: str,
-        kind: str,
+        creation: Creation,
         by: Caller,
-        also_locks: Iterable[str],
-        spec: ClusterInst | None = None,
+        also_locks: Iterable[str] = (),
+        spec: CloudletSpec | ClusterInst | None = None,
     ) -> Accepted:
-        """Create an instance: a new object, or one that exists as NotPresent. A repeated call gets the same answer.
+        """Create a cloudlet or an instance, new or from an existing record. A repeated call gets the same answer.
 
-        These are two different requests, and an idempotency key belongs to one of them: the second is tried only if the
-        key is not the first's.
+        These are two different requests, and a verdict on one of them, even a refusal, uses the idempotency key. So the
+        first request is the one that fits the record; the second is tried only if the key is not the first's.
         """
         how: dict[str, Any] = {"actor": by.actor, "who": by.who, "facts": by.facts, "spec": spec, "key": by.key}
         how["also_locks"] = tuple(also_locks)
-        new = self.engine.request(ns, id_, "create", creates=instance_creation(kind, cloudlet_of(id_)), **how)
+        new = self.engine.request(ns, id_, "create", creates=creation, **how)
         again = self.engine.request(ns, id_, "create", **how)
         found = await self.engine.store.reader.object(Key(ns, id_))
-        is_there = found is not None and not found.removed and found.kind == kind
+        is_there = found is not None and not found.removed and found.kind == creation.kind
         first, second = (again, new) if is_there else (new, again)
         try:
             return await self.engine.submit(first)
         except (AlreadyExists, KeyReused) as denied:
-            if by.key is not None and isinstance(denied, AlreadyExists):
+            found = await self.engine.store.reader.object(Key(ns, id_))
+            is_keyed = by.key is not None and isinstance(denied, AlreadyExists)
+            if is_keyed or found is None or found.kind != creation.kind:
                 raise
-        await self._get_even_removed(ns, id_, kind)
         return await self.engine.submit(second)
 
     async def act(

@@ -6,7 +6,8 @@ from msgspec.structs import replace
 from stateward.agents.messages import AgentOrder, AgentReport, Existing, OrderAction
 from stateward.agents.site import ReportProgress, SiteError
 from stateward.domains.edge.lifecycle import CLUSTERINST, IGNORE_AGENT
-from stateward.engine import NotFound
+from stateward.domains.edge.model import CloudletSpec
+from stateward.engine import NotFound, Refused
 from stateward.store.changes import Changes
 from stateward.store.filters import Page, Selector
 from stateward.store.port import Tx
@@ -69,6 +70,20 @@ async def test_the_same_delete_finds_its_answer_when_the_instance_is_gone(harnes
     await harness.ended(first)
     again = await harness.service.delete(NS, C1, CLUSTERINST.kind, once)
     assert again.op.id == first.op.id
+
+
+async def test_an_offline_cloudlet_is_created_again_with_a_key_and_the_same_key_finds_its_answer(
+    harness: EdgeHarness,
+) -> None:
+    runner = await harness.cloudlet()
+    await runner.kill()
+    await harness.until("munich", "Offline")
+    once = replace(ANN, key="once")
+    first = await harness.service.create_cloudlet(NS, "munich", CloudletSpec(), once)
+    again = await harness.service.create_cloudlet(NS, "munich", CloudletSpec(), once)
+    assert again.op.id == first.op.id
+    with pytest.raises(Refused):
+        await harness.service.create_cloudlet(NS, "munich", CloudletSpec(), replace(ANN, key="new"))
 
 
 async def test_the_next_life_of_a_name_uses_no_number_of_the_former_one(harness: EdgeHarness) -> None:

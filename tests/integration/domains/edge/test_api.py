@@ -204,3 +204,20 @@ async def test_a_second_create_is_refused_with_a_key_as_without_and_stays_refuse
         keyed = await client.post(path, json={"name": "c1"}, headers={"Idempotency-Key": "second"})
         assert (keyed.status_code, keyed.json()["code"]) == (plain.status_code, plain.json()["code"]), keyed.text
         assert keyed.json()["detail"] == plain.json()["detail"]
+
+
+async def test_a_second_create_of_a_cloudlet_is_refused_alike_with_a_key_and_without(api: Api) -> None:
+    client, path = api.clients[Role.OPERATOR], f"{BASE}/cloudlets"
+
+    async def create(key: str) -> httpx.Response:
+        return await client.post(path, json={"name": "oslo"}, headers={"Idempotency-Key": key})
+
+    made = await create("first")
+    plain = await client.post(path, json={"name": "oslo"})
+    assert (plain.status_code, plain.json()["code"]) == (409, "in_transition")
+    for _ in range(2):
+        keyed = await create("second")
+        assert (keyed.status_code, keyed.json()["detail"]) == (409, plain.json()["detail"]), keyed.text
+    assert (await create("first")).json()["operation"]["id"] == made.json()["operation"]["id"]
+    other = await client.post(path, json={"name": "rome"}, headers={"Idempotency-Key": "second"})
+    assert (other.status_code, other.json()["code"]) == (409, "key_reused")
