@@ -45,6 +45,10 @@ SCRIPT = rf"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]*{END}"
 SCRIPT_MEANS = "a text without control characters, but for tabs and line ends"
 """Commands: they may have several lines. A terminal shows them, and no process can be given a NUL."""
 
+CREDENTIAL_REFERENCE = rf"^(env:[A-Za-z_][A-Za-z0-9_]*|file:(?!#)[^\ud800-\udfff{INVISIBLE}]+){END}"
+CREDENTIAL_REFERENCE_MEANS = "env:PREFIX, file:PATH or file:PATH#PROFILE"
+"""Where a credential is: a prefix of environment variables, or a file and a profile in it."""
+
 TEXT_MEANS = "without control characters and invisible characters"
 
 
@@ -72,6 +76,19 @@ def check_text(field: str, text: str, least: int, most: int, *, without: str = "
         besides = f" and without {' '.join(without)}" if without else ""
         raise BadInput(field, text, f"a text of {least} to {most} characters, {TEXT_MEANS}{besides}")
     return text
+
+
+def is_credential_reference(text: str) -> bool:
+    """Tell whether a text says where a credential is."""
+    return len(text) <= 500 and re.match(CREDENTIAL_REFERENCE, text) is not None
+
+
+def check_credential_reference(field: str, text: object) -> str:
+    """Return a reference to a credential, or an empty text; the error does not repeat what may be the secret itself."""
+    if isinstance(text, str) and (not text or is_credential_reference(text)):
+        return text
+    hidden = "what was given is not shown, as it may be a secret"
+    raise BadInput(field, None, f"{CREDENTIAL_REFERENCE_MEANS}; {hidden}")
 
 
 def new_id() -> str:

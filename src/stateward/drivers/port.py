@@ -23,7 +23,7 @@ Meter: TypeAlias = Callable[[str], None]
 class ProviderRegion(Struct, frozen=True):
     """The region that a driver serves, the credential for it, and the driver's options.
 
-    The credential is a reference (`env:NAME`, `file:PATH`), never the secret itself.
+    The credential is a reference (`env:PREFIX`, `file:PATH`), never the secret itself.
     """
 
     provider: str

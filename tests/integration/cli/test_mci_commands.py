@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from stateward.access import Role
+from stateward.client.http import HttpConnection
 from stateward.domains.mci.provider.key_pairs import new_pair
 from stateward.drivers import MachineSpec, ProviderRegion
 from stateward.lifecycle import USER
@@ -240,6 +241,16 @@ def test_a_connection_is_added_listed_and_removed(cli: MciServer) -> None:
     assert "moon" in cli.run("mci", "connection", "list").stdout
     assert cli.run("mci", "connection", "remove", "moon").exit_code == 0
     assert cli.run("mci", "connection", "remove", "moon").exit_code == 2
+
+
+def test_a_secret_in_place_of_a_reference_is_refused_before_it_is_sent(
+    cli: MciServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HttpConnection, "call", None)
+    words = ["--provider", "aws", "--region", "r", "--driver", "aws", "--credential", "AKIA1:SECRETWORD"]
+    done = cli.run("mci", "connection", "add", "x", *words)
+    assert (done.exit_code, "SECRETWORD" in done.output) == (2, False)
+    assert "credential: must be env:PREFIX, file:PATH or file:PATH#PROFILE" in " ".join(done.stderr.split())
 
 
 def test_a_driver_that_does_not_exist_is_refused(cli: MciServer) -> None:

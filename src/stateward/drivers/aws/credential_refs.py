@@ -16,6 +16,7 @@ from typing import Literal
 import msgspec
 
 from stateward.errors import StatewardError
+from stateward.naming import CREDENTIAL_REFERENCE_MEANS, is_credential_reference
 
 HIDDEN = "(hidden)"
 
@@ -60,11 +61,9 @@ def read_credential(reference: str) -> Credential:
     scheme, _, rest = reference.partition(":")
     if not reference:
         return Credential()
-    if scheme == "env" and rest:
-        return _from_environment(reference, rest)
-    if scheme == "file" and rest:
-        return _from_file(reference, rest)
-    raise CredentialMissing(reference, "it is neither env:PREFIX nor file:PATH nor file:PATH#PROFILE")
+    if not is_credential_reference(reference):  # it may be the secret itself, so it is not shown
+        raise CredentialMissing(HIDDEN, f"the reference must be {CREDENTIAL_REFERENCE_MEANS}")
+    return _from_environment(reference, rest) if scheme == "env" else _from_file(reference, rest)
 
 
 def _from_environment(reference: str, prefix: str) -> Credential:

@@ -81,6 +81,29 @@ async def test_a_connection_that_cannot_be_is_bad_input(api: ApiHarness) -> None
         assert answer.headers["content-type"] == "application/problem+json"
 
 
+@pytest.mark.parametrize("field", ["credential", "credentialName"])
+@pytest.mark.parametrize(
+    "given", ["AKIA1:SECRETWORD", "env:SECRET/WORD", "env:", "file:#SECRETWORD", ["SECRETWORD"], 7]
+)
+async def test_a_credential_that_may_be_a_secret_is_refused_and_repeated_nowhere(
+    api: ApiHarness, caplog: pytest.LogCaptureFixture, field: str, given: object
+) -> None:
+    body = {"name": "mine", "provider": "aws", "region": "r", "driver": "simulated", field: given}
+    answer = await api.post(f"{OWN}/connections", body, headers={"x-request-id": "r1"})
+    must = "must be env:PREFIX, file:PATH or file:PATH#PROFILE; what was given is not shown, as it may be a secret"
+    assert (answer.status_code, answer.json()["detail"]) == (400, f"credential: {must}")
+    journal, logged = await api.get("http://test/api/v1/journal"), await api.get("/request/r1")
+    assert logged.status_code == 200
+    assert not [one for one in (answer.text, journal.text, logged.text, caplog.text) if "SECRET" in one]
+    assert (await api.get("/connConfig/mine")).status_code == 404
+
+
+@pytest.mark.parametrize("given", ["", "env:KEY", "file:/etc/keys", "file:keys of us.ini#night"])
+async def test_a_reference_to_a_credential_is_kept_as_it_is(api: ApiHarness, given: str) -> None:
+    body = {"name": "mine", "provider": "aws", "region": "r", "driver": "simulated", "credential": given}
+    assert (await api.post(f"{OWN}/connections", body)).json().get("credential", "") == given
+
+
 async def test_what_a_connection_offers_is_told(api: ApiHarness) -> None:
     offer = (await api.get(f"{OWN}/connections/{AWS}/offer")).json()
     assert "t3.nano" in {one["cspSpecName"] for one in offer["specs"]}

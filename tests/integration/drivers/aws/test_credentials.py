@@ -39,11 +39,20 @@ def test_no_reference_leaves_it_to_the_sdk() -> None:
     assert read_credential("").keywords() == {}
 
 
-@pytest.mark.parametrize("reference", ["env:NOBODY", "file:/nowhere/at/all", "AKIDPLAIN", "env:", "vault:x"])
+@pytest.mark.parametrize("reference", ["env:NOBODY", "file:/nowhere/at/all"])
 def test_a_reference_to_nothing_is_named(reference: str) -> None:
     with pytest.raises(CredentialMissing) as caught:
         read_credential(reference)
     assert caught.value.reference == reference
+
+
+@pytest.mark.parametrize(
+    "reference", ["AKIDPLAIN:SECRETWORD", "env:SECRET/WORD+", "vault:SECRETWORD", "file:#SECRETWORD"]
+)
+def test_what_is_no_reference_may_be_a_secret_and_is_not_shown(reference: str) -> None:
+    with pytest.raises(CredentialMissing, match="must be env:PREFIX, file:PATH or file:PATH#PROFILE") as caught:
+        read_credential(reference)
+    assert not [one for one in (str(caught.value), repr(caught.value)) if reference in one or "SECRET" in one]
 
 
 @pytest.mark.parametrize(

@@ -149,10 +149,16 @@ def parse_connection(body: Fields) -> CloudConnection:
         check_reference("region", body.text("region", "regionName").strip(), needed=True),
         check_reference("zone", body.text("zone").strip()),
         body.text("driver", "driverName", default="simulated").strip(),
-        check_reference("credential", body.text("credential", "credentialName").strip()),
+        _credential(body),
         {} if options is None else body.labels("options"),
         parse_namespaces(body),
     )
+
+
+def _credential(body: Fields) -> str:
+    given = body.raw("credential", "credentialName")
+    text = "" if given is None else given.strip() if isinstance(given, str) else given
+    return naming.check_credential_reference("credential", text)
 
 
 def parse_namespaces(body: Fields, *, needed: bool = False) -> tuple[str, ...] | None:

@@ -9,6 +9,7 @@ from stateward.client.output import clean, print_json, results
 from stateward.client.session import Session, on_server
 from stateward.domains.mci.cli.tumblebug_calls import Connection, part
 from stateward.domains.mci.cli.views import connection_table
+from stateward.naming import check_credential_reference
 
 app = typer.Typer(no_args_is_help=True, help="Add, list, grant and remove connections to providers.")
 
@@ -20,7 +21,10 @@ Region = Annotated[str, typer.Option("--region", help="Its region.")]
 Zone = Annotated[str, typer.Option("--zone", help="A zone of the region.")]
 Driver = Annotated[str, typer.Option("--driver", help="simulated, process, qemu or aws.")]
 Credential = Annotated[
-    str, typer.Option("--credential", metavar="REF", help="Where the credential is: env:NAME or file:PATH.")
+    str,
+    typer.Option(
+        "--credential", metavar="REF", help="Where the credential is: env:PREFIX, file:PATH or file:PATH#PROFILE."
+    ),
 ]
 Options = Annotated[
     list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="A setting of the driver. Repeatable.")
@@ -47,6 +51,7 @@ def add(
     grant_to: Granted = None,
 ) -> None:
     """Add a connection, or change one. A driver that acts on this host starts without namespaces that may use it."""
+    check_credential_reference("credential", credential)
     options = parse_pairs("option", option or [])
     wanted = Connection(name, provider, region, zone, driver, credential, options, namespaces=grant_to)
     made = session.client.http.call(Connection, "POST", PATH, body=wanted)
