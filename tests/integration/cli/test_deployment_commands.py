@@ -105,7 +105,7 @@ def test_a_limit_that_is_not_understood_exits_with_2(cli: CliServer, words: list
 
 def test_heal_reports_what_it_did(cli: CliServer) -> None:
     assert cli.json("heal") == {"freed": 0, "settled": 0}
-    assert "0 put back" in cli.run("heal").stdout
+    assert "0 requeued" in cli.run("heal").stdout
     assert cli.run("heal", "--dry-run").stdout.strip() == "Nothing is stuck."
     assert cli.json("heal", "--dry-run") == []
 
