@@ -111,7 +111,9 @@ async def test_a_changed_lifecycle_is_refused_until_it_is_mapped_and_then_what_w
         await former.kill()
         await until(lambda: _is_dead(site))
         assert_refused(site, "chaos.crane:broken", MAPPED[0])
-        assert_refused(site, "must be a transitional state, for an operation is under way", "chaos.crane:lifting=idle", MAPPED[1])
+        assert_refused(
+            site, "must be a transitional state, for an operation is under way", "chaos.crane:lifting=idle", MAPPED[1]
+        )
         assert await states(site) == {"lifting", "broken"}
         assert recast(site, *MAPPED)["moved"] == [
             {"kind": "chaos.crane", "state": "broken", "objects": 1},
