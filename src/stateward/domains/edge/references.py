@@ -1,18 +1,29 @@
-"""Referential integrity: a flavor, policy or app that a cluster or app names must exist.
+"""Referential integrity: a flavor, policy, app or cloudlet that another object names must exist.
 
 A dangling name would be found late, by an operation that fails. So a request with one is refused, and a record in use
 cannot be deleted. A request locks the rows of the records that it names in the transaction that accepts it. A delete
 locks the same row before it looks for users. So of a racing create and delete exactly one succeeds.
+
+Cloudlets are the exception: a policy may outlive a cloudlet that it names, so their rows are only read.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from stateward.domains.edge.errors import StillReferenced
-from stateward.domains.edge.lifecycle import APP, APPINST, AUTOPROV, AUTOSCALE, CLUSTERINST, FLAVOR
+from stateward.domains.edge.errors import ReferenceBeingDeleted, StillReferenced
+from stateward.domains.edge.lifecycle import (
+    APP,
+    APPINST,
+    AUTOPROV,
+    AUTOSCALE,
+    CLOUDLET,
+    CLUSTERINST,
+    FLAVOR,
+    CloudletState,
+)
 from stateward.domains.edge.lookups import NOT_PRESENT, find_object, get_object
 from stateward.domains.edge.model import (
     MAX_TARGET,
@@ -67,6 +78,20 @@ async def check_references(uow: UnitOfWork, found: Object, wanted: Struct, befor
             await get_object(uow, found.ns, record_id(target.kind, name), target.kind)
 
 
+async def check_cloudlets(uow: UnitOfWork, ns: str, field: str, names: Iterable[str]) -> None:
+    """Refuse names of cloudlets that do not exist, or are being deleted."""
+    keys = sorted(Key(ns, name) for name in names)
+    found = await uow.tx.peek(keys) if keys else {}
+    for key in keys:
+        cloudlet = found.get(key)
+        if cloudlet is None or cloudlet.removed or cloudlet.kind != CLOUDLET.kind:
+            raise BadInput(
+                field, key.id, f"names of cloudlets that exist; there is no cloudlet {key.id!r} in namespace {ns!r}"
+            )
+        if cloudlet.state == CloudletState.DELETE_PREPARE:
+            raise ReferenceBeingDeleted(f"cloudlet {key.id}")
+
+
 async def guard_record(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     """Check a new or changed flavor, app or policy; refuse to delete one in use."""
     if request.action == "delete":
@@ -79,6 +104,8 @@ async def guard_record(uow: UnitOfWork, request: Request, found: Object) -> Requ
         _check_targets(wanted)
     before = {} if request.creates is not None else _decode_spec(found.spec)
     await check_references(uow, found, wanted, before)
+    if isinstance(wanted, AutoprovSpec):
+        await check_cloudlets(uow, found.ns, "cloudlets", set(wanted.cloudlets).difference(before.get("cloudlets", ())))
     return msgspec.structs.replace(request, spec=to_json(wanted))
 
 

@@ -97,6 +97,13 @@ async def test_what_cannot_be_is_refused_with_the_field_named(api: Api) -> None:
     await api.call("PATCH", f"{clusters}/c1", {"nodes": 2}, 404)
     await api.call("POST", "/cloudlets/munich/upgrade", {"version": "../x"}, 400)
     await api.call("POST", f"{clusters}/c1/appinsts", {"app": "none"}, 404)
+    problem = await api.call("PUT", "/autoprov/p", {"cloudlets": ["munich", "nope"]}, 400)
+    assert problem["field"] == "cloudlets"
+    assert "'nope'" in problem["detail"]
+    await api.call("PUT", "/apps/web", {"command": "true"})
+    problem = await api.call("POST", "/apps/web/demand", {"requests": {"nope": 5}}, 400)
+    assert problem["field"] == "requests"
+    assert "'nope'" in problem["detail"]
     contrary: dict[str, object] = {"min": 5, "max": 4}
     for policy, wanted in (("/autoscale/p", contrary), ("/autoprov/p", {"cloudlets": [], **contrary})):
         problem = await api.call("PUT", policy, wanted, 400)

@@ -9,7 +9,7 @@ import pytest
 from msgspec import Struct
 
 from stateward.domains.edge.errors import StillReferenced
-from stateward.domains.edge.lifecycle import APP, APPINST, AUTOPROV, AUTOSCALE, CLUSTERINST, FLAVOR
+from stateward.domains.edge.lifecycle import APP, APPINST, AUTOPROV, AUTOSCALE, CLOUDLET, CLUSTERINST, FLAVOR
 from stateward.domains.edge.model import AppSpec, AutoprovSpec, AutoscaleSpec, ClusterInst, FlavorSpec, read_spec
 from stateward.domains.edge.service import Service
 from stateward.engine import Denied, NotFound
@@ -94,6 +94,29 @@ async def test_what_does_not_exist_cannot_be_named(harness: EdgeHarness) -> None
             await change()
     assert (await harness.get("app.web")).version == before.version
     assert read_spec(await harness.get(C1), ClusterInst).autoscale == "busy"
+
+
+async def test_a_cloudlet_that_does_not_exist_cannot_be_named(harness: EdgeHarness) -> None:
+    await harness.cloudlet()
+    await harness.app()
+    for name in ("nope", "app.web"):
+        with pytest.raises(BadInput, match=f"cloudlets: .* there is no cloudlet '{name}' in namespace 'lab'"):
+            await harness.autoprov("near", "munich", name)
+        with pytest.raises(BadInput, match=f"requests: .* there is no cloudlet '{name}' in namespace 'lab'"):
+            await harness.service.report_demand(NS, "web", {"munich": 3, name: 5})
+    with pytest.raises(NotFound):
+        await harness.service.get_record(NS, AUTOPROV.kind, "near")
+
+
+async def test_a_policy_outlives_its_cloudlet_and_names_no_other_that_is_gone(harness: EdgeHarness) -> None:
+    for name in ("munich", "berlin"):
+        await harness.cloudlet(name)
+    await harness.autoprov("near", "munich")
+    for name in ("munich", "berlin"):
+        await harness.ended(await harness.service.delete(NS, name, CLOUDLET.kind, ANN))
+    await harness.autoprov("near", "munich", max=3)
+    with pytest.raises(BadInput, match="there is no cloudlet 'berlin'"):
+        await harness.autoprov("near", "munich", "berlin")
 
 
 async def test_a_least_above_the_most_is_refused(harness: EdgeHarness) -> None:

@@ -18,6 +18,7 @@ from stateward.domains.edge.model import (
 from stateward.domains.edge.policy.app_members import app_status, find_policy, refresh_member
 from stateward.domains.edge.policy.cluster_reservation import free_cluster
 from stateward.domains.edge.policy.demand import record_interval
+from stateward.domains.edge.references import check_cloudlets
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.port import Tx
 from stateward.store.records import Key
@@ -69,9 +70,10 @@ async def restart_idle_timer(tx: Tx, key: Key) -> None:
 
 
 async def count_interval(tx: Tx, ns: str, app: str, requests: dict[str, int]) -> None:
-    """Count an interval of an app's demand."""
+    """Count an interval of an app's demand; refuses cloudlets that do not exist."""
     record = Key(ns, record_id(APP.kind, app))
     async with unit_of_work(tx, [record]) as uow:
+        await check_cloudlets(uow, ns, "requests", requests)
         found = loaded_object(uow, record, APP.kind)
         policy = None if found is None else await find_policy(uow, ns, read_spec(found, AppSpec))
         if found is not None and policy is not None:
