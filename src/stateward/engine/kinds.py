@@ -78,6 +78,7 @@ class Kind(Struct, eq=False):
     reserved_labels: Collection[str] = ()  # by which its domain finds its objects, and which nobody else may change
     privacy: Privacy = PUBLIC  # the parts of its records that not everybody sees
     general: bool = False  # the general API may create its objects, for actors that its table allows
+    made_by: str = ""  # the command that creates its objects, if the general API may not
     party: Callable[[Object], Party] | None = None  # returns the other party that carries out an object's operations
 
     def __post_init__(self) -> None:

@@ -253,6 +253,32 @@ def test_a_secret_in_place_of_a_reference_is_refused_before_it_is_sent(
     assert "credential: must be env:PREFIX, file:PATH or file:PATH#PROFILE" in " ".join(done.stderr.split())
 
 
+def test_grants_are_shown_only_to_who_knows_them(cli: MciServer) -> None:
+    viewer, _ = cli.ask(cli.tokens.issue("a viewer", Role.VIEWER, ["*"]))
+    assert "granted to" in cli.run("mci", "connection", "list").stdout
+    shown = cli.run("mci", "connection", "list", token=viewer).stdout
+    assert "aws-us-east-1" in shown
+    assert not [one for one in ("granted to", "(none)") if one in shown]
+
+
+def test_a_namespace_is_created_listed_and_deleted_and_a_missing_one_names_the_command(cli: MciServer) -> None:
+    refused = cli.run("mci", "create", "-f", "-", "-n", "shop", stdin=FLEET)
+    assert refused.exit_code == 2
+    assert "create it: stateward mci namespace create shop" in " ".join(refused.stderr.split())
+    elsewhere = cli.run("create", "mci.namespace", "shop")
+    assert "are made by `stateward mci namespace create NAME`" in " ".join(elsewhere.stderr.split())
+    made = cli.json("mci", "namespace", "create", "shop", "--description", "all that sells")
+    assert made == {"name": "shop", "description": "all that sells"}
+    assert made in cli.json("mci", "namespace", "list")
+    assert "all that sells" in cli.run("mci", "namespace", "list").stdout
+    assert cli.run("mci", "create", "-f", "-", "-n", "shop", "--wait", stdin=FLEET).exit_code == 0
+    assert cli.run("mci", "namespace", "delete", "shop").exit_code == 1  # it is in use
+    assert cli.run("mci", "namespace", "create", "empty").exit_code == 0
+    assert "Namespace empty is deleted." in cli.run("mci", "namespace", "delete", "empty").stdout
+    assert cli.run("mci", "namespace", "delete", "empty").exit_code == 2
+    assert cli.run("mci", "namespace", "create", "a b").exit_code == 2
+
+
 def test_a_driver_that_does_not_exist_is_refused(cli: MciServer) -> None:
     done = cli.run("mci", "connection", "add", "x", "--provider", "p", "--region", "r", "--driver", "magic")
     assert done.exit_code == 2

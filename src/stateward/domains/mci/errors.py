@@ -53,7 +53,7 @@ class InUse(Denied, code="in_use"):
 class NoNamespace(NotFound):
     """The namespace does not exist."""
 
-    text = "there is no namespace {object!r}"
+    text = "there is no namespace {object!r}; create it: stateward mci namespace create {object}"
 
 
 class NotDone(Denied, code="not_done", retry=True):

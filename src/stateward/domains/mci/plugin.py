@@ -36,6 +36,12 @@ RECORDS = (NAMESPACE, CONNECTION, SPEC, IMAGE, CALL)
 OF_NAMESPACES = (SPEC, IMAGE)
 """The record kinds of namespaces; the others belong to the deployment."""
 
+COMMANDS = {
+    NAMESPACE.kind: "`stateward mci namespace create NAME`",
+    CONNECTION.kind: "`stateward mci connection add NAME`",
+}
+"""The commands that create records of the deployment."""
+
 INTERNAL = {CONNECTION.kind: Privacy(fields=frozenset({"credential", "options"}))}
 
 
@@ -134,4 +140,4 @@ def create_plugin(context: ProcessContext) -> DomainPlugin:
 def _record(lifecycle: Lifecycle, of_namespaces: Guard) -> Kind:
     general, privacy = lifecycle in OF_NAMESPACES, INTERNAL.get(lifecycle.kind, PUBLIC)
     guard = of_namespaces if general else guard_spec if lifecycle.kind in SPEC_FORMS else None
-    return Kind(lifecycle, guard=guard, privacy=privacy, general=general)
+    return Kind(lifecycle, guard=guard, privacy=privacy, general=general, made_by=COMMANDS.get(lifecycle.kind, ""))

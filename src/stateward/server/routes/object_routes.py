@@ -13,7 +13,7 @@ from stateward.access.tokens import ANY, SYSTEM
 from stateward.domains.request_params import IdempotencyKey, Ns
 from stateward.engine import Engine, NotFound
 from stateward.engine.errors import VersionMismatch
-from stateward.engine.kinds import Kinds
+from stateward.engine.kinds import Kind, Kinds
 from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import Lifecycle
 from stateward.schemas.objects import NamespaceView, ObjectPage, ObjectView
@@ -157,13 +157,13 @@ def _creatable_lifecycle(engine: Engine, kind: str) -> Lifecycle:
     except UnknownName as error:
         raise BadInput("kind", kind, f"one of {', '.join(sorted(error.known))}") from error
     if not found.general:
-        raise Forbidden(Right.ACT, why=_made_elsewhere(kind))
+        raise Forbidden(Right.ACT, why=_made_elsewhere(found))
     return found.lifecycle
 
 
-def _made_elsewhere(kind: str) -> str:
-    routes = f"/api/v1/{kind.partition('.')[0]}"
-    return f"objects of kind {kind} are made by their domain ({routes}), not over the general API"
+def _made_elsewhere(kind: Kind) -> str:
+    maker = kind.made_by or f"their domain (/api/v1/{kind.name.partition('.')[0]})"
+    return f"objects of kind {kind.name} are made by {maker}, not over the general API"
 
 
 def creating_action(lifecycle: Lifecycle, wanted: str | None) -> str:

@@ -297,4 +297,7 @@ async def test_a_path_that_is_not_there_is_told_of_like_any_other_error_of_this_
 
 async def test_a_namespace_that_is_not_there_is_called_a_namespace(api: ApiHarness) -> None:
     answer = await api.get("/ns/nowhere/mci")
-    assert (answer.status_code, answer.json()["message"]) == (404, "there is no namespace 'nowhere'")
+    assert (answer.status_code, answer.json()["message"]) == (
+        404,
+        "there is no namespace 'nowhere'; create it: stateward mci namespace create nowhere",
+    )

@@ -232,10 +232,16 @@ async def test_a_connection_is_added_with_its_namespaces_and_keeps_them_when_it_
     away = await api.post(f"{OWN}/connections", {**body, "driver": "simulated"})
     assert away.json()["namespaces"] == ["*"]
     assert (await api.post(f"{OWN}/connections", body)).json()["namespaces"] == []
-    bad: list[list[Any]] = [[], [""], ["a/b"], [{}]]
+    bad: list[list[Any]] = [[], [""], ["a/b"], [{}], ["a b"], ["a\u200bb"]]
     for wrong in bad:
         answer = await api.post(f"{OWN}/connections/lab/grant", {"namespaces": wrong})
         assert answer.status_code == 400, answer.text
+    assert (await api.post(f"{OWN}/connections", {**body, "namespaces": ["a b"]})).status_code == 400
+
+
+async def test_a_grant_of_what_can_be_no_namespace_any_more_is_revoked(api: ApiHarness) -> None:
+    await api.plugin.service.grant("local", ["a b"], ANN)
+    assert (await api.post(f"{OWN}/connections/local/revoke", {"namespaces": ["a b"]})).json()["namespaces"] == []
 
 
 # --- what a namespace learns of a connection that is not granted to it ----------------------------------------------

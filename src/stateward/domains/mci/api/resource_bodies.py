@@ -161,14 +161,15 @@ def _credential(body: Fields) -> str:
     return naming.check_credential_reference("credential", text)
 
 
-def parse_namespaces(body: Fields, *, needed: bool = False) -> tuple[str, ...] | None:
+def parse_namespaces(body: Fields, *, needed: bool = False, pattern: str = naming.NAME) -> tuple[str, ...] | None:
     """Parse the namespaces of a connection; None if the body does not name any."""
     if body.raw("namespaces") is None and not needed:
         return None
     found = body.texts("namespaces")
     for number, one in enumerate(found):
-        if one != ALL_NAMESPACES and re.match(naming.PATH_PART, one) is None:
-            raise BadInput(f"{body.field('namespaces')}[{number}]", one, f"a namespace, or {ALL_NAMESPACES!r} for all")
+        if one != ALL_NAMESPACES and re.match(pattern, one) is None:
+            allowed = f"a namespace ({naming.NAME_MEANS}), or {ALL_NAMESPACES!r} for all"
+            raise BadInput(f"{body.field('namespaces')}[{number}]", one, allowed)
     if needed and not found:
         raise BadInput(
             body.field("namespaces"), found, f"a list of at least one namespace, or {ALL_NAMESPACES!r} for all"

@@ -15,7 +15,7 @@ from stateward.client.formatting import error_text, status_text
 from stateward.client.output import NO, clean, err, print_json, results
 from stateward.client.session import Session, on_server, requests_action
 from stateward.client.shared_options import Force, complete_objects
-from stateward.domains.mci.cli import connection_commands
+from stateward.domains.mci.cli import connection_commands, namespace_commands
 from stateward.domains.mci.cli.creation_progress import groups_of, is_watched, wait_until_held, wait_with_progress
 from stateward.domains.mci.cli.key_file import private_file
 from stateward.domains.mci.cli.tumblebug_calls import MciReply, OrphanListing, Review, ask, part, status_of, statuses
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Make, see and control groups of VMs over many clouds.")
 app.add_typer(connection_commands.app, name="connection")
+app.add_typer(namespace_commands.app, name="namespace")
 
 
 NO_GROUPS: Mapping[str, str] = {}

@@ -114,6 +114,13 @@ class Connection(Struct, frozen=True):
     namespaces: list[str] | None = None
 
 
+class NamespaceEntry(Struct, frozen=True):
+    """A namespace."""
+
+    name: str
+    description: str = ""
+
+
 class OrphanListing(Struct, frozen=True):
     """The orphans, and the connections that could not be listed; `terminated` and `left` are set by a termination."""
 

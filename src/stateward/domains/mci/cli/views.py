@@ -132,7 +132,7 @@ def connection_table(connections: Iterable[Connection]) -> Table:
             one.driver,
             one.credential,
             " ".join(f"{name}={value}" for name, value in sorted(one.options.items())),
-            " ".join(one.namespaces or ()) or "(none)",
+            "" if one.namespaces is None else " ".join(one.namespaces) or "(none)",  # None: only administrators know
         )
         for one in connections
     )

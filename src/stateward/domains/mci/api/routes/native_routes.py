@@ -4,6 +4,7 @@ from litestar import delete, get, post
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stateward import naming
 from stateward.access import Grant, Right
 from stateward.domains.mci.api.connection_views import image_view, spec_view
 from stateward.domains.mci.api.context import TumblebugRequest, adds_object_state, mci_in_path
@@ -67,10 +68,10 @@ async def list_connections(request: TumblebugRequest) -> list[ConnectionDetails]
     return [_out(one, grant_of(request)) for one in await request.visible_connections()]
 
 
-async def _namespaces(request: TumblebugRequest) -> tuple[str, ...]:
+async def _namespaces(request: TumblebugRequest, pattern: str) -> tuple[str, ...]:
     body = await request.fields()
     body.require_known(*A_GRANT)
-    return parse_namespaces(body, needed=True) or ()
+    return parse_namespaces(body, needed=True, pattern=pattern) or ()
 
 
 @post("/connections", opt=GOVERN_ALL | reads(A_CONNECTION))
@@ -95,14 +96,14 @@ async def remove_connection(request: TumblebugRequest, name: Name) -> OperationR
 @post("/connections/{name:str}/grant", opt=GOVERN_ALL | reads(A_GRANT), status_code=200)
 async def grant_connection(request: TumblebugRequest, name: Name) -> ConnectionDetails:
     """Let further namespaces create VMs and resources at a connection; `*` stands for all."""
-    namespaces = await _namespaces(request)
+    namespaces = await _namespaces(request, naming.NAME)
     return _out(await request.service.grant(name, namespaces, request.caller), grant_of(request))
 
 
 @post("/connections/{name:str}/revoke", opt=GOVERN_ALL | reads(A_GRANT), status_code=200)
 async def revoke_connection(request: TumblebugRequest, name: Name) -> ConnectionDetails:
     """Take the grant of namespaces away; their VMs can still be controlled and terminated."""
-    namespaces = await _namespaces(request)
+    namespaces = await _namespaces(request, naming.PATH_PART)  # former versions granted names that cannot be given now
     return _out(await request.service.revoke(name, namespaces, request.caller), grant_of(request))
 
 
