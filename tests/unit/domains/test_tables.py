@@ -2,7 +2,16 @@
 
 import pytest
 
-from stateward.domains.edge.lifecycle import APPINST, CLOUDLET, CLUSTERINST, NEW_AGENT, OLD_AGENT, SERVED, UPGRADING
+from stateward.domains.edge.lifecycle import (
+    APPINST,
+    CLOUDLET,
+    CLUSTERINST,
+    IGNORE_TRANSIENT,
+    NEW_AGENT,
+    OLD_AGENT,
+    SERVED,
+    UPGRADING,
+)
 from stateward.domains.leases.lifecycle import EVENT, LEASE, RESERVATION
 from stateward.domains.mci.lifecycle import VM
 from stateward.domains.registry import lifecycle_of, lifecycles
@@ -212,6 +221,14 @@ def test_a_failed_upgrade_that_is_settled_is_ready_only_where_an_agent_serves() 
 def test_a_stale_ready_of_the_old_agent_does_not_end_an_upgrade() -> None:
     assert target(CLOUDLET, "Updating", "ready", OLD_AGENT) is None
     assert target(CLOUDLET, "Updating", "ready", AGENT) is None
+
+
+def test_an_administrator_may_delete_a_cloudlet_that_waits_for_its_agent() -> None:
+    assert target(CLOUDLET, "Init", "delete", ADMIN) is None
+    assert target(CLOUDLET, "Init", "delete", USER, IGNORE_TRANSIENT) is None
+    assert target(CLOUDLET, "Init", "delete", ADMIN, IGNORE_TRANSIENT) == "DeletePrepare"
+    assert target(CLOUDLET, "DeletePrepare", "in use", CONTROLLER, IGNORE_TRANSIENT) == "Offline"
+    assert target(CLOUDLET, "DeletePrepare", "timed out", CLOCK, IGNORE_TRANSIENT) == "Offline"
 
 
 def test_init_ok_ends_differently_in_an_upgrade() -> None:

@@ -99,7 +99,7 @@ class Handlers:
         deadline = job.claim.work.deadline
         if deadline is None or deadline > await self.engine.store.reader.time():
             return ObservedOutcome.NOT_DONE
-        facts = operation_facts(job.claim.operation) | ({UPGRADING} if job.action == "upgrade" else frozenset())
+        facts = _ending_facts(job) | ({UPGRADING} if job.action == "upgrade" else frozenset())
         return Ending(TIMED_OUT, CLOCK, facts, error="no report from the agent before the deadline")
 
     async def request_agent(self, job: Job) -> Ending:
@@ -128,7 +128,7 @@ class Handlers:
             if job.claim.object.kind == CLUSTERINST.kind:
                 left = await self._delete_first(job, "dependents", await self._apps_of(job))
                 if left:
-                    facts = operation_facts(job.claim.operation) & {IGNORE_TRANSIENT}
+                    facts = _ending_facts(job) & {IGNORE_TRANSIENT}
                     return Ending("in use", CONTROLLER, facts, error=f"in use by {', '.join(left)}")
             await job.phase("prepared")
         return self._without_agent(job, "deleted") if _ignores_agent(job) else await self.wait_for_agent(job)
@@ -141,7 +141,8 @@ class Handlers:
             clusters = existing_clusters(await self._instances(job.ns, job.object))
             left = await self._delete_first(job, "clusters", clusters)
         if left:
-            return Ending("in use", CONTROLLER, error=f"in use by {', '.join(left)}")
+            facts = _ending_facts(job) & {IGNORE_TRANSIENT}
+            return Ending("in use", CONTROLLER, facts, error=f"in use by {', '.join(left)}")
         return Ending("deleted", CONTROLLER)
 
     async def _delete_first(self, job: Job, step: str, others: Sequence[Object]) -> list[str]:
@@ -221,6 +222,14 @@ def _is_made(cluster: Object | None) -> bool:
     if cluster is not None and cluster.state != ClusterInstState.READY and cluster.op is not None:
         raise Temporary("its cluster is being made", after=RECHECK_AFTER_S)
     return cluster is not None and cluster.state == ClusterInstState.READY
+
+
+def _ending_facts(job: Job) -> frozenset[str]:
+    """Return an operation's facts for its end: a failed delete of a cloudlet returns to its state before, if stable."""
+    facts = operation_facts(job.claim.operation)
+    if job.claim.object.kind == CLOUDLET.kind and job.origin != CloudletState.INIT:
+        return facts - {IGNORE_TRANSIENT}
+    return facts
 
 
 def _ignores_agent(job: Job) -> bool:

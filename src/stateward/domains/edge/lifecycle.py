@@ -64,7 +64,7 @@ class CloudletState(State):
     """The states of a Cloudlet, as the controller keeps them; a report of the agent is only an event."""
 
     OFFLINE          = "Offline",         STABLE,       "no agent is connected"
-    INIT             = "Init",            TRANSITIONAL, "an agent has started and waits for the controller's word"
+    INIT             = "Init",            TRANSITIONAL, "its agent has yet to connect, or has started and waits for the controller"
     INIT_OK          = "InitOk",          TRANSITIONAL, "the controller has agreed; the agent gathers what it has"
     READY            = "Ready",           STABLE,       "its agent is connected and serves"
     UPDATE_REQUESTED = "UpdateRequested", TRANSITIONAL, "the agent was asked to start its successor"
@@ -169,11 +169,14 @@ CLOUDLET_ROWS = (
     step(   C.READY,                           "change",        USER,                           C.READY),
     step(   C.OFFLINE,                         "change",        USER,                           C.OFFLINE),
 
-    # Delete.
+    # Delete. In Init no agent serves the cloudlet, so an administrator need not wait for one.
     request(C.READY | C.OFFLINE | C.UPDATE_ERROR, "delete",     USER,       C.DELETE_PREPARE,   GONE,            BACK,           5 * MINUTE),
+    request(C.INIT,                            "delete",        ADMIN,      C.DELETE_PREPARE,   GONE,            C.OFFLINE,      5 * MINUTE, IGNORE_TRANSIENT),
     success(C.DELETE_PREPARE,                  "deleted",       CONTROLLER,                     GONE),
     failure(C.DELETE_PREPARE,                  "in use",        CONTROLLER,                     BACK),
+    failure(C.DELETE_PREPARE,                  "in use",        CONTROLLER,                     C.OFFLINE,       needs=IGNORE_TRANSIENT),
     timeout(C.DELETE_PREPARE,                                                                   BACK),
+    timeout(C.DELETE_PREPARE,                                                                   C.OFFLINE,       needs=IGNORE_TRANSIENT),
 )
 
 

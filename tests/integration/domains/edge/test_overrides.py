@@ -7,9 +7,17 @@ from stateward.agents.messages import AgentOrder
 from stateward.agents.site import ReportProgress, SiteError
 from stateward.domains.edge.api.schemas import accepted_view
 from stateward.domains.edge.errors import OrphansLeft
-from stateward.domains.edge.lifecycle import APPINST, CLUSTERINST, IGNORE_AGENT, IGNORE_AGENT_ERRORS, IGNORE_TRANSIENT
-from stateward.domains.edge.model import ClusterInst, cloudlet_status, instance_status
-from tests.integration.domains.edge.conftest import ADA, ANN, NS, EdgeHarness, hold_work
+from stateward.domains.edge.lifecycle import (
+    APPINST,
+    CLOUDLET,
+    CLUSTERINST,
+    IGNORE_AGENT,
+    IGNORE_AGENT_ERRORS,
+    IGNORE_TRANSIENT,
+)
+from stateward.domains.edge.model import CloudletSpec, ClusterInst, cloudlet_status, instance_status
+from stateward.engine import NotFound, Refused
+from tests.integration.domains.edge.conftest import ADA, ANN, NS, AgentRunner, EdgeHarness, hold_work
 
 C1, WEB = "munich:c1", "munich:c1:web"
 WITHOUT_AGENT = replace(ADA, facts=frozenset({IGNORE_AGENT}))
@@ -21,6 +29,18 @@ async def with_app(harness: EdgeHarness) -> None:
     await harness.cluster()
     await harness.app(auto_delete=True)
     await harness.deployed()
+
+
+def fail_deletes(runner: AgentRunner) -> None:
+    """Let the site of an agent fail with whatever it is to delete."""
+    do = runner.site.execute
+
+    async def fail(order: AgentOrder, report_progress: ReportProgress) -> None:
+        if order.work == "delete":
+            raise SiteError("it cannot be deleted")
+        await do(order, report_progress)
+
+    runner.site.execute = fail  # type: ignore[method-assign]
 
 
 async def test_a_cluster_and_its_apps_are_deleted_without_an_agent(harness: EdgeHarness) -> None:
@@ -66,14 +86,7 @@ async def test_a_cluster_is_deleted_with_an_app_on_which_something_is_under_way(
 async def test_a_cluster_is_deleted_with_an_app_that_its_agent_cannot_delete(harness: EdgeHarness) -> None:
     runner = await harness.cloudlet()
     await with_app(harness)
-    do = runner.site.execute
-
-    async def fail(order: AgentOrder, report_progress: ReportProgress) -> None:
-        if order.work == "delete":
-            raise SiteError("it cannot be deleted")
-        await do(order, report_progress)
-
-    runner.site.execute = fail  # type: ignore[method-assign]
+    fail_deletes(runner)
     operation = await harness.ended(await harness.service.delete(NS, C1, CLUSTERINST.kind, DESPITE_ERRORS))
     assert operation.status == "succeeded", operation.error
     assert [await harness.state(one) for one in (C1, WEB)] == ["NotPresent"] * 2
@@ -152,3 +165,25 @@ async def test_an_administrator_may_leave_orphans_and_is_told_their_names(harnes
     assert (await harness.ended(accepted)).status == "succeeded"
     (line,) = [one for one in await harness.history("munich") if one.event == "orphans left"]
     assert (line.reason, line.who) == (", ".join(left), "ada")
+
+
+async def test_a_cloudlet_to_which_no_agent_has_connected_is_deleted_at_once(harness: EdgeHarness) -> None:
+    begun = await harness.service.create_cloudlet(NS, "typo", CloudletSpec(), ANN)
+    with pytest.raises(Refused):
+        await harness.service.delete(NS, "typo", CLOUDLET.kind, ADA)
+    operation = await harness.ended(await harness.service.delete(NS, "typo", CLOUDLET.kind, AT_ANY_TIME))
+    assert operation.status == "succeeded", operation.error
+    assert (await harness.ended(begun)).status == "cancelled"
+    with pytest.raises(NotFound):
+        await harness.service.get(NS, "typo", CLOUDLET.kind)
+    await harness.cloudlet("typo")
+
+
+async def test_a_served_cloudlet_whose_delete_fails_is_ready_again(harness: EdgeHarness) -> None:
+    runner = await harness.cloudlet()
+    await harness.app(auto_delete=True)
+    await harness.deployed(cluster="autocluster1")
+    fail_deletes(runner)
+    operation = await harness.ended(await harness.service.delete(NS, "munich", CLOUDLET.kind, AT_ANY_TIME))
+    assert operation.status == "failed"
+    assert await harness.state("munich") == "Ready"
