@@ -123,4 +123,5 @@ class UnknownField(BadInput):
         meant = UnknownName("field", field.rpartition(".")[2], known)
         self.known, self.nearest = meant.known, meant.nearest
         hint = f"; did you mean {meant.nearest!r}?" if meant.nearest else "."
-        super().__init__(field, None, f"a field of this body{hint} Known: {', '.join(self.known)}")
+        known = f"{hint} Known: {', '.join(self.known)}" if self.known else ""
+        super().__init__(field, None, f"a field of this body{known}")

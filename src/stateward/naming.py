@@ -13,6 +13,7 @@ from os import urandom
 from time import time_ns
 
 from stateward.errors import BadInput
+from stateward.validation_texts import describe_pattern
 
 # In Python, `$` also matches before a line end at the end of the text; the look-ahead closes that gap.
 END = r"$(?!\n)"
@@ -32,13 +33,16 @@ missing: no request can carry one, and Rust's dialect has no word for them. `che
 NOT_OURS = "(?!sw_[0-9a-f]{12}_)"  # a token that was given as a name would become readable for everybody
 NAME = rf"^{NOT_OURS}[A-Za-z0-9][A-Za-z0-9._:@+~-]{{0,199}}{END}"
 NAME_MEANS = "letters, digits and . _ : @ + ~ -, at most 200 of them"
+describe_pattern(NAME, f"a name of {NAME_MEANS}, that begins with a letter or digit and is no token")
 """A name that is given to a new object, and the name of a namespace."""
 
 IDEMPOTENCY_HEADER = "Idempotency-Key"
-IDEMPOTENCY_KEY = rf"^[\x21-\x7e]{{1,200}}{END}"
+IDEMPOTENCY_KEY = describe_pattern(rf"^[\x21-\x7e]{{1,200}}{END}", "1 to 200 visible ASCII characters, without spaces")
 """The header with the idempotency key of a request, and the pattern of its value."""
 
-PATH_PART = rf"^[^\x00-\x1f\x7f/]{{1,250}}{END}"
+PATH_PART = describe_pattern(
+    rf"^[^\x00-\x1f\x7f/]{{1,250}}{END}", "1 to 250 characters long, without a slash and control characters"
+)
 """A name by which an existing object is looked up: also one that could not be given any more."""
 
 SCRIPT = rf"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]*{END}"
@@ -54,12 +58,14 @@ TEXT_MEANS = "without control characters and invisible characters"
 
 def text_pattern(least: int, most: int, *, without: str = "") -> str:
     """Return the pattern of free text in one line, without invisible characters and without some others."""
-    return rf"^[^{INVISIBLE}{without}]{{{least},{most}}}{END}"
+    pattern = rf"^[^{INVISIBLE}{without}]{{{least},{most}}}{END}"
+    return describe_pattern(pattern, _text_form(least, most))
 
 
 def title_pattern() -> str:
     """Return the pattern of free text that begins and ends with a visible character and has no slash."""
-    return rf"^[^\s/{INVISIBLE}](?:[^/{INVISIBLE}]*[^\s/{INVISIBLE}])?{END}"
+    pattern = rf"^[^\s/{INVISIBLE}](?:[^/{INVISIBLE}]*[^\s/{INVISIBLE}])?{END}"
+    return describe_pattern(pattern, f"a text {TEXT_MEANS}, without a slash and without a space at its ends")
 
 
 def check_script(field: str, text: str) -> str:
@@ -74,7 +80,7 @@ def check_text(field: str, text: str, least: int, most: int, *, without: str = "
     surrogate = any("\ud800" <= one <= "\udfff" for one in text)
     if surrogate or re.match(text_pattern(least, most, without=re.escape(without)), text) is None:
         besides = f" and without {' '.join(without)}" if without else ""
-        raise BadInput(field, text, f"a text of {least} to {most} characters, {TEXT_MEANS}{besides}")
+        raise BadInput(field, text, f"{_text_form(least, most)}{besides}")
     return text
 
 
@@ -89,6 +95,10 @@ def check_credential_reference(field: str, text: object) -> str:
         return text
     hidden = "what was given is not shown, as it may be a secret"
     raise BadInput(field, None, f"{CREDENTIAL_REFERENCE_MEANS}; {hidden}")
+
+
+def _text_form(least: int, most: int) -> str:
+    return f"a text of {least} to {most} characters, {TEXT_MEANS}"
 
 
 def new_id() -> str:

@@ -11,6 +11,8 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
+from stateward.validation_texts import describe_pattern
+
 PROTOCOL = 1
 """The protocol version; a controller refuses an agent with another one."""
 
@@ -37,8 +39,10 @@ MAX_HELD_NAMES = 1000
 """The number of things that a held agent may name."""
 
 Number = Annotated[int, Meta(ge=0, le=2**62)]
-Name = Annotated[str, Meta(max_length=250, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
-Text = Annotated[str, Meta(max_length=MAX_TEXT_CHARS, pattern=r"^[^\x00]*\Z")]
+NAME_TEXT = describe_pattern(r"^[^\x00-\x1f\x7f]*\Z", "a text without control characters")
+ANY_TEXT = describe_pattern(r"^[^\x00]*\Z", "a text without a NUL")
+Name = Annotated[str, Meta(max_length=250, pattern=NAME_TEXT)]
+Text = Annotated[str, Meta(max_length=MAX_TEXT_CHARS, pattern=ANY_TEXT)]
 """Texts of an agent; they exclude characters that a store cannot keep."""
 
 # --- from agents -----------------------------------------------------------------------------------------------------

@@ -9,16 +9,22 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from stateward.naming import END, NAME, NAME_MEANS, PATH_PART, TEXT_MEANS, text_pattern
+from stateward.validation_texts import describe_pattern
 
-TEXT = rf"^[^\x00-\x1f\x7f]{{1,250}}{END}"  # what is looked for: also what could not be written any more
-LABEL = rf"^[^\x00-\x1f\x7f=]{{1,100}}=[^\x00-\x1f\x7f]{{0,250}}{END}"
+# what is looked for: also what could not be written any more
+TEXT = describe_pattern(rf"^[^\x00-\x1f\x7f]{{1,250}}{END}", "1 to 250 characters long, without control characters")
+LABEL = describe_pattern(
+    rf"^[^\x00-\x1f\x7f=]{{1,100}}=[^\x00-\x1f\x7f]{{0,250}}{END}",
+    "of the form name=value, with a name of 1 to 100 and a value of at most 250 characters",
+)
+NAMESPACES_MEAN = "a namespace, or * for all of them; for agents NAMESPACE:CLOUDLET, or NAMESPACE:* for all of one"
 
 Plain = Annotated[str, Meta(pattern=NAME, description=NAME_MEANS)]
 Namespace = Annotated[
     str,
     Meta(
-        pattern=rf"{NAME}|^\*{END}|{NAME.removesuffix(END)}:\*{END}",
-        description="a namespace, or * for all of them; for agents NAMESPACE:CLOUDLET, or NAMESPACE:* for all of one",
+        pattern=describe_pattern(rf"{NAME}|^\*{END}|{NAME.removesuffix(END)}:\*{END}", NAMESPACES_MEAN),
+        description=NAMESPACES_MEAN,
     ),
 ]
 TokenName = Annotated[str, Meta(pattern=text_pattern(1, 200), description=f"whose it is, {TEXT_MEANS}")]

@@ -43,10 +43,10 @@ def test_the_record_follows_from_the_arguments(action: str, group: SubGroup, cou
 @pytest.mark.parametrize(
     ("args", "field"),
     [
-        (None, "args"),
-        ({"group": "web"}, "args"),
-        ({"count": 1}, "args"),
-        ({"group": "web", "count": "two"}, "args"),
+        (None, "args.group"),
+        ({"group": "web"}, "args.count"),
+        ({"count": 1}, "args.group"),
+        ({"group": "web", "count": "two"}, "args.count"),
         ({"group": "web", "count": 0}, "args.count"),
         ({"group": "web", "count": -1}, "args.count"),
         ({"group": "web", "count": MAX_VMS + 1}, "args.count"),

@@ -115,7 +115,7 @@ async def test_what_is_needed_and_did_not_come_is_named() -> None:
     handler, takes = ROUTES["/needing/{ns:str}"]
     with pytest.raises(ValidationException) as refusal:
         await FastRoute(handler, takes).read_arguments(call([("most", "3")], [], b"", handler))
-    assert refusal.value.extra == [{"key": "most", "message": "it is missing"}]
+    assert refusal.value.extra == [{"key": "most", "message": "must be given"}]
 
 
 def test_a_route_that_is_given_more_than_a_call_has_is_not_plain() -> None:

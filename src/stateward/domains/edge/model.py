@@ -16,15 +16,18 @@ from stateward.errors import BadInput
 from stateward.lifecycle import Lifecycle
 from stateward.naming import check_script, check_text
 from stateward.store.records import Object, Operation
+from stateward.validation_texts import bad_input, describe_pattern
 
 T = TypeVar("T", bound=Struct)
 
 CONTROLLER_NS = "(edge)"
 """The namespace of the controllers' own objects."""
 
-NAME = r"^[a-z0-9][a-z0-9-]{0,62}$(?!\n)"
-Name = Annotated[str, Meta(pattern=NAME, description="small letters, digits and dashes, at most 63 of them")]
-MaybeName = Annotated[str, Meta(pattern=rf"{NAME}|^$", description="a name, or nothing")]
+NAME_MEANS = "small letters, digits and dashes, at most 63 of them"
+NAME = describe_pattern(r"^[a-z0-9][a-z0-9-]{0,62}$(?!\n)", f"a name of {NAME_MEANS}")
+MAYBE_NAME = describe_pattern(rf"{NAME}|^$", f"empty, or a name of {NAME_MEANS}")
+Name = Annotated[str, Meta(pattern=NAME, description=NAME_MEANS)]
+MaybeName = Annotated[str, Meta(pattern=MAYBE_NAME, description="a name, or nothing")]
 Count = Annotated[int, Meta(ge=1, le=1000)]
 Text = Annotated[str, Meta(max_length=4000)]
 
@@ -34,7 +37,9 @@ SCRIPT_FIELDS = ("command", "setup")
 MIN_TARGET, MAX_TARGET = 0.001, 1e9
 """The range of a target load per node; 0 means that the load is ignored."""
 
-VERSION = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,99}$(?!\n)"
+VERSION = describe_pattern(
+    r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,99}$(?!\n)", "a version of letters, digits and . _ + -, at most 100 of them"
+)
 """Pattern of an agent version, which is also a folder name at the agent."""
 
 AUTOCLUSTER_PREFIX = "autocluster"
@@ -210,7 +215,7 @@ def merge_spec(request: Request, found: Object, form: type[T]) -> T:
             before: dict[str, Any] = msgspec.json.decode(found.spec)
             wanted, given = msgspec.convert({**before, **(change or {})}, type=form), change or {}
     except msgspec.ValidationError as error:
-        raise BadInput("spec", None, f"a spec of this kind: {error}") from error
+        raise bad_input(error, form, "spec") from error
     _check_texts(wanted, given)
     return wanted
 

@@ -44,6 +44,7 @@ from stateward.domains.leases.service import LeaseCaller, LeaseService
 from stateward.domains.plugin import PLAIN_PROBLEMS, actor_of, grant_of, needs, reads
 from stateward.errors import BadInput
 from stateward.naming import PATH_PART
+from stateward.validation_texts import GIVEN
 
 ROOT, V1 = "/blazar", "/v1"
 BASE = f"{ROOT}{V1}"
@@ -54,7 +55,7 @@ SERVICE, API_VERSION = "reservation", "1.0"
 VERSION = ResponseHeader(name="OpenStack-API-Version", value=f"{SERVICE} {API_VERSION}")
 VARY = ResponseHeader(name="Vary", value="OpenStack-API-Version")
 VERSION_FORMAT = re.compile(r"([1-9][0-9]*)\.(0|[1-9][0-9]*)")
-MISSING_FIELD = "missing required field"
+MISSING_FIELD = f"must be {GIVEN}"
 
 
 def to_blazar_error(answer: Response[Any], error: Exception) -> Response[bytes]:
@@ -82,7 +83,7 @@ def _error_message(error: Exception, detail: str, field: str) -> str:
     """Return Blazar's sentence for an error, or the detail of the problem."""
     if isinstance(error, BlazarBadInput):
         return error.sentence
-    return f"Missing parameter {field}" if MISSING_FIELD in detail else detail
+    return f"Missing parameter {field}" if detail.endswith(MISSING_FIELD) else detail
 
 
 READ, ACT = ({**needs(right), PLAIN_PROBLEMS: to_blazar_error} for right in (Right.READ, Right.ACT))

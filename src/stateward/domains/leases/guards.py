@@ -55,6 +55,7 @@ from stateward.engine.requests import EMPTY
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.store.records import Key, Object, to_json
+from stateward.validation_texts import bad_input
 
 L = LeaseState
 FINISHED = frozenset({L.ERROR, L.TERMINATED})
@@ -268,7 +269,7 @@ def _check_spec(text: str, found: Object) -> None:
     try:
         spec = msgspec.json.decode(text, type=HostSpec)
     except msgspec.ValidationError as error:
-        raise BadInput("spec", text, f"the spec of a host: {error}") from error
+        raise bad_input(error, HostSpec, "spec") from error
     if host_key(found.ns, spec.name) != found.key:
         raise BadInput("spec.name", spec.name, f"the name by which the host goes: its id is {found.id!r}")
     if not 0 <= spec.cleaning <= MAX_CLEANING_MINUTES * 60.0:

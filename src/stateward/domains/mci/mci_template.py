@@ -26,6 +26,7 @@ from stateward.lifecycle import FORCE, USER
 from stateward.store.filters import Selector
 from stateward.store.port import Reader
 from stateward.store.records import Object
+from stateward.validation_texts import bad_input
 
 Names = Mapping[str, str]
 
@@ -71,8 +72,9 @@ def _converted(given: Mapping[str, Any]) -> MciSpec:
     try:
         return msgspec.convert(dict(given), MciSpec)
     except msgspec.ValidationError as error:
-        what, _, place = str(error).partition(" - at `$")
-        raise BadInput(place.strip("`.") or "spec", given, f"what an MCI is made of: {what}") from error
+        found = bad_input(error, MciSpec, "")
+        found.field = found.field or "spec"
+        raise found from error
 
 
 def _wanted(name: str, uid: str, given: Mapping[str, Any]) -> MciSpec:

@@ -12,11 +12,14 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, LIFECYCLES, NODE, VM
-from stateward.errors import BadInput
 from stateward.lifecycle import DAY, TRANSITIONAL, Lifecycle
 from stateward.naming import END, title_pattern
 from stateward.store.records import Object
+from stateward.validation_texts import bad_input, describe_pattern
 
+IMAGE_SOURCE = describe_pattern(
+    rf"^[A-Za-z0-9][A-Za-z0-9._-]*{END}", "a name of letters, digits and . _ -, that begins with a letter or digit"
+)
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=100, pattern=title_pattern())]
 Gib: TypeAlias = Annotated[int, Meta(ge=1, le=2000)]
 DriverName: TypeAlias = Literal["simulated", "process", "qemu"]
@@ -78,7 +81,7 @@ class ImageSpec(Struct, frozen=True, forbid_unknown_fields=True):
 
     name: Name
     account: str
-    source: Annotated[str, Meta(max_length=200, pattern=rf"^[A-Za-z0-9][A-Za-z0-9._-]*{END}")] = BUILT_IN_IMAGE
+    source: Annotated[str, Meta(max_length=200, pattern=IMAGE_SOURCE)] = BUILT_IN_IMAGE
 
 
 class NodeSpec(Struct, frozen=True, forbid_unknown_fields=True):
@@ -241,7 +244,7 @@ def parse_spec(spec: str | None, kind: type[S]) -> S:
     try:
         return msgspec.json.decode(spec or "{}", type=kind)
     except msgspec.ValidationError as error:
-        raise BadInput("spec", spec, f"a spec of this kind: {error}") from error
+        raise bad_input(error, kind, "spec") from error
 
 
 def read_seen(found: Object) -> Seen:

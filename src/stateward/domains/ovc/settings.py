@@ -24,6 +24,7 @@ from stateward.drivers.qemu.disks import TOOL
 from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import Lifecycle, Row
 from stateward.lifecycle.rows import BEGINNINGS
+from stateward.validation_texts import bad_input
 
 SETTINGS_FILE = "ovc.toml"
 
@@ -47,7 +48,9 @@ def read_settings(folder: Path) -> Settings:
     try:
         found = tomllib.loads(file.read_text("utf-8")) if file.exists() else {}
         settings = msgspec.convert(found, Settings)
-    except (OSError, ValueError, RecursionError, msgspec.ValidationError) as error:
+    except msgspec.ValidationError as error:
+        raise bad_input(error, Settings, SETTINGS_FILE) from error
+    except (OSError, ValueError, RecursionError) as error:
         raise BadInput(SETTINGS_FILE, str(file), f"a file of settings: {error}") from error
     with_timeouts(settings.timeouts)
     return settings

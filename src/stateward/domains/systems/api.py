@@ -45,10 +45,11 @@ from stateward.errors import BadInput
 from stateward.locks.paths import ROOT
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object
+from stateward.validation_texts import describe_pattern
 
 BASE = "/api/v1/systems"
 DEPLOYS = "/{ns:str}/{system:str}/deploys"
-PATH = r"^/[a-z0-9/-]{0,500}$(?!\n)"
+PATH = describe_pattern(r"^/[a-z0-9/-]{0,500}$(?!\n)", "a path in the system, such as /store/api")
 MAX_DEFINITION_CHARS = 1_000_000
 
 Name = Annotated[str, PathParameter(pattern=NAME, description="the system")]

@@ -11,9 +11,10 @@ from hashlib import blake2b
 
 from stateward.errors import BadInput
 from stateward.locks.paths import Path, parse_path
+from stateward.validation_texts import describe_pattern
 
-NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$(?!\n)"
 NAME_RULE = "a name of small letters, digits and hyphens, at most 63 of them"
+NAME = describe_pattern(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$(?!\n)", NAME_RULE)
 MAX_LEVELS = 20
 
 _NAME = re.compile(NAME)

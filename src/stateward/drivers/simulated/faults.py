@@ -19,12 +19,15 @@ from msgspec.structs import fields, replace
 from stateward.aio.token_bucket import TokenBucket
 from stateward.drivers.port import MachineState
 from stateward.errors import BadInput, UnknownName
+from stateward.validation_texts import explain
 
 Span: TypeAlias = float | tuple[float, float]
 """A time, or a range to draw one from."""
 
 MAX_TIME_S = 31_536_000.0
 """The longest time that an option may set: a year."""
+
+SPAN_MEANS = f"a number of seconds from 0 to {MAX_TIME_S:.0f}, or two of them, such as 1..4"
 
 Time: TypeAlias = Annotated[float, Meta(ge=0.0, le=MAX_TIME_S)]
 
@@ -117,7 +120,7 @@ def _setting(name: str, text: str, sort: object) -> object:
             msgspec.convert(_span_bounds(setting), tuple[Time, ...])
         return setting
     except msgspec.ValidationError as error:
-        allowed = f"a setting of this sort (a number, a span like 1..4, true or false): {error}"
+        allowed = SPAN_MEANS if sort == Span else explain(error, sort).allowed
         raise BadInput(name, text, allowed) from error
 
 

@@ -21,11 +21,12 @@ from stateward.engine.kinds import Kind, Kinds, run_end_hooks
 from stateward.engine.requests import EMPTY, Accepted, Request
 from stateward.engine.transitions import change_state, fence_operation
 from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
-from stateward.errors import BadInput, StatewardError
+from stateward.errors import StatewardError
 from stateward.lifecycle import TRANSITIONAL, Meaning, Move, decide
 from stateward.store.errors import StoreError
 from stateward.store.port import Tx, TxFunction
 from stateward.store.records import IdempotencyRecord, Key, Object
+from stateward.validation_texts import bad_input
 
 Verdict = Accepted | StatewardError
 
@@ -110,7 +111,7 @@ async def admit_all(uow: UnitOfWork, kinds: Kinds, requests: Sequence[Request]) 
         except StatewardError as error:
             verdicts.append(_refuse(uow, request, answers, error))
         except msgspec.DecodeError as error:  # domains read specs strictly
-            unfit = BadInput("spec", request.spec or EMPTY, f"what its kind expects ({error})")
+            unfit = bad_input(error, None, "spec")
             verdicts.append(_refuse(uow, request, answers, unfit))
     await run_end_hooks(uow, kinds)
     return verdicts

@@ -1,16 +1,15 @@
 """Strict decoding of request bodies: directly into records, without conversion, and without unknown fields."""
 
-import re
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
-import msgspec.inspect
 from litestar.dto import AbstractDTO, DTOFieldDefinition
 from litestar.openapi.spec import Reference, Schema
 from litestar.typing import FieldDefinition
 
 from stateward.errors import StatewardError, UnknownField
+from stateward.validation_texts import explain
 
 if TYPE_CHECKING:
     from litestar._openapi.schema_generation import SchemaCreator
@@ -18,11 +17,6 @@ if TYPE_CHECKING:
 
 DECODER = "decoder"
 """The option of a route that caches its decoder."""
-
-
-UNKNOWN = "unknown field `"
-STEP = re.compile(r"([^.\[\]]+)|(\[\.\.\.\])")
-"""A step of a path in msgspec's messages: a field, or any item of a list."""
 
 
 class BadBody(StatewardError):
@@ -86,52 +80,7 @@ class StrictJson(AbstractDTO[Any]):
 
 def bad_body(error: msgspec.ValidationError, expected: object = None) -> BadBody | UnknownField:
     """Return the error for a body, with the path of the field; `expected` is the type of the body."""
-    why, _, path = str(error).partition(" - at `")
-    place = path.removesuffix("`").removeprefix("$").removeprefix(".")
-    for opening in (UNKNOWN, "missing required field `"):
-        _, found, name = why.partition(opening)
-        field = f"{place}.{name.removesuffix('`')}".removeprefix(".")
-        if found and opening is UNKNOWN:
-            return UnknownField(field or '""', known_fields(expected, place))  # a field's name may be empty
-        if found:
-            return BadBody(field, _lowered(why))
-    return BadBody(place or "body", _lowered(why))
-
-
-def _lowered(why: str) -> str:
-    return why[:1].lower() + why[1:]
-
-
-def known_fields(expected: object, place: str) -> list[str]:
-    """Return the names of the fields that the object at a place of a body may have; `place` is as msgspec tells it."""
-    found = [msgspec.inspect.type_info(expected)]
-    for name, inside in STEP.findall(place):
-        found = [inner for one in found for inner in _within(one, name or inside)]
-    structs = [one for one in _unwrapped(found) if isinstance(one, msgspec.inspect.StructType)]
-    return [field.encode_name for one in structs for field in one.fields]
-
-
-def _within(node: msgspec.inspect.Type, step: str) -> list[msgspec.inspect.Type]:
-    """Return the types of a field, or of the items, of a value."""
-    inner: list[msgspec.inspect.Type] = []
-    for one in _unwrapped([node]):
-        match one:
-            case msgspec.inspect.StructType():
-                inner += [field.type for field in one.fields if field.encode_name == step]
-            case msgspec.inspect.ListType() | msgspec.inspect.VarTupleType():
-                inner.append(one.item_type)
-            case msgspec.inspect.DictType():
-                inner.append(one.value_type)
-    return inner
-
-
-def _unwrapped(nodes: Iterable[msgspec.inspect.Type]) -> Iterator[msgspec.inspect.Type]:
-    """Yield types without the unions and metadata around them."""
-    for node in nodes:
-        match node:
-            case msgspec.inspect.UnionType():
-                yield from _unwrapped(node.types)
-            case msgspec.inspect.Metadata():
-                yield from _unwrapped([node.type])
-            case _:
-                yield node
+    found = explain(error, expected)
+    if found.known is not None:
+        return UnknownField(found.place, found.known)
+    return BadBody(found.place or "body", f"must be {found.allowed}")

@@ -24,6 +24,7 @@ from litestar.types import ASGIApp, HTTPResponseStartEvent, Receive, Scope, Send
 from stateward.server.http.preconditions import etag_of
 from stateward.server.http.security_headers import Header, Headers
 from stateward.server.service import ApiRequest
+from stateward.validation_texts import GIVEN
 
 if TYPE_CHECKING:
     from litestar._kwargs import KwargsModel
@@ -107,7 +108,7 @@ class FastRoute:
             self._read_query(request, values)
         for name in self._required:
             if name not in values:
-                raise ValidationException(extra=[{"key": name, "message": "it is missing"}])
+                raise ValidationException(extra=[{"key": name, "message": f"must be {GIVEN}"}])
         if self._body is not None and (body := await read_body(request.receive, content_length, self._max_body)):
             values["data"] = self._body(request).decode_bytes(body)
         return values

@@ -12,8 +12,9 @@ from msgspec import Meta
 
 from stateward.naming import END, PATH_PART
 from stateward.schemas.params import LABEL, TEXT
+from stateward.validation_texts import describe_pattern
 
-ENTITY_TAGS = rf"^[\x20-\x7e]{{1,1000}}{END}"
+ENTITY_TAGS = describe_pattern(rf"^[\x20-\x7e]{{1,1000}}{END}", "one or several ETags, or *")
 
 HALF_MICROSECOND_S = 0.000_000_5
 """Half of the resolution of times in responses."""

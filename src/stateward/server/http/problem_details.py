@@ -43,6 +43,7 @@ from stateward.server.service import service_of
 from stateward.server.telemetry.logs import redacted
 from stateward.server.views import blocker_view
 from stateward.store.errors import StoreError, UnstorableValue
+from stateward.validation_texts import GIVEN, explain
 
 log = logging.getLogger("stateward.server")
 
@@ -111,6 +112,7 @@ def _(error: UnknownField) -> Problem:
         field=error.field,
         known=list(error.known),
         nearest=error.nearest,
+        state=error.state,
     )
 
 
@@ -124,7 +126,7 @@ def _(error: ValidationException) -> Problem:
             break
     field = str(said.get("key", "")) or "request"
     if field == "data":
-        return problem(400, "bad_input", "body: it is missing", field="body")
+        return problem(400, "bad_input", f"body: {MUST_BE}{GIVEN}", field="body")
     return problem(400, "bad_input", f"{field}: {said.get('message', error.detail)}", field=field)
 
 
@@ -224,6 +226,8 @@ def _(error: HTTPException) -> Problem:
     return problem(error.status_code, _CODES.get(error.status_code, "bad_input"), error.detail)
 
 
+MUST_BE = "must be "
+
 _CODES = {403: "forbidden", 404: "no_such_route", 405: "no_such_method", 406: "not_acceptable", 413: "too_large"}
 
 
@@ -240,7 +244,7 @@ def _(_: MethodNotAllowedException) -> Problem:
 def respond_with_problem(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     """Return the response to a request that failed with an error."""
     if isinstance(error, ValidationException) and isinstance(error.extra, list):
-        error.extra = [{**said, "key": _called(request, str(said.get("key", "")))} for said in error.extra]
+        error.extra = [_parameter_fault(request, said) for said in error.extra]
     found = problem_of(error)
     if found.status in AUDITED_STATUSES:
         service_of(request).audit.refused(request.scope, found.status, found.detail)
@@ -288,11 +292,16 @@ def _shared_segments(path: Sequence[str], pattern: Sequence[str]) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1] or pair[1].startswith("{"), pairs))
 
 
-def _called(request: Request[Any, Any, Any], name: str) -> str:
-    """Return the public name of a handler's parameter."""
+def _parameter_fault(request: Request[Any, Any, Any], said: dict[str, Any]) -> dict[str, Any]:
+    """Return what is wrong with a parameter, with its public name and a sentence of what it must be."""
+    name, message = str(said.get("key", "")), str(said.get("message", ""))
     handler: BaseRouteHandler | None = request.scope.get("route_handler")
     field = None if handler is None else handler.parsed_fn_signature.parameters.get(name)
-    return (getattr(field.kwarg_definition, "name", None) if field is not None else None) or name
+    if field is not None:
+        name = getattr(field.kwarg_definition, "name", None) or name
+    if not message.startswith(MUST_BE):
+        message = f"{MUST_BE}{explain(message, None if field is None else field.raw).allowed}"
+    return {**said, "key": name, "message": message}
 
 
 def encoded(found: Problem) -> bytes:

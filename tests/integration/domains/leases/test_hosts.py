@@ -206,7 +206,7 @@ async def test_a_host_cannot_shrink_below_what_it_has_promised(site: LeaseHarnes
         ({"cleaning": 1e300}, "spec.cleaning"),
         ({"size": [-5, 0, 0]}, "spec.size.vcpus"),
         ({"size": [0, 0, -1]}, "spec.size.disk_gb"),
-        ({"size": "large"}, "spec"),
+        ({"size": "large"}, "spec.size"),
         ({"name": "other"}, "spec.name"),
     ],
 )

@@ -126,7 +126,7 @@ async def test_a_mistake_in_a_definition_is_told_by_file_line_and_field(api: Api
     answer = await api.ask("POST", "/shop/deploys", {"definition": text, "file": "shop.yaml"})
     assert answer.status_code == 400
     assert answer.json()["field"] == "shop.yaml, line 3, services.web.instances"
-    assert "expected `int`, got `str`" in answer.json()["detail"]
+    assert "a whole number, not a text" in answer.json()["detail"]
 
 
 async def test_a_nul_that_no_process_can_be_given_is_refused_by_its_field_and_changes_nothing(api: Api) -> None:

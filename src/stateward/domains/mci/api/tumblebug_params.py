@@ -14,8 +14,11 @@ from stateward.access import Right
 from stateward.domains.mci.guards.spec_validation import MCI_NAME, MCI_NAME_RULE
 from stateward.domains.plugin import needs, open_to_all
 from stateward.errors import BadInput
+from stateward.validation_texts import describe_pattern
 
-TEXT = rf"^[^\x00-\x1f\x7f]{{0,500}}{naming.END}"
+TEXT = describe_pattern(
+    rf"^[^\x00-\x1f\x7f]{{0,500}}{naming.END}", "at most 500 characters long, without control characters"
+)
 ID_SEPARATORS = str.maketrans("_ ", "--")
 
 Ns = Annotated[str, PathParameter(pattern=naming.PATH_PART, description="the namespace")]
@@ -60,7 +63,7 @@ def check_record_name(field: str, text: str) -> str:
 def check_reference(field: str, text: str, *, needed: bool = False) -> str:
     """Return the name of a referenced object; empty is allowed unless the name is needed."""
     if needed and not text:
-        raise BadInput(field, text, "a name: the field is required")
+        raise BadInput(field, None, "given: it is a name")
     return naming.check_text(field, text, 0, 500)
 
 

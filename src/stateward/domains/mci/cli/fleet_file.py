@@ -87,7 +87,7 @@ class _Reader:
         found = known.get(key.value)
         if found is None:
             near = get_close_matches(str(key.value), known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = f"; did you mean {near[0]!r}?" if near else "."
             raise self.wrong(key, where, f"there is no such field{hint} Known: {', '.join(known)}")
         return found
 

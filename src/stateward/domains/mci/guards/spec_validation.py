@@ -31,6 +31,7 @@ from stateward.engine.requests import EMPTY
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.store.records import Object
+from stateward.validation_texts import bad_input
 
 PLACE = ("name", "uid", "connection", "provider", "region")
 OF_VM = tuple(name for name in VmSpec.__struct_fields__ if name not in ("label", "description"))
@@ -79,8 +80,7 @@ def decode_spec(kind: str, spec: str, state: str | None = None) -> Any:  # noqa:
     try:
         return msgspec.json.decode(spec, type=SPEC_FORMS[kind].record)
     except msgspec.ValidationError as error:
-        what, _, place = str(error).partition(" - at `$")
-        raise BadInput(f"spec{place.rstrip('`')}", spec, f"what {kind} expects: {what}", state=state) from error
+        raise bad_input(error, SPEC_FORMS[kind].record, "spec", state=state) from error
 
 
 def _check_name(form: SpecForm, want: Any, found: Object) -> None:  # noqa: ANN401

@@ -20,6 +20,7 @@ from stateward.lifecycle import CONTROLLER
 from stateward.store.changes import Ended
 from stateward.store.filters import Selector
 from stateward.store.records import Key, Object, Operation, Status, to_json
+from stateward.validation_texts import bad_input
 
 SCALE_DIRECTIONS = {"scale out": 1, "scale in": -1}
 
@@ -49,7 +50,8 @@ def _scale(request: Request, found: Object) -> Scale:
     try:
         scale = msgspec.json.decode(request.args, type=Scale)
     except msgspec.ValidationError as error:
-        raise BadInput("args", request.args, f"{how} ({error})", state=found.state) from error
+        wrong = bad_input(error, Scale, "args")
+        raise BadInput(wrong.field, None, f"{wrong.allowed} in {how}", state=found.state) from error
     if not 1 <= scale.count <= MAX_VMS:
         raise BadInput("args.count", scale.count, f"from 1 to {MAX_VMS} in {how}", state=found.state)
     return scale

@@ -6,20 +6,23 @@ from litestar import Request
 from litestar.params import PathParameter, QueryParameter
 from msgspec import Meta, Struct
 
-from stateward.domains.ovc.model import BUILT_IN_IMAGE, RETENTION_S, DriverName, Gib, Name, VmAction
+from stateward.domains.ovc.model import BUILT_IN_IMAGE, IMAGE_SOURCE, RETENTION_S, DriverName, Gib, Name, VmAction
 from stateward.domains.ovc.service import OvcCaller
 from stateward.domains.plugin import actor_of, grant_of
 from stateward.naming import NAME
+from stateward.validation_texts import describe_pattern
 
 Id = Annotated[str, Meta(pattern=NAME)]
 Call = Request[Any, Any, Any]
 
 ItemId = Annotated[str, PathParameter(pattern=NAME, description="the object's id")]
-ActionName = Annotated[str, PathParameter(pattern=r"^[a-z]{1,20}$(?!\n)", description="what is to be done")]
+ACTION = describe_pattern(r"^[a-z]{1,20}$(?!\n)", "1 to 20 small letters")
+STATUS = describe_pattern(r"^[A-Z_]{1,40}$(?!\n)", "1 to 40 capital letters and _")
+ActionName = Annotated[str, PathParameter(pattern=ACTION, description="what is to be done")]
 Permanently = Annotated[bool, QueryParameter(description="destroy it for good, rather than move it to the recycle bin")]
 ExpectedStatus = Annotated[
     str | None,
-    QueryParameter(name="status", pattern=r"^[A-Z_]{1,40}$(?!\n)", description="refuse it if it is in another state"),
+    QueryParameter(name="status", pattern=STATUS, description="refuse it if it is in another state"),
 ]
 
 
@@ -80,7 +83,7 @@ class NewImage(Struct, frozen=True, forbid_unknown_fields=True):
 
     name: Name
     account: Id
-    source: Annotated[str, Meta(max_length=200, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$(?!\n)")] = BUILT_IN_IMAGE
+    source: Annotated[str, Meta(max_length=200, pattern=IMAGE_SOURCE)] = BUILT_IN_IMAGE
 
 
 class NewNode(Struct, frozen=True, forbid_unknown_fields=True):

@@ -14,10 +14,14 @@ from stateward.drivers import ProviderRegion
 from stateward.drivers.qemu.hardware import Hardware
 from stateward.drivers.simulated.faults import CALM, with_options
 from stateward.errors import BadInput, UnknownName
+from stateward.validation_texts import describe_pattern, explain
 
-Whole = Annotated[str, Meta(pattern=r"^[0-9]{1,15}$(?!\n)")]
-Number = Annotated[str, Meta(pattern=r"^[0-9]{1,12}(\.[0-9]{1,6})?$(?!\n)")]
-Names = Annotated[str, Meta(pattern=r"^[ -~]{0,500}$(?!\n)")]
+WHOLE = describe_pattern(r"^[0-9]{1,15}$(?!\n)", "a whole number of at most 15 digits")
+NUMBER = describe_pattern(r"^[0-9]{1,12}(\.[0-9]{1,6})?$(?!\n)", "a number such as 30 or 0.5")
+NAMES = describe_pattern(r"^[ -~]{0,500}$(?!\n)", "at most 500 ASCII characters, without control characters")
+Whole = Annotated[str, Meta(pattern=WHOLE)]
+Number = Annotated[str, Meta(pattern=NUMBER)]
+Names = Annotated[str, Meta(pattern=NAMES)]
 
 
 class ProcessOptions(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -63,4 +67,4 @@ def _check_form(spec: NodeSpec) -> None:
         try:
             msgspec.convert({name: value}, form)
         except msgspec.ValidationError as error:
-            raise BadInput(f"options.{name}", value, f"an option of this form ({error})") from error
+            raise BadInput(f"options.{name}", value, explain(error, form).allowed) from error

@@ -9,19 +9,25 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from stateward.naming import END
+from stateward.validation_texts import describe_pattern
 
 Seconds = Annotated[float, Meta(ge=0.05, le=600)]
 Few = Annotated[int, Meta(ge=0, le=1_000)]
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 LONGEST_WORD = 10_000
-Word = Annotated[str, Meta(min_length=1, max_length=LONGEST_WORD, pattern=r"^[^\x00]*$")]
-Variable = Annotated[str, Meta(pattern=rf"^[A-Za-z_][A-Za-z0-9_]{{0,199}}{END}")]
+WORD = describe_pattern(r"^[^\x00]*$", "a text without a NUL")
+VARIABLE = describe_pattern(
+    rf"^[A-Za-z_][A-Za-z0-9_]{{0,199}}{END}", "a variable's name: letters, digits and _, at most 200, no digit first"
+)
+URL_PATH = describe_pattern(rf"^/[\x21-\x7e]*{END}", "a path of visible ASCII characters that begins with /")
+Word = Annotated[str, Meta(min_length=1, max_length=LONGEST_WORD, pattern=WORD)]
+Variable = Annotated[str, Meta(pattern=VARIABLE)]
 
 
 class HealthCheck(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The health check of an instance: exactly one of HTTP, TCP and a command."""
 
-    http: Annotated[str, Meta(pattern=rf"^/[\x21-\x7e]*{END}")] | None = None  # a path that answers with 2xx or 3xx
+    http: Annotated[str, Meta(pattern=URL_PATH)] | None = None  # a path that answers with 2xx or 3xx
     tcp: bool = False  # the port accepts connections
     command: tuple[Word, ...] | None = None  # exits with 0
     interval: Seconds = 1.0

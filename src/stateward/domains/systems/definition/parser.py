@@ -17,11 +17,12 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from stateward.domains.systems.definition.document import NO_NUL, BadDefinition, Document, Where, load
+from stateward.domains.systems.definition.document import NO_NUL, Document, Where, load
 from stateward.domains.systems.definition.model import LONGEST_WORD, NodePool, Service, Tree
 from stateward.domains.systems.object_ids import MAX_LEVELS, NAME_RULE, checked_name
 from stateward.errors import BadInput
 from stateward.locks.paths import ROOT, Path
+from stateward.validation_texts import explain
 
 T = TypeVar("T")
 
@@ -123,19 +124,9 @@ def _converted(document: Document, value: Any, where: Where, wanted: type[T]) ->
     try:
         return msgspec.convert(value, wanted)
     except msgspec.ValidationError as error:
-        raise _located_error(document, where, str(error)) from error
-
-
-def _located_error(document: Document, where: Where, said: str) -> BadDefinition:
-    """Return the validator's error as one that names the line and the field."""
-    why, _, at = said.partition(" - at `")
-    at = at.removeprefix("key` in `")
-    inner = [one for one in re.split(r"[.\[\]]+", at.removesuffix("`").removeprefix("$")) if one not in ("", "...")]
-    for opening in ("unknown field `", "missing required field `"):
-        _, found, name = why.partition(opening)
-        if found:
-            inner.append(name.removesuffix("`"))
-    return document.wrong((*where, *inner), "", f"valid: {why[:1].lower()}{why[1:]}")
+        found = explain(error, wanted)
+        inner = [one for one in re.split(r"[.\[\]]+", found.place) if one]
+        raise document.wrong((*where, *inner), None, found.allowed) from error
 
 
 def _with_absolute_folder(service: Service, base: str) -> Service:

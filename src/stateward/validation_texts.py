@@ -1,0 +1,225 @@
+"""Sentences for values that a record does not accept.
+
+msgspec checks bodies, specs and files. Its messages name Python's types and show regular expressions, and a user knows
+neither. `explain` turns such a message into the path of the field and what the field must be.
+
+No text of msgspec reaches a user: a message that is not known here becomes "of the documented form".
+"""
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from msgspec import inspect
+
+from stateward.errors import BadInput, UnknownField
+
+GIVEN = "given"
+"""What a missing field must be."""
+
+OTHERWISE = "of the documented form"
+_TIME = "a time such as 2026-01-31T12:00:00Z"
+_WIRE_TYPES = {
+    "int": "a whole number",
+    "float": "a number",
+    "decimal": "a number",
+    "str": "a text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+    "datetime": _TIME,
+    "date": "a date such as 2026-01-31",
+    "time": "a time of day such as 12:00:00",
+    "duration": "a duration such as PT1H",
+    "uuid": "a UUID",
+    "bytes": "a text in base64",
+}
+_INVALID = (
+    ("Invalid RFC3339 encoded datetime", _TIME),
+    ("Invalid RFC3339 encoded date", _WIRE_TYPES["date"]),
+    ("Invalid RFC3339 encoded time", _WIRE_TYPES["time"]),
+    ("Invalid epoch timestamp", _TIME),
+    ("Timestamp is out of range", _TIME),
+    ("Invalid ISO8601 duration", _WIRE_TYPES["duration"]),
+    ("Only units", _WIRE_TYPES["duration"]),
+    ("Duration is out of range", "a shorter duration"),
+    ("Invalid UUID", _WIRE_TYPES["uuid"]),
+    ("Invalid decimal string", _WIRE_TYPES["decimal"]),
+    ("Invalid base64 encoded string", _WIRE_TYPES["bytes"]),
+    ("Number out of range", "a smaller number"),
+    ("Integer value out of range", "a smaller number"),
+    ("Invalid enum value", "one of the documented values"),
+    ("Invalid value", "one of the documented values"),
+)
+
+_EXPECTED = re.compile(r"Expected `(?P<wanted>[^`]*)`(?P<rest>.*)", re.DOTALL)
+_GOT = re.compile(r", got `([^`]*)`")
+_LIMIT = re.compile(r" (?P<length>of length )?(?P<side>[<>]=?) (?P<limit>\S+)")
+_LENGTH = re.compile(r" of (?P<side>at least |at most )?length (?P<limit>\d+(?: to \d+)?)")
+_MULTIPLE = re.compile(r" that's a multiple of (\S+)")
+_REGEX = " matching regex "
+_FIELD = re.compile(r"Object (?P<what>contains unknown|missing required) field `(?P<name>.*)`", re.DOTALL)
+_STEP = re.compile(r"([^.\[\]]+)|(\[[^\]]*\])")  # a field, or an item of a list or of an object
+_SIDES = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
+_UNITS = {"str": "character", "bytes": "byte", "object": "field", "array": "item"}
+
+PATTERN_MEANINGS: dict[str, str] = {}
+"""What a text of a pattern is, as it continues "must be"; each pattern is registered next to its constant."""
+
+
+def describe_pattern(pattern: str, means: str) -> str:
+    """Register what a text of this pattern is, as it continues "must be"; return the pattern."""
+    PATTERN_MEANINGS[pattern] = means
+    return pattern
+
+
+class Explanation(NamedTuple):
+    """Where a value is wrong, and what it must be; `known` are the fields that there are instead of an unknown one."""
+
+    place: str
+    allowed: str
+    known: tuple[str, ...] | None = None
+
+
+def explain(error: Exception | str, expected: object = None) -> Explanation:
+    """Return the place and the reason of an error of msgspec; `expected` is the type that it checked."""
+    why, _, path = str(error).partition(" - at `")
+    path, is_key = path.removeprefix("key` in `"), path.startswith("key` in `")
+    place = path.removesuffix("`").removeprefix("$").removeprefix(".")
+    if (field := _FIELD.fullmatch(why)) is not None:
+        inner = f"{place}.{field['name']}".removeprefix(".") or '""'  # a field's name may be empty
+        if field["what"] == "missing required":
+            return Explanation(inner, GIVEN)
+        known = tuple(known_fields(expected, place))
+        return Explanation(inner, UnknownField(inner, known).allowed, known)
+    if isinstance(error, Exception) and isinstance(error.__cause__, ValueError):  # raised by the record itself
+        return Explanation(place, why)
+    types = [] if is_key else _types_at(expected, place)
+    allowed = _allowed(why, types)
+    return Explanation(place, f"an object whose every name is {allowed}" if is_key else allowed)
+
+
+def bad_input(error: Exception, expected: object, root: str, state: str | None = None) -> BadInput:
+    """Return the error of input for a value at `root` that msgspec refused."""
+    found = explain(error, expected)
+    separator = "" if not root or not found.place or found.place.startswith("[") else "."
+    field = f"{root}{separator}{found.place}"
+    if found.known is None:
+        return BadInput(field, None, found.allowed, state=state)
+    unknown = UnknownField(field, found.known)
+    unknown.state = state
+    return unknown
+
+
+def _allowed(why: str, types: Iterable[inspect.Type]) -> str:
+    """Continue "must be" for a message of msgspec without its path."""
+    types = list(types)
+    if why.startswith(("Invalid enum value", "Invalid value")) and (values := _choices(types)):
+        return f"one of {', '.join(values)}"
+    for opening, allowed in _INVALID:
+        if why.startswith(opening):
+            return allowed
+    said = _EXPECTED.fullmatch(why)
+    return OTHERWISE if said is None else _constraint(said["wanted"], said["rest"], types)
+
+
+def _constraint(wanted: str, rest: str, types: list[inspect.Type]) -> str:
+    kinds = [_WIRE_TYPES.get(one) for one in wanted.split(" | ")]
+    kind = " or ".join(one for one in kinds if one) if all(kinds) else OTHERWISE
+    if rest.startswith(_REGEX):
+        return PATTERN_MEANINGS.get(_unquoted(rest.removeprefix(_REGEX)), OTHERWISE)
+    if (got := _GOT.fullmatch(rest)) is not None:
+        given = "a fraction" if got[1] == "float" and "int" in wanted else _WIRE_TYPES.get(got[1])
+        return kind if given is None or given in kind else f"{kind}, not {given}"
+    if (limit := _LIMIT.fullmatch(rest)) is not None:
+        return _limited(wanted, kind, limit, types)
+    if (length := _LENGTH.match(rest)) is not None:
+        return f"{kind} of {length['side'] or 'exactly '}{length['limit']} items"
+    if (multiple := _MULTIPLE.fullmatch(rest)) is not None:
+        return f"a multiple of {multiple[1]}"
+    if "timezone" in rest:
+        return f"{kind} {'without' if 'no timezone' in rest else 'with'} a time zone"
+    return kind
+
+
+def _limited(wanted: str, kind: str, said: re.Match[str], types: list[inspect.Type]) -> str:
+    """Name both limits if the type tells them, or the one that was crossed."""
+    lower, upper = ("min_length", "max_length") if said["length"] else ("ge", "le")
+    limits = {(getattr(one, lower, None), getattr(one, upper, None)) for one in types}
+    low, high = next((pair for pair in limits if len(limits) == 1 and None not in pair), (None, None))
+    amount = f"{low} to {high}" if low is not None else f"{_SIDES[said['side']]} {said['limit']}"
+    if not said["length"]:
+        return f"{kind} from {amount}" if low is not None else amount
+    unit = _UNITS.get(wanted, "item") + ("" if amount.endswith(" 1") else "s")
+    return f"{amount} {unit} long" if wanted in ("str", "bytes") else f"{kind} of {amount} {unit}"
+
+
+def _unquoted(text: str) -> str:
+    try:
+        return str(ast.literal_eval(text))
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return ""
+
+
+def _choices(types: Iterable[inspect.Type]) -> list[str]:
+    found: list[str] = []
+    for one in types:
+        match one:
+            case inspect.EnumType():
+                found += [str(member.value) for member in one.cls]
+            case inspect.LiteralType():
+                found += [str(value) for value in one.values]
+    return list(dict.fromkeys(found))
+
+
+def known_fields(expected: object, place: str) -> list[str]:
+    """Return the names of the fields that the object at a place may have; `place` is as msgspec tells it."""
+    structs = [one for one in _types_at(expected, place) if isinstance(one, inspect.StructType)]
+    return list(dict.fromkeys(field.encode_name for one in structs for field in one.fields))
+
+
+def _types_at(expected: object, place: str) -> list[inspect.Type]:
+    """Return the types that a value may have at a place, without the unions and metadata around them."""
+    if expected is None:
+        return []
+    try:
+        found = [inspect.type_info(expected)]
+    except TypeError:  # a parameter may have a type that only the web framework reads
+        return []
+    for name, inside in _STEP.findall(place):
+        found = [inner for one in found for inner in _within(one, name or inside)]
+    return list(_unwrapped(found))
+
+
+def _within(node: inspect.Type, step: str) -> list[inspect.Type]:
+    """Return the types of a field, or of the items, of a value."""
+    inner: list[inspect.Type] = []
+    for one in _unwrapped([node]):
+        match one:
+            case inspect.StructType():
+                inner += [field.type for field in one.fields if field.encode_name == step]
+                if one.tag_field == step and isinstance(one.tag, str | int):
+                    inner.append(inspect.LiteralType((one.tag,)))
+            case inspect.ListType() | inspect.VarTupleType() | inspect.SetType() | inspect.FrozenSetType():
+                inner.append(one.item_type)
+            case inspect.TupleType():
+                inner += one.item_types
+            case inspect.DictType():
+                inner.append(one.value_type)
+    return inner
+
+
+def _unwrapped(nodes: Iterable[inspect.Type]) -> Iterator[inspect.Type]:
+    for node in nodes:
+        match node:
+            case inspect.UnionType():
+                yield from _unwrapped(node.types)
+            case inspect.Metadata():
+                yield from _unwrapped([node.type])
+            case _:
+                yield node
+
+
+__all__ = ["GIVEN", "PATTERN_MEANINGS", "Explanation", "bad_input", "describe_pattern", "explain", "known_fields"]
