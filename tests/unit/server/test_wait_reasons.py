@@ -88,7 +88,7 @@ def lock(op: str, *, waiting: bool) -> Lock:
             PARKED,
             around(external_party=AGENT),
             Reason.REMOTE,
-            "the agent, which has it since 1970-01-01 00:00:10Z; no progress",
+            "it has waited for the agent since 1970-01-01 00:00:10Z; no progress",
         ),
         (PARKED, around(external_party=AGENT, now=300.0), Reason.SOON, "it is next"),
         (replace(WORK, children=3), around(), Reason.CHILDREN, "3 of its children"),

@@ -92,12 +92,12 @@ def _reason_before_lane(work: WorkItem, around: WaitContext) -> tuple[WaitReason
 
 
 def _describe_party(work: WorkItem, party: ExternalParty) -> str:
-    """Return which party has the work, since when, its last report, and the deadline."""
-    since = "" if party.since is None else f", which has it since {time_text(party.since)}"
+    """Return which party the work waits for, since when, its last report, whether it is away, and the deadline."""
+    since = "" if party.since is None else f" since {time_text(party.since)}"
     report, absent = party.last, party.absent
     last = "no progress reported" if report is None else f"last report at {time_text(report.at)}: {report.text}"
-    away = "" if absent is None else f"; {absent.id} is {absent.state} since {time_text(absent.since)}"
-    return f"it waits for {party.name}{since}; {last}{away}{_until(work)}"
+    away = "" if absent is None else f"; not connected: {absent.id} is {absent.state} since {time_text(absent.since)}"
+    return f"it has waited for {party.name}{since}; {last}{away}{_until(work)}"
 
 
 def _until(work: WorkItem) -> str:

@@ -7,7 +7,7 @@ import httpx
 
 from stateward.access import Role, Tokens
 from stateward.config import Config
-from stateward.domains.edge.model import ClusterInst
+from stateward.domains.edge.model import CloudletSpec, ClusterInst
 from stateward.engine.transitions import time_text
 from stateward.server.app import create_app
 from stateward.store.records import Key, WorkItem
@@ -16,14 +16,14 @@ from tests.integration.domains.edge.conftest import ANN, NS, PATIENT, EdgeHarnes
 C1 = "munich:c1"
 
 
-async def why(harness: EdgeHarness) -> Any:
-    """Return what the API says about the cluster."""
+async def why(harness: EdgeHarness, object_id: str = C1) -> Any:
+    """Return what the API says about an object."""
     tokens = Tokens(harness.engine)
     token, _ = await tokens.issue("vic", Role.VIEWER, [NS])
     transport = httpx.ASGITransport(create_app(harness.engine, tokens, Config()))  # type: ignore[arg-type]
     headers = {"Authorization": f"Bearer {token}"}
     async with httpx.AsyncClient(transport=transport, base_url="http://x", headers=headers) as client:
-        answer = await client.get(f"/api/v1/ns/{NS}/objects/{C1}/why")
+        answer = await client.get(f"/api/v1/ns/{NS}/objects/{object_id}/why")
     assert answer.status_code == 200, answer.text
     return answer.json()
 
@@ -52,12 +52,26 @@ async def test_why_names_the_agent_its_last_report_and_the_deadline_and_that_its
     told = await why(harness)
     assert told["reason"] == "another party works on it"
     begin = (
-        f"create: it waits for the agent of cloudlet munich, which has it since {time_text(accepted.op.created)}; "
+        f"create: it has waited for the agent of cloudlet munich since {time_text(accepted.op.created)}; "
         f"last report at {time_text(report.at)}: step 1"
     )
     end = f"; it may take until {time_text(work.deadline)}"
     assert told["text"] == begin + end
     await runner.kill()
     offline = await harness.until("munich", "Offline")
-    assert (await why(harness))["text"] == f"{begin}; munich is Offline since {time_text(offline.since)}{end}"
+    assert (await why(harness))[
+        "text"
+    ] == f"{begin}; not connected: munich is Offline since {time_text(offline.since)}{end}"
     gate.set()
+
+
+async def test_why_says_of_a_new_cloudlet_that_no_agent_is_connected(harness: EdgeHarness) -> None:
+    accepted = await harness.service.create_cloudlet(NS, "oslo", CloudletSpec(), ANN)
+    async with asyncio.timeout(PATIENT):
+        while not (await harness.engine.store.reader.queue_of(Key(NS, "oslo")))[0].is_parked:
+            await asyncio.sleep(0.005)
+    begun = time_text(accepted.op.created)
+    assert (await why(harness, "oslo"))["text"].startswith(
+        f"create: it has waited for the agent of cloudlet oslo since {begun}; no progress reported; "
+        f"not connected: oslo is Init since {begun}; it may take until "
+    )
