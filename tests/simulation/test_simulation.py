@@ -26,6 +26,7 @@ def test_the_tables_of_the_simulated_world_are_sound() -> None:
     check_tables()
 
 
+@pytest.mark.timeout(900)
 def test_hundreds_of_worlds_come_to_rest_and_break_no_rule() -> None:
     done = outside("--seeds", str(WORLDS), "--jobs", str(os.cpu_count() or 1))
     assert done.returncode == 0, done.stdout + done.stderr

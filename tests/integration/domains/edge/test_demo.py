@@ -21,8 +21,8 @@ def new_store(request: pytest.FixtureRequest) -> Callable[[], Store]:
 async def test_the_demo_keeps_clusters_and_apps_in_motion(
     new_store: Callable[[], Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo, "PAUSE", 0.02)
-    monkeypatch.setattr(demo, "SLOWEST", 0.01)
+    monkeypatch.setattr(demo, "PAUSE_S", 0.02)
+    monkeypatch.setattr(demo, "MAX_STEP_S", 0.01)
     async with open_harness(new_store(), tmp_path) as harness:
         running = asyncio.create_task(demo.run_demo(harness.service, harness.hub, Random(1)))
         async with asyncio.timeout(60):
