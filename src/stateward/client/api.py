@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from msgspec import Struct
 
 from stateward.client.arguments import ObjectSelector
 from stateward.client.http import HttpConnection, Params, idempotency_headers
+from stateward.client.url_paths import NamedPart, UrlPath, url_path
 from stateward.lifecycle.describe import LifecycleInfo
 from stateward.schemas.deployment import (
     HealedView,
@@ -53,11 +53,11 @@ class ApiClient:
 
     def kinds(self) -> list[LifecycleInfo]:
         """Return every kind with its lifecycle."""
-        return self.http.call(list[LifecycleInfo], "GET", "/kinds")
+        return self.http.call(list[LifecycleInfo], "GET", url_path("kinds"))
 
     def namespaces(self) -> list[NamespaceView]:
         """Return the namespaces that have objects, with their counts."""
-        return self.http.call(list[NamespaceView], "GET", "/namespaces")
+        return self.http.call(list[NamespaceView], "GET", url_path("namespaces"))
 
     def object(self, ns: str, id_: str) -> ObjectView:
         """Return one object."""
@@ -80,7 +80,7 @@ class ApiClient:
         return self.http.call(
             ObjectPage,
             "GET",
-            f"/ns/{_part(ns)}/objects",
+            _in_namespace(ns, "objects"),
             params={
                 "kind": chosen.kind,
                 "state": ",".join(chosen.states) or None,
@@ -94,32 +94,32 @@ class ApiClient:
 
     def allowed(self, ns: str, id_: str) -> AllowedView:
         """Return the actions that an object allows now, and why it refuses the others."""
-        return self.http.call(AllowedView, "GET", f"{_object(ns, id_)}/allowed")
+        return self.http.call(AllowedView, "GET", _object(ns, id_, "allowed"))
 
     def why(self, ns: str, id_: str) -> WhyView:
         """Return why an object waits."""
-        return self.http.call(WhyView, "GET", f"{_object(ns, id_)}/why")
+        return self.http.call(WhyView, "GET", _object(ns, id_, "why"))
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
     def create(self, ns: str, body: Body) -> AcceptedView:
         """Create an object."""
         return self.http.call(
-            AcceptedView, "POST", f"/ns/{_part(ns)}/objects", body=body, headers=idempotency_headers()
+            AcceptedView, "POST", _in_namespace(ns, "objects"), body=body, headers=idempotency_headers()
         )
 
     def act(self, ns: str, id_: str, action: str, body: Body) -> AcceptedView:
         """Request an action on an object."""
-        path = f"{_object(ns, id_)}/actions/{_part(action)}"
+        path = _object(ns, id_, "actions", ("action", action))
         return self.http.call(AcceptedView, "POST", path, body=body, headers=idempotency_headers())
 
     def act_on_group(self, ns: str, action: str, body: Body) -> GroupView:
         """Request an action on all objects that a selector chooses."""
-        return self.http.call(GroupView, "POST", f"/ns/{_part(ns)}/actions/{_part(action)}", body=body)
+        return self.http.call(GroupView, "POST", _in_namespace(ns, "actions", ("action", action)), body=body)
 
     def plan(self, ns: str, requests: list[Body]) -> list[Prospect]:
         """Return what requests would lead to."""
-        return self.http.call(list[Prospect], "POST", f"/ns/{_part(ns)}/plan", body={"requests": requests})
+        return self.http.call(list[Prospect], "POST", _in_namespace(ns, "plan"), body={"requests": requests})
 
     # --- operations --------------------------------------------------------------------------------------------------
 
@@ -130,21 +130,21 @@ class ApiClient:
     def operations(self, ns: str, id_: str, limit: int) -> list[OperationView]:
         """Return an object's operations, newest first."""
         params: Params = {"object": id_, "limit": limit}
-        return self.http.call(OperationPage, "GET", f"/ns/{_part(ns)}/operations", params=params).items
+        return self.http.call(OperationPage, "GET", _in_namespace(ns, "operations"), params=params).items
 
     def children(self, ns: str, op: str) -> list[OperationView]:
         """Return the operations that an operation waits for."""
-        return self.http.call(OperationPage, "GET", f"{_operation(ns, op)}/children").items
+        return self.http.call(OperationPage, "GET", _operation(ns, op, "children")).items
 
     @contextmanager
     def stream_events(self, ns: str, op: str, last: str | None, patience: float | None) -> Iterator[Iterator[str]]:
         """Open the event stream of an operation, behind the last event; it ends after `patience` seconds of silence."""
-        with self.http.stream_lines(f"{_operation(ns, op)}/events", last, patience) as lines:
+        with self.http.stream_lines(_operation(ns, op, "events"), last, patience) as lines:
             yield lines
 
     def cancel(self, ns: str, op: str) -> OperationView:
         """Cancel an operation."""
-        return self.http.call(OperationView, "POST", f"{_operation(ns, op)}/cancel")
+        return self.http.call(OperationView, "POST", _operation(ns, op, "cancel"))
 
     # --- the journal -------------------------------------------------------------------------------------------------
 
@@ -153,14 +153,14 @@ class ApiClient:
         after: str | None = "0"
         while after is not None:
             params: Params = {"after": after, "limit": PAGE}
-            page = self.http.call(LinePage, "GET", f"{_object(ns, id_)}/history", params=params)
+            page = self.http.call(LinePage, "GET", _object(ns, id_, "history"), params=params)
             yield from page.items
             after = page.next
 
     def journal(self, after: int, limit: int = PAGE, **only: str | None) -> JournalPage:
         """Return the journal entries after a number, of the namespaces that the token opens."""
         params: Params = {"after": after, "limit": limit, **only}
-        page = self.http.call(LinePage, "GET", "/journal", params=params)
+        page = self.http.call(LinePage, "GET", url_path("journal"), params=params)
         if page.next is not None:
             return JournalPage(page.items, int(page.next), True, page.pruned)
         return JournalPage(page.items, page.items[-1].seq if page.items else after, False, page.pruned)
@@ -169,60 +169,60 @@ class ApiClient:
 
     def lanes(self) -> LanesView:
         """Return all lanes and their groups."""
-        return self.http.call(LanesView, "GET", "/lanes")
+        return self.http.call(LanesView, "GET", url_path("lanes"))
 
     def set_lane(self, lane: str, grp: str, capacity: int) -> LaneView:
         """Set how many operations may run in a lane at once."""
-        body = {"grp": grp, "capacity": capacity}
-        return self.http.call(LaneView, "PUT", f"/lanes/{quote(lane, safe='/')}", body=body)
+        path = url_path("lanes", *(("lane", part) for part in lane.split("/")))
+        return self.http.call(LaneView, "PUT", path, body={"grp": grp, "capacity": capacity})
 
     def set_lane_group(self, grp: str, lanes: int) -> LaneGroupView:
         """Set how many lanes of a group may be active at once."""
-        return self.http.call(LaneGroupView, "PUT", f"/groups/{_part(grp)}", body={"lanes": lanes})
+        return self.http.call(LaneGroupView, "PUT", url_path("groups", ("group", grp)), body={"lanes": lanes})
 
     def heal(self) -> HealedView:
         """Run the healer now."""
-        return self.http.call(HealedView, "POST", "/heal")
+        return self.http.call(HealedView, "POST", url_path("heal"))
 
     def prune(self, older: int, *, dry_run: bool, after: int = 0) -> PrunedView:
         """Delete the history of what ended more than `older` seconds ago, or a part of it."""
         body = {"older": older, "dry_run": dry_run, "after": after}
-        return self.http.call(PrunedView, "POST", "/prune", body=body)
+        return self.http.call(PrunedView, "POST", url_path("prune"), body=body)
 
     def stuck(self) -> list[StuckView]:
         """Return the stuck work of the namespaces that the token opens."""
-        return self.http.call(list[StuckView], "GET", "/stuck")
+        return self.http.call(list[StuckView], "GET", url_path("stuck"))
 
     def workers(self) -> list[WorkerView]:
         """Return the processes that claim work."""
-        return self.http.call(list[WorkerView], "GET", "/workers")
+        return self.http.call(list[WorkerView], "GET", url_path("workers"))
 
     def tokens(self) -> "list[TokenView]":
         """Return the tokens there are."""
         from stateward.schemas.access import TokenView  # roles come with the engine, which other commands do not need
 
-        return self.http.call(list[TokenView], "GET", "/tokens")
+        return self.http.call(list[TokenView], "GET", url_path("tokens"))
 
     def issue_token(self, body: Body) -> "IssuedView":
         """Create a token."""
         from stateward.schemas.access import IssuedView
 
-        return self.http.call(IssuedView, "POST", "/tokens", body=body)
+        return self.http.call(IssuedView, "POST", url_path("tokens"), body=body)
 
     def revoke_token(self, id_: str) -> "TokenView":
         """Revoke a token."""
         from stateward.schemas.access import TokenView
 
-        return self.http.call(TokenView, "DELETE", f"/tokens/{_part(id_)}")
+        return self.http.call(TokenView, "DELETE", url_path("tokens", ("token", id_)))
 
 
-def _part(text: str) -> str:
-    return quote(text, safe="")
+def _in_namespace(ns: str, *parts: str | NamedPart) -> UrlPath:
+    return url_path("ns", ("namespace", ns), *parts)
 
 
-def _object(ns: str, id_: str) -> str:
-    return f"/ns/{_part(ns)}/objects/{_part(id_)}"
+def _object(ns: str, id_: str, *parts: str | NamedPart) -> UrlPath:
+    return _in_namespace(ns, "objects", ("object", id_), *parts)
 
 
-def _operation(ns: str, op: str) -> str:
-    return f"/ns/{_part(ns)}/operations/{_part(op)}"
+def _operation(ns: str, op: str, *parts: str) -> UrlPath:
+    return _in_namespace(ns, "operations", ("operation", op), *parts)

@@ -46,6 +46,16 @@ class NotOurs(RequestFailed):
     text = "{url} answers with {status}, but not as a Stateward server: {why}"
 
 
+class AnswerUnreadable(RequestFailed):
+    """The response to a request that may have changed something cannot be read: the request must not be repeated."""
+
+    exit_code = NO
+    url: str
+    status: int
+    why: str
+    text = "{url} answers with {status}, and the request may have taken effect, but the answer cannot be read: {why}"
+
+
 class ApiError(RequestFailed):
     """A problem that the server reported, with its facts."""
 

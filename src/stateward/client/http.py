@@ -15,13 +15,14 @@ from uuid import uuid4
 import httpx
 import msgspec
 
-from stateward.client.errors import TOO_MANY, NotOurs, RequestFailed, Unreachable, api_error_of
+from stateward.client.errors import TOO_MANY, AnswerUnreadable, NotOurs, RequestFailed, Unreachable, api_error_of
 from stateward.client.target import Secret
+from stateward.client.url_paths import UrlPath, url_path
 from stateward.naming import IDEMPOTENCY_HEADER
 
 T = TypeVar("T")
 
-BASE = "/api/v1"
+BASE = url_path("api", "v1")
 REPEATABLE = frozenset({"GET", "PUT", "DELETE"})
 PAUSES = (0.1, 0.4)
 """Seconds before each further try of a request whose connection broke."""
@@ -75,12 +76,12 @@ class HttpConnection:
         self,
         answer: type[T],
         method: str,
-        path: str,
+        path: UrlPath,
         *,
         params: Params = NOTHING,
         body: object = None,
         headers: Mapping[str, str] = NOTHING,
-        base: str = BASE,
+        base: UrlPath = BASE,
     ) -> T:
         """Send a request and return its response as the expected type; raises if the server reports a problem."""
         given = {name: value for name, value in params.items() if value is not None}
@@ -93,7 +94,7 @@ class HttpConnection:
         return self._decoded(response, answer)
 
     @contextmanager
-    def stream_lines(self, path: str, last: str | None, patience: float | None) -> Iterator[Iterator[str]]:
+    def stream_lines(self, path: UrlPath, last: str | None, patience: float | None) -> Iterator[Iterator[str]]:
         """Open a stream of events and yield its lines; it fails after `patience` seconds of silence."""
         timeout = httpx.Timeout(30, read=patience)
         headers = {"Accept": "text/event-stream", **({} if last is None else {"Last-Event-ID": last})}
@@ -131,6 +132,8 @@ class HttpConnection:
         try:
             return msgspec.json.decode(response.content or b"null", type=answer)
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            if response.request.method != "GET":
+                raise AnswerUnreadable(self.url, response.status_code, str(error)) from error
             raise NotOurs(self.url, response.status_code, str(error)) from error
 
     def _problem(self, response: httpx.Response) -> RequestFailed:

@@ -2,7 +2,6 @@
 
 import inspect
 import os
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,8 +17,8 @@ from stateward.client.arguments import ObjectRef, full_kind, is_kind_named
 from stateward.client.errors import ApiError, exit_code_for
 from stateward.client.output import Json, clean, err, print_json, results
 from stateward.client.target import RemoteServer, Secret, Target, TargetOptions, choose_target, stored_token
+from stateward.client.url_paths import check_part
 from stateward.errors import BadInput, StatewardError
-from stateward.naming import PATH_PART
 
 if TYPE_CHECKING:
     import httpx
@@ -183,8 +182,7 @@ def open_session(
     given = TargetOptions(server, None if token is None else Secret(token), token_file, data)
     used = [given.token or Secret("")]
     try:
-        if re.match(PATH_PART, namespace) is None:
-            raise BadInput("namespace", namespace, "the name of a namespace")
+        check_part("namespace", namespace)
         with connect(choose_target(given, os.environ), in_process) as client:
             used.append(client.http.token)
             yield Session(client, namespace, json=json)

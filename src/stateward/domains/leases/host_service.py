@@ -51,6 +51,8 @@ class HostService:
         if not isinstance(name, str):
             raise BadInput("name", name, "a text")
         check_text("name", name, 1, MAX_NAME_LENGTH, without="/")
+        if name in (".", ".."):  # HTTP clients resolve them, so no request could name the host
+            raise BadInput("name", name, "another name than . and ..")
         said = {key: value for key, value in given.items() if key != "name"}
         spec = read_host_spec(HostSpec(name, cleaning=self._cleaning), said, self._cleaning)
         done = await self._engine.create(

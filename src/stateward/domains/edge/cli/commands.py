@@ -20,7 +20,7 @@ from stateward.domains.edge.cli.instance_requests import (
     COLLECTIONS,
     Ignore,
     follow_operation,
-    object_path,
+    object_parts,
     path,
     send,
     show_all,
@@ -110,17 +110,18 @@ def _add_request(form: str, command: str, fields: tuple[str, ...], others: tuple
     """Add a command that sends a request about the object of its first argument."""
 
     def run(session: Session, name: str, **given: Any) -> None:  # noqa: ANN401 - whatever options it has
-        where = object_path(session, form, name)
+        parts = object_parts(form, name)
+        path(session, *parts)  # also checks the name of an object to create, which is no part of the request's path
         body = {field: given[field] for field in fields if given[field] is not None}
         if command == "create":
-            where, _, _ = where.rpartition("/")
-            body["app" if form == APPINST else "name"] = name.split("/")[-1] if "/" in form else name
+            parts.pop()
+            body["app" if form == APPINST else "name"] = name.rpartition("/")[2]
         elif command not in METHODS:
-            where = f"{where}/{command}"
+            parts.append(command)
         elif command == "update" and form != CLOUDLET and not body:
             raise BadInput("options", "", "given: say what is to be changed")
         chosen = {option: given[option] for option in others}
-        send(session, METHODS.get(command, "POST"), where, body if body or fields else None, **chosen)
+        send(session, METHODS.get(command, "POST"), path(session, *parts), body if body or fields else None, **chosen)
 
     shown = [_name_argument(form, NAME_HELPS[form]), *(OPTIONS[one] for one in (*fields, *others))]
     run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
@@ -134,7 +135,7 @@ def _add_show(form: str, help_: str) -> None:
         if name is None:
             show_all(session, path(session, COLLECTIONS[form.count("/")]), cloudlet)
         else:
-            show_one(session, object_path(session, form, name))
+            show_one(session, path(session, *object_parts(form, name)))
 
     by_cloudlet = [Parameter("cloudlet", Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=OnCloudlet)]
     shown = [_name_argument(f"[{form}]", "Only this one.", None), *(by_cloudlet if form != CLOUDLET else [])]

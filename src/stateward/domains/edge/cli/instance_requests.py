@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from enum import StrEnum
 from itertools import chain
 from typing import Annotated, Any
-from urllib.parse import quote
 
 import typer
 from rich.console import RenderableType
@@ -16,6 +15,7 @@ from stateward.client.http import idempotency_headers
 from stateward.client.output import clean, err
 from stateward.client.progress import follow_progress
 from stateward.client.session import Session
+from stateward.client.url_paths import NamedPart, UrlPath, url_path
 from stateward.domains.edge.api.schemas import Conditions, EdgeAcceptedView, HeldView, View
 from stateward.errors import BadInput
 
@@ -40,17 +40,17 @@ COLLECTIONS = ("cloudlets", "clusterinsts", "appinsts")
 """The API's collections of cloudlets and instances, from the outermost to the innermost."""
 
 
-def path(session: Session, *names: str) -> str:
+def path(session: Session, *parts: str | NamedPart) -> UrlPath:
     """Return the path of a collection or an object in the API."""
-    return f"/edge/ns/{quote(session.ns, safe='')}/" + "/".join(quote(one, safe="") for one in names)
+    return url_path("edge", "ns", ("namespace", session.ns), *parts)
 
 
-def object_path(session: Session, form: str, name: str) -> str:
-    """Return the path of a cloudlet or an instance; raises `BadInput` if its name has not the form."""
+def object_parts(form: str, name: str) -> list[str | NamedPart]:
+    """Return the parts of the path of a cloudlet or an instance; raises `BadInput` if its name has not the form."""
     names = name.split("/") if "/" in form else [name]
     if len(names) != form.count("/") + 1 or not all(names):
         raise BadInput("name", name, f"of the form {form}")
-    return path(session, *chain(*zip(COLLECTIONS, names, strict=False)))
+    return list(chain(*zip(COLLECTIONS, zip(form.split("/"), names, strict=True), strict=False)))
 
 
 # --- requests --------------------------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ def object_path(session: Session, form: str, name: str) -> str:
 def send(
     session: Session,
     method: str,
-    where: str,
+    where: UrlPath,
     body: Mapping[str, Any] | None = None,
     ignore: list[Override] | None = None,
     wait: bool = False,
@@ -99,7 +99,7 @@ def _print_progress(text: str, done: int | None, total: int | None) -> None:
 # --- output ----------------------------------------------------------------------------------------------------------
 
 
-def show_all(session: Session, where: str, cloudlet: str | None = None) -> None:
+def show_all(session: Session, where: UrlPath, cloudlet: str | None = None) -> None:
     """Print all objects of a collection, or those on a cloudlet."""
 
     def table(found: list[View]) -> RenderableType:
@@ -111,7 +111,7 @@ def show_all(session: Session, where: str, cloudlet: str | None = None) -> None:
     session.show(session.client.http.call(list[View], "GET", where, params={"cloudlet": cloudlet or None}), table)
 
 
-def show_one(session: Session, where: str) -> None:
+def show_one(session: Session, where: UrlPath) -> None:
     """Print an object with its operation and its spec."""
 
     def table(found: View) -> RenderableType:

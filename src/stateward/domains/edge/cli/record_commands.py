@@ -6,6 +6,7 @@ import typer
 
 from stateward.client.arguments import parse_pairs, parse_values
 from stateward.client.session import Session, on_server
+from stateward.client.url_paths import UrlPath
 from stateward.domains.edge.api.schemas import View
 from stateward.domains.edge.cli.instance_requests import path, show_all, show_one
 from stateward.errors import BadInput
@@ -39,18 +40,18 @@ def _commands(where: str, help_: str, *, demand: bool) -> typer.Typer:
     @on_server
     def create(session: Session, name: Name, fields: Fields = None) -> None:
         """Define it, or replace it if it exists."""
-        _send(session, "PUT", path(session, where, name), parse_values("field", fields or []))
+        _send(session, "PUT", path(session, where, ("NAME", name)), parse_values("field", fields or []))
 
     @on_server
     def update(session: Session, name: Name, fields: Fields = None) -> None:
         """Change some of its fields."""
-        before = session.client.http.call(View, "GET", path(session, where, name)).spec
-        _send(session, "PUT", path(session, where, name), {**before, **parse_values("field", fields or [])})
+        before = session.client.http.call(View, "GET", path(session, where, ("NAME", name))).spec
+        _send(session, "PUT", path(session, where, ("NAME", name)), {**before, **parse_values("field", fields or [])})
 
     @on_server
     def delete(session: Session, name: Name) -> None:
         """Delete it."""
-        _send(session, "DELETE", path(session, where, name))
+        _send(session, "DELETE", path(session, where, ("NAME", name)))
 
     @on_server
     def show(session: Session, name: MaybeName = None) -> None:
@@ -58,7 +59,7 @@ def _commands(where: str, help_: str, *, demand: bool) -> typer.Typer:
         if name is None:
             show_all(session, path(session, where))
         else:
-            show_one(session, path(session, where, name))
+            show_one(session, path(session, where, ("NAME", name)))
 
     for command in (create, update, delete, show):
         commands.command()(command)
@@ -71,7 +72,7 @@ def _commands(where: str, help_: str, *, demand: bool) -> typer.Typer:
 def report_demand(session: Session, name: Name, requests: Requests) -> None:
     """Report an interval of an app's demand; its policy deploys or removes instances."""
     found = {cloudlet: _number(number) for cloudlet, number in parse_pairs("requests", requests).items()}
-    _send(session, "POST", path(session, "apps", name, "demand"), {"requests": found})
+    _send(session, "POST", path(session, "apps", ("NAME", name), "demand"), {"requests": found})
 
 
 def _number(text: str) -> int:
@@ -80,5 +81,5 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _send(session: Session, method: str, where: str, body: dict[str, Any] | None = None) -> None:
+def _send(session: Session, method: str, where: UrlPath, body: dict[str, Any] | None = None) -> None:
     session.show(session.client.http.call(View, method, where, body=body), lambda found: found.id)

@@ -11,7 +11,9 @@ import typer
 
 from stateward.client.arguments import parse_pairs
 from stateward.client.errors import ApiError
+from stateward.client.http import NOTHING, Params
 from stateward.client.session import Session, on_server
+from stateward.client.url_paths import NamedPart, url_path
 from stateward.domains.leases.cli.views import (
     CalendarWindow,
     LeaseHostView,
@@ -119,7 +121,7 @@ def create(
             {"resource_type": "physical:host", "min": least, "max": most or least, "resource_properties": where}
         )
     body = {"name": name, "reservations": wanted, **_times(start, end, before_end)}
-    session.show(_call_lease(session, "POST", "", body), lease_view)
+    session.show(_call_lease(session, "POST", body=body), lease_view)
 
 
 @app.command()
@@ -141,7 +143,7 @@ def update(
     body: dict[str, Any] = {**_times(start, end, before_end, found)}
     body |= {"name": name} if name is not None else {}
     body |= {"reservations": [_read_reservation(one) for one in reservation]} if reservation else {}
-    session.show(_call_lease(session, "PUT", f"/{found.id}", body), lease_view)
+    session.show(_call_lease(session, "PUT", found.id, body=body), lease_view)
 
 
 @app.command("end")
@@ -149,7 +151,7 @@ def update(
 def end_lease(session: Session, lease: LeaseName) -> None:
     """End a lease now."""
     found = _find(session, lease)
-    session.show(_call_lease(session, "PUT", f"/{found.id}", {"end_date": "now"}), lease_view)
+    session.show(_call_lease(session, "PUT", found.id, body={"end_date": "now"}), lease_view)
 
 
 @app.command()
@@ -157,8 +159,8 @@ def end_lease(session: Session, lease: LeaseName) -> None:
 def delete(session: Session, lease: LeaseName, wait: Wait = False) -> None:
     """Delete a lease, in any status."""
     found = _find(session, lease)
-    _call(session, NoneType, "DELETE", f"/leases/{found.id}")
-    while (there := _if_found(lambda: _call_lease(session, "GET", f"/{found.id}")) is not None) and wait:
+    _call(session, NoneType, "DELETE", "leases", found.id)
+    while (there := _if_found(lambda: _call_lease(session, "GET", found.id)) is not None) and wait:
         session.pause(POLL_INTERVAL_S)
     session.show(found, lambda one: f"{one.name} ({one.id}): {'being deleted' if there else 'deleted'}")
 
@@ -168,7 +170,7 @@ def delete(session: Session, lease: LeaseName, wait: Wait = False) -> None:
 def recover(session: Session, lease: LeaseName) -> None:
     """Let a lease leave ERROR for the status that its reservations and events derive."""
     found = _find(session, lease)
-    session.show(_call_lease(session, "POST", f"/{found.id}/recover"), lease_view)
+    session.show(_call_lease(session, "POST", found.id, "recover"), lease_view)
 
 
 @app.command()
@@ -208,7 +210,7 @@ def list_hosts(session: Session) -> None:
 @on_server
 def add_host(session: Session, host: HostName, property_: Properties = None) -> None:
     """Register a host; vcpus, memory_mb, local_gb and cleaning_time (in minutes) are properties that mean something."""
-    _show_host(session, "POST", "", {"name": host, **_read_values("--property", property_ or [])})
+    _show_host(session, "POST", body={"name": host, **_read_values("--property", property_ or [])})
 
 
 @hosts.command("set")
@@ -216,57 +218,66 @@ def add_host(session: Session, host: HostName, property_: Properties = None) -> 
 def set_host(session: Session, host: HostName, property_: Properties = None) -> None:
     """Change properties of a host."""
     given = _read_values("--property", property_ or [])
-    _show_host(session, "PUT", f"/{host}", {name: None if value == "" else value for name, value in given.items()})
+    body = {name: None if value == "" else value for name, value in given.items()}
+    _show_host(session, "PUT", ("HOST", host), body=body)
 
 
 @hosts.command("fail")
 @on_server
 def fail_host(session: Session, host: HostName) -> None:
     """Report a host as failed: its leases get another host, if one is free."""
-    _show_host(session, "POST", f"/{host}/fail")
+    _show_host(session, "POST", ("HOST", host), "fail")
 
 
 @hosts.command("recover")
 @on_server
 def recover_host(session: Session, host: HostName) -> None:
     """Report a host as up again."""
-    _show_host(session, "POST", f"/{host}/recover")
+    _show_host(session, "POST", ("HOST", host), "recover")
 
 
 @hosts.command("remove")
 @on_server
 def remove_host(session: Session, host: HostName) -> None:
     """Remove a host without bookings."""
-    found = _call_host(session, "GET", f"/{host}")
-    _call(session, NoneType, "DELETE", f"/os-hosts/{host}")
+    found = _call_host(session, "GET", ("HOST", host))
+    _call(session, NoneType, "DELETE", "os-hosts", ("HOST", host))
     session.show(found, lambda one: f"{one.hypervisor_hostname}: removed")
 
 
 # --- requests --------------------------------------------------------------------------------------------------------
 
 
-def _call(session: Session, answer: type[T], method: str, path: str, body: object = None) -> T:
-    return session.client.http.call(answer, method, path, body=body, base=f"/ns/{session.ns}/blazar/v1")
+def _call(
+    session: Session,
+    answer: type[T],
+    method: str,
+    *parts: str | NamedPart,
+    body: object = None,
+    params: Params = NOTHING,
+) -> T:
+    base = url_path("ns", ("namespace", session.ns), "blazar", "v1")
+    return session.client.http.call(answer, method, url_path(*parts), body=body, params=params, base=base)
 
 
-def _call_lease(session: Session, method: str, path: str, body: object = None) -> LeaseView:
-    return _call(session, dict[str, LeaseView], method, f"/leases{path}", body)["lease"]
+def _call_lease(session: Session, method: str, *parts: str, body: object = None, params: Params = NOTHING) -> LeaseView:
+    return _call(session, dict[str, LeaseView], method, "leases", *parts, body=body, params=params)["lease"]
 
 
-def _call_host(session: Session, method: str, path: str, body: object = None) -> LeaseHostView:
-    return _call(session, dict[str, LeaseHostView], method, f"/os-hosts{path}", body)["host"]
+def _call_host(session: Session, method: str, *parts: str | NamedPart, body: object = None) -> LeaseHostView:
+    return _call(session, dict[str, LeaseHostView], method, "os-hosts", *parts, body=body)["host"]
 
 
-def _show_host(session: Session, method: str, path: str, body: object = None) -> None:
-    session.show(_call_host(session, method, path, body), lambda one: host_table([one]))
+def _show_host(session: Session, method: str, *parts: str | NamedPart, body: object = None) -> None:
+    session.show(_call_host(session, method, *parts, body=body), lambda one: host_table([one]))
 
 
 def _leases(session: Session) -> list[LeaseView]:
-    return _call(session, dict[str, list[LeaseView]], "GET", "/leases")["leases"]
+    return _call(session, dict[str, list[LeaseView]], "GET", "leases")["leases"]
 
 
 def _hosts(session: Session) -> list[LeaseHostView]:
-    return _call(session, dict[str, list[LeaseHostView]], "GET", "/os-hosts")["hosts"]
+    return _call(session, dict[str, list[LeaseHostView]], "GET", "os-hosts")["hosts"]
 
 
 def _find(session: Session, name: str) -> LeaseView:
@@ -285,7 +296,7 @@ def _find_deleted(session: Session, name: str) -> LeaseView:
         ids = [] if unknown.ids else _find_in_journal(session, name)
         if len(ids) != 1:
             raise NoSuchLease(name, unknown.ids or ids) from None
-    return _call_lease(session, "GET", f"/{ids[0]}?deleted=true")
+    return _call_lease(session, "GET", ids[0], params={"deleted": "true"})
 
 
 def _find_in_journal(session: Session, name: str) -> list[str]:

@@ -15,10 +15,11 @@ from stateward.client.formatting import error_text, status_text
 from stateward.client.output import NO, clean, err, print_json, results
 from stateward.client.session import Session, on_server, requests_action
 from stateward.client.shared_options import Force, complete_objects
+from stateward.client.url_paths import NamedPart, url_path
 from stateward.domains.mci.cli import connection_commands, namespace_commands
 from stateward.domains.mci.cli.creation_progress import groups_of, is_watched, wait_until_held, wait_with_progress
 from stateward.domains.mci.cli.key_file import private_file
-from stateward.domains.mci.cli.tumblebug_calls import MciReply, OrphanListing, Review, ask, part, status_of, statuses
+from stateward.domains.mci.cli.tumblebug_calls import MciReply, OrphanListing, Review, ask, status_of, statuses
 from stateward.domains.mci.cli.views import FEW, FEWER, mci_table, mci_view, orphan_view, review_view, skipped_table
 from stateward.errors import BadInput
 
@@ -78,7 +79,7 @@ def create(session: Session, file: File, name: Rename = None, hold: Hold = False
     """Make an MCI from a file: prepare networks, groups and keys, then provision its VMs."""
     body = _fleet(file, name)
     with private_file(key) as save:
-        reply = ask(session, MciReply, "POST", "/mciDynamic", params={"option": "hold" if hold else None}, body=body)
+        reply = ask(session, MciReply, "POST", "mciDynamic", params={"option": "hold" if hold else None}, body=body)
         save(reply.new_key_pair)
     if hold and session.wait:
         wait_until_held(session, body["name"])
@@ -89,7 +90,7 @@ def create(session: Session, file: File, name: Rename = None, hold: Hold = False
 @on_server
 def review(session: Session, file: File, name: Rename = None) -> None:
     """Say whether a file's MCI could be made, why not, and what it would cost; makes nothing."""
-    found = ask(session, Review, "POST", "/mciDynamicReview", body=_fleet(file, name))
+    found = ask(session, Review, "POST", "mciDynamicReview", body=_fleet(file, name))
     session.show(found, review_view)
     if not found.creation_viable:
         raise typer.Exit(NO)
@@ -114,10 +115,10 @@ def status(session: Session, mci: Named, every: Every = False, fresh: Fresh = Fa
 @requests_action
 def do(session: Session, action: What, target: Target, force: Force = False) -> None:
     """Do something to all VMs of an MCI whose states allow it, or to one VM."""
-    mci, _, vm = target.partition("/")
-    path = f"/mci/{part(mci)}" + (f"/vm/{part(vm)}" if vm else "")
+    mci, slash, vm = target.partition("/")
+    of_vm: list[str | NamedPart] = ["vm", ("VM", vm)] if slash else []
     params = {"action": action.value, "force": "true" if force else None}
-    _finish(session, mci, ask(session, MciReply, "POST", path, params=params), wait=session.wait)
+    _finish(session, mci, ask(session, MciReply, "POST", "mci", ("MCI", mci), *of_vm, params=params), wait=session.wait)
 
 
 @app.command()
@@ -130,7 +131,7 @@ def scale(
     body = {field: number for field, number in given.items() if number is not None}
     if len(body) != 1:
         raise BadInput("size", " ".join(body), "given by exactly one of --add, --remove, --size")
-    reply = ask(session, MciReply, "POST", f"/mci/{part(mci)}/subgroup/{part(group)}", body=body)
+    reply = ask(session, MciReply, "POST", "mci", ("MCI", mci), "subgroup", ("GROUP", group), body=body)
     _finish(session, mci, reply, wait=session.wait)
 
 
@@ -143,7 +144,7 @@ def delete(session: Session, mci: Named, terminate: First = False, force: Forget
     option = "terminate" if terminate else "force" if force else None
     groups = groups_of(session, mci) if session.wait and is_watched(session) else {}  # the records go with the MCI
     params = {"option": option, "wait": "0" if terminate else None}
-    reply = ask(session, MciReply, "DELETE", f"/mci/{part(mci)}", params=params)
+    reply = ask(session, MciReply, "DELETE", "mci", ("MCI", mci), params=params)
     _finish(session, mci, reply, groups, wait=session.wait)
 
 
@@ -151,7 +152,9 @@ def delete(session: Session, mci: Named, terminate: First = False, force: Forget
 @on_server
 def orphans(session: Session, connection: At = None, terminate: End = False) -> None:
     """List machines of ours at providers that no record knows; exits with 1 if there are any."""
-    found = session.client.http.call(OrphanListing, "GET", "/mci/orphans", params={"connection": connection})
+    found = session.client.http.call(
+        OrphanListing, "GET", url_path("mci", "orphans"), params={"connection": connection}
+    )
     if terminate:
         found = _terminate_orphans(session, found)
     session.show(found, lambda found: orphan_view(found, terminated=terminate))
@@ -166,7 +169,7 @@ def _terminate_orphans(session: Session, found: OrphanListing) -> OrphanListing:
     for one in found.orphans:
         try:
             body = {"connection": one.connection, "key": one.key}
-            session.client.http.call(MciReply, "POST", "/mci/orphans/terminate", body=body)
+            session.client.http.call(MciReply, "POST", url_path("mci", "orphans", "terminate"), body=body)
         except ApiError as problem:
             left[one.key] = str(problem)
         else:

@@ -7,13 +7,12 @@ import typer
 from stateward.client.arguments import parse_pairs
 from stateward.client.output import clean, print_json, results
 from stateward.client.session import Session, on_server
-from stateward.domains.mci.cli.tumblebug_calls import Connection, part
+from stateward.client.url_paths import NamedPart, UrlPath, url_path
+from stateward.domains.mci.cli.tumblebug_calls import Connection
 from stateward.domains.mci.cli.views import connection_table
 from stateward.naming import check_credential_reference
 
 app = typer.Typer(no_args_is_help=True, help="Add, list, grant and remove connections to providers.")
-
-PATH = "/mci/connections"
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The connection's name.")]
 Provider = Annotated[str, typer.Option("--provider", help="The provider, such as aws.")]
@@ -54,7 +53,7 @@ def add(
     check_credential_reference("credential", credential)
     options = parse_pairs("option", option or [])
     wanted = Connection(name, provider, region, zone, driver, credential, options, namespaces=grant_to)
-    made = session.client.http.call(Connection, "POST", PATH, body=wanted)
+    made = session.client.http.call(Connection, "POST", _path(), body=wanted)
     session.show(made, lambda made: connection_table([made]))
 
 
@@ -62,7 +61,7 @@ def add(
 @on_server
 def list_(session: Session) -> None:
     """List all connections: those that every server knows, and those that were added."""
-    found = session.client.http.call(list[Connection], "GET", PATH)
+    found = session.client.http.call(list[Connection], "GET", _path())
     session.show(found, connection_table)
 
 
@@ -82,7 +81,7 @@ def revoke(session: Session, name: Name, namespaces: Namespaces) -> None:
 
 def _change_grants(session: Session, name: str, how: str, namespaces: list[str]) -> None:
     body = {"namespaces": namespaces}
-    changed = session.client.http.call(Connection, "POST", f"{PATH}/{part(name)}/{how}", body=body)
+    changed = session.client.http.call(Connection, "POST", _path(("NAME", name), how), body=body)
     session.show(changed, lambda changed: connection_table([changed]))
 
 
@@ -90,8 +89,12 @@ def _change_grants(session: Session, name: str, how: str, namespaces: list[str])
 @on_server
 def remove(session: Session, name: Name) -> None:
     """Remove a connection at which nothing stands."""
-    session.client.http.call(object, "DELETE", f"{PATH}/{part(name)}")
+    session.client.http.call(object, "DELETE", _path(("NAME", name)))
     if session.json:
         print_json({"removed": name})
     else:
         results().print(f"Connection {clean(name)} is removed.", markup=False, highlight=False)
+
+
+def _path(*parts: str | NamedPart) -> UrlPath:
+    return url_path("mci", "connections", *parts)

@@ -8,11 +8,12 @@ from rich.table import Table
 from stateward.client.formatting import filled_table
 from stateward.client.output import clean, print_json, results
 from stateward.client.session import Session, on_server
-from stateward.domains.mci.cli.tumblebug_calls import WIRE, NamespaceEntry, part
+from stateward.client.url_paths import url_path
+from stateward.domains.mci.cli.tumblebug_calls import WIRE, NamespaceEntry
 
 app = typer.Typer(no_args_is_help=True, help="Create, list and delete namespaces.")
 
-PATH = "/ns"
+PATH = url_path("ns")
 
 NamespaceName = Annotated[str, typer.Argument(metavar="NAME", help="The namespace's name.")]
 Description = Annotated[str, typer.Option("--description", metavar="TEXT", help="What the namespace is for.")]
@@ -39,7 +40,7 @@ def list_(session: Session) -> None:
 @on_server
 def delete(session: Session, name: NamespaceName) -> None:
     """Delete an empty namespace."""
-    session.client.http.call(object, "DELETE", f"{PATH}/{part(name)}", base=WIRE)
+    session.client.http.call(object, "DELETE", url_path("ns", ("NAME", name)), base=WIRE)
     if session.json:
         print_json({"deleted": name})
     else:

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import quote
 
 from msgspec import Struct, field
 
+from stateward.client.url_paths import NamedPart, url_path
 from stateward.domains.mci.shared_schemas import NewKeyPair, OrphanMachine, PossibleOrphan
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-WIRE = "/tumblebug"
+WIRE = url_path("tumblebug")
 """The base path of the Tumblebug API; the native routes of the domain are below the base path of Stateward's API."""
 
 NONE = "None"
@@ -134,28 +134,21 @@ def ask(
     session: "Session",
     answer: type[T],
     method: str,
-    path: str,
-    *,
+    *parts: str | NamedPart,
     params: Mapping[str, str | None] | None = None,
     body: object = None,
 ) -> T:
     """Call the Tumblebug API in the session's namespace."""
-    return session.client.http.call(
-        answer, method, f"/ns/{part(session.ns)}{path}", params=params or {}, body=body, base=WIRE
-    )
-
-
-def part(text: str) -> str:
-    """Return a text as a part of a path."""
-    return quote(text, safe="")
+    path = url_path("ns", ("namespace", session.ns), *parts)
+    return session.client.http.call(answer, method, path, params=params or {}, body=body, base=WIRE)
 
 
 def status_of(session: "Session", mci: str, *, fresh: bool = False) -> Mci:
     """Return an MCI with the states of its VMs; with `fresh`, the states that the providers show now."""
     params = {"option": "status", "fresh": "true" if fresh else None}
-    return ask(session, dict[str, Mci], "GET", f"/mci/{part(mci)}", params=params)["status"]
+    return ask(session, dict[str, Mci], "GET", "mci", ("MCI", mci), params=params)["status"]
 
 
 def statuses(session: "Session") -> list[Mci]:
     """Return all MCIs, without their VMs."""
-    return ask(session, dict[str, list[Mci]], "GET", "/mci", params={"option": "status", "vm": "none"})["mci"]
+    return ask(session, dict[str, list[Mci]], "GET", "mci", params={"option": "status", "vm": "none"})["mci"]

@@ -12,6 +12,7 @@ from stateward.client.action_requests import finish_requests, read_outcome
 from stateward.client.arguments import ObjectSelector, parse_pairs
 from stateward.client.http import NOTHING, Params, idempotency_headers
 from stateward.client.session import Session, on_server, requests_action
+from stateward.client.url_paths import NamedPart, UrlPath, url_path
 from stateward.domains.ovc.api.views import HealingView, ItemView, ObjectQueueView, OvcAcceptedView
 from stateward.domains.ovc.cli.views import full_record, healing_view, item_details, item_table, queue_table
 from stateward.errors import BadInput
@@ -84,7 +85,7 @@ def list_(session: Session, kinds: Kinds, state: States = None) -> None:
     found: list[ItemView] = []
     while True:
         params: dict[str, Any] = {"state": state, "limit": PAGE_SIZE, "after": found[-1].id if found else None}
-        page = session.client.http.call(list[ItemView], "GET", _at(session, f"/{kinds}"), params=params)
+        page = session.client.http.call(list[ItemView], "GET", _at(session, kinds), params=params)
         found += page
         if len(page) < PAGE_SIZE:
             break
@@ -96,7 +97,7 @@ def list_(session: Session, kinds: Kinds, state: States = None) -> None:
 @on_server
 def show(session: Session, object: ObjectArg) -> None:
     """Show an object; a node with the report of its latest maintenance, and its orphans."""
-    found = session.client.http.call(ItemView, "GET", _at(session, _path(session, object)))
+    found = session.client.http.call(ItemView, "GET", _at(session, *_parts(session, object)))
     session.show(full_record(found), lambda _: item_details(session, found))
 
 
@@ -104,7 +105,7 @@ def show(session: Session, object: ObjectArg) -> None:
 @on_server
 def queue(session: Session, object: ObjectArg, stop: Stop = False) -> None:
     """Show the operations of an object's queue; or stop the queue."""
-    path = _at(session, f"/queues/{_id(session, object)}")
+    path = _at(session, "queues", ("object", _id(session, object)))
     found = session.client.http.call(ObjectQueueView, "DELETE" if stop else "GET", path)
     session.show(found, lambda found: queue_table(found) if found.exists else f"{found.object} has no queue.")
 
@@ -114,7 +115,7 @@ def queue(session: Session, object: ObjectArg, stop: Stop = False) -> None:
 def healing(session: Session, hours: Hours = 24.0) -> None:
     """Show stuck work, recent recoveries by the healer or drift detection, and orphans."""
     params: dict[str, Any] = {"seconds": str(hours * 3600)}
-    session.show(session.client.http.call(HealingView, "GET", _at(session, "/healing"), params=params), healing_view)
+    session.show(session.client.http.call(HealingView, "GET", _at(session, "healing"), params=params), healing_view)
 
 
 # --- creation --------------------------------------------------------------------------------------------------------
@@ -124,14 +125,14 @@ def healing(session: Session, hours: Hours = 24.0) -> None:
 @requests_action
 def create_account(session: Session, name: Name, retention: Retention = 7.0) -> None:
     """Make an account."""
-    _submit(session, "/accounts", {"name": name, "retention": retention * 86_400})
+    _submit(session, "accounts", body={"name": name, "retention": retention * 86_400})
 
 
 @create.command("cloudspace")
 @requests_action
 def create_cloudspace(session: Session, name: Name, account: Account) -> None:
     """Make a cloudspace."""
-    _submit(session, "/cloudspaces", {"name": name, "account": _id(session, account)})
+    _submit(session, "cloudspaces", body={"name": name, "account": _id(session, account)})
 
 
 @create.command("machine")
@@ -141,21 +142,21 @@ def create_machine(
 ) -> None:
     """Make a machine, and deploy it."""
     body = {"name": name, "cloudspace": _id(session, cloudspace), "image": _id(session, image), "size": size}
-    _submit(session, "/machines", {**body, "gib": gib})
+    _submit(session, "machines", body={**body, "gib": gib})
 
 
 @create.command("disk")
 @requests_action
 def create_disk(session: Session, name: Name, account: Account, gib: Gib = 1) -> None:
     """Make a disk that belongs to no machine."""
-    _submit(session, "/disks", {"name": name, "account": _id(session, account), "gib": gib})
+    _submit(session, "disks", body={"name": name, "account": _id(session, account), "gib": gib})
 
 
 @create.command("image")
 @requests_action
 def create_image(session: Session, name: Name, account: Account, source: Source = "tick") -> None:
     """Make an image."""
-    _submit(session, "/images", {"name": name, "account": _id(session, account), "source": source})
+    _submit(session, "images", body={"name": name, "account": _id(session, account), "source": source})
 
 
 @create.command("node")
@@ -163,7 +164,7 @@ def create_image(session: Session, name: Name, account: Account, source: Source 
 def create_node(session: Session, name: Name, driver: Driver = "simulated", option: Options = None) -> None:
     """Register a node."""
     options = parse_pairs("option", option or [])
-    _submit(session, "/nodes", {"name": name, "driver": driver, "options": options})
+    _submit(session, "nodes", body={"name": name, "driver": driver, "options": options})
 
 
 # --- actions ---------------------------------------------------------------------------------------------------------
@@ -188,7 +189,7 @@ for _action, _about in PLAIN_ACTIONS.items():
 def delete(session: Session, object: ObjectArg, permanently: Permanently = False) -> None:
     """Move an object to the recycle bin; or destroy it."""
     params = {"permanently": str(permanently).lower()}
-    _submit(session, _path(session, object), method="DELETE", params=params)
+    _submit(session, *_parts(session, object), method="DELETE", params=params)
 
 
 @app.command()
@@ -252,27 +253,27 @@ def _id(session: Session, named: str) -> str:
     return found[0]
 
 
-def _path(session: Session, named: str) -> str:
-    """Return the path of an object; its id tells of what kind it is."""
+def _parts(session: Session, named: str) -> tuple[str, NamedPart]:
+    """Return the parts of an object's path; its id tells of what kind it is."""
     id_ = _id(session, named)
     kind = id_.partition("-")[0]
     if kind not in PATHS:
         raise BadInput("object", named, "the id of an object of this domain, or KIND/NAME")
-    return f"/{PATHS[kind]}/{id_}"
+    return PATHS[kind], ("object", id_)
 
 
-def _at(session: Session, path: str) -> str:
-    return f"/ovc/{session.ns}{path}"
+def _at(session: Session, *parts: str | NamedPart) -> UrlPath:
+    return url_path("ovc", ("namespace", session.ns), *parts)
 
 
 def _submit(
-    session: Session, path: str, body: object = None, *, method: str = "POST", params: Params = NOTHING
+    session: Session, *parts: str | NamedPart, body: object = None, method: str = "POST", params: Params = NOTHING
 ) -> None:
     """Submit a request, and print its outcome."""
-    headers, where = idempotency_headers(), _at(session, path)
+    headers, where = idempotency_headers(), _at(session, *parts)
     accepted = session.client.http.call(OvcAcceptedView, method, where, body=body, headers=headers, params=params)
     finish_requests(session, [read_outcome(session, accepted.object.id, accepted.operation)])
 
 
 def _act(session: Session, named: str, action: str, body: object = None, *, status: str | None = None) -> None:
-    _submit(session, f"{_path(session, named)}/{action}", body, params={"status": status})
+    _submit(session, *_parts(session, named), action, body=body, params={"status": status})

@@ -6,9 +6,10 @@ from typing import Annotated, Any
 import typer
 
 from stateward.client.action_requests import RequestOutcome, finish_requests, read_outcome, wait_for_outcomes
-from stateward.client.http import idempotency_headers
+from stateward.client.http import NOTHING, Params, idempotency_headers
 from stateward.client.output import clean, out, print_json
 from stateward.client.session import Session, on_server, requests_action
+from stateward.client.url_paths import NamedPart, UrlPath, url_path
 from stateward.domains.systems.backends.port import LogExcerpt
 from stateward.domains.systems.cli.views import SystemTree, change_table, lock_table, system_tree
 from stateward.domains.systems.views import AskedView, ChangeView, SystemLockView
@@ -49,7 +50,7 @@ def create(
     backend: Backend = "local",
 ) -> None:
     """Make a system; with a file, deploy it at once."""
-    asked = _ask(session, "POST", "", {"name": system, "backend": backend})
+    asked = _ask(session, "POST", body={"name": system, "backend": backend})
     if file is None:
         _finish(session, asked)
         return
@@ -61,7 +62,7 @@ def create(
 @requests_action
 def retry(session: Session, system: System) -> None:
     """Try again to make a system ready that has failed."""
-    _finish(session, _ask(session, "POST", f"/{system}/retry"))
+    _finish(session, _ask(session, "POST", ("SYSTEM", system), "retry"))
 
 
 @app.command()
@@ -84,7 +85,7 @@ def _deploy(session: Session, system: str, file: Path, path: str, queue: float |
         raise BadInput("--file", str(file), f"a file that can be read ({error.strerror})") from error
     base = str(file.absolute().parent)
     body = {"definition": text, "file": str(file), "base": base, "path": path, "wait": queue}
-    return _ask(session, "POST", f"/{system}/deploys", body)
+    return _ask(session, "POST", ("SYSTEM", system), "deploys", body=body)
 
 
 @app.command()
@@ -98,29 +99,29 @@ def rollback(
 ) -> None:
     """Bring back what was before the last deploy that succeeded, or before the one named."""
     body = {"path": path, "deploy": deploy, "wait": queue}
-    _finish(session, _ask(session, "POST", f"/{system}/rollback", body))
+    _finish(session, _ask(session, "POST", ("SYSTEM", system), "rollback", body=body))
 
 
 @app.command()
 @on_server
 def cancel(session: Session, system: System, deploy: Deploy) -> None:
     """Cancel a deploy: it goes back to the definition before."""
-    _finish(session, _ask(session, "POST", f"/{system}/deploys/{deploy}/cancel"))
+    _finish(session, _ask(session, "POST", ("SYSTEM", system), "deploys", ("DEPLOY", deploy), "cancel"))
 
 
 @app.command()
 @requests_action
 def teardown(session: Session, system: System, queue: Queue = None) -> None:
     """End all services of a system; the system stays."""
-    _finish(session, _ask(session, "POST", f"/{system}/teardowns", {"wait": queue}))
+    _finish(session, _ask(session, "POST", ("SYSTEM", system), "teardowns", body={"wait": queue}))
 
 
 @app.command()
 @requests_action
 def delete(session: Session, system: System, force: Force = False) -> None:
     """Remove a system with all that it has."""
-    asked = _ask(session, "DELETE", f"/{system}?force={str(force).lower()}")
-    _finish(session, asked)
+    params = {"force": str(force).lower()}
+    _finish(session, _ask(session, "DELETE", ("SYSTEM", system), params=params))
 
 
 @app.command()
@@ -128,7 +129,7 @@ def delete(session: Session, system: System, force: Force = False) -> None:
 def status(session: Session, system: System, path: At = "/", instances: Instances = True) -> None:
     """Show a system with its services and their instances."""
     params = {"path": path, "instances": str(instances).lower()}
-    found = session.client.http.call(SystemTree, "GET", _at(session, f"/{system}"), params=params)
+    found = session.client.http.call(SystemTree, "GET", _at(session, ("SYSTEM", system)), params=params)
     session.show(found, lambda found: system_tree(session, found))
 
 
@@ -136,7 +137,7 @@ def status(session: Session, system: System, path: At = "/", instances: Instance
 @on_server
 def deploys(session: Session, system: System) -> None:
     """List the deploys of a system, newest first."""
-    found = session.client.http.call(list[ChangeView], "GET", _at(session, f"/{system}/deploys"))
+    found = session.client.http.call(list[ChangeView], "GET", _at(session, ("SYSTEM", system), "deploys"))
     session.show(found, lambda found: change_table(session, found))
 
 
@@ -144,7 +145,7 @@ def deploys(session: Session, system: System) -> None:
 @on_server
 def locks(session: Session, system: System) -> None:
     """List the locks of a system: who holds what, and who waits for what."""
-    found = session.client.http.call(list[SystemLockView], "GET", _at(session, f"/{system}/locks"))
+    found = session.client.http.call(list[SystemLockView], "GET", _at(session, ("SYSTEM", system), "locks"))
     session.show(found, lock_table)
 
 
@@ -181,7 +182,7 @@ def _followed(session: Session, system: str, path: str, one: LogExcerpt, place: 
 
 
 def _written(session: Session, system: str, params: dict[str, Any]) -> list[LogExcerpt]:
-    return session.client.http.call(list[LogExcerpt], "GET", _at(session, f"/{system}/logs"), params=params)
+    return session.client.http.call(list[LogExcerpt], "GET", _at(session, ("SYSTEM", system), "logs"), params=params)
 
 
 def _shown(one: LogExcerpt) -> int:
@@ -190,13 +191,15 @@ def _shown(one: LogExcerpt) -> int:
     return one.next
 
 
-def _ask(session: Session, method: str, path: str, body: object = None) -> AskedView:
-    headers = idempotency_headers()
-    return session.client.http.call(AskedView, method, _at(session, path), body=body, headers=headers)
+def _ask(
+    session: Session, method: str, *parts: str | NamedPart, body: object = None, params: Params = NOTHING
+) -> AskedView:
+    headers, where = idempotency_headers(), _at(session, *parts)
+    return session.client.http.call(AskedView, method, where, body=body, headers=headers, params=params)
 
 
-def _at(session: Session, path: str) -> str:
-    return f"/systems/{session.ns}{path}"
+def _at(session: Session, *parts: str | NamedPart) -> UrlPath:
+    return url_path("systems", ("namespace", session.ns), *parts)
 
 
 def _finish(session: Session, asked: AskedView) -> None:
