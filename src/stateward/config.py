@@ -175,7 +175,7 @@ def _checked(config: Config) -> Config:
     """Refuse settings that make no sense together."""
     if bool(config.tls_cert) != bool(config.tls_key):
         missing = "tls_key" if config.tls_cert else "tls_cert"
-        raise BadInput(missing, "", "a file: a certificate and its key come together")
+        raise BadInput(missing, None, "a file: a certificate and its key come together")
     if config.pooler and not config.database.startswith("postgres"):
         raise BadInput("pooler", True, "false: only a database on PostgreSQL is reached through a pooler")
     if config.direct_url and not (config.pooler and config.direct_url.startswith("postgres")):

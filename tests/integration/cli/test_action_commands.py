@@ -104,6 +104,7 @@ def test_what_is_not_understood_exits_with_2(pumps: CliServer, words: list[str])
     done = pumps.run(*words)
     assert done.exit_code == 2, done.output
     assert done.stderr
+    assert "''" not in done.stderr, "what was not given is not shown"
 
 
 def test_force_and_facts_and_arguments_go_with_the_action(pumps: CliServer) -> None:

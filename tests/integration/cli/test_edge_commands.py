@@ -170,7 +170,7 @@ def test_a_cloudlet_is_handed_over_to_an_agent_that_is_held(lab: EdgeCliServer) 
 
 def test_what_is_not_a_name_or_says_nothing_is_refused_before_anything_is_asked(lab: EdgeCliServer) -> None:
     assert "CLOUDLET/CLUSTER" in lab.refused("clusterinst", "create", "munich")
-    assert "say what is to be changed" in lab.refused("clusterinst", "update", "munich/c1")
+    assert "options: must be given: say what is to be changed" in lab.refused("clusterinst", "update", "munich/c1")
     assert "say what is to be changed" in lab.refused("appinst", "update", "munich/c1/web")
 
 

@@ -180,7 +180,7 @@ def test_whoever_believes_in_another_state_is_told(cli: OvcCliServer) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("show", "machine/nobody"), "the name of one"),
+        (("show", "machine/nobody"), "there is no machine 'nobody'"),
         (("show", "ship/titanic"), "KIND/NAME"),
         (("show", "titanic"), "KIND/NAME"),
         (("list", "ships"), "one of accounts"),

@@ -35,7 +35,7 @@ def do(
 ) -> None:
     """Ask for an action on objects that are named, or on all that a selector chooses."""
     if bool(objects) == bool(chosen):
-        raise BadInput("object", " ".join(objects or []), "either named, or chosen with --selector")
+        raise BadInput("object", None, "either named, or chosen with --selector")
     body = request_body(force, fact or [], parse_values("arg", arg or []))
     if chosen:
         outcomes = request_group(session, action, parse_selector(chosen), body)
@@ -56,7 +56,7 @@ def plan(
     """Say whether an action would be accepted, and where it would lead, without doing anything."""
     named = [parse_ref(one) for one in objects or []]
     if not named:
-        raise BadInput("object", "", "given: name at least one")
+        raise BadInput("object", None, "given: name at least one")
     for one in named:
         if one.kind is not None:
             session.find(one)

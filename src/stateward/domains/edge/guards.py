@@ -286,7 +286,8 @@ def _hand_over(uow: UnitOfWork, request: Request, found: Object) -> Request:
     if wanted is None and len(held) == 1:
         wanted = held[0]
     if wanted not in held:
-        raise BadInput("installation", wanted, f"one that is held: {', '.join(map(repr, held)) or 'none is'}")
+        there_are = f"held are {', '.join(map(repr, held))}" if held else "the cloudlet holds none"
+        raise BadInput("installation", wanted, f"one that is held; {there_are}")
     why = f"from installation {status.installation or 'without identity'} to {wanted or 'one without identity'}"
     journal(uow, found, None, request.actor, request.who, "handed over", reason=why)
     others = tuple(one for one in status.held if one.installation != wanted)

@@ -119,7 +119,7 @@ def _add_request(form: str, command: str, fields: tuple[str, ...], others: tuple
         elif command not in METHODS:
             parts.append(command)
         elif command == "update" and form != CLOUDLET and not body:
-            raise BadInput("options", "", "given: say what is to be changed")
+            raise BadInput("options", None, "given: say what is to be changed")
         chosen = {option: given[option] for option in others}
         send(session, METHODS.get(command, "POST"), path(session, *parts), body if body or fields else None, **chosen)
 

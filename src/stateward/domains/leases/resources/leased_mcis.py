@@ -40,7 +40,7 @@ class LeasedMcis:
         if isinstance(template, str):
             template = _decode_template(template)
         if not isinstance(template, dict):
-            raise BadInput("template", template, "a fleet: an object with groups")
+            raise BadInput("template", template, "an object with the field groups, the subgroups of the MCI")
         details = {"template": template, "mci": read_text("mci", given, before)}
         for field, value in details.items():
             if before is not None and value != before[field]:

@@ -101,9 +101,9 @@ def parse_body(body: bytes) -> Fields:
     try:
         return Fields(msgspec.json.decode(body) if body.strip() else {})
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise BadInput("body", "", "JSON") from None
+        raise BadInput("body", None, "JSON") from None
     except RecursionError:
-        raise BadInput("body", "", "JSON of a sensible depth") from None
+        raise BadInput("body", None, "JSON of a sensible depth") from None
 
 
 def parse_flag(field: str, text: str | None) -> bool:
@@ -141,7 +141,7 @@ def _parse_text(field: str, value: object, default: str) -> str:
         raise BadInput(field, value, "a text")
     text = value if isinstance(value, str) else repr(value)
     if len(text) > MAX_TEXT_CHARS or "\x00" in text:
-        raise BadInput(field, "", f"a text of at most {MAX_TEXT_CHARS} characters without NUL")
+        raise BadInput(field, None, f"a text of at most {MAX_TEXT_CHARS} characters without NUL")
     return text
 
 

@@ -130,7 +130,7 @@ def scale(
     given = {"numVMsToAdd": add, "numVMsToRemove": remove, "size": size}
     body = {field: number for field, number in given.items() if number is not None}
     if len(body) != 1:
-        raise BadInput("size", " ".join(body), "given by exactly one of --add, --remove, --size")
+        raise BadInput("size", None, "given by exactly one of --add, --remove, --size")
     reply = ask(session, MciReply, "POST", "mci", ("MCI", mci), "subgroup", ("GROUP", group), body=body)
     _finish(session, mci, reply, wait=session.wait)
 

@@ -237,6 +237,17 @@ def maintenance(session: Session, node: NodeArg, vmaction: VmAction = "move") ->
 # --- requests --------------------------------------------------------------------------------------------------------
 
 
+class NoObjectOfName(BadInput):
+    """No object of a kind has the given name."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__("object", f"{kind}/{name}", f"the name of a {kind} that exists")
+        self.kind, self.name = kind, name
+
+    def __str__(self) -> str:
+        return f"there is no {self.kind} {self.name!r}"
+
+
 def _id(session: Session, named: str) -> str:
     """Return the id of an object that is named by it, or by its kind and name."""
     kind, _, name = named.partition("/")
@@ -246,10 +257,10 @@ def _id(session: Session, named: str) -> str:
         raise BadInput("object", named, f"an id, or KIND/NAME with a kind of {', '.join(PATHS)}")
     chosen = ObjectSelector(kind=f"ovc.{KINDS.get(kind, kind)}", labels={"name": name})
     found = [one.id for one in session.client.objects(session.ns, chosen) if one.state not in FINAL]
-    if len(found) != 1:
-        raise BadInput(
-            "object", named, "the name of one that exists" if not found else f"unambiguous: one of {', '.join(found)}"
-        )
+    if not found:
+        raise NoObjectOfName(kind, name)
+    if len(found) > 1:
+        raise BadInput("object", named, f"unambiguous: one of {', '.join(found)}")
     return found[0]
 
 
