@@ -131,6 +131,8 @@ def test_an_app_is_deployed_changed_refreshed_and_removed(lab: EdgeCliServer) ->
 
 def test_records_are_defined_changed_shown_and_struck_out(lab: EdgeCliServer) -> None:
     lab.done("flavor", "create", "m4", "size=small")
+    for command in ("create", "update"):
+        assert "field: must be given, as FIELD=VALUE. Sizes of nodes: size." in lab.refused("flavor", command, "m4")
     assert lab.seen("flavor", "show", "m4")["spec"]["size"] == "small"
     lab.done("autoscale", "create", "busy", "min=1", "max=4", "cpu=100")
     lab.done("autoscale", "update", "busy", "max=6")

@@ -66,7 +66,7 @@ class CloudletSpec(Struct, frozen=True):
 class FlavorSpec(Struct, frozen=True):
     """A node size, by the name that the agents' driver has for it."""
 
-    size: Annotated[str, Meta(min_length=1, max_length=MAX_SIZE_CHARS)] = "tiny"
+    size: Annotated[str, Meta(min_length=1, max_length=MAX_SIZE_CHARS)]
 
 
 class AppSpec(Struct, frozen=True):

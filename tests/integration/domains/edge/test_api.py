@@ -111,6 +111,22 @@ async def test_what_cannot_be_is_refused_with_the_field_named(api: Api) -> None:
     await api.call("GET", "/cloudlets/munich:c1", status=400)
 
 
+@pytest.mark.parametrize(
+    ("path", "whole", "field"),
+    [
+        ("/flavors/m4", {"size": "small"}, "size"),
+        ("/apps/web", {"command": "serve"}, "command"),
+        ("/autoprov/near", {"cloudlets": []}, "cloudlets"),
+    ],
+)
+async def test_a_record_is_not_replaced_by_one_without_its_required_field(
+    api: Api, path: str, whole: dict[str, Any], field: str
+) -> None:
+    await api.call("PUT", path, whole)
+    assert field in (await api.call("PUT", path, {}, 400))["detail"]
+    assert (await api.call("GET", path))["spec"][field] == whole[field]
+
+
 async def test_numbers_of_a_policy_and_of_a_load_have_limits(api: Api) -> None:
     for field, value in (("cpu", 1e-300), ("mem", 1e300), ("connections", 0.0001), ("cpu", -1)):
         assert field in (await api.call("PUT", "/autoscale/as", {"min": 1, "max": 3, field: value}, 400))["field"]

@@ -151,9 +151,9 @@ async def _instance(service: Service, name: str) -> object:
 @pytest.mark.parametrize(
     ("kind", "spec", "ask"),
     [
-        pytest.param(FLAVOR.kind, FlavorSpec(), _cluster_with_flavor, id="a flavor and a cluster"),
+        pytest.param(FLAVOR.kind, FlavorSpec("tiny"), _cluster_with_flavor, id="a flavor and a cluster"),
         pytest.param(AUTOSCALE.kind, AutoscaleSpec(), _cluster_with_policy, id="a policy and a cluster"),
-        pytest.param(FLAVOR.kind, FlavorSpec(), _app_with_flavor, id="a flavor and an app"),
+        pytest.param(FLAVOR.kind, FlavorSpec("tiny"), _app_with_flavor, id="a flavor and an app"),
         pytest.param(AUTOPROV.kind, AutoprovSpec(("munich",)), _app_with_policy, id="a policy and an app"),
         pytest.param(APP.kind, AppSpec("x"), _instance, id="an app and an instance"),
     ],

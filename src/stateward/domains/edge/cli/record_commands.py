@@ -39,14 +39,15 @@ def _commands(where: str, help_: str, *, demand: bool) -> typer.Typer:
 
     @on_server
     def create(session: Session, name: Name, fields: Fields = None) -> None:
-        """Define it, or replace it if it exists."""
-        _send(session, "PUT", path(session, where, ("NAME", name)), parse_values("field", fields or []))
+        """Define it, or replace it if it exists: fields that are not given get their defaults."""
+        _send(session, "PUT", path(session, where, ("NAME", name)), _values(fields, help_))
 
     @on_server
     def update(session: Session, name: Name, fields: Fields = None) -> None:
         """Change some of its fields."""
+        values = _values(fields, help_)
         before = session.client.http.call(View, "GET", path(session, where, ("NAME", name))).spec
-        _send(session, "PUT", path(session, where, ("NAME", name)), {**before, **parse_values("field", fields or [])})
+        _send(session, "PUT", path(session, where, ("NAME", name)), {**before, **values})
 
     @on_server
     def delete(session: Session, name: Name) -> None:
@@ -73,6 +74,13 @@ def report_demand(session: Session, name: Name, requests: Requests) -> None:
     """Report an interval of an app's demand; its policy deploys or removes instances."""
     found = {cloudlet: _number(number) for cloudlet, number in parse_pairs("requests", requests).items()}
     _send(session, "POST", path(session, "apps", ("NAME", name), "demand"), {"requests": found})
+
+
+def _values(fields: list[str] | None, help_: str) -> dict[str, Any]:
+    """Return the given fields; none at all would replace a record by an empty one."""
+    if not fields:
+        raise BadInput("field", None, f"given, as FIELD=VALUE. {help_}")
+    return parse_values("field", fields)
 
 
 def _number(text: str) -> int:
