@@ -38,7 +38,7 @@ async def test_a_scaling_without_arguments_is_refused_and_changes_nothing(harnes
     await harness.created(mci())
     before = await harness.engine.get(NS, "m1")
     error = await refused(harness, action)
-    assert (error.field, "which is Running" in error.allowed, "count" in error.allowed) == ("args", True, True)
+    assert (error.field, "which is Running" in error.allowed, "count" in error.allowed) == ("args.group", True, True)
     assert await harness.engine.get(NS, "m1") == before
 
 
