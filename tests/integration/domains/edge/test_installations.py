@@ -127,7 +127,7 @@ async def test_a_hand_over_disconnects_the_first_which_is_held_from_then_on_and_
 
 async def test_a_hand_over_to_one_that_is_not_held_is_refused_and_says_which_are(harness: EdgeHarness) -> None:
     await harness.cloudlet(runner=runner(FIRST))
-    with pytest.raises(BadInput, match="none is"):
+    with pytest.raises(BadInput, match="the cloudlet holds none"):
         await hand_over(harness, None, ADA)
     harness.start(runner(SECOND))
     await until_held(harness, SECOND)
