@@ -205,7 +205,7 @@ async def test_a_scaling_that_does_not_say_how_is_bad_input_and_names_field_stat
 ) -> None:
     await api.created()
     answer = await api.post(f"http://test/api/v1/ns/{NS}/objects/m1/actions/scale out", {})
-    assert (answer.status_code, answer.json()["field"], answer.json()["state"]) == (400, "args", "Running")
+    assert (answer.status_code, answer.json()["field"], answer.json()["state"]) == (400, "args.group", "Running")
     assert "{group, count}, to scale out 'm1', which is Running" in answer.json()["detail"]
     assert (await api.status())["status"] == "Running:2 (R:2/2)"
 
