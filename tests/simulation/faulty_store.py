@@ -47,7 +47,7 @@ class Tape(Struct):
 
     changes: list[Changes] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
-    workers: bool = False  # somebody gave a sign of life, or was forgotten
+    workers: bool = False  # a worker sent a heartbeat, or was removed
 
     @property
     def wrote(self) -> bool:
@@ -99,7 +99,7 @@ class Way:
         self.chance = chance
         self.cut_until = 0.0
         self.silent = False
-        self.renewed = 0.0  # when its last sign of life that it knows of was begun
+        self.renewed = 0.0  # when the last heartbeat that it knows of was begun
         self.over = False  # the world has ended: nothing goes through any more
 
     async def there(self) -> None:

@@ -189,7 +189,7 @@ class World:
                 and not asleep
                 and late > process.lease
             ):
-                self.wrong(f"{name} is still at {row.op}, {late:.3f} s after its last sign of life, and is taken over")
+                self.wrong(f"{name} is still at {row.op}, {late:.3f} s after its last heartbeat, and is taken over")
 
     # --- tasks -------------------------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ class Hall:
         return [self.engine.request("ns", name, "build", creates=birth, not_before=not_before) for name in names]
 
     async def take(self, requests: Sequence[Request], room: int = 10, silent: float = 0.0) -> list[Claim]:
-        """Accept requests; returns what hands took, whose last sign of life was so many seconds ago."""
+        """Accept requests; returns the eager claims of a worker whose last heartbeat was so many seconds ago."""
 
         async def function(tx: Tx) -> list[Claim]:
             hands = EagerClaims(WorkerRecord("w/1", LEASE, tx.now - silent, "here", 1), room)
