@@ -70,7 +70,7 @@ class SimulatedClouds:
             return await self._run(lifecycle, job)
 
         handlers = {action: Handler(run, self._observe) for action in lifecycle.actions}
-        return Kind(lifecycle, handlers, _route, general=True)
+        return Kind(lifecycle, handlers, _route)
 
     async def _run(self, lifecycle: Lifecycle, job: Job) -> Ending | None:
         operation = job.claim.operation
@@ -116,7 +116,7 @@ class SimulatedClouds:
 
 def all_kinds(clouds: SimulatedClouds | None = None) -> list[Kind]:
     """Return every kind that a server knows, without its domain's plugin; with clouds, all work is theirs."""
-    domains = [Kind(one, general=True) if clouds is None else clouds.kind(one) for one in lifecycles()]
+    domains = [Kind(one) if clouds is None else clouds.kind(one) for one in lifecycles()]
     return [*domains, token_kind(), quota_kind()]
 
 

@@ -37,7 +37,7 @@ async def tell_the_time(_: object) -> float:
 
 def lamps(flash: Run = nothing) -> Kind:
     """Return the kind, with what flashing does."""
-    return Kind(LAMP, {"flash": Handler(flash)}, general=True)
+    return Kind(LAMP, {"flash": Handler(flash)})
 
 
 def name_of(number: int) -> str:

@@ -102,7 +102,7 @@ class LastAdministrator(Denied, code="last_administrator"):
 
 def token_kind() -> Kind:
     """Return the kind of tokens, for an engine to know."""
-    return Kind(TOKEN, guard=guard_last_administrator)
+    return Kind(TOKEN, guard=guard_last_administrator, general=False)
 
 
 async def guard_last_administrator(uow: UnitOfWork, request: Request, found: Object) -> None:

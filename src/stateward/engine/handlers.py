@@ -276,3 +276,4 @@ class Handler(Struct, frozen=True):
     observe: Observe | None = None
     attempts: int | None = None  # None: until the deadline
     cancelled: Observe | None = None
+    args: type[Struct] | None = None  # the type of the action's arguments; any JSON without one

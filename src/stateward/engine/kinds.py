@@ -1,14 +1,15 @@
 """Kinds of objects: their lifecycles, handlers, lanes, guards and hooks."""
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
-from copy import copy
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from stateward.engine.handlers import Handler, Observe, Run
 from stateward.engine.privacy import PUBLIC, Disclosure, Privacy
 from stateward.engine.requests import Request
+from stateward.engine.typed_values import KindTypes, check_columns
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import Lifecycle
@@ -77,12 +78,26 @@ class Kind(Struct, eq=False):
     cancels: bool = True  # its operations can be cancelled
     reserved_labels: Collection[str] = ()  # by which its domain finds its objects, and which nobody else may change
     privacy: Privacy = PUBLIC  # the parts of its records that not everybody sees
-    general: bool = False  # the general API may create its objects, for actors that its table allows
+    general: bool = True  # the general API may create its objects, for actors that its table allows
     made_by: str = ""  # the command that creates its objects, if the general API may not
     party: Callable[[Object], Party] | None = None  # returns the other party that carries out an object's operations
+    spec: type[Struct] | None = None  # the type of its specs; any JSON without one
+    args: Mapping[str, type[Struct]] = {}  # the types of arguments, by action; those of handlers are added
+    columns: Sequence[str] = ()  # the fields that a list of its objects shows: `spec.address`, `labels.team`
+    types: KindTypes | None = None  # made of `spec` and `args`
 
     def __post_init__(self) -> None:
         self.reserved_labels = frozenset(self.reserved_labels)
+        self.args = dict(self.args)
+        for action in self.args:
+            self.lifecycle.sources(action)
+        self._set_types()
+        check_columns(self.name, self.columns, None if self.types is None else self.types.spec)
+
+    def _set_types(self) -> None:
+        of_handlers = {action: one.args for action, one in self.handlers.items() if one.args is not None}
+        args = {**self.args, **of_handlers}
+        self.types = KindTypes(self.name, self.spec, args) if args or self.spec is not None else None
 
     @property
     def name(self) -> str:
@@ -91,18 +106,22 @@ class Kind(Struct, eq=False):
 
     def with_handlers(self, handlers: dict[str, Handler]) -> "Kind":
         """Return a copy of the kind with other handlers."""
-        changed = copy(self)
-        changed.handlers = handlers
-        return changed
+        return replace(self, handlers=handlers)
 
     def handles(
-        self, action: str, *, observe: Observe | None = None, attempts: int | None = None
+        self,
+        action: str,
+        *,
+        observe: Observe | None = None,
+        attempts: int | None = None,
+        args: type[Struct] | None = None,
     ) -> Callable[[Run], Run]:
-        """Register the decorated function as the handler of an action."""
+        """Register the decorated function as the handler of an action; `args` is the type of its arguments."""
 
         def register(run: Run) -> Run:
             self.lifecycle.sources(action)  # an unknown action is an error with the nearest name
-            self.handlers[action] = Handler(run, observe, attempts)
+            self.handlers[action] = Handler(run, observe, attempts, args=args)
+            self._set_types()
             return run
 
         return register

@@ -14,15 +14,13 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stateward.engine.typed_values import MASK
 from stateward.lifecycle import PROVIDER, USER, Lifecycle
 from stateward.lifecycle.rows import Meaning
 from stateward.store.records import JournalEntry, Object, Operation, to_json
 
 if TYPE_CHECKING:
     from stateward.engine.kinds import Kind
-
-MASK = "***"
-"""The replacement of a secret value."""
 
 
 class Privacy(Struct, frozen=True):

@@ -138,7 +138,7 @@ class Plant:
         """Return the kind of the pumps, worked by this plant."""
         look = self.observe if observe else None
         handlers = {name: Handler(self.run, look) for name in ("build", "pump", "tune", "move", "scrap")}
-        return Kind(PUMP, handlers, self._route, general=True)
+        return Kind(PUMP, handlers, self._route)
 
     def station(self) -> Kind:
         """Return the kind of the stations: groups of pumps."""
@@ -147,7 +147,7 @@ class Plant:
 
             return Ending("calm", CONTROLLER)
 
-        return Kind(STATION, {"pump": Handler(collect)}, general=True)
+        return Kind(STATION, {"pump": Handler(collect)})
 
     def _route(self, found: Object, _: str) -> Route:
         return self.lanes.get(found.id, Route())

@@ -214,7 +214,7 @@ VALVE = declare(
 @pytest.fixture
 async def opening(new_store: Callable[[], Store]) -> AsyncIterator[Former]:
     """A worker that is about to open the valve v1."""
-    kind = Kind(VALVE, {"open": Handler(Plant().run)}, general=True)
+    kind = Kind(VALVE, {"open": Handler(Plant().run)})
     async with Engine(new_store(), [kind], works=False) as engine:
         await engine.create("ns", "v1", VALVE.kind, "make")
         await engine.act("ns", "v1", "open")

@@ -1,7 +1,7 @@
 """A server for tests: the real application on a real engine, without a network; each caller has a role."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -98,7 +98,7 @@ def simple(lifecycle: Lifecycle) -> Kind:
     async def work(_: Job) -> dict[str, bool]:
         return {"done": True}
 
-    return Kind(lifecycle, {action: Handler(work) for action in lifecycle.actions}, general=True)
+    return Kind(lifecycle, {action: Handler(work) for action in lifecycle.actions})
 
 
 async def keys(tokens: Tokens) -> dict[str, str]:
@@ -122,10 +122,11 @@ async def open_server(
     *,
     works: bool = True,
     fast_path: bool = True,
+    also: Sequence[Kind] = (),
 ) -> AsyncIterator[ServerHarness]:
     """Open a harness; everybody in it has a token for `shop`, the administrator for everything."""
     plant, clock = Plant(), Clock()
-    kinds = [plant.pump(), plant.station(), simple(VM), simple(ACCOUNT), token_kind(), quota_kind()]
+    kinds = [*also, plant.pump(), plant.station(), simple(VM), simple(ACCOUNT), token_kind(), quota_kind()]
     async with AsyncExitStack() as stack:
         engine = await stack.enter_async_context(
             Engine(store or open_store(":memory:"), kinds, works=works, admission=QuotaGuard())

@@ -81,7 +81,7 @@ class Handlers:
         instance = {"create": asks, "update": asks, "re-create": asks, "delete": removes, "expire": removes}
         app = {**instance, "create": handler(self.create_app)}
         cloudlet = {"create": waits, "start": waits, "upgrade": waits, "delete": handler(self.delete_cloudlet)}
-        kind = partial(Kind, cancels=False, general=True, party=responsible_agent)
+        kind = partial(Kind, cancels=False, party=responsible_agent)
         return [
             kind(CLUSTERINST, instance, guard=guard_cluster, lock_set=referenced_records),
             kind(APPINST, app, guard=guard_app),

@@ -49,10 +49,9 @@ class EdgePlugin(DomainPlugin):
         self._lease_s, self._policy_interval_s = lease_s, policy_interval_s
         self._handlers = Handlers()
         records = [
-            Kind(one, guard=guard_record, lock_set=referenced_records, general=True)
-            for one in (FLAVOR, APP, AUTOSCALE, AUTOPROV)
+            Kind(one, guard=guard_record, lock_set=referenced_records) for one in (FLAVOR, APP, AUTOSCALE, AUTOPROV)
         ]
-        kinds = [*self._handlers.kinds(), *records, Kind(LISTENER)]
+        kinds = [*self._handlers.kinds(), *records, Kind(LISTENER, general=False)]
         super().__init__(kinds, routes(lambda: self.service, lambda: self.agent_hub, lambda: self.policy_controller))
 
     def bind_engine(self, engine: Engine) -> None:

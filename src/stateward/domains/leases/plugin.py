@@ -59,14 +59,12 @@ class LeasesPlugin(DomainPlugin):
         guard = LeaseGuard(self._resources, notifies=bool(self._settings.check_url))
         handlers = {name: Handler(self._handler(work)) for name, work in WORK.items()}
         kinds = [
-            Kind(
-                LEASE, handlers, guard=guard, lock_set=guard.lock_set, on_end=on_lease_end, cancels=False, general=True
-            ),
-            Kind(RESERVATION),
-            Kind(EVENT),
-            Kind(HOST, guard=host_guard, general=True),
-            Kind(PROPERTY, general=True),
-            Kind(NOTICE, {"deliver": Handler(self._handler(deliver))}),
+            Kind(LEASE, handlers, guard=guard, lock_set=guard.lock_set, on_end=on_lease_end, cancels=False),
+            Kind(RESERVATION, general=False),
+            Kind(EVENT, general=False),
+            Kind(HOST, guard=host_guard),
+            Kind(PROPERTY),
+            Kind(NOTICE, {"deliver": Handler(self._handler(deliver))}, general=False),
         ]
         super().__init__(kinds, routes(lambda: self.leases, lambda: self.hosts))
 

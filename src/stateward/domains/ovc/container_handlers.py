@@ -40,7 +40,7 @@ class ContainerHandlers:
             action: Handler(self._apply_to_children, cancelled=self._observe_cancelled)
             for action in ("delete", "restore", "destroy")
         }
-        return Kind(lifecycle, handlers, guard=guard, lock_set=lock_set, on_end=on_end, general=True)
+        return Kind(lifecycle, handlers, guard=guard, lock_set=lock_set, on_end=on_end)
 
     def cloudspaces(self, lifecycle: Lifecycle, guard: Guard, lock_set: LockSet, on_end: EndHook) -> Kind:
         """Return the kind of cloudspaces, with its handlers."""
@@ -61,7 +61,7 @@ class ContainerHandlers:
             "destroy": Handler(self._take_down, cancelled=self._observe_cancelled),
             "place firewall": Handler(walls.place, cancelled=walls.observe_placement),
         }
-        return Kind(lifecycle, handlers, guard=guard, lock_set=lock_set, on_end=on_end, general=True)
+        return Kind(lifecycle, handlers, guard=guard, lock_set=lock_set, on_end=on_end)
 
     async def _take_down(self, job: Job) -> None:
         await self._apply_to_children(job)

@@ -41,7 +41,7 @@ class NodeHandlers:
             "enable": Handler(self._enable, cancelled=self._observe_cancelled),
             "decommission": Handler(self._decommission, cancelled=self._observe_cancelled),
         }
-        return Kind(lifecycle, handlers, guard=guard, on_end=on_end)
+        return Kind(lifecycle, handlers, guard=guard, on_end=on_end, general=False)
 
     async def _observe_cancelled(self, job: Job) -> ObservedOutcome | Ending:
         return await observe_cancelled(job, self._nodes.reader)

@@ -35,7 +35,7 @@ class DiskHandlers:
             "destroy": self._destroy,
         }
         handlers = {action: Handler(run, self._observe) for action, run in runs.items()}
-        return Kind(lifecycle, handlers, guard=guard, lock_set=lock_set, on_end=on_end)
+        return Kind(lifecycle, handlers, guard=guard, lock_set=lock_set, on_end=on_end, general=False)
 
     async def _create(self, job: Job) -> None:
         await self._disk_store.create(file_name(job.claim.object), read_spec(job.claim.object, DiskSpec).gib)
@@ -91,7 +91,7 @@ class ImageHandlers:
         handlers = {action: Handler(do_nothing, report_done) for action in ("disable", "enable", "delete", "restore")}
         runs = {"create": self._create, "destroy": self._destroy}
         handlers |= {action: Handler(run, self._observe) for action, run in runs.items()}
-        return Kind(lifecycle, handlers, guard=guard, lock_set=lock_set, on_end=on_end)
+        return Kind(lifecycle, handlers, guard=guard, lock_set=lock_set, on_end=on_end, general=False)
 
     async def _create(self, job: Job) -> None:
         await self._disk_store.create_image(file_name(job.claim.object), read_spec(job.claim.object, ImageSpec).source)

@@ -63,6 +63,7 @@ class DeployHandlers:
             lock_set=lock_system,
             on_end=drop_lock_timer,
             cancels=False,
+            general=False,
         )
         deploy, teardown = {"deploy": Handler(self.deploy)}, {"teardown": Handler(self.teardown)}
         return [kind(DEPLOY, deploy, privacy=SECRET_ENV), kind(TEARDOWN, teardown)]
@@ -270,7 +271,7 @@ class SystemHandlers:
         """Return the kind of systems."""
         make = Handler(self.make, attempts=CREATE_ATTEMPTS)
         handlers = {"create": make, "retry": make, "delete": Handler(self.remove, cancelled=self.observe_removal)}
-        return Kind(SYSTEM, handlers, guard=partial(guard_system, self._context.settings), general=True)
+        return Kind(SYSTEM, handlers, guard=partial(guard_system, self._context.settings))
 
     async def make(self, job: Job) -> Ending:
         """Initialise a system at its backend."""

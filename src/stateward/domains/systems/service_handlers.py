@@ -51,8 +51,14 @@ class ServiceHandlers:
                 {**dict.fromkeys(events, change), "delete": Handler(self.end, cancelled=self.observe_end)},
                 guard=refuse_second_spec,
                 privacy=SECRET_ENV,
+                general=False,
             ),
-            Kind(NODEPOOL, {**dict.fromkeys(events, size), "delete": Handler(self.drop)}, guard=refuse_second_spec),
+            Kind(
+                NODEPOOL,
+                {**dict.fromkeys(events, size), "delete": Handler(self.drop)},
+                guard=refuse_second_spec,
+                general=False,
+            ),
         ]
 
     # --- services ----------------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ class Pruned(Struct, frozen=True):
 
 def history_kind() -> Kind:
     """Return the kind of the deployment's history object."""
-    return Kind(HISTORY)
+    return Kind(HISTORY, general=False)
 
 
 async def prune(

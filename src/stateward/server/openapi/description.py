@@ -42,6 +42,7 @@ OWN_PACKAGES = frozenset({"server", "schemas"})
 
 PUBLISHED_NAMES = {
     "HealthStatus": "Health",
+    "KindInfo": "LifecycleInfo",
     "StuckReason": "Why",
     "WaitReason": "Reason",
     **load_published_names(),

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from litestar import Response, get
 from litestar.params import QueryParameter
+from msgspec.structs import asdict
 
 from stateward.access import Right
 from stateward.access.lifecycle import TOKEN
@@ -15,9 +16,10 @@ from stateward.access.quotas import QUOTA
 from stateward.engine import Engine, Kind
 from stateward.errors import UnknownName
 from stateward.lifecycle import Lifecycle
-from stateward.lifecycle.describe import LifecycleInfo, describe
+from stateward.lifecycle.describe import describe
 from stateward.lifecycle.render import markdown, mermaid, svg
 from stateward.lifecycle.render.svg_markup import STYLE
+from stateward.schemas.kind_info import KindInfo
 from stateward.server.http.parameters import KindName
 from stateward.server.openapi.description import CONTENTS
 from stateward.server.routes.declare import api_route
@@ -66,15 +68,27 @@ def public_kind(engine: Engine, name: str) -> Kind:
 
 
 @api_route(get, "/kinds", Right.READ, "kinds", "List the kinds")
-async def list_kinds(request: ApiRequest) -> list[LifecycleInfo]:
-    """Return every kind with its lifecycle: states, rows, actors, actions."""
-    return [describe(kind.lifecycle) for kind in public_kinds(request.service.engine)]
+async def list_kinds(request: ApiRequest) -> list[KindInfo]:
+    """Return every kind with its lifecycle (states, rows, actors, actions) and the schemas of specs and arguments."""
+    return [kind_info(kind) for kind in public_kinds(request.service.engine)]
 
 
 @api_route(get, "/kinds/{kind:str}", Right.READ, "kinds", "Get a kind", 404)
-async def get_kind(request: ApiRequest, kind: KindName) -> LifecycleInfo:
-    """Return one kind with its lifecycle."""
-    return describe(public_kind(request.service.engine, kind).lifecycle)
+async def get_kind(request: ApiRequest, kind: KindName) -> KindInfo:
+    """Return one kind with its lifecycle, and the schemas of its specs and arguments."""
+    return kind_info(public_kind(request.service.engine, kind))
+
+
+def kind_info(kind: Kind) -> KindInfo:
+    """Return the description of a kind."""
+    types = kind.types
+    return KindInfo(
+        **asdict(describe(kind.lifecycle)),
+        spec=None if types is None or types.spec is None else types.spec.schema,
+        args={} if types is None else {action: one.schema for action, one in types.args.items()},
+        columns=list(kind.columns),
+        creatable=kind.general,
+    )
 
 
 @api_route(

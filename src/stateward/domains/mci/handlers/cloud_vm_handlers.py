@@ -104,7 +104,6 @@ class CloudVmHandlers:
             lock_set=mci_lock_set,
             on_end=drop_subgroup_on_end,
             reserved_labels=VM_LABELS,
-            general=True,
         )
 
     async def _create(self, job: Job) -> Ending:

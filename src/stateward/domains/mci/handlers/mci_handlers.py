@@ -62,7 +62,7 @@ class MciHandlers:
         }
         handlers |= dict.fromkeys(VM_ONLY_ACTIONS, self._roll_up) | {"terminate": self._terminate}
         made = {action: Handler(run, cancelled=self._end_cancelled) for action, run in handlers.items()}
-        return Kind(MCI, made, guard=guard, general=True)
+        return Kind(MCI, made, guard=guard)
 
     # --- creating ----------------------------------------------------------------------------------------------------
 

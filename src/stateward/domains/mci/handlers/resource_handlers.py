@@ -67,7 +67,6 @@ class ResourceHandlers:
                 _route,
                 complete(guards[resource_type]),
                 reserved_labels=(MADE_FOR, SHARED, OWNED_BY),
-                general=True,
             )
             for resource_type, lifecycle in RESOURCE_LIFECYCLES.items()
         ]

@@ -1,0 +1,256 @@
+"""Types of specs and arguments: checking, schemas and secrets.
+
+A spec is stored as JSON text. Without a type, a wrong one fails in a worker, long after its author has gone. A kind
+that declares a `msgspec.Struct` for its spec, or for the arguments of an action, has them checked when the request is
+accepted. Forms, commands and clients are generated from the schema of the same type.
+
+A field whose schema says `writeOnly` is a secret: no error, and no way out of the server, shows its value.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields as dataclass_fields
+from dataclasses import is_dataclass
+from functools import cache
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from stateward.errors import BadInput, UnknownField, UnknownName
+from stateward.store.records import to_json
+from stateward.validation_texts import bad_input
+
+Schema: TypeAlias = dict[str, Any]
+
+MASK = "***"
+"""The replacement of a secret value."""
+
+SHORTEST_SECRET = 4
+"""Shorter secrets are not searched in messages: they are parts of common words and numbers."""
+
+_REF = "#/$defs/"
+
+
+class ValueType:
+    """The type of a spec, or of the arguments of an action."""
+
+    __slots__ = ("_decoder", "_defs", "_root", "has_secrets", "schema", "struct")
+
+    def __init__(self, struct: type[Struct]) -> None:
+        self.struct = struct
+        self._decoder = msgspec.json.Decoder(struct)
+        drawn = msgspec.json.schema(struct)
+        self._defs: Schema = drawn.pop("$defs", {})
+        self._root: Schema = drawn
+        self.schema: Schema = _inlined(drawn, self._defs, ())
+        """The JSON schema, without references: a type that contains itself is an object of any form there."""
+        self.has_secrets = any(one.get("writeOnly") for one in _objects_in([drawn, self._defs]))
+
+    def decode(self, text: str, place: str, state: str | None = None) -> Struct:
+        """Return a value that is stored or was given as JSON text; raises with the wrong field, never with its value.
+
+        Unlike a decoder of msgspec, this refuses unknown fields of any struct: a misspelt name would be lost silently.
+        """
+        try:
+            decoded = self._decoder.decode(text)
+        except msgspec.ValidationError as error:
+            unfit = bad_input(error, self.struct, place, state)
+            if error.__cause__ is not None:  # raised by the struct itself, in words of its own
+                unfit.allowed = self.mask_in(unfit.allowed, text)
+            raise unfit from None
+        given = msgspec.json.decode(text)
+        _refuse_unknown_fields(given, decoded, place, state)
+        if self.has_secrets and MASK in self._secret_texts(given):
+            raise BadInput(place, None, f"given with its secrets: {MASK} only stands for one", state=state)
+        return decoded
+
+    def mask(self, text: str) -> str:
+        """Return JSON text with the secret values masked."""
+        if not self.has_secrets:
+            return text
+        return to_json(self._replaced(msgspec.json.decode(text), [self._root], lambda _: MASK))
+
+    def mask_in(self, message: str, text: str) -> str:
+        """Return a message in which the secrets of a value, given as JSON text, are masked."""
+        secrets = self._secret_texts(msgspec.json.decode(text)) if self.has_secrets else set()
+        for secret in sorted(secrets, key=len, reverse=True):
+            if len(secret) >= SHORTEST_SECRET:
+                message = message.replace(secret, MASK)
+        return message
+
+    def _secret_texts(self, given: Any) -> set[str]:  # noqa: ANN401 - plain JSON
+        found: list[Any] = []
+        self._replaced(given, [self._root], found.append)
+        return {text for one in found for text in _texts_in(one)}
+
+    def _replaced(self, value: Any, schemas: Iterable[Schema], replacement: Callable[[Any], Any]) -> Any:  # noqa: ANN401
+        """Return plain JSON with replaced secrets; `schemas` are those that the value may have."""
+        ways = list(self._alternatives(schemas))
+        if value is not None and any(one.get("writeOnly") for one in ways):
+            return replacement(value)
+        if isinstance(value, dict):
+            return {
+                name: self._replaced(one, _schemas_of_field(ways, name), replacement) for name, one in value.items()
+            }
+        if isinstance(value, list):
+            return [self._replaced(one, _schemas_of_item(ways, place), replacement) for place, one in enumerate(value)]
+        return value
+
+    def _alternatives(self, schemas: Iterable[Schema]) -> Iterator[Schema]:
+        for schema in schemas:
+            yield schema
+            if "$ref" in schema:
+                yield from self._alternatives([self._defs[schema["$ref"].removeprefix(_REF)]])
+            yield from self._alternatives(schema.get("anyOf", ()))
+
+
+@cache
+def value_type(struct: type[Struct]) -> ValueType:
+    """Return the type of values of a struct; the schema of each struct is made once."""
+    return ValueType(struct)
+
+
+def declared_type(kind: str, place: str, struct: Any) -> ValueType:  # noqa: ANN401 - it may be declared wrongly
+    """Return the type that a kind declares; raises with the kind and the field if it cannot be a schema."""
+    where = f"{place} of kind {kind}"
+    if not isinstance(struct, type) or not issubclass(struct, Struct):
+        raise BadInput(where, struct, "a subclass of msgspec.Struct")
+    try:
+        found = value_type(struct)
+    except Exception as error:  # msgspec and the resolution of annotations raise errors of many classes
+        why = (str(error) or type(error).__name__).splitlines()[-1]  # the lines before are about options of msgspec
+        raise BadInput(f"{where}{_unfit_field(struct)}", None, f"of a type that has a JSON schema: {why}") from error
+    if struct.__struct_config__.array_like:
+        raise BadInput(where, struct, "a struct that is encoded as an object: array_like=False")
+    return found
+
+
+def _unfit_field(struct: type[Struct]) -> str:
+    """Return which field of a struct has no schema, as it continues its place."""
+    try:
+        for one in msgspec.structs.fields(struct):
+            try:
+                msgspec.json.schema(one.type)
+            except Exception:
+                return f", field {one.encode_name}"
+    except Exception:  # noqa: S110 - an annotation that cannot be resolved belongs to no field
+        pass
+    return ""
+
+
+def _inlined(schema: Any, defs: Schema, inside: tuple[str, ...]) -> Any:  # noqa: ANN401 - a part of a schema
+    """Return a schema without references."""
+    if isinstance(schema, list):
+        return [_inlined(one, defs, inside) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    own = {
+        name: _fields_inlined(one, defs, inside) if name == "properties" else _inlined(one, defs, inside)
+        for name, one in schema.items()
+        if name not in ("$ref", "default", "mapping")
+    }
+    if "default" in schema and not schema.get("writeOnly"):
+        own["default"] = schema["default"]
+    if "$ref" not in schema:
+        return own
+    name = schema["$ref"].removeprefix(_REF)
+    target = {"title": name, "type": "object"} if name in inside else _inlined(defs[name], defs, (*inside, name))
+    return {**target, **own}
+
+
+def _fields_inlined(fields: Schema, defs: Schema, inside: tuple[str, ...]) -> Schema:
+    """Return the schemas of an object's fields, which may have any names."""
+    return {name: _inlined(one, defs, inside) for name, one in fields.items()}
+
+
+def _objects_in(value: Any) -> Iterator[Schema]:  # noqa: ANN401 - a part of a schema
+    if isinstance(value, dict):
+        yield value
+    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _objects_in(one)
+
+
+def _schemas_of_field(ways: Iterable[Schema], name: str) -> list[Schema]:
+    found = [way.get("properties", {}).get(name, way.get("additionalProperties")) for way in ways]
+    return [one for one in found if isinstance(one, dict)]
+
+
+def _schemas_of_item(ways: Iterable[Schema], place: int) -> list[Schema]:
+    found = [(*way.get("prefixItems", ())[place : place + 1], way.get("items"))[0] for way in ways]
+    return [one for one in found if isinstance(one, dict)]
+
+
+def _texts_in(value: Any) -> Iterator[str]:  # noqa: ANN401 - plain JSON
+    if isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _texts_in(one)
+    elif not isinstance(value, bool) and value is not None:
+        yield str(value)
+
+
+def _refuse_unknown_fields(given: Any, decoded: Any, place: str, state: str | None) -> None:  # noqa: ANN401
+    """Raise if plain JSON has a field that the value decoded from it does not have."""
+    if isinstance(given, list) and isinstance(decoded, list | tuple):
+        for number, (one, inner) in enumerate(zip(given, decoded, strict=False)):
+            _refuse_unknown_fields(one, inner, f"{place}[{number}]", state)
+    elif isinstance(given, dict) and isinstance(decoded, Mapping):
+        for (name, one), inner in zip(given.items(), decoded.values(), strict=False):
+            _refuse_unknown_fields(one, inner, f"{place}.{name}", state)
+    elif isinstance(given, dict) and (known := _field_names(decoded)) is not None:
+        for name, one in given.items():
+            if name not in known:
+                unknown = UnknownField(f"{place}.{name}", known)
+                unknown.state = state
+                raise unknown
+            _refuse_unknown_fields(one, getattr(decoded, known[name], None), f"{place}.{name}", state)
+
+
+def _field_names(decoded: Any) -> dict[str, str] | None:  # noqa: ANN401 - any decoded value
+    """Return the fields of a record: their names in JSON, and their attributes."""
+    if isinstance(decoded, Struct):
+        names = dict(zip(decoded.__struct_encode_fields__, decoded.__struct_fields__, strict=True))
+        tag = decoded.__struct_config__.tag_field
+        return names if tag is None else {tag: tag, **names}
+    if is_dataclass(decoded):
+        return {one.name: one.name for one in dataclass_fields(decoded)}
+    return None
+
+
+class KindTypes:
+    """The declared types of a kind: of its specs, and of the arguments of its actions."""
+
+    __slots__ = ("args", "spec")
+
+    def __init__(self, kind: str, spec: type[Struct] | None, args: Mapping[str, type[Struct]]) -> None:
+        self.spec = None if spec is None else declared_type(kind, "spec", spec)
+        self.args = {action: declared_type(kind, f"args of {action}", one) for action, one in args.items()}
+
+
+COLUMN_FIELDS = ("id", "state", "since", "parent", "error", "created", "op", "queue", "version", "generation")
+"""The fields of every object that can be a column."""
+
+
+def check_columns(kind: str, columns: Sequence[str], spec: ValueType | None) -> None:
+    """Raise if a column is not a field of the kind's objects."""
+    where = f"columns of kind {kind}"
+    if isinstance(columns, str):
+        raise BadInput(where, columns, "a sequence of fields")
+    for column in columns:
+        first, _, rest = column.partition(".")
+        if rest and first in ("seen", "labels"):
+            continue
+        if rest and first == "spec":
+            _require_field(column, rest.split("."), spec)
+        elif column not in COLUMN_FIELDS:
+            raise BadInput(where, column, f"spec., seen. or labels. with a field, or one of {', '.join(COLUMN_FIELDS)}")
+
+
+def _require_field(column: str, path: Sequence[str], spec: ValueType | None) -> None:
+    """Raise if a spec of this type has no such field; the inside of a field that is no object is not checked."""
+    properties = {} if spec is None else spec.schema.get("properties", {})
+    for name in path:
+        if not properties:
+            return
+        if name not in properties:
+            raise UnknownName(f"field in column {column}", name, properties)
+        properties = properties[name].get("properties", {})

@@ -1,0 +1,21 @@
+"""Kinds in responses: the lifecycle, and the forms of specs and arguments."""
+
+from typing import Annotated, Any
+
+from msgspec import Meta, field
+
+from stateward.lifecycle.describe import LifecycleInfo
+
+JsonSchema = Annotated[dict[str, Any], Meta(description="a JSON schema without references")]
+
+
+class KindInfo(LifecycleInfo, frozen=True, kw_only=True):
+    """A kind: its lifecycle, the schemas of its specs and of the arguments of its actions, and its columns in lists.
+
+    An action that is not in `args` takes any arguments, or none at all if `args` has others.
+    """
+
+    spec: JsonSchema | None = None
+    args: dict[str, JsonSchema] = field(default_factory=dict)
+    columns: list[str] = field(default_factory=list)
+    creatable: Annotated[bool, Meta(description="whether the general API may create its objects")] = False

@@ -1,0 +1,149 @@
+from dataclasses import dataclass
+from typing import Annotated, Any, Optional
+
+import pytest
+from msgspec import Meta, Struct
+
+from stateward.engine import Kind
+from stateward.engine.typed_values import value_type
+from stateward.errors import BadInput, UnknownName
+from tests.integration.engine.record_kinds import RECORD, SECRET, Change, Check, RecordSpec, RecordWork
+
+Secret = Annotated[str, Meta(extra_json_schema=SECRET)]
+
+
+class Node(Struct, frozen=True):
+    name: str
+    key: Secret = "initial"
+    below: Optional["Node"] = None
+
+
+class Circle(Struct, frozen=True, tag="circle", tag_field="shape"):
+    radius: float
+
+
+class Square(Struct, frozen=True, tag="square", tag_field="shape"):
+    side: float
+    key: Secret | None = None
+
+
+@dataclass
+class Plain:
+    x: int = 0
+
+
+class Drawing(Struct, frozen=True, rename="camel"):
+    line_width: int = 1
+    shapes: list[Circle | Square] = []
+    by_name: dict[str, Square] = {}
+    pair: tuple[int, Secret] | None = None
+    plain: Plain | None = None
+
+
+class Odd(Struct):
+    name: str
+    value: complex
+
+
+class Lost(Struct):
+    name: "Nowhere"  # type: ignore[name-defined] # noqa: F821 - a mistake on purpose
+
+
+def test_a_schema_has_no_references_and_says_what_fields_are() -> None:
+    schema = value_type(RecordSpec).schema
+    assert "$ref" not in str(schema)
+    assert schema["required"] == ["address"]
+    fields = schema["properties"]
+    assert fields["ttl"] == {"type": "integer", "minimum": 1, "default": 300, "description": "seconds"}
+    assert fields["type"] == {"title": "RecordType", "enum": ["A", "TXT"], "default": "A"}
+    login = fields["login"]["anyOf"][0]
+    assert login["properties"]["password"] == {"type": "string", "minLength": 4, "writeOnly": True}
+
+
+def test_a_type_that_contains_itself_is_an_object_of_any_form_there() -> None:
+    schema = value_type(Node).schema
+    assert schema["properties"]["below"]["anyOf"][0] == {"title": "Node", "type": "object"}
+    assert "default" not in schema["properties"]["key"]  # a secret is not told, not even the first one
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        (
+            '{"name":"a","key":"s1","below":{"name":"b","key":"s2","below":null}}',
+            '{"name":"a","key":"***","below":{"name":"b","key":"***","below":null}}',
+        ),
+        ('{"key":{"deep":["s"]}}', '{"key":"***"}'),
+        ('{"key":null,"other":"key"}', '{"key":null,"other":"key"}'),
+        ("[1]", "[1]"),
+    ],
+)
+def test_secrets_are_masked_at_any_depth(text: str, masked: str) -> None:
+    assert value_type(Node).mask(text) == masked
+
+
+def test_secrets_are_masked_in_lists_mappings_tuples_and_unions() -> None:
+    text = '{"shapes":[{"shape":"square","side":1,"key":"s"}],"byName":{"a":{"side":1,"key":"s"}},"pair":[1,"s"]}'
+    assert '"s"' not in value_type(Drawing).mask(text)
+    assert value_type(Change).mask('{"ttl":1}') == '{"ttl":1}'
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ('{"lineWidth":"x"}', "spec.lineWidth: must be a whole number, not a text"),
+        ('{"line_width":1}', "spec.line_width: must be a field of this body; did you mean 'lineWidth'"),
+        ('{"shapes":[{"shape":"circle","radius":1,"side":1}]}', r"spec.shapes\[0\].side: must be a field"),
+        ('{"byName":{"a":{"shape":"square","side":1,"sid":1}}}', "spec.byName.a.sid: must be a field.*'side'"),
+        ('{"plain":{"y":1}}', "spec.plain.y: must be a field"),
+        ('{"shapes":[{"shape":"line"}]}', r"spec.shapes\[0\].shape: must be one of circle, square"),
+        ('{"pair":[1,"***"]}', r"spec: must be given with its secrets: \*\*\* only stands for one"),
+        ("[]", "spec: must be an object"),
+    ],
+)
+def test_a_wrong_value_is_told_with_its_field(given: str, said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        value_type(Drawing).decode(given, "spec")
+
+
+def test_a_message_does_not_repeat_a_secret() -> None:
+    with pytest.raises(BadInput) as raised:
+        value_type(RecordSpec).decode('{"address":"0.0.0.0","login":{"user":"ann","password":"hush-hush"}}', "spec")
+    assert str(raised.value) == "spec: must be an address that ann/*** may use"
+    with pytest.raises(BadInput) as raised:
+        value_type(RecordSpec).decode('{"address":"1.1.1.1","login":{"user":"ann","password":"h!s"}}', "spec")
+    assert str(raised.value) == "spec.login.password: must be at least 4 characters long"
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"spec": Odd}, r"spec of kind dns.record, field value: must be of a type that has a JSON schema: .*complex"),
+        ({"args": {"check": Odd}}, r"args of check of kind dns.record, field value: must be of a type"),
+        ({"spec": Lost}, r"spec of kind dns.record: must be of a type that has a JSON schema: .*Nowhere"),
+        ({"spec": dict}, r"spec of kind dns.record: .* must be a subclass of msgspec.Struct"),
+        ({"columns": ("spec",)}, r"columns of kind dns.record: 'spec' must be spec., seen. or labels. with a field"),
+        ({"columns": "id"}, r"columns of kind dns.record: 'id' must be a sequence"),
+    ],
+)
+def test_a_type_that_cannot_be_used_is_an_error_of_the_declaration(how: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        Kind(RECORD, **how)
+
+
+def test_unknown_names_of_a_declaration_are_told_with_the_nearest() -> None:
+    with pytest.raises(UnknownName, match="'chek'; did you mean 'check'"):
+        Kind(RECORD, args={"chek": Check})
+    with pytest.raises(UnknownName, match="'adress'; did you mean 'address'"):
+        Kind(RECORD, spec=RecordSpec, columns=["spec.adress"])
+    with pytest.raises(BadInput, match=r"args of change of kind dns.record, field value"):
+        Kind(RECORD).handles("change", args=Odd)(RecordWork().work)
+
+
+def test_types_stay_with_other_handlers() -> None:
+    kind = RecordWork().kind()
+    types = kind.with_handlers(dict(kind.handlers)).types
+    assert types is not None
+    assert types.spec is value_type(RecordSpec)
+    assert types.args == {"check": value_type(Check), "change": value_type(Change)}
+    assert Kind(RECORD).types is None
