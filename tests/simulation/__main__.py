@@ -6,8 +6,8 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
 
+from stateward.testing.simulated_world import WorldOutcome
 from tests.simulation.life import SIZE, simulate
-from tests.simulation.world import Outcome
 
 LAST = 60  # how many events of a failed run are shown
 
@@ -51,7 +51,7 @@ def _many(seeds: range, jobs: int) -> int:
     return 0
 
 
-def _summary(outcome: Outcome) -> str:
+def _summary(outcome: WorldOutcome) -> str:
     fate = "all is well" if outcome.wrong is None else f"WRONG: {outcome.wrong}"
     figures = f"{outcome.operations} operations, {outcome.commits} commits, {outcome.seconds:.0f} virtual seconds"
     return f"seed {outcome.seed}: {fate} ({figures}; digest {outcome.digest})"

@@ -15,7 +15,7 @@ from random import Random
 from msgspec import Struct, field
 
 from stateward.engine.handlers import Job, ObservedOutcome, Permanent, Temporary, Throttled, Unknown
-from tests.simulation.loop import PARTY, Party, VirtualLoop
+from stateward.testing.virtual_loop import PARTY, LoopParty, VirtualLoop
 
 BECOMES = {"create": "up", "start": "up", "rebuild": "up", "stop": "down", "terminate": "absent"}
 REPEATABLE = frozenset({*BECOMES, "migrate", "fetch", "build"})
@@ -41,7 +41,7 @@ CALM = Manners(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.05, 0.1)
 class Visit(Struct, frozen=True):
     """Somebody inside the cloud, working on a thing."""
 
-    party: Party
+    party: LoopParty
     op: str
     epoch: int
 

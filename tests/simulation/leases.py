@@ -29,11 +29,11 @@ from stateward.store.errors import StoreError
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Object
 from stateward.store.sqlite import SqliteStore
+from stateward.testing import faulty_store
+from stateward.testing.faulty_store import CommitRecord, FaultRates
+from stateward.testing.simulated_process import SimulatedProcess
+from stateward.testing.virtual_loop import LoopParty, Stuck, VirtualLoop
 from tests.integration.domains.leases.checked_store import Forbidden, check
-from tests.simulation import faulty_store
-from tests.simulation.faulty_store import Tape, Weather
-from tests.simulation.loop import Party, Stuck, VirtualLoop
-from tests.simulation.process import Process
 
 EPOCH = 1_900_000_000.0
 NS = "n"
@@ -85,13 +85,13 @@ class Gadgets:
             raise Permanent("never")
 
 
-class LeaseProcess(Process):
+class LeaseProcess(SimulatedProcess):
     """A process with leases."""
 
     def __init__(self, world: "LeaseWorld", name: str) -> None:
         chance = world.chance(name)
         super().__init__(
-            name, world.loop, world.store, [], world.weather, chance, world.new_id, world.committed,
+            name, world.loop, world.store, [], world.faults, chance, world.new_id, world.committed,
             lambda: world.former, world.lease,
         )  # fmt: skip
         self.plugin = LeasesPlugin(ProcessContext(Path(), random=chance), more=[world.gadgets], new_id=world.new_id)
@@ -127,7 +127,7 @@ class LeaseWorld:
         self.seed = seed
         self.loop = VirtualLoop()
         self.store = SqliteStore(":memory:", inline=True, clock=lambda: EPOCH + self.loop.time())
-        self.weather = Weather()
+        self.faults = FaultRates()
         self.lease = 5.0
         self.gadgets = Gadgets(self.chance("gadgets"))
         self.former: dict[str, Object] = {}
@@ -148,9 +148,9 @@ class LeaseWorld:
         """Note what happens."""
         self._events.append(f"{self.loop.time():9.3f} {what}")
 
-    def committed(self, party: Party, function: str, tape: Tape) -> None:
+    def committed(self, party: LoopParty, function: str, record: CommitRecord) -> None:
         """Look at everything that a commit has written."""
-        for changes in tape.changes:
+        for changes in record.changes:
             self._commits += 1
             for line in changes.journal:
                 self.note(f"{party.name}: {line.object} {line.event} {line.target or ''} {line.reason or ''}")
@@ -228,13 +228,13 @@ class LeaseWorld:
     def _calm_down(self) -> None:
         self.gadgets.calm = True
         for process in self.processes:
-            process.way.weather = faulty_store.CALM
-            process.way.cut_until = 0.0
+            process.link.faults = faulty_store.NO_FAULTS
+            process.link.cut_until = 0.0
             if process.stopped and not process.dead:
                 process.go_on()
         self.add_process()
         self.processes[-1].works = True
-        self.processes[-1].way.weather = faulty_store.CALM
+        self.processes[-1].link.faults = faulty_store.NO_FAULTS
 
     async def _objects(self, kind: str) -> list[Object]:
         return await self.store.reader.list_objects(Selector(NS, kind=kind), Page(None, 1000))
@@ -273,7 +273,7 @@ class LeaseWorld:
 
     def _end(self) -> None:
         for process in self.processes:
-            process.way.over = True
+            process.link.over = True
             self.loop.resume(process)
         self.loop.forgive()
         for _ in range(200):
@@ -376,8 +376,8 @@ class LeaseWorld:
                 process.stop()
                 self.loop.call_later(chance.random() * 12, process.go_on)
             elif blow == 2:
-                process.way.cut_until = self.loop.time() + chance.random() * 12
-                process.way.silent = chance.random() < 0.5
+                process.link.cut_until = self.loop.time() + chance.random() * 12
+                process.link.silent = chance.random() < 0.5
             else:
                 process.leave()
             if sum(not one.dead for one in self.processes) < 3:

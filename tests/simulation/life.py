@@ -9,23 +9,24 @@ from itertools import chain
 from stateward.lifecycle import CANCELLED, FAILED
 from stateward.store.errors import StoreError
 from stateward.store.records import Status
-from tests.simulation.chaos import Chaos
-from tests.simulation.invariants import Violation
+from stateward.testing.invariants import Violation
+from stateward.testing.process_faults import ProcessFaults
+from stateward.testing.simulated_process import SimulatedProcess
+from stateward.testing.simulated_world import WorldOutcome
 from tests.simulation.kinds import CLAIMS
-from tests.simulation.process import Process
 from tests.simulation.users import Users
-from tests.simulation.world import Outcome, Size, World
+from tests.simulation.world import Size, World
 
 SIZE = Size()
 
 
-def simulate(seed: int, size: Size = SIZE, listener: Callable[[str], None] | None = None) -> Outcome:
+def simulate(seed: int, size: Size = SIZE, listener: Callable[[str], None] | None = None) -> WorldOutcome:
     """Run one world and say what became of it."""
     return World(seed, size, listener).run(_course)
 
 
 async def _course(world: World) -> None:
-    users, chaos, reader = Users(world), Chaos(world), Follower(world)
+    users, chaos, reader = Users(world), ProcessFaults(world), Follower(world)
     for _ in range(chaos.workers):
         world.add_process()
     troubles = [asyncio.create_task(one.live()) for one in (users, chaos, reader)]
@@ -130,7 +131,7 @@ class Follower:
             self._sessions.append((self._last_told(), []))
             process.spawn(self._follow(process, *self._sessions[-1]))
 
-    async def _follow(self, process: Process, after: int, seen: list[int]) -> None:
+    async def _follow(self, process: SimulatedProcess, after: int, seen: list[int]) -> None:
         assert process.engine is not None
         with suppress(StoreError):
             async for line in process.engine.watch(after):

@@ -15,10 +15,9 @@ from stateward.lifecycle import AGENT, CONTROLLER, FORCE, USER
 from stateward.store.errors import StoreError
 from stateward.store.filters import Selector
 from stateward.store.records import UNLIMITED, Lane, LaneGroup, Object, Timer
-from tests.simulation.invariants import TIMED
+from stateward.testing.simulated_process import SimulatedProcess
 from tests.simulation.kinds import LANES, LIFECYCLES, NARROW
-from tests.simulation.process import Process
-from tests.simulation.world import World
+from tests.simulation.world import TIMED, World
 
 NS = "n"
 NAMES = {"box": [f"b{i}" for i in range(8)], "site": ["s0", "s1"], "number": ["l0", "l1"], "image": ["i0", "i1"]}
@@ -73,10 +72,10 @@ class Users:
         found = self._world.inspector.seen.objects.get(name)
         return None if found is None or found.removed else found
 
-    def _ask(self, process: Process, request: Request) -> None:
+    def _ask(self, process: SimulatedProcess, request: Request) -> None:
         process.spawn(self._submit(process, request))
 
-    async def _submit(self, process: Process, request: Request) -> None:
+    async def _submit(self, process: SimulatedProcess, request: Request) -> None:
         assert process.engine is not None
         try:
             answer = await process.engine.submit(request)
@@ -109,7 +108,7 @@ class Users:
 
     # --- wishes ------------------------------------------------------------------------------------------------------
 
-    def _act(self, process: Process) -> None:
+    def _act(self, process: SimulatedProcess) -> None:
         chance, engine = self._chance, self._engine(process)
         kind = chance.choices(("box", "site", "number", "image"), (70, 5, 15, 10))[0]
         name = chance.choice(NAMES[kind])
@@ -163,7 +162,7 @@ class Users:
             ]
         return how
 
-    def _repeat(self, process: Process) -> None:
+    def _repeat(self, process: SimulatedProcess) -> None:
         """Ask again under the same key, for the same or for something else."""
         if not self._repeatable:
             return
@@ -172,7 +171,7 @@ class Users:
             request = replace(request, args='{"other":1}')
         self._ask(process, request)
 
-    def _group(self, process: Process) -> None:
+    def _group(self, process: SimulatedProcess) -> None:
         engine, site = self._engine(process), self._chance.choice(NAMES["site"])
         found = self._object(site)
         if found is None:
@@ -182,7 +181,7 @@ class Users:
             each = self._chance.choice(("terminate", "remove"))
         process.spawn(self._act_on_all(process, engine.request(NS, site, whole), each))
 
-    async def _act_on_all(self, process: Process, whole: Request, each: str) -> None:
+    async def _act_on_all(self, process: SimulatedProcess, whole: Request, each: str) -> None:
         engine = self._engine(process)
         members = Selector(NS, "box", whole.object)
         asked = whole if self._chance.random() < 0.8 else None
@@ -196,17 +195,17 @@ class Users:
             if one is not None and one.operation is not None:
                 self.accepted[one.operation.id] = whole
 
-    def _cancel(self, process: Process) -> None:
+    def _cancel(self, process: SimulatedProcess) -> None:
         work = self._world.inspector.seen.work
         if work:
             process.spawn(self._quietly(self._engine(process).cancel(NS, self._chance.choice(list(work)), "u")))
 
-    def _wait(self, process: Process) -> None:
+    def _wait(self, process: SimulatedProcess) -> None:
         work = self._world.inspector.seen.work
         if work:
             process.spawn(self._wait_for(self._engine(process), self._chance.choice(list(work))))
 
-    def _plan(self, process: Process) -> None:
+    def _plan(self, process: SimulatedProcess) -> None:
         engine, name = self._engine(process), self._chance.choice(NAMES["box"])
         found = self._object(name)
         if found is not None:
@@ -223,7 +222,7 @@ class Users:
 
     # --- other parties, time, limits ---------------------------------------------------------------------------------
 
-    def _report(self, process: Process) -> None:
+    def _report(self, process: SimulatedProcess) -> None:
         """Let the carrier say something about what it works on: true, late, twice, or about something else."""
         chance = self._chance
         found = self._object(chance.choice(NAMES["number"] + NAMES["image"][:1]))
@@ -242,7 +241,7 @@ class Users:
         for _ in range(chance.choice((1, 1, 2))):
             process.spawn(self._quietly(self._engine(process).report(word)))
 
-    def _set_timer(self, process: Process) -> None:
+    def _set_timer(self, process: SimulatedProcess) -> None:
         chance, engine = self._chance, self._engine(process)
         if self.timers and chance.random() < 0.2:
             name = chance.choice(list(self.timers))
@@ -263,11 +262,11 @@ class Users:
             return
         self.timers[timer.id] = there
 
-    def _narrow(self, process: Process) -> None:
+    def _narrow(self, process: SimulatedProcess) -> None:
         lanes = [Lane(name, LANES[name], self._chance.choice((1, 2)), 0.0, 0.0, 0) for name in NARROW]
         process.spawn(self._quietly(self._engine(process).set_limits(lanes=lanes)))
 
-    def _set_limits(self, process: Process) -> None:
+    def _set_limits(self, process: SimulatedProcess) -> None:
         chance, engine = self._chance, self._engine(process)
         if chance.random() < 0.5:
             group = LaneGroup(chance.choice(("east", "west")), chance.choice((1, 2, 3)))
@@ -284,7 +283,7 @@ class Users:
         except (StatewardError, StoreError) as error:
             self._world.note(f"user: {type(error).__name__}")
 
-    def _engine(self, process: Process) -> Engine:
+    def _engine(self, process: SimulatedProcess) -> Engine:
         assert process.engine is not None
         return process.engine
 

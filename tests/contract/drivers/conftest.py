@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from tests.simulation.loop import VirtualLoop
+from stateward.testing.virtual_loop import VirtualLoop
 
 SUITE = (
     "driver_case",

@@ -10,7 +10,7 @@ import pytest
 from stateward.engine.transaction_batcher import TransactionBatcher
 from stateward.errors import BadInput, StatewardError
 from stateward.store.errors import NotADatabase, StoreTimeout, Unavailable, UnstorableValue
-from tests.simulation.loop import VirtualLoop
+from stateward.testing.virtual_loop import VirtualLoop
 
 
 def run(course: Coroutine[Any, Any, None]) -> VirtualLoop:

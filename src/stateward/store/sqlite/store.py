@@ -1,5 +1,6 @@
 """The store in an SQLite file: one writer, readers beside it, any number of processes."""
 
+import sqlite3
 import time
 from collections.abc import Callable
 from functools import partial
@@ -83,6 +84,11 @@ class SqliteStore:
             self._read_executor = ReaderPool(self.settings, readers, files)
         self.reader = SqliteReader(self._read_executor, clock)
         self.retention = SqliteRetention(self._read_executor, self._writer)
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """The writer connection; for simulations, which check the tables themselves."""
+        return self._writer.writer_connection.connection
 
     async def open(self) -> None:
         await self._writer.start()

@@ -30,8 +30,8 @@ from stateward.lifecycle import TRANSITIONAL
 from stateward.store.filters import JournalFilter, Page, Selector
 from stateward.store.records import Key
 from stateward.store.sqlite import SqliteStore
+from stateward.testing.virtual_loop import PARTY, LoopParty, Spinning, VirtualLoop
 from tests.integration.domains.mci.conftest import MciHarness
-from tests.simulation.loop import PARTY, Party, Spinning, VirtualLoop
 
 EPOCH = 1_000_000.0
 LEASE = 3.0
@@ -87,7 +87,7 @@ class Killer:
             await asyncio.sleep(0)  # nothing is run any further
 
 
-class Process(Party):
+class Process(LoopParty):
     """The domain in a process that can be killed."""
 
     def __init__(self, world: "World", name: str) -> None:

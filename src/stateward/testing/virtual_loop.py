@@ -27,7 +27,7 @@ class Spinning(Exception):
     """The loop turns without time going on."""
 
 
-class Party:
+class LoopParty:
     """Something whose code can be stopped as a whole."""
 
     def __init__(self, name: str) -> None:
@@ -36,7 +36,7 @@ class Party:
         self.parked: list[events.Handle] = []
 
 
-PARTY: ContextVar[Party | None] = ContextVar("party", default=None)
+PARTY: ContextVar[LoopParty | None] = ContextVar("party", default=None)
 
 
 class _Handle(events.Handle):
@@ -107,7 +107,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Count turns anew."""
         self._second = -1
 
-    def resume(self, party: Party) -> None:
+    def resume(self, party: LoopParty) -> None:
         """Let a party go on where it was stopped."""
         party.stopped = False
         parked, party.parked = party.parked, []
@@ -121,7 +121,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _write_to_self(self) -> None:
         """Wake nobody up: there are no threads here."""
 
-    def run_in_executor(self, executor: object, func: object, *args: object) -> Any:
+    def run_in_executor(self, executor: object, func: object, *args: object) -> Any:  # noqa: ARG002
         """Refuse: a thread ends at a real time, and one seed would give several runs."""
         raise AssertionError(f"{func} would run in a thread")
 

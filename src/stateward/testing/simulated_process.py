@@ -10,11 +10,11 @@ from stateward.engine.engine import Engine
 from stateward.engine.kinds import Kind
 from stateward.store.errors import StoreError
 from stateward.store.port import Store
-from tests.simulation.faulty_store import FaultyStore, Former, Tape, Way, Weather
-from tests.simulation.loop import PARTY, Party, VirtualLoop
+from stateward.testing.faulty_store import CommitRecord, FaultRates, FaultyStore, Former, StoreLink
+from stateward.testing.virtual_loop import PARTY, LoopParty, VirtualLoop
 
 
-class Process(Party):
+class SimulatedProcess(LoopParty):
     """One process of the deployment."""
 
     def __init__(
@@ -23,10 +23,10 @@ class Process(Party):
         loop: VirtualLoop,
         store: Store,
         kinds: list[Kind],
-        weather: Weather,
+        faults: FaultRates,
         chance: Random,
         new_id: Callable[[], str],
-        committed: Callable[[Party, str, Tape], None],
+        committed: Callable[[LoopParty, str, CommitRecord], None],
         former: Callable[[], Former],
         lease: float,
     ) -> None:
@@ -39,8 +39,8 @@ class Process(Party):
         self.slots = chance.choice((1, 2, 3, 8))
         self.works = chance.random() < 0.9
         self.ahead = chance.choice((0.2, 60.0))
-        self.way = Way(loop, self, weather, chance)
-        self.store = FaultyStore(store, self.way, committed, former)
+        self.link = StoreLink(loop, self, faults, chance)
+        self.store = FaultyStore(store, self.link, committed, former)
         self.context = copy_context()
         self.context.run(PARTY.set, self)
         self.engine: Engine | None = None

@@ -1,7 +1,9 @@
-"""A process's connection to the store, with injected faults.
+"""The store as a simulated process reaches it: through a connection with injected faults.
 
-Delays before and after a transaction; errors before the commit; commits whose answer is lost; functions that run
-twice; the way cut for a while, with errors at once or with silence; wake-up calls that come late or never.
+A real network loses requests and answers, and a database aborts transactions. So there are delays before and after a
+transaction, errors before the commit, commits whose answer is lost, functions that run twice, connections that are cut
+for a while, with errors at once or with silence, and wake-up calls that come late or never. Each commit is reported
+with its changes before anything else can happen.
 """
 
 import asyncio
@@ -16,24 +18,24 @@ from stateward.store.errors import StoreBusy, Unavailable, WriteConflict
 from stateward.store.port import Reader, Store, Tx, TxFunction
 from stateward.store.records import Claim, Key, Object, WorkerRecord
 from stateward.store.topics import Topic
-from tests.simulation.loop import PARTY, Party, VirtualLoop
+from stateward.testing.virtual_loop import PARTY, LoopParty, VirtualLoop
 
 T = TypeVar("T")
 
 
-class Weather(Struct):
-    """How bad it is: chances for each transaction."""
+class FaultRates(Struct):
+    """The probability of each fault, for each transaction; `longest` is the longest delay in seconds."""
 
     slow: float = 0.1
     longest: float = 0.6
-    error: float = 0.03
-    lost: float = 0.03
-    conflict: float = 0.04
+    error: float = 0.03  # before the commit
+    lost: float = 0.03  # the answer is, after the commit
+    conflict: float = 0.04  # the function runs twice
     stale: float = 0.1  # a request is decided on objects as they were before: only the compare-and-set can notice
     deaf: float = 0.1  # a wake-up call does not come
 
 
-CALM = Weather(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+NO_FAULTS = FaultRates(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 NOTHING = Changes()
 
 Former = Mapping[str, Object]
@@ -42,8 +44,8 @@ Former = Mapping[str, Object]
 FRESH: Former = {}
 
 
-class Tape(Struct):
-    """What the transaction that was committed has done."""
+class CommitRecord(Struct):
+    """The writes of a committed transaction."""
 
     changes: list[Changes] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
@@ -55,12 +57,12 @@ class Tape(Struct):
         return bool(self.changes or self.claims)
 
 
-class Taped:
-    """A transaction that notes what is done with it."""
+class RecordingTx:
+    """A transaction that records its writes."""
 
-    def __init__(self, tx: Tx, tape: Tape, former: Former) -> None:
+    def __init__(self, tx: Tx, record: CommitRecord, former: Former) -> None:
         self._tx = tx
-        self._tape = tape
+        self._record = record
         self._former = former
 
     def __getattr__(self, name: str) -> Any:
@@ -72,72 +74,76 @@ class Taped:
 
     async def claim(self, rooms: dict[str, int], owner: str, spares: dict[str, int]) -> list[Claim]:
         claims = await self._tx.claim(rooms, owner, spares)
-        self._tape.claims += claims
+        self._record.claims += claims
         return claims
 
     async def apply(self, changes: Changes) -> None:
         await self._tx.apply(changes)
         if changes != NOTHING:
-            self._tape.changes.append(changes)
+            self._record.changes.append(changes)
 
     async def heartbeat(self, worker: WorkerRecord) -> None:
         await self._tx.heartbeat(worker)
-        self._tape.workers = True
+        self._record.workers = True
 
     async def remove_worker(self, worker: str) -> None:
         await self._tx.remove_worker(worker)
-        self._tape.workers = True
+        self._record.workers = True
 
 
-class Way:
-    """The connection of one process; `cut_until` and `silent` say whether and how it is cut."""
+class StoreLink:
+    """The connection of a process to the store; `cut_until` and `silent` say whether and how it is cut."""
 
-    def __init__(self, loop: VirtualLoop, party: Party, weather: Weather, chance: Random) -> None:
+    def __init__(self, loop: VirtualLoop, party: LoopParty, faults: FaultRates, chance: Random) -> None:
         self.loop = loop
         self.party = party
-        self.weather = weather
+        self.faults = faults
         self.chance = chance
         self.cut_until = 0.0
         self.silent = False
         self.renewed = 0.0  # when the last heartbeat that it knows of was begun
         self.over = False  # the world has ended: nothing goes through any more
 
-    async def there(self) -> None:
-        """Get a request to the store, or raise without its having got there."""
+    async def send(self) -> None:
+        """Deliver a transaction to the store, or raise before the store has it."""
         await self._pass()
-        if self.chance.random() < self.weather.error:
+        if self.chance.random() < self.faults.error:
             raise self.chance.choice((Unavailable, StoreBusy))("injected before the commit")
 
-    async def back(self) -> None:
-        """Get the answer back, or raise though it was done."""
+    async def receive(self) -> None:
+        """Deliver the answer to a commit, or raise although the commit is durable."""
         await self._pass()
-        if self.chance.random() < self.weather.lost:
+        if self.chance.random() < self.faults.lost:
             raise Unavailable("injected after the commit")
+
+    async def read(self) -> None:
+        """Deliver a query to the store, or raise."""
+        await self.send()
 
     async def _pass(self) -> None:
         if self.over:
             raise Unavailable("the world has ended")
-        if self.chance.random() < self.weather.slow:
-            await asyncio.sleep(self.chance.random() * self.weather.longest)
+        if self.chance.random() < self.faults.slow:
+            await asyncio.sleep(self.chance.random() * self.faults.longest)
         if self.cut_until > self.loop.time():
             await asyncio.sleep(0.05)
             while self.silent and self.cut_until > self.loop.time():
                 await asyncio.sleep(0.5)
-            raise Unavailable("the way is cut")
+            raise Unavailable("the connection is cut")
 
 
 class FaultyReader:
     """Reads that may be late, or fail."""
 
-    def __init__(self, inner: Reader, way: Way) -> None:
+    def __init__(self, inner: Reader, link: StoreLink) -> None:
         self._inner = inner
-        self._way = way
+        self._link = link
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         method = getattr(self._inner, name)
 
         async def read(*args: Any, **named: Any) -> Any:
-            await self._way.there()
+            await self._link.read()
             return await method(*args, **named)
 
         return read
@@ -147,15 +153,19 @@ class FaultyStore:
     """The store as one process sees it."""
 
     def __init__(
-        self, inner: Store, way: Way, committed: Callable[[Party, str, Tape], None], former: Callable[[], Former]
+        self,
+        inner: Store,
+        link: StoreLink,
+        committed: Callable[[LoopParty, str, CommitRecord], None],
+        former: Callable[[], Former],
     ) -> None:
         self._inner = inner
-        self._way = way
+        self._link = link
         self._committed = committed
         self._former = former
-        self.reader = cast("Reader", FaultyReader(inner.reader, way))
+        self.reader = cast("Reader", FaultyReader(inner.reader, link))
         self.retention = inner.retention
-        self.serializes_writes = way.chance.random() < 0.5
+        self.serializes_writes = link.chance.random() < 0.5
 
     async def open(self) -> None:
         """Connect: nothing to be done, the world has opened it."""
@@ -168,28 +178,28 @@ class FaultyStore:
 
     async def transact(self, function: TxFunction[T]) -> T:
         """Run a function; the world is told of every commit before anybody else can act."""
-        way, tape = self._way, Tape()
-        begun = way.loop.time()
-        await way.there()
-        twice = way.chance.random() < way.weather.conflict
+        link, record = self._link, CommitRecord()
+        begun = link.loop.time()
+        await link.send()
+        twice = link.chance.random() < link.faults.conflict
         asked = function.__qualname__.startswith(("accept_function", "Worker._accept_with_claims"))
-        stale = self._former() if asked and way.chance.random() < way.weather.stale else FRESH
+        stale = self._former() if asked and link.chance.random() < link.faults.stale else FRESH
 
-        async def taped(tx: Tx) -> T:
-            nonlocal twice, tape, stale
-            tape = Tape()
+        async def recorded(tx: Tx) -> T:
+            nonlocal twice, record, stale
+            record = CommitRecord()
             former, stale = stale, FRESH
-            result = await function(cast("Tx", Taped(tx, tape, former)))
+            result = await function(cast("Tx", RecordingTx(tx, record, former)))
             if twice:
                 twice = False
                 raise WriteConflict("injected")
             return result
 
-        result = await self._inner.transact(taped)
-        self._committed(way.party, function.__qualname__, tape)
-        await way.back()
-        if tape.workers:
-            way.renewed = max(way.renewed, begun)
+        result = await self._inner.transact(recorded)
+        self._committed(link.party, function.__qualname__, record)
+        await link.receive()
+        if record.workers:
+            link.renewed = max(link.renewed, begun)
         return result
 
     def subscribe(self, listener: Callable[[Topic], None]) -> Callable[[], None]:
@@ -197,8 +207,8 @@ class FaultyStore:
         return self._inner.subscribe(lambda topics: self._deliver(listener, topics))
 
     def _deliver(self, listener: Callable[[Topic], None], topics: Topic) -> None:
-        way = self._way
-        if way.party.stopped or way.chance.random() >= way.weather.deaf:
-            token = PARTY.set(way.party)
-            way.loop.call_later(way.chance.random() * 0.01, listener, topics)
+        link = self._link
+        if link.party.stopped or link.chance.random() >= link.faults.deaf:
+            token = PARTY.set(link.party)
+            link.loop.call_later(link.chance.random() * 0.01, listener, topics)
             PARTY.reset(token)

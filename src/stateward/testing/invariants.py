@@ -6,30 +6,19 @@ given what, who was taken from, what has ended.
 
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from msgspec import Struct, field
 
-from stateward.lifecycle import CLOCK, GONE, TRANSITIONAL
+from stateward.lifecycle import CLOCK, GONE, TRANSITIONAL, Lifecycle
 from stateward.locks.modes import Mode, compatible, intention
 from stateward.store.records import DEFAULT_LANES, Lock, Object, Status, WorkerRecord, default_lane
-from tests.simulation.faulty_store import Tape
-from tests.simulation.kinds import LIFECYCLES
-from tests.simulation.loop import Party
-
-EDGES = {
-    (kind, move.source.word, move.event, str(move.actor), move.target.word)
-    for kind, lifecycle in LIFECYCLES.items()
-    for move in lifecycle.every_move()
-}
-TIMED = ("stop", "start", "reset")
-"""What timers are set for."""
-
-STATES = {(kind, state.word): state for kind, lifecycle in LIFECYCLES.items() for state in lifecycle.states}
+from stateward.testing.faulty_store import CommitRecord
+from stateward.testing.virtual_loop import LoopParty
 
 
-class Row(Struct, frozen=True):
+class WorkRow(Struct, frozen=True):
     """What matters of a work row."""
 
     op: str
@@ -52,10 +41,10 @@ class Row(Struct, frozen=True):
         return self.owner is not None and self.deadline is not None
 
 
-class Seen(Struct):
+class Tables(Struct):
     """The tables as they were after a commit."""
 
-    work: dict[str, Row] = field(default_factory=dict)
+    work: dict[str, WorkRow] = field(default_factory=dict)
     objects: dict[str, Object] = field(default_factory=dict)
     workers: dict[str, WorkerRecord] = field(default_factory=dict)
     limits: dict[str, int] = field(default_factory=dict)
@@ -69,10 +58,26 @@ class Violation(Exception):
 class Inspector:
     """Looks at the tables after each commit, and says what is wrong with them."""
 
-    def __init__(self, connection: sqlite3.Connection, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, clock: Callable[[], float], lifecycles: Iterable[Lifecycle]
+    ) -> None:
         self._connection = connection
         self._clock = clock
-        self.seen = Seen()
+        tables = {one.kind: one for one in lifecycles}
+        self._initial = {kind: one.initial for kind, one in tables.items()}
+        self._edges = {
+            (kind, move.source.word, move.event, str(move.actor), move.target.word)
+            for kind, one in tables.items()
+            for move in one.every_move()
+        }
+        self._moving = {
+            (kind, state.word)
+            for kind, one in tables.items()
+            for state in one.states
+            if state.state_class is TRANSITIONAL
+        }
+        self.timed: frozenset[str] = frozenset()  # the events of timers; each timer fires once
+        self.seen = Tables()
         self.former: dict[str, Object] = {}  # objects as they were before their last change
         self.replayed: dict[str, str] = {}  # states, from the journal alone
         self.specs: dict[str, str] = {}
@@ -84,42 +89,42 @@ class Inspector:
         self.children: dict[str, list[str]] = defaultdict(list)
         self.taken: set[tuple[str, int]] = set()  # claims (operation, epoch) that others took from their owner
         self.bereft: set[tuple[str, str]] = set()  # processes, with the lanes in which something was taken from them
-        self.robbed: Callable[[str, Row], None] = lambda *_: None
-        self.given_up: Callable[[Row], None] = lambda _: None
+        self.on_taken_over: Callable[[str, WorkRow], None] = lambda *_: None
+        self.on_given_up: Callable[[WorkRow], None] = lambda _: None
         self.commits = 0
 
     def ask(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         """Ask the database itself."""
         return self._connection.execute(sql, values).fetchall()
 
-    def look(self, party: Party, tape: Tape) -> None:
+    def look(self, party: LoopParty, record: CommitRecord) -> None:
         """Check everything; raises at the first thing that is wrong."""
         self.commits += 1
-        before, self.seen = self.seen, self._read(tape)
-        self._note(tape)
-        for problem in self._problems(before, party, tape):
+        before, self.seen = self.seen, self._read(record)
+        self._note(record)
+        for problem in self._problems(before, party, record):
             raise Violation(problem)
 
-    def _problems(self, before: Seen, party: Party, tape: Tape) -> Iterator[str]:
-        yield from self._endings(tape)
+    def _problems(self, before: Tables, party: LoopParty, record: CommitRecord) -> Iterator[str]:
+        yield from self._endings(record)
         yield from self._journal()
         yield from self._objects()
         yield from self._work()
         yield from self._queues()
-        yield from self._limits(before, tape)
+        yield from self._limits(before, record)
         yield from self._owners(before, party)
         yield from self._locks()
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    def _read(self, tape: Tape) -> Seen:
+    def _read(self, record: CommitRecord) -> Tables:
         ask = self._connection.execute
         work = ask(
             "SELECT op, object, queue, seq, lane, grp, ready, fenced, remote, children, owner, epoch, deadline"
             " FROM work ORDER BY seq"
         )
-        seen = Seen({row[0]: Row(*row) for row in work}, self.seen.objects)
-        if any(changes.objects for changes in tape.changes):
+        seen = Tables({row[0]: WorkRow(*row) for row in work}, self.seen.objects)
+        if any(changes.objects for changes in record.changes):
             seen.objects = {row[1]: Object(*row) for row in ask("SELECT * FROM objects ORDER BY id")}
             for name, was in self.seen.objects.items():
                 if seen.objects[name].version != was.version:
@@ -129,8 +134,8 @@ class Inspector:
         seen.groups = dict(ask("SELECT grp, lanes FROM lane_groups").fetchall())
         return seen
 
-    def _note(self, tape: Tape) -> None:
-        for changes in tape.changes:
+    def _note(self, record: CommitRecord) -> None:
+        for changes in record.changes:
             self.done.update(line.who for line in changes.journal if line.target is not None)  # users sign with its id
             for operation in changes.operations:
                 self.done.add(operation.id)
@@ -153,14 +158,14 @@ class Inspector:
             self.last_line = seq
             if reason is not None and "has no phase" in reason:
                 yield f"line {seq}: {name} {event}: {reason}"
-            if actor == CLOCK and event.removeprefix("rejected: ") in TIMED:
+            if actor == CLOCK and event.removeprefix("rejected: ") in self.timed:
                 yield from self._fires(who)
             if target is None:
                 continue
             stands = self.replayed.get(name, GONE.word)
-            if source != stands and not (stands == GONE and source == LIFECYCLES[kind].initial):
+            if source != stands and not (stands == GONE and source == self._initial[kind]):
                 yield f"line {seq}: {name} goes from {source} to {target}, but is {stands}"
-            if (kind, source, event, actor, target) not in EDGES:
+            if (kind, source, event, actor, target) not in self._edges:
                 yield f"line {seq}: {kind} {name} {source} -> {event!r} by {actor} -> {target} is no edge of the table"
             self.replayed[name] = target
             if spec is not None or stands == GONE:
@@ -179,7 +184,7 @@ class Inspector:
                 yield f"{name} is {found.state}, and the journal says {self.replayed.get(name)}"
             if self.specs.get(name) != found.spec:
                 yield f"{name} has spec {found.spec}, and the journal says {self.specs.get(name)}"
-            moving = STATES[found.kind, found.state].state_class is TRANSITIONAL
+            moving = (found.kind, found.state) in self._moving
             work = self.seen.work.get(found.op) if found.op is not None else None
             if moving and (work is None or work.fenced):
                 yield f"{name} is {found.state}, and nothing works on it (operation {found.op})"
@@ -203,7 +208,7 @@ class Inspector:
         return bool(found[0])
 
     def _queues(self) -> Iterator[str]:
-        lines: dict[str, list[Row]] = defaultdict(list)
+        lines: dict[str, list[WorkRow]] = defaultdict(list)
         for row in self.seen.work.values():
             lines[row.queue].append(row)
         for queue, line in lines.items():
@@ -215,7 +220,7 @@ class Inspector:
 
     # --- limits and leases -------------------------------------------------------------------------------------------
 
-    def _limits(self, before: Seen, tape: Tape) -> Iterator[str]:
+    def _limits(self, before: Tables, record: CommitRecord) -> Iterator[str]:
         given = [row for row in self.seen.work.values() if row.owner and self._was(before, row) != row.epoch]
         for row in given:
             late = [child for child in self.children.get(row.op, ()) if child not in self.ended]
@@ -226,12 +231,12 @@ class Inspector:
             most = self.seen.limits.get(lane, default_lane(lane, "").capacity)
             if running[lane] > max(most, ran[lane]):
                 yield f"{running[lane]} run in lane {lane}, and {most} may"
-        if any(changes.lanes and not tape.claims for changes in tape.changes):
+        if any(changes.lanes and not record.claims for changes in record.changes):
             return
         for grp in {row.grp: None for row in given if row.grp}:
             yield from self._group(before, grp, [row for row in given if row.runs])
 
-    def _group(self, before: Seen, grp: str, given: list[Row]) -> Iterator[str]:
+    def _group(self, before: Tables, grp: str, given: list[WorkRow]) -> Iterator[str]:
         most = self.seen.groups.get(grp, DEFAULT_LANES)
         active = {row.lane for row in self.seen.work.values() if row.runs and row.grp == grp}
         fresh = {row.lane for row in given if row.grp == grp}
@@ -239,30 +244,30 @@ class Inspector:
         if (fresh - were and len(active) > most) or len(fresh) > most:
             yield f"lanes {sorted(active)} of group {grp} are active, {sorted(fresh - were)} newly, and {most} may be"
 
-    def _was(self, before: Seen, row: Row) -> int | None:
+    def _was(self, before: Tables, row: WorkRow) -> int | None:
         former = before.work.get(row.op)
         return former.epoch if former is not None and former.owner is not None else None
 
-    def _owners(self, before: Seen, party: Party) -> Iterator[str]:
+    def _owners(self, before: Tables, party: LoopParty) -> Iterator[str]:
         now = self._clock()
         for op, former in before.work.items():
             row = self.seen.work.get(op)
             if former.owner is None or (row is not None and (row.owner, row.epoch) == (former.owner, former.epoch)):
                 continue
             if former.owner.split("/")[0] == party.name:
-                self.given_up(former)
+                self.on_given_up(former)
                 continue
             lease = before.workers.get(former.owner)
             if lease is not None and lease.seen + lease.lease >= now:
                 yield f"{party.name} takes {op} from {former.owner}, who was seen {now - lease.seen:.3f} s ago"
             self.taken.add((op, former.epoch))
             self.bereft.add((former.owner.split("/")[0], former.lane))
-            self.robbed(former.owner.split("/")[0], former)
+            self.on_taken_over(former.owner.split("/")[0], former)
 
     # --- ends and locks ----------------------------------------------------------------------------------------------
 
-    def _endings(self, tape: Tape) -> Iterator[str]:
-        for changes in tape.changes:
+    def _endings(self, record: CommitRecord) -> Iterator[str]:
+        for changes in record.changes:
             for one in changes.ended:
                 if one.op in self.ended:
                     yield f"{one.op} has ended twice: {self.ended[one.op]}, then {one.status}"

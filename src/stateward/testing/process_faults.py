@@ -1,16 +1,17 @@
 """Fault injection: processes are killed, suspended, cut off and shut down, and the store's clock jumps."""
 
 import asyncio
+from functools import partial
+from typing import Any
 
-from tests.simulation import cloud, faulty_store
-from tests.simulation.process import Process
-from tests.simulation.world import World
+from stateward.testing.simulated_process import SimulatedProcess
+from stateward.testing.simulated_world import SimulatedWorld
 
 
-class Chaos:
+class ProcessFaults:
     """What happens to the processes of a world."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimulatedWorld[Any]) -> None:
         self._world = world
         self._chance = world.chance("chaos")
         self.workers = self._chance.choice((2, 3, 4))
@@ -29,8 +30,8 @@ class Chaos:
         assert callable(what)
         self._world.loop.call_later(seconds, what, *args)
 
-    def _kill(self, process: Process) -> None:
-        self._world.note(f"chaos: kill {process.name}")
+    def _kill(self, process: SimulatedProcess) -> None:
+        self._world.note(f"fault: kill {process.name}")
         process.kill()
         self._later(self._chance.random() * 6, self._replace)
 
@@ -38,39 +39,34 @@ class Chaos:
         if sum(not one.dead for one in self._world.processes) < self.workers:
             self._world.add_process()
 
-    def _stop(self, process: Process) -> None:
+    def _stop(self, process: SimulatedProcess) -> None:
         seconds = self._chance.random() * self._world.lease * 2.5
-        self._world.note(f"chaos: stop {process.name} for {seconds:.1f} s")
+        self._world.note(f"fault: stop {process.name} for {seconds:.1f} s")
         process.stop()
         self._later(seconds, self._go_on, process)
 
-    def _go_on(self, process: Process) -> None:
+    def _go_on(self, process: SimulatedProcess) -> None:
         if process.stopped and not process.dead:
-            self._world.note(f"chaos: {process.name} goes on")
+            self._world.note(f"fault: {process.name} goes on")
             process.go_on()
 
-    def _cut(self, process: Process) -> None:
+    def _cut(self, process: SimulatedProcess) -> None:
         seconds = self._chance.random() * self._world.lease * 2.5
-        process.way.cut_until = self._world.loop.time() + seconds
-        process.way.silent = self._chance.random() < 0.5
-        self._world.note(f"chaos: cut {process.name} off for {seconds:.1f} s{', silently' * process.way.silent}")
+        process.link.cut_until = self._world.loop.time() + seconds
+        process.link.silent = self._chance.random() < 0.5
+        self._world.note(f"fault: cut {process.name} off for {seconds:.1f} s{', silently' * process.link.silent}")
 
-    def _leave(self, process: Process) -> None:
-        self._world.note(f"chaos: {process.name} is shut down")
+    def _leave(self, process: SimulatedProcess) -> None:
+        self._world.note(f"fault: {process.name} is shut down")
         process.leave()
         self._later(self._chance.random() * 6, self._replace)
 
-    def _jump(self, _: Process) -> None:
+    def _jump(self, _: SimulatedProcess) -> None:
         seconds = (self._chance.random() * 2 - 1) * self._world.lease * 3
-        self._world.note(f"chaos: the clock jumps by {seconds:.1f} s")
+        self._world.note(f"fault: the clock jumps by {seconds:.1f} s")
         self._world.offset += seconds
 
-    def _storm(self, process: Process) -> None:
-        self._world.note(f"chaos: a storm around {process.name} and the cloud")
-        process.way.weather = faulty_store.Weather(0.3, 2.0, 0.2, 0.2, 0.1, 0.1, 0.5)
-        self._world.cloud.manners = cloud.Manners(0.2, 0.2, 0.1, 0.2, 0.1, 0.4, 0.3)
-        self._later(self._chance.random() * 4, self._clear_up, process)
-
-    def _clear_up(self, process: Process) -> None:
-        process.way.weather = self._world.weather
-        self._world.cloud.manners = cloud.Manners()
+    def _storm(self, process: SimulatedProcess) -> None:
+        self._world.note(f"fault: a storm around {process.name}")
+        self._world.set_storm(process, rages=True)
+        self._later(self._chance.random() * 4, partial(self._world.set_storm, process, rages=False))

@@ -6,7 +6,7 @@ from contextvars import Context, copy_context
 
 import pytest
 
-from tests.simulation.loop import PARTY, Party, Spinning, Stuck, VirtualLoop
+from stateward.testing.virtual_loop import PARTY, LoopParty, Spinning, Stuck, VirtualLoop
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def loop() -> Iterator[VirtualLoop]:
     loop.close()
 
 
-def context_of(party: Party) -> Context:
+def context_of(party: LoopParty) -> Context:
     context = copy_context()
     context.run(PARTY.set, party)
     return context
@@ -42,7 +42,7 @@ def test_things_happen_in_the_order_of_their_times(loop: VirtualLoop) -> None:
 
 
 def test_a_stopped_party_goes_on_where_it_was_when_it_is_resumed(loop: VirtualLoop) -> None:
-    party, ticks = Party("p"), list[float]()
+    party, ticks = LoopParty("p"), list[float]()
     task = loop.create_task(count(ticks, loop), context=context_of(party))
     loop.call_later(2.5, setattr, party, "stopped", True)
     loop.call_later(7.2, loop.resume, party)
@@ -51,7 +51,7 @@ def test_a_stopped_party_goes_on_where_it_was_when_it_is_resumed(loop: VirtualLo
 
 
 def test_a_party_that_is_never_resumed_does_nothing_more_not_even_its_last_rites(loop: VirtualLoop) -> None:
-    party, rites = Party("p"), list[str]()
+    party, rites = LoopParty("p"), list[str]()
 
     async def live() -> None:
         try:
@@ -68,10 +68,10 @@ def test_a_party_that_is_never_resumed_does_nothing_more_not_even_its_last_rites
 
 
 def test_other_parties_do_not_notice(loop: VirtualLoop) -> None:
-    stopped, ticks = Party("p"), list[float]()
+    stopped, ticks = LoopParty("p"), list[float]()
     stopped.stopped = True
     frozen = loop.create_task(count([], loop), context=context_of(stopped))
-    loop.run_until_complete(loop.create_task(count(ticks, loop), context=context_of(Party("q"))))
+    loop.run_until_complete(loop.create_task(count(ticks, loop), context=context_of(LoopParty("q"))))
     assert ticks == [float(second) for second in range(1, 11)]
     loop.resume(stopped)
     loop.run_until_complete(frozen)
