@@ -2,11 +2,24 @@
 
 from stateward.engine.engine import Engine
 from stateward.engine.errors import AlreadyExists, Blocker, Denied, Locked, NotFound, Refused
-from stateward.engine.external_reports import ExternalReport
+from stateward.engine.external_reports import ExternalReport, Sighting
 from stateward.engine.finish.claim_reports import Ending
-from stateward.engine.handlers import Handler, Job, ObservedOutcome, Permanent, Temporary, Throttled, Unknown
+from stateward.engine.handlers import (
+    Handler,
+    Job,
+    ObservedOutcome,
+    Permanent,
+    Temporary,
+    Throttled,
+    Unknown,
+    WorkError,
+)
 from stateward.engine.kinds import Kind, Route
+from stateward.engine.queries import list_all
 from stateward.engine.requests import Accepted, LockRequest, Request
+from stateward.engine.unit_of_work import UnitOfWork
+from stateward.store.filters import Selector
+from stateward.store.records import Key, Object, Operation, to_json
 
 __all__ = [
     "Accepted",
@@ -18,16 +31,25 @@ __all__ = [
     "ExternalReport",
     "Handler",
     "Job",
+    "Key",
     "Kind",
     "LockRequest",
     "Locked",
     "NotFound",
+    "Object",
     "ObservedOutcome",
+    "Operation",
     "Permanent",
     "Refused",
     "Request",
     "Route",
+    "Selector",
+    "Sighting",
     "Temporary",
     "Throttled",
+    "UnitOfWork",
     "Unknown",
+    "WorkError",
+    "list_all",
+    "to_json",
 ]

@@ -21,7 +21,7 @@ Guard = Callable[[UnitOfWork, Request, Object], Awaitable[Request | None]]
 """A domain's own condition on a request, checked inside the transaction; raises a Denied.
 
 It is the last check, so it may change objects in the unit of work, its own and others. It may return the request with
-further facts that only the transaction knows.
+what only the transaction knows: further facts, a new spec, the parent and the labels of a new object.
 """
 
 LockSet = Callable[[Request, Object | None], Iterable[Key]]

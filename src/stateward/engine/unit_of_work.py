@@ -9,10 +9,12 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from typing import overload
 
+import msgspec
 from msgspec.structs import replace
 
 from stateward.engine.row_locks import grantable_operations
 from stateward.store.changes import Changes, Ended
+from stateward.store.filters import Selector
 from stateward.store.port import Tx
 from stateward.store.records import Claim, JournalEntry, Key, Lock, Object, Operation, Status, WorkItem
 
@@ -71,6 +73,11 @@ class UnitOfWork:
             found = await self.tx.peek(wanted)
             self._peeked.update((key, found.get(key)) for key in wanted)
         return [self.objects.get(key) or self._peeked.get(key) for key in keys]
+
+    async def select(self, chosen: Selector) -> list[Object]:
+        """Return the selected objects, and lock them; requests of the same transaction count, committed or not."""
+        stored = {one.key: one for one in await self.tx.select(chosen)}
+        return [one for one in {**stored, **self.objects}.values() if _is_selected(one, chosen)]
 
     def _remember(self, found: dict[Key, Object]) -> None:
         self.objects.update(found)
@@ -306,3 +313,14 @@ def sanitize_text(text: str | None) -> str | None:
     if text is None or (text.isprintable() and text.isascii()):
         return text
     return text.encode(errors="replace").decode().replace("\0", "?")
+
+
+def _is_selected(one: Object, chosen: Selector) -> bool:
+    if one.removed or one.ns != chosen.ns or chosen.kind not in (None, one.kind):
+        return False
+    if chosen.parent not in (None, one.parent) or (chosen.states is not None and one.state not in chosen.states):
+        return False
+    if chosen.name_like is not None and chosen.name_like.lower() not in one.id.lower():
+        return False
+    labels = msgspec.json.decode(one.labels) if chosen.labels else {}
+    return all(labels.get(name) == value for name, value in chosen.labels)

@@ -159,7 +159,10 @@ async def _admit(uow: UnitOfWork, kinds: Kinds, request: Request, answers: dict[
     original = request  # the fingerprint is that of the request as it came
     if kind.guard is not None:
         request = await kind.guard(uow, request, found) or request
-        found = found if request.creates is not None else uow.objects[found.key]  # the guard may have changed it
+        if request.creates is None:
+            found = uow.objects[found.key]  # the guard may have changed it
+        else:  # or named the parent of a new object, and its labels
+            found = replace(found, parent=request.creates.parent, labels=request.creates.labels)
     accepted = (
         begin_operation(uow, kind, request, found, move, locks) if begins else _apply_step(uow, request, found, move)
     )

@@ -63,18 +63,9 @@ async def require_free_name(uow: UnitOfWork, ns: str, lifecycle: Lifecycle, name
         await uow.tx.locks([Key(ns, f"names of {lifecycle.kind}")])
     labels = {"name": name, **{key: value for key, value in where.items() if key != "parent"}}
     chosen = Selector(ns, lifecycle.kind, where.get("parent"), labels=tuple(labels.items()))
-    stored = {one.key: one for one in await uow.tx.select(chosen)}
-    here = {key: one for key, one in uow.objects.items() if _matches(one, chosen)}
-    for one in ({**stored, **here}).values():
-        if one.state not in NAMELESS_STATES and not one.removed:
+    for one in await uow.select(chosen):
+        if one.state not in NAMELESS_STATES:
             raise NameTaken(name=name, kind=short_kind(one.kind), id=one.id, state=one.state)
-
-
-def _matches(one: Object, chosen: Selector) -> bool:
-    if (one.ns, one.kind) != (chosen.ns, chosen.kind) or chosen.parent not in (None, one.parent):
-        return False
-    labels = msgspec.json.decode(one.labels)
-    return all(labels.get(name) == value for name, value in chosen.labels)
 
 
 def check_request(uow: UnitOfWork, request: Request, found: Object) -> Object:
