@@ -34,6 +34,7 @@ PROGRAMS = {
     "etcd": "etcd-server",
     "pgbouncer": "pgbouncer",
     "ip": "iproute2",
+    "knotd": "knot",
 }
 """What the tests run that no wheel carries, with the Debian package that does. Guests of both architectures are run."""
 
