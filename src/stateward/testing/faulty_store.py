@@ -110,7 +110,10 @@ class StoreLink:
         if self.chance.random() < self.faults.error:
             raise self.chance.choice((Unavailable, StoreBusy))("injected before the commit")
 
-    async def receive(self) -> None:
+    def committing(self, record: CommitRecord) -> None:
+        """Hear of a transaction that is about to be committed; raises to roll it back."""
+
+    async def receive(self, record: CommitRecord) -> None:  # noqa: ARG002 - for subclasses
         """Deliver the answer to a commit, or raise although the commit is durable."""
         await self._pass()
         if self.chance.random() < self.faults.lost:
@@ -193,11 +196,12 @@ class FaultyStore:
             if twice:
                 twice = False
                 raise WriteConflict("injected")
+            link.committing(record)
             return result
 
         result = await self._inner.transact(recorded)
         self._committed(link.party, function.__qualname__, record)
-        await link.receive()
+        await link.receive(record)
         if record.workers:
             link.renewed = max(link.renewed, begun)
         return result

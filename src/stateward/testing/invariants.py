@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from stateward.lifecycle import CLOCK, GONE, TRANSITIONAL, Lifecycle
+from stateward.lifecycle import CLOCK, GONE, TRANSITIONAL, Lifecycle, State
 from stateward.locks.modes import Mode, compatible, intention
 from stateward.store.records import DEFAULT_LANES, Lock, Object, Status, WorkerRecord, default_lane
 from stateward.testing.faulty_store import CommitRecord
@@ -63,19 +63,10 @@ class Inspector:
     ) -> None:
         self._connection = connection
         self._clock = clock
-        tables = {one.kind: one for one in lifecycles}
-        self._initial = {kind: one.initial for kind, one in tables.items()}
-        self._edges = {
-            (kind, move.source.word, move.event, str(move.actor), move.target.word)
-            for kind, one in tables.items()
-            for move in one.every_move()
-        }
-        self._moving = {
-            (kind, state.word)
-            for kind, one in tables.items()
-            for state in one.states
-            if state.state_class is TRANSITIONAL
-        }
+        self._initial: dict[str, State] = {}
+        self._edges: set[tuple[str, str, str, str, str]] = set()
+        self._moving: set[tuple[str, str]] = set()
+        self.learn(lifecycles)
         self.timed: frozenset[str] = frozenset()  # the events of timers; each timer fires once
         self.seen = Tables()
         self.former: dict[str, Object] = {}  # objects as they were before their last change
@@ -92,6 +83,15 @@ class Inspector:
         self.on_taken_over: Callable[[str, WorkRow], None] = lambda *_: None
         self.on_given_up: Callable[[WorkRow], None] = lambda _: None
         self.commits = 0
+
+    def learn(self, lifecycles: Iterable[Lifecycle]) -> None:
+        """Learn the tables of further kinds."""
+        for table in lifecycles:
+            kind = table.kind
+            self._initial[kind] = table.initial
+            for move in table.every_move():
+                self._edges.add((kind, move.source.word, move.event, str(move.actor), move.target.word))
+            self._moving |= {(kind, state.word) for state in table.states if state.state_class is TRANSITIONAL}
 
     def ask(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         """Ask the database itself."""

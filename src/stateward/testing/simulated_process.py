@@ -39,7 +39,7 @@ class SimulatedProcess(LoopParty):
         self.slots = chance.choice((1, 2, 3, 8))
         self.works = chance.random() < 0.9
         self.ahead = chance.choice((0.2, 60.0))
-        self.link = StoreLink(loop, self, faults, chance)
+        self.link = self.make_link(loop, faults, chance)
         self.store = FaultyStore(store, self.link, committed, former)
         self.context = copy_context()
         self.context.run(PARTY.set, self)
@@ -47,6 +47,10 @@ class SimulatedProcess(LoopParty):
         self.dead = False
         self.leaving = False
         self.awake_since = 0.0
+
+    def make_link(self, loop: VirtualLoop, faults: FaultRates, chance: Random) -> StoreLink:
+        """Return the connection to the store."""
+        return StoreLink(loop, self, faults, chance)
 
     @property
     def up(self) -> bool:

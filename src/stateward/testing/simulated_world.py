@@ -16,6 +16,7 @@ from traceback import format_exception
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
+from msgspec.json import decode
 
 from stateward.engine.kinds import Kind
 from stateward.lifecycle import Lifecycle
@@ -152,11 +153,16 @@ class SimulatedWorld(Generic[P]):
         if self.is_over or not (record.wrote or record.workers):
             return
         if record.wrote:
-            self.note(f"{party.name} commits {_describe_commit(function, record)}")
+            self.note_commit(party, function, record)
         try:
             self.inspector.look(party, record)
         except Violation as violation:
             self.wrong(str(violation))
+
+    def note_commit(self, party: LoopParty, function: str, record: CommitRecord) -> None:
+        """Record the writes of a commit."""
+        name = function.replace(".<locals>", "").replace(".<lambda>", "")
+        self.note(f"{party.name} commits {name}: {describe_commit(record)}")
 
     def task_failed(self, task: asyncio.Task[Any], error: BaseException) -> None:
         """Hear of a task that ended with an error, which the one that waits for it may expect."""
@@ -257,13 +263,15 @@ class _LogListener(logging.Handler):
         self._tell(f"{record.getMessage()}\n{why}".rstrip())
 
 
-def _describe_commit(function: str, record: CommitRecord) -> str:
-    name = function.replace(".<locals>", "").replace(".<lambda>", "")
+def describe_commit(record: CommitRecord) -> str:
+    """Return the writes of a commit in words."""
     parts = [f"claims {claim.work.op}/{claim.work.epoch}" for claim in record.claims]
     for changes in record.changes:
         parts += [f"begins {one.id} ({one.action} {one.object})" for one in changes.operations]
+        parts += [f"finishes steps of {key.id}: {', '.join(decode(steps))}" for key, steps in changes.steps]
+        parts += [f"{one.op} says {one.text!r}" for one in changes.progress]
         parts += [f"takes {one.op} at once" for one in changes.new_work if one.owner]
         parts += [f"ends {one.op} ({one.status})" for one in changes.ended]
         parts += [f"changes {one.op}/{one.epoch} {one.owner or 'free'}{' fenced' * one.fenced}" for one in changes.work]
         parts += [f"{line.object} {line.event} {line.target or ''}" for line in changes.journal]
-    return f"{name}: {', '.join(parts)}"
+    return ", ".join(parts)

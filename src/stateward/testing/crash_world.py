@@ -1,0 +1,313 @@
+"""One run of a scenario whose process is killed at one point, and started again.
+
+A kill is that of `kill -9`: the engine and its handlers stop at the await where they are, and not even their `finally`
+blocks run. The store and the provider's ledger of effects stay. The scenario plays the client, which lives on: its
+calls are sent again to the next process, with the same operation ids.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from inspect import iscoroutinefunction
+from random import Random
+from traceback import extract_tb
+from typing import Any, Literal, TypeAlias, TypeVar, cast
+
+from msgspec import Struct
+from msgspec.json import decode
+
+from stateward.engine.engine import Engine
+from stateward.engine.requests import Accepted
+from stateward.store.errors import Unavailable
+from stateward.store.records import Status
+from stateward.testing.effects import Effect, Effects
+from stateward.testing.faulty_store import NO_FAULTS, CommitRecord, FaultRates, StoreLink
+from stateward.testing.handler_calls import PACKAGE, CodeLine, HandlerCall, Observer, observe_handlers
+from stateward.testing.invariants import Violation
+from stateward.testing.kind_sources import KindSource, kinds_of
+from stateward.testing.simulated_process import SimulatedProcess
+from stateward.testing.simulated_world import SimulatedWorld, describe_commit
+from stateward.testing.virtual_loop import PARTY, LoopParty, VirtualLoop
+
+T = TypeVar("T")
+
+LEASE_S = 15.0
+"""The lease of the processes: so many virtual seconds pass before the next process takes the work over."""
+
+REST_S = 3600.0
+"""The virtual seconds within which all operations must have ended after the scenario has, and their deadlines."""
+
+COMPOSED_CALLS = frozenset({"create", "act", "run"})
+"""Methods of the engine that build a request and send it: the request is built once, and its sending repeated."""
+
+Moment = Literal["before a commit", "after a commit, whose answer is lost", "at an await"]
+
+
+Results: TypeAlias = dict[tuple[str, str, int], tuple[Status, Any]]
+"""The status and the result of each operation, by object, action and number."""
+
+
+class CrashPoint(Struct, frozen=True):
+    """Where a process was killed. `lines` are those of the handlers that it was running, innermost last."""
+
+    number: int
+    moment: Moment
+    what: str
+    lines: tuple[CodeLine, ...]
+
+    def __str__(self) -> str:
+        return f"crash point {self.number}, {self.moment}: {self.what}"
+
+
+class ProcessKilled(Exception):
+    """Rolls back the transaction before whose commit its process is killed."""
+
+
+class CrashRun:
+    """A run as its scenario sees it: the ledger of effects, and the process to start."""
+
+    def __init__(self, world: "CrashWorld") -> None:
+        self._world = world
+        self.effects = world.effects
+
+    async def start(self, kinds: KindSource) -> Engine:
+        """Start the process with these kinds, and return its engine, which survives the crash for the caller.
+
+        `kinds` is a domain, kinds, or a function that returns them and is called for each process: a restart loses what
+        a process has in memory. Calls of the returned engine that a crash interrupts are sent again.
+        """
+        world = self._world
+        if world.processes:
+            raise AssertionError("a scenario starts one process; the next ones are started after a crash")
+        world.kind_source = kinds
+        world.kinds = kinds_of(kinds)
+        world.inspector.learn(kind.lifecycle for kind in world.kinds)
+        world.add_process()
+        await world.living_process()
+        return cast("Engine", SurvivingEngine(world))
+
+    async def sleep(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        await asyncio.sleep(seconds)
+
+
+class SurvivingEngine:
+    """The engine of whichever process lives. A call that a crash interrupts is made again."""
+
+    def __init__(self, world: "CrashWorld") -> None:
+        self._world = world
+
+    def __getattr__(self, name: str) -> Any:
+        if name in COMPOSED_CALLS:
+            return partial(getattr(Engine, name), self)
+        method = getattr(self._world.engine, name)
+        if not iscoroutinefunction(method):
+            return method
+
+        async def call(*args: Any, **named: Any) -> Any:
+            answer = await self._world.call(lambda engine: getattr(engine, name)(*args, **named))
+            if isinstance(answer, Accepted) and answer.operation is not None:
+                self._world.accepted.append(answer.operation.id)
+            return answer
+
+        return call
+
+
+class _CrashLink(StoreLink):
+    """A connection without faults, at whose commits the process can be killed."""
+
+    party: "CrashProcess"
+
+    async def send(self) -> None:
+        if self.over:
+            raise Unavailable("the run has ended")
+
+    def committing(self, record: CommitRecord) -> None:
+        if record.wrote and self.party.world.is_crash_point(self.party, "before a commit", describe_commit(record)):
+            raise ProcessKilled
+
+    async def receive(self, record: CommitRecord) -> None:
+        moment: Moment = "after a commit, whose answer is lost"
+        if record.wrote and self.party.world.is_crash_point(self.party, moment, describe_commit(record)):
+            await self.hang()
+
+    async def hang(self) -> None:
+        """Wait for ever, as the killed process does."""
+        await asyncio.sleep(0)
+        raise Unavailable("the run has ended")
+
+
+class CrashProcess(SimulatedProcess):
+    """A process that can be killed at a crash point."""
+
+    def __init__(self, world: "CrashWorld", name: str) -> None:
+        self.world = world
+        self.death: asyncio.Future[None] = world.loop.create_future()
+        observer = Observer(self._begins, self._suspends, self._ends)
+        kinds = [observe_handlers(kind, observer) for kind in kinds_of(world.kind_source)]
+        super().__init__(
+            name,
+            world.loop,
+            world.store,
+            kinds,
+            NO_FAULTS,
+            world.chance(name),
+            world.new_id,
+            world.committed,
+            dict,
+            LEASE_S,
+        )
+        self.calls: list[HandlerCall] = []
+        self.slots, self.works, self.ahead = 500, True, 0.0
+        self.store.serializes_writes = True
+
+    def make_link(self, loop: VirtualLoop, faults: FaultRates, chance: Random) -> StoreLink:
+        return _CrashLink(loop, self, faults, chance)
+
+    def _begins(self, call: HandlerCall) -> None:
+        self.calls.append(call)
+        self.world.note(f"{self.name} runs {call}")
+
+    def _suspends(self, call: HandlerCall) -> None:
+        if call.lines:
+            self.world.is_crash_point(self, "at an await", f"{call.lines[0].short}, {call.lines[0].text}", call)
+
+    def _ends(self, call: HandlerCall) -> None:
+        self.calls.remove(call)
+
+
+class CrashWorld(SimulatedWorld[CrashProcess]):
+    """The world of one run: a store, a ledger, the scenario as the client, and one process after the other."""
+
+    def __init__(self, victim: int | None) -> None:
+        super().__init__(0)
+        self.effects = Effects(self._on_effect)
+        self.kind_source: KindSource = []
+        self.accepted: list[str] = []
+        self.points = 0
+        self.crash: CrashPoint | None = None
+        self.culprit: tuple[CodeLine, ...] = ()
+        self.trace: list[str] = []
+        self.results: Results = {}
+        self._victim = victim
+        self._steps: dict[str, dict[str, Any]] = {}
+
+    def note(self, event: str) -> None:
+        self.trace.append(f"{self.loop.time():9.3f} {event}")
+
+    # --- processes ---------------------------------------------------------------------------------------------------
+
+    def make_process(self, name: str) -> CrashProcess:
+        return CrashProcess(self, name)
+
+    def add_process(self) -> CrashProcess:
+        process = self.make_process(self._names())
+        self.processes.append(process)
+        self.note(f"{process.name} starts")
+        process.start()
+        return process
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of the newest process that was ready."""
+        return next(one.engine for one in reversed(self.processes) if one.engine is not None)
+
+    async def living_process(self) -> CrashProcess:
+        """Wait until a process is ready."""
+        while True:
+            process = self.processes[-1]
+            if process.up:
+                return process
+            await asyncio.sleep(0.01)
+
+    async def call(self, use: Callable[[Engine], Awaitable[T]]) -> T:
+        """Make a call of the engine, and again if its process dies meanwhile."""
+        while True:
+            process = await self.living_process()
+            if process.engine is None:
+                continue
+            task: asyncio.Future[T] = self.loop.create_task(_run(use, process.engine), context=process.context)
+            try:
+                await asyncio.wait(
+                    list[asyncio.Future[Any]]((task, process.death)), return_when=asyncio.FIRST_COMPLETED
+                )
+            except asyncio.CancelledError:
+                task.cancel()
+                raise
+            if task.done():
+                return task.result()
+
+    def is_crash_point(self, process: CrashProcess, moment: Moment, what: str, call: HandlerCall | None = None) -> bool:
+        """Count a point at which the process may be killed; kills it there, and returns True, if it is the one."""
+        if process.stopped or self.is_over:
+            return False
+        self.points += 1
+        if self.points != self._victim:
+            return False
+        calls = process.calls if call is None else [call]
+        self.crash = CrashPoint(self.points, moment, what, tuple(line for one in calls for line in one.lines))
+        self.note(f"CRASH: {process.name} is killed {moment}: {what}")
+        process.kill()
+        process.death.set_result(None)
+        token = PARTY.set(None)  # the next process does not belong to this one
+        self.loop.call_soon(self.add_process)
+        PARTY.reset(token)
+        return True
+
+    # --- promises ----------------------------------------------------------------------------------------------------
+
+    def note_commit(self, party: LoopParty, function: str, record: CommitRecord) -> None:  # noqa: ARG002
+        self.note(f"{party.name} commits: {describe_commit(record)}")
+        self._check_steps(record)
+
+    def _check_steps(self, record: CommitRecord) -> None:
+        """Check that finished steps stay finished: each checkpoint adds a step, and keeps the results of the others."""
+        for key, text in (one for changes in record.changes for one in changes.steps):
+            steps, before = decode(text), self._steps.get(key.id, {})
+            again = [name for name, result in before.items() if steps.get(name) != result]
+            if again or steps == before:
+                self.wrong(f"operation {key.id} ran a step again that was finished: {', '.join(again or steps)}")
+            self._steps[key.id] = steps
+
+    def _on_effect(self, effect: Effect, first: Effect | None) -> None:
+        place = f" at {effect.lines[0].short}" if effect.lines else ""
+        self.note(f"effect {effect.key!r}{' AGAIN' * (first is not None)}{place}")
+        if first is not None:
+            self.culprit = effect.lines
+            self.wrong(f"the effect {effect.key!r} happened twice")
+
+    def ended_results(self) -> Results:
+        """Return the status and the result of each operation, by object, action and number."""
+        found: Results = {}
+        for name, action, status, result in self.inspector.ask(
+            "SELECT object, action, status, result FROM operations ORDER BY created, id"
+        ):
+            number = sum(key[:2] == (name, action) for key in found)
+            found[name, action, number] = (Status(status), None if result is None else decode(result))
+        return found
+
+
+async def play(world: CrashWorld, scenario: Callable[[CrashRun], Coroutine[Any, Any, None]]) -> None:
+    """Run a scenario, let everything end, and check that it has."""
+    try:
+        await scenario(CrashRun(world))
+    except Exception as error:
+        own = [at for at in extract_tb(error.__traceback__) if not at.filename.startswith(str(PACKAGE))]
+        place = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
+        raise Violation(f"the scenario failed: {type(error).__name__}: {error}{place}") from error
+    begun = world.clock()
+    while left := _unended(world):
+        await asyncio.sleep(1.0)
+        due = world.inspector.ask("SELECT max(max(coalesce(deadline, 0), not_before)) FROM work")[0][0]
+        if world.clock() > max(begun, due or 0.0) + REST_S:
+            raise Violation(f"operation {left[0]} was accepted, and has not ended")
+    world.results = world.ended_results()
+
+
+def _unended(world: CrashWorld) -> list[str]:
+    open_ones = [op for (op,) in world.inspector.ask("SELECT id FROM operations WHERE ended IS NULL")]
+    return open_ones + [op for op in world.accepted if op not in world.inspector.ended and op not in open_ones]
+
+
+async def _run(use: Callable[[Engine], Awaitable[T]], engine: Engine) -> T:
+    return await use(engine)
