@@ -18,11 +18,11 @@ from stateward.domains.leases.bookings import Demand
 from stateward.domains.leases.host_pool import HostPool
 from stateward.domains.leases.lifecycle import HOST, LEASE
 from stateward.domains.leases.model import Booking, HostSeen, HostSpec, LeaseHost, Share
-from stateward.domains.leases.plugin import LeasesPlugin
+from stateward.domains.leases.runtime import LeasesRuntime
 from stateward.domains.leases.service import LeaseCaller
 from stateward.domains.leases.wire_values import format_time
-from stateward.domains.plugin import ProcessContext
 from stateward.engine import Engine
+from stateward.plugin.runtime import ProcessContext
 from stateward.store.filters import JournalFilter, Selector
 from stateward.store.records import Object
 
@@ -50,8 +50,8 @@ def report() -> list[Line]:
 
 
 @asynccontextmanager
-async def _house(url: str) -> AsyncIterator[LeasesPlugin]:
-    plugin = LeasesPlugin(ProcessContext(new_folder()))
+async def _house(url: str) -> AsyncIterator[LeasesRuntime]:
+    plugin = LeasesRuntime(ProcessContext(new_folder()))
     engine = Engine(store_at(url), plugin.kinds)
     plugin.bind_engine(engine)
     async with engine:
@@ -80,7 +80,7 @@ async def _measured(url: str) -> tuple[float, list[float], float]:
 _LEASES = Selector(ME.ns, kind=LEASE.kind)
 
 
-async def _make(plugin: LeasesPlugin, number: int, start: float, callers: int) -> float:
+async def _make(plugin: LeasesRuntime, number: int, start: float, callers: int) -> float:
     """Make leases, so many callers at once; returns how many seconds that took."""
     left = iter(range(number))
     wish = {"resource_type": "physical:host", "min": 1, "max": 1}

@@ -11,12 +11,12 @@ from bench.engine.databases import new_file, store_at
 from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
 from stateward.domains.mci.model import CloudConnection, MciSpec, SubGroup
-from stateward.domains.mci.plugin import MciPlugin
-from stateward.domains.plugin import ProcessContext
+from stateward.domains.mci.runtime import MciRuntime
 from stateward.drivers import ProviderRegion
 from stateward.drivers.simulated import CALM, IMAGES, REGIONS, SPECS, FaultProfile, SimulatedCloud
 from stateward.engine import Engine
 from stateward.lifecycle import USER
+from stateward.plugin.runtime import ProcessContext
 from stateward.schemas.caller import Caller
 
 NS = "default"
@@ -34,7 +34,7 @@ PLACES = [CloudConnection(f"{name}-r{n}", name, f"r{n}") for name in PROVIDERS f
 class Fleet:
     """An engine with the domain, and what is asked of it."""
 
-    def __init__(self, engine: Engine, plugin: MciPlugin, calls: Counter[str]) -> None:
+    def __init__(self, engine: Engine, plugin: MciRuntime, calls: Counter[str]) -> None:
         self.engine, self.plugin, self.calls = engine, plugin, calls
 
     async def connect(self) -> None:
@@ -84,7 +84,7 @@ async def new_fleet(file: str | None = None, *, tick: float = 0.25, slots: int =
     calls: Counter[str] = Counter()
     with TemporaryDirectory(prefix="stateward-bench-") as folder:
         site = ProcessContext(Path(folder), random=Random(1), on_provider_call=lambda _, call: calls.update([call]))
-        plugin = MciPlugin(site, cloud=SimulatedCloud(profile=CALM, chance=Random(1)), tick=tick, every=3600.0)
+        plugin = MciRuntime(site, cloud=SimulatedCloud(profile=CALM, chance=Random(1)), tick=tick, every=3600.0)
         kinds = [*plugin.kinds, token_kind(), quota_kind()]
         engine = Engine(store_at(file or new_file()), kinds, slots=slots, chance=Random(1))
         plugin.bind_engine(engine)

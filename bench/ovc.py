@@ -19,14 +19,14 @@ from bench.loops import run
 from stateward.domains.ovc.drift_detector import DriftDetector
 from stateward.domains.ovc.lifecycle import ACCOUNT, VM
 from stateward.domains.ovc.model import AccountSpec, CloudspaceSpec, DiskSpec, ImageSpec, NodeSpec, OvcVmSpec
-from stateward.domains.ovc.plugin import OvcPlugin
+from stateward.domains.ovc.runtime import OvcRuntime
 from stateward.domains.ovc.service import OvcCaller
 from stateward.domains.ovc.settings import Settings
-from stateward.domains.plugin import ProcessContext
 from stateward.drivers import ProviderRegion
 from stateward.drivers.qemu.hardware import Hardware
 from stateward.drivers.simulated import CALM, SimulatedCloud
 from stateward.engine import Accepted, Engine
+from stateward.plugin.runtime import ProcessContext
 
 NS = "bench"
 ME = OvcCaller("admin", "bench")
@@ -38,7 +38,7 @@ class Tenant:
 
     account = box = image = ""
 
-    def __init__(self, engine: Engine, plugin: OvcPlugin) -> None:
+    def __init__(self, engine: Engine, plugin: OvcRuntime) -> None:
         self.engine, self.plugin = engine, plugin
 
     async def made(self, making: Awaitable[Accepted]) -> str:
@@ -77,7 +77,7 @@ class Tenant:
 async def _cloud(url: str, driver: str, storage: str) -> AsyncIterator[Tenant]:
     folder = new_folder()
     settings = Settings(storage, look_every=0.0)  # type: ignore[arg-type]
-    plugin = OvcPlugin(ProcessContext(folder), settings, cloud=SimulatedCloud(profile=CALM))
+    plugin = OvcRuntime(ProcessContext(folder), settings, cloud=SimulatedCloud(profile=CALM))
     engine = Engine(store_at(url), plugin.kinds)
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=True):

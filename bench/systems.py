@@ -12,7 +12,7 @@ from bench.figures import Better, Line, gain, plain, ratio
 from bench.loops import run
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.definition import Service, Tree
-from stateward.domains.systems.plugin import SystemsPlugin
+from stateward.domains.systems.runtime import SystemsRuntime
 from stateward.domains.systems.service import SystemActions
 from stateward.engine import Engine, LockRequest
 from stateward.lifecycle import CONTROLLER
@@ -45,7 +45,7 @@ def report() -> list[Line]:
 
 @asynccontextmanager
 async def _large(url: str, backend: SimulatedBackend) -> AsyncIterator[Engine]:
-    plugin = SystemsPlugin({"simulated": backend})
+    plugin = SystemsRuntime({"simulated": backend})
     engine = Engine(store_at(url), plugin.kinds, slots=SLOTS)
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=True):

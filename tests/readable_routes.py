@@ -13,8 +13,8 @@ from stateward.access import Role, Tokens
 from stateward.access.quotas import QuotaGuard, quota_kind
 from stateward.access.tokens import token_kind
 from stateward.config import Config
-from stateward.domains.plugin import DomainPlugin
 from stateward.engine import Engine
+from stateward.plugin.runtime import DomainRuntime
 from stateward.server.app import create_app
 from stateward.server.live import live_routes
 from stateward.server.live.feeds import LiveFeeds
@@ -49,7 +49,7 @@ class ReadableApp:
 
 
 @asynccontextmanager
-async def open_to_readers(store: Store, plugin: DomainPlugin, ns: str) -> AsyncIterator[ReadableApp]:
+async def open_to_readers(store: Store, plugin: DomainRuntime, ns: str) -> AsyncIterator[ReadableApp]:
     """Open an engine with one domain at work, its application, and clients that read a namespace."""
     engine = Engine(store, [*plugin.kinds, token_kind(), quota_kind()], admission=QuotaGuard())
     plugin.bind_engine(engine)

@@ -15,9 +15,9 @@ from msgspec import Struct
 
 from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
-from stateward.domains.registry import lifecycles
 from stateward.engine import Ending, Engine, Handler, Job, Kind, ObservedOutcome, Permanent, Route, Temporary
 from stateward.lifecycle import SUCCEEDED, TRANSITIONAL, Lifecycle, Meaning, Move
+from stateward.plugin.registry import installed
 from stateward.store.filters import Selector
 from stateward.store.records import Object
 
@@ -116,7 +116,7 @@ class SimulatedClouds:
 
 def all_kinds(clouds: SimulatedClouds | None = None) -> list[Kind]:
     """Return every kind that a server knows, without its domain's plugin; with clouds, all work is theirs."""
-    domains = [Kind(one) if clouds is None else clouds.kind(one) for one in lifecycles()]
+    domains = [Kind(one) if clouds is None else clouds.kind(one) for one in installed().lifecycles]
     return [*domains, token_kind(), quota_kind()]
 
 

@@ -3,38 +3,35 @@
 import inspect
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 
-from stateward.domains.registry import DOMAINS
 from stateward.lifecycle import Lifecycle
 from stateward.lifecycle.render import markdown, svg
+from stateward.plugin import DomainPlugin
+from stateward.plugin.registry import installed
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 
 def pages() -> Iterator[tuple[Path, str]]:
     """Yield every drawn file with its content."""
-    for domain in DOMAINS:
-        yield DOCS / "domains" / f"{_name(domain)}.md", _page(domain)
-        for lifecycle in domain.LIFECYCLES:
+    for plugin in installed():
+        yield DOCS / "domains" / f"{plugin.name}.md", _page(plugin)
+        for lifecycle in plugin.all_lifecycles:
             yield DOCS / "pictures" / f"{lifecycle.kind}.svg", svg(lifecycle)
 
 
-def _page(domain: ModuleType) -> str:
-    module = sys.modules[f"{domain.__name__}.lifecycle"]
-    told = [f"# {_name(domain)}", inspect.getdoc(domain) or "", inspect.getdoc(module) or ""]
-    drawn = [_section(lifecycle) for lifecycle in domain.LIFECYCLES]
-    return "\n\n".join([*told, *drawn, "This page is drawn from the code by `make draw`."]) + "\n"
+def _page(plugin: DomainPlugin) -> str:
+    package = f"stateward.domains.{plugin.name}"
+    told = [inspect.getdoc(import_module(name)) or "" for name in (package, f"{package}.lifecycle")]
+    drawn = [_section(lifecycle) for lifecycle in plugin.all_lifecycles]
+    return "\n\n".join([f"# {plugin.name}", *told, *drawn, "This page is drawn from the code by `make draw`."]) + "\n"
 
 
 def _section(lifecycle: Lifecycle) -> str:
     picture = f"![The lifecycle of {lifecycle.kind}](../pictures/{lifecycle.kind}.svg)"
     return f"## {lifecycle.kind}: {lifecycle.declaration.about}\n\n{picture}\n\n{markdown(lifecycle)}".rstrip()
-
-
-def _name(domain: ModuleType) -> str:
-    return domain.__name__.rsplit(".", 1)[-1]
 
 
 def main() -> None:

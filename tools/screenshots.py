@@ -16,7 +16,7 @@ from playwright.sync_api import expect, sync_playwright
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from stateward.domains.registry import DOMAINS_BY_NAME  # noqa: E402
+from stateward.plugin.registry import installed  # noqa: E402
 from tests.console.browser import CHROMIUM, PATIENT, launch_browser, signed_in  # noqa: E402
 from tests.console.server_process import ConsoleServer, run_console_server  # noqa: E402
 from tests.integration.server.server_processes import Served, served  # noqa: E402
@@ -31,7 +31,7 @@ BEST = frozenset(
 )
 LAPTOP, PHONE = (1440, 900), (390, 844)
 
-DOMAIN_VIEWS = {name: (name, ".badge") for name in DOMAINS_BY_NAME}
+DOMAIN_VIEWS = {name: (name, ".badge") for name in installed().names}
 """The view of each domain, and the selector of an element that says that its objects are there."""
 
 VIEWS = {

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os.path import relpath
 from pathlib import Path
 
-from stateward.domains.registry import DOMAINS_BY_NAME
+from stateward.plugin.registry import installed
 from tools.reference import pages as reference
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,7 +36,7 @@ NAVIGATION: Mapping[str, Sequence[str]] = {
         "docs/howto/operate.md",
         "docs/howto/history.md",
     ),
-    "Domains": [f"docs/{name}.md" for name in DOMAINS_BY_NAME],
+    "Domains": [f"docs/{name}.md" for name in installed().names],
     "People": ("docs/cli.md", "docs/console.md"),
     "Reference": (
         "docs/domains/*.md",

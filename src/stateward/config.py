@@ -51,6 +51,8 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     slots: Annotated[Some, about("operations that one worker runs at once")] = 500
     lease: Annotated[Seconds, about("seconds of silence after which a worker is taken for dead")] = 15.0
     history: Annotated[Days, about("days after which workers prune what has ended; 0 keeps it for ever")] = 0
+    domain: Annotated[str, about("further domains, as module:attribute, with commas between them")] = ""
+    only: Annotated[str, about("the only domains to load, by their names with commas between them; empty: all")] = ""
     demo: Annotated[bool, about("keep a living demo fleet on simulated clouds")] = False
     local: Annotated[bool, about("offer the connection `local`: machines that are processes of this host")] = True
     confinement: Annotated[
@@ -140,13 +142,29 @@ def known_settings(sections: Sections = NO_SECTIONS) -> dict[str, Setting]:
     return found
 
 
+def choice_of_domains(flags: Mapping[str, object], environ: Mapping[str, str], file: Path | None) -> tuple[str, str]:
+    """Return the settings `domain` and `only`: the settings of domains are known only after the domains are loaded."""
+    said = {} if file is None else _read_file(file)
+    chosen = [
+        flags.get(name) or environ.get(PREFIX + name.upper()) or said.get(name) or "" for name in ("domain", "only")
+    ]
+    return str(chosen[0]), str(chosen[1])
+
+
 def load(
-    flags: Mapping[str, object], environ: Mapping[str, str], file: Path | None, sections: Sections = NO_SECTIONS
+    flags: Mapping[str, object],
+    environ: Mapping[str, str],
+    file: Path | None,
+    sections: Sections = NO_SECTIONS,
+    unloaded: Collection[str] = (),
 ) -> Loaded:
-    """Put the configuration together; flags that are None were not given."""
+    """Put the configuration together; flags that are None were not given.
+
+    In a file, the settings of `unloaded` domains are skipped: processes with different domains may share the file.
+    """
     known = known_settings(sections)
     given = {
-        Source.FILE: _from_file(file, known) if file is not None else {},
+        Source.FILE: _from_file(file, known, unloaded) if file is not None else {},
         Source.ENVIRONMENT: _from_environment(environ, known),
         Source.FLAG: {name: value for name, value in flags.items() if value is not None},
     }
@@ -187,17 +205,25 @@ def _from_environment(environ: Mapping[str, str], known: Iterable[str]) -> dict[
     return {name: environ[PREFIX + name.upper()] for name in known if PREFIX + name.upper() in environ}
 
 
-def _from_file(file: Path, known: Collection[str]) -> dict[str, object]:
-    try:
-        said = tomllib.loads(file.read_text("utf-8"))
-    except OSError as error:
-        raise BadInput("config", str(file), f"a file that can be read ({error.strerror})") from error
-    except (ValueError, RecursionError) as error:  # also of a number that is too long for Python
-        raise BadInput("config", str(file), f"TOML: {error}") from error
+def _from_file(file: Path, known: Collection[str], unloaded: Collection[str]) -> dict[str, object]:
+    said = {
+        name: value
+        for name, value in _read_file(file).items()
+        if name in known or not name.startswith(tuple(f"{domain}_" for domain in unloaded))
+    }
     for name in said:
         if name not in known:
             raise UnknownName(f"setting in {file}", name, known)
     return said
+
+
+def _read_file(file: Path) -> dict[str, object]:
+    try:
+        return tomllib.loads(file.read_text("utf-8"))
+    except OSError as error:
+        raise BadInput("config", str(file), f"a file that can be read ({error.strerror})") from error
+    except (ValueError, RecursionError) as error:  # also of a number that is too long for Python
+        raise BadInput("config", str(file), f"TOML: {error}") from error
 
 
 def _read(name: str, setting: Setting, value: object, source: Source) -> object:

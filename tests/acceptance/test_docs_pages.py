@@ -11,7 +11,7 @@ from typer.main import get_command
 
 from stateward.cli.main import app
 from stateward.config import describe
-from stateward.domains.registry import sections
+from stateward.plugin.registry import installed
 from tools import site
 from tools.reference import api, commands, settings
 
@@ -75,7 +75,7 @@ def test_every_dependency_has_its_reason() -> None:
 
 def test_every_setting_is_in_the_reference() -> None:
     page = settings.page()
-    names = [name for name, _, _ in describe(sections())]
+    names = [name for name, _, _ in describe(installed().sections)]
     assert [name for name in names if f"| `{name}` | `STATEWARD_{name.upper()}` |" not in page] == []
 
 

@@ -12,7 +12,8 @@ import os
 import runpy
 import sys
 
-from stateward.domains import registry
+from msgspec.structs import replace
+
 from stateward.lifecycle import (
     BACK,
     CLOCK,
@@ -32,6 +33,9 @@ from stateward.lifecycle import (
     hidden,
     step,
 )
+from stateward.plugin import DomainPlugin, registry
+from stateward.plugin.entry_points import FoundPart
+from stateward.plugin.registry import InstalledDomain
 from stateward.store import migrations
 from stateward.store.migrations import Dialect, SchemaMigration
 from tests.chaos import crane_kind
@@ -95,8 +99,10 @@ def become() -> None:
     migrations.migrations = with_one_more
     if os.environ.get(LIFECYCLE):
         crane_kind.CRANE = NEXT_CRANE
-        known = (*registry.lifecycles(), NEXT_CRANE, crane_kind.YARD)
-        registry.lifecycles = lambda: known
+        cranes = DomainPlugin(crane_kind.CRANE.kind.partition(".")[0], lifecycles=[NEXT_CRANE, crane_kind.YARD])
+        found = registry.installed()
+        known = replace(found, domains=(*found.domains, InstalledDomain(cranes, FoundPart("", __name__))))
+        registry.installed = lambda: known
 
 
 if __name__ == "__main__":

@@ -18,8 +18,8 @@ from stateward.access import Tokens
 from stateward.access.quotas import Quota, QuotaGuard, Quotas, quota_kind
 from stateward.access.tokens import token_kind
 from stateward.config import Config
-from stateward.domains.registry import lifecycles
 from stateward.engine import Denied, Engine, Kind, LockRequest
+from stateward.plugin.registry import installed
 from stateward.server.app import create_app
 from stateward.server.data_dir import DataDir
 from stateward.server.live import live_routes
@@ -115,7 +115,7 @@ class SampleFleet:
 def kinds() -> list[Kind]:
     """Return all kinds, with simulated work: deploys take long, all others are quick."""
     quick, slow = SimulatedClouds(QUICK, Random(1)), SimulatedClouds(SLOW, Random(1))
-    made = [(slow if one.kind == "systems.deploy" else quick).kind(one) for one in lifecycles()]
+    made = [(slow if one.kind == "systems.deploy" else quick).kind(one) for one in installed().lifecycles]
     return [*made, token_kind(), quota_kind()]
 
 

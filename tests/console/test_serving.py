@@ -9,6 +9,7 @@ import pytest
 
 from stateward.access import Role, Tokens
 from stateward.config import Config
+from stateward.plugin.registry import installed
 from stateward.server.routes.console_routes import chunk_of, page_files, place_of
 from stateward.store.records import Object
 from tests.console.sample_objects import SampleObject, object_of
@@ -44,7 +45,7 @@ async def test_the_page_is_for_everybody_and_runs_nothing_inline_or_from_outside
 
 
 async def test_every_file_is_served_and_none_outside_the_folder(client: httpx.AsyncClient) -> None:
-    for name in page_files():
+    for name in page_files(installed()):
         answer = await client.get(f"/console/{name}")
         assert answer.status_code == 200, name
     for name in ("none.js", "../server/console.py", "%2e%2e/server/console.py", "views"):

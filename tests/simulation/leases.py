@@ -17,14 +17,14 @@ from msgspec import Struct
 from stateward.domains.leases.bookings import Demand
 from stateward.domains.leases.lifecycle import HOST, LEASE
 from stateward.domains.leases.model import HostSeen, ReservationSpec, read_host, read_lease
-from stateward.domains.leases.plugin import LeasesPlugin
 from stateward.domains.leases.resources import ReservationTask
+from stateward.domains.leases.runtime import LeasesRuntime
 from stateward.domains.leases.service import LeaseCaller
 from stateward.domains.leases.wire_values import format_time
-from stateward.domains.plugin import ProcessContext
 from stateward.engine import Denied, Engine, Permanent, Request, Temporary
 from stateward.errors import StatewardError
 from stateward.lifecycle import TRANSITIONAL
+from stateward.plugin.runtime import ProcessContext
 from stateward.store.errors import StoreError
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Object
@@ -94,7 +94,7 @@ class LeaseProcess(SimulatedProcess):
             name, world.loop, world.store, [], world.faults, chance, world.new_id, world.committed,
             lambda: world.former, world.lease,
         )  # fmt: skip
-        self.plugin = LeasesPlugin(ProcessContext(Path(), random=chance), more=[world.gadgets], new_id=world.new_id)
+        self.plugin = LeasesRuntime(ProcessContext(Path(), random=chance), more=[world.gadgets], new_id=world.new_id)
         self._kinds = self.plugin.kinds
 
     async def _live(self) -> None:

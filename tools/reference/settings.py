@@ -1,7 +1,7 @@
 """The page of the settings, from what `stateward config` asks too."""
 
 from stateward.config import PREFIX, describe
-from stateward.domains.registry import sections
+from stateward.plugin.registry import installed
 from tools.reference.markdown import code, joined, table
 
 ABOUT = """Each can be given as a flag (`--log-format`, or `--set NAME=VALUE` for one without a flag of its own), in the
@@ -12,7 +12,7 @@ refused, and never ignored. The settings of a domain begin with its name."""
 
 def rows() -> list[tuple[str, str, str, str]]:
     """Return a row for every setting: its name, its variable, its default, its meaning."""
-    found = describe(sections())
+    found = describe(installed().sections)
     return [(code(name), code(PREFIX + name.upper()), _shown(default), about) for name, default, about in found]
 
 

@@ -5,6 +5,7 @@ Accepted operations are durable and wait for a worker.
 """
 
 import asyncio
+import os
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
@@ -14,7 +15,7 @@ from threading import Thread
 import httpx
 from litestar import Litestar
 
-from stateward.config import Config
+from stateward.config import Config, choice_of_domains
 from stateward.server.run import open_application
 
 
@@ -62,7 +63,9 @@ class InProcessApplication(httpx.BaseTransport):
         return asyncio.run_coroutine_threadsafe(_respond(app, request), self._loop).result()
 
     async def _serve(self) -> None:
-        async with open_application(Config(data=str(self._folder), worker=False)) as parts, parts.app.lifespan():
+        domain, only = choice_of_domains({}, os.environ, None)
+        config = Config(data=str(self._folder), worker=False, domain=domain, only=only)
+        async with open_application(config) as parts, parts.app.lifespan():
             self._app.set_result(parts.app)
             await self._stopped.wait()
 

@@ -52,9 +52,9 @@ class Commands(LazyGroup):
     def lazy_commands(self) -> Iterator[LazyCommand]:
         """Yield the commands in the order of `--help`."""
         yield from COMMANDS
-        from stateward.domains.registry import command_lines  # most commands do not need the domains' tables
+        from stateward.plugin.registry import installed  # most commands do not need the domains' tables
 
-        for name, target in command_lines().items():
+        for name, target in installed().command_lines.items():
             yield LazyCommand(name, target, DOMAINS)
 
 

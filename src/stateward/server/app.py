@@ -19,6 +19,7 @@ from stateward.access.lifecycle import TOKEN
 from stateward.access.quotas import QUOTA, Quotas
 from stateward.config import Config
 from stateward.engine import Engine
+from stateward.plugin.registry import Plugins, installed
 from stateward.server.auth.audit import AuditLog
 from stateward.server.auth.authenticator import Authenticator
 from stateward.server.auth.client_address import ClientAddresses, read_networks
@@ -73,14 +74,17 @@ def create_app(
     api_routes: Sequence[ControllerRouterHandler] = (),
     clock: Callable[[], float] = time.monotonic,
     composite_actions: CompositeActions = NO_COMPOSITES,
+    plugins: Plugins | None = None,
     fast_path: bool = True,
 ) -> Litestar:
     """Create the application; `routes` are added at the root, `api_routes` below the API's base path.
 
+    `plugins` are those whose pages are in the console; all installed ones, if they are not given.
     `fast_path=False` serves every route by the framework, to measure what the fast path saves.
     """
     _check_kinds(engine)
-    service = _service(engine, tokens, config, clock, composite_actions)
+    plugins = installed() if plugins is None else plugins
+    service = _service(engine, tokens, config, clock, composite_actions, plugins)
     api = Router(BASE, route_handlers=[*(one for module in MODULES for one in module.ROUTES), *api_routes])
     middleware = DefineMiddleware(AuthorizationMiddleware, authenticator=service.authenticator, headers=service.headers)
     app = Litestar(
@@ -92,7 +96,7 @@ def create_app(
         middleware=[middleware],
         on_shutdown=[service.audit.flush],
         request_max_body_size=config.body_limit,
-        openapi_config=openapi_config(),
+        openapi_config=openapi_config(plugins),
         state=State({"service": service, "engine": engine}),
         logging_config=None,
         debug=False,
@@ -104,7 +108,12 @@ def create_app(
 
 
 def _service(
-    engine: Engine, tokens: Tokens, config: Config, clock: Callable[[], float], composite_actions: CompositeActions
+    engine: Engine,
+    tokens: Tokens,
+    config: Config,
+    clock: Callable[[], float],
+    composite_actions: CompositeActions,
+    plugins: Plugins,
 ) -> Service:
     client_addresses = ClientAddresses(read_networks(config.trusted_proxies))
     return Service(
@@ -118,6 +127,7 @@ def _service(
         drawings=Drawings(),
         headers=default_headers(tls=bool(config.tls_cert)),
         composite_actions=composite_actions,
+        plugins=plugins,
     )
 
 

@@ -28,15 +28,15 @@ from stateward.access.quotas import QuotaGuard, quota_kind
 from stateward.access.tokens import token_kind
 from stateward.aio.supervise import cancel_tasks
 from stateward.config import Config, masked
-from stateward.domains.plugin import DomainPlugin, ProcessContext
-from stateward.domains.registry import load_plugins
 from stateward.drivers.confinement import Confinement
 from stateward.engine import Kind
 from stateward.engine.maintenance.retention import history_kind
 from stateward.errors import BadInput, StatewardError
+from stateward.plugin.runtime import DomainRuntime, ProcessContext
 from stateward.server.app import create_app
 from stateward.server.connection_limits import MAX_HEAD_BYTES, LimitedWebSocketProtocol, limited_http_protocol
 from stateward.server.data_dir import DataDir, create_private
+from stateward.server.domain_loading import LoadedDomains, load_domains
 from stateward.server.live import live_routes
 from stateward.server.live.feeds import LiveFeeds
 from stateward.server.routes import console_routes
@@ -75,7 +75,7 @@ class ServerApplication(Struct, frozen=True):
 
     app: Litestar
     engine: ObservedEngine
-    plugins: Sequence[DomainPlugin]
+    domains: LoadedDomains
     tokens: Tokens
     live_feeds: LiveFeeds
 
@@ -100,14 +100,14 @@ def store_of(config: Config) -> Store:
         raise BadInput("database", masked(config.store_url), error.allowed) from None
 
 
-def plugins_of(config: Config, calls: ProviderCalls) -> list[DomainPlugin]:
-    """Create the plug-ins; they get an absolute data folder, because they pass it to programs that they start."""
+def domains_of(config: Config, calls: ProviderCalls) -> LoadedDomains:
+    """Load the domains; they get an absolute data folder, because they pass it to programs that they start."""
     folder = Path(config.data).resolve()
     random = Random()  # noqa: S311 - not for secrets
     context = ProcessContext(
         folder, config.demo, config.local, random, calls.count_call, calls.count_saved, settings=config.domains
     )
-    return load_plugins(replace(context, confinement=confinement_of(config)))
+    return load_domains(config, replace(context, confinement=confinement_of(config)))
 
 
 def confinement_of(config: Config) -> Confinement:
@@ -118,25 +118,25 @@ def confinement_of(config: Config) -> Confinement:
 
 
 @asynccontextmanager
-async def engine_of(config: Config, traces: Traces, plugins: Sequence[DomainPlugin]) -> AsyncIterator[ObservedEngine]:
+async def engine_of(config: Config, traces: Traces, runtimes: Sequence[DomainRuntime]) -> AsyncIterator[ObservedEngine]:
     """Run an engine and the background tasks of all domains, with a worker if configured."""
     engine = ObservedEngine(
         store_of(config),
-        kinds_of(plugins),
+        kinds_of(runtimes),
         traces,
         works=config.worker,
         slots=config.slots,
         lease_s=config.lease,
         admission=QuotaGuard(),
     )
-    for plugin in plugins:
-        plugin.bind_engine(engine)
+    for runtime in runtimes:
+        runtime.bind_engine(engine)
     async with AsyncExitStack() as stack:
         if config.worker and not config.database.startswith("postgres"):
             stack.enter_context(DataDir(config).worker_lock())
         await stack.enter_async_context(engine)
-        for plugin in plugins:
-            await stack.enter_async_context(plugin.running(engine, works=config.worker))
+        for runtime in runtimes:
+            await stack.enter_async_context(runtime.running(engine, works=config.worker))
         await stack.enter_async_context(prune_hourly(engine.store, config.history if config.worker else 0))
         yield engine
 
@@ -147,29 +147,30 @@ async def open_application(config: Config, traces: Traces | None = None) -> Asyn
     DataDir(config).create()
     traces = traces or NoTraces()
     calls = ProviderCalls(traces.provider_call)
-    plugins = plugins_of(config, calls)
-    async with engine_of(config, traces, plugins) as engine:
+    domains = domains_of(config, calls)
+    async with engine_of(config, traces, domains.runtimes) as engine:
         tokens = Tokens(engine)
-        domains = [route for plugin in plugins for route in plugin.routes]
+        of_domains = [route for runtime in domains.runtimes for route in runtime.routes]
         app = create_app(
             engine,
             tokens,
             config,
-            routes=(*prometheus_metrics.ROUTES, *console_routes.ROUTES, *domains),
+            routes=(*prometheus_metrics.ROUTES, *console_routes.ROUTES, *of_domains),
             api_routes=(*live_routes.ROUTES, *console_routes.API_ROUTES),
-            composite_actions=CompositeActions(plugins),
+            composite_actions=CompositeActions(domains.runtimes),
+            plugins=domains.usable,
         )
         async with LiveFeeds(engine) as live_feeds:
             app.state.live_feeds, app.state.metrics = live_feeds, live_feeds.metrics
             engine.metrics = live_feeds.metrics
             calls.bind_metrics(live_feeds.metrics)
-            yield ServerApplication(app, engine, plugins, tokens, live_feeds)
+            yield ServerApplication(app, engine, domains, tokens, live_feeds)
 
 
 @asynccontextmanager
 async def _demo_running(parts: ServerApplication, config: Config) -> AsyncIterator[None]:
     """Run the demos of all domains, if configured."""
-    demos = [plugin.demo(parts.engine) for plugin in parts.plugins] if config.demo else []
+    demos = [runtime.demo(parts.engine) for runtime in parts.domains.runtimes] if config.demo else []
     tasks = [asyncio.create_task(demo) for demo in demos]
     for task in tasks:
         task.add_done_callback(_log_demo_failure)
@@ -334,7 +335,8 @@ async def work(config: Config, started: Callable[[str], None]) -> None:
     traces, stop = start_traces(os.environ), asyncio.Event()
     try:
         with _on_signals(stop.set):
-            async with engine_of(config, traces, plugins_of(config, ProviderCalls(traces.provider_call))) as engine:
+            domains = domains_of(config, ProviderCalls(traces.provider_call))
+            async with engine_of(config, traces, domains.runtimes) as engine:
                 tune_garbage_collector()
                 started(engine.worker.name if engine.worker is not None else "")
                 await stop.wait()
@@ -378,9 +380,9 @@ def run_on_best_loop(program: Awaitable[None]) -> None:
         runner.run(run())
 
 
-def kinds_of(plugins: Sequence[DomainPlugin]) -> list[Kind]:
+def kinds_of(runtimes: Sequence[DomainRuntime]) -> list[Kind]:
     """Return the kinds of all domains, and the deployment's own kinds."""
-    return [*(kind for plugin in plugins for kind in plugin.kinds), token_kind(), quota_kind(), history_kind()]
+    return [*(kind for runtime in runtimes for kind in runtime.kinds), token_kind(), quota_kind(), history_kind()]
 
 
 GC_THRESHOLD = 10_000

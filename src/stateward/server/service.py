@@ -11,6 +11,7 @@ from stateward.access import Grant, Tokens
 from stateward.access.quotas import Quotas
 from stateward.config import Config
 from stateward.engine import Engine
+from stateward.plugin.registry import Plugins
 from stateward.server.auth.audit import AuditLog
 from stateward.server.auth.authenticator import Authenticator
 from stateward.server.http.security_headers import Headers
@@ -38,6 +39,7 @@ class Service(Struct, frozen=True):
     drawings: "Drawings"
     headers: Headers
     composite_actions: CompositeActions
+    plugins: Plugins
 
     @property
     def reader(self) -> Reader:

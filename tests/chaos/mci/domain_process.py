@@ -25,14 +25,14 @@ from stateward.domains.mci.handlers import mci_handlers
 from stateward.domains.mci.handlers.post_commands import PostCommandResults, run_post_command
 from stateward.domains.mci.lifecycle import MCI
 from stateward.domains.mci.model import CloudConnection, ImageRecord, MciSpec, SpecRecord
-from stateward.domains.mci.plugin import MciPlugin
 from stateward.domains.mci.provider import provider_client
-from stateward.domains.plugin import ProcessContext
+from stateward.domains.mci.runtime import MciRuntime
 from stateward.drivers import Driver, Meter, ProviderRegion
 from stateward.drivers.process import ProcessDriver
 from stateward.drivers.qemu import QemuDriver
 from stateward.engine import AlreadyExists, Denied, Engine
 from stateward.lifecycle import TRANSITIONAL
+from stateward.plugin.runtime import ProcessContext
 from stateward.schemas.caller import Caller
 from stateward.store import open_store
 
@@ -93,7 +93,7 @@ class Mortal:
         return guarded
 
 
-def make_mortal(plugin: MciPlugin, death: Death) -> None:
+def make_mortal(plugin: MciRuntime, death: Death) -> None:
     """Let every driver and every post-command be a place to die at."""
     make = plugin.drivers.make
 
@@ -113,7 +113,7 @@ def make_mortal(plugin: MciPlugin, death: Death) -> None:
     mci_handlers.run_post_command = commanded  # type: ignore[assignment, attr-defined]
 
 
-async def ask(plugin: MciPlugin, plan: Plan) -> None:
+async def ask(plugin: MciRuntime, plan: Plan) -> None:
     """Ask for what the plan says, unless it was asked for before."""
     for connection in plan.connections:
         await plugin.service.add_connection(connection, ANN)
@@ -132,7 +132,7 @@ async def follow(engine: Engine, death: Death, name: str) -> None:
             death.at(f"{line.kind} {line.target}")
 
 
-async def until_it_rests(plugin: MciPlugin, name: str, *, go_on: bool) -> None:
+async def until_it_rests(plugin: MciRuntime, name: str, *, go_on: bool) -> None:
     """Wait until the MCI is at rest, and let it go on where it holds."""
     while True:
         found = await plugin.service.mci(NS, name)
@@ -150,7 +150,7 @@ async def live(folder: Path, options: argparse.Namespace) -> None:
     provider_client.ABSENT_AFTER_S = 0.2
     plan = msgspec.json.decode((folder / "plan.json").read_bytes(), type=Plan)
     death = Death(options.die)
-    plugin = MciPlugin(ProcessContext(folder), tick=0.02, every=3600.0)
+    plugin = MciRuntime(ProcessContext(folder), tick=0.02, every=3600.0)
     make_mortal(plugin, death)
     engine = Engine(
         open_store(plan.store or str(folder / "stateward.db"), migrate=True),

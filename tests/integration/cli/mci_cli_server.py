@@ -13,10 +13,10 @@ from stateward.access.tokens import token_kind
 from stateward.cli.main import app as command_line
 from stateward.config import Config
 from stateward.domains.mci.api import routes
-from stateward.domains.mci.plugin import MciPlugin
-from stateward.domains.plugin import ProcessContext
+from stateward.domains.mci.runtime import MciRuntime
 from stateward.drivers.simulated import CALM, SimulatedCloud
 from stateward.engine import Engine
+from stateward.plugin.runtime import ProcessContext
 from stateward.server.app import create_app
 from stateward.server.live import live_routes
 from stateward.server.live.feeds import LiveFeeds
@@ -29,7 +29,7 @@ from tests.integration.engine.pump_kinds import Plant
 class MciServer(CliServer):
     """A server with the mci domain."""
 
-    plugin: MciPlugin
+    plugin: MciRuntime
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -39,7 +39,7 @@ class MciServer(CliServer):
         self._loop = asyncio.get_running_loop()
         self.plant = Plant()
         config = Config(data=str(self.folder), rate=100_000)
-        self.plugin = MciPlugin(
+        self.plugin = MciRuntime(
             ProcessContext(self.folder, random=Random(1)), cloud=self.cloud, tick=0.01, every=3600.0
         )
         engine = Engine(open_store(config.store_url), [token_kind(), quota_kind(), *self.plugin.kinds], lease_s=3.0)

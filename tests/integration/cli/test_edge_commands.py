@@ -19,9 +19,9 @@ from stateward.agents.self_upgrade import NoUpgrade
 from stateward.agents.simulation import SimulatedSite
 from stateward.cli.main import app as command_line
 from stateward.config import Config
-from stateward.domains.edge.plugin import EdgePlugin
-from stateward.domains.plugin import ProcessContext
+from stateward.domains.edge.runtime import EdgeRuntime
 from stateward.engine import Engine
+from stateward.plugin.runtime import ProcessContext
 from stateward.server.app import create_app
 from stateward.server.live import live_routes
 from stateward.server.live.feeds import LiveFeeds
@@ -40,7 +40,7 @@ class EdgeCliServer(CliServer):
         self.plant = Plant()
         self.agents: list[asyncio.Task[None]] = []
         config = Config(data=str(self.folder), rate=100_000)
-        self.plugin = EdgePlugin(ProcessContext(self.folder, random=Random(1)))
+        self.plugin = EdgeRuntime(ProcessContext(self.folder, random=Random(1)))
         engine = Engine(open_store(config.store_url), [token_kind(), quota_kind(), *self.plugin.kinds], lease_s=30.0)
         self.plugin.bind_engine(engine)
         async with engine as self.engine, self.plugin.running(engine, works=True):

@@ -15,11 +15,11 @@ from stateward.cli.main import app as command_line
 from stateward.config import Config
 from stateward.domains.ovc.model import OrphanId
 from stateward.domains.ovc.orphan_scan import record_orphans
-from stateward.domains.ovc.plugin import OvcPlugin
+from stateward.domains.ovc.runtime import OvcRuntime
 from stateward.domains.ovc.settings import Settings
-from stateward.domains.plugin import ProcessContext
 from stateward.drivers.simulated import CALM, SimulatedCloud
 from stateward.engine import Engine
+from stateward.plugin.runtime import ProcessContext
 from stateward.server.app import create_app
 from stateward.server.live import live_routes
 from stateward.server.live.feeds import LiveFeeds
@@ -36,7 +36,7 @@ class OvcCliServer(CliServer):
         self._loop = asyncio.get_running_loop()
         self.plant = Plant()
         config = Config(data=str(self.folder), rate=100_000)
-        plugin = OvcPlugin(
+        plugin = OvcRuntime(
             ProcessContext(self.folder),
             Settings("none", look_every=0.0),
             cloud=SimulatedCloud(profile=CALM, chance=Random(1)),

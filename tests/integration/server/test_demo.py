@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from stateward.domains.registry import lifecycles
+from stateward.plugin.registry import installed
 from tests.integration.server.server_processes import Process, Served, run, served
 
 NS = "demo"
@@ -39,7 +39,7 @@ def objects(client: httpx.Client) -> list[dict[str, Any]]:
 
 
 def test_all_five_domains_come_to_life(demo: Served) -> None:
-    assert {kind.split(".")[0] for kind in ALIVE} == {one.kind.split(".")[0] for one in lifecycles()}
+    assert {kind.split(".")[0] for kind in ALIVE} == {one.kind.split(".")[0] for one in installed().lifecycles}
     wanted, end = set(ALIVE.items()), time.monotonic() + PATIENT
     with demo.client() as client:
         while wanted:

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import pytest
 
 from stateward.access import Role
-from stateward.domains.plugin import CompositeParts, DomainPlugin
 from stateward.engine.accept.idempotency import RefusedBefore
 from stateward.engine.errors import NoneAllowed
+from stateward.plugin.runtime import CompositeParts, DomainRuntime
 from stateward.server.routes.composite_actions import CompositeActions
 from tests.integration.engine.pump_kinds import PUMP as PUMPS
 from tests.integration.engine.pump_kinds import STATION
@@ -133,7 +133,7 @@ async def test_a_key_of_before_counts_for_the_request_that_it_was_used_for_and_f
     assert other.json()["operation"]["id"] != before.op.id
 
 
-class Stations(DomainPlugin):
+class Stations(DomainRuntime):
     composite_parts: ClassVar[CompositeParts] = {(STATION.kind, "pump"): PUMPS.kind}
 
 

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import Counter, Gauge, Histogram
 
 from stateward.config import describe
-from stateward.domains.registry import sections
+from stateward.plugin.registry import installed
 from stateward.server.telemetry.prometheus_metrics import Metrics
 from stateward.server.telemetry.snapshot import DeploymentSnapshot
 from tests.integration.server.server_processes import run
@@ -83,7 +83,7 @@ def test_the_dashboard_is_json_and_its_panels_do_not_overlap() -> None:
 def test_the_settings_file_names_every_setting_with_its_default() -> None:
     settings = tomllib.loads((DEPLOY / "stateward.toml").read_text())
     elsewhere = {"data": "/var/lib/stateward", "log_format": "json"}
-    assert settings == {name: default for name, default, _ in describe(sections())} | elsewhere
+    assert settings == {name: default for name, default, _ in describe(installed().sections)} | elsewhere
 
 
 @pytest.mark.parametrize("unit", sorted((DEPLOY / "systemd").glob("*.service"), key=str), ids=lambda unit: unit.name)

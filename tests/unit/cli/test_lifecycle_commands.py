@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from stateward.domains.registry import lifecycles
+from stateward.plugin.registry import installed
 
 STATEWARD = Path(sys.executable).parent / "stateward"
 
@@ -23,12 +23,12 @@ def stateward(*words: str) -> subprocess.CompletedProcess[str]:
 
 def test_list_names_every_kind() -> None:
     shown = stateward("lifecycle", "list").stdout
-    assert all(lifecycle.kind in shown for lifecycle in lifecycles())
+    assert all(lifecycle.kind in shown for lifecycle in installed().lifecycles)
 
 
 def test_list_as_json_is_complete() -> None:
     listed = json.loads(stateward("lifecycle", "list", "--json").stdout)
-    assert [one["kind"] for one in listed] == [lifecycle.kind for lifecycle in lifecycles()]
+    assert [one["kind"] for one in listed] == [lifecycle.kind for lifecycle in installed().lifecycles]
     assert all(one["states"] and one["rows"] and one["actors"] for one in listed)
 
 
@@ -49,7 +49,7 @@ def test_show_as_json_has_the_rows_in_the_order_of_the_table() -> None:
 def test_check_of_sound_tables_exits_with_0_and_counts_them() -> None:
     done = stateward("lifecycle", "check", "--json")
     assert done.returncode == 0
-    assert json.loads(done.stdout) == {"checked": [one.kind for one in lifecycles()], "faults": []}
+    assert json.loads(done.stdout) == {"checked": [one.kind for one in installed().lifecycles], "faults": []}
 
 
 def test_explain_says_by_whom_into_what_and_within_what_time() -> None:

@@ -3,7 +3,7 @@
 from configparser import ConfigParser
 from pathlib import Path
 
-from stateward.domains.registry import DOMAINS, load_examples
+from stateward.plugin.registry import installed
 
 CONTRACTS = Path(__file__).parents[3] / ".importlinter"
 
@@ -12,8 +12,8 @@ def test_the_contract_of_independence_names_every_domain() -> None:
     contracts = ConfigParser()
     contracts.read(CONTRACTS)
     named = contracts["importlinter:contract:domains"]["modules"].split()
-    assert sorted(named) == sorted(domain.__name__ for domain in DOMAINS)
+    assert sorted(named) == sorted(f"stateward.domains.{name}" for name in installed().names)
 
 
 def test_the_examples_of_all_domains_are_found() -> None:
-    assert {"NewCloudlet", "NewMachine", "NewLease", "NewSystem"} <= load_examples().keys()
+    assert {"NewCloudlet", "NewMachine", "NewLease", "NewSystem"} <= installed().examples.keys()

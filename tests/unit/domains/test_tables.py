@@ -14,7 +14,6 @@ from stateward.domains.edge.lifecycle import (
 )
 from stateward.domains.leases.lifecycle import EVENT, LEASE, RESERVATION
 from stateward.domains.mci.lifecycle import VM
-from stateward.domains.registry import lifecycle_of, lifecycles
 from stateward.domains.systems.lifecycle import SYSTEM
 from stateward.errors import UnknownName
 from stateward.lifecycle import (
@@ -34,6 +33,7 @@ from stateward.lifecycle import (
     check,
     decide,
 )
+from stateward.plugin.registry import installed
 
 KINDS = [
     "mci.mci",
@@ -80,24 +80,24 @@ def target(lifecycle: Lifecycle, state: str, event: str, actor: str, *facts: str
 
 
 def test_every_kind_of_the_five_designs_is_declared() -> None:
-    assert [lifecycle.kind for lifecycle in lifecycles()] == KINDS
+    assert [lifecycle.kind for lifecycle in installed().lifecycles] == KINDS
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_can_get_stuck(kind: str) -> None:
-    assert check(lifecycle_of(kind)) == ()
+    assert check(installed().lifecycle_of(kind)) == ()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_state_of_an_object_at_work_has_a_deadline_on_every_way_in(kind: str) -> None:
-    for move in lifecycle_of(kind).every_move():
+    for move in installed().lifecycle_of(kind).every_move():
         if move.target.state_class is TRANSITIONAL:
             assert move.within, f"{kind}: {move.source} -> {move.target}"
 
 
 def test_an_unknown_kind_is_an_error_with_the_nearest_name() -> None:
     with pytest.raises(UnknownName, match=r"did you mean 'ovc\.vm'"):
-        lifecycle_of("ovc.vn")
+        installed().lifecycle_of("ovc.vn")
 
 
 # --- mci: the transition matrix ------------------------------------------------------------------------------------

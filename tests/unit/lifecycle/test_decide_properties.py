@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stateward.domains.registry import lifecycles
 from stateward.errors import UnknownName
 from stateward.lifecycle import (
     ADMIN,
@@ -48,8 +47,9 @@ from stateward.lifecycle import (
     success,
     timeout,
 )
+from stateward.plugin.registry import installed
 
-DECLARED = lifecycles()
+DECLARED = installed().lifecycles
 DERIVED = {SUCCEEDED: "to", FAILED: "error", TIMED_OUT: "late", UNKNOWN: "lost", CANCELLED: "undone"}
 
 

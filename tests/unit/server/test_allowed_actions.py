@@ -1,13 +1,13 @@
 import pytest
 
-from stateward.domains.registry import lifecycles
 from stateward.lifecycle import Lifecycle, Move, decide
+from stateward.plugin.registry import installed
 from stateward.server.routes.object_details import allowed_actions
 from tests.integration.engine.pump_kinds import PUMP
 
 
 @pytest.mark.parametrize("actor", ["user", "admin"])
-@pytest.mark.parametrize("lifecycle", lifecycles(), ids=lambda one: one.kind)
+@pytest.mark.parametrize("lifecycle", installed().lifecycles, ids=lambda one: one.kind)
 def test_what_is_called_allowed_is_what_would_be_decided(lifecycle: Lifecycle, actor: str) -> None:
     for state in lifecycle.states:
         for one in allowed_actions(lifecycle, state, actor, None):

@@ -2,11 +2,9 @@
 
 import re
 from graphlib import TopologicalSorter
-from importlib.resources import files
-from pathlib import Path
 from posixpath import dirname, join, normpath
 
-from stateward.domains.registry import DOMAINS_BY_NAME
+from stateward.plugin.registry import installed
 from stateward.server.routes.console_routes import page_files
 
 STATIC = re.compile(r'^import\s[^"]*"([^"]+)";', re.MULTILINE)
@@ -16,7 +14,7 @@ ROOT = "/console/"
 
 def imports() -> dict[str, set[str]]:
     """Return the modules that each module of the page imports, at once or later."""
-    modules = {path: file.body.decode() for path, file in page_files().items() if path.endswith(".js")}
+    modules = {path: file.body.decode() for path, file in page_files(installed()).items() if path.endswith(".js")}
     return {
         path: {_resolved(path, one) for one in (*STATIC.findall(text), *DYNAMIC.findall(text))}
         for path, text in modules.items()
@@ -38,25 +36,26 @@ def test_every_import_is_a_file_of_the_page() -> None:
 
 
 def test_no_module_names_a_domain() -> None:
-    text = {path: file.body.decode() for path, file in page_files().items() if not path.startswith("domains/")}
+    text = {
+        path: file.body.decode() for path, file in page_files(installed()).items() if not path.startswith("domains/")
+    }
     found = {
         path: name
         for path, body in text.items()
-        for name in DOMAINS_BY_NAME
+        for name in installed().names
         if path != "index.html" and re.search(rf'"{name}"|/{name}\.js', body)
     }
     assert found == {}
 
 
 def test_the_page_names_the_module_of_every_domain() -> None:
-    page = page_files()["index.html"].body.decode()
-    for name, domain in DOMAINS_BY_NAME.items():
-        assert Path(str(files(domain) / "console.js")).is_file()
+    page = page_files(installed())["index.html"].body.decode()
+    for name in installed().names:
         assert f'data-domain href="/console/domains/{name}.js"' in page
 
 
 def test_the_page_names_the_style_of_every_domain_that_has_one() -> None:
-    page = page_files()["index.html"].body.decode()
+    page = page_files(installed())["index.html"].body.decode()
     named = set(re.findall(r'rel="stylesheet" href="/console/domains/(\w+)\.css"', page))
-    styled = {name for name, domain in DOMAINS_BY_NAME.items() if (files(domain) / "console.css").is_file()}
+    styled = {plugin.name for plugin in installed() if plugin.style}
     assert named == styled != set()

@@ -14,7 +14,7 @@ from litestar.routes import HTTPRoute
 from litestar.types import Receive
 from msgspec import Struct
 
-from stateward.domains.request_params import IdempotencyKey, Ns
+from stateward.plugin.request_params import IdempotencyKey, Ns
 from stateward.server.http.body_decoding import StrictJson
 from stateward.server.http.fast_path import FastRoute, is_fast_route, read_body
 from stateward.server.service import ApiRequest

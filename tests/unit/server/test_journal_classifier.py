@@ -3,14 +3,14 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.domains.registry import lifecycles
 from stateward.engine import Kind
 from stateward.lifecycle import HEALER, USER, WORKER
+from stateward.plugin.registry import installed
 from stateward.server.telemetry import journal_classifier
 from stateward.server.telemetry.journal_classifier import RESULTS, ActionResult, JournalClassifier
 from stateward.store.records import JournalEntry
 
-KINDS = [Kind(one) for one in lifecycles()]
+KINDS = [Kind(one) for one in installed().lifecycles]
 
 
 def line(

@@ -2,15 +2,15 @@
 
 from prometheus_client import CollectorRegistry
 
-from stateward.domains.registry import lifecycles
 from stateward.engine import Kind
 from stateward.lifecycle import HEALER, USER, WORKER
+from stateward.plugin.registry import installed
 from stateward.server.telemetry.prometheus_metrics import Metrics, ProviderCalls
 from stateward.server.telemetry.snapshot import DeploymentSnapshot, LaneSnapshot
 from stateward.store.records import JournalEntry
 
 SURVEY = DeploymentSnapshot({("mci.vm", "Running"): 4}, [LaneSnapshot("aws/eu", 2, 7, True, 3, 12.5)], 5, 2, 1, 33.0)
-KINDS = [Kind(one) for one in lifecycles()]
+KINDS = [Kind(one) for one in installed().lifecycles]
 
 
 async def survey() -> DeploymentSnapshot:

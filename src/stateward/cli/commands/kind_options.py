@@ -7,16 +7,16 @@ import typer
 
 def complete_kinds(incomplete: str) -> list[str]:
     """Offer the kinds that are declared."""
-    from stateward.domains.registry import lifecycles  # only the shell's completion and `lifecycle` need the tables
+    from stateward.plugin.registry import installed  # only the shell's completion and `lifecycle` need the tables
 
-    return [one.kind for one in lifecycles() if incomplete in one.kind]
+    return [one.kind for one in installed().lifecycles if incomplete in one.kind]
 
 
 def complete_actions(incomplete: str) -> list[str]:
     """Offer the actions that any lifecycle has."""
-    from stateward.domains.registry import lifecycles
+    from stateward.plugin.registry import installed
 
-    return sorted({action for one in lifecycles() for action in one.actions if action.startswith(incomplete)})
+    return sorted({action for one in installed().lifecycles for action in one.actions if action.startswith(incomplete)})
 
 
 Action = Annotated[str, typer.Argument(metavar="ACTION", help="What is to be done.", autocompletion=complete_actions)]

@@ -10,13 +10,13 @@ from rich.text import Text
 
 from stateward.client.formatting import filled_table
 from stateward.client.output import NO, Json, print_json, results
-from stateward.domains.registry import lifecycle_of, lifecycles
 from stateward.lifecycle import AllowedEvent, Lifecycle, check
 from stateward.lifecycle.decide import actions_between
 from stateward.lifecycle.describe import describe, describe_allowed, describe_fault
 from stateward.lifecycle.render import markdown, mermaid, svg, text
 from stateward.lifecycle.render.phrases import format_duration, named_actors
 from stateward.lifecycle.render.row_tables import colour_state
+from stateward.plugin.registry import installed
 
 app = typer.Typer(no_args_is_help=True, help="Show, check and explain the declared lifecycles.")
 
@@ -43,11 +43,11 @@ DRAWINGS: dict[Format, Callable[[Lifecycle], str]] = {
 def list_(json: Json = False) -> None:
     """List the kinds of objects, with the size of their tables."""
     if json:
-        print_json([describe(lifecycle) for lifecycle in lifecycles()])
+        print_json([describe(lifecycle) for lifecycle in installed().lifecycles])
         return
     rows = (
         (one.kind, one.declaration.about, *(str(len(part)) for part in (one.states, one.rows, one.actions)))
-        for one in lifecycles()
+        for one in installed().lifecycles
     )
     results().print(filled_table(("kind", "about", "states", "rows", "actions"), rows))
 
@@ -59,7 +59,7 @@ def show(
     json: Json = False,
 ) -> None:
     """Show a lifecycle: its states and rows, as text, Markdown table, Mermaid or SVG."""
-    lifecycle = lifecycle_of(kind)
+    lifecycle = installed().lifecycle_of(kind)
     if json:
         print_json(describe(lifecycle))
     elif form is Format.TEXT:
@@ -73,7 +73,7 @@ def check_(
     kind: Annotated[str | None, typer.Argument(help="One kind; all if not given.")] = None, json: Json = False
 ) -> None:
     """Prove that nothing can get stuck; exits with 1 if a fault was found."""
-    several = lifecycles() if kind is None else (lifecycle_of(kind),)
+    several = installed().lifecycles if kind is None else (installed().lifecycle_of(kind),)
     faults = [fault for lifecycle in several for fault in check(lifecycle)]
     if json:
         print_json({"checked": [one.kind for one in several], "faults": [describe_fault(fault) for fault in faults]})
@@ -90,7 +90,7 @@ def explain(
     kind: Kind, state: Annotated[str, typer.Argument(help="A state of that kind.")], json: Json = False
 ) -> None:
     """Say what may happen in a state: by whom, into what, within what time."""
-    lifecycle = lifecycle_of(kind)
+    lifecycle = installed().lifecycle_of(kind)
     here = lifecycle.state(state)
     allowed = lifecycle.allowed[here]
     if json:
@@ -115,7 +115,7 @@ def validate(
     json: Json = False,
 ) -> None:
     """Tell whether an object may be brought from one state to another, and how; exits with 1 if not."""
-    lifecycle = lifecycle_of(kind)
+    lifecycle = installed().lifecycle_of(kind)
     found = actions_between(lifecycle, start, end)
     if json:
         print_json({"allowed": bool(found), "ways": [describe_allowed(one) for one in found]})

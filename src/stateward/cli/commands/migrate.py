@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from stateward.client.output import Json, out, print_json
-from stateward.domains.registry import lifecycles
 from stateward.engine import Kind
 from stateward.engine.kinds import Kinds
 from stateward.engine.maintenance.state_migration import UnknownState, migrate_states, refuse_unknown_states
 from stateward.errors import BadInput
+from stateward.plugin.registry import installed
 from stateward.store import open_store
 from stateward.store.migrations import newest
 from stateward.store.port import Store
@@ -55,7 +55,7 @@ def migrate(
 
 
 async def _run(store: Store, mapped: dict[str, dict[str, str]]) -> Counter[UnknownState]:
-    kinds = Kinds(map(Kind, lifecycles()))
+    kinds = Kinds(map(Kind, installed().lifecycles))
     await store.open()
     try:
         if mapped:

@@ -13,10 +13,10 @@ import typer
 from stateward import __version__
 from stateward.client.arguments import parse_pairs
 from stateward.client.output import Json, plain_table, print_json, results
-from stateward.config import PREFIX, Config, Loaded, describe, known_settings, load, masked, value_of
-from stateward.domains.registry import sections
+from stateward.config import PREFIX, Config, Loaded, choice_of_domains, describe, known_settings, load, masked, value_of
 from stateward.drivers.confinement import seal_process
 from stateward.errors import BadInput
+from stateward.plugin.registry import Plugins, find_plugins
 
 if TYPE_CHECKING:
     from stateward.server.run import ServerInfo
@@ -41,6 +41,13 @@ Slots = Annotated[int | None, typer.Option(help="Operations that one worker runs
 Lease = Annotated[float | None, typer.Option(help="Seconds of silence after which a worker is taken for dead.")]
 History = Annotated[
     int | None, typer.Option(metavar="DAYS", help="Days after which workers prune what has ended; 0 keeps it for ever.")
+]
+Domain = Annotated[
+    list[str] | None,
+    typer.Option("--domain", metavar="MODULE:ATTRIBUTE", help="A further domain: where its plug-in is. Repeatable."),
+]
+Only = Annotated[
+    str | None, typer.Option(metavar="NAMES", help="Load these domains only, such as mci,leases; all if not given.")
 ]
 Demo = Annotated[bool | None, typer.Option("--demo/--no-demo", help="Keep a living demo fleet on simulated clouds.")]
 Local = Annotated[
@@ -72,6 +79,8 @@ def serve(
     slots: Slots = None,
     lease: Lease = None,
     history: History = None,
+    domain: Domain = None,
+    only: Only = None,
     demo: Demo = None,
     local: Local = None,
     tls_cert: TlsCert = None,
@@ -102,6 +111,8 @@ def worker(
     slots: Slots = None,
     lease: Lease = None,
     history: History = None,
+    domain: Domain = None,
+    only: Only = None,
     demo: Demo = None,
     local: Local = None,
     log_format: LogFormat = None,
@@ -122,9 +133,10 @@ def worker(
     run.run_on_best_loop(run.work(settings, lambda name: _say(f"Worker {name} is at work on {where}")))
 
 
-def config(file: File = None, json: Json = False) -> None:
+def config(file: File = None, domain: Domain = None, only: Only = None, json: Json = False) -> None:
     """Show every setting: what is in force, where it came from, and what it means."""
-    found, of_domains = in_force(file, {}), sections()
+    found = in_force(file, {"domain": _joined(domain), "only": only})
+    of_domains = plugins_of(found.config).sections
     secret = {name for name, one in known_settings(of_domains).items() if one.is_secret}
     shown = [
         {
@@ -147,15 +159,27 @@ def config(file: File = None, json: Json = False) -> None:
 def in_force(file: Path | None, flags: Mapping[str, object]) -> Loaded:
     """Load the configuration; an error shows no password."""
     named = os.environ.get(CONFIG_FILE)
+    path = file or (Path(named) if named else None)
     try:
-        return load(flags, os.environ, file or (Path(named) if named else None), sections())
+        plugins = find_plugins(*choice_of_domains(flags, os.environ, path))
+        return load(flags, os.environ, path, plugins.sections, plugins.unchosen)
     except BadInput as error:
         raise BadInput(error.field, _shown(error.value), error.allowed) from None
+
+
+def plugins_of(settings: Config) -> Plugins:
+    """Return the plug-ins that the settings choose."""
+    return find_plugins(settings.domain, settings.only)
+
+
+def _joined(domains: list[str] | None) -> str | None:
+    return None if domains is None else ",".join(domains)
 
 
 def _flags(given: Mapping[str, Any]) -> dict[str, object]:
     """Return the settings that a command was given: by flags of their own, and by `--set`."""
     own = {name: value for name, value in given.items() if name not in ("config", "set_")}
+    own["domain"] = _joined(given["domain"])
     named = parse_pairs("--set", given["set_"] or [])
     for name in named:
         if own.get(name) is not None:

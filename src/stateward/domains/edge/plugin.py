@@ -1,121 +1,17 @@
-"""The plug-in of the edge domain: its kinds, its API, the agents' connections, and its policies."""
+"""The plug-in of the domain: what it declares; `runtime.py` has what lives in a process."""
 
-import logging
-import os
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from stateward.domains.edge.lifecycle import LIFECYCLES
+from stateward.plugin.domain import DomainPlugin
 
-from stateward.access.lifecycle import TOKEN
-from stateward.agents.messages import Load
-from stateward.aio.supervise import Loop, background, supervise
-from stateward.domains.edge.agents.agent_hub import HEARTBEAT_INTERVAL_S, ORDER_RETRY_S, AgentHub
-from stateward.domains.edge.agents.controller_lease import CONTROLLER_LEASE_S, ControllerLease
-from stateward.domains.edge.api.routes import routes
-from stateward.domains.edge.demo import run_demo
-from stateward.domains.edge.handlers import Handlers
-from stateward.domains.edge.lifecycle import APP, AUTOPROV, AUTOSCALE, FLAVOR, LISTENER
-from stateward.domains.edge.policy.demand import ClusterLoad
-from stateward.domains.edge.policy.policy_controller import POLICY_INTERVAL_S, PolicyController
-from stateward.domains.edge.references import guard_record, referenced_records
-from stateward.domains.edge.service import Service
-from stateward.domains.plugin import DomainPlugin, ProcessContext
-from stateward.engine import Engine, Kind, NotFound
-from stateward.engine.maintenance.horizon import EntriesPruned
-from stateward.engine.queries import watch_pages
-from stateward.store.errors import StoreError
-from stateward.store.port import Store
-
-log = logging.getLogger("stateward.edge")
-
-
-class EdgePlugin(DomainPlugin):
-    """The edge domain in a process."""
-
-    service: Service
-    agent_hub: AgentHub
-    policy_controller: PolicyController
-
-    def __init__(
-        self,
-        context: ProcessContext,
-        *,
-        heartbeat_s: float = HEARTBEAT_INTERVAL_S,
-        retry_s: float = ORDER_RETRY_S,
-        lease_s: float = CONTROLLER_LEASE_S,
-        policy_interval_s: float = POLICY_INTERVAL_S,
-    ) -> None:
-        self._context = context
-        self._times = {"heartbeat_s": heartbeat_s, "retry_s": retry_s}
-        self._lease_s, self._policy_interval_s = lease_s, policy_interval_s
-        self._handlers = Handlers()
-        records = [
-            Kind(one, guard=guard_record, lock_set=referenced_records) for one in (FLAVOR, APP, AUTOSCALE, AUTOPROV)
-        ]
-        kinds = [*self._handlers.kinds(), *records, Kind(LISTENER, general=False)]
-        super().__init__(kinds, routes(lambda: self.service, lambda: self.agent_hub, lambda: self.policy_controller))
-
-    def bind_engine(self, engine: Engine) -> None:
-        """Create the parts of the domain that need the engine."""
-        self._handlers.engine = engine
-        self.service = Service(engine)
-        self.policy_controller = PolicyController(self.service, interval_s=self._policy_interval_s)
-        self.controller_lease = ControllerLease(engine, lease_s=self._lease_s)
-        self.agent_hub = AgentHub(engine, self.controller_lease.id, self._context.random, self._on_load, **self._times)
-
-    async def _on_load(self, ns: str, cluster: str, load: Load) -> None:
-        if not load.is_in_range:
-            log.warning("load of cluster %s/%s is out of range and is ignored", ns, cluster)
-            return
-        try:
-            await self.service.report_load(ns, cluster, ClusterLoad(load.cpu, load.mem, load.connections))
-        except NotFound:
-            log.warning("load of unknown cluster %s/%s is ignored", ns, cluster)
-
-    @asynccontextmanager
-    async def running(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:
-        """Follow the journal and the agents' connections; where there is a worker, apply policies."""
-        self._last_seq = await engine.store.reader.last_journal_seq()
-        await self.controller_lease.acquire()
-        await self.agent_hub.record_disconnects(await self.controller_lease.lost_connections())
-
-        async def follow() -> None:
-            try:
-                await self._follow_journal(engine.store, works=works)
-            except EntriesPruned as pruned:  # pruned entries are old: the agents' next inventory makes up for them
-                self._last_seq = pruned.horizon
-
-        loops: dict[str, Loop] = {
-            "edge journal follower": follow,
-            "edge controller lease": self.controller_lease.keep_renewing,
-            "edge agent hub": self.agent_hub.watch_connections,
-        }
-        if works:
-            loops["edge policy controller"] = self.policy_controller.run
-        supervised = [supervise(name, loop, log, transient=StoreError) for name, loop in loops.items()]
-        try:
-            async with background(*supervised):
-                yield
-        finally:
-            await self.agent_hub.close()
-            await self.controller_lease.release()
-
-    async def _follow_journal(self, store: Store, *, works: bool) -> None:
-        """Pass new journal entries to the agent hub and the policy controller."""
-        async with aclosing(watch_pages(store, self._last_seq)) as pages:
-            async for page in pages:
-                entries = [one for one in page if one.kind.startswith("edge.") or one.kind == TOKEN.kind]
-                if any(one.kind == LISTENER.kind and one.event != "listen" for one in entries):
-                    await self.agent_hub.record_disconnects(await self.controller_lease.lost_connections())
-                self.agent_hub.on_journal(entries)
-                if works:
-                    await self.policy_controller.on_journal(entries)
-                self._last_seq = page[-1].seq
-
-    async def demo(self, engine: Engine) -> None:  # noqa: ARG002 - the service has it
-        """Run the demo until cancelled."""
-        await run_demo(self.service, self.agent_hub, self._context.random)
-
-
-def create_plugin(context: ProcessContext) -> DomainPlugin:
-    """Create the plug-in; STATEWARD_EDGE_BEAT sets the seconds between two heartbeats of an agent."""
-    return EdgePlugin(context, heartbeat_s=float(os.environ.get("STATEWARD_EDGE_BEAT", HEARTBEAT_INTERVAL_S)))
+domain = DomainPlugin(
+    "edge",
+    lifecycles=LIFECYCLES,
+    about="clusters, apps and cloudlets, worked by remote agents",
+    order=20,
+    create="stateward.domains.edge.runtime:create_runtime",
+    cli="stateward.domains.edge.cli:app",
+    console="stateward.domains.edge:console.js",
+    style="stateward.domains.edge:console.css",
+    examples="stateward.domains.edge.examples:EXAMPLES",
+    published_names="stateward.domains.edge.examples:PUBLISHED_NAMES",
+)

@@ -41,9 +41,9 @@ from stateward.domains.leases.schemas import (
     version_view,
 )
 from stateward.domains.leases.service import LeaseCaller, LeaseService
-from stateward.domains.plugin import PLAIN_PROBLEMS, actor_of, grant_of, needs, reads
 from stateward.errors import BadInput
 from stateward.naming import PATH_PART
+from stateward.plugin.route_options import PLAIN_PROBLEMS, actor_of, grant_of, needs, reads
 from stateward.validation_texts import GIVEN
 
 ROOT, V1 = "/blazar", "/v1"

@@ -1,104 +1,19 @@
-"""The plug-in of the leases domain: its kinds with guards and handlers, and its routes."""
+"""The plug-in of the domain: what it declares; `runtime.py` has what lives in a process."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from uuid import uuid4
-
-from stateward.domains.leases import handlers, host_replacement, update
-from stateward.domains.leases.api import routes
-from stateward.domains.leases.booking_writer import BookingWriter
-from stateward.domains.leases.context import LeaseContext
-from stateward.domains.leases.demo import run_demo
-from stateward.domains.leases.end_hooks import on_lease_end
-from stateward.domains.leases.guards import LeaseGuard, host_guard
-from stateward.domains.leases.host_service import HostService
-from stateward.domains.leases.lifecycle import EVENT, HOST, LEASE, NOTICE, PROPERTY, RESERVATION
-from stateward.domains.leases.notices import deliver
-from stateward.domains.leases.policy import create_filters
-from stateward.domains.leases.pool_cache import PoolCache
-from stateward.domains.leases.resources import (
-    LeasedMcis,
-    PhysicalHosts,
-    ResourcePlugin,
-    ResourcePlugins,
-    VirtualInstances,
-)
-from stateward.domains.leases.service import LeaseService
+from stateward.domains.leases.lifecycle import LIFECYCLES
 from stateward.domains.leases.settings import Settings
-from stateward.domains.plugin import DomainPlugin, ProcessContext
-from stateward.engine import Engine, Handler, Job, Kind
+from stateward.plugin.domain import DomainPlugin
 
-Work = Callable[[LeaseContext, Job], Awaitable[object]]
-
-WORK: dict[str, Work] = {
-    "create": handlers.create,
-    "start": handlers.start,
-    "end": handlers.end,
-    "delete": handlers.delete,
-    "update": update.update,
-    "heal": host_replacement.heal,
-}
-PREFIX = "leases"
-
-
-class LeasesPlugin(DomainPlugin):
-    """The leases domain in a process; `more` are further types of resources."""
-
-    _ctx: LeaseContext  # set with the engine, before the first handler runs
-
-    def __init__(
-        self,
-        context: ProcessContext,
-        settings: Settings | None = None,
-        more: Sequence[ResourcePlugin] = (),
-        new_id: Callable[[], str] = lambda: str(uuid4()),
-    ) -> None:
-        self._context = context
-        self._new_id = new_id
-        self._settings = settings or Settings()
-        self._resources = ResourcePlugins([PhysicalHosts(), VirtualInstances(), LeasedMcis(context.templates), *more])
-        guard = LeaseGuard(self._resources, notifies=bool(self._settings.check_url))
-        handlers = {name: Handler(self._handler(work)) for name, work in WORK.items()}
-        kinds = [
-            Kind(LEASE, handlers, guard=guard, lock_set=guard.lock_set, on_end=on_lease_end, cancels=False),
-            Kind(RESERVATION, general=False),
-            Kind(EVENT, general=False),
-            Kind(HOST, guard=host_guard),
-            Kind(PROPERTY),
-            Kind(NOTICE, {"deliver": Handler(self._handler(deliver))}, general=False),
-        ]
-        super().__init__(kinds, routes(lambda: self.leases, lambda: self.hosts))
-
-    def bind_engine(self, engine: Engine) -> None:
-        """Create the parts of the domain that need the engine."""
-        self._ctx = LeaseContext(
-            engine,
-            BookingWriter(engine.store, self._context.random),
-            PoolCache(engine.store.reader),
-            self._resources,
-            create_filters(self._settings),
-        )
-
-    @property
-    def leases(self) -> LeaseService:
-        """The service for leases."""
-        return LeaseService(self._ctx, self._settings.before_end, self._new_id)
-
-    @property
-    def hosts(self) -> HostService:
-        """The service for hosts."""
-        return HostService(self._ctx.engine, self._settings.cleaning)
-
-    def _handler(self, work: Work) -> Callable[[Job], Awaitable[object]]:
-        async def run(job: Job) -> object:
-            return await work(self._ctx, job)
-
-        return run
-
-    async def demo(self, engine: Engine) -> None:  # noqa: ARG002 - bound before
-        """Reserve a host of a small pool for two minutes, again and again, until cancelled."""
-        await run_demo(self.leases, self.hosts)
-
-
-def create_plugin(context: ProcessContext) -> LeasesPlugin:
-    """Create the plug-in."""
-    return LeasesPlugin(context, context.settings.get(PREFIX))
+domain = DomainPlugin(
+    "leases",
+    lifecycles=LIFECYCLES,
+    about="resources reserved for a span of time, started and ended by the clock",
+    order=40,
+    create="stateward.domains.leases.runtime:create_runtime",
+    settings=Settings,
+    cli="stateward.domains.leases.cli:app",
+    command="lease",
+    console="stateward.domains.leases:console.js",
+    style="stateward.domains.leases:console.css",
+    examples="stateward.domains.leases.examples:EXAMPLES",
+)

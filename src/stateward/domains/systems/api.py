@@ -16,8 +16,6 @@ from msgspec.structs import replace
 
 from stateward import naming
 from stateward.access import Right
-from stateward.domains.plugin import actor_of, disclosure_of, engine_of, grant_of, needs
-from stateward.domains.request_params import IdempotencyKey, Ns
 from stateward.domains.systems.backends.port import LogExcerpt, ServiceRef, SystemRef
 from stateward.domains.systems.context import SystemContext
 from stateward.domains.systems.definition import read
@@ -43,6 +41,8 @@ from stateward.domains.systems.views import (
 from stateward.engine import Accepted, NotFound
 from stateward.errors import BadInput
 from stateward.locks.paths import ROOT
+from stateward.plugin.request_params import IdempotencyKey, Ns
+from stateward.plugin.route_options import actor_of, disclosure_of, engine_of, grant_of, needs
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object
 from stateward.validation_texts import describe_pattern

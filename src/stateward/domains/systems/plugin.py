@@ -1,77 +1,20 @@
-"""The plug-in of the systems domain: its kinds and routes, and the controllers of instances and services."""
+"""The plug-in of the domain: what it declares; `runtime.py` has what lives in a process."""
 
-from collections.abc import AsyncIterator, Coroutine, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
-
-from stateward.aio.supervise import Loop, background, supervise
-from stateward.domains.plugin import DomainPlugin, ProcessContext
-from stateward.domains.systems.api import routes
-from stateward.domains.systems.backends.local import LocalBackend
-from stateward.domains.systems.backends.port import Backend
-from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
-from stateward.domains.systems.context import SystemContext
-from stateward.domains.systems.controllers import InstanceController, SystemRollUp, log
-from stateward.domains.systems.demo import SystemsDemo
-from stateward.domains.systems.deploy_handlers import DeployHandlers, SystemHandlers
-from stateward.domains.systems.model import LOCAL, SIMULATED
-from stateward.domains.systems.retention import ChangeRetention
-from stateward.domains.systems.service_handlers import ServiceHandlers
+from stateward.domains.systems.lifecycle import LIFECYCLES
 from stateward.domains.systems.settings import SystemsSettings
-from stateward.engine import Engine
-from stateward.store.errors import StoreError
+from stateward.plugin.domain import DomainPlugin
 
-SIMULATED_DELAY = 1.0
-
-
-class SystemsPlugin(DomainPlugin):
-    """The systems domain in a process."""
-
-    def __init__(self, backends: Mapping[str, Backend], settings: SystemsSettings | None = None) -> None:
-        self.context = SystemContext(backends, settings or SystemsSettings())
-        self.roll_ups = SystemRollUp(self.context)
-        self.records = ChangeRetention(self.context)
-        kinds = [
-            SystemHandlers(self.context, self.records).kind(),
-            *ServiceHandlers(self.context).kinds(),
-            *DeployHandlers(self.context, self.roll_ups).kinds(),
-        ]
-        super().__init__(kinds, routes(self.context))
-
-    def bind_engine(self, engine: Engine) -> None:
-        """Give the engine to the domain's context."""
-        self.context.engine = engine
-
-    @asynccontextmanager
-    async def running(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:  # noqa: ARG002 - bound before
-        """Run the backends and the controllers, in a process that has a worker."""
-        if not works:
-            yield
-            return
-        async with AsyncExitStack() as stack:
-            for name, backend in self.context.backends.items():
-                await stack.enter_async_context(backend.live())
-                watch = InstanceController(self.context, name, backend)
-                await stack.enter_async_context(background(_supervised(f"watch of the {name} backend", watch.run)))
-            loops = (("roll-up of systems", self.roll_ups.run), ("retention of system records", self.records.run))
-            await stack.enter_async_context(background(*(_supervised(*loop) for loop in loops)))
-            yield
-
-    async def demo(self, engine: Engine) -> None:
-        """Keep a system of simulated services in motion."""
-        backend = self.context.backends.get(SIMULATED)
-        if isinstance(backend, SimulatedBackend):
-            await _supervised("demo of systems", SystemsDemo(engine, backend).run)
-
-
-def _supervised(name: str, loop: Loop) -> Coroutine[Any, Any, None]:
-    return supervise(name, loop, log, transient=StoreError)
-
-
-def create_plugin(context: ProcessContext) -> SystemsPlugin:
-    """Create the plug-in."""
-    local = LocalBackend(context.data_dir / "systems", context.confinement)
-    return SystemsPlugin(
-        {LOCAL: local, SIMULATED: SimulatedBackend(SIMULATED_DELAY)},
-        context.settings.get("systems") or SystemsSettings(),
-    )
+domain = DomainPlugin(
+    "systems",
+    lifecycles=LIFECYCLES,
+    about="trees of services, deployed and torn down under intention locks",
+    order=50,
+    create="stateward.domains.systems.runtime:create_runtime",
+    settings=SystemsSettings,
+    cli="stateward.domains.systems.cli:app",
+    command="system",
+    console="stateward.domains.systems:console.js",
+    style="stateward.domains.systems:console.css",
+    examples="stateward.domains.systems.examples:EXAMPLES",
+    published_names="stateward.domains.systems.examples:PUBLISHED_NAMES",
+)

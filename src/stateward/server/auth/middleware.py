@@ -13,7 +13,7 @@ from litestar.routes import ASGIRoute, BaseRoute, HTTPRoute, WebSocketRoute
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from stateward.access import Right
-from stateward.domains.plugin import EVERYWHERE, OPEN, RIGHT
+from stateward.plugin.route_options import EVERYWHERE, OPEN, RIGHT
 from stateward.server.auth.authenticator import Authenticator
 from stateward.server.auth.guards import Guard, OpenRoute, RequiresRight
 from stateward.server.errors import Forbidden

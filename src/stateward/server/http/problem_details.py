@@ -19,7 +19,6 @@ from litestar.handlers import BaseRouteHandler
 from litestar.routes import HTTPRoute
 
 from stateward.access.quotas import QuotaExceeded
-from stateward.domains.plugin import MESSAGES, PLAIN_PROBLEMS
 from stateward.engine.accept.idempotency import RefusedBefore
 from stateward.engine.errors import (
     AlreadyEnded,
@@ -35,6 +34,7 @@ from stateward.engine.errors import (
     VersionMismatch,
 )
 from stateward.errors import BadInput, StatewardError, UnknownField, UnknownName
+from stateward.plugin.route_options import MESSAGES, PLAIN_PROBLEMS
 from stateward.schemas.problems import Problem
 from stateward.server.auth.audit import AUDITED_STATUSES
 from stateward.server.errors import Forbidden, NotAuthenticated, NotReady, PriorityForbidden, TooMany

@@ -17,7 +17,7 @@ from litestar.params import HeaderParameter
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 
 from stateward.access import Grant, Right
-from stateward.domains.request_params import Ns
+from stateward.plugin.request_params import Ns
 from stateward.schemas.operations import ProgressView
 from stateward.server.auth.guards import HTTP_STATUSES, authenticate_connection, open_to_all, require
 from stateward.server.errors import Forbidden, NotAuthenticated, NotReady, TooMany

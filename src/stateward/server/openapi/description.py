@@ -16,8 +16,8 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.response import Response
 from litestar.routes import BaseRoute, HTTPRoute
 
-from stateward.domains.plugin import BODY, MESSAGES, PLAIN_PROBLEMS, RIGHT
-from stateward.domains.registry import load_examples, load_published_names
+from stateward.plugin.registry import Plugins
+from stateward.plugin.route_options import BODY, MESSAGES, PLAIN_PROBLEMS, RIGHT
 from stateward.schemas.problems import Problem
 from stateward.server.auth.guards import OpenRoute
 from stateward.server.auth.middleware import guard_of
@@ -40,16 +40,9 @@ LONG = re.compile(r"stateward\.(?:domains\.)?(\w+)\.[\w.]*?(\w+)$")
 OWN_PACKAGES = frozenset({"server", "schemas"})
 """The packages of the generic API: their records keep the short name."""
 
-PUBLISHED_NAMES = {
-    "HealthStatus": "Health",
-    "KindInfo": "LifecycleInfo",
-    "StuckReason": "Why",
-    "WaitReason": "Reason",
-    **load_published_names(),
-}
+PUBLISHED_NAMES = {"HealthStatus": "Health", "KindInfo": "LifecycleInfo", "StuckReason": "Why", "WaitReason": "Reason"}
 """Names of records in the document that differ from those in the code: generated clients have types of these names."""
 
-ALL_EXAMPLES = EXAMPLES | load_examples()
 MESSAGE = "ProblemMessage"
 """The name of the schema of problems for clients that read a field `message`."""
 
@@ -57,11 +50,11 @@ DOMAIN_PROBLEMS = (400, 401, 403, 404, 409, 413, 429, 503)
 WITHOUT_BODY = frozenset({"get", "delete", "head"})
 
 
-def complete_document(drawn: Doc, routes: Iterable[BaseRoute]) -> Doc:
+def complete_document(drawn: Doc, routes: Iterable[BaseRoute], plugins: Plugins) -> Doc:
     """Return the complete document of an application with these routes."""
     doc = deepcopy(drawn)
     handlers = dict(_handlers(routes))
-    records = RecordSchemas(handlers.values())
+    records = RecordSchemas(handlers.values(), plugins)
     doc["components"]["schemas"] = records.schemas
     for path, item in doc["paths"].items():
         for method, operation in item.items():
@@ -85,24 +78,44 @@ def _handlers(routes: Iterable[BaseRoute]) -> Iterator[tuple[Place, HTTPRouteHan
 class RecordSchemas:
     """The schemas of request and response bodies."""
 
-    def __init__(self, handlers: Collection[HTTPRouteHandler]) -> None:
+    def __init__(self, handlers: Collection[HTTPRouteHandler], plugins: Plugins) -> None:
+        self._names = PUBLISHED_NAMES | plugins.published_names
         found = dict.fromkeys(one for handler in handlers for kind in _types(handler) for one in _ways(kind))
         kinds = [Problem, *(one for one in found if one is not Problem)]
         drawn, schemas = msgspec.json.schema_components(kinds, ref_template=REF + "{name}")
-        self._drawn: dict[Any, Doc] = {kind: _shortened(one) for kind, one in zip(kinds, drawn, strict=True)}
-        self.schemas: Doc = {_short(name): _shortened(schema) for name, schema in schemas.items()}
+        self._drawn: dict[Any, Doc] = {kind: self._shortened(one) for kind, one in zip(kinds, drawn, strict=True)}
+        self.schemas: Doc = {self._short(name): self._shortened(schema) for name, schema in schemas.items()}
         if any(handler.opt.get(MESSAGES) for handler in handlers):
             self.schemas[MESSAGE] = _message_schema(self.schemas["Problem"])
+        examples = EXAMPLES | plugins.examples
         for name, schema in self.schemas.items():
             if "title" in schema:
-                schema["title"] = PUBLISHED_NAMES.get(schema["title"], schema["title"]).rpartition(".")[2]
-            if name in ALL_EXAMPLES:
-                schema["examples"] = [ALL_EXAMPLES[name]]
+                schema["title"] = self._names.get(schema["title"], schema["title"]).rpartition(".")[2]
+            if name in examples:
+                schema["examples"] = [examples[name]]
 
     def of(self, kind: Any) -> Doc | None:  # noqa: ANN401 - any annotation
         """Return the schema of a type that a handler declares; None if it has none."""
         ways = [self._drawn[one] for one in _ways(kind) if one in self._drawn]
         return (ways[0] if len(ways) == 1 else {"anyOf": ways}) if ways else None
+
+    def _short(self, name: str) -> str:
+        """Return the published name of a record; with the name of its package if another record has the same name."""
+        package, _, last = LONG.sub(r"\1.\2", name).rpartition(".")
+        package = package.partition(".")[0]
+        short = last if not package or package in OWN_PACKAGES else f"{package}.{last}"
+        return self._names.get(short, short)
+
+    def _shortened(self, schema: Any) -> Any:  # noqa: ANN401 - JSON
+        match schema:
+            case {"$ref": str(ref), **more}:
+                return {"$ref": REF + self._short(ref.removeprefix(REF)), **self._shortened(more)}
+            case dict():
+                return {name: self._shortened(one) for name, one in schema.items()}
+            case list():
+                return [self._shortened(one) for one in schema]
+            case _:
+                return schema
 
 
 def _message_schema(problem: Doc) -> Doc:
@@ -148,24 +161,6 @@ def _is_record(annotation: Any) -> bool:  # noqa: ANN401 - any annotation
 
 def _is_struct(one: Any) -> bool:  # noqa: ANN401 - any annotation
     return isinstance(one, type) and issubclass(one, msgspec.Struct)
-
-
-def _short(name: str) -> str:
-    """Return the published name of a record; with the name of its domain if another record has the same name."""
-    short = LONG.sub(lambda found: found[2] if found[1] in OWN_PACKAGES else f"{found[1]}.{found[2]}", name)
-    return PUBLISHED_NAMES.get(short, short)
-
-
-def _shortened(schema: Any) -> Any:  # noqa: ANN401 - JSON
-    match schema:
-        case {"$ref": str(ref), **more}:
-            return {"$ref": REF + _short(ref.removeprefix(REF)), **_shortened(more)}
-        case dict():
-            return {name: _shortened(one) for name, one in schema.items()}
-        case list():
-            return [_shortened(one) for one in schema]
-        case _:
-            return schema
 
 
 # --- operations ------------------------------------------------------------------------------------------------------

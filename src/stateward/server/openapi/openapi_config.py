@@ -17,6 +17,7 @@ from litestar.openapi.plugins import OpenAPIRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme, Tag
 
 from stateward import __version__
+from stateward.plugin.registry import Plugins
 from stateward.server.auth.guards import open_to_all
 from stateward.server.http.security_headers import PAGE_CONTENT_POLICY
 from stateward.server.openapi.description import complete_document
@@ -54,14 +55,15 @@ class Index(OpenAPIRenderPlugin):
 class Description(OpenAPIRenderPlugin):
     """The OpenAPI document as JSON."""
 
-    def __init__(self) -> None:
+    def __init__(self, plugins: Plugins) -> None:
         super().__init__(path="/openapi.json", media_type=OpenAPIMediaType.OPENAPI_JSON)
+        self._plugins = plugins
         self._encoded: bytes | None = None
 
     def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
         """Return the completed document."""
         if self._encoded is None:
-            self._encoded = msgspec.json.encode(complete_document(openapi_schema, request.app.routes))
+            self._encoded = msgspec.json.encode(complete_document(openapi_schema, request.app.routes, self._plugins))
         return self._encoded
 
 
@@ -78,7 +80,7 @@ def _served(name: str, media_type: str) -> Callable[[], Response[bytes]]:
     return serve
 
 
-def openapi_config() -> OpenAPIConfig:
+def openapi_config(plugins: Plugins) -> OpenAPIConfig:
     """Return the OpenAPI configuration of an application."""
     router = Router(
         "/docs",
@@ -99,6 +101,6 @@ def openapi_config() -> OpenAPIConfig:
         components=Components(security_schemes=dict(SCHEMES)),
         tags=[Tag(name, description) for name, description in TAGS.items()],
         use_handler_docstrings=True,
-        render_plugins=[Index(), Description()],
+        render_plugins=[Index(), Description(plugins)],
         openapi_router=router,
     )

@@ -8,7 +8,7 @@ from litestar.params import JSONBody
 
 from stateward.access import Right, TokenInfo
 from stateward.access.quotas import Quota
-from stateward.domains.request_params import Ns
+from stateward.plugin.request_params import Ns
 from stateward.schemas.access import IssuedView, QuotaView, TokenView
 from stateward.schemas.request_bodies import NewQuota, NewToken
 from stateward.server.http.parameters import TokenId

@@ -6,11 +6,11 @@ from litestar.params import JSONBody
 
 from stateward.access import Right
 from stateward.access.roles import ACTORS
-from stateward.domains.request_params import IdempotencyKey, Ns
 from stateward.engine import Accepted, LockRequest, Request
 from stateward.engine.accept.accept import Verdict
 from stateward.errors import BadInput, StatewardError
 from stateward.locks.paths import parse_path
+from stateward.plugin.request_params import IdempotencyKey, Ns
 from stateward.schemas.operations import AcceptedView, GroupView, Prospect
 from stateward.schemas.request_bodies import Ask, GroupAsk, Plan
 from stateward.server.auth.guards import require_priority

@@ -4,7 +4,7 @@ from litestar import get, put
 from litestar.params import JSONBody
 
 from stateward.access import Right
-from stateward.domains.request_params import Ns
+from stateward.plugin.request_params import Ns
 from stateward.schemas.deployment import LaneGroupView, LanesView, LaneView, LockView, TimerView, WorkerView
 from stateward.schemas.request_bodies import GroupLimit, LaneLimit
 from stateward.server.auth.guards import requires_everywhere

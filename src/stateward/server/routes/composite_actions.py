@@ -9,10 +9,10 @@ from hashlib import blake2b
 
 from msgspec.structs import replace
 
-from stateward.domains.plugin import CompositeParts, DomainPlugin
 from stateward.engine import Accepted, Engine, Request
 from stateward.engine.accept.idempotency import bare_key
 from stateward.engine.errors import KeyReused, NoneAllowed
+from stateward.plugin.runtime import CompositeParts, DomainRuntime
 from stateward.store.filters import Selector
 from stateward.store.records import Key
 
@@ -20,9 +20,9 @@ from stateward.store.records import Key
 class CompositeActions:
     """The actions of composites that are actions on all parts."""
 
-    def __init__(self, plugins: Iterable[DomainPlugin] = ()) -> None:
+    def __init__(self, runtimes: Iterable[DomainRuntime] = ()) -> None:
         self._parts: CompositeParts = {
-            pair: kind for plugin in plugins for pair, kind in plugin.composite_parts.items()
+            pair: kind for runtime in runtimes for pair, kind in runtime.composite_parts.items()
         }
         self._actions = {action for _, action in self._parts}
 

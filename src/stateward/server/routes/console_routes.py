@@ -26,9 +26,10 @@ from msgspec import Struct
 from stateward import __version__
 from stateward.access import Right, Role
 from stateward.access.roles import RIGHTS
-from stateward.domains.registry import DOMAINS_BY_NAME
-from stateward.domains.request_params import Ns
 from stateward.lifecycle.render.svg_markup import STYLE
+from stateward.plugin.domain import part_file
+from stateward.plugin.registry import Plugins
+from stateward.plugin.request_params import Ns
 from stateward.server.auth.guards import open_to_all
 from stateward.server.http.security_headers import PAGE_CONTENT_POLICY
 from stateward.server.routes.declare import api_route
@@ -44,7 +45,7 @@ DOMAIN_LINKS = {
     "css": '<link rel="stylesheet" href="/console/{}">',
     "js": '<link rel="modulepreload" data-domain href="/console/{}">',
 }
-"""The files that a domain may have beside its code (`console.css`, `console.js`): their endings, and their links."""
+"""The files that a domain may bring: their endings, and their links in the page."""
 
 MEDIA_TYPES = {
     "html": "text/html",
@@ -74,27 +75,24 @@ class PageFile(Struct, frozen=True):
 
 
 @cache
-def page_files() -> dict[str, PageFile]:
+def page_files(plugins: Plugins) -> dict[str, PageFile]:
     """Return all files of the page by their paths: the console's own, those of the domains, and two made here.
 
     The page itself names the domains' files; the style of lifecycle diagrams is a Python constant.
     """
     found = dict(_walk(files("stateward") / "console", ""))
-    of_domains = _domain_files()
+    of_domains = _domain_files(plugins)
     links = "\n".join(DOMAIN_LINKS[_ending(path)].format(path) for path in of_domains)
     page = found[FIRST_PAGE].body.replace(DOMAINS_MARK, links.encode())
     made = {FIRST_PAGE: page, "lifecycle.css": STYLE.encode()}
     return {**found, **of_domains, **{path: _file(path, body) for path, body in made.items()}}
 
 
-def _domain_files() -> dict[str, PageFile]:
-    """Return the style and the module of each domain that has them, in the order of the registry."""
-    paths = {
-        f"domains/{name}.{ending}": files(domain) / f"console.{ending}"
-        for ending in DOMAIN_LINKS
-        for name, domain in DOMAINS_BY_NAME.items()
-    }
-    return {path: _file(path, one.read_bytes()) for path, one in paths.items() if one.is_file()}
+def _domain_files(plugins: Plugins) -> dict[str, PageFile]:
+    """Return the styles and the modules of the domains that have them, in the order of the registry."""
+    places = {f"domains/{plugin.name}.css": plugin.style for plugin in plugins if plugin.style}
+    places |= {f"domains/{plugin.name}.js": plugin.console for plugin in plugins if plugin.console}
+    return {path: _file(path, part_file(path, place).read_bytes()) for path, place in places.items()}
 
 
 def _walk(folder: Traversable, path: str) -> list[tuple[str, PageFile]]:
@@ -130,7 +128,7 @@ async def page_file(request: ApiRequest, name: FilePath) -> Response[bytes]:
 
 
 def _sent(request: ApiRequest, name: str) -> Response[bytes]:
-    file = page_files().get(name)
+    file = page_files(request.service.plugins).get(name)
     if file is None:
         raise NotFoundException
     headers = {
@@ -170,15 +168,20 @@ async def get_me(request: ApiRequest) -> MeView:
     """Return the name, role, rights and namespaces of the caller's token."""
     grant, demo = request.grant, request.service.config.demo
     rights, opened = sorted(RIGHTS[grant.role]), sorted(grant.namespaces)
-    return MeView(grant.name, grant.role, rights, opened, demo, __version__, domains_of(request.app))
+    domains = domains_of(request.app, request.service.plugins)
+    return MeView(grant.name, grant.role, rights, opened, demo, __version__, domains)
 
 
-def domains_of(app: Litestar) -> list[str]:
+def domains_of(app: Litestar, plugins: Plugins) -> list[str]:
     """Return the domains that have routes of their own in an application."""
     routes = (route for route in app.routes if isinstance(route, HTTPRoute))
     modules = {handler.fn.__module__ for route in routes for handler in route.route_handlers}
-    packages = {name: f"{domain.__name__}." for name, domain in DOMAINS_BY_NAME.items()}
-    return [name for name, package in packages.items() if any(one.startswith(package) for one in modules)]
+    packages = {one.name: one.part.value.partition(":")[0].removesuffix(".plugin") for one in plugins.domains}
+    return [
+        name
+        for name, package in packages.items()
+        if any(one == package or one.startswith(f"{package}.") for one in modules)
+    ]
 
 
 # --- the map ---------------------------------------------------------------------------------------------------------

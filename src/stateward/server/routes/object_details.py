@@ -6,11 +6,11 @@ from litestar import get
 
 from stateward.access import Right
 from stateward.access.roles import ACTORS
-from stateward.domains.request_params import Ns
 from stateward.engine import NotFound
 from stateward.engine.queries import state_at
 from stateward.lifecycle import Lifecycle, Move, decide
 from stateward.lifecycle.moves import AllowedEvent
+from stateward.plugin.request_params import Ns
 from stateward.schemas.journal import LinePage
 from stateward.schemas.objects import AllowedView, Possible, StateView
 from stateward.server.http.parameters import AfterNumber, Id, Limit, Time, last_moment, with_timezone

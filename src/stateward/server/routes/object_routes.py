@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from stateward.access import Right
 from stateward.access.roles import ACTORS
 from stateward.access.tokens import ANY, SYSTEM
-from stateward.domains.request_params import IdempotencyKey, Ns
 from stateward.engine import Engine, NotFound
 from stateward.engine.errors import VersionMismatch
 from stateward.engine.kinds import Kind, Kinds
 from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import Lifecycle
+from stateward.plugin.request_params import IdempotencyKey, Ns
 from stateward.schemas.objects import NamespaceView, ObjectPage, ObjectView
 from stateward.schemas.operations import AcceptedView
 from stateward.schemas.request_bodies import NewLabels, NewObject

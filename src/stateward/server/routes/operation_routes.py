@@ -6,8 +6,8 @@ from litestar import get, post
 from litestar.params import QueryParameter
 
 from stateward.access import Right
-from stateward.domains.request_params import Ns
 from stateward.naming import PATH_PART
+from stateward.plugin.request_params import Ns
 from stateward.schemas.operations import OperationPage, OperationView
 from stateward.server.http.parameters import Limit, Op
 from stateward.server.presenter import list_visible

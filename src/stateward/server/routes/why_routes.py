@@ -8,8 +8,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.access import Right
-from stateward.domains.request_params import Ns
 from stateward.engine.privacy import Disclosure
+from stateward.plugin.request_params import Ns
 from stateward.schemas.operations import OperationView
 from stateward.schemas.waiting import ParentView, QueuedView, QueueView, WaitReason, WhyView
 from stateward.server.http.parameters import Id

@@ -29,10 +29,10 @@ from stateward.domains.edge.model import (
     cloudlet_status,
     instance_status,
 )
-from stateward.domains.edge.plugin import EdgePlugin
+from stateward.domains.edge.runtime import EdgeRuntime
 from stateward.domains.edge.service import Service
-from stateward.domains.plugin import ProcessContext
 from stateward.engine import Accepted, Engine, NotFound
+from stateward.plugin.runtime import ProcessContext
 from stateward.schemas.caller import Caller
 from stateward.store.changes import Changes
 from stateward.store.port import Store, Tx
@@ -71,7 +71,7 @@ class AgentRunner:
 class EdgeHarness:
     """The domain with its engine, and waits for states and conditions."""
 
-    def __init__(self, engine: Engine, plugin: EdgePlugin) -> None:
+    def __init__(self, engine: Engine, plugin: EdgeRuntime) -> None:
         self.engine, self.plugin = engine, plugin
         self.runners: list[AgentRunner] = []
 
@@ -189,7 +189,7 @@ async def pass_deadline(harness: EdgeHarness, op: str) -> None:
 @asynccontextmanager
 async def open_harness(store: Store, folder: Path, *, works: bool = True, **times: float) -> AsyncIterator[EdgeHarness]:
     """Open the domain on a store."""
-    plugin = EdgePlugin(
+    plugin = EdgeRuntime(
         ProcessContext(folder, random=Random(1)),
         **{"retry_s": 0.5, "policy_interval_s": 3600.0, "lease_s": 30.0, **times},
     )

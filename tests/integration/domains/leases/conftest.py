@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from stateward.domains.leases.model import Lease, LeaseHost
-from stateward.domains.leases.plugin import LeasesPlugin
+from stateward.domains.leases.runtime import LeasesRuntime
 from stateward.domains.leases.service import LeaseCaller
 from stateward.domains.leases.settings import Settings
-from stateward.domains.plugin import ProcessContext
 from stateward.engine import Engine, NotFound
+from stateward.plugin.runtime import ProcessContext
 from stateward.store.port import Store
 from tests.integration.domains.leases.checked_store import CheckedStore
 from tests.integration.domains.leases.scripted_resource import ScriptedResource
@@ -27,7 +27,7 @@ LIMIT = 60.0
 class LeaseHarness:
     """An engine with the leases domain, and helpers that create leases and wait for them."""
 
-    def __init__(self, engine: Engine, plugin: LeasesPlugin, things: ScriptedResource) -> None:
+    def __init__(self, engine: Engine, plugin: LeasesRuntime, things: ScriptedResource) -> None:
         self.engine, self.plugin, self.things = engine, plugin, things
 
     async def hosts(self, *names: str, **properties: Any) -> None:
@@ -123,7 +123,7 @@ class Opened:
     def __init__(
         self, store: Store, folder: Path, settings: Settings, things: ScriptedResource, *, works: bool, lease_s: float
     ) -> None:
-        self._plugin = LeasesPlugin(ProcessContext(folder), settings, [things])
+        self._plugin = LeasesRuntime(ProcessContext(folder), settings, [things])
         self._engine = Engine(CheckedStore(store), self._plugin.kinds, works=works, lease_s=lease_s)
         self._plugin.bind_engine(self._engine)
         self._things = things

@@ -10,10 +10,10 @@ from stateward.access import Role, Tokens
 from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
 from stateward.config import Config
-from stateward.domains.leases.plugin import LeasesPlugin
+from stateward.domains.leases.runtime import LeasesRuntime
 from stateward.domains.leases.settings import Settings
-from stateward.domains.plugin import ProcessContext
 from stateward.engine import Engine
+from stateward.plugin.runtime import ProcessContext
 from stateward.server.app import create_app
 from stateward.store import open_store
 
@@ -44,7 +44,7 @@ class Api:
 @pytest.fixture
 async def api(tmp_path: Path) -> AsyncIterator[Api]:
     config = Config(data=str(tmp_path), rate=100_000)
-    plugin = LeasesPlugin(ProcessContext(tmp_path), Settings(max_duration=86400.0))
+    plugin = LeasesRuntime(ProcessContext(tmp_path), Settings(max_duration=86400.0))
     engine = Engine(open_store(config.store_url), [*plugin.kinds, token_kind(), quota_kind()])
     plugin.bind_engine(engine)
     async with engine:

@@ -15,10 +15,10 @@ from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
 from stateward.cli.main import app as command_line
 from stateward.config import Config
-from stateward.domains.leases.plugin import LeasesPlugin
+from stateward.domains.leases.runtime import LeasesRuntime
 from stateward.domains.leases.settings import Settings
-from stateward.domains.plugin import ProcessContext
 from stateward.engine import Engine
+from stateward.plugin.runtime import ProcessContext
 from stateward.server.app import create_app
 from stateward.store import open_store
 from tests.integration.cli.cli_server import CliServer
@@ -33,7 +33,7 @@ class LeaseCliServer(CliServer):
     async def _serve(self) -> None:
         self._loop, self.plant = asyncio.get_running_loop(), Plant()
         config = Config(data=str(self.folder), rate=100_000)
-        plugin = LeasesPlugin(ProcessContext(self.folder), Settings())
+        plugin = LeasesRuntime(ProcessContext(self.folder), Settings())
         async with Engine(open_store(config.store_url), [token_kind(), quota_kind(), *plugin.kinds]) as self.engine:
             plugin.bind_engine(self.engine)
             self.tokens = Tokens(self.engine)

@@ -12,11 +12,11 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stateward.domains.leases.plugin import LeasesPlugin
+from stateward.domains.leases.runtime import LeasesRuntime
 from stateward.domains.leases.settings import Settings
-from stateward.domains.plugin import ProcessContext
 from stateward.engine import Denied, Engine, NotFound, Permanent, Temporary
 from stateward.errors import BadInput
+from stateward.plugin.runtime import ProcessContext
 from stateward.store import open_store
 from stateward.store.changes import Changes
 from stateward.store.port import Tx, TxFunction
@@ -70,7 +70,7 @@ class Life:
 
     async def open(self) -> None:
         """Open the site."""
-        plugin = LeasesPlugin(ProcessContext(self._folder), Settings(before_end=0.0), [self._things])
+        plugin = LeasesRuntime(ProcessContext(self._folder), Settings(before_end=0.0), [self._things])
         self._engine = Engine(Witness(self._folder / "store.db", self.forbidden), plugin.kinds, lease_s=3.0)  # type: ignore[arg-type]
         plugin.bind_engine(self._engine)
         await self._engine.__aenter__()

@@ -12,16 +12,16 @@ from msgspec.structs import replace
 
 from stateward.domains.leases.lifecycle import ReservationState
 from stateward.domains.leases.model import Lease
-from stateward.domains.leases.plugin import LeasesPlugin
 from stateward.domains.leases.resources import ReservationTask
-from stateward.domains.mci.plugin import MciPlugin
-from stateward.domains.plugin import ProcessContext
+from stateward.domains.leases.runtime import LeasesRuntime
+from stateward.domains.mci.runtime import MciRuntime
 from stateward.drivers import ProviderRegion
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.faults import CALM
 from stateward.engine import Engine, Permanent, Request
 from stateward.errors import BadInput
 from stateward.lifecycle import USER
+from stateward.plugin.runtime import ProcessContext
 from stateward.store.changes import Changes
 from stateward.store.filters import Page, Selector
 from stateward.store.port import Store
@@ -47,8 +47,8 @@ async def both(
 ) -> AsyncIterator[LeaseHarness]:
     """Both domains beside one engine; neither knows the other."""
     site = ProcessContext(tmp_path, random=Random(1))
-    clouds = MciPlugin(site, cloud=simulated, tick=0.01, every=3600.0)
-    leases = LeasesPlugin(site)
+    clouds = MciRuntime(site, cloud=simulated, tick=0.01, every=3600.0)
+    leases = LeasesRuntime(site)
     engine = Engine(new_store(), [*clouds.kinds, *leases.kinds], lease_s=3.0)
     for plugin in (clouds, leases):
         plugin.bind_engine(engine)

@@ -5,8 +5,8 @@ import pytest
 from stateward.config import load
 from stateward.domains.leases.errors import DeniedByPolicy
 from stateward.domains.leases.settings import Settings
-from stateward.domains.registry import sections
 from stateward.errors import BadInput
+from stateward.plugin.registry import installed
 from tests.integration.domains.leases.conftest import ME, NS, Opening, at, thing
 from tests.integration.domains.leases.policy_service import running_policy_service, was_notified
 
@@ -62,7 +62,7 @@ async def test_a_service_that_does_not_answer_in_time_has_not_said_yes(opening: 
 
 def test_settings_come_from_the_environment() -> None:
     environ = {"STATEWARD_LEASES_MAX_DURATION": "86400", "STATEWARD_LEASES_CHECK_URL": "http://judge"}
-    found = load({}, environ, None, sections()).config.domains["leases"]
+    found = load({}, environ, None, installed().sections).config.domains["leases"]
     assert (found.max_duration, found.check_url, found.before_end) == (86400.0, "http://judge", 3600.0)
 
 
@@ -87,5 +87,5 @@ def test_settings_come_from_the_environment() -> None:
 )
 def test_a_setting_that_cannot_be_used_is_refused_before_anything_starts(name: str, wrong: str) -> None:
     with pytest.raises(BadInput) as caught:
-        load({}, {f"STATEWARD_LEASES_{name.upper()}": wrong}, None, sections())
+        load({}, {f"STATEWARD_LEASES_{name.upper()}": wrong}, None, installed().sections)
     assert caught.value.field == f"leases_{name} (environment)"

@@ -16,12 +16,12 @@ from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
 from stateward.config import Config
 from stateward.domains.mci.api import routes
-from stateward.domains.mci.plugin import MciPlugin
-from stateward.domains.plugin import ProcessContext
+from stateward.domains.mci.runtime import MciRuntime
 from stateward.drivers import ProviderRegion
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.faults import CALM, FaultProfile
 from stateward.engine import Engine
+from stateward.plugin.runtime import ProcessContext
 from stateward.server.app import create_app
 from stateward.store import open_store
 from stateward.store.port import Store
@@ -53,7 +53,7 @@ def mci(name: str = "m1", *groups: dict[str, Any], **how: Any) -> dict[str, Any]
 class ApiHarness:
     """The application, its callers, and the calls to the providers."""
 
-    def __init__(self, engine: Engine, plugin: MciPlugin, app: Litestar, texts: dict[str, str]) -> None:
+    def __init__(self, engine: Engine, plugin: MciRuntime, app: Litestar, texts: dict[str, str]) -> None:
         self.engine, self.plugin, self.app, self.texts = engine, plugin, app, texts
         self.calls: list[tuple[str, str]] = []
         self.saved: dict[str, int] = {}
@@ -141,7 +141,7 @@ async def open_api(
         on_provider_call=lambda provider, call: calls.append((provider, call)),
         on_calls_saved=save,
     )
-    plugin = MciPlugin(site, cloud=SimulatedCloud(profile=CALM, chance=Random(1)), tick=0.01, every=3600.0)
+    plugin = MciRuntime(site, cloud=SimulatedCloud(profile=CALM, chance=Random(1)), tick=0.01, every=3600.0)
     kinds = [*plugin.kinds, token_kind(), quota_kind()]
     engine = Engine(store or open_store(":memory:"), kinds, lease_s=lease)
     plugin.bind_engine(engine)

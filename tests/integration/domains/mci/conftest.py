@@ -11,12 +11,12 @@ import pytest
 
 from stateward.domains.mci.control.status_rollup import MciStatus, roll_up_status
 from stateward.domains.mci.model import MciSpec, SubGroup
-from stateward.domains.mci.plugin import MciPlugin
+from stateward.domains.mci.runtime import MciRuntime
 from stateward.domains.mci.service import Service
-from stateward.domains.plugin import ProcessContext
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.faults import CALM
 from stateward.engine import Accepted, Engine
+from stateward.plugin.runtime import ProcessContext
 from stateward.schemas.caller import Caller
 from stateward.store.port import Store
 from stateward.store.records import Operation
@@ -41,7 +41,7 @@ def mci(name: str = "m1", *groups: SubGroup, **how: Any) -> MciSpec:
 class MciHarness:
     """The domain with its engine, and helpers that wait."""
 
-    def __init__(self, engine: Engine, plugin: MciPlugin) -> None:
+    def __init__(self, engine: Engine, plugin: MciRuntime) -> None:
         self.engine, self.plugin = engine, plugin
 
     @property
@@ -94,7 +94,7 @@ async def open_harness(
 ) -> AsyncIterator[MciHarness]:
     """Open the domain on a store."""
     site = site or ProcessContext(folder, random=Random(1))
-    plugin = MciPlugin(site, cloud=cloud or SimulatedCloud(profile=QUICK, chance=Random(1)), tick=0.01, every=3600.0)
+    plugin = MciRuntime(site, cloud=cloud or SimulatedCloud(profile=QUICK, chance=Random(1)), tick=0.01, every=3600.0)
     engine = Engine(store, plugin.kinds, works=works, lease_s=lease)
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=works):

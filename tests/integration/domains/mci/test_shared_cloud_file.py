@@ -4,10 +4,10 @@ import asyncio
 from pathlib import Path
 from random import Random
 
-from stateward.domains.mci.plugin import MciPlugin
-from stateward.domains.plugin import ProcessContext
+from stateward.domains.mci.runtime import MciRuntime
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.engine import Engine
+from stateward.plugin.runtime import ProcessContext
 from stateward.store import open_store
 from stateward.store.records import Key, Status
 from tests.integration.domains.mci.conftest import ANN, NS, PATIENT, QUICK, MciHarness, group, mci, open_harness
@@ -18,7 +18,7 @@ async def test_while_another_process_has_the_file_vms_wait_and_none_is_called_go
     async with open_harness(open_store(database), tmp_path, cloud=SimulatedCloud(file, profile=QUICK)) as harness:
         await harness.created(mci("m1", group("a", 3)))
     other = SimulatedCloud(file)
-    plugin = MciPlugin(ProcessContext(tmp_path, random=Random(1)), tick=0.01, every=3600.0)
+    plugin = MciRuntime(ProcessContext(tmp_path, random=Random(1)), tick=0.01, every=3600.0)
     engine = Engine(open_store(database), plugin.kinds, lease_s=3.0)
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=True):

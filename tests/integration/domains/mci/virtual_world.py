@@ -18,15 +18,15 @@ import pytest
 
 from stateward.domains.mci.lifecycle import VM, VmState
 from stateward.domains.mci.model import vm_of
-from stateward.domains.mci.plugin import MciPlugin
 from stateward.domains.mci.provider import provider_pool
-from stateward.domains.plugin import ProcessContext
+from stateward.domains.mci.runtime import MciRuntime
 from stateward.drivers import MachineState, ProviderRegion
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.faults import FaultProfile
 from stateward.drivers.simulated.machine import SimulatedMachine, state_at
 from stateward.engine import Engine
 from stateward.lifecycle import TRANSITIONAL
+from stateward.plugin.runtime import ProcessContext
 from stateward.store.filters import JournalFilter, Page, Selector
 from stateward.store.records import Key
 from stateward.store.sqlite import SqliteStore
@@ -93,7 +93,7 @@ class Process(LoopParty):
     def __init__(self, world: "World", name: str) -> None:
         super().__init__(name)
         site = ProcessContext(Path("/nowhere"), random=world.chance, offers_local=False)
-        self.plugin = MciPlugin(site, cloud=world.cloud, tick=0.25, every=30.0)
+        self.plugin = MciRuntime(site, cloud=world.cloud, tick=0.25, every=30.0)
         store: Any = SharedStore(world.store, world.killer)
         self.engine = Engine(
             store, self.plugin.kinds, lease_s=LEASE, process=name, new_id=world.new_id, chance=world.chance

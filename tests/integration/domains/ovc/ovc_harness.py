@@ -21,13 +21,13 @@ from stateward.domains.ovc.model import (
     vm_seen,
 )
 from stateward.domains.ovc.nodes.port import NodeMachine, Power
-from stateward.domains.ovc.plugin import OvcPlugin
+from stateward.domains.ovc.runtime import OvcRuntime
 from stateward.domains.ovc.service import OvcCaller, Service
 from stateward.domains.ovc.settings import Settings
-from stateward.domains.plugin import ProcessContext
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.faults import CALM
 from stateward.engine import Accepted, Engine
+from stateward.plugin.runtime import ProcessContext
 from stateward.store.port import Store
 from stateward.store.records import Key, Object, Operation
 from tests.integration.domains.ovc.gated_nodes import NodeGates, gate_nodes
@@ -48,7 +48,7 @@ class Cloud:
     nodes: list[str]
     simulated: SimulatedCloud
 
-    def __init__(self, engine: Engine, plugin: OvcPlugin, gates: NodeGates, ns: str = "default") -> None:
+    def __init__(self, engine: Engine, plugin: OvcRuntime, gates: NodeGates, ns: str = "default") -> None:
         self.engine, self.plugin, self.gates, self.ns = engine, plugin, gates, ns
         self._numbers = NUMBERS
 
@@ -224,7 +224,7 @@ async def open_cloud(
 ) -> AsyncIterator[Cloud]:
     """Open the domain on a store."""
     simulated = simulated or SimulatedCloud(profile=CALM, chance=Random(1))
-    plugin = OvcPlugin(ProcessContext(folder, random=Random(1)), settings, cloud=simulated)
+    plugin = OvcRuntime(ProcessContext(folder, random=Random(1)), settings, cloud=simulated)
     gates = gate_nodes(plugin.nodes)
     engine = Engine(store, plugin.kinds, works=works, lease_s=lease)
     plugin.bind_engine(engine)

@@ -19,13 +19,13 @@ from stateward.config import Config
 from stateward.domains.ovc.api.collection_routes import COLLECTIONS, Collection
 from stateward.domains.ovc.model import OrphanId
 from stateward.domains.ovc.orphan_scan import record_orphans
-from stateward.domains.ovc.plugin import OvcPlugin
+from stateward.domains.ovc.runtime import OvcRuntime
 from stateward.domains.ovc.service import DONE_STATES
-from stateward.domains.plugin import ProcessContext
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.faults import CALM
 from stateward.engine import Engine
 from stateward.lifecycle import FINAL, TRANSITIONAL
+from stateward.plugin.runtime import ProcessContext
 from stateward.server.app import create_app
 from stateward.store import open_store
 from stateward.store.changes import Changes
@@ -81,7 +81,7 @@ class Api:
 async def opened(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Api]:
     """An application with two nodes, an account, a cloudspace and an image."""
     folder: Path = tmp_path_factory.mktemp("api")
-    plugin = OvcPlugin(ProcessContext(folder), RECORDS_ONLY, cloud=SimulatedCloud(profile=CALM))
+    plugin = OvcRuntime(ProcessContext(folder), RECORDS_ONLY, cloud=SimulatedCloud(profile=CALM))
     gates = gate_nodes(plugin.nodes)
     kinds = [*plugin.kinds, token_kind(), quota_kind()]
     engine = Engine(open_store(":memory:"), kinds, admission=QuotaGuard())

@@ -8,11 +8,11 @@ from stateward.domains.ovc.errors import AlreadyOnNode, LastNode, NodeNotReady
 from stateward.domains.ovc.model import NodeReport, NodeSpec, node_seen
 from stateward.domains.ovc.nodes import NodeMachine
 from stateward.domains.ovc.nodes.driver_node import DriverNode
-from stateward.domains.ovc.plugin import OvcPlugin
-from stateward.domains.plugin import ProcessContext
+from stateward.domains.ovc.runtime import OvcRuntime
 from stateward.drivers.confinement import Confinement
 from stateward.engine import Refused
 from stateward.errors import BadInput
+from stateward.plugin.runtime import ProcessContext
 from tests.integration.domains.ovc.ovc_harness import ADA, RECORDS_ONLY, Cloud
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -205,7 +205,7 @@ async def test_a_node_whose_driver_does_not_work_is_not_in_service(
 
 @pytest.mark.parametrize("required", [True, False])
 async def test_the_machines_of_a_node_are_confined_as_those_of_the_whole_server(tmp_path: Path, required: bool) -> None:
-    plugin = OvcPlugin(ProcessContext(tmp_path, confinement=Confinement([tmp_path], required=required)), RECORDS_ONLY)
+    plugin = OvcRuntime(ProcessContext(tmp_path, confinement=Confinement([tmp_path], required=required)), RECORDS_ONLY)
     node = plugin.nodes.factories["process"]("n1", NodeSpec("n1", "process"))
     assert isinstance(node, DriverNode)
     await node.start(NodeMachine("k1", "m1", "tiny"))

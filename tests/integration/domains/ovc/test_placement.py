@@ -14,11 +14,11 @@ from litestar import Litestar
 from stateward.access import Role
 from stateward.domains.ovc.lifecycle import VM
 from stateward.domains.ovc.node_privacy import hide_nodes_in_errors
-from stateward.domains.ovc.plugin import OvcPlugin
-from stateward.domains.plugin import ProcessContext
+from stateward.domains.ovc.runtime import OvcRuntime
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.faults import CALM
 from stateward.engine import Handler, Job, Kind, ObservedOutcome, Temporary
+from stateward.plugin.runtime import ProcessContext
 from stateward.server.live.feeds import LiveFeeds, encode_entry
 from stateward.store import open_store
 from stateward.store.filters import JournalFilter
@@ -58,7 +58,7 @@ async def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     dsn = str(folder / "stateward.db")
     if request.param == "postgres":
         dsn = request.getfixturevalue("postgres_server").new_database()
-    plugin = OvcPlugin(ProcessContext(folder), RECORDS_ONLY, cloud=SimulatedCloud(profile=CALM))
+    plugin = OvcRuntime(ProcessContext(folder), RECORDS_ONLY, cloud=SimulatedCloud(profile=CALM))
     gates = gate_nodes(plugin.nodes)
     async with open_to_readers(open_store(dsn, migrate=True), plugin, NS) as served:
         scene = Scene(await Cloud(served.engine, plugin, gates, NS).create_base_objects(), served.app, served.clients)

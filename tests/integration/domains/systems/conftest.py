@@ -11,7 +11,7 @@ from stateward.domains.systems import service_handlers
 from stateward.domains.systems.backends.port import ServiceRef, SystemRef
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.definition import read
-from stateward.domains.systems.plugin import SystemsPlugin
+from stateward.domains.systems.runtime import SystemsRuntime
 from stateward.domains.systems.service import SystemActions
 from stateward.engine import Accepted, Engine
 from stateward.store.port import Store
@@ -46,7 +46,7 @@ def ref(path: str) -> ServiceRef:
 class SystemsHarness:
     """The domain with one system, `shop`."""
 
-    def __init__(self, engine: Engine, plugin: SystemsPlugin, backend: SimulatedBackend, plant: Plant) -> None:
+    def __init__(self, engine: Engine, plugin: SystemsRuntime, backend: SimulatedBackend, plant: Plant) -> None:
         self.engine, self.plugin, self.backend, self.plant = engine, plugin, backend, plant
         self.actions = SystemActions(engine, NS, "ann")
 
@@ -120,7 +120,7 @@ def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 async def harness(new_store: Callable[[], Store]) -> AsyncIterator[SystemsHarness]:
     backend, plant = SimulatedBackend(), Plant()
-    plugin = SystemsPlugin({"simulated": backend})
+    plugin = SystemsRuntime({"simulated": backend})
     engine = Engine(new_store(), [*plugin.kinds, plant.pump()], lease_s=3.0)
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=True):

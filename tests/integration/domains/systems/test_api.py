@@ -16,7 +16,7 @@ from stateward.config import Config
 from stateward.domains.systems import api as systems_api
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.definition import read
-from stateward.domains.systems.plugin import SystemsPlugin
+from stateward.domains.systems.runtime import SystemsRuntime
 from stateward.engine import Engine, Permanent
 from stateward.server.app import create_app
 from stateward.store import open_store
@@ -70,7 +70,7 @@ class Api:
 @pytest.fixture
 async def api() -> AsyncIterator[Api]:
     backend = SimulatedBackend()
-    plugin = SystemsPlugin({"simulated": backend})
+    plugin = SystemsRuntime({"simulated": backend})
     engine = Engine(open_store(":memory:"), [*plugin.kinds, token_kind(), quota_kind()], admission=QuotaGuard())
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=True):

@@ -16,7 +16,7 @@ from stateward.access.tokens import token_kind
 from stateward.cli.main import app as command_line
 from stateward.config import Config
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
-from stateward.domains.systems.plugin import SystemsPlugin
+from stateward.domains.systems.runtime import SystemsRuntime
 from stateward.engine import Engine
 from stateward.server.app import create_app
 from stateward.server.live import live_routes
@@ -36,7 +36,7 @@ class SystemCliServer(CliServer):
         self._loop, self.plant = asyncio.get_running_loop(), Plant()
         config = Config(data=str(self.folder), rate=100_000)
         self.backend = SimulatedBackend()
-        plugin = SystemsPlugin({"simulated": self.backend})
+        plugin = SystemsRuntime({"simulated": self.backend})
         engine = Engine(open_store(config.store_url), [token_kind(), quota_kind(), *plugin.kinds])
         plugin.bind_engine(engine)
         async with engine as self.engine, plugin.running(engine, works=True):

@@ -12,7 +12,7 @@ from stateward.domains.systems.backends.simulated_backend import SimulatedBacken
 from stateward.domains.systems.errors import LockMissing, NothingToRollBack, NotLiving
 from stateward.domains.systems.lifecycle import DEPLOY, TEARDOWN
 from stateward.domains.systems.model import ChangeSpec, spec_of
-from stateward.domains.systems.plugin import SystemsPlugin
+from stateward.domains.systems.runtime import SystemsRuntime
 from stateward.domains.systems.service import SystemActions
 from stateward.engine import AlreadyExists, Denied, Engine, Locked, NotFound
 from stateward.errors import BadInput
@@ -370,7 +370,7 @@ async def test_a_system_that_cannot_be_made_ready_fails_after_some_attempts_and_
 ) -> None:
     monkeypatch.setattr(deploy_handlers, "CREATE_ATTEMPTS", 2)
     backend = Reluctant()
-    plugin = SystemsPlugin({"simulated": backend})
+    plugin = SystemsRuntime({"simulated": backend})
     engine = Engine(new_store(), plugin.kinds, lease_s=3.0)
     plugin.bind_engine(engine)
     async with engine:
@@ -420,7 +420,7 @@ async def test_what_was_lost_while_nobody_looked_is_made_again_at_the_next_start
 ) -> None:
     for _ in range(2):  # simulated instances are gone with their process
         backend = SimulatedBackend()
-        plugin = SystemsPlugin({"simulated": backend})
+        plugin = SystemsRuntime({"simulated": backend})
         engine = Engine(new_store(), plugin.kinds, lease_s=3.0)
         plugin.bind_engine(engine)
         async with engine, plugin.running(engine, works=True):

@@ -18,7 +18,7 @@ from msgspec import Struct
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.definition import Service, Tree
 from stateward.domains.systems.lifecycle import DEPLOY, TEARDOWN
-from stateward.domains.systems.plugin import SystemsPlugin
+from stateward.domains.systems.runtime import SystemsRuntime
 from stateward.domains.systems.service import SystemActions
 from stateward.engine import Accepted, Denied, Engine
 from stateward.engine.row_locks import conflicts
@@ -102,7 +102,7 @@ async def worker_processes(
 async def test_locks_hold_across_processes_and_kill_9(worker_processes: tuple[WorkerProcesses, str]) -> None:
     workers, store = worker_processes
     chance = Random(8)
-    plugin = SystemsPlugin({"simulated": SimulatedBackend()})
+    plugin = SystemsRuntime({"simulated": SimulatedBackend()})
     engine = Engine(open_store(store, migrate=True), plugin.kinds, works=False)
     plugin.bind_engine(engine)
     async with engine:

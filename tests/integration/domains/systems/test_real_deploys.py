@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from stateward.domains.systems.backends.local import LocalBackend
 from stateward.domains.systems.backends.port import ServiceRef, SystemRef
 from stateward.domains.systems.definition import Service, Tree
-from stateward.domains.systems.plugin import SystemsPlugin
+from stateward.domains.systems.runtime import SystemsRuntime
 from stateward.domains.systems.service import SystemActions
 from stateward.engine import Engine
 from stateward.store import open_store
@@ -66,7 +66,7 @@ class Machine:
 @pytest.fixture
 async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
     backend = LocalBackend(tmp_path / "systems")
-    plugin = SystemsPlugin({"local": backend})
+    plugin = SystemsRuntime({"local": backend})
     engine = Engine(open_store(str(tmp_path / "stateward.db")), plugin.kinds, lease_s=3.0)
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=True):

@@ -8,7 +8,7 @@ from stateward.access import Role
 from stateward.domains.systems.backends.port import InstanceSpec, ServiceRef
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.definition import read
-from stateward.domains.systems.plugin import SystemsPlugin
+from stateward.domains.systems.runtime import SystemsRuntime
 from stateward.domains.systems.service import SystemActions
 from stateward.engine import Accepted
 from stateward.server.live.feeds import encode_entry
@@ -55,7 +55,7 @@ class Scene:
 async def scene(new_store: Callable[[], Store]) -> AsyncIterator[Scene]:
     """A system whose service was deployed, changed, rolled back, and changed in vain."""
     backend = ListeningBackend()
-    plugin = SystemsPlugin({"simulated": backend})
+    plugin = SystemsRuntime({"simulated": backend})
     async with open_to_readers(new_store(), plugin, NS) as served:
         found = Scene(served, backend)
         actions = SystemActions(served.engine, NS, "ann")

@@ -6,7 +6,7 @@ import pytest
 
 from stateward.domains.systems import demo
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
-from stateward.domains.systems.plugin import SystemsPlugin
+from stateward.domains.systems.runtime import SystemsRuntime
 from stateward.engine import Engine
 from stateward.store import open_store
 from stateward.store.filters import JournalFilter
@@ -14,7 +14,7 @@ from stateward.store.filters import JournalFilter
 
 async def test_the_demo_deploys_scales_and_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "MEAN_PAUSE_S", 0.02)
-    plugin = SystemsPlugin({"simulated": SimulatedBackend()})
+    plugin = SystemsRuntime({"simulated": SimulatedBackend()})
     engine = Engine(open_store(":memory:"), plugin.kinds)
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=True):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from stateward.domains.systems.backends.port import InstanceSpec, ServiceRef
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
-from stateward.domains.systems.plugin import SystemsPlugin
+from stateward.domains.systems.runtime import SystemsRuntime
 from stateward.engine import Engine
 from stateward.store import open_store
 
@@ -33,7 +33,7 @@ class RecordingBackend(SimulatedBackend):
 
 async def main(store: str, ledger: str, name: str) -> None:
     """Work until killed."""
-    plugin = SystemsPlugin({"simulated": RecordingBackend(Path(ledger))})
+    plugin = SystemsRuntime({"simulated": RecordingBackend(Path(ledger))})
     engine = Engine(open_store(store), plugin.kinds, lease_s=LEASE, process=name)
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=True):

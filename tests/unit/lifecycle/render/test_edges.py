@@ -2,13 +2,13 @@
 
 import pytest
 
-from stateward.domains.registry import lifecycles
 from stateward.lifecycle import GONE, NEW, Lifecycle, Meaning, States
 from stateward.lifecycle.render.arrow_labels import Tone
 from stateward.lifecycle.render.edges import Edge, edges
+from stateward.plugin.registry import installed
 from tests.unit.lifecycle.render.samples import INSTANCE, MACHINE, InstanceState, MachineState
 
-ALL = (MACHINE, INSTANCE, *lifecycles())
+ALL = (MACHINE, INSTANCE, *installed().lifecycles)
 
 
 def edge(lifecycle: Lifecycle, source: str, target: str) -> Edge:

@@ -10,10 +10,10 @@ from string import punctuation
 import pytest
 from hypothesis import given
 
-from stateward.domains.registry import lifecycles
 from stateward.lifecycle import Lifecycle
 from stateward.lifecycle.render import mermaid
 from stateward.lifecycle.render.edges import edges
+from stateward.plugin.registry import installed
 from tests.unit.lifecycle.render.samples import INSTANCE, MACHINE, any_lifecycle, named
 
 HERE = Path(__file__).parent
@@ -69,7 +69,7 @@ def verdicts(diagrams: dict[str, str]) -> dict[str, str | None]:
 
 
 def test_mermaid_can_read_every_declared_lifecycle() -> None:
-    diagrams = {lifecycle.kind: mermaid(lifecycle) for lifecycle in (MACHINE, INSTANCE, *lifecycles())}
+    diagrams = {lifecycle.kind: mermaid(lifecycle) for lifecycle in (MACHINE, INSTANCE, *installed().lifecycles)}
     assert verdicts(diagrams) == dict.fromkeys(diagrams)
 
 
@@ -119,7 +119,7 @@ def test_a_bundle_is_called_by_what_its_states_have_in_common() -> None:
     assert f"    {forced} --> Terminating : terminate [force]\n" in mermaid(MACHINE)
 
 
-@pytest.mark.parametrize("lifecycle", [MACHINE, INSTANCE, *lifecycles()], ids=lambda one: one.kind)
+@pytest.mark.parametrize("lifecycle", [MACHINE, INSTANCE, *installed().lifecycles], ids=lambda one: one.kind)
 def test_every_arrow_is_drawn_and_its_way_back_too(lifecycle: Lifecycle) -> None:
     expected = sum(1 + bool(edge.back) for edge in edges(lifecycle)) + (lifecycle.initial != "(new)")
     assert mermaid(lifecycle).count(" --> ") == expected

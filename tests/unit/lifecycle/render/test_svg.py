@@ -11,7 +11,6 @@ from xml.etree.ElementTree import Element, fromstring
 import pytest
 from hypothesis import given, settings
 
-from stateward.domains.registry import lifecycles
 from stateward.lifecycle import Lifecycle
 from stateward.lifecycle.render import svg
 from stateward.lifecycle.render.clearance import Rectangle
@@ -19,9 +18,10 @@ from stateward.lifecycle.render.drawing import LABEL, LINE, draw
 from stateward.lifecycle.render.edges import edges
 from stateward.lifecycle.render.svg_markup import STYLE
 from stateward.lifecycle.render.text_width import text_width
+from stateward.plugin.registry import installed
 from tests.unit.lifecycle.render.samples import INSTANCE, MACHINE, any_lifecycle, named
 
-ALL = (MACHINE, INSTANCE, *lifecycles())
+ALL = (MACHINE, INSTANCE, *installed().lifecycles)
 each = pytest.mark.parametrize("lifecycle", ALL, ids=lambda one: one.kind)
 
 

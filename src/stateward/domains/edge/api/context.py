@@ -15,8 +15,8 @@ from stateward.domains.edge.lifecycle import APPINST, CLOUDLET, CLUSTERINST
 from stateward.domains.edge.model import NAME, app_id, cluster_id
 from stateward.domains.edge.policy.policy_controller import PolicyController
 from stateward.domains.edge.service import Service
-from stateward.domains.plugin import actor_of, grant_of, needs
-from stateward.domains.request_params import IdempotencyKey, Ns
+from stateward.plugin.request_params import IdempotencyKey, Ns
+from stateward.plugin.route_options import actor_of, grant_of, needs
 from stateward.schemas.caller import Caller
 
 NS_PATH = "/ns/{ns:str}"

@@ -10,7 +10,7 @@ from stateward.domains.edge.api.context import ACT, NS_PATH, READ, Call, RecordN
 from stateward.domains.edge.api.schemas import View, view
 from stateward.domains.edge.lifecycle import APP, AUTOPROV, AUTOSCALE, FLAVOR
 from stateward.domains.edge.model import AppSpec, AutoprovSpec, AutoscaleSpec, FlavorSpec
-from stateward.domains.request_params import Ns
+from stateward.plugin.request_params import Ns
 
 # Bodies forbid unknown fields; stored specs allow them, since another version may have written them.
 

@@ -60,8 +60,8 @@ from stateward.domains.edge.model import CloudletSpec, ClusterInst, parse_instan
 from stateward.domains.edge.policy.demand import ClusterLoad
 from stateward.domains.edge.policy.policy_controller import PolicyController
 from stateward.domains.edge.service import Service
-from stateward.domains.plugin import grant_of, needs
-from stateward.domains.request_params import IdempotencyKey, Ns
+from stateward.plugin.request_params import IdempotencyKey, Ns
+from stateward.plugin.route_options import grant_of, needs
 from stateward.store.errors import StoreError
 
 log = logging.getLogger("stateward.edge")

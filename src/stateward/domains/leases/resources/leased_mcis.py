@@ -14,11 +14,11 @@ import msgspec
 
 from stateward.domains.leases.model import ReservationSpec
 from stateward.domains.leases.resources.port import ReservationTask, read_text
-from stateward.domains.templates import Template
 from stateward.engine import Permanent, Request
 from stateward.engine.requests import Creation
 from stateward.errors import BadInput
 from stateward.lifecycle import USER
+from stateward.plugin.templates import Template
 from stateward.store.records import Key, Object, to_json
 
 RUNNING = "Running"

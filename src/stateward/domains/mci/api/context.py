@@ -25,9 +25,9 @@ from stateward.domains.mci.model import CloudConnection, record_id, vm_id
 from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.domains.mci.provider.provider_pool import ProviderClients
 from stateward.domains.mci.service import Service
-from stateward.domains.plugin import actor_of, grant_of
 from stateward.errors import BadInput, UnknownName
 from stateward.naming import IDEMPOTENCY_KEY, new_id
+from stateward.plugin.route_options import actor_of, grant_of
 from stateward.schemas.caller import Caller
 from stateward.store.records import Key
 

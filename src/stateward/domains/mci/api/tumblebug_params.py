@@ -12,8 +12,8 @@ from litestar.params import PathParameter, QueryParameter
 from stateward import naming
 from stateward.access import Right
 from stateward.domains.mci.guards.spec_validation import MCI_NAME, MCI_NAME_RULE
-from stateward.domains.plugin import needs, open_to_all
 from stateward.errors import BadInput
+from stateward.plugin.route_options import needs, open_to_all
 from stateward.validation_texts import describe_pattern
 
 TEXT = describe_pattern(

@@ -24,7 +24,6 @@ from stateward.domains.mci.provider.evidence import (
 )
 from stateward.domains.mci.provider.evidence import EVENT_STATES as EXPECTED
 from stateward.domains.mci.provider.provider_client import ProviderClient
-from stateward.domains.outcomes import raise_for_outcome
 from stateward.drivers import (
     AlreadyDone,
     CallAccepted,
@@ -40,6 +39,7 @@ from stateward.drivers import (
 from stateward.engine import Ending, Engine, Handler, Job, Kind, ObservedOutcome, Permanent, Route, Temporary, Unknown
 from stateward.engine.kinds import Guard
 from stateward.lifecycle import CONTROLLER, PROVIDER
+from stateward.plugin.outcomes import raise_for_outcome
 from stateward.store.records import Object, to_json
 
 ClientOf = Callable[[str], Awaitable[ProviderClient]]

@@ -31,7 +31,6 @@ from stateward.domains.mci.model import (
 )
 from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.domains.mci.provider.key_pairs import OWNED_BY
-from stateward.domains.outcomes import raise_for_outcome
 from stateward.drivers import (
     AlreadyDone,
     CallAccepted,
@@ -44,6 +43,7 @@ from stateward.drivers import (
 )
 from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Route, Temporary
 from stateward.engine.kinds import Guard
+from stateward.plugin.outcomes import raise_for_outcome
 from stateward.store.records import Key, Object, to_json
 
 log = logging.getLogger("stateward.mci")

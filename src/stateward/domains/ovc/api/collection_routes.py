@@ -13,10 +13,10 @@ from stateward.domains.ovc.api.schemas import ActionName, Call, ExpectedStatus, 
 from stateward.domains.ovc.api.views import ItemView, OvcAcceptedView, accepted_view, item_view
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, NODE, VM
 from stateward.domains.ovc.service import Service
-from stateward.domains.plugin import disclosure_of, engine_of, needs
-from stateward.domains.request_params import IdempotencyKey, Ns
 from stateward.errors import UnknownName
 from stateward.lifecycle import Lifecycle
+from stateward.plugin.request_params import IdempotencyKey, Ns
+from stateward.plugin.route_options import disclosure_of, engine_of, needs
 from stateward.store.filters import Page, Selector
 
 States = Annotated[str | None, QueryParameter(name="state", description="only in these states, with commas between")]

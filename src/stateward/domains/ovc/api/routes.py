@@ -47,9 +47,9 @@ from stateward.domains.ovc.model import (
     OvcVmSpec,
     read_spec,
 )
-from stateward.domains.plugin import actor_of, disclosure_of, grant_of, needs
-from stateward.domains.request_params import IdempotencyKey, Ns
 from stateward.lifecycle import ADMIN
+from stateward.plugin.request_params import IdempotencyKey, Ns
+from stateward.plugin.route_options import actor_of, disclosure_of, grant_of, needs
 
 BASE = "/api/v1/ovc/{ns:str}"
 ACT = needs(Right.ACT)

@@ -8,8 +8,8 @@ from msgspec import Meta, Struct
 
 from stateward.domains.ovc.model import BUILT_IN_IMAGE, IMAGE_SOURCE, RETENTION_S, DriverName, Gib, Name, VmAction
 from stateward.domains.ovc.service import OvcCaller
-from stateward.domains.plugin import actor_of, grant_of
 from stateward.naming import NAME
+from stateward.plugin.route_options import actor_of, grant_of
 from stateward.validation_texts import describe_pattern
 
 Id = Annotated[str, Meta(pattern=NAME)]

@@ -8,7 +8,6 @@ import asyncio
 import time
 from collections.abc import Collection
 
-from stateward.domains.outcomes import raise_for_outcome
 from stateward.domains.ovc.nodes.port import (
     AttachedDisk,
     Hypervisor,
@@ -29,6 +28,7 @@ from stateward.drivers import (
 )
 from stateward.engine import Permanent, Temporary
 from stateward.engine.handlers import finish_call
+from stateward.plugin.outcomes import raise_for_outcome
 
 POLL_MIN_S = 0.02
 POLL_MAX_S = 0.5

@@ -14,8 +14,8 @@ from stateward.domains.mci.api.schemas import ImageView, SpecView, matches_filte
 from stateward.domains.mci.api.tumblebug_params import ACT, READ, FilterKey, FilterVal, Name, Ns, Text, check_choice
 from stateward.domains.mci.model import CloudConnection, ImageRecord, SpecRecord
 from stateward.domains.mci.provider.catalogue import known_images, known_specs
-from stateward.domains.plugin import reads
 from stateward.engine import Denied, NotFound
+from stateward.plugin.route_options import reads
 
 EVERYBODY = "system"
 """The namespace in which Tumblebug clients look for built-in specs and images."""

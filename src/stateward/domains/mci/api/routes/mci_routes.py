@@ -31,10 +31,10 @@ from stateward.domains.mci.errors import NotDone
 from stateward.domains.mci.model import vm_of
 from stateward.domains.mci.provider.key_pairs import KeyPair, with_pair
 from stateward.domains.mci.shared_schemas import NewKeyPair, PossibleOrphan
-from stateward.domains.plugin import reads
 from stateward.engine import Denied
 from stateward.errors import BadInput, StatewardError
 from stateward.naming import new_id
+from stateward.plugin.route_options import reads
 from stateward.store.records import Object
 
 DELETE_WAIT_S = 120.0

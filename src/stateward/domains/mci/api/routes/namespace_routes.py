@@ -8,7 +8,7 @@ from stateward.domains.mci.api.context import AnyResponse, TumblebugRequest, lis
 from stateward.domains.mci.api.operation_replies import OperationReply
 from stateward.domains.mci.api.tumblebug_params import ACT, READ, Ns, Text, check_name
 from stateward.domains.mci.model import spec_reader
-from stateward.domains.plugin import grant_of, reads
+from stateward.plugin.route_options import grant_of, reads
 from stateward.store.records import Object
 
 EXAMPLE = {"name": "shop", "description": "all that sells"}

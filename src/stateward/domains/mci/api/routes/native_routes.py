@@ -19,8 +19,8 @@ from stateward.domains.mci.control.orphan_machines import find_orphans, terminat
 from stateward.domains.mci.model import CloudConnection
 from stateward.domains.mci.provider.catalogue import BUILT_IN, known_images, known_specs
 from stateward.domains.mci.shared_schemas import OrphanMachines
-from stateward.domains.plugin import grant_of, needs, reads
 from stateward.errors import BadInput, UnknownName
+from stateward.plugin.route_options import grant_of, needs, reads
 
 BASE = "/api/v1/mci"
 A_CONNECTION = {

@@ -31,10 +31,10 @@ from stateward.domains.mci.model import (
     resource_seen,
 )
 from stateward.domains.mci.resource_usage import usage_of
-from stateward.domains.plugin import reads
 from stateward.engine import Denied, NotFound
 from stateward.errors import BadInput
 from stateward.naming import new_id
+from stateward.plugin.route_options import reads
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Object, Operation, Status
 

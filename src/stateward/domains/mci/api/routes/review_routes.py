@@ -20,9 +20,9 @@ from stateward.domains.mci.vm_placement import (
     place_subgroup,
     refusal,
 )
-from stateward.domains.plugin import reads
 from stateward.drivers import CallRefused, Inconclusive, SpecRegistrar
 from stateward.errors import StatewardError
+from stateward.plugin.route_options import reads
 from stateward.store.records import Key
 
 READY, WARNING, ERROR = "Ready", "Warning", "Error"

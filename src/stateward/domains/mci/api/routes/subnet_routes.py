@@ -18,8 +18,8 @@ from stateward.domains.mci.api.resource_views import SubnetView, subnet_views
 from stateward.domains.mci.api.routes.resource_routes import wait_done
 from stateward.domains.mci.api.tumblebug_params import ACT, READ, Name, Ns, Text, check_choice
 from stateward.domains.mci.model import network_of
-from stateward.domains.plugin import reads
 from stateward.engine import NotFound
+from stateward.plugin.route_options import reads
 
 PATH = "/ns/{ns:str}/resources/vNet/{name:str}/subnet"
 A_SUBNET = {"name": "back", "ipv4_CIDR": "10.0.2.0/24", "zone": "a"}

@@ -11,9 +11,9 @@ from stateward.domains.mci.api.request_log import MAX_REQUESTS, LoggedRequest, R
 from stateward.domains.mci.api.request_log_store import all_stored_requests, stored_requests
 from stateward.domains.mci.api.schemas import ConnectionView
 from stateward.domains.mci.api.tumblebug_params import OPEN, READ, Holder, Name, Text, check_choice
-from stateward.domains.plugin import grant_of
 from stateward.engine import NotFound
 from stateward.errors import UnknownName
+from stateward.plugin.route_options import grant_of
 from stateward.store.records import Key
 
 

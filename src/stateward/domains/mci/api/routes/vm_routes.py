@@ -39,10 +39,10 @@ from stateward.domains.mci.api.views import vm_access
 from stateward.domains.mci.model import mci_of, vm_of, vm_seen
 from stateward.domains.mci.provider.key_pairs import with_pair_for
 from stateward.domains.mci.vm_placement import free_numbers
-from stateward.domains.plugin import reads
 from stateward.engine import NotFound
 from stateward.engine.errors import VersionMismatch
 from stateward.errors import BadInput
+from stateward.plugin.route_options import reads
 
 DELETED = "Deleted the VM info"
 MAX_ATTEMPTS = 5

@@ -1,0 +1,143 @@
+"""The plug-in of the mci domain: its kinds with their handlers, its API, and the reconciler."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import ClassVar
+
+from stateward.aio.supervise import background
+from stateward.domains.mci.api import routes
+from stateward.domains.mci.api.request_log_store import prune_requests_loop
+from stateward.domains.mci.control.reconciler import RECONCILE_INTERVAL_S, Reconciler
+from stateward.domains.mci.demo import MciDemo
+from stateward.domains.mci.deployment_records import lanes_of
+from stateward.domains.mci.guards.connection_grants import GrantGuard
+from stateward.domains.mci.guards.new_object_guard import NewObjectGuard
+from stateward.domains.mci.guards.object_guards import guard_mci, guard_vm
+from stateward.domains.mci.guards.spec_validation import SPEC_FORMS, guard_spec
+from stateward.domains.mci.handlers.cloud_vm_handlers import CloudVmHandlers
+from stateward.domains.mci.handlers.mci_handlers import MciHandlers
+from stateward.domains.mci.handlers.resource_handlers import ResourceHandlers
+from stateward.domains.mci.lifecycle import CALL, CONNECTION, IMAGE, MCI, NAMESPACE, SPEC, VM
+from stateward.domains.mci.mci_template import MciTemplate
+from stateward.domains.mci.provider.catalogue import Catalogue
+from stateward.domains.mci.provider.provider_client import POLL_MIN_S
+from stateward.domains.mci.provider.provider_pool import ProviderClients
+from stateward.domains.mci.service import GROUP_ACTIONS, Service
+from stateward.drivers.factory import DriverFactory
+from stateward.drivers.simulated import SimulatedCloud
+from stateward.engine import Engine, Kind
+from stateward.engine.kinds import Guard
+from stateward.engine.privacy import PUBLIC, Privacy
+from stateward.lifecycle import Lifecycle
+from stateward.plugin.runtime import CompositeParts, DomainRuntime, ProcessContext
+
+FIRST_NAMESPACES = ("default",)
+RECORDS = (NAMESPACE, CONNECTION, SPEC, IMAGE, CALL)
+OF_NAMESPACES = (SPEC, IMAGE)
+"""The record kinds of namespaces; the others belong to the deployment."""
+
+COMMANDS = {
+    NAMESPACE.kind: "`stateward mci namespace create NAME`",
+    CONNECTION.kind: "`stateward mci connection add NAME`",
+}
+"""The commands that create records of the deployment."""
+
+INTERNAL = {CONNECTION.kind: Privacy(fields=frozenset({"credential", "options"}))}
+
+
+class MciRuntime(DomainRuntime):
+    """The mci domain in a process."""
+
+    service: Service
+    reconciler: Reconciler
+    composite_parts: ClassVar[CompositeParts] = {(MCI.kind, action): VM.kind for action in GROUP_ACTIONS}
+
+    def __init__(
+        self,
+        context: ProcessContext,
+        *,
+        cloud: SimulatedCloud | None = None,
+        tick: float = POLL_MIN_S,
+        every: float = RECONCILE_INTERVAL_S,
+    ) -> None:
+        self._context, self._every = context, every
+        self._cloud = cloud
+        self.drivers = DriverFactory(context.data_dir / "machines", lambda: self.cloud, context.confinement)
+        self.catalogue = Catalogue(self.drivers.is_on_host, local=context.offers_local)
+        context.templates["mci"] = MciTemplate(self.catalogue)
+        grants, new_objects = GrantGuard(self.catalogue), NewObjectGuard(self.catalogue)
+        self.clients = ProviderClients(self.drivers, self.catalogue, context.on_provider_call, tick=tick)
+        self._vms = CloudVmHandlers(self.clients.by_name, self.clients.by_name_if_granted)
+        self._mcis = MciHandlers(self.clients.by_name_if_granted, self.clients.driver_for, self.catalogue)
+        parts = ResourceHandlers(self.clients.by_name, self.clients.by_name_if_granted, self.catalogue)
+        records = [_record(one, grants.wrap(guard_spec)) for one in RECORDS]
+        super().__init__(
+            [
+                self._mcis.kind(new_objects.wrap(grants.wrap(guard_mci))),
+                self._vms.kind(grants.wrap(new_objects.wrap(guard_vm))),
+                *parts.kinds(lambda guard: grants.wrap(new_objects.wrap(guard))),
+                *records,
+            ],
+            routes(self, context.on_calls_saved),
+        )
+
+    @property
+    def cloud(self) -> SimulatedCloud:
+        """The simulated clouds, which outlive the process as real clouds do.
+
+        One process at a time can open their file, so it is opened at the first use. Another process cannot see their
+        machines, and reports that.
+        """
+        if self._cloud is None:
+            self._context.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._cloud = SimulatedCloud(self._context.data_dir / "simulated-clouds.db", chance=self._context.random)
+        return self._cloud
+
+    def bind_engine(self, engine: Engine) -> None:
+        """Create the parts of the domain that need the engine."""
+        self._vms.engine, self.catalogue.reader = engine, engine.store.reader
+        self.service = Service(engine, self.catalogue, self.clients)
+        self.reconciler = Reconciler(
+            engine, self.catalogue, self.clients, self._context.random, self._context.on_calls_saved, every=self._every
+        )
+
+    @asynccontextmanager
+    async def running(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:
+        """Set up namespaces and lane limits; where there is a worker, reconcile with the providers."""
+        await self.service.ensure_namespaces(FIRST_NAMESPACES)
+        await self._set_limits(engine)
+        loops = (
+            [self.reconciler.status_updater.run(), self.reconciler.run(), prune_requests_loop(engine)] if works else []
+        )
+        try:
+            async with background(*loops):
+                yield
+        finally:
+            await self.reconciler.status_updater.close()
+            await self.clients.close()
+            if self._cloud is not None:
+                self._cloud.close()
+
+    async def demo(self, engine: Engine) -> None:  # noqa: ARG002 - bound before
+        """Keep a few MCIs in motion."""
+        await MciDemo(self.service, self._context.random).run()
+
+    async def _set_limits(self, engine: Engine) -> None:
+        """Set the limits of new lanes; limits that an administrator has changed stay."""
+        groups, loads = await engine.store.reader.lanes()
+        known = {one.grp for one in groups} | {one.lane.lane for one in loads}
+        new_groups, new_lanes = lanes_of(await self.catalogue.all_connections())
+        await engine.set_limits(
+            [one for one in new_groups if one.grp not in known], [one for one in new_lanes if one.lane not in known]
+        )
+
+
+def create_runtime(context: ProcessContext) -> DomainRuntime:
+    """Create the plug-in."""
+    return MciRuntime(context)
+
+
+def _record(lifecycle: Lifecycle, of_namespaces: Guard) -> Kind:
+    general, privacy = lifecycle in OF_NAMESPACES, INTERNAL.get(lifecycle.kind, PUBLIC)
+    guard = of_namespaces if general else guard_spec if lifecycle.kind in SPEC_FORMS else None
+    return Kind(lifecycle, guard=guard, privacy=privacy, general=general, made_by=COMMANDS.get(lifecycle.kind, ""))

@@ -1,0 +1,102 @@
+"""The public API for domains: declare a plug-in, and the whole product serves its kinds.
+
+    from stateward.plugin import DomainPlugin, Kind
+
+Names are imported when they are used, because a process that only reads the tables needs neither the engine nor the
+web framework.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from stateward.plugin.domain import DomainPlugin
+
+if TYPE_CHECKING:
+    from stateward.access import Grant, Right
+    from stateward.engine import (
+        Accepted,
+        Denied,
+        Ending,
+        Engine,
+        Handler,
+        Job,
+        Kind,
+        ObservedOutcome,
+        Permanent,
+        Request,
+        Route,
+        Temporary,
+        Throttled,
+        Unknown,
+    )
+    from stateward.engine.kinds import Party
+    from stateward.engine.privacy import Privacy
+    from stateward.engine.unit_of_work import UnitOfWork
+    from stateward.errors import BadInput, StatewardError, UnknownName
+    from stateward.plugin.request_params import IdempotencyKey, Ns
+    from stateward.plugin.route_options import actor_of, disclosure_of, engine_of, grant_of, needs, open_to_all, reads
+    from stateward.plugin.runtime import DomainRuntime, ProcessContext
+    from stateward.plugin.templates import Template
+
+__all__ = [
+    "Accepted",
+    "BadInput",
+    "Denied",
+    "DomainPlugin",
+    "DomainRuntime",
+    "Ending",
+    "Engine",
+    "Grant",
+    "Handler",
+    "IdempotencyKey",
+    "Job",
+    "Kind",
+    "Ns",
+    "ObservedOutcome",
+    "Party",
+    "Permanent",
+    "Privacy",
+    "ProcessContext",
+    "Request",
+    "Right",
+    "Route",
+    "StatewardError",
+    "Template",
+    "Temporary",
+    "Throttled",
+    "UnitOfWork",
+    "Unknown",
+    "UnknownName",
+    "actor_of",
+    "disclosure_of",
+    "engine_of",
+    "grant_of",
+    "needs",
+    "open_to_all",
+    "reads",
+]
+
+_MODULES = {
+    "stateward.access": ("Grant", "Right"),
+    "stateward.engine.kinds": ("Party",),
+    "stateward.engine.privacy": ("Privacy",),
+    "stateward.engine.unit_of_work": ("UnitOfWork",),
+    "stateward.errors": ("BadInput", "StatewardError", "UnknownName"),
+    "stateward.plugin.request_params": ("IdempotencyKey", "Ns"),
+    "stateward.plugin.route_options": (
+        *("actor_of", "disclosure_of", "engine_of", "grant_of", "needs", "open_to_all", "reads"),
+    ),
+    "stateward.plugin.runtime": ("DomainRuntime", "ProcessContext"),
+    "stateward.plugin.templates": ("Template",),
+}
+_PLACES = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - any public name
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_PLACES.get(name, "stateward.engine")), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,148 @@
+"""The declaration of a domain's plug-in: everything that a domain brings, as data.
+
+    domain = DomainPlugin("acme", [lamp])
+
+Nothing but the name and the kinds is needed. Parts that only some processes need are texts that say where they are, as
+`module:attribute` or `package:file`, so that a process does not import what it does not use: a client of the tables
+alone must not wait for the engine and the web framework.
+
+A plug-in is found by its entry point in the group `stateward.domains`, or is named: `--domain module:attribute`.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from importlib import import_module
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec import Struct
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from stateward.errors import BadInput, StatewardError
+from stateward.lifecycle import Lifecycle
+
+if TYPE_CHECKING:
+    from litestar.types import ControllerRouterHandler
+
+    from stateward.engine import Engine, Kind
+    from stateward.plugin.runtime import DomainRuntime, ProcessContext
+
+NAME = re.compile(r"[a-z][a-z0-9]{1,30}")
+RESERVED = frozenset({"stateward", "core", "ui", "views", "fleet"})
+"""Names that are taken: kinds of the deployment itself begin with the first, the others are folders of the console."""
+
+BackgroundTask: TypeAlias = "Callable[[Engine], Awaitable[None]]"
+Demo: TypeAlias = "Callable[[Engine], Awaitable[None]]"
+CreateRuntime: TypeAlias = "Callable[[ProcessContext], DomainRuntime]"
+
+
+class MissingPart(StatewardError):
+    """A plug-in names a part that is not there."""
+
+    part: str
+    place: str
+    why: str
+    text = "{part}: {place!r} cannot be loaded: {why}"
+
+
+class DomainPlugin(Struct, frozen=True):
+    """A domain: its kinds, and whatever else it brings.
+
+    `create` is for a domain whose handlers need settings or other parts of the process: it returns the domain's
+    runtime, whose kinds are those of `lifecycles`. Without it, the runtime is made of `kinds`, `routes`, `tasks` and
+    `demo`.
+    """
+
+    name: str  # the prefix of its kinds, its settings and its pages
+    kinds: "Sequence[Kind]" = ()
+    lifecycles: Sequence[Lifecycle] = ()  # of the kinds that `create` makes
+    about: str = ""
+    version: str = ""
+    requires: str = ""  # the versions of Stateward that it works with, such as >=0.2,<0.3
+    order: int = 100  # its place among all domains, in lists and in the navigation
+    create: "str | CreateRuntime" = ""
+    routes: "Sequence[ControllerRouterHandler] | str" = ()
+    tasks: "Sequence[BackgroundTask]" = ()  # in each process with a worker, as long as it runs
+    demo: "Demo | None" = None
+    settings: type[Struct] | None = None  # each field is a setting NAME_FIELD
+    cli: str = ""  # module:attribute of a Typer application
+    command: str = ""  # by which it is called; the name of the domain if empty
+    console: str = ""  # package:file of its JavaScript module in the console
+    style: str = ""  # package:file of the style sheet of that module
+    docs: str = ""  # package:file of its documentation, in Markdown
+    examples: Mapping[str, Any] | str = {}  # of request bodies, by the name of the record, for the OpenAPI document
+    published_names: Mapping[str, str] | str = {}  # of records whose name in that document differs from the code
+
+    def __post_init__(self) -> None:
+        if not NAME.fullmatch(self.name) or self.name in RESERVED:
+            allowed = "2 to 31 lower-case letters and digits, that begin with a letter"
+            raise BadInput("name", self.name, f"{allowed}, and none of {', '.join(sorted(RESERVED))}")
+        try:
+            SpecifierSet(self.requires)
+        except InvalidSpecifier:
+            raise BadInput("requires", self.requires, "a range of versions, such as >=0.2,<0.3") from None
+        if not self.all_lifecycles:
+            raise BadInput("kinds", None, f"given: the domain {self.name} has none")
+        _require_own_names(self.name, [one.kind for one in self.all_lifecycles])
+
+    @property
+    def all_lifecycles(self) -> tuple[Lifecycle, ...]:
+        """The lifecycles of its kinds."""
+        return (*(kind.lifecycle for kind in self.kinds), *self.lifecycles)
+
+    def supports(self, version: str) -> bool:
+        """Return whether it works with a version of Stateward."""
+        return SpecifierSet(self.requires).contains(version, prereleases=True)
+
+    def create_runtime(self, context: "ProcessContext") -> "DomainRuntime":
+        """Create what lives in a process."""
+        from stateward.plugin.runtime import DomainRuntime  # a client of the tables does not need the engine
+
+        if not self.create:
+            return DomainRuntime(self.kinds, load_part("routes", self.routes), tasks=self.tasks, demo=self.demo)
+        create: CreateRuntime = load_part("create", self.create)
+        runtime = create(context)
+        if not isinstance(runtime, DomainRuntime):
+            raise BadInput("create", type(runtime).__name__, "a function that returns a DomainRuntime")
+        _require_own_names(self.name, [kind.name for kind in runtime.kinds])
+        return runtime
+
+
+def load_part(part: str, value: Any) -> Any:  # noqa: ANN401 - any part of a plug-in
+    """Return a part of a plug-in: the value itself, or the attribute at `module:attribute`."""
+    if not isinstance(value, str):
+        return value
+    module, _, attribute = value.partition(":")
+    if not module or not attribute:
+        raise BadInput(part, value, "module:attribute")
+    try:
+        found = import_module(module)
+        for name in attribute.split("."):
+            found = getattr(found, name)
+    except (ImportError, AttributeError) as error:
+        raise MissingPart(part, value, str(error)) from error
+    return found
+
+
+def part_file(part: str, place: str) -> Traversable:
+    """Return the file of a plug-in at `package:file`."""
+    package, _, path = place.partition(":")
+    if not package or not path:
+        raise BadInput(part, place, "package:file")
+    try:
+        found = files(package).joinpath(path)
+    except ImportError as error:
+        raise MissingPart(part, place, str(error)) from error
+    if not found.is_file():
+        raise MissingPart(part, place, "there is no such file")
+    return found
+
+
+def _require_own_names(domain: str, kinds: Iterable[str]) -> None:
+    """Refuse kinds whose names do not begin with the domain's, and a name that stands twice."""
+    seen = set[str]()
+    for kind in kinds:
+        if not kind.startswith(f"{domain}.") or kind in seen:
+            raise BadInput("kinds", kind, f"a name of its own that begins with {domain}.")
+        seen.add(kind)

@@ -1,0 +1,58 @@
+"""Options by which a route of a domain declares the right that it needs, and accessors of a request."""
+
+from typing import Any
+
+from stateward.access import Grant, Right
+from stateward.access.roles import ACTORS
+from stateward.engine import Engine
+from stateward.engine.privacy import Disclosure
+from stateward.lifecycle import ADMIN
+
+RIGHT, EVERYWHERE, OPEN, MESSAGES = "right", "everywhere", "open", "messages"
+"""The options by which a route declares the right that it needs, and whether its errors have a field `message`."""
+
+BODY, PLAIN_PROBLEMS = "body", "plain problems"
+"""The options for the OpenAPI document: an example of a body that the route decodes itself; its own form of errors.
+
+The form of errors is a function of the server's response and the error. It returns the response that clients read.
+"""
+
+
+def needs(right: Right, *, everywhere: bool = False, messages: bool = False) -> dict[str, Any]:
+    """Return the options of a route that needs a right: in the namespace `ns` of its path, or in all of them.
+
+    With `messages`, the text of an error is also in a field `message`, where clients of that API expect it.
+    """
+    return {RIGHT: right, EVERYWHERE: everywhere, MESSAGES: messages}
+
+
+def reads(example: dict[str, Any]) -> dict[str, Any]:
+    """Return the option of a route that decodes its body itself, with an example of such a body."""
+    return {BODY: example}
+
+
+def open_to_all(why: str) -> dict[str, Any]:
+    """Return the options of a route that needs no token; `why` is the reason, for a reader of the code."""
+    return {OPEN: why}
+
+
+def engine_of(request: Any) -> Engine:  # noqa: ANN401 - a request or a WebSocket of any application
+    """Return the engine of the application that serves a request."""
+    engine: Engine = request.app.state.engine
+    return engine
+
+
+def grant_of(request: Any) -> Grant:  # noqa: ANN401
+    """Return the rights of the caller."""
+    grant: Grant = request.scope["auth"]
+    return grant
+
+
+def actor_of(request: Any) -> str:  # noqa: ANN401
+    """Return the caller's actor, as the lifecycle tables name it."""
+    return ACTORS[grant_of(request).role]
+
+
+def disclosure_of(request: Any) -> Disclosure:  # noqa: ANN401
+    """Return which fields of stored records the caller sees: administrators see internal ones, too."""
+    return engine_of(request).kinds.disclosure(internal=actor_of(request) == ADMIN)

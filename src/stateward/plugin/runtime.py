@@ -1,0 +1,85 @@
+"""The runtime of a domain: what its plug-in adds to a process.
+
+    kinds         its lifecycles, with handlers, routes and guards
+    routes        its HTTP routes beside the generic API
+    bind_engine   gets the engine, before the worker can call a handler
+    running       its background tasks while the process runs (reconcilers, connections of agents)
+    demo          its activity in the demo
+
+The server creates the runtimes before the engine, because the engine needs their kinds.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from msgspec import Struct
+
+from stateward.aio.supervise import background, supervise
+from stateward.drivers.confinement import Confinement
+from stateward.engine import Engine, Kind
+from stateward.plugin.templates import Template
+
+if TYPE_CHECKING:  # a client of the tables alone must not wait for the web framework
+    from litestar.types import ControllerRouterHandler
+
+    from stateward.plugin.domain import BackgroundTask, Demo
+
+log = logging.getLogger("stateward.plugin")
+
+CompositeParts = Mapping[tuple[str, str], str]
+"""The kind of the parts, by the composite's kind and the action: the action on a composite is done to all its parts."""
+
+
+class ProcessContext(Struct, frozen=True):
+    """The process that a runtime is created in."""
+
+    data_dir: Path  # the folder for files that must outlive the process
+    demo: bool = False
+    offers_local: bool = True  # whether tenants can use this host as a cloud
+    random: Random = Random()  # noqa: S311 - for jitter and simulations, not for secrets
+    on_provider_call: Callable[[str, str], None] = lambda _provider, _call: None  # called with each call to a provider
+    on_calls_saved: Callable[[str, int], None] = lambda _provider, _calls: (
+        None
+    )  # called with the number of calls that caching saved
+    confinement: Confinement = Confinement()  # of tenants' programs on this host
+    settings: Mapping[str, Any] = {}  # the settings of domains, by their prefix
+    templates: dict[str, Template] = {}  # by which domains create objects of other domains; each domain adds its own
+
+
+class DomainRuntime:
+    """A domain in a process; subclasses need the engine or the settings in their handlers."""
+
+    composite_parts: ClassVar[CompositeParts] = {}
+
+    def __init__(
+        self,
+        kinds: Sequence[Kind],
+        routes: "Sequence[ControllerRouterHandler]" = (),
+        *,
+        tasks: "Sequence[BackgroundTask]" = (),
+        demo: "Demo | None" = None,
+    ) -> None:
+        self.kinds = list(kinds)
+        self.routes = list(routes)
+        self._tasks = tuple(tasks)
+        self._demo = demo
+
+    def bind_engine(self, engine: Engine) -> None:
+        """Keep the engine. It is not open yet; once it is, the worker may call a handler at once."""
+
+    @asynccontextmanager
+    async def running(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:
+        """Run background tasks while the engine is open; `works` is true in a process that has a worker."""
+        tasks = self._tasks if works else ()
+        async with background(*(supervise(task.__qualname__, partial(task, engine), log) for task in tasks)):
+            yield
+
+    async def demo(self, engine: Engine) -> None:
+        """Keep a few objects changing, for the demo, until cancelled."""
+        if self._demo is not None:
+            await self._demo(engine)

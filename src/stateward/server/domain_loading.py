@@ -1,0 +1,101 @@
+"""Loading the domains of a process: their runtimes, and checks that one plug-in cannot break the others.
+
+A plug-in whose runtime cannot be created, or whose routes have no right or are taken, is left out with its reason.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from litestar import Litestar
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.config import Config
+from stateward.errors import BadInput
+from stateward.lifecycle import check
+from stateward.plugin.registry import InstalledDomain, LoadedDomain, Plugins, find_plugins
+from stateward.plugin.runtime import DomainRuntime, ProcessContext
+from stateward.server.auth.middleware import bind_guards
+
+log = logging.getLogger("stateward.server")
+
+OWN_ROOTS = frozenset({"", "api", "console", "docs", "healthz", "livez", "metrics", "readyz"})
+"""The first parts of paths that belong to the server."""
+
+API = "/api/v1/"
+OWN_API = frozenset(
+    {"audit", "kinds", "lanes", "locks", "map", "me", "namespaces", "ns", "objects", "operations", "plugins", "queues"}
+    | {"quotas", "retention", "stream", "stuck", "timers", "tokens", "watch", "workers"}
+)
+"""The first parts of paths below `/api/v1/` that belong to the server."""
+
+
+class LoadedDomains(Struct, frozen=True):
+    """The domains of a process; `usable` are their plug-ins, with the faults of those that cannot be used."""
+
+    usable: Plugins
+    domains: Sequence[LoadedDomain]
+
+    @property
+    def runtimes(self) -> list[DomainRuntime]:
+        """The runtimes of all domains."""
+        return [one.runtime for one in self.domains]
+
+
+def load_domains(config: Config, context: ProcessContext) -> LoadedDomains:
+    """Create the runtimes of the domains that the configuration chooses; faults are logged."""
+    plugins = find_plugins(config.domain, config.only)
+    created, faults = plugins.create_runtimes(context)
+    faults = [*plugins.faults, *faults]
+    places = {one.name: one for one in plugins.domains}
+    roots, usable = set[str](), list[LoadedDomain]()
+    for one in created:
+        try:
+            roots |= _check_routes(one.runtime, roots) if not _is_built_in(places[one.name]) else set()
+        except Exception as error:
+            fault = places[one.name].part.fault(error)
+            if places[one.name].is_named:
+                raise fault from error
+            faults.append(fault)
+        else:
+            usable.append(one)
+    for fault in faults:
+        log.error("%s", fault)
+    _warn_of_tables(usable)
+    names = {one.name for one in usable}
+    kept = tuple(one for one in plugins.domains if one.name in names)
+    return LoadedDomains(replace(plugins, domains=kept, faults=tuple(faults)), usable)
+
+
+def _is_built_in(domain: InstalledDomain) -> bool:
+    """Return whether a domain is one of ours: the tests check their routes, so that a start need not."""
+    return domain.part.value.startswith("stateward.")
+
+
+def _check_routes(runtime: DomainRuntime, taken: set[str]) -> set[str]:
+    """Refuse routes without a right, and routes below paths of the server or of another domain; returns their roots."""
+    if not runtime.routes:
+        return set()
+    app = Litestar(route_handlers=runtime.routes, openapi_config=None)
+    bind_guards(app.routes)
+    roots = {_root(route.path) for route in app.routes}
+    own = OWN_ROOTS | {API + name for name in OWN_API}
+    for root in sorted(roots):
+        if root in own or root in taken:
+            raise BadInput("routes", root or "/", "below a path of its own, such as /api/v1/NAME")
+    return roots
+
+
+def _root(path: str) -> str:
+    """Return the part of a path that belongs to one domain: `/api/v1/NAME`, or the first part."""
+    if path.startswith(API):
+        return API + path.removeprefix(API).partition("/")[0]
+    return path.removeprefix("/").partition("/")[0]
+
+
+def _warn_of_tables(domains: Iterable[LoadedDomain]) -> None:
+    """Log what could get stuck: tables of other packages were not necessarily checked by a test."""
+    for one in domains:
+        for kind in one.runtime.kinds:
+            for fault in check(kind.lifecycle):
+                log.warning("plug-in %s: %s", one.name, fault)
