@@ -19,7 +19,7 @@ READ = ("src/stateward", "tests", "bench", "tools", "docs", "examples")
 ROLES = frozenset({
     "__init__", "__main__", "api", "apply", "claims", "cli", "codec", "commands", "connections", "context", "demo",
     "driver", "errors", "examples", "guards", "handlers", "lifecycle", "model", "plugin", "port", "queries", "readers",
-    "retention", "routes", "schemas", "service", "settings", "states", "store", "tx", "views",
+    "retention", "routes", "runtime", "schemas", "service", "settings", "states", "store", "tx", "views",
 })  # fmt: skip
 """Module names that say which role a module has in its package."""
 

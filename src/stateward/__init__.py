@@ -1,3 +1,3 @@
 """Stateward keeps cloud objects in known states."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
