@@ -18,7 +18,7 @@ from stateward.cli.main import app
 assert CliRunner().invoke(app, [sys.argv[1], "--help"]).exit_code == 0
 print(*sys.modules)
 """
-UNWANTED = ("engine", "server", "store.sqlite", "domains.registry", "drivers", "access")
+UNWANTED = ("engine", "server", "store.sqlite", "plugin.registry", "drivers", "access")
 
 
 @pytest.mark.parametrize("command", ["get", "do", "list", "top"])

@@ -4,7 +4,7 @@ A route declares `guards=[requires(Right.READ)]`. If its path names a namespace,
 Otherwise the token may be for any namespace, and the handler shows only the token's namespaces. A route that concerns
 the whole deployment needs a token for all namespaces: `requires_everywhere`, or `Right.GOVERN`. A route without
 authentication declares `open_to_all`, with the reason. Routes of domains declare the same by options
-(`domains.plugin`), where `Right.GOVERN` is for administrators of the namespace unless the route says `everywhere`.
+(`plugin.route_options`), where `Right.GOVERN` is for administrators of the namespace unless it says `everywhere`.
 """
 
 from litestar.connection import ASGIConnection

@@ -1,6 +1,6 @@
 """`mci`: an MCI that is created from a template when the lease starts and removed when it ends.
 
-This domain does not know the domain of MCIs: that one passes in what a template must look like (`domains.templates`).
+This domain does not know the domain of MCIs: that one passes in what a template must look like (`plugin.templates`).
 The MCI is created and removed by child operations of the lease's operation, which waits without a worker. Only an MCI
 whose labels name this reservation is used and removed. Its record is removed too, however far the start had come:
 otherwise the next lease of the same template would find its name taken.
