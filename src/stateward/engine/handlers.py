@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from stateward.aio.coalescer import CALL_END_TIMEOUT_S
 from stateward.engine.finish.claim_reports import Ending, Phase
+from stateward.engine.kind_types import KindTypes
 from stateward.engine.requests import Request
 from stateward.errors import StatewardError
 from stateward.lifecycle import CONTROLLER, NO_FACTS
@@ -112,10 +113,13 @@ class Job:
     have an effect.
     """
 
-    __slots__ = ("_context", "_ends_at", "_steps", "answers", "claim", "is_ending", "sent")
+    __slots__ = ("_context", "_ends_at", "_steps", "_types", "answers", "claim", "is_ending", "sent")
 
-    def __init__(self, claim: Claim, context: JobContext, remaining_s: float = inf) -> None:
+    def __init__(
+        self, claim: Claim, context: JobContext, remaining_s: float = inf, types: KindTypes | None = None
+    ) -> None:
         self.claim = claim
+        self._types = types
         self.is_ending = False
         self.sent = 0
         self.answers: list[Any] = []
@@ -165,13 +169,21 @@ class Job:
 
     @property
     def spec(self) -> Any:  # noqa: ANN401 - whatever the user put there
-        """The object's spec, decoded."""
-        return msgspec.json.decode(self.claim.object.spec)
+        """The object's spec: the kind's struct if it declares one, or any JSON."""
+        text = self.claim.object.spec
+        return msgspec.json.decode(text) if self._types is None else self._types.read_spec(text)
 
     @property
     def args(self) -> Any:  # noqa: ANN401 - whatever the user put there
-        """The action's arguments, decoded."""
-        return msgspec.json.decode(self.claim.operation.args)
+        """The action's arguments: the struct that the kind declares for them, or any JSON."""
+        text = self.claim.operation.args
+        return msgspec.json.decode(text) if self._types is None else self._types.read_args(self.action, text)
+
+    def mask_secrets(self, text: str) -> str:
+        """Return a text in which the secrets of the spec and of the arguments are masked."""
+        if self._types is None or not self._types.has_secrets:
+            return text
+        return self._types.mask_in(text, self.claim.object.spec, self.action, self.claim.operation.args)
 
     async def progress(self, text: str, done: int | None = None, total: int | None = None) -> None:
         """Store a line of progress, for those who wait."""

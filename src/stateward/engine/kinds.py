@@ -1,15 +1,17 @@
 """Kinds of objects: their lifecycles, handlers, lanes, guards and hooks."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
+import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from stateward.engine.handlers import Handler, Observe, Run
+from stateward.engine.kind_types import KindTypes, Upgrade
 from stateward.engine.privacy import PUBLIC, Disclosure, Privacy
 from stateward.engine.requests import Request
-from stateward.engine.typed_values import KindTypes, check_columns
+from stateward.engine.typed_values import check_columns
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import Lifecycle
@@ -82,6 +84,8 @@ class Kind(Struct, eq=False):
     made_by: str = ""  # the command that creates its objects, if the general API may not
     party: Callable[[Object], Party] | None = None  # returns the other party that carries out an object's operations
     spec: type[Struct] | None = None  # the type of its specs; any JSON without one
+    spec_version: int = 1  # counts changes of the type that old specs do not fit
+    upgrade: Upgrade | None = None  # returns a spec of an earlier version in the present one
     args: Mapping[str, type[Struct]] = {}  # the types of arguments, by action; those of handlers are added
     columns: Sequence[str] = ()  # the fields that a list of its objects shows: `spec.address`, `labels.team`
     types: KindTypes | None = None  # made of `spec` and `args`
@@ -97,12 +101,17 @@ class Kind(Struct, eq=False):
     def _set_types(self) -> None:
         of_handlers = {action: one.args for action, one in self.handlers.items() if one.args is not None}
         args = {**self.args, **of_handlers}
-        self.types = KindTypes(self.name, self.spec, args) if args or self.spec is not None else None
+        is_typed = bool(args) or self.spec is not None or self.spec_version != 1 or self.upgrade is not None
+        self.types = KindTypes(self.name, self.spec, args, self.spec_version, self.upgrade) if is_typed else None
 
     @property
     def name(self) -> str:
         """The kind's name."""
         return self.lifecycle.kind
+
+    def read_spec(self, found: Object) -> Any:  # noqa: ANN401 - the kind's struct, or any JSON
+        """Return the spec of a stored object: in the present version if the kind has a type of specs, or any JSON."""
+        return msgspec.json.decode(found.spec) if self.types is None else self.types.read_spec(found.spec)
 
     def with_handlers(self, handlers: dict[str, Handler]) -> "Kind":
         """Return a copy of the kind with other handlers."""
@@ -151,6 +160,11 @@ class Kinds:
             return self._kinds[name]
         except KeyError:
             raise UnknownName("kind", name, self._kinds) from None
+
+    def types(self, kind: str) -> KindTypes | None:
+        """Return the declared types of a kind, if it has some, and if this process knows it."""
+        found = self._kinds.get(kind)
+        return None if found is None else found.types
 
     def disclosure(self, *, internal: bool) -> Disclosure:
         """Return the view of stored records for administrators (`internal`), or for all others."""

@@ -20,6 +20,7 @@ from stateward.lifecycle.rows import Meaning
 from stateward.store.records import JournalEntry, Object, Operation, to_json
 
 if TYPE_CHECKING:
+    from stateward.engine.kind_types import KindTypes
     from stateward.engine.kinds import Kind
 
 
@@ -48,11 +49,21 @@ class Disclosure:
 
     def __init__(self, kinds: "Iterable[Kind]", *, internal: bool) -> None:
         self._internal = internal
+        self._kinds = {kind.name: kind for kind in kinds}
         self._privacy = {kind.name: kind.privacy for kind in kinds if kind.privacy != PUBLIC}
         self._actions = {kind.name: found for kind in kinds if (found := internal_actions(kind.lifecycle))}
 
+    def _types(self, kind: str) -> "KindTypes | None":
+        """Return the types of a kind whose records are not shown as they are stored."""
+        types = self._kinds[kind].types if kind in self._kinds else None
+        return types if types is not None and (types.has_secrets or types.version > 1) else None
+
     def object(self, found: Object) -> Object:
-        """Return an object as its readers may see it."""
+        """Return an object as its readers may see it; an error tells if its spec cannot be read."""
+        if (types := self._types(found.kind)) is not None:
+            spec, unreadable = types.show_spec(found.spec)
+            error = "; ".join(filter(None, (found.error, unreadable))) or None
+            found = replace(found, spec=spec, seen=types.show_other(found.seen), error=error)
         privacy = self._privacy.get(found.kind)
         if privacy is None:
             return found
@@ -64,6 +75,9 @@ class Disclosure:
         """Return an operation as its readers may see it; None if they may not."""
         if self.hides(found):
             return None
+        if (types := self._types(found.kind)) is not None:
+            steps, result = types.show_other(found.steps), found.result and types.show_other(found.result)
+            found = replace(found, args=types.show_args(found.action, found.args), steps=steps, result=result)
         privacy = self._privacy.get(found.kind)
         if privacy is None:
             return found
@@ -99,6 +113,8 @@ class Disclosure:
         An entry that changed no state does not say whether its operation is hidden. In a kind with internal operations,
         such an entry is internal if it names any operation.
         """
+        if entry.spec is not None and (types := self._types(entry.kind)) is not None:
+            entry = replace(entry, spec=types.show_spec(entry.spec)[0])
         privacy = self._privacy.get(entry.kind, PUBLIC)
         of_internal = privacy.operations or (entry.op is not None and entry.kind in self._actions)
         if of_internal and entry.target is None and not self._internal:

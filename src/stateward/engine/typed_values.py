@@ -28,13 +28,16 @@ MASK = "***"
 SHORTEST_SECRET = 4
 """Shorter secrets are not searched in messages: they are parts of common words and numbers."""
 
+MAX_DEPTH = 100
+"""How deeply a value may be nested, so that all of it can be walked through."""
+
 _REF = "#/$defs/"
 
 
 class ValueType:
     """The type of a spec, or of the arguments of an action."""
 
-    __slots__ = ("_decoder", "_defs", "_root", "has_secrets", "schema", "struct")
+    __slots__ = ("_decoder", "_defs", "_root", "has_secrets", "schema", "secret_names", "struct")
 
     def __init__(self, struct: type[Struct]) -> None:
         self.struct = struct
@@ -45,24 +48,37 @@ class ValueType:
         self.schema: Schema = _inlined(drawn, self._defs, ())
         """The JSON schema, without references: a type that contains itself is an object of any form there."""
         self.has_secrets = any(one.get("writeOnly") for one in _objects_in([drawn, self._defs]))
+        self.secret_names = frozenset(
+            name
+            for part in _objects_in([drawn, self._defs])
+            for name, one in part.get("properties", {}).items()
+            if any(way.get("writeOnly") for way in self._alternatives([one]))
+        )
 
-    def decode(self, text: str, place: str, state: str | None = None) -> Struct:
-        """Return a value that is stored or was given as JSON text; raises with the wrong field, never with its value.
-
-        Unlike a decoder of msgspec, this refuses unknown fields of any struct: a misspelt name would be lost silently.
-        """
+    def read(self, text: str, place: str, state: str | None = None) -> Struct:
+        """Return a stored value; raises with the field that does not fit, never with its value."""
         try:
-            decoded = self._decoder.decode(text)
+            return self._decoder.decode(text)
         except msgspec.ValidationError as error:
             unfit = bad_input(error, self.struct, place, state)
             if error.__cause__ is not None:  # raised by the struct itself, in words of its own
                 unfit.allowed = self.mask_in(unfit.allowed, text)
             raise unfit from None
+        except Exception as error:  # a check of the struct's own that fails itself must not stop the others' requests
+            why = f"of a form that {self.struct.__name__} can check: {type(error).__name__}"
+            raise BadInput(place, None, why, state=state) from error
+
+    def normalize(self, text: str, place: str, state: str | None = None) -> str:
+        """Return a given value as it is stored, with its defaults; raises with the field that does not fit.
+
+        Unlike a decoder of msgspec, this refuses unknown fields of any struct: a misspelt name would be lost silently.
+        """
+        decoded = self.read(text, place, state)
         given = msgspec.json.decode(text)
         _refuse_unknown_fields(given, decoded, place, state)
         if self.has_secrets and MASK in self._secret_texts(given):
             raise BadInput(place, None, f"given with its secrets: {MASK} only stands for one", state=state)
-        return decoded
+        return msgspec.json.encode(decoded, order="deterministic").decode()
 
     def mask(self, text: str) -> str:
         """Return JSON text with the secret values masked."""
@@ -86,6 +102,8 @@ class ValueType:
     def _replaced(self, value: Any, schemas: Iterable[Schema], replacement: Callable[[Any], Any]) -> Any:  # noqa: ANN401
         """Return plain JSON with replaced secrets; `schemas` are those that the value may have."""
         ways = list(self._alternatives(schemas))
+        if not ways:
+            return value
         if value is not None and any(one.get("writeOnly") for one in ways):
             return replacement(value)
         if isinstance(value, dict):
@@ -188,21 +206,23 @@ def _texts_in(value: Any) -> Iterator[str]:  # noqa: ANN401 - plain JSON
         yield str(value)
 
 
-def _refuse_unknown_fields(given: Any, decoded: Any, place: str, state: str | None) -> None:  # noqa: ANN401
-    """Raise if plain JSON has a field that the value decoded from it does not have."""
+def _refuse_unknown_fields(given: Any, decoded: Any, place: str, state: str | None, depth: int = 0) -> None:  # noqa: ANN401
+    """Raise if plain JSON has a field that the value decoded from it does not have, or is too deep to be handled."""
+    if depth > MAX_DEPTH:
+        raise BadInput(place.partition(".")[0], None, f"nested at most {MAX_DEPTH} levels deep", state=state)
     if isinstance(given, list) and isinstance(decoded, list | tuple):
         for number, (one, inner) in enumerate(zip(given, decoded, strict=False)):
-            _refuse_unknown_fields(one, inner, f"{place}[{number}]", state)
+            _refuse_unknown_fields(one, inner, f"{place}[{number}]", state, depth + 1)
     elif isinstance(given, dict) and isinstance(decoded, Mapping):
         for (name, one), inner in zip(given.items(), decoded.values(), strict=False):
-            _refuse_unknown_fields(one, inner, f"{place}.{name}", state)
+            _refuse_unknown_fields(one, inner, f"{place}.{name}", state, depth + 1)
     elif isinstance(given, dict) and (known := _field_names(decoded)) is not None:
         for name, one in given.items():
             if name not in known:
                 unknown = UnknownField(f"{place}.{name}", known)
                 unknown.state = state
                 raise unknown
-            _refuse_unknown_fields(one, getattr(decoded, known[name], None), f"{place}.{name}", state)
+            _refuse_unknown_fields(one, getattr(decoded, known[name], None), f"{place}.{name}", state, depth + 1)
 
 
 def _field_names(decoded: Any) -> dict[str, str] | None:  # noqa: ANN401 - any decoded value
@@ -214,16 +234,6 @@ def _field_names(decoded: Any) -> dict[str, str] | None:  # noqa: ANN401 - any d
     if is_dataclass(decoded):
         return {one.name: one.name for one in dataclass_fields(decoded)}
     return None
-
-
-class KindTypes:
-    """The declared types of a kind: of its specs, and of the arguments of its actions."""
-
-    __slots__ = ("args", "spec")
-
-    def __init__(self, kind: str, spec: type[Struct] | None, args: Mapping[str, type[Struct]]) -> None:
-        self.spec = None if spec is None else declared_type(kind, "spec", spec)
-        self.args = {action: declared_type(kind, f"args of {action}", one) for action, one in args.items()}
 
 
 COLUMN_FIELDS = ("id", "state", "since", "parent", "error", "created", "op", "queue", "version", "generation")

@@ -151,18 +151,22 @@ async def _admit(uow: UnitOfWork, kinds: Kinds, request: Request, answers: dict[
     )
     kind = kinds[found.kind]
     move = _decide_move(uow, kind, request, found)
+    original = request  # the fingerprint is that of the request as it came
+    if kind.types is not None:
+        request = kind.types.check(request, found.state)
     # A step from a stable into a transitional state begins an operation too, because it must end in time.
     begins = move.begins or (found.op is None and move.target.state_class is TRANSITIONAL)
     if kinds.admission is not None:
         await kinds.admission.check(uow, request, found, begins=begins)
     locks = check_can_begin(uow, request, found, move) if begins else ()
-    original = request  # the fingerprint is that of the request as it came
     if kind.guard is not None:
         request = await kind.guard(uow, request, found) or request
         if request.creates is None:
             found = uow.objects[found.key]  # the guard may have changed it
         else:  # or named the parent of a new object, and its labels
             found = replace(found, parent=request.creates.parent, labels=request.creates.labels)
+    if kind.types is not None:
+        request = kind.types.stamp(request)
     accepted = (
         begin_operation(uow, kind, request, found, move, locks) if begins else _apply_step(uow, request, found, move)
     )

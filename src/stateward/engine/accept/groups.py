@@ -22,7 +22,7 @@ from stateward.engine.errors import NoneAllowed, NotFound
 from stateward.engine.kinds import Kinds
 from stateward.engine.requests import Accepted, Request
 from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
-from stateward.errors import StatewardError
+from stateward.errors import BadInput, StatewardError
 from stateward.store.changes import Changes
 from stateward.store.filters import Selector
 from stateward.store.port import Tx
@@ -55,6 +55,9 @@ async def accept_group(
     begun = [verdict for verdict in verdicts if isinstance(verdict, Accepted)]
     skipped = {one.id: why for one, why in zip(chosen, verdicts, strict=True) if isinstance(why, StatewardError)}
     if not begun:
+        unfit = [why for why in skipped.values() if isinstance(why, BadInput)]
+        if unfit and len(unfit) == len(skipped):  # it is the caller's mistake, and not the members' state
+            raise unfit[0]
         raise NoneAllowed(each.action, skipped)
     answer = await _accept_whole(uow, kinds, whole, sum(one.operation is not None for one in begun))
     await promote_waiters(uow)

@@ -38,7 +38,10 @@ class JobStore:
         """Store a line of progress."""
         await self._store.transact(
             lambda tx: save_job_state(
-                tx, self._worker, job, [Progress(job.ns, job.key.id, tx.now, sanitize_text(text), done, total)]
+                tx,
+                self._worker,
+                job,
+                [Progress(job.ns, job.key.id, tx.now, sanitize_text(job.mask_secrets(text)), done, total)],
             )
         )
 
@@ -46,7 +49,9 @@ class JobStore:
         """Journal an error that keeps a job from making progress."""
         parent = job.claim.operation.parent
         tells_parent = parent is not None and self._parent_intervals.is_due((job.ns, parent))
-        await self._store.transact(lambda tx: record_trouble(tx, self._worker, job, text, tells_parent=tells_parent))
+        await self._store.transact(
+            lambda tx: record_trouble(tx, self._worker, job, job.mask_secrets(text), tells_parent=tells_parent)
+        )
 
     async def checkpoint(self, job: Job, steps: dict[str, Any]) -> None:
         """Store the finished steps of a job."""

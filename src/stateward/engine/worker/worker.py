@@ -276,7 +276,7 @@ class Worker:
     async def _run(self, running: RunningOperation, attempt: Attempt, now: float) -> None:
         work, started_at = running.claim.work, asyncio.get_running_loop().time()
         remaining_s = (work.deadline or now) - now
-        job = Job(running.claim, self._job_store, remaining_s)
+        job = Job(running.claim, self._job_store, remaining_s, self._kinds.types(running.claim.object.kind))
         try:
             if work.cancelled:
                 outcome: Ending | Retry | Interrupted = await attempt.resolve_cancelled(job)
@@ -286,6 +286,8 @@ class Worker:
             if running.stop_reason == "lost":
                 return
             outcome = await attempt.resolve_cancelled(job) if running.stop_reason == "cancelled" else Interrupted()
+        if isinstance(outcome, Ending | Retry) and outcome.error is not None:
+            outcome = replace(outcome, error=job.mask_secrets(outcome.error))
         if isinstance(outcome, Retry) and outcome.after is not None:  # an operation that waits for a move has no error
             outcome = self._with_recipients(running.claim, outcome, outcome.after)
         self._release_slot(running, asyncio.get_running_loop().time() - started_at)

@@ -1,0 +1,155 @@
+"""The declared types of a kind: requests are checked with them, and stored specs of earlier versions are upgraded.
+
+A stored spec outlives the program that wrote it. A kind whose specs have changed counts their versions, and the stored
+specs carry theirs, from version 2 on. Whoever reads a spec reads it in the present version: jobs, responses, exports.
+
+Invariant: an object whose spec cannot be read can still be listed, shown and deleted.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.engine.requests import EMPTY, Request
+from stateward.engine.typed_values import MASK, ValueType, declared_type
+from stateward.errors import BadInput, StatewardError
+from stateward.store.records import to_json
+
+Upgrade: TypeAlias = Callable[[dict[str, Any], int], dict[str, Any]]
+"""Returns a spec of an earlier version, which is given, in the present one."""
+
+_STAMP = re.compile(r'\{"\$version":(\d{1,9})(?:,|(?=\}))')
+"""The beginning of a stored spec of a version above 1."""
+
+
+class UnreadableSpec(StatewardError):
+    """A stored spec cannot be read: its version is unknown, or it does not have the form of the present version."""
+
+    version: int
+    why: str
+    text = "the stored spec, of version {version}, cannot be read: {why}"
+
+
+class KindTypes:
+    """The types of a kind's specs, and of the arguments of its actions."""
+
+    __slots__ = ("_secret_names", "_upgrade", "args", "has_secrets", "spec", "version")
+
+    def __init__(
+        self,
+        kind: str,
+        spec: type[Struct] | None,
+        args: Mapping[str, type[Struct]],
+        version: int = 1,
+        upgrade: Upgrade | None = None,
+    ) -> None:
+        if version < 1 or (spec is None and version > 1):
+            raise BadInput(f"spec_version of kind {kind}", version, "1 or more, with a type of specs")
+        if (version > 1) is (upgrade is None):
+            raise BadInput(f"upgrade of kind {kind}", upgrade, "a function for earlier specs if spec_version is over 1")
+        self.spec = None if spec is None else declared_type(kind, "spec", spec)
+        self.args = {action: declared_type(kind, f"args of {action}", one) for action, one in args.items()}
+        self.version, self._upgrade = version, upgrade
+        types = [*self.args.values(), *([] if self.spec is None else [self.spec])]
+        self._secret_names = frozenset(name for one in types for name in one.secret_names)
+        self.has_secrets = any(one.has_secrets for one in types)
+
+    def check(self, request: Request, state: str) -> Request:
+        """Return a request with its spec and arguments as they are stored; raises if they are not of their types."""
+        at = None if request.creates is not None else state
+        spec, args = request.spec, request.args
+        if self.spec is not None and (spec is not None or request.creates is not None):
+            spec = self.spec.normalize(spec or EMPTY, "spec", at)
+        if (typed := self.args.get(request.action)) is not None:
+            args = typed.normalize(args, "args", at)
+        elif self.args and args != EMPTY:
+            raise BadInput("args", None, f"left out: {request.action} takes no arguments", state=at)
+        return replace(request, spec=spec, args=args)
+
+    def stamp(self, request: Request) -> Request:
+        """Return a request whose spec carries its version."""
+        if self.version == 1 or request.spec is None:
+            return request
+        rest = request.spec.removeprefix("{")
+        return replace(request, spec=f'{{"$version":{self.version}{"" if rest == "}" else ","}{rest}')
+
+    def read_spec(self, text: str) -> Any:  # noqa: ANN401 - the kind's struct, or any JSON
+        """Return a stored spec in the present version."""
+        if self.spec is None:
+            return msgspec.json.decode(text)
+        try:
+            return self.spec.read(self._upgraded(self.spec, text), "spec")
+        except BadInput as error:
+            raise UnreadableSpec(_unstamped(text)[0], str(error)) from error
+
+    def read_args(self, action: str, text: str) -> Any:  # noqa: ANN401 - the action's struct, or any JSON
+        """Return stored arguments of an action."""
+        typed = self.args.get(action)
+        return msgspec.json.decode(text) if typed is None else typed.read(text, "args")
+
+    def show_spec(self, text: str) -> tuple[str, str | None]:
+        """Return a stored spec in the present version, without secrets; and why it cannot be read, if so."""
+        if self.spec is None:
+            return text, None
+        try:
+            return self.spec.mask(self._upgraded(self.spec, text)), None
+        except UnreadableSpec as error:  # its secrets may have other names than now
+            bare = _unstamped(text)[1]
+            return to_json(_all_masked(msgspec.json.decode(bare))) if self.has_secrets else bare, str(error)
+
+    def show_args(self, action: str, text: str) -> str:
+        """Return stored arguments without secrets."""
+        return text if action not in self.args else self.args[action].mask(text)
+
+    def show_other(self, text: str) -> str:
+        """Return other JSON of a kind's records, such as a result, without fields of the names of its secrets."""
+        if not any(f'"{name}"' in text for name in self._secret_names):
+            return text
+        return to_json(_masked(msgspec.json.decode(text), self._secret_names))
+
+    def mask_in(self, message: str, spec: str, action: str, args: str) -> str:
+        """Return a message in which the secrets of a stored spec and of stored arguments are masked."""
+        if self.spec is not None:
+            with suppress(UnreadableSpec):  # then no handler has read it
+                message = self.spec.mask_in(message, self._upgraded(self.spec, spec))
+        return self.args[action].mask_in(message, args) if action in self.args else message
+
+    def _upgraded(self, spec: ValueType, text: str) -> str:
+        """Return a stored spec in the present version, without its version."""
+        version, bare = _unstamped(text)
+        if version == self.version:
+            return bare
+        if version > self.version or self._upgrade is None:
+            raise UnreadableSpec(version, f"this program knows version {self.version}")
+        try:
+            return spec.normalize(to_json(self._upgrade(msgspec.json.decode(bare), version)), "spec")
+        except BadInput as error:
+            raise UnreadableSpec(version, str(error)) from error
+        except Exception as error:  # the function of a plug-in may raise anything, and the text may have a secret
+            why = type(error).__name__ if self.has_secrets else f"{type(error).__name__}: {error}"
+            raise UnreadableSpec(version, f"its upgrade to version {self.version} failed ({why})") from error
+
+
+def _unstamped(text: str) -> tuple[int, str]:
+    """Return the version of a stored spec, and the spec without it."""
+    stamp = _STAMP.match(text)
+    return (1, text) if stamp is None else (int(stamp[1]), "{" + text[stamp.end() :])
+
+
+def _masked(value: Any, names: frozenset[str]) -> Any:  # noqa: ANN401 - plain JSON
+    if isinstance(value, dict):
+        return {name: MASK if name in names and one is not None else _masked(one, names) for name, one in value.items()}
+    return [_masked(one, names) for one in value] if isinstance(value, list) else value
+
+
+def _all_masked(value: Any) -> Any:  # noqa: ANN401 - plain JSON
+    if isinstance(value, dict):
+        return {name: _all_masked(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_all_masked(one) for one in value]
+    return value if value is None else MASK

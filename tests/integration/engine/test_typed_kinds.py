@@ -1,0 +1,297 @@
+"""Typed specs and arguments: checked when a request is accepted, typed in jobs, upgraded when they are read."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Annotated, Any
+
+import msgspec
+import pytest
+from msgspec import Meta, Struct
+
+from stateward.engine import Engine, Handler, Job, Kind, Permanent, Request
+from stateward.engine.requests import Creation
+from stateward.errors import BadInput, StatewardError
+from stateward.store.filters import JournalFilter, Page, Selector
+from stateward.store.port import Store
+from stateward.store.records import JournalEntry, Object, Status
+from tests.integration.engine.conftest import Site
+from tests.integration.engine.pump_kinds import PUMP, Plant
+from tests.integration.engine.record_kinds import RECORD, SECRET, Change, Login, RecordSpec, RecordType, RecordWork
+
+GOOD = {"address": "192.0.2.1"}
+SECRETIVE = {"address": "192.0.2.1", "login": {"user": "ann", "password": "hush-hush"}}
+
+
+class RecordSite(Site):
+    """An engine with records, and the work on them."""
+
+    def __init__(self, engine: Engine, work: RecordWork) -> None:
+        super().__init__(engine, Plant())
+        self.work = work
+
+    async def create(self, name: str, spec: Any, **how: Any) -> Object:
+        """Create a record and wait until it is there."""
+        await self.ended(await self.engine.create("ns", name, RECORD.kind, spec=spec, **how))
+        return await self.engine.get("ns", name)
+
+    async def everything(self) -> tuple[list[Object], list[JournalEntry]]:
+        reader = self.engine.store.reader
+        objects = await reader.list_objects(Selector("ns"), Page(None, 100))
+        return objects, await reader.journal(0, 1000, JournalFilter())
+
+
+@pytest.fixture
+async def records(new_store: Callable[[], Store]) -> AsyncIterator[RecordSite]:
+    work = RecordWork()
+    async with Engine(new_store(), [work.kind()], lease_s=3.0) as engine:
+        yield RecordSite(engine, work)
+
+
+async def test_jobs_have_typed_specs_and_arguments_with_their_defaults(records: RecordSite) -> None:
+    found = await records.create("www", SECRETIVE)
+    assert msgspec.json.decode(found.spec) == {**SECRETIVE, "type": "A", "ttl": 300, "tags": []}
+    await records.ended(await records.engine.act("ns", "www", "change", args={"ttl": 5}))
+    await records.ended(await records.engine.act("ns", "www", "change", args=Change(token="t")))
+    await records.ended(await records.engine.act("ns", "www", "touch"))
+    spec = RecordSpec(address="192.0.2.1", login=Login("ann", "hush-hush"))
+    assert records.work.jobs == [
+        ("create", spec, {}),
+        ("change", spec, Change(ttl=5)),
+        ("change", spec, Change(token="t")),
+        ("touch", spec, {}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        (None, "spec.address: must be given"),
+        ({"address": "192.0.2.1", "ttl": 0}, "spec.ttl: must be at least 1"),
+        ({"address": "192.0.2.1", "ttl": "5"}, "spec.ttl: must be a whole number, not a text"),
+        ({"address": "192.0.2.1", "tll": 5}, "spec.tll: must be a field of this body; did you mean 'ttl'"),
+        ({"address": "192.0.2.1", "type": "B"}, "spec.type: must be one of A, TXT"),
+        ({"address": "x"}, "spec.address: must be of the documented form"),
+        ([1], "spec: must be an object"),
+    ],
+)
+async def test_a_spec_that_does_not_fit_is_refused_and_nothing_is_written(
+    records: RecordSite, spec: Any, said: str
+) -> None:
+    with pytest.raises(BadInput, match=said) as refusal:
+        await records.engine.create("ns", "www", RECORD.kind, spec=spec)
+    assert refusal.value.state is None
+    assert await records.everything() == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("action", "how", "said"),
+    [
+        ("change", {"args": {"ttl": 0}}, "args.ttl: must be at least 1"),
+        ("change", {"args": {"tokn": "t"}}, "args.tokn: must be a field of this body; did you mean 'token'"),
+        ("change", {"spec": {}}, "spec.address: must be given"),
+        ("check", {}, "args.resolver: must be given"),
+        ("touch", {"args": {"x": 1}}, "args: must be left out: touch takes no arguments"),
+    ],
+)
+async def test_arguments_that_do_not_fit_are_refused_and_nothing_is_written(
+    records: RecordSite, action: str, how: dict[str, Any], said: str
+) -> None:
+    await records.create("www", GOOD)
+    before = await records.everything()
+    with pytest.raises(BadInput, match=said) as refusal:
+        await records.engine.act("ns", "www", action, **how)
+    assert refusal.value.state == "served"
+    (verdict,) = await records.engine.plan([records.engine.request("ns", "www", action, **how)])
+    assert str(verdict) == str(refusal.value)
+    assert await records.everything() == before
+
+
+async def test_an_action_that_another_party_carries_out_has_typed_arguments(records: RecordSite) -> None:
+    await records.create("www", GOOD)
+    accepted = await records.engine.act("ns", "www", "check", args={"resolver": "192.0.2.53"})
+    assert accepted.op.args == '{"resolver":"192.0.2.53"}'
+
+
+async def test_a_new_spec_of_an_action_is_stored_with_its_defaults(records: RecordSite) -> None:
+    await records.create("www", GOOD)
+    await records.ended(await records.engine.act("ns", "www", "change", spec={"address": "192.0.2.2", "type": "TXT"}))
+    assert records.work.jobs[-1][1] == RecordSpec(address="192.0.2.2", type=RecordType.TXT)
+    assert (await records.engine.get("ns", "www")).generation == 2
+
+
+async def test_a_key_stands_for_the_request_as_it_came(records: RecordSite) -> None:
+    await records.create("www", GOOD, key="k")
+    again = await records.engine.create("ns", "www", RECORD.kind, spec=GOOD, key="k")
+    assert again.again
+    for _ in range(2):
+        with pytest.raises(StatewardError, match=r"args.ttl: must be at least 1"):
+            await records.engine.act("ns", "www", "change", args={"ttl": 0}, key="other")
+
+
+async def test_members_of_a_group_are_checked_and_a_mistake_of_the_caller_is_told_as_one(records: RecordSite) -> None:
+    for name in ("a", "b"):
+        await records.create(name, GOOD)
+    chosen, change = Selector("ns", RECORD.kind), records.engine.request("ns", "", "change", args={"ttl": 0})
+    with pytest.raises(BadInput, match=r"args.ttl: must be at least 1"):
+        await records.engine.group(None, chosen, change)
+    verdict = await records.engine.group(None, chosen, records.engine.request("ns", "", "change", args={"ttl": 7}))
+    assert [one.op.args for one in verdict.begun] == ['{"ttl":7,"token":null}'] * 2
+
+
+async def test_a_sequence_with_a_spec_that_does_not_fit_writes_nothing(records: RecordSite) -> None:
+    creates = Creation(RECORD.kind)
+    first = records.engine.request("ns", "www", "create", spec={"address": "x"}, creates=creates)
+    with pytest.raises(BadInput, match=r"spec.address"):
+        await records.engine.submit_sequence([first])
+    assert await records.everything() == ([], [])
+
+
+async def test_children_that_do_not_fit_are_denied(new_store: Callable[[], Store]) -> None:
+    denied: dict[str, str] = {}
+
+    async def build(job: Job) -> None:
+        wanted = {"good": '{"address":"192.0.2.1"}', "bad": '{"address":"192.0.2.1","ttl":0}'}
+        creates = Creation(RECORD.kind)
+        requests = [Request("ns", name, "create", "", spec=spec, creates=creates) for name, spec in wanted.items()]
+        denied.update(await job.spawn("records", requests))
+
+    async with Engine(new_store(), [RecordWork().kind(), Kind(PUMP, {"build": Handler(build)})]) as engine:
+        accepted = await engine.create("ns", "pump", PUMP.kind, "build")
+        assert (await engine.wait("ns", accepted.op.id, 30)).status is Status.SUCCEEDED
+        assert denied == {"bad": "spec.ttl: must be at least 1"}
+        assert (await engine.get("ns", "good")).state == "served"
+
+
+async def test_an_error_of_a_handler_does_not_repeat_a_secret(records: RecordSite) -> None:
+    records.work.error = Permanent("ann/hush-hush was refused, and so was the token t0k3n")
+    await records.ended(await records.engine.create("ns", "www", RECORD.kind, spec=SECRETIVE))
+    found = await records.engine.get("ns", "www")
+    assert found.error == "ann/*** was refused, and so was the token t0k3n"
+    ended = await records.ended(await records.engine.act("ns", "www", "change", args={"token": "t0k3n"}))
+    assert ended.error == "ann/*** was refused, and so was the token ***"
+    assert "hush" not in str([one.reason for one in await records.engine.history("ns", "www")])
+
+
+@pytest.mark.parametrize("internal", [False, True])
+async def test_secrets_are_masked_for_every_reader(records: RecordSite, internal: bool) -> None:
+    found = await records.create("www", SECRETIVE)
+    disclosure = records.engine.kinds.disclosure(internal=internal)
+    shown = msgspec.json.decode(disclosure.object(found).spec)
+    assert shown["login"] == {"user": "ann", "password": "***"}
+    accepted = await records.engine.act("ns", "www", "change", args={"token": "t0k3n"})
+    operation = disclosure.operation(accepted.op)
+    assert operation is not None
+    assert operation.args == '{"ttl":60,"token":"***"}'
+    entries = [disclosure.entry(one) for one in await records.engine.history("ns", "www")]
+    assert "hush" not in str(entries)
+
+
+async def test_a_type_of_arguments_that_is_declared_late_counts(new_store: Callable[[], Store]) -> None:
+    work, kind = RecordWork(), Kind(RECORD)
+    async with Engine(new_store(), [kind]) as engine:
+        kind.handles("create", args=Change)(work.work)
+        with pytest.raises(BadInput, match=r"args.ttl"):
+            await engine.create("ns", "www", RECORD.kind, args={"ttl": 0})
+        accepted = await engine.create("ns", "www", RECORD.kind, args={"token": "t0k3n"})
+        shown = engine.kinds.disclosure(internal=True).operation(accepted.op)
+        assert shown is not None
+        assert "t0k3n" not in shown.args
+
+
+# --- versions ---------------------------------------------------------------------------------------------------------
+
+
+class FirstSpec(Struct):
+    """What a record was."""
+
+    ip: str
+    pin: Annotated[str, Meta(extra_json_schema=SECRET)] = "0000"
+
+
+class SecondSpec(Struct, forbid_unknown_fields=True):
+    """What a record is to be: `ip` has got another name."""
+
+    address: str
+    ttl: Annotated[int, Meta(ge=1)] = 300
+
+
+class ThirdSpec(Struct):
+    """What a record will be."""
+
+    address: str
+    ttl: int
+
+
+def upgrade(spec: dict[str, Any], version: int) -> dict[str, Any]:
+    if spec["ip"] == "broken":
+        raise LookupError("it is broken")
+    return {"address": spec["ip"]} if version == 1 else spec
+
+
+def kind_of(work: RecordWork, **how: Any) -> Kind:
+    handler = Handler(work.work)
+    return Kind(RECORD, {"create": handler, "change": handler, "touch": handler, "delete": Handler(nothing)}, **how)
+
+
+async def nothing(_: Job) -> None:
+    """Do nothing."""
+
+
+@pytest.fixture
+async def first_records(new_store: Callable[[], Store]) -> Callable[[], Store]:
+    """Store records of the first version, one of which cannot be upgraded."""
+    async with Engine(new_store(), [kind_of(RecordWork(), spec=FirstSpec)]) as engine:
+        for name, ip in (("www", "192.0.2.1"), ("odd", "broken"), ("empty", "")):
+            accepted = await engine.create("ns", name, RECORD.kind, spec={"ip": ip})
+            await engine.wait("ns", accepted.op.id, 30)
+    return new_store
+
+
+async def test_a_spec_of_an_earlier_version_is_read_in_the_present_one(first_records: Callable[[], Store]) -> None:
+    work = RecordWork()
+    kind = kind_of(work, spec=SecondSpec, spec_version=2, upgrade=upgrade)
+    async with Engine(first_records(), [kind]) as engine:
+        disclosure = engine.kinds.disclosure(internal=False)
+        assert disclosure.object(await engine.get("ns", "www")).spec == '{"address":"192.0.2.1","ttl":300}'
+        (made, *_) = await engine.history("ns", "www")
+        shown = disclosure.entry(made)
+        assert shown is not None
+        assert shown.spec == '{"address":"192.0.2.1","ttl":300}'
+        await engine.wait("ns", (await engine.act("ns", "www", "touch")).op.id, 30)
+        assert work.jobs == [("touch", SecondSpec("192.0.2.1"), {})]
+        assert kind.read_spec(await engine.get("ns", "www")) == SecondSpec("192.0.2.1")
+        changed = await engine.act("ns", "www", "change", spec={"address": "192.0.2.2"})
+        await engine.wait("ns", changed.op.id, 30)
+        found = await engine.get("ns", "www")
+        assert found.spec == '{"$version":2,"address":"192.0.2.2","ttl":300}'
+        assert disclosure.object(found).spec == '{"address":"192.0.2.2","ttl":300}'
+        assert work.jobs[-1][1] == SecondSpec("192.0.2.2")
+
+
+async def test_a_spec_that_cannot_be_upgraded_is_told_and_its_object_can_be_deleted(
+    first_records: Callable[[], Store],
+) -> None:
+    work = RecordWork()
+    async with Engine(first_records(), [kind_of(work, spec=SecondSpec, spec_version=2, upgrade=upgrade)]) as engine:
+        shown = engine.kinds.disclosure(internal=False).object(await engine.get("ns", "odd"))
+        why = (
+            "the stored spec, of version 1, cannot be read: its upgrade to version 2 failed (LookupError: it is broken)"
+        )
+        assert (shown.spec, shown.error) == ('{"ip":"broken","pin":"0000"}', why)
+        failed = await engine.wait("ns", (await engine.act("ns", "odd", "touch")).op.id, 30)
+        assert failed.error == f"UnreadableSpec: {why}"
+        await engine.wait("ns", (await engine.act("ns", "odd", "delete")).op.id, 30)
+        assert work.jobs == []
+
+
+async def test_an_upgraded_spec_is_checked_and_a_newer_one_is_told(first_records: Callable[[], Store]) -> None:
+    wrong = {"spec_version": 3, "upgrade": lambda _spec, _version: {"address": 5}}
+    async with Engine(first_records(), [kind_of(RecordWork(), spec=ThirdSpec, **wrong)]) as engine:
+        shown = engine.kinds.disclosure(internal=False).object(await engine.get("ns", "www"))
+        assert shown.error is not None
+        assert shown.error.endswith("cannot be read: spec.address: must be a text, not a whole number")
+        accepted = await engine.create("ns", "new", RECORD.kind, spec={"address": "192.0.2.3", "ttl": 1})
+        await engine.wait("ns", accepted.op.id, 30)
+    async with Engine(first_records(), [kind_of(RecordWork(), spec=FirstSpec)]) as engine:
+        shown = engine.kinds.disclosure(internal=False).object(await engine.get("ns", "new"))
+        why = "the stored spec, of version 3, cannot be read: this program knows version 1"
+        assert (shown.spec, shown.error) == ('{"address":"***","ttl":"***"}', why)
