@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stateward.engine import Denied, Key, NotFound, Object, Request, Selector, UnitOfWork, to_json
-from stateward.errors import BadInput
+from stateward.plugin import BadInput
 from stateward_dns.lifecycle import RECORD, ZONE, ZoneState
 from stateward_dns.model import ZONE_NAME, Change, RecordSpec, rrset_key
 
@@ -98,7 +98,4 @@ async def _adopt(uow: UnitOfWork, request: Request, spec: RecordSpec) -> Request
 
 
 def _changed(spec: RecordSpec, change: Change) -> RecordSpec:
-    try:
-        return replace(spec, values=change.values or spec.values, ttl=change.ttl or spec.ttl)
-    except ValueError as error:
-        raise BadInput("values", change.values, f"values of type {spec.type}: {error}") from error
+    return replace(spec, values=change.values or spec.values, ttl=change.ttl or spec.ttl)

@@ -7,11 +7,9 @@ needs no memory of its own. After a crash the observer asks the server, and the 
 import asyncio
 from collections.abc import Awaitable, Callable
 
-import msgspec
-
 from stateward.engine import Handler, Job, ObservedOutcome, Unknown
 from stateward_dns.lifecycle import RecordState, ZoneState
-from stateward_dns.model import Change, RecordSpec, RRset, rrset_key, wanted_rrset
+from stateward_dns.model import Change, RecordSpec, rrset_key, wanted_rrset
 from stateward_dns.server_port import DnsServer
 
 RELOAD_PATIENCE_S = 10.0
@@ -74,13 +72,13 @@ class RecordHandlers:
             "delete": Handler(self.remove, self.observe_removed),
         }
 
-    async def create(self, job: Job) -> RRset:
+    async def create(self, job: Job) -> None:
         """Write the record, unless the server has other values there, which are not ours."""
-        return await self._write(job, is_new=True)
+        await self._write(job, is_new=True)
 
-    async def replace(self, job: Job) -> RRset:
+    async def replace(self, job: Job) -> None:
         """Write the record, whatever the server has there."""
-        return await self._write(job, is_new=False)
+        await self._write(job, is_new=False)
 
     async def remove(self, job: Job) -> None:
         """Take the record from the server."""
@@ -101,11 +99,9 @@ class RecordHandlers:
             return ObservedOutcome.DONE
         return _not_seen(job)
 
-    async def _write(self, job: Job, *, is_new: bool) -> RRset:
+    async def _write(self, job: Job, *, is_new: bool) -> None:
         spec = _spec(job)
-        wanted = wanted_rrset(spec)
-        await job.call(self._server.write_rrset(spec.zone, rrset_key(spec), wanted, is_new=is_new))
-        return wanted
+        await job.call(self._server.write_rrset(spec.zone, rrset_key(spec), wanted_rrset(spec), is_new=is_new))
 
 
 def _owner(job: Job) -> str:
@@ -113,7 +109,8 @@ def _owner(job: Job) -> str:
 
 
 def _spec(job: Job) -> RecordSpec:
-    return msgspec.convert(job.spec, RecordSpec)
+    spec: RecordSpec = job.spec
+    return spec
 
 
 def _not_seen(job: Job) -> ObservedOutcome:

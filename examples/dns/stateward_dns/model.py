@@ -9,6 +9,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from stateward.plugin import BadInput
+
 LABEL = r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
 ZONE_NAME = rf"^({LABEL}\.)+{LABEL}$(?!\n)"
 RELATIVE_NAME = rf"^(@|(\*\.|\*$)?(({LABEL}\.)*{LABEL})?)$(?!\n)"
@@ -23,6 +25,13 @@ Values = Annotated[
     tuple[Value, ...],
     Meta(min_length=1, max_length=100, description="the data of the record, as in a zone file: 192.0.2.1, 10 mail"),
 ]
+
+
+class UnfitValue(BadInput, ValueError):
+    """A value that fits its type, and yet cannot be used; as a ValueError, it is told with its place when decoded."""
+
+    def __init__(self, field: str, value: object, allowed: str) -> None:
+        super().__init__(field, value, allowed)
 
 
 class RecordType(StrEnum):
@@ -61,7 +70,7 @@ class RecordSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def __post_init__(self) -> None:
         canonical_values(self.type, self.values, self.zone)
         if self.type is RecordType.CNAME and (self.name == "@" or len(self.values) > 1):
-            raise ValueError("values: a CNAME must be the only value of a name below the zone")
+            raise UnfitValue("values", None, "one name, and not that of the zone itself: it is a CNAME")
 
 
 class Change(Struct, frozen=True, forbid_unknown_fields=True):
@@ -72,7 +81,7 @@ class Change(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if self.values is None and self.ttl is None:
-            raise ValueError("values: give new values, a new ttl, or both")
+            raise UnfitValue("values", None, "given, or a ttl, or both")
 
 
 class RRset(Struct, frozen=True):
@@ -103,7 +112,7 @@ def rrset_key(spec: RecordSpec) -> RRsetKey:
 
 
 def canonical_values(type_: str, values: tuple[str, ...], zone: str) -> tuple[str, ...]:
-    """Return values in the form in which they are compared; raises ValueError for values that the type cannot have."""
+    """Return values in the form in which they are compared; raises UnfitValue for what the type cannot have."""
     import dns.exception  # the declaration of the domain is imported by every command, which need not know DNS
     import dns.name
     import dns.rdata
@@ -113,7 +122,7 @@ def canonical_values(type_: str, values: tuple[str, ...], zone: str) -> tuple[st
         try:
             data = dns.rdata.from_text("IN", type_, value, origin=origin, relativize=False)
         except (dns.exception.DNSException, ValueError) as error:
-            raise ValueError(f"values: {value!r} must be the data of a record of type {type_}: {error}") from error
+            raise UnfitValue("values", value, f"the data of a record of type {type_} ({error})") from error
         wire = data.to_digestable()  # RFC 4034, 6.2: names in lower case
         found.append(dns.rdata.from_wire(data.rdclass, data.rdtype, wire, 0, len(wire)).to_text())
     return tuple(sorted(set(found)))

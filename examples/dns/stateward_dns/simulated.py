@@ -1,24 +1,24 @@
 """A simulated DNS server, for the demo and for fast tests: the same promises, in memory."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from stateward.engine import Permanent, Unknown
 from stateward_dns.model import RRset, RRsetKey
 
 
 class SimulatedServer:
-    """A DNS server in memory. It answers after `delay_s` seconds; while it `is_silent`, it does what it is told, and
-    nobody learns of it.
+    """A DNS server in memory, which answers after `delay_s` seconds.
+
+    While it `is_silent`, it does what it is told, and nobody learns of it. `on_change` is called with every change.
     """
 
     address = "simulated"
 
-    def __init__(self, delay_s: float = 0.0) -> None:
-        self.delay_s, self.is_silent = delay_s, False
+    def __init__(self, delay_s: float = 0.0, on_change: Callable[[str], Awaitable[None]] | None = None) -> None:
+        self.delay_s, self.is_silent, self._on_change = delay_s, False, on_change
         self.owners: dict[str, str] = {}
         self.zones: dict[str, dict[RRsetKey, RRset]] = {}
-        self.changes = 0
 
     async def read_owner(self, zone: str) -> str | None:
         await self._answer()
@@ -33,13 +33,13 @@ class SimulatedServer:
             raise Permanent(f"the server has the zone {zone} already, and not for this namespace")
         if zone not in self.zones:
             self.zones[zone] = {}
-            self.changes += 1
+            await self._note_change(f"zone {zone} added")
         await self._answer()
 
     async def remove_zone(self, zone: str, owner: str) -> None:
         if self.owners.get(zone) == owner:
             del self.owners[zone], self.zones[zone]
-            self.changes += 1
+            await self._note_change(f"zone {zone} removed")
         await self._answer()
 
     async def read_rrset(self, zone: str, key: RRsetKey) -> RRset | None:
@@ -50,12 +50,12 @@ class SimulatedServer:
         served = self._zone(zone).get(key)
         if is_new and served not in (None, wanted):
             raise Permanent(f"the server serves {key} of {zone} already")
-        if served != wanted:
-            self.changes += 1
         if wanted is None:
             self._zone(zone).pop(key, None)
         else:
             self._zone(zone)[key] = wanted
+        if served != wanted:
+            await self._note_change(f"{key} of {zone}: {wanted}")
         await self._answer()
 
     async def read_zone(self, zone: str) -> Mapping[RRsetKey, RRset] | None:
@@ -66,6 +66,10 @@ class SimulatedServer:
         if zone not in self.zones:
             raise Permanent(f"the server does not serve {zone}")
         return self.zones[zone]
+
+    async def _note_change(self, what: str) -> None:
+        if self._on_change is not None:
+            await self._on_change(what)
 
     async def _answer(self) -> None:
         await asyncio.sleep(self.delay_s)

@@ -7,7 +7,7 @@ import pytest
 from embedded import ZONE, records_on
 
 from stateward.engine import NotFound, Refused
-from stateward.errors import BadInput
+from stateward.plugin import BadInput
 from stateward_dns.guards import RecordTaken, ZoneNotEmpty, ZoneNotReady
 from stateward_dns.model import RecordSpec, RecordType, RRset, RRsetKey, wanted_rrset
 from stateward_dns.simulated import SimulatedServer
@@ -102,7 +102,7 @@ async def test_change_that_fails_keeps_the_spec() -> None:
         await records.create()
         zone = server.zones.pop(ZONE)
         assert (await records.do("www", "change", ttl=60)).status == "failed"
-        assert (await records.state("www"), "ttl" in await records.spec("www")) == ("active", False)
+        assert (await records.state("www"), (await records.spec("www"))["ttl"]) == ("active", 300)
         server.zones[ZONE] = zone
 
 
@@ -145,6 +145,16 @@ async def test_wrong_spec_is_refused_with_its_field(wrong: dict[str, object], fi
         with pytest.raises(BadInput) as refused:
             await records.create("wrong", **wrong)
         assert field in str(refused.value)
+
+
+async def test_wrong_change_is_refused_with_the_value() -> None:
+    async with records_on(SimulatedServer()) as records:
+        await records.create_zone()
+        await records.create()
+        with pytest.raises(BadInput, match=r"values: '300.0.0.1' must be the data of a record of type A"):
+            await records.do("www", "change", values=["300.0.0.1"])
+        with pytest.raises(BadInput, match="given, or a ttl, or both"):
+            await records.do("www", "change")
 
 
 async def test_zone_needs_the_name_of_a_domain() -> None:

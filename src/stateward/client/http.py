@@ -93,6 +93,13 @@ class HttpConnection:
         response = self._patiently(request)
         return self._decoded(response, answer)
 
+    def text(self, path: UrlPath) -> str:
+        """Read something that is text and no JSON; raises if the server reports a problem."""
+        response = self._patiently(self._http.build_request("GET", BASE + path))
+        if not response.is_success:
+            raise self._problem(response)
+        return response.text
+
     @contextmanager
     def stream_lines(self, path: UrlPath, last: str | None, patience: float | None) -> Iterator[Iterator[str]]:
         """Open a stream of events and yield its lines; it fails after `patience` seconds of silence."""

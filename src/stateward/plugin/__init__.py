@@ -13,6 +13,7 @@ from stateward.plugin.domain import DomainPlugin
 
 if TYPE_CHECKING:
     from stateward.access import Grant, Right
+    from stateward.config import about
     from stateward.engine import (
         Accepted,
         Denied,
@@ -67,6 +68,7 @@ __all__ = [
     "UnitOfWork",
     "Unknown",
     "UnknownName",
+    "about",
     "actor_of",
     "disclosure_of",
     "engine_of",
@@ -78,6 +80,7 @@ __all__ = [
 
 _MODULES = {
     "stateward.access": ("Grant", "Right"),
+    "stateward.config": ("about",),
     "stateward.engine.kinds": ("Party",),
     "stateward.engine.privacy": ("Privacy",),
     "stateward.engine.unit_of_work": ("UnitOfWork",),

@@ -151,3 +151,11 @@ def test_a_stream_that_is_refused_raises_the_problem() -> None:
         connection.http.stream_lines(url_path("events"), None, 1.0),
     ):
         pass
+
+
+def test_text_is_read_as_it_is_and_a_problem_is_an_error() -> None:
+    page = httpx.Response(200, text="$ORIGIN example.org.\n")
+    assert ScriptedConnection(page).http.text(url_path("dns", "file")) == "$ORIGIN example.org.\n"
+    problem = httpx.Response(404, json={"title": "t", "status": 404, "code": "not_found", "detail": "there is none"})
+    with pytest.raises(ApiError, match="there is none"):
+        ScriptedConnection(problem).http.text(url_path("dns", "file"))
