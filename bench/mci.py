@@ -65,7 +65,7 @@ async def suspended(providers: Sequence[str]) -> Course:
         began, used = perf_counter(), process_time()
         op = await fleet.begun("all", "suspend")
         accepted = perf_counter() - began
-        await fleet.engine.wait(NS, op)
+        await fleet.engine.wait_record(NS, op)
         seconds, used = perf_counter() - began, process_time() - used
         assert await fleet.states("all") == {"Suspended": VMS_EACH * EACH * len(providers)}
     return Course(accepted, seconds, used, sum(fleet.calls.values()))

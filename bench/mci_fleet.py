@@ -45,7 +45,7 @@ class Fleet:
     async def made(self, spec: MciSpec) -> None:
         """Make an MCI, and see it made."""
         accepted = await self.plugin.service.create(NS, spec, ANN)
-        await self.engine.wait(NS, accepted.op.id)
+        await self.engine.wait_record(NS, accepted.op.id)
 
     async def begun(self, mci: str, action: str) -> str:
         """Have something done to all VMs of an MCI; returns the operation."""
@@ -55,7 +55,7 @@ class Fleet:
 
     async def done(self, mci: str, action: str) -> None:
         """Do something to all VMs of an MCI, and see it done."""
-        await self.engine.wait(NS, await self.begun(mci, action))
+        await self.engine.wait_record(NS, await self.begun(mci, action))
 
     async def states(self, mci: str) -> Counter[str]:
         """Return how many VMs of an MCI are in each state."""

@@ -71,4 +71,4 @@ async def _end(fleet: Fleet, mci: str) -> None:
     if set(await fleet.states(mci)) - {"Terminated"}:
         verdict = await fleet.plugin.service.control(NS, mci, "terminate", ANN, force=True)
         assert verdict.whole is not None
-        await fleet.engine.wait(NS, verdict.whole.op.id)
+        await fleet.engine.wait_record(NS, verdict.whole.op.id)

@@ -95,7 +95,7 @@ async def _settle(fleet: Fleet) -> None:
         if number <= each * SETTLED:
             action = "suspend" if number % 2 else "terminate"
             asked = await fleet.plugin.service.control_vm(NS, "small", vm_of(found).name, action, ANN)
-            await fleet.engine.wait(NS, asked.op.id)
+            await fleet.engine.wait_record(NS, asked.op.id)
 
 
 # --- time ------------------------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ class Tenant:
 
     async def made(self, making: Awaitable[Accepted]) -> str:
         accepted = await making
-        await self.engine.wait(NS, accepted.op.id)
+        await self.engine.wait_record(NS, accepted.op.id)
         return accepted.object.id
 
     async def furnish(self, driver: str) -> None:
@@ -62,14 +62,14 @@ class Tenant:
     async def end(self) -> None:
         """Leave no machine behind, the firewall included."""
         accepted = await self.plugin.service.act(NS, ACCOUNT.kind, self.account, "destroy", ME)
-        await self.engine.wait(NS, accepted.op.id)
+        await self.engine.wait_record(NS, accepted.op.id)
 
     async def disk(self, name: str) -> str:
         return await self.made(self.plugin.service.create(NS, DiskSpec(name, self.account), ME))
 
     async def do(self, vm: str, action: str, **args: str) -> None:
         accepted = await self.plugin.service.act(NS, VM.kind, vm, action, ME, args=args)
-        ended = await self.engine.wait(NS, accepted.op.id)
+        ended = await self.engine.wait_record(NS, accepted.op.id)
         assert ended.status == "succeeded", ended
 
 

@@ -49,7 +49,7 @@ async def _large(url: str, backend: SimulatedBackend) -> AsyncIterator[Engine]:
     engine = Engine(store_at(url), plugin.kinds, slots=SLOTS)
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=True):
-        await engine.wait(NS, (await SystemActions(engine, NS).create(SYSTEM, "simulated")).op.id)
+        await engine.wait_record(NS, (await SystemActions(engine, NS).create(SYSTEM, "simulated")).op.id)
         yield engine
 
 
@@ -74,7 +74,7 @@ async def _deploy_all(engine: Engine, word: str) -> float:
     began = perf_counter()
     trees = [Tree({f"/s{number}": Service(command=(word,)) for number in range(EACH)}) for _ in range(DEPLOYS)]
     accepted = await asyncio.gather(*(actions.deploy(SYSTEM, f"/g{n}", tree) for n, tree in enumerate(trees)))
-    ended = await asyncio.gather(*(engine.wait(NS, one.op.id) for one in accepted))
+    ended = await asyncio.gather(*(engine.wait_record(NS, one.op.id) for one in accepted))
     assert {one.status for one in ended} == {Status.SUCCEEDED}, next(one.error for one in ended if one.error)
     return perf_counter() - began
 
@@ -133,7 +133,7 @@ async def _flashed(engine: Engine, *, locked: bool) -> float:
             for number, one in enumerate(objects)
         )
     )
-    await asyncio.gather(*(engine.wait(one.op.ns, one.op.id) for one in accepted))
+    await asyncio.gather(*(engine.wait_record(one.op.ns, one.op.id) for one in accepted))
     return perf_counter() - began
 
 

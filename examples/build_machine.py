@@ -51,14 +51,13 @@ async def build(job: Job) -> dict[str, int]:
 async def main(database: str = ":memory:") -> None:
     """Make a machine and build on it, twice at once."""
     async with Engine(open_store(database), [machine]) as engine:
-        made = await engine.create("default", "m1", machine.name, action="make")
-        await engine.wait("default", made.op.id)
+        await engine.run("default", "m1", "make", kind=machine)
         first = await engine.act("default", "m1", "build")
         try:
             await engine.act("default", "m1", "build")
         except Refused as refused:
             print(refused)
-        done = await engine.wait("default", first.op.id)
+        done = await engine.wait("default", first.op.id, check=True)
         print(done.action, done.status, done.result)
         for line in await engine.history("default", "m1"):
             print(f"{line.source} -> {line.target} ({line.event} by {line.actor})")

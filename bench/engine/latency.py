@@ -50,7 +50,7 @@ async def _delay(engine: Engine, number: int) -> float:
     asked = time()
     accepted = await engine.act(NS, name_of(number), "flash")
     assert accepted.operation is not None
-    ended = await engine.wait(NS, accepted.operation.id)
+    ended = await engine.wait_record(NS, accepted.operation.id)
     assert ended.result is not None
     return msgspec.json.decode(ended.result, type=float) - asked
 

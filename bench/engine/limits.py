@@ -61,7 +61,7 @@ async def _run(name: str, url: str) -> Figure:
         await engine.set_limits([LaneGroup("cloud", ACTIVE)], lanes)
         began = perf_counter()
         asked = await asyncio.gather(*(engine.act(NS, name_of(number), "flash") for number in range(OPERATIONS)))
-        await asyncio.gather(*(engine.wait(NS, one.operation.id) for one in asked if one.operation is not None))
+        await asyncio.gather(*(engine.wait_record(NS, one.operation.id) for one in asked if one.operation is not None))
         seconds = perf_counter() - began
     assert (room.most_lanes, room.most_operations) == (ACTIVE, CAPACITY), "the limits were not kept, or not used"
     return ratio(f"{OPERATIONS} operations under limits, {name}", seconds / IDEAL, "the ideal schedule", TARGET)

@@ -61,7 +61,7 @@ class Waited(Ours):
         for number in left:
             accepted = await self.engine.act(NS, name_of(number), "flash")
             assert accepted.operation is not None
-            await self.engine.wait(NS, accepted.operation.id)
+            await self.engine.wait_record(NS, accepted.operation.id)
 
 
 class Idle(Ours):

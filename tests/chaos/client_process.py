@@ -64,7 +64,7 @@ class Client:
         operations = await self._ask(sort, request)
         if operations and self._chance.random() < 0.7:
             with suppress(TimeoutError):
-                await self._engine.wait(NS, operations[0], 2)
+                await self._engine.wait_record(NS, operations[0], 2)
         elif not operations:
             await asyncio.sleep(0.01)
 

@@ -72,7 +72,7 @@ async def leave_broken(site: UpgradedSite) -> None:
     kinds = [Kind(crane_kind.CRANE, {"raise": Handler(fall)}), Kind(crane_kind.YARD)]
     async with Engine(open_store(site.store), kinds, lease_s=LEASE) as engine:
         (op,) = await raise_cranes(engine, [100])
-        await engine.wait(crane_kind.NS, op, 60)
+        await engine.wait_record(crane_kind.NS, op, 60)
 
 
 async def lifts_under_way(site: UpgradedSite) -> Running:

@@ -214,7 +214,7 @@ class Users:
 
     async def _wait_for(self, engine: Engine, op: str) -> None:
         try:
-            found = await engine.wait(NS, op, self._chance.random() * 20)
+            found = await engine.wait_record(NS, op, self._chance.random() * 20)
         except (StatewardError, StoreError, TimeoutError):
             return
         if found.status != self._world.inspector.ended.get(op):

@@ -1,7 +1,18 @@
 """The durable engine: accept, claim, run, finish; lanes, timers, healer, watch."""
 
 from stateward.engine.engine import Engine
-from stateward.engine.errors import AlreadyExists, Blocker, Denied, Locked, NotFound, Refused
+from stateward.engine.errors import (
+    AlreadyExists,
+    Blocker,
+    Denied,
+    EngineNotEntered,
+    Locked,
+    NotFound,
+    OperationCancelled,
+    OperationFailed,
+    OperationTimedOut,
+    Refused,
+)
 from stateward.engine.external_reports import ExternalReport, Sighting
 from stateward.engine.finish.claim_reports import Ending
 from stateward.engine.handlers import (
@@ -17,6 +28,7 @@ from stateward.engine.handlers import (
 from stateward.engine.kinds import Kind, Route
 from stateward.engine.queries import list_all
 from stateward.engine.requests import Accepted, LockRequest, Request
+from stateward.engine.snapshots import Completed, HistoryEntry, ObjectSnapshot, OperationSnapshot
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.filters import Selector
 from stateward.store.records import Key, Object, Operation, to_json
@@ -25,11 +37,14 @@ __all__ = [
     "Accepted",
     "AlreadyExists",
     "Blocker",
+    "Completed",
     "Denied",
     "Ending",
     "Engine",
+    "EngineNotEntered",
     "ExternalReport",
     "Handler",
+    "HistoryEntry",
     "Job",
     "Key",
     "Kind",
@@ -37,8 +52,13 @@ __all__ = [
     "Locked",
     "NotFound",
     "Object",
+    "ObjectSnapshot",
     "ObservedOutcome",
     "Operation",
+    "OperationCancelled",
+    "OperationFailed",
+    "OperationSnapshot",
+    "OperationTimedOut",
     "Permanent",
     "Refused",
     "Request",

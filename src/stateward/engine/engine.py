@@ -13,26 +13,43 @@ from stateward.engine.accept import groups
 from stateward.engine.accept.accept import Verdict, accept_function, plan
 from stateward.engine.accept.idempotency import RefusedBefore
 from stateward.engine.accept.sequences import RequestSequence, accept_sequences
-from stateward.engine.errors import KeyReused, NoneAllowed, NotFound
+from stateward.engine.errors import (
+    EngineNotEntered,
+    KeyReused,
+    NoneAllowed,
+    NotFound,
+    OperationCancelled,
+    OperationFailed,
+    OperationTimedOut,
+)
 from stateward.engine.external_reports import ExternalReport, Sighting, record_sightings
 from stateward.engine.finish import cancel
 from stateward.engine.kinds import Admission, Kind, Kinds
 from stateward.engine.maintenance.state_migration import refuse_unknown_states
 from stateward.engine.queries import Recovered, recovered, state_at, watch
 from stateward.engine.requests import EMPTY, Accepted, Creation, LockRequest, Request
+from stateward.engine.snapshots import (
+    Completed,
+    HistoryEntry,
+    ObjectSnapshot,
+    OperationSnapshot,
+    history_entry,
+    object_snapshot,
+    operation_snapshot,
+)
 from stateward.engine.transaction_batcher import TransactionBatcher
 from stateward.engine.waiters import ENDED_STATUSES, OperationWaiters
 from stateward.engine.worker.lease import LEASE_S
 from stateward.engine.worker.prefetch import PREFETCH_WINDOW_S
 from stateward.engine.worker.worker import Worker
 from stateward.errors import BadInput, StatewardError
-from stateward.lifecycle import NO_FACTS, USER
+from stateward.lifecycle import CLOCK, NO_FACTS, TIMED_OUT, USER
 from stateward.naming import check_text, new_id
 from stateward.store.changes import Changes
 from stateward.store.errors import StoreError
 from stateward.store.filters import JournalFilter, Selector
 from stateward.store.port import Store, StuckWork, Tx
-from stateward.store.records import JournalEntry, Key, Lane, LaneGroup, Object, Operation, Timer, to_json
+from stateward.store.records import JournalEntry, Key, Lane, LaneGroup, Object, Operation, Status, Timer, to_json
 
 CANCEL_BATCH = 500
 """How many child operations are cancelled in one transaction."""
@@ -80,9 +97,11 @@ class Engine:
             self._record_reports, chance
         )
         self._waiters = OperationWaiters(store)
+        self._is_entered = False
 
     async def __aenter__(self) -> "Engine":
         await self.store.open()
+        self._is_entered = True  # handlers may use the engine as soon as the worker has started
         try:
             await refuse_unknown_states(self.store.reader, self.kinds)
             self._waiters.start()
@@ -90,6 +109,7 @@ class Engine:
                 await self.worker.start()
         except BaseException:  # a second attempt must not find this one's lock
             await self._waiters.stop()
+            self._is_entered = False
             await self.store.close()
             raise
         return self
@@ -104,6 +124,17 @@ class Engine:
             self._waiters.stop,
             self.store.close,
         )
+        self._is_entered = False
+
+    @property
+    def _open_store(self) -> Store:
+        """The store of an engine that was entered; raises if it was not."""
+        self._require_entered()
+        return self.store
+
+    def _require_entered(self) -> None:
+        if not self._is_entered:
+            raise EngineNotEntered
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -111,7 +142,7 @@ class Engine:
         self,
         ns: str,
         object: str,  # noqa: A002 - the glossary's word
-        kind: str,
+        kind: str | Kind,
         action: str = "create",
         *,
         spec: Any = None,  # noqa: ANN401 - anything that is JSON
@@ -121,12 +152,37 @@ class Engine:
         **how: Any,  # noqa: ANN401 - see `act`
     ) -> Accepted:
         """Create an object, by the first action of its lifecycle."""
-        creates = Creation(kind, parent, to_json(labels or {}), queue)
+        creates = Creation(kind.name if isinstance(kind, Kind) else kind, parent, to_json(labels or {}), queue)
         return await self.submit(self.request(ns, object, action, spec=spec, creates=creates, **how))
 
     async def act(self, ns: str, object: str, action: str, **how: Any) -> Accepted:  # noqa: A002, ANN401
         """Submit an action on an object; see `request` for the options."""
         return await self.submit(self.request(ns, object, action, **how))
+
+    async def run(
+        self,
+        ns: str,
+        object: str,  # noqa: A002
+        action: str,
+        *,
+        kind: str | Kind | None = None,
+        seconds: float | None = None,
+        **how: Any,  # noqa: ANN401 - see `act`, and with a kind `create`
+    ) -> Completed:
+        """Submit an action and wait for its end; with a `kind`, the action creates the object.
+
+        Raises an `OperationFailed` unless the operation succeeds, and TimeoutError if that takes longer than `seconds`;
+        the operation then goes on.
+        """
+        if kind is None:
+            accepted = await self.act(ns, object, action, **how)
+        else:
+            accepted = await self.create(ns, object, kind, action, **how)
+        if accepted.operation is None:
+            return Completed(object_snapshot(accepted.object), None)
+        ended = await self.wait(ns, accepted.operation.id, seconds, check=True)
+        found = await self._open_store.reader.object(Key(ns, object))
+        return Completed(object_snapshot(found or accepted.object), ended)
 
     def request(
         self,
@@ -180,6 +236,7 @@ class Engine:
 
     async def submit(self, request: Request) -> Accepted:
         """Submit a request; raises a denial, which has changed nothing."""
+        self._require_entered()
         if request.key is None and request.action in self.kinds.steps:
             # No operation shows that a step was accepted, so a key must: the answer to a commit may be lost.
             request = msgspec.structs.replace(request, key=f"op:{request.op}")
@@ -187,16 +244,17 @@ class Engine:
 
     async def submit_sequence(self, requests: Sequence[Request]) -> Accepted:
         """Submit requests about one object, of which all or none are accepted; returns the verdict on the last one."""
+        self._require_entered()
         return await self._sequences.submit(requests)
 
     async def plan(self, requests: Sequence[Request]) -> list[Verdict]:
         """Return what requests would lead to, or what is in the way, without writing anything."""
-        return await self.store.transact(lambda tx: plan(tx, self.kinds, requests))
+        return await self._open_store.transact(lambda tx: plan(tx, self.kinds, requests))
 
     async def group(self, whole: Request | None, members: Selector, each: Request) -> groups.GroupVerdict:
         """Submit an action on a whole and on all of its members; one transaction accepts them."""
         try:
-            return await self.store.transact(
+            return await self._open_store.transact(
                 lambda tx: groups.accept_group(tx, self.kinds, whole, members, each, self._new_id)
             )
         except (StoreError, KeyReused, RefusedBefore):
@@ -205,46 +263,71 @@ class Engine:
             if whole is None or whole.key is None:
                 raise
             keyed, refusal = whole, error
-        verdict = await self.store.transact(lambda tx: groups.store_group_refusal(tx, self.kinds, keyed, refusal))
+        verdict = await self._open_store.transact(lambda tx: groups.store_group_refusal(tx, self.kinds, keyed, refusal))
         if isinstance(verdict, StatewardError):
             raise verdict
         return verdict
 
     async def explain_none_allowed(self, whole: Request, error: NoneAllowed) -> StatewardError:
         """Return the error to report if no member of a group allows an action: the whole's own, if it refuses too."""
-        return await self.store.transact(lambda tx: groups.explain_none_allowed(tx, self.kinds, whole, error))
+        return await self._open_store.transact(lambda tx: groups.explain_none_allowed(tx, self.kinds, whole, error))
 
     async def cancel(self, ns: str, op: str, who: str = "") -> Operation:
         """Cancel an operation and its children."""
-        found = await self.store.transact(lambda tx: cancel.cancel(tx, self.kinds, Key(ns, op), who))
+        found = await self._open_store.transact(lambda tx: cancel.cancel(tx, self.kinds, Key(ns, op), who))
         parents = [found.key]
         while parents:
-            below = await self.store.reader.children_of(parents.pop())
+            below = await self._open_store.reader.children_of(parents.pop())
             left = [one for one in below if one.status not in ENDED_STATUSES]
             for batch in (left[first : first + CANCEL_BATCH] for first in range(0, len(left), CANCEL_BATCH)):
                 parents += await self._cancel_batch(batch, who)
         return found
 
     async def _cancel_batch(self, children: Sequence[Operation], who: str) -> list[Key]:
-        return await self.store.transact(lambda tx: cancel.cancel_children(tx, self.kinds, children, who))
+        return await self._open_store.transact(lambda tx: cancel.cancel_children(tx, self.kinds, children, who))
 
     async def report(self, report: ExternalReport) -> bool:
         """Record the report of another party; returns whether it counted."""
+        self._require_entered()
         return await self._external_reports.submit(report)
 
     async def observe(self, sightings: Sequence[Sighting]) -> list[bool]:
         """Record what a provider shows of objects at rest, in one transaction; returns for each whether it counted."""
-        return await self.store.transact(lambda tx: record_sightings(tx, self.kinds, sightings)) if sightings else []
+        return (
+            await self._open_store.transact(lambda tx: record_sightings(tx, self.kinds, sightings)) if sightings else []
+        )
 
-    async def wait(self, ns: str, op: str, seconds: float | None = None) -> Operation:
-        """Wait until an operation has ended; raises TimeoutError if it takes longer."""
+    async def wait(self, ns: str, op: str, seconds: float | None = None, *, check: bool = False) -> OperationSnapshot:
+        """Wait until an operation has ended; raises TimeoutError if it takes longer.
+
+        With `check`, an operation that did not succeed raises an `OperationFailed`.
+        """
+        ended = await self.wait_record(ns, op, seconds)
+        if check and ended.status is not Status.SUCCEEDED:
+            raise await self._failure_of(ended)
+        return operation_snapshot(ended)
+
+    async def _failure_of(self, ended: Operation) -> OperationFailed:
+        """Return the error of an operation that did not succeed; the journal tells a deadline from a failure."""
+        reader = self._open_store.reader
+        found = await reader.object(Key(ended.ns, ended.object))
+        state = None if found is None or found.removed else found.state
+        if ended.status is Status.CANCELLED:
+            return OperationCancelled(operation_snapshot(ended), state)
+        entries = await reader.journal(0, 1000, JournalFilter(ended.ns, ended.object, op=ended.id, actor=CLOCK))
+        is_timed_out = any(entry.event == TIMED_OUT for entry in entries)
+        return (OperationTimedOut if is_timed_out else OperationFailed)(operation_snapshot(ended), state)
+
+    async def wait_record(self, ns: str, op: str, seconds: float | None = None) -> Operation:
+        """Wait until an operation has ended, and return its row of the store, as `wait` does without decoding it."""
+        self._require_entered()
         async with asyncio.timeout(seconds):
             return await self._waiters.wait_for_end(Key(ns, op))
 
-    async def wait_or_none(self, ns: str, op: str, seconds: float | None = None) -> Operation | None:
+    async def wait_record_or_none(self, ns: str, op: str, seconds: float | None = None) -> Operation | None:
         """Wait until an operation has ended; returns None if it takes longer, or if the engine stops meanwhile."""
         try:
-            return await self.wait(ns, op, seconds)
+            return await self.wait_record(ns, op, seconds)
         except TimeoutError:
             return None
         except asyncio.CancelledError:
@@ -268,28 +351,33 @@ class Engine:
         await self._change(Changes(groups=list(groups_), lanes=list(lanes)))
 
     async def _change(self, changes: Changes) -> None:
-        await self.store.transact(lambda tx: tx.apply(changes))
+        await self._open_store.transact(lambda tx: tx.apply(changes))
 
     # --- queries ------------------------------------------------------------------------------------------------------
 
-    async def get(self, ns: str, object: str) -> Object:  # noqa: A002
+    async def get(self, ns: str, object: str) -> ObjectSnapshot:  # noqa: A002
         """Return an object, or raise `NotFound`."""
-        found = await self.store.reader.object(Key(ns, object))
+        return object_snapshot(await self.record(ns, object))
+
+    async def record(self, ns: str, object: str) -> Object:  # noqa: A002
+        """Return the row of an object in the store, as `get` does without decoding it."""
+        found = await self._open_store.reader.object(Key(ns, object))
         if found is None or found.removed:
             raise NotFound(ns, object)
         return found
 
-    async def history(self, ns: str, object: str, limit: int = 1000) -> list[JournalEntry]:  # noqa: A002
-        """Return the journal of an object: what happened, by whom and why, rejected reports included."""
-        return await self.store.reader.journal(0, limit, JournalFilter(ns=ns, object=object))
+    async def history(self, ns: str, object: str, limit: int = 1000) -> list[HistoryEntry]:  # noqa: A002
+        """Return the history of an object: what happened, by whom and why, rejected reports included."""
+        entries = await self._open_store.reader.journal(0, limit, JournalFilter(ns=ns, object=object))
+        return [history_entry(entry) for entry in entries]
 
     async def state_at(self, ns: str, object: str, time: float) -> str | None:  # noqa: A002
         """Return the state of an object at a time, or None if it did not exist, or if that time was pruned."""
-        return (await state_at(self.store.reader, Key(ns, object), time)).state
+        return (await state_at(self._open_store.reader, Key(ns, object), time)).state
 
     async def stuck(self, limit: int = 1000, namespaces: Collection[str] | None = None) -> list[StuckWork]:
         """Return work that is past its deadline or whose worker is dead, and which recovery has not handled yet."""
-        return await self.store.reader.stuck(limit, namespaces)
+        return await self._open_store.reader.stuck(limit, namespaces)
 
     async def recovered(
         self,
@@ -301,11 +389,11 @@ class Engine:
 
         `show` returns a journal entry as the reader may see it, or None if the reader may not.
         """
-        return await recovered(self.store.reader, since, ns, show)
+        return await recovered(self._open_store.reader, since, ns, show)
 
     def watch(self, after: int, only: JournalFilter | None = None) -> AsyncIterator[JournalEntry]:
         """Yield the journal entries that follow a number, for ever."""
-        return watch(self.store, after, only or JournalFilter())
+        return watch(self._open_store, after, only or JournalFilter())
 
     async def _accept(self, requests: Sequence[Request]) -> Sequence[Accepted | StatewardError]:
         if self.worker is not None:

@@ -1,8 +1,11 @@
-"""Refusals of requests and of cancellations, each with the facts that explain it."""
+"""Refusals of requests and of cancellations, and ends of operations, each with the facts that explain it."""
+
+from typing import ClassVar
 
 from msgspec import Struct
 
 from stateward.engine.requests import LockRequest
+from stateward.engine.snapshots import OperationSnapshot
 from stateward.errors import StatewardError
 from stateward.lifecycle import Refusal
 from stateward.store.records import Operation, Status, WorkItem
@@ -158,3 +161,37 @@ class NoneAllowed(Denied, code="none_allowed"):
             return f"{self.action!r} has no members to act on"
         reasons = "; ".join(f"{name}: {why}" for name, why in list(self.skipped.items())[:3])
         return f"{self.action!r} is allowed by none of the {len(self.skipped)} members: {reasons}"
+
+
+class OperationFailed(StatewardError, code="operation_failed"):
+    """An operation ended without success; `state` is that of its object, None if the object is gone."""
+
+    operation: OperationSnapshot
+    state: str | None
+
+    def __str__(self) -> str:
+        one, end = self.operation, self.end
+        now = f"is {self.state}" if self.state is not None else "is gone"
+        why = f": {one.error}" if one.error and not end.endswith(one.error) else ""
+        return f"{one.action!r} of {one.kind} {one.object!r} {end}{why}; it {now} (operation {one.id})"
+
+    end: ClassVar[str] = "failed"
+    """How the operation ended, as a verb."""
+
+
+class OperationTimedOut(OperationFailed, code="operation_timed_out"):
+    """An operation did not end before its deadline."""
+
+    end: ClassVar[str] = "timed out"
+
+
+class OperationCancelled(OperationFailed, code="operation_cancelled"):
+    """An operation was cancelled, or another one took its object over."""
+
+    end: ClassVar[str] = "was cancelled"
+
+
+class EngineNotEntered(StatewardError):
+    """An engine was used that was not entered yet, or has been left."""
+
+    text = "the engine is not running: use it inside of `async with Engine(store, kinds) as engine:`"

@@ -76,7 +76,7 @@ async def check_history(harness: MciHarness) -> None:
     assert sum(line.event == "put back" for line in lines) > 0
     operation = lines[0].op
     assert operation is not None
-    assert (await harness.engine.wait(NS, operation, 10.0)).status is Status.SUCCEEDED
+    assert (await harness.engine.wait_record(NS, operation, 10.0)).status is Status.SUCCEEDED
     for vm in await harness.service.vms(NS, "m1"):
         made = [line.target for line in await harness.engine.history(NS, vm.id) if line.target]
         assert made == ["Creating", "Running"]

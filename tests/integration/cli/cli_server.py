@@ -130,4 +130,4 @@ class CliServer:
 
     async def _built(self, name: str, parent: str | None, labels: dict[str, str]) -> None:
         made = await self.engine.create(self.ns, name, PUMP.kind, "build", parent=parent, labels=labels)
-        await self.engine.wait(self.ns, made.op.id, 120)
+        await self.engine.wait_record(self.ns, made.op.id, 120)

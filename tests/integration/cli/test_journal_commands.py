@@ -114,7 +114,7 @@ def test_why_names_the_lane_that_is_full(cli: CliServer) -> None:
 def test_why_names_what_stands_before_it_in_the_queue(cli: CliServer) -> None:
     async def same_queue() -> None:
         made = await cli.engine.create(cli.ns, "disk", "test.pump", "build", queue="p1")
-        await cli.engine.wait(cli.ns, made.op.id, 120)
+        await cli.engine.wait_record(cli.ns, made.op.id, 120)
 
     cli.built("p1")
     cli.ask(same_queue())

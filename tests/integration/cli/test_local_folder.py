@@ -67,7 +67,7 @@ def test_what_was_accepted_is_done_when_a_worker_comes(run: Run, folder: Path) -
     async def serve() -> None:
         kinds = [token_kind(), quota_kind(), Kind(VM, {"create": Handler(make)})]
         async with Engine(open_store(str(folder / "stateward.db")), kinds) as engine:
-            await engine.wait("default", op, 120)
+            await engine.wait_record("default", op, 120)
 
     asyncio.run(serve())
     assert json.loads(run("wait", op, "--json").stdout)[0]["operation"]["status"] == "succeeded"

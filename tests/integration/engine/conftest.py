@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from stateward.engine import Accepted, Engine
+from stateward.engine import Accepted, Engine, OperationSnapshot
 from stateward.store.port import Store
-from stateward.store.records import Operation
 from tests.integration.engine.pump_kinds import PUMP, Plant
 from tests.stores import fresh_store
 
@@ -24,7 +23,7 @@ class Site:
         """Build a pump and wait until it is there."""
         await self.ended(await self.engine.create("ns", name, PUMP.kind, "build", **how))
 
-    async def ended(self, accepted: Accepted) -> Operation:
+    async def ended(self, accepted: Accepted) -> OperationSnapshot:
         """Wait for the end of an operation."""
         return await self.engine.wait(accepted.op.ns, accepted.op.id, 30)
 

@@ -18,7 +18,7 @@ async def test_an_action_is_accepted_worked_and_ends_where_the_table_says(site: 
     accepted = await site.engine.act("ns", "p1", "pump")
     assert (accepted.object.state, accepted.op.action) == ("pumping", "pump")
     ended = await site.ended(accepted)
-    assert (ended.status, ended.result) == (Status.SUCCEEDED, '{"attempt":1}')
+    assert (ended.status, ended.result) == (Status.SUCCEEDED, {"attempt": 1})
     assert await site.state("p1") == "idle"
 
 
@@ -177,7 +177,7 @@ async def test_a_failed_update_restores_the_spec(site: Site) -> None:
     assert tuned.object.spec == '{"flow":2}'
     assert (await site.ended(tuned)).status is Status.FAILED
     found = await site.engine.get("ns", "p1")
-    assert (found.state, found.spec, found.error) == ("idle", '{"flow":1}', "no")
+    assert (found.state, found.spec, found.error) == ("idle", {"flow": 1}, "no")
 
 
 @pytest.mark.parametrize(("ns", "name"), [("ns", "p\0"), ("n\0s", "p1")])

@@ -153,7 +153,7 @@ async def test_children_that_fail_have_ended_too(works: Site, yard: Yard) -> Non
 
 async def test_what_was_seen_at_the_end_is_kept_with_the_object(works: Site) -> None:
     await works.ended(await works.engine.create("ns", "works", WORKS.kind, "raise"))
-    assert (await works.engine.get("ns", "works")).seen == '{"pumps": 20}'
+    assert (await works.engine.get("ns", "works")).seen == {"pumps": 20}
 
 
 async def test_parked_work_waits_until_somebody_moves_the_object_on(works: Site, yard: Yard) -> None:
@@ -228,6 +228,6 @@ async def test_work_that_is_cancelled_waits_for_its_children_which_are_cancelled
     works.plant.release()
     ended = await works.ended(accepted)
     children = await works.engine.store.reader.children_of(accepted.op.key)
-    assert {one.status for one in (ended, *children)} == {Status.CANCELLED}
+    assert {ended.status, *(one.status for one in children)} == {Status.CANCELLED}
     assert all(one.ended is not None and one.ended <= (ended.ended or 0.0) for one in children)
     assert works.plant.begun["build"] == 5

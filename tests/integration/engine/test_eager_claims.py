@@ -64,7 +64,7 @@ async def test_what_is_taken_is_what_is_stored(hall: Hall) -> None:
     (claim,) = await hall.take(hall.build("p1"))
     (work,) = await hall.engine.store.reader.queue_of(Key("ns", "p1"))
     assert (work.owner, work.epoch, work.deadline) == (claim.work.owner, claim.work.epoch, claim.work.deadline)
-    assert claim.object == await hall.engine.get("ns", "p1")
+    assert claim.object == await hall.engine.record("ns", "p1")
 
 
 @pytest.mark.parametrize(("room", "taken"), [(2, 2), (0, 0), (-1, 0)])

@@ -148,11 +148,11 @@ async def test_a_cancelled_update_leaves_the_spec_that_was_there_before(site: Si
     asked = await site.engine.act("ns", "p1", "tune", spec={"size": 2}, not_before=0.0 if running else 1e12)
     if running:
         await site.until(lambda: site.plant.inside["p1"] == 1)
-    assert (await site.engine.get("ns", "p1")).spec == '{"size":2}'
+    assert (await site.engine.get("ns", "p1")).spec == {"size": 2}
     await site.engine.cancel("ns", asked.op.id, "ann")
     assert (await site.ended(asked)).status is Status.CANCELLED
     found = await site.engine.get("ns", "p1")
-    assert (found.state, found.spec) == ("idle", '{"size":1}')
+    assert (found.state, found.spec) == ("idle", {"size": 1})
 
 
 async def test_locks_are_granted_in_the_order_of_asking_whatever_the_operations_are_called(

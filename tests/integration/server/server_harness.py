@@ -76,7 +76,7 @@ class ServerHarness:
 
     async def ended(self, answer: Answer, ns: str = NS) -> None:
         """Wait for the end of the operation that an answer tells of."""
-        await self.engine.wait(ns, answer.json()["operation"]["id"], 120)
+        await self.engine.wait_record(ns, answer.json()["operation"]["id"], 120)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait until something has become true in this process."""

@@ -258,7 +258,7 @@ async def test_an_operation_is_found_listed_and_cancelled(harness: ServerHarness
     assert [one["action"] for one in listed] == ["pump", "build"]
     answer = await harness.post(f"/ns/{NS}/operations/{op}/cancel")
     assert answer.status_code == 202
-    await harness.engine.wait(NS, op, 120)
+    await harness.engine.wait_record(NS, op, 120)
     late = await harness.post(f"/ns/{NS}/operations/{op}/cancel")
     assert (late.status_code, late.json()["code"]) == (409, "ended")
 

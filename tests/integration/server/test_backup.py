@@ -81,7 +81,7 @@ async def test_a_database_in_use_is_not_restored_into_and_loses_nothing(
     await define(engine, "vm")
     with pytest.raises(BackupError, match="is using it"):
         restore(tmp_path / "empty.db", database, replace=True)
-    assert (await engine.get("a", "vm")).state == "VIRTUAL"
+    assert (await engine.record("a", "vm")).state == "VIRTUAL"
 
 
 async def test_a_database_that_is_there_is_replaced_only_if_asked_to(database: Path, tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ async def test_progress_is_told_as_it_happens_and_the_end_with_the_operation(liv
 
 async def test_who_comes_late_is_told_everything_from_the_beginning(live_server: LiveServer) -> None:
     op = await begun(live_server)
-    await live_server.engine.wait("a", op, PATIENT)
+    await live_server.engine.wait_record("a", op, PATIENT)
     told = await followed(live_server, op)
     assert [event.data["done"] for event in told[:-1]] == list(range(len(told) - 1))
     assert told[-1].name == "end"
@@ -81,7 +81,7 @@ async def test_who_comes_late_is_told_everything_from_the_beginning(live_server:
 
 async def test_who_reconnects_goes_on_behind_the_last_event_that_it_saw(live_server: LiveServer) -> None:
     op = await begun(live_server)
-    await live_server.engine.wait("a", op, PATIENT)
+    await live_server.engine.wait_record("a", op, PATIENT)
     everything = await followed(live_server, op)
     for seen, event in enumerate(everything[:-1], 1):
         assert await followed(live_server, op, event.id) == everything[seen:]

@@ -126,7 +126,7 @@ async def test_a_key_of_before_counts_for_the_request_that_it_was_used_for_and_f
 ) -> None:
     await site.built()
     before = await site.engine.act(NS, "p1", "pump", actor="admin", who="ada", key="thursday")
-    await site.engine.wait(NS, before.op.id, 60)
+    await site.engine.wait_record(NS, before.op.id, 60)
     again = await site.post(PUMP, **key("thursday"))
     assert verdict(again) == (202, before.op.id), "the same request of the same name, repeated after the upgrade"
     other = await site.post(f"{PUMP}?wait=30", who="operator", **key("thursday"))

@@ -52,7 +52,7 @@ async def seen(live_server: LiveServer) -> None:
 async def made(live_server: LiveServer, *names: str, ns: str = "a", **how: Any) -> None:
     for name in names:
         accepted = await live_server.engine.create(ns, name, "mci.vm", **how)
-        await live_server.engine.wait(ns, accepted.op.id, PATIENT)
+        await live_server.engine.wait_record(ns, accepted.op.id, PATIENT)
 
 
 async def test_transitions_are_counted_by_kind_action_and_result(live_server: LiveServer) -> None:
@@ -73,7 +73,7 @@ async def test_a_state_that_nothing_is_in_any_more_disappears(live_server: LiveS
     accepted = await live_server.engine.create("a", "one", "mci.vm")
     assert at(await scraped(live_server), "objects", kind="mci.vm", state="Creating") == 1
     live_server.release()
-    await live_server.engine.wait("a", accepted.op.id, PATIENT)
+    await live_server.engine.wait_record("a", accepted.op.id, PATIENT)
     assert at(await scraped(live_server), "objects", kind="mci.vm", state="Creating") is None
 
 

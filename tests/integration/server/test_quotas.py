@@ -92,7 +92,7 @@ async def test_a_removed_object_makes_room(site: ServerHarness) -> None:
     for action in ("scrap", "forget"):
         await site.post(f"/ns/{NS}/objects/p1/actions/{action}?wait=30")
     with pytest.raises(NotFound):
-        await site.engine.get(NS, "p1")
+        await site.engine.record(NS, "p1")
     await site.built("p2")
 
 

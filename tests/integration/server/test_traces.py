@@ -45,7 +45,7 @@ class Traced:
         """Create a VM by a call, wait for it, and return its operation."""
         answer = await self.client.post(OBJECTS, json={"id": name, "kind": "mci.vm"}, headers=headers)
         op: str = answer.json()["operation"]["id"]
-        await self.engine.wait("a", op, PATIENT)
+        await self.engine.wait_record("a", op, PATIENT)
         return op
 
 
@@ -114,14 +114,14 @@ async def test_a_call_is_named_by_its_route(traced: Traced) -> None:
 
 async def test_members_of_a_group_belong_to_the_trace_of_the_whole(traced: Traced) -> None:
     whole = await traced.engine.create("a", "m", "mci.mci")
-    await traced.engine.wait("a", whole.op.id, PATIENT)
+    await traced.engine.wait_record("a", whole.op.id, PATIENT)
     accepted = await traced.engine.create("a", "vm", "mci.vm", parent="m")
-    await traced.engine.wait("a", accepted.op.id, PATIENT)
+    await traced.engine.wait_record("a", accepted.op.id, PATIENT)
     body = {"selector": {"parent": "m", "kind": "mci.vm"}, "whole": {"object": "m", "action": "suspend"}}
     headers = {"traceparent": f"00-{TRACE}-{SPAN}-01"}
     answer = await traced.client.post("/api/v1/ns/a/actions/suspend", json=body, headers=headers)
     assert answer.status_code == 202, answer.text
-    await traced.engine.wait("a", answer.json()["whole"]["operation"]["id"], PATIENT)
+    await traced.engine.wait_record("a", answer.json()["whole"]["operation"]["id"], PATIENT)
     spans = traced.spans()
     assert {ids(spans[name])[0] for name in ("suspend mci.vm", "suspend mci.mci")} == {TRACE}
 
@@ -133,7 +133,7 @@ async def test_a_caller_that_does_not_trace_gets_ordinary_ids(traced: Traced) ->
 
 async def test_work_that_nobody_called_for_begins_a_trace_of_its_own(traced: Traced) -> None:
     accepted = await traced.engine.create("a", "vm", "mci.vm")
-    await traced.engine.wait("a", accepted.op.id, PATIENT)
+    await traced.engine.wait_record("a", accepted.op.id, PATIENT)
     assert ids(traced.spans()["create mci.vm"])[2] is None
 
 
@@ -157,6 +157,6 @@ async def test_without_traces_everything_works_the_same(traced: Traced) -> None:
     clouds = SimulatedClouds(AT_ONCE, Random(1))
     async with ObservedEngine(open_store(":memory:"), all_kinds(clouds), NoTraces()) as engine:
         accepted = await engine.create("a", "vm", "mci.vm")
-        assert (await engine.wait("a", accepted.op.id, PATIENT)).status == "succeeded"
+        assert (await engine.wait_record("a", accepted.op.id, PATIENT)).status == "succeeded"
         found: Sequence[object] = list(await engine.store.reader.count_states(Selector("a")))
         assert found == [("mci.vm", "Running")]

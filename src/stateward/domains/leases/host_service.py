@@ -36,7 +36,7 @@ class HostService:
     async def get(self, ns: str, name: str) -> LeaseHost:
         """Return a host."""
         key = host_key(ns, name)
-        found = await self._engine.get(*key)
+        found = await self._engine.record(*key)
         if found.kind != HOST.kind:
             raise NotFound(*key)
         return read_host(found)

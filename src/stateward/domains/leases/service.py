@@ -142,7 +142,7 @@ class LeaseService:
     async def await_delete(self, lease: Lease) -> None:
         """Wait for the end of a delete, at most DELETE_TIMEOUT_S; raises if the delete failed."""
         try:
-            operation = await self.engine.wait(lease.object.ns, str(lease.object.op), DELETE_TIMEOUT_S)
+            operation = await self.engine.wait_record(lease.object.ns, str(lease.object.op), DELETE_TIMEOUT_S)
         except TimeoutError:
             return
         if operation.status is not Status.SUCCEEDED:
@@ -195,7 +195,7 @@ class LeaseService:
             raise
 
     async def _wait_for_outcome(self, accepted: Accepted) -> Lease:
-        operation = await self.engine.wait(accepted.op.ns, accepted.op.id, OUTCOME_TIMEOUT_S)
+        operation = await self.engine.wait_record(accepted.op.ns, accepted.op.id, OUTCOME_TIMEOUT_S)
         if operation.status is not Status.SUCCEEDED:
             raise LeaseActionFailed(operation)
         return await self.get(accepted.object.ns, accepted.object.id)

@@ -154,4 +154,4 @@ class MciDemo:
         with suppress(StatewardError, TimeoutError):
             verdict = await self._service.control(NS, HERE, "terminate", BY, force=True)
             if verdict.whole is not None:
-                await self._service.engine.wait(NS, verdict.whole.op.id, GOODBYE)
+                await self._service.engine.wait_record(NS, verdict.whole.op.id, GOODBYE)

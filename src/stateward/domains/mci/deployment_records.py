@@ -161,7 +161,7 @@ class DeploymentRecords:
     async def namespace(self, ns: str) -> Object:
         """Return a namespace, or raise."""
         try:
-            return await self.engine.get(DEPLOYMENT_NS, record_id("ns", ns))
+            return await self.engine.record(DEPLOYMENT_NS, record_id("ns", ns))
         except NotFound:
             raise NoNamespace(DEPLOYMENT_NS, ns) from None
 

@@ -56,7 +56,7 @@ class ResourceService(DeploymentRecords):
         id_, kind = record_id(resource_type, want.name), RESOURCE_LIFECYCLES[resource_type].kind
         accepted = await self.engine.create(ns, id_, kind, spec=want, actor=by.actor, who=by.who)
         with suppress(TimeoutError):
-            await self.engine.wait(ns, accepted.op.id, wait)
+            await self.engine.wait_record(ns, accepted.op.id, wait)
         return await self.resource(ns, resource_type, want.name), secret
 
     async def delete_resource(
@@ -76,7 +76,7 @@ class ResourceService(DeploymentRecords):
 
     async def resource(self, ns: str, resource_type: str, name: str) -> Object:
         """Return a resource, or raise."""
-        return await self.engine.get(ns, record_id(resource_type, name))
+        return await self.engine.record(ns, record_id(resource_type, name))
 
     async def resources(self, ns: str, resource_type: str) -> list[Object]:
         """Return the resources of one type."""
@@ -97,7 +97,7 @@ class ResourceService(DeploymentRecords):
 
     async def unregister(self, ns: str, resource_type: str, name: str, by: Caller) -> None:
         """Remove the record of a spec or an image that no VM uses."""
-        found = await self.engine.get(ns, record_id(resource_type, name))
+        found = await self.engine.record(ns, record_id(resource_type, name))
         await self._check_unused(ns, resource_type, name)
         await self._act(ns, found.id, "remove", by)
 

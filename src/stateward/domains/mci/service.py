@@ -183,7 +183,7 @@ class Service(ResourceService):
 
     async def mci(self, ns: str, mci: str) -> Object:
         """Return an MCI, or raise."""
-        found = await self.engine.get(ns, mci)
+        found = await self.engine.record(ns, mci)
         if found.kind != MCI.kind:
             raise NotFound(ns, mci)
         return found
@@ -198,7 +198,7 @@ class Service(ResourceService):
 
     async def vm(self, ns: str, mci: str, vm: str) -> Object:
         """Return a VM, or raise."""
-        found = await self.engine.get(ns, vm_id(mci, vm))
+        found = await self.engine.record(ns, vm_id(mci, vm))
         if found.kind != VM.kind:
             raise NotFound(ns, vm_id(mci, vm))
         return found

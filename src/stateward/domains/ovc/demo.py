@@ -85,7 +85,7 @@ class OvcDemo:
         with suppress(StatewardError):
             accepted = await making
             if accepted.operation is not None:
-                await self._service.engine.wait(NS, accepted.op.id, 60)
+                await self._service.engine.wait_record(NS, accepted.op.id, 60)
             return accepted.object.id
         return ""
 

@@ -44,7 +44,7 @@ class Queuer:
 
     async def queue(self, ns: str, id_: str) -> ObjectQueue:
         """Return an object's queue; empty if it has no operations."""
-        reader, found = self._engine.store.reader, await self._engine.get(ns, id_)
+        reader, found = self._engine.store.reader, await self._engine.record(ns, id_)
         if found.kind not in KINDS:
             raise NotFound(ns, id_)
         standing = [await reader.operation(work.key) for work in await reader.queue_of(found.key)]
@@ -53,7 +53,7 @@ class Queuer:
 
     async def stop(self, ns: str, id_: str) -> None:
         """Stop a queue: it refuses new operations; returns when it is drained."""
-        await self._engine.get(ns, id_)
+        await self._engine.record(ns, id_)
         await self._engine.store.transact(lambda tx: _close(tx, [Key(ns, id_)]))
         await self._wait_until_drained(ns, id_)
 
@@ -65,7 +65,7 @@ class Queuer:
 
     async def _wait_until_drained(self, ns: str, id_: str) -> None:
         while (left := await self.queue(ns, id_)).exists:
-            await self._engine.wait(ns, left.operations[-1].id)
+            await self._engine.wait_record(ns, left.operations[-1].id)
             await asyncio.sleep(DRAIN_POLL_S)  # a fenced work item goes when its worker has released it
 
 

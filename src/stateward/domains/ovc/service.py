@@ -138,7 +138,7 @@ class Service:
             if status is not None and state not in (None, status):
                 raise OtherAction(kind=short_kind(kind), id=id_, state=str(state), status=status) from refused
             if state in DONE_STATES.get(action, ()):
-                return Accepted(await self.engine.get(ns, id_), None, again=True)
+                return Accepted(await self.engine.record(ns, id_), None, again=True)
             raise
 
     async def submit(self, request: Request, *then: Request) -> Accepted:
@@ -174,7 +174,7 @@ class Service:
 
     async def get(self, ns: str, kind: str, id_: str) -> Object:
         """Return an object of this kind; raises NotFound."""
-        found = await self.engine.get(ns, id_)
+        found = await self.engine.record(ns, id_)
         if found.kind != kind:
             raise NotFound(ns, id_)
         return found

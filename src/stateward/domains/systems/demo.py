@@ -32,7 +32,7 @@ class SystemsDemo:
         """Live, until cancelled."""
         with suppress(AlreadyExists):
             made = await SystemActions(self._engine, NS, PEOPLE[0]).create(SYSTEM, SIMULATED)
-            await self._engine.wait(NS, made.op.id)
+            await self._engine.wait_record(NS, made.op.id)
         for path in PATHS:
             await self._deploy(path)
         while True:

@@ -110,7 +110,7 @@ class SystemActions:
 
     async def deploys(self, system: str) -> list[Object]:
         """Return the deploys of a system in its present life, newest first."""
-        found = await self._engine.get(self._ns, system)
+        found = await self._engine.record(self._ns, system)
         chosen = Selector(self._ns, DEPLOY.kind, system)
         listed = await self._engine.store.reader.list_objects(chosen, Page(None, 10_000))
         return sorted(
@@ -119,7 +119,7 @@ class SystemActions:
 
     async def cancel(self, system: str, deploy: str) -> Accepted:
         """Cancel a deploy: a waiting one ends at once, a started one restores the former definition."""
-        found = await self._engine.get(self._ns, deploy)
+        found = await self._engine.record(self._ns, deploy)
         if found.kind != DEPLOY.kind or found.parent != system:
             raise NotFound(self._ns, deploy)
         seen = ChangeSeen(cancelled=self._who or str(self._actor))

@@ -46,5 +46,5 @@ async def required_version(service: Service, key: Key, if_match: str | None) -> 
         return None
     if len(wanted) == 1:
         return wanted[0]
-    found = await service.engine.get(*key)
+    found = await service.engine.record(*key)
     return found.version if found.version in wanted else wanted[0]

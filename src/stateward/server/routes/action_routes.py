@@ -70,7 +70,7 @@ async def _wait_for_end(request: ApiRequest, accepted: Accepted, seconds: float)
     operation = accepted.operation
     if operation is None:
         return accepted
-    over = await engine.wait_or_none(operation.ns, operation.id, seconds)
+    over = await engine.wait_record_or_none(operation.ns, operation.id, seconds)
     if over is None:
         return None
     found = await engine.store.reader.object(accepted.object.key)

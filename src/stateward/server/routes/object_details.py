@@ -56,7 +56,7 @@ def _is_effective(lifecycle: Lifecycle, state: str, allowed: AllowedEvent, actor
 async def get_allowed(request: ApiRequest, ns: Ns, id: Id) -> AllowedView:  # noqa: A002
     """Return all actions of the object: whether the caller may request each now, its target states, or why not."""
     service = request.service
-    found = await service.engine.get(ns, id)
+    found = await service.engine.record(ns, id)
     holder = None if found.op is None else await service.reader.operation(Key(ns, found.op))
     lifecycle = service.engine.kinds[found.kind].lifecycle
     origin = None if holder is None else holder.origin

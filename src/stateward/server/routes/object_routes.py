@@ -107,7 +107,7 @@ async def list_objects(
 async def get_object(request: ApiRequest, ns: Ns, id: Id, if_none_match: IfNoneMatch = None) -> Response[ObjectView]:  # noqa: A002
     """Return an object; its version is its ETag. With `If-None-Match` of this version, the response is 304."""
     service = request.service
-    found = await service.engine.get(ns, id)
+    found = await service.engine.record(ns, id)
     if is_unchanged(if_none_match, found.version):
         return JsonReply(None, found.version, status=304)
     return JsonReply(request.presenter.object(found), found.version)

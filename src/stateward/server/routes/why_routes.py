@@ -35,7 +35,7 @@ OPEN_STATUSES = (Status.WAITING, Status.RUNNING)
 @api_route(get, "/ns/{ns:str}/objects/{id:str}/queue", Right.READ, TAG, "Look at an object's queue", 404)
 async def get_queue(request: ApiRequest, ns: Ns, id: Id) -> QueueView:  # noqa: A002
     """Return the work items in the object's queue, each with the reason why it waits."""
-    found = await request.service.engine.get(ns, id)
+    found = await request.service.engine.record(ns, id)
     return QueueView(found.queue, await (await _inspect_queue(request, found)).queued())
 
 
@@ -43,7 +43,7 @@ async def get_queue(request: ApiRequest, ns: Ns, id: Id) -> QueueView:  # noqa: 
 async def get_why(request: ApiRequest, ns: Ns, id: Id) -> WhyView:  # noqa: A002
     """Return what the object waits for: its operation, queue, lane, locks and children, and its parents' operations."""
     service = request.service
-    found = await service.engine.get(ns, id)
+    found = await service.engine.record(ns, id)
     look, presenter = await _inspect_queue(request, found), request.presenter
     queued = await look.queued()
     work = next((one for one in look.shown if one.object == found.id and not one.fenced), None)

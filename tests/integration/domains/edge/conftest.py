@@ -31,12 +31,12 @@ from stateward.domains.edge.model import (
 )
 from stateward.domains.edge.runtime import EdgeRuntime
 from stateward.domains.edge.service import Service
-from stateward.engine import Accepted, Engine, NotFound
+from stateward.engine import Accepted, Engine, HistoryEntry, NotFound
 from stateward.plugin.runtime import ProcessContext
 from stateward.schemas.caller import Caller
 from stateward.store.changes import Changes
 from stateward.store.port import Store, Tx
-from stateward.store.records import JournalEntry, Key, Object, Operation
+from stateward.store.records import Key, Object, Operation
 from tests.stores import fresh_store
 
 NS = "lab"
@@ -121,7 +121,7 @@ class EdgeHarness:
 
     async def ended(self, accepted: Accepted) -> Operation:
         """Wait for the end of an operation."""
-        return await self.engine.wait(accepted.op.ns, accepted.op.id, PATIENT)
+        return await self.engine.wait_record(accepted.op.ns, accepted.op.id, PATIENT)
 
     async def get(self, id_: str) -> Object:
         """Return an object, even a removed one: a NotPresent instance is removed."""
@@ -133,7 +133,7 @@ class EdgeHarness:
     async def state(self, id_: str) -> str:
         return (await self.get(id_)).state
 
-    async def history(self, id_: str) -> list[JournalEntry]:
+    async def history(self, id_: str) -> list[HistoryEntry]:
         return await self.engine.history(NS, id_)
 
     async def until(self, id_: str, *states: str) -> Object:

@@ -22,7 +22,7 @@ async def assert_absent(harness: EdgeHarness, id_: str) -> None:
     """See that an object does not exist for those who get, list and count."""
     reader = harness.engine.store.reader
     with pytest.raises(NotFound):
-        await harness.engine.get(NS, id_)
+        await harness.engine.record(NS, id_)
     with pytest.raises(NotFound):
         await harness.engine.act(NS, id_, "delete", actor="user")
     assert id_ not in [one.id for one in await reader.list_objects(Selector(NS), Page(limit=1000))]
@@ -100,7 +100,7 @@ async def test_the_next_life_of_a_name_uses_no_number_of_the_former_one(harness:
     await harness.engine.store.transact(program)
     assert (await harness.cluster()).status == "succeeded"
     assert (await harness.instance_status(C1)).generation == far + 1
-    assert not (await harness.engine.get(NS, C1)).removed
+    assert not (await harness.engine.record(NS, C1)).removed
 
 
 async def test_a_late_report_about_a_removed_instance_is_rejected_and_journaled(harness: EdgeHarness) -> None:

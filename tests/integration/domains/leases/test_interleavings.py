@@ -126,7 +126,7 @@ class Life:
             "mend host": lambda: hosts_.recover(ME, "h1"),
             "recover": lambda: leases.recover(ME, id_),
             "delete": lambda: leases.delete(ME, id_),
-            "pause": lambda: self._engine.get(NS, id_),
+            "pause": lambda: self._engine.record(NS, id_),
         }
         return deeds[step]
 

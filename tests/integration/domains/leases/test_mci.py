@@ -63,7 +63,7 @@ def mci_reservation(name: str, **more: Any) -> dict[str, Any]:
 async def test_an_mci_lives_as_long_as_its_lease(both: LeaseHarness) -> None:
     lease = await both.lease("fleet", mci_reservation("m1"))
     await both.until(lease, "ACTIVE")
-    assert (await both.engine.get(NS, "m1")).state == "Running"
+    assert (await both.engine.record(NS, "m1")).state == "Running"
     await both.plugin.leases.update(ME, lease.object.id, {"end_date": "now"})
     ended = await both.until(lease, "TERMINATED")
     await _gone(both, "m1")
@@ -154,7 +154,7 @@ async def test_a_fleet_as_its_file_has_it_is_a_template(both: LeaseHarness, as_t
     template = msgspec.json.encode(FLEET).decode() if as_text else FLEET
     lease = await both.lease("fleet", {"resource_type": "mci", "template": template})
     await both.until(lease, "ACTIVE")
-    made = await both.engine.get(NS, "globe")
+    made = await both.engine.record(NS, "globe")
     assert made.state == "Running"
     (reservation,) = lease.seen.reservations
     labels = {"team": "shop", "lease": lease.object.id, "reservation": reservation}
@@ -171,7 +171,7 @@ async def test_two_leases_of_one_template_have_an_mci_each(both: LeaseHarness) -
     leases = [await both.lease(name, {"resource_type": "mci", "mci": name, "template": FLEET}) for name in ("a1", "a2")]
     for lease in leases:
         await both.until(lease, "ACTIVE")
-    uids = {msgspec.json.decode((await both.engine.get(NS, name)).spec)["uid"] for name in ("a1", "a2")}
+    uids = {msgspec.json.decode((await both.engine.record(NS, name)).spec)["uid"] for name in ("a1", "a2")}
     assert len(uids) == 2
 
 
@@ -229,7 +229,7 @@ async def test_an_mci_of_somebody_else_is_neither_used_nor_terminated(both: Leas
     failed = await both.until(mine, "ERROR")
     assert "was not made for this reservation" in str(failed.object.error)
     await both.plugin.leases.await_delete(await both.plugin.leases.delete(ME, mine.object.id))
-    assert (await both.engine.get(NS, "globe")).state == "Running"
+    assert (await both.engine.record(NS, "globe")).state == "Running"
 
 
 async def test_what_keeps_an_mci_from_being_made_is_told_with_the_lease(both: LeaseHarness) -> None:
@@ -271,7 +271,7 @@ async def test_what_was_denied_to_another_object_is_the_cause_that_is_told(openi
 
 async def _rewrite(site: LeaseHarness, lease: Lease, spec: dict[str, Any]) -> None:
     """Change what is stored of a lease, as an earlier version could have stored it."""
-    found = await site.engine.get(NS, lease.object.id)
+    found = await site.engine.record(NS, lease.object.id)
     changed = replace(found, spec=msgspec.json.encode(spec).decode(), version=found.version + 1)
     await site.engine.store.transact(lambda tx: tx.apply(Changes(objects=[changed])))
 

@@ -108,11 +108,11 @@ async def test_a_notice_that_is_given_up_stays_and_can_be_delivered_later(
         await site.plugin.leases.await_delete(await site.plugin.leases.delete(ME, lease.object.id))
         key = notice_key(NS, lease.object.id)
         await site.eventually(lambda: _is(site, key.id, "undelivered"))
-        assert "the answer to on-end was 500" in str((await site.engine.get(*key)).error)
-        await site.engine.wait(NS, (await site.engine.act(*key, "deliver", who="me")).op.id, 30)
+        assert "the answer to on-end was 500" in str((await site.engine.record(*key)).error)
+        await site.engine.wait_record(NS, (await site.engine.act(*key, "deliver", who="me")).op.id, 30)
         assert await was_notified(policies, 2)
         with pytest.raises(NotFound):
-            await site.engine.get(*key)
+            await site.engine.record(*key)
 
 
 async def _is(site: LeaseHarness, name: str, state: str) -> bool:

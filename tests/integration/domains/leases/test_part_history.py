@@ -1,7 +1,7 @@
 """Every reservation and event has its own history; timers that waited for the end of an operation fire then."""
 
 from stateward.domains.leases.model import EventType, Lease, event_id
-from stateward.store.records import JournalEntry
+from stateward.engine import HistoryEntry
 from tests.integration.domains.leases.conftest import ME, NS, LeaseHarness, thing
 from tests.integration.domains.leases.scripted_resource import never
 
@@ -10,7 +10,7 @@ async def part_history(site: LeaseHarness, part: str) -> list[tuple[str, str, st
     return [(line.event, line.actor, line.reason) for line in await lines(site, part)]
 
 
-async def lines(site: LeaseHarness, part: str) -> list[JournalEntry]:
+async def lines(site: LeaseHarness, part: str) -> list[HistoryEntry]:
     return await site.engine.history(NS, part)
 
 
@@ -79,7 +79,7 @@ async def _has(site: LeaseHarness, lease: Lease, line: tuple[str, str, str]) -> 
 async def test_what_was_told_is_not_kept_with_the_lease(site: LeaseHarness) -> None:
     lease = await site.lease("tidy", thing("lamp"))
     assert (await site.until(lease, "ACTIVE")).seen.moves == ()
-    assert '"moves"' not in (await site.engine.get(NS, lease.object.id)).seen
+    assert '"moves"' not in (await site.engine.record(NS, lease.object.id)).seen
 
 
 async def test_a_warning_that_had_to_wait_comes_before_the_end_however_near_that_is(site: LeaseHarness) -> None:

@@ -134,7 +134,7 @@ async def test_after_an_hours_downtime_all_is_done_in_the_right_order(opening: O
             ("second", "end"),
             ("third", "start"),
         ]
-        held = read_host(await site.engine.get(NS, "host-h1")).seen
+        held = read_host(await site.engine.record(NS, "host-h1")).seen
         assert held.bookings == (Booking("third", "third-r", third.start, third.end),)
 
 

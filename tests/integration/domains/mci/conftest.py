@@ -59,7 +59,7 @@ class MciHarness:
     async def ended(self, accepted: Accepted | None) -> Operation:
         """Wait for the end of an operation."""
         assert accepted is not None
-        return await self.engine.wait(accepted.op.ns, accepted.op.id, PATIENT)
+        return await self.engine.wait_record(accepted.op.ns, accepted.op.id, PATIENT)
 
     async def created(self, spec: MciSpec) -> Operation:
         """Make an MCI, and wait until that has ended."""
@@ -67,7 +67,7 @@ class MciHarness:
 
     async def state(self, name: str = "m1") -> str:
         """Return the state of an MCI."""
-        return (await self.engine.get(NS, name)).state
+        return (await self.engine.record(NS, name)).state
 
     async def until(self, condition: Callable[[str], bool], name: str = "m1") -> None:
         """Wait until an MCI is in a state."""

@@ -105,7 +105,7 @@ async def test_each_post_command_has_a_result_of_its_own_on_every_vm_in_order(ap
 
 async def test_results_of_post_commands_that_an_earlier_version_wrote_are_shown(api: ApiHarness) -> None:
     await api.created(mci("m1", group(size=1), postCommand={"command": ["echo a", "echo b"]}))
-    found = await api.engine.get(NS, "m1")
+    found = await api.engine.record(NS, "m1")
     old = msgspec.convert(msgspec.json.decode(found.seen) | {"results": {"g1-1": "a\nb\n"}}, MciSeen)
     (result,) = _results("m1", mci_of(found), old, ()).results
     assert (result.stdout, result.exit_status) == ({"0": "a\nb\n"}, {})
@@ -351,7 +351,7 @@ async def test_a_deletion_that_takes_long_is_told_of_by_its_operation(api: ApiHa
     answer = await api.delete(f"{M1}?option=terminate&wait=0")
     assert (answer.status_code, answer.json()["operationStatus"]) == (202, "running")
     api.set_profile(CALM)
-    await api.engine.wait(NS, answer.json()["operation"], 60)
+    await api.engine.wait_record(NS, answer.json()["operation"], 60)
     assert (await api.get(M1)).status_code == 404
 
 

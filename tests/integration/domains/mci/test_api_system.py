@@ -129,7 +129,7 @@ async def test_a_call_is_being_handled_until_its_operation_has_ended(api: ApiHar
     answer = await api.post(f"/ns/{NS}/mciDynamic", mci(), headers={"x-request-id": "mine-1"})
     assert (await api.get("/request/mine-1")).json()["status"] == "Handling"
     api.set_profile(CALM)
-    await api.engine.wait(NS, answer.json()["operation"], 60)
+    await api.engine.wait_record(NS, answer.json()["operation"], 60)
     shown = (await api.get("/request/mine-1")).json()
     assert (shown["status"], bool(shown["endTime"])) == ("Success", True)
 

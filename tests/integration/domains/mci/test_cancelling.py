@@ -90,7 +90,7 @@ async def test_a_suspend_that_is_cancelled_while_its_call_is_in_its_thread_is_wa
         await asyncio.to_thread(inside.wait, 60)
         await harness.engine.cancel(NS, begun.op.id, "ann")
         with pytest.raises(TimeoutError):
-            await harness.engine.wait(NS, begun.op.id, 0.2)
+            await harness.engine.wait_record(NS, begun.op.id, 0.2)
         go_on.set()
         ended = await harness.ended(begun)
         assert (ended.status, (await shown(harness)).state) == (Status.SUCCEEDED, MachineState.SUSPENDED)
@@ -139,7 +139,7 @@ async def cancelled_in(world: World, action: str, after: float) -> Operation:
     begun = await world.harness.service.control_vm(NS, "m1", "a-1", action, ANN)
     await asyncio.sleep(after)
     await world.harness.engine.cancel(NS, begun.op.id, "ann")
-    return await world.harness.engine.wait(NS, begun.op.id, LONGEST)
+    return await world.harness.engine.wait_record(NS, begun.op.id, LONGEST)
 
 
 def course_of(profile: FaultProfile, course: Any, seed: int = 1) -> None:
@@ -214,7 +214,7 @@ def test_a_create_that_is_cancelled_leaves_no_machine_without_a_record() -> None
         vm = await world.harness.service.vm(NS, "m1", "b-1")
         assert vm.op is not None
         await world.harness.engine.cancel(NS, vm.op, "ann")
-        await world.harness.engine.wait(NS, grown.op.id, LONGEST)
+        await world.harness.engine.wait_record(NS, grown.op.id, LONGEST)
         assert await states(world.harness) == {"a-1": "Running", "b-1": "Undefined"}
         await asyncio.sleep(120.0)
         assert await states(world.harness) == {"a-1": "Running", "b-1": "Running"}
@@ -266,7 +266,7 @@ def test_an_mci_keeps_its_state_until_what_was_cancelled_is_done_and_then_has_su
         assert await mci_state(world) == on_its_way
         with pytest.raises(StatewardError):
             await world.harness.service.add_group(NS, "m1", group("b", 1), ANN)
-        ended = await world.harness.engine.wait(NS, op, LONGEST)
+        ended = await world.harness.engine.wait_record(NS, op, LONGEST)
         assert (ended.status, ended.error) == (Status.SUCCEEDED, None)
         assert await mci_state(world) == state
         assert set((await states(world.harness)).values()) == {state}
@@ -281,7 +281,7 @@ def test_an_action_on_an_mci_that_was_not_done_to_any_vm_is_cancelled() -> None:
         await world.harness.engine.set_limits(lanes=[replace(one.lane, capacity=0) for one in lanes if one.lane.lane])
         op = await begun_on_all(world, "suspend")
         await world.harness.engine.cancel(NS, op, "ann")
-        ended = await world.harness.engine.wait(NS, op, LONGEST)
+        ended = await world.harness.engine.wait_record(NS, op, LONGEST)
         assert (ended.status, ended.error, await mci_state(world)) == (Status.CANCELLED, "cancelled", "Running")
         assert await states(world.harness) == {"a-1": "Running", "a-2": "Running", "a-3": "Running"}
         assert (await events(world))[-1] == "all running"
@@ -296,7 +296,7 @@ def test_an_action_on_an_mci_that_was_done_to_some_vms_has_failed_and_says_how_m
         op = await begun_on_all(world, "suspend")
         await asyncio.sleep(1.0)
         await world.harness.engine.cancel(NS, op, "ann")
-        ended = await world.harness.engine.wait(NS, op, LONGEST)
+        ended = await world.harness.engine.wait_record(NS, op, LONGEST)
         assert ended.status is Status.FAILED
         assert ended.error == "cancelled: 1 of 3 operations on VMs were done, 2 were not, 0 failed"
         assert Counter((await states(world.harness)).values()) == {"Suspended": 1, "Running": 2}
@@ -314,7 +314,7 @@ def test_an_mci_whose_vms_have_all_ended_before_it_was_cancelled_is_what_they_ar
         assert (await mci_state(world), set((await states(world.harness)).values())) == ("Suspending", {"Suspended"})
         await world.harness.engine.cancel(NS, op, "ann")
         await world.harness.engine.set_limits(lanes=[of_mcis])
-        assert (await world.harness.engine.wait(NS, op, LONGEST)).status is Status.SUCCEEDED
+        assert (await world.harness.engine.wait_record(NS, op, LONGEST)).status is Status.SUCCEEDED
         assert await mci_state(world) == "Suspended"
 
     course_of_three(FAIR, course)
@@ -329,7 +329,7 @@ def test_an_mci_whose_process_is_killed_while_it_is_cancelled_ends_as_what_is_tr
         await asyncio.sleep(0.05 * seed)
         await world.kill()
         cancelling.cancel()
-        ended = await world.harness.engine.wait(NS, op, LONGEST)
+        ended = await world.harness.engine.wait_record(NS, op, LONGEST)
         await asyncio.sleep(120.0)
         suspended = Counter((await states(world.harness)).values())["Suspended"]
         assert ended.status is {3: Status.SUCCEEDED, 0: Status.CANCELLED}.get(suspended, Status.FAILED)
@@ -346,7 +346,7 @@ def test_a_create_that_is_cancelled_while_it_is_prepared_is_cancelled_and_its_mc
         await asyncio.sleep(10.0 if hold else 0.0)
         assert await mci_state(world) == ("Prepared" if hold else "Preparing")
         await world.harness.engine.cancel(NS, created.op.id, "ann")
-        ended = await world.harness.engine.wait(NS, created.op.id, LONGEST)
+        ended = await world.harness.engine.wait_record(NS, created.op.id, LONGEST)
         assert ended.status is Status.CANCELLED
         assert (await world.harness.service.mci(NS, "m1")).error == ended.error == "cancelled"
         assert await mci_state(world) == "Failed"
@@ -359,7 +359,7 @@ def test_a_scale_out_that_is_cancelled_before_it_has_begun_leaves_the_mci_as_it_
         before = await world.harness.service.mci(NS, "m1")
         grown = await world.harness.service.add_group(NS, "m1", group("b", 1), ANN)
         await world.harness.engine.cancel(NS, grown.op.id, "ann")
-        ended = await world.harness.engine.wait(NS, grown.op.id, LONGEST)
+        ended = await world.harness.engine.wait_record(NS, grown.op.id, LONGEST)
         now = await world.harness.service.mci(NS, "m1")
         assert (ended.status, now.state, now.spec) == (Status.CANCELLED, "Running", before.spec)
 
@@ -374,7 +374,7 @@ def test_a_reboot_whose_worker_was_killed_and_that_is_then_cancelled_is_told_as_
         await world.kill()
         with suppress(AlreadyEnded):
             await world.harness.engine.cancel(NS, begun.op.id, "ann")
-        ended = await world.harness.engine.wait(NS, begun.op.id, LONGEST)
+        ended = await world.harness.engine.wait_record(NS, begun.op.id, LONGEST)
         assert (ended.status is Status.SUCCEEDED) == (reboots(world, vm.uid) == 1)
         assert await states(world.harness) == {"a-1": "Running"}
 

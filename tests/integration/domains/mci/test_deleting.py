@@ -97,7 +97,7 @@ async def test_a_delete_with_terminate_that_takes_long_names_its_operation(api: 
     answer = await api.delete(f"{VM}?option=terminate&wait=0")
     assert (answer.status_code, answer.json()["operationStatus"]) == (202, "running")
     api.set_profile(CALM)
-    over = await api.engine.wait(NS, answer.json()["operation"], 60.0)
+    over = await api.engine.wait_record(NS, answer.json()["operation"], 60.0)
     assert over.status is Status.SUCCEEDED
 
 

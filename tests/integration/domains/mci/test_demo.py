@@ -33,7 +33,7 @@ def show(harness: MciHarness, seed: int = 1) -> MciDemo:
 async def at_rest(harness: MciHarness, name: str) -> Object:
     """Wait until nothing is done to an MCI."""
     async with asyncio.timeout(PATIENT):
-        while MCI.state((found := await harness.engine.get(NS, name)).state).state_class is TRANSITIONAL or found.op:
+        while MCI.state((found := await harness.engine.record(NS, name)).state).state_class is TRANSITIONAL or found.op:
             await asyncio.sleep(0.01)
     return found
 
@@ -55,7 +55,7 @@ async def test_an_mci_is_made_once_and_found_again(harness: MciHarness) -> None:
     made = await at_rest(harness, "lab")
     assert made.state == "Running"
     await show(harness).look_after(LAB)
-    assert (await harness.engine.get(NS, "lab")).created == made.created
+    assert (await harness.engine.record(NS, "lab")).created == made.created
 
 
 async def test_what_is_well_is_kept_in_motion_within_bounds(harness: MciHarness) -> None:

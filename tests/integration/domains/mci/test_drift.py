@@ -18,12 +18,13 @@ from stateward.drivers import Driver, MachineListing, MachineSpec, MachineState,
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.faults import CALM
 from stateward.drivers.simulated.machine import state_at
+from stateward.engine import HistoryEntry
 from stateward.engine.external_reports import Sighting
 from stateward.errors import BadInput
 from stateward.lifecycle import PROVIDER
 from stateward.store.filters import JournalFilter
 from stateward.store.port import Store
-from stateward.store.records import JournalEntry, Status
+from stateward.store.records import Status
 from tests.integration.domains.mci.conftest import ANN, NS, MciHarness, group, mci, open_harness
 
 SEOUL = ProviderRegion("aws", "ap-northeast-2")
@@ -43,7 +44,7 @@ async def uid(harness: MciHarness, vm: str, name: str = "m1") -> str:
     return vm_of(await harness.service.vm(NS, name, vm)).uid
 
 
-async def last_line(harness: MciHarness, vm: str) -> JournalEntry:
+async def last_line(harness: MciHarness, vm: str) -> HistoryEntry:
     return (await harness.engine.history(NS, f"m1.{vm}"))[-1]
 
 

@@ -113,7 +113,7 @@ async def end(world: World) -> None:
     """Terminate what there is, and look whether anything is left."""
     try:
         verdict = await world.harness.service.control(NS, "m1", "terminate", ANN, force=True)
-        await world.harness.engine.wait(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
+        await world.harness.engine.wait_record(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
     except Denied:
         pass  # there is no VM that could be terminated
     assert set((await states(world.harness)).values()) <= {"Terminated"}
@@ -162,12 +162,12 @@ def test_a_provider_that_only_loses_lies_late_or_throttles_fails_no_vm(storm: st
     async def course(world: World) -> None:
         harness = world.harness
         created = await harness.service.create(NS, mci("m1", *GROUPS), ANN)
-        assert (await harness.engine.wait(NS, created.op.id, LONGEST)).status is Status.SUCCEEDED
+        assert (await harness.engine.wait_record(NS, created.op.id, LONGEST)).status is Status.SUCCEEDED
         for action in ("suspend", "resume", "reboot", "suspend", "terminate"):
             await answered(harness)
             verdict = await harness.service.control(NS, "m1", action, ANN)
             assert len(verdict.begun) == 9
-            ended = await harness.engine.wait(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
+            ended = await harness.engine.wait_record(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
             assert ended.status is Status.SUCCEEDED
         assert set((await states(harness)).values()) == {"Terminated"}
         lines = [line for vm in await harness.service.vms(NS, "m1") for line in await harness.engine.history(NS, vm.id)]
@@ -228,7 +228,7 @@ def test_the_steps_at_which_processes_are_killed_are_all_that_there_are() -> Non
 
 async def made(world: World, *groups: object) -> None:
     created = await world.harness.service.create(NS, mci("m1", *(groups or GROUPS)), ANN)  # type: ignore[arg-type]
-    await world.harness.engine.wait(NS, created.op.id, LONGEST)
+    await world.harness.engine.wait_record(NS, created.op.id, LONGEST)
 
 
 def test_a_create_whose_answer_is_lost_is_found_again_and_not_repeated() -> None:
@@ -237,7 +237,7 @@ def test_a_create_whose_answer_is_lost_is_found_again_and_not_repeated() -> None
         await made(world, group("g0", 1))
         world.cloud.region(SEOUL).fault_injector.script_next(CallFate.ANSWER_LOST)
         grown = await world.harness.service.add_group(NS, "m1", group("g1", 3), ANN)
-        assert (await world.harness.engine.wait(NS, grown.op.id, LONGEST)).status is Status.SUCCEEDED
+        assert (await world.harness.engine.wait_record(NS, grown.op.id, LONGEST)).status is Status.SUCCEEDED
         assert len(list(world.machines())) == 4
         assert set((await states(world.harness)).values()) == {"Running"}
 
@@ -250,7 +250,7 @@ def test_a_throttled_region_is_left_alone_for_a_while_and_no_other_is() -> None:
         world.cloud.region(SEOUL).fault_injector.script_next(*[CallFate.THROTTLED] * 6)
         begun = world.clock()
         verdict = await world.harness.service.control(NS, "m1", "suspend", ANN)
-        ended = [await world.harness.engine.wait(NS, one.op.id, LONGEST) for one in verdict.begun]
+        ended = [await world.harness.engine.wait_record(NS, one.op.id, LONGEST) for one in verdict.begun]
         took = {one.object: (one.ended or 0.0) - begun for one in ended}
         assert {one.status for one in ended} == {Status.SUCCEEDED}
         quick = [seconds for name, seconds in took.items() if not name.startswith("m1.a-")]
@@ -283,7 +283,7 @@ def test_one_throttled_call_counts_once_however_many_vms_it_was_for() -> None:
         world.cloud.region(SEOUL).fault_injector.script_next(CallFate.THROTTLED)
         verdict = await world.harness.service.control(NS, "m1", "suspend", ANN)
         begun = world.clock()
-        ended = await world.harness.engine.wait(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
+        ended = await world.harness.engine.wait_record(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
         assert (ended.status, (ended.ended or 0.0) - begun < 10.0) == (Status.SUCCEEDED, True)
 
     live(11, FAIR, course)
@@ -294,7 +294,7 @@ def test_a_dead_region_makes_its_vms_undefined_and_no_others_and_they_come_back(
         await made(world)
         world.cloud.set_profile(SEOUL, replace(FAIR, dead=True))
         verdict = await world.harness.service.control(NS, "m1", "suspend", ANN)
-        await world.harness.engine.wait(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
+        await world.harness.engine.wait_record(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
         assert Counter((await states(world.harness)).values()) == {"Suspended": 6, "Undefined": 3}
         assert await world.harness.state() == MciState.PARTIAL
         world.cloud.set_profile(SEOUL, FAIR)
@@ -309,7 +309,7 @@ def test_in_a_dead_region_nothing_is_called_terminated() -> None:
         await made(world)
         world.cloud.set_profile(SEOUL, replace(FAIR, dead=True))
         verdict = await world.harness.service.control(NS, "m1", "terminate", ANN)
-        await world.harness.engine.wait(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
+        await world.harness.engine.wait_record(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
         assert Counter((await states(world.harness)).values()) == {"Terminated": 6, "Undefined": 3}
         for _ in range(5):
             await asyncio.sleep(60.0)
@@ -326,7 +326,7 @@ def test_a_terminated_machine_that_is_shown_no_longer_is_terminated() -> None:
         await made(world)
         verdict = await world.harness.service.control(NS, "m1", "terminate", ANN)
         assert (
-            await world.harness.engine.wait(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
+            await world.harness.engine.wait_record(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
         ).error is None
         assert set((await states(world.harness)).values()) == {"Terminated"}
 
@@ -361,7 +361,7 @@ def test_a_listing_that_is_cut_short_proves_nothing() -> None:
         shown = set((await states(world.harness)).values())
         assert shown <= {"Terminating", "Terminated"}
         world.cloud.set_profile(SEOUL, FAIR)
-        await world.harness.engine.wait(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
+        await world.harness.engine.wait_record(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
         assert set((await states(world.harness)).values()) == {"Terminated"}
 
     live(7, FAIR, course)
@@ -393,12 +393,13 @@ def test_a_deed_that_is_accepted_and_not_done_does_not_hold_its_vm_up_for_long(a
         world.cloud.set_profile(SEOUL, replace(FAIR, relapses=1.0))
         begun = world.clock()
         accepted = await world.harness.service.control_vm(NS, "m1", "a-1", action, ANN)
-        ended = await world.harness.engine.wait(NS, accepted.op.id, LONGEST)
+        ended = await world.harness.engine.wait_record(NS, accepted.op.id, LONGEST)
         assert ended.status is Status.FAILED
         assert (ended.ended or 0.0) - begun < 300.0
         assert await states(world.harness) == {"a-1": "Failed"}
         world.cloud.set_profile(SEOUL, FAIR)
-        await world.harness.engine.wait(NS, (await world.harness.service.reconcile(NS, "m1", ANN)).op.id, LONGEST)
+        reconciled = await world.harness.service.reconcile(NS, "m1", ANN)
+        await world.harness.engine.wait_record(NS, reconciled.op.id, LONGEST)
         assert await states(world.harness) == {"a-1": "Running"}
 
     live(8, FAIR, course)
@@ -409,12 +410,12 @@ def test_a_resume_that_was_lost_is_not_taken_for_done_by_a_listing_from_before_t
         await made(world, group("a", 1))
         service, vm = world.harness.service, vm_of(await world.harness.service.vm(NS, "m1", "a-1"))
         suspended = await service.control_vm(NS, "m1", "a-1", "suspend", ANN)
-        assert (await world.harness.engine.wait(NS, suspended.op.id, LONGEST)).status is Status.SUCCEEDED
+        assert (await world.harness.engine.wait_record(NS, suspended.op.id, LONGEST)).status is Status.SUCCEEDED
         world.cloud.set_profile(SEOUL, replace(FAIR, late=20.0))
         assert (await seen_of(world, vm)) == MachineState.RUNNING  # as it was 20 s ago
         world.cloud.region(SEOUL).fault_injector.script_next(CallFate.REQUEST_LOST)
         resumed = await service.control_vm(NS, "m1", "a-1", "resume", ANN)
-        ended = await world.harness.engine.wait(NS, resumed.op.id, LONGEST)
+        ended = await world.harness.engine.wait_record(NS, resumed.op.id, LONGEST)
         assert (ended.status, world.truth(vm)) == (Status.SUCCEEDED, MachineState.RUNNING)
 
     live(12, FAIR, course)
@@ -434,7 +435,7 @@ def test_a_machine_that_was_made_at_last_and_is_not_shown_yet_is_not_taken_for_t
             await asyncio.sleep(0.01)
         gate.script_next(CallFate.REQUEST_LOST, CallFate.REQUEST_LOST)
         accepted = await world.harness.service.control_vm(NS, "m1", "a-1", "terminate", ANN, force=True)
-        await world.harness.engine.wait(NS, accepted.op.id, LONGEST)
+        await world.harness.engine.wait_record(NS, accepted.op.id, LONGEST)
         assert (await states(world.harness), world.truth(vm)) == ({"a-1": "Terminated"}, MachineState.TERMINATED)
 
     live(13, FAIR, course)
@@ -455,7 +456,7 @@ def test_a_connection_that_is_changed_under_way_holds_nobody_up() -> None:
         service = world.harness.service
         await service.add_connection(replace(await service.catalogue.connection("aws-ap-northeast-2"), zone="a"), ANN)
         await world.harness.plugin.reconciler.reconcile_all()
-        ended = await world.harness.engine.wait(NS, accepted.op.id, 120.0)
+        ended = await world.harness.engine.wait_record(NS, accepted.op.id, 120.0)
         assert ended.status is Status.SUCCEEDED
 
     live(9, FAIR, course)

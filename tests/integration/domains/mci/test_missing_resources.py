@@ -107,4 +107,4 @@ async def test_a_process_without_a_worker_tells_the_private_key_that_it_has_made
             found, secret = await asking.service.create_resource(NS, "sshKey", want, ANN, 60.0)
         assert (found.state, "PRIVATE KEY" in secret) == (ResourceState.AVAILABLE, True)
         lines = await working.engine.history(NS, found.id)
-        assert "PRIVATE" not in f"{lines}{await working.engine.get(NS, found.id)}"
+        assert "PRIVATE" not in f"{lines}{await working.engine.record(NS, found.id)}"

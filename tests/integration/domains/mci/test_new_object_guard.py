@@ -45,8 +45,8 @@ def at_provider(harness: MciHarness) -> set[str]:
 async def forged(harness: MciHarness, id_: str, kind: str, spec: dict[str, Any], parent: str | None = None) -> Any:
     """Make an object in another namespace as the general API does; return it."""
     made = await harness.engine.create(MALLORY, id_, kind, spec=spec, parent=parent)
-    assert (await harness.engine.wait(MALLORY, made.op.id, PATIENT)).status is Status.SUCCEEDED
-    return await harness.engine.get(MALLORY, id_)
+    assert (await harness.engine.wait_record(MALLORY, made.op.id, PATIENT)).status is Status.SUCCEEDED
+    return await harness.engine.record(MALLORY, id_)
 
 
 async def refused(harness: MciHarness, id_: str, kind: str, spec: dict[str, Any], parent: str | None = None) -> str:
@@ -66,9 +66,9 @@ async def test_a_part_with_the_uid_of_another_namespaces_part_is_one_of_its_own(
     ):
         made = await forged(harness, id_, kind, spec)
         assert resource_identity(made).uid not in ("", network, key)
-        assert resource_seen(made).native_id != resource_seen(await harness.engine.get(NS, id_)).native_id
+        assert resource_seen(made).native_id != resource_seen(await harness.engine.record(NS, id_)).native_id
         deleted = await harness.engine.act(MALLORY, id_, "delete")
-        assert (await harness.engine.wait(MALLORY, deleted.op.id, PATIENT)).status is Status.SUCCEEDED
+        assert (await harness.engine.wait_record(MALLORY, deleted.op.id, PATIENT)).status is Status.SUCCEEDED
     assert at_provider(harness) == theirs
 
 
@@ -85,7 +85,7 @@ async def test_a_security_group_belongs_to_a_network_of_its_namespace(harness: M
 
 async def test_a_vm_is_never_made_in_the_network_of_another_namespace(harness: MciHarness) -> None:
     await victim(harness)
-    seen = resource_seen(await harness.engine.get(NS, "vNet:net"))
+    seen = resource_seen(await harness.engine.record(NS, "vNet:net"))
     spec = A_VM | {"parts": {"vNet": seen.native_id, "subnet": seen.subnets["a"]}}
     assert vm_of(await forged(harness, "m.g-1", VM.kind, spec, "m")).parts == {}
     own = resource_seen(await forged(harness, "vNet:net", VNET.kind, to_builtins(NET)))
@@ -128,12 +128,12 @@ async def test_a_new_subgroup_that_names_what_is_not_there_is_refused_before_it_
     harness: MciHarness, field: str, value: Any
 ) -> None:
     await harness.created(mci("m1"))
-    before = await harness.engine.get(NS, "m1")
+    before = await harness.engine.record(NS, "m1")
     grown = replace(mci_of(before), groups=(*mci_of(before).groups, group("bad", 1, **{field: value})))
     with pytest.raises(BadInput) as error:
         await harness.engine.act(NS, "m1", "scale out", spec=to_builtins(grown), args={"group": "bad", "count": 1})
     assert (error.value.field, error.value.state) == (f"spec.groups[1].{field}", "Running")
-    assert await harness.engine.get(NS, "m1") == before
+    assert await harness.engine.record(NS, "m1") == before
 
 
 async def test_a_part_is_at_a_known_connection_and_in_its_lane(harness: MciHarness) -> None:
@@ -146,7 +146,7 @@ async def test_a_part_is_at_a_known_connection_and_in_its_lane(harness: MciHarne
 async def test_an_action_changes_nothing_of_a_vm_or_an_mci_that_was_accepted(harness: MciHarness) -> None:
     await harness.created(mci())
     (vm, *_) = await harness.service.vms(NS, "m1")
-    whole = to_builtins(mci()) | {"uid": mci_of(await harness.engine.get(NS, "m1")).uid}
+    whole = to_builtins(mci()) | {"uid": mci_of(await harness.engine.record(NS, "m1")).uid}
     many = [one | {"size": 99_999_999} for one in whole["groups"]]
     for id_, action, spec, field in (
         (vm.id, "suspend", to_builtins(vm_of(vm)) | {"parts": {"vNet": "net-1"}}, "parts"),

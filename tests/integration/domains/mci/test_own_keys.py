@@ -150,7 +150,7 @@ async def test_keys_go_when_their_mci_is_gone_and_not_before(api: ApiHarness) ->
     await api.plugin.reconciler.reconcile_all()
     for one in await api.plugin.service.resources(NS, "sshKey"):
         if one.op is not None:
-            await api.engine.wait(NS, one.op, 60.0)
+            await api.engine.wait_record(NS, one.op, 60.0)
     left = await api.plugin.service.resources(NS, "sshKey")
     owner = mci_of(await api.plugin.service.mci(NS, "m2")).uid
     assert sorted(owner_of(one) for one in left) == sorted(["", owner])

@@ -14,8 +14,9 @@ from stateward.domains.mci.lifecycle import MciState
 from stateward.domains.mci.provider.provider_client import SILENT_AFTER_S
 from stateward.drivers import ProviderRegion
 from stateward.drivers.simulated.faults import FaultProfile
+from stateward.engine import HistoryEntry
 from stateward.engine.troubles import is_worth_reporting
-from stateward.store.records import JournalEntry, Status
+from stateward.store.records import Status
 from tests.integration.domains.mci.conftest import ANN, NS, group, mci
 from tests.integration.domains.mci.test_evidence import LONGEST, made, states
 from tests.integration.domains.mci.virtual_world import World, live
@@ -27,11 +28,11 @@ ROUND = 40.0
 """A round over all connections comes at the latest after this many seconds."""
 
 
-async def history(world: World, id_: str) -> list[JournalEntry]:
+async def history(world: World, id_: str) -> list[HistoryEntry]:
     return await world.harness.engine.history(NS, id_)
 
 
-def are_growing(lines: list[JournalEntry]) -> bool:
+def are_growing(lines: list[HistoryEntry]) -> bool:
     """Tell whether each distance between lines is at least that of the one before, but for jitter."""
     gaps = [later.at - earlier.at for earlier, later in pairwise(lines)]
     return all(later > earlier for earlier, later in pairwise(gaps))
@@ -41,7 +42,7 @@ def test_vms_of_a_dead_region_are_undefined_after_a_while_and_come_back_as_what_
     async def course(world: World) -> None:
         await made(world, group("a", 3), group("b", 2, "gcp+asia-northeast3+e2-micro"))
         suspended = await world.harness.service.control_vm(NS, "m1", "a-1", "suspend", ANN)
-        await world.harness.engine.wait(NS, suspended.op.id, LONGEST)
+        await world.harness.engine.wait_record(NS, suspended.op.id, LONGEST)
         world.cloud.set_profile(SEOUL, DEAD)
         await asyncio.sleep(SILENT_AFTER_S - 20.0)
         assert Counter((await states(world.harness)).values()) == {"Running": 4, "Suspended": 1}
@@ -108,7 +109,7 @@ def test_whoever_waits_for_a_dead_region_is_told_why_and_not_with_every_attempt(
         assert "aws/ap-northeast-2" in logged[0].getMessage()
         world.cloud.set_profile(SEOUL, FAIR)
         assert verdict.whole is not None
-        assert (await world.harness.engine.wait(NS, verdict.whole.op.id, LONGEST)).status is Status.SUCCEEDED
+        assert (await world.harness.engine.wait_record(NS, verdict.whole.op.id, LONGEST)).status is Status.SUCCEEDED
         assert (await world.harness.service.vm(NS, "m1", "a-1")).error is None
 
     live(3, FAIR, course)
@@ -127,7 +128,7 @@ def test_a_region_that_dies_after_it_has_taken_an_action_is_told_too() -> None:
         assert are_growing(told)
         assert "the listing is missing" in str((await world.harness.service.vm(NS, "m1", "a-1")).error)
         world.cloud.set_profile(SEOUL, FAIR)
-        assert (await world.harness.engine.wait(NS, begun.op.id, LONGEST)).status is Status.SUCCEEDED
+        assert (await world.harness.engine.wait_record(NS, begun.op.id, LONGEST)).status is Status.SUCCEEDED
 
     live(4, FAIR, course)
 
@@ -142,7 +143,7 @@ def test_a_preparation_that_waits_for_a_dead_region_says_so() -> None:
         assert (found.state, len(shown), shown[0].startswith("vNet:")) == ("Preparing", 1, True)
         assert [line for line in await history(world, "m1") if line.event == "waits"]
         world.cloud.set_profile(SEOUL, FAIR)
-        assert (await world.harness.engine.wait(NS, created.op.id, LONGEST)).status is Status.SUCCEEDED
+        assert (await world.harness.engine.wait_record(NS, created.op.id, LONGEST)).status is Status.SUCCEEDED
 
     live(5, FAIR, course)
 

@@ -36,10 +36,10 @@ async def refused(harness: MciHarness, action: str, id_: str = "m1", **how: Any)
 @pytest.mark.parametrize("action", ["scale out", "scale in"])
 async def test_a_scaling_without_arguments_is_refused_and_changes_nothing(harness: MciHarness, action: str) -> None:
     await harness.created(mci())
-    before = await harness.engine.get(NS, "m1")
+    before = await harness.engine.record(NS, "m1")
     error = await refused(harness, action)
     assert (error.field, "which is Running" in error.allowed, "count" in error.allowed) == ("args.group", True, True)
-    assert await harness.engine.get(NS, "m1") == before
+    assert await harness.engine.record(NS, "m1") == before
 
 
 async def test_a_scaling_by_its_arguments_alone_keeps_the_record_in_step(harness: MciHarness) -> None:
@@ -47,7 +47,7 @@ async def test_a_scaling_by_its_arguments_alone_keeps_the_record_in_step(harness
     for action, count, size in (("scale out", 3, 5), ("scale in", 4, 1)):
         accepted = await harness.engine.act(NS, "m1", action, args={"group": "g1", "count": count})
         assert (await harness.ended(accepted)).status is Status.SUCCEEDED
-        assert mci_of(await harness.engine.get(NS, "m1")).groups[0].size == size
+        assert mci_of(await harness.engine.record(NS, "m1")).groups[0].size == size
         assert len(await harness.service.vms(NS, "m1")) == size
 
 
@@ -102,8 +102,8 @@ async def test_a_vm_that_says_it_is_another_one_gets_a_machine_of_its_own(harnes
     (first, *_) = await harness.service.vms(NS, "m1")
     spec = to_builtins(vm_of(first)) | {"name": "g1-9"}
     made = await harness.engine.create(NS, "m1.g1-9", VM.kind, spec=spec, parent="m1")
-    assert (await harness.engine.wait(NS, made.op.id, 30)).status is Status.SUCCEEDED
-    assert vm_of(await harness.engine.get(NS, "m1.g1-9")).uid not in ("", vm_of(first).uid)
+    assert (await harness.engine.wait_record(NS, made.op.id, 30)).status is Status.SUCCEEDED
+    assert vm_of(await harness.engine.record(NS, "m1.g1-9")).uid not in ("", vm_of(first).uid)
 
 
 async def test_a_vm_keeps_the_labels_that_it_has_from_its_mci(harness: MciHarness) -> None:

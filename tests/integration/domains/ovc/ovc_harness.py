@@ -132,13 +132,13 @@ class Cloud:
 
     async def ended(self, accepted: Accepted) -> Operation:
         """Wait for the end of an operation."""
-        return await self.engine.wait(accepted.op.ns, accepted.op.id, TIMEOUT_S)
+        return await self.engine.wait_record(accepted.op.ns, accepted.op.id, TIMEOUT_S)
 
     # --- queries -----------------------------------------------------------------------------------------------------
 
     async def get(self, id_: str) -> Object:
         """Return an object."""
-        return await self.engine.get(self.ns, id_)
+        return await self.engine.record(self.ns, id_)
 
     async def file_name(self, id_: str) -> str:
         """Return the name of the file of a disk or an image, or of the folder of a node."""

@@ -58,7 +58,7 @@ class Api:
         assert answer.status_code == 202, answer.text
         told = answer.json()
         if told["operation"] is not None:
-            operation = await self.engine.wait("shop", told["operation"], TIMEOUT_S)
+            operation = await self.engine.wait_record("shop", told["operation"], TIMEOUT_S)
             assert operation.status == "succeeded", operation
         return told
 
@@ -318,7 +318,7 @@ async def test_what_is_refused_in_transition_is_refused_in_the_same_words_under_
     assert refused.status_code == 409, refused.text
     assert refused.json()["detail"].startswith("Cannot execute action at this time")
     api.gates.open("stop")
-    await api.engine.wait("shop", begun["operation"], TIMEOUT_S)
+    await api.engine.wait_record("shop", begun["operation"], TIMEOUT_S)
     again = await api.call("POST", f"/machines/{vm}/reset", headers={"Idempotency-Key": "now"})
     assert (again.status_code, again.json()["detail"]) == (409, refused.json()["detail"])
 

@@ -100,7 +100,7 @@ async def test_a_destruction_that_was_killed_goes_on_with_the_right_step(
     with hanging(database, folder, driver, "destroy", step) as at:
         assert at["at"] == step
     async with open_cloud(open_store(database), folder, FILES) as cloud:
-        operation = await cloud.engine.wait(cloud.ns, at["op"], 60)
+        operation = await cloud.engine.wait_record(cloud.ns, at["op"], 60)
         assert (operation.status, await words(cloud, at["op"])) == ("succeeded", told)
         assert await cloud.states(at["vm"], cloud.boot_disk(at["vm"])) == ["DESTROYED", "DESTROYED"]
     assert vms_in(folder) == []
@@ -111,7 +111,7 @@ async def test_a_cascade_that_was_killed_goes_on_with_those_who_are_left(databas
     with hanging(database, folder, "process", "delete account", "") as at:
         assert at["at"] == "the second VM"
     async with open_cloud(open_store(database), folder) as cloud:
-        operation = await cloud.engine.wait(cloud.ns, at["op"], 60)
+        operation = await cloud.engine.wait_record(cloud.ns, at["op"], 60)
         assert (operation.status, await cloud.state(operation.object)) == ("succeeded", "DELETED")
         counts = await cloud.engine.store.reader.count_states(Selector(cloud.ns))
         assert {state for kind, state in counts if kind != NODE.kind} == {"DELETED", "TOBEDELETED"}
@@ -142,7 +142,7 @@ async def test_a_migration_whose_controller_was_killed_is_taken_up_and_ends(data
     async with open_cloud(open_store(database), folder, FILES) as cloud:
         source = vm_seen(await cloud.get(at["vm"])).node
         await hurry(cloud, at["vm"])
-        operation = await cloud.engine.wait(cloud.ns, at["op"], 60)
+        operation = await cloud.engine.wait_record(cloud.ns, at["op"], 60)
         assert operation.status == "succeeded", operation
         seen = vm_seen(await cloud.get(at["vm"]))
         assert (await cloud.state(at["vm"]), seen.node != source, seen.to) == ("RUNNING", True, "")
@@ -162,8 +162,8 @@ async def test_a_destruction_that_waited_behind_a_migration_when_all_was_killed_
     async with open_cloud(open_store(database), folder, FILES) as cloud:
         assert await cloud.state(at["vm"]) == "DESTROYING"
         await hurry(cloud, at["vm"])
-        migrating = await cloud.engine.wait(cloud.ns, at["op"], 60)
-        destroying = await cloud.engine.wait(cloud.ns, at["behind"], 60)
+        migrating = await cloud.engine.wait_record(cloud.ns, at["op"], 60)
+        destroying = await cloud.engine.wait_record(cloud.ns, at["behind"], 60)
         assert (migrating.status, destroying.status) == ("succeeded", "succeeded")
         assert await words(cloud, at["behind"]) == ["stop", "delete", "destroy"]
         assert not (await cloud.service.queuer.queue(cloud.ns, at["vm"])).exists
@@ -179,7 +179,7 @@ async def test_what_a_dead_worker_held_is_taken_over_by_a_living_one_which_looks
     with hanging(database, folder, "process", "destroy", "destroy") as at:
         pass
     async with open_cloud(open_store(database), folder, lease=1.0) as cloud:
-        operation = await cloud.engine.wait(cloud.ns, at["op"], 60)
+        operation = await cloud.engine.wait_record(cloud.ns, at["op"], 60)
         assert (operation.status, await cloud.state(at["vm"])) == ("succeeded", "DESTROYED")
         healing = await cloud.service.healing(cloud.ns, 0.0)
         assert (at["vm"], "put back") in [(one.object, one.how) for one in healing.healed]
@@ -201,7 +201,7 @@ async def test_what_has_outlived_its_time_and_its_worker_is_settled_by_what_is_t
         await cloud.engine.store.transact(lambda tx: _late(tx, Key(cloud.ns, at["vm"]), Key(cloud.ns, at["op"])))
         await cloud.until(lambda: _is_stuck(cloud, at["vm"]))
     async with open_cloud(open_store(database), folder) as cloud:
-        await cloud.engine.wait(cloud.ns, at["op"], 60)
+        await cloud.engine.wait_record(cloud.ns, at["op"], 60)
         assert await cloud.states(at["vm"], cloud.boot_disk(at["vm"])) == [state, disk]
         healed = (await cloud.service.healing(cloud.ns, 0.0)).healed
         assert (at["vm"], event, state) in [(one.object, one.how, one.state) for one in healed]

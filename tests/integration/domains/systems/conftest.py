@@ -60,11 +60,11 @@ class SystemsHarness:
 
     async def ended(self, accepted: Accepted) -> Operation:
         """Wait for the end of an operation."""
-        return await self.engine.wait(accepted.op.ns, accepted.op.id, PATIENT)
+        return await self.engine.wait_record(accepted.op.ns, accepted.op.id, PATIENT)
 
     async def state(self, name: str = "shop") -> str:
         """Return the state of an object."""
-        return (await self.engine.get(NS, name)).state
+        return (await self.engine.record(NS, name)).state
 
     async def becomes(self, name: str, state: str) -> None:
         """Wait until an object is in a state."""

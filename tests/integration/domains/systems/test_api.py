@@ -45,7 +45,7 @@ class Api:
         assert answer.status_code == 202, answer.text
         found = answer.json()
         if found["operation"]:
-            await self._engine.wait("default", found["operation"], PATIENT)
+            await self._engine.wait_record("default", found["operation"], PATIENT)
         return found
 
     async def system(self, **params: Any) -> Any:

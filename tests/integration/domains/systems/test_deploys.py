@@ -34,7 +34,7 @@ async def test_a_deploy_makes_services_and_the_system_is_stable(harness: Systems
 
 async def test_a_deploy_of_a_path_touches_nothing_else(harness: SystemsHarness) -> None:
     await harness.deployed("/", SHOP)
-    before = await harness.engine.get(NS, "shop:web")
+    before = await harness.engine.record(NS, "shop:web")
     assert (
         await harness.deployed("/store", SHOP.replace("v1", "v2").replace("web", "cache"))
     ).status is Status.SUCCEEDED
@@ -44,14 +44,14 @@ async def test_a_deploy_of_a_path_touches_nothing_else(harness: SystemsHarness) 
         "store.store.api": "api v2",
         "store.store.db": "db v2",
     }
-    assert await harness.engine.get(NS, "shop:web") == before
+    assert await harness.engine.record(NS, "shop:web") == before
 
 
 async def test_what_is_as_wanted_is_left_alone(harness: SystemsHarness) -> None:
     await harness.deployed("/", SHOP)
-    before = [await harness.engine.get(NS, name) for name in ("shop:web", "shop:store.db")]
+    before = [await harness.engine.record(NS, name) for name in ("shop:web", "shop:store.db")]
     await harness.deployed("/", SHOP.replace("api v1", "api v2"))
-    assert [await harness.engine.get(NS, name) for name in ("shop:web", "shop:store.db")] == before
+    assert [await harness.engine.record(NS, name) for name in ("shop:web", "shop:store.db")] == before
 
 
 async def test_a_change_of_the_number_alone_is_scaling_and_keeps_the_instances(harness: SystemsHarness) -> None:
@@ -72,14 +72,14 @@ async def test_services_that_are_in_no_definition_any_more_are_ended(harness: Sy
 
 async def test_a_service_that_never_gets_healthy_fails_the_deploy_which_goes_back(harness: SystemsHarness) -> None:
     await harness.deployed("/", SHOP)
-    healthy = await harness.engine.get(NS, "shop:store.db")
+    healthy = await harness.engine.record(NS, "shop:store.db")
     harness.backend.fail("/web", "v2")
     wanted = SHOP.replace("web v1, instances: 2", "web v2, instances: 2, deadline: 0.3").replace("api v1", "api v2")
     ended = await harness.deployed("/", wanted)
     assert ended.status is Status.FAILED
     assert "shop:web: no progress within 0.3 s" in (ended.error or "")
     assert await harness.commands() == V1
-    assert await harness.engine.get(NS, "shop:store.db") == healthy
+    assert await harness.engine.record(NS, "shop:store.db") == healthy
     await harness.becomes("shop", "stable")
     assert await harness.locks() == []
 
@@ -294,7 +294,7 @@ async def test_a_system_can_be_deleted_at_any_point(harness: SystemsHarness, sta
     assert accepted.object.state == "deleting"
     assert (await harness.ended(accepted)).status is Status.SUCCEEDED
     with pytest.raises(NotFound):
-        await harness.engine.get(NS, "shop")
+        await harness.engine.record(NS, "shop")
     assert await harness.states() == {}
     assert await harness.engine.store.reader.locks_of(Key(NS, "shop")) == []
 

@@ -107,18 +107,18 @@ async def test_locks_hold_across_processes_and_kill_9(worker_processes: tuple[Wo
     plugin.bind_engine(engine)
     async with engine:
         await asyncio.gather(*(workers.add() for _ in range(WORKERS)))
-        await engine.wait(NS, (await SystemActions(engine, NS).create("shop", "simulated")).op.id, PATIENT)
+        await engine.wait_record(NS, (await SystemActions(engine, NS).create("shop", "simulated")).op.id, PATIENT)
         observer = asyncio.create_task(watch_locks(store))
         killing = asyncio.create_task(kill_workers(workers, chance))
         accepted = await send_requests(engine, chance)
         for one in accepted:
-            await engine.wait(NS, one.op.id, PATIENT)
+            await engine.wait_record(NS, one.op.id, PATIENT)
         await killing
         observer.cancel()
         result = (await asyncio.gather(observer, return_exceptions=True))[0]
         assert isinstance(result, asyncio.CancelledError), result
         spans = await spans_of(engine)
-        assert await engine.store.reader.locks_of((await engine.get(NS, "shop")).key) == []
+        assert await engine.store.reader.locks_of((await engine.record(NS, "shop")).key) == []
     assert len(spans) > ROUNDS / 4
     assert [pair for pair in combinations(spans, 2) if pair[0].meets(pair[1])] == []
     worked = {line.split()[1] for line in workers.ledger.read_text().splitlines()}
@@ -180,5 +180,5 @@ async def spans_of(engine: Engine) -> list[Span]:
 
 async def path_of(engine: Engine, name: str) -> str:
     """Return the path of a deploy; a teardown is of the whole system."""
-    labels: dict[str, str] = msgspec.json.decode((await engine.get(NS, name)).labels)
+    labels: dict[str, str] = msgspec.json.decode((await engine.record(NS, name)).labels)
     return labels.get("path", "/")

@@ -40,7 +40,7 @@ class Machine:
         """Deploy services, and wait until that has ended."""
         tree = Tree({f"/{name}": one for name, one in services.items()})
         accepted = await self.actions.deploy("shop", "/", tree)
-        return await self.engine.wait(NS, accepted.op.id, PATIENT)
+        return await self.engine.wait_record(NS, accepted.op.id, PATIENT)
 
     async def pids(self, path: str) -> set[int | None]:
         """Return the processes of a service."""
@@ -49,7 +49,7 @@ class Machine:
     async def becomes(self, name: str, state: str) -> None:
         """Wait until an object is in a state."""
         async with asyncio.timeout(PATIENT):
-            while (await self.engine.get(NS, name)).state != state:
+            while (await self.engine.record(NS, name)).state != state:
                 await asyncio.sleep(0.01)
 
     async def lines(self, name: str) -> int:
@@ -71,10 +71,10 @@ async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
     plugin.bind_engine(engine)
     async with engine, plugin.running(engine, works=True):
         opened = Machine(engine, backend)
-        await engine.wait(NS, (await opened.actions.create("shop", "local")).op.id, PATIENT)
+        await engine.wait_record(NS, (await opened.actions.create("shop", "local")).op.id, PATIENT)
         yield opened
         deleted = await opened.actions.delete("shop", force=True)
-        assert (await engine.wait(NS, deleted.op.id, PATIENT)).status is Status.SUCCEEDED
+        assert (await engine.wait_record(NS, deleted.op.id, PATIENT)).status is Status.SUCCEEDED
     assert kill_marked(tmp_path) == []  # nothing is left behind
 
 
@@ -117,8 +117,8 @@ async def test_the_end_of_a_system_that_is_cancelled_while_its_processes_stop_is
         while all(one.is_wanted for one in await machine.backend.instances(ref)):
             await asyncio.sleep(0.01)
     await machine.engine.cancel(NS, deleting.op.id)
-    assert (await machine.engine.wait(NS, deleting.op.id, PATIENT)).status is Status.FAILED
-    assert (await machine.engine.get(NS, "shop")).state == "failed"
+    assert (await machine.engine.wait_record(NS, deleting.op.id, PATIENT)).status is Status.FAILED
+    assert (await machine.engine.record(NS, "shop")).state == "failed"
     async with asyncio.timeout(PATIENT):
         while any(is_alive(pid) for pid in pids if pid is not None):
             await asyncio.sleep(0.01)
@@ -157,7 +157,7 @@ async def test_a_crash_degrades_the_service_and_the_system_until_it_is_mended(ma
     ill.touch()  # it is well again when this is gone, and not before somebody has looked
     os.kill(pid, signal.SIGKILL)
     await machine.becomes("shop", "degraded")
-    assert (await machine.engine.get(NS, "shop:other")).state == "stable"
+    assert (await machine.engine.record(NS, "shop:other")).state == "stable"
     ill.unlink()
     await machine.becomes("shop", "stable")
     states = [line.target for line in await machine.engine.history(NS, "shop:web")]

@@ -43,7 +43,7 @@ class Scene:
 
     async def ended(self, accepted: Accepted) -> str:
         """Wait for the end of an operation."""
-        return str((await self.engine.wait(NS, accepted.op.id, PATIENT)).status)
+        return str((await self.engine.wait_record(NS, accepted.op.id, PATIENT)).status)
 
     async def deployed(self, version: str) -> str:
         """Deploy a version with a secret, and wait for the end."""

@@ -37,7 +37,7 @@ async def wait_for_end(engine: Engine, ns: str, op: str | None, seconds: float |
     """Wait for the end of an operation; None if it takes longer."""
     if op is None or seconds is None:
         return None
-    return await engine.wait_or_none(ns, op, seconds)
+    return await engine.wait_record_or_none(ns, op, seconds)
 
 
 def with_possible_orphans(answer: dict[str, object], left: Sequence[PossibleOrphan]) -> dict[str, object]:

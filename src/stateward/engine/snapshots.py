@@ -1,0 +1,150 @@
+"""Snapshots: objects, operations and journal entries as a user of the library reads them, with decoded values.
+
+A row of the store keeps specs, arguments and results as JSON text, which the engine and the server pass on unread. A
+user wants their values. So each record has a twin here; `Engine.record` and `Engine.wait_record` return the rows.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from stateward.store.records import JournalEntry, Key, Object, Operation, Status
+
+
+class ObjectSnapshot(Struct, frozen=True):
+    """An object as it was when it was read. `op` is the id of the operation that changed its state then, if any."""
+
+    ns: str
+    id: str
+    kind: str
+    state: str
+    since: float
+    version: int
+    generation: int
+    op: str | None
+    parent: str | None
+    spec: Any
+    seen: Any  # the last observation of it, while `spec` is what is wanted
+    labels: dict[str, str]
+    error: str | None
+    created: float
+    removed: bool = False
+
+    @property
+    def key(self) -> Key:
+        """The key of the object."""
+        return Key(self.ns, self.id)
+
+
+class OperationSnapshot(Struct, frozen=True):
+    """An operation as it was when it was read: the request, and once it has ended its result or its error."""
+
+    ns: str
+    id: str
+    object: str
+    kind: str
+    action: str
+    status: Status
+    actor: str
+    who: str
+    facts: tuple[str, ...]
+    args: Any
+    origin: str
+    desired: str
+    parent: str | None
+    attempts: int
+    steps: dict[str, Any]
+    result: Any
+    error: str | None
+    created: float
+    started: float | None
+    ended: float | None
+
+    @property
+    def key(self) -> Key:
+        """The key of the operation."""
+        return Key(self.ns, self.id)
+
+
+class HistoryEntry(Struct, frozen=True):
+    """An entry of an object's history: who, what, from, to, why, when; `spec` if the entry changed it."""
+
+    seq: int
+    ns: str
+    object: str
+    kind: str
+    op: str | None
+    at: float
+    actor: str
+    who: str
+    event: str
+    source: str | None
+    target: str | None
+    reason: str | None
+    spec: Any
+
+
+class Completed(Struct, frozen=True):
+    """An action that was carried out: the object afterwards, and its operation, unless the state changed at once."""
+
+    object: ObjectSnapshot
+    operation: OperationSnapshot | None
+
+    @property
+    def result(self) -> Any:  # noqa: ANN401 - what the handler returned
+        """What the handler returned; None if the state changed at once."""
+        return None if self.operation is None else self.operation.result
+
+
+def object_snapshot(found: Object) -> ObjectSnapshot:
+    """Return an object with decoded values."""
+    return ObjectSnapshot(
+        ns=found.ns,
+        id=found.id,
+        kind=found.kind,
+        state=found.state,
+        since=found.since,
+        version=found.version,
+        generation=found.generation,
+        op=found.op,
+        parent=found.parent,
+        spec=msgspec.json.decode(found.spec),
+        seen=msgspec.json.decode(found.seen),
+        labels=msgspec.json.decode(found.labels),
+        error=found.error,
+        created=found.created,
+        removed=found.removed,
+    )
+
+
+def operation_snapshot(found: Operation) -> OperationSnapshot:
+    """Return an operation with decoded values."""
+    return OperationSnapshot(
+        ns=found.ns,
+        id=found.id,
+        object=found.object,
+        kind=found.kind,
+        action=found.action,
+        status=found.status,
+        actor=found.actor,
+        who=found.who,
+        facts=tuple(msgspec.json.decode(found.facts)),
+        args=msgspec.json.decode(found.args),
+        origin=found.origin,
+        desired=found.desired,
+        parent=found.parent,
+        attempts=found.attempts,
+        steps=msgspec.json.decode(found.steps),
+        result=None if found.result is None else msgspec.json.decode(found.result),
+        error=found.error,
+        created=found.created,
+        started=found.started,
+        ended=found.ended,
+    )
+
+
+def history_entry(entry: JournalEntry) -> HistoryEntry:
+    """Return a journal entry with decoded values."""
+    spec = None if entry.spec is None else msgspec.json.decode(entry.spec)
+    return HistoryEntry(**{**msgspec.structs.asdict(entry), "spec": spec})
