@@ -7,7 +7,7 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from stateward.errors import UnknownName
-from stateward.lifecycle.actors import ADMIN, CLOCK, HEALER, WORKER, Actor, Actors, with_implied_actors
+from stateward.lifecycle.actors import ADMIN, CLOCK, HEALER, USER, WORKER, Actor, Actors, with_implied_actors
 from stateward.lifecycle.declaration import Declaration, DeclarationError
 from stateward.lifecycle.moves import AllowedEvent, Move
 from stateward.lifecycle.rows import BEGINNINGS, CANCELLED, FAILED, SUCCEEDED, TIMED_OUT, UNKNOWN, Meaning, Row
@@ -99,7 +99,7 @@ def declare(
     kind: str,
     states: type[State],
     rows: Iterable[Row],
-    by: Actor | Actors,
+    by: Actor | Actors = USER,
     *,
     initial: State = NEW,
     unknown: State | None = None,
@@ -142,7 +142,8 @@ def _moves_of(
                 yield Move(source, row.event, actor, row.to, row.meaning, within=row.within, needs=row.needs)
             else:
                 for origin in origins.get(source, ()):
-                    yield Move(source, row.event, actor, origin, row.meaning, needs=row.needs, origin=origin)
+                    left = _origin_left(origin)
+                    yield Move(source, row.event, actor, left, row.meaning, needs=row.needs, origin=origin)
 
 
 def _endings_of(via: State, begun: list[Row], unknown: State | None) -> Iterator[Move]:
@@ -167,11 +168,16 @@ def _end(event: str, source: State, row: Row, unknown: State | None) -> State | 
         return unknown
     if source.state_class is TRANSITIONAL:
         return None  # what it pre-empted is fenced off: there is nothing to go back to
-    return GONE if source == NEW else source
+    return _origin_left(source)
 
 
 def _resolve(place: State | Back, source: State) -> State:
-    return source if isinstance(place, Back) else place
+    return _origin_left(source) if isinstance(place, Back) else place
+
+
+def _origin_left(source: State) -> State:
+    """Return where an object is that goes back: one that did not exist before is gone."""
+    return GONE if source == NEW else source
 
 
 def _origins(rows: tuple[Row, ...]) -> dict[State, States]:

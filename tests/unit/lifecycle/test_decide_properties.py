@@ -93,7 +93,7 @@ def _by_rows(lifecycle: Lifecycle, asked: Request) -> Iterator[Outcome]:
         elif isinstance(row.to, State):
             yield Outcome(rank, row.to, within=row.within)
         elif asked.origin is not None and asked.state in _under_way(lifecycle, asked.origin):
-            yield Outcome(rank, lifecycle.state(asked.origin))
+            yield Outcome(rank, _left(lifecycle.state(asked.origin)))
 
 
 def _shared(lifecycle: Lifecycle, row: Row, state: str) -> bool:
@@ -133,7 +133,7 @@ def _by_derivation(lifecycle: Lifecycle, asked: Request) -> Iterator[Outcome]:
 def _end(lifecycle: Lifecycle, event: str, row: Row, source: State) -> State | None:
     unknown = lifecycle.declaration.unknown
     if DERIVED[event] == "undone":
-        return None if _moving(source) else GONE if source == NEW else source
+        return None if _moving(source) else _left(source)
     if DERIVED[event] == "lost":
         return unknown
     if DERIVED[event] == "late" and unknown is not None:
@@ -142,7 +142,12 @@ def _end(lifecycle: Lifecycle, event: str, row: Row, source: State) -> State | N
 
 
 def _place(place: State | Back | None, source: State) -> State | None:
-    return source if isinstance(place, Back) else place
+    return _left(source) if isinstance(place, Back) else place
+
+
+def _left(source: State) -> State:
+    """Return where an object is that goes back; one that did not exist before is gone."""
+    return GONE if source == NEW else source
 
 
 def _moving(place: object) -> bool:
