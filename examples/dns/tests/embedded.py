@@ -39,10 +39,10 @@ class Records:
         return found
 
     async def object(self, id_: str) -> Object:
-        return await self.engine.get(NS, id_)
+        return await self.engine.record(NS, id_)
 
     async def _ended(self, operation: Operation) -> Operation:
-        return await self.engine.wait(NS, operation.id, 30)
+        return await self.engine.wait_record(NS, operation.id, 30)
 
 
 @asynccontextmanager

@@ -179,10 +179,10 @@ class Engine:
         else:
             accepted = await self.create(ns, object, kind, action, **how)
         if accepted.operation is None:
-            return Completed(object_snapshot(accepted.object), None)
+            return Completed(self._object_snapshot(accepted.object), None)
         ended = await self.wait(ns, accepted.operation.id, seconds, check=True)
         found = await self._open_store.reader.object(Key(ns, object))
-        return Completed(object_snapshot(found or accepted.object), ended)
+        return Completed(self._object_snapshot(found or accepted.object), ended)
 
     def request(
         self,
@@ -305,7 +305,7 @@ class Engine:
         ended = await self.wait_record(ns, op, seconds)
         if check and ended.status is not Status.SUCCEEDED:
             raise await self._failure_of(ended)
-        return operation_snapshot(ended)
+        return self._operation_snapshot(ended)
 
     async def _failure_of(self, ended: Operation) -> OperationFailed:
         """Return the error of an operation that did not succeed; the journal tells a deadline from a failure."""
@@ -313,10 +313,10 @@ class Engine:
         found = await reader.object(Key(ended.ns, ended.object))
         state = None if found is None or found.removed else found.state
         if ended.status is Status.CANCELLED:
-            return OperationCancelled(operation_snapshot(ended), state)
+            return OperationCancelled(self._operation_snapshot(ended), state)
         entries = await reader.journal(0, 1000, JournalFilter(ended.ns, ended.object, op=ended.id, actor=CLOCK))
         is_timed_out = any(entry.event == TIMED_OUT for entry in entries)
-        return (OperationTimedOut if is_timed_out else OperationFailed)(operation_snapshot(ended), state)
+        return (OperationTimedOut if is_timed_out else OperationFailed)(self._operation_snapshot(ended), state)
 
     async def wait_record(self, ns: str, op: str, seconds: float | None = None) -> Operation:
         """Wait until an operation has ended, and return its row of the store, as `wait` does without decoding it."""
@@ -357,7 +357,7 @@ class Engine:
 
     async def get(self, ns: str, object: str) -> ObjectSnapshot:  # noqa: A002
         """Return an object, or raise `NotFound`."""
-        return object_snapshot(await self.record(ns, object))
+        return self._object_snapshot(await self.record(ns, object))
 
     async def record(self, ns: str, object: str) -> Object:  # noqa: A002
         """Return the row of an object in the store, as `get` does without decoding it."""
@@ -369,7 +369,13 @@ class Engine:
     async def history(self, ns: str, object: str, limit: int = 1000) -> list[HistoryEntry]:  # noqa: A002
         """Return the history of an object: what happened, by whom and why, rejected reports included."""
         entries = await self._open_store.reader.journal(0, limit, JournalFilter(ns=ns, object=object))
-        return [history_entry(entry) for entry in entries]
+        return [history_entry(entry, self.kinds.types(entry.kind)) for entry in entries]
+
+    def _object_snapshot(self, found: Object) -> ObjectSnapshot:
+        return object_snapshot(found, self.kinds.types(found.kind))
+
+    def _operation_snapshot(self, found: Operation) -> OperationSnapshot:
+        return operation_snapshot(found, self.kinds.types(found.kind))
 
     async def state_at(self, ns: str, object: str, time: float) -> str | None:  # noqa: A002
         """Return the state of an object at a time, or None if it did not exist, or if that time was pruned."""

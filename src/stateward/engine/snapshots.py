@@ -2,13 +2,19 @@
 
 A row of the store keeps specs, arguments and results as JSON text, which the engine and the server pass on unread. A
 user wants their values. So each record has a twin here; `Engine.record` and `Engine.wait_record` return the rows.
+
+A spec, or arguments, of a kind that declares their type are its struct. If they cannot be read as such, they are plain
+JSON: the object can still be looked at, and deleted.
 """
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from stateward.engine.kind_types import KindTypes, UnreadableSpec
+from stateward.errors import BadInput
 from stateward.store.records import JournalEntry, Key, Object, Operation, Status
 
 
@@ -97,7 +103,7 @@ class Completed(Struct, frozen=True):
         return None if self.operation is None else self.operation.result
 
 
-def object_snapshot(found: Object) -> ObjectSnapshot:
+def object_snapshot(found: Object, types: KindTypes | None) -> ObjectSnapshot:
     """Return an object with decoded values."""
     return ObjectSnapshot(
         ns=found.ns,
@@ -109,7 +115,7 @@ def object_snapshot(found: Object) -> ObjectSnapshot:
         generation=found.generation,
         op=found.op,
         parent=found.parent,
-        spec=msgspec.json.decode(found.spec),
+        spec=_read_spec(found.spec, types),
         seen=msgspec.json.decode(found.seen),
         labels=msgspec.json.decode(found.labels),
         error=found.error,
@@ -118,7 +124,7 @@ def object_snapshot(found: Object) -> ObjectSnapshot:
     )
 
 
-def operation_snapshot(found: Operation) -> OperationSnapshot:
+def operation_snapshot(found: Operation, types: KindTypes | None) -> OperationSnapshot:
     """Return an operation with decoded values."""
     return OperationSnapshot(
         ns=found.ns,
@@ -130,7 +136,7 @@ def operation_snapshot(found: Operation) -> OperationSnapshot:
         actor=found.actor,
         who=found.who,
         facts=tuple(msgspec.json.decode(found.facts)),
-        args=msgspec.json.decode(found.args),
+        args=_read_args(found.action, found.args, types),
         origin=found.origin,
         desired=found.desired,
         parent=found.parent,
@@ -144,7 +150,21 @@ def operation_snapshot(found: Operation) -> OperationSnapshot:
     )
 
 
-def history_entry(entry: JournalEntry) -> HistoryEntry:
+def history_entry(entry: JournalEntry, types: KindTypes | None) -> HistoryEntry:
     """Return a journal entry with decoded values."""
-    spec = None if entry.spec is None else msgspec.json.decode(entry.spec)
+    spec = None if entry.spec is None else _read_spec(entry.spec, types)
     return HistoryEntry(**{**msgspec.structs.asdict(entry), "spec": spec})
+
+
+def _read_spec(text: str, types: KindTypes | None) -> Any:  # noqa: ANN401 - the kind's struct, or any JSON
+    if types is not None:
+        with suppress(UnreadableSpec):
+            return types.read_spec(text)
+    return msgspec.json.decode(text)
+
+
+def _read_args(action: str, text: str, types: KindTypes | None) -> Any:  # noqa: ANN401 - the action's struct, or any JSON
+    if types is not None:
+        with suppress(BadInput):
+            return types.read_args(action, text)
+    return msgspec.json.decode(text)
