@@ -23,6 +23,15 @@ from stateward.store.records import to_json
 Upgrade: TypeAlias = Callable[[dict[str, Any], int], dict[str, Any]]
 """Returns a spec of an earlier version, which is given, in the present one."""
 
+
+class UnfitValue(BadInput):
+    """A spec, or arguments, that are not of the type that the kind declares; with the facts of the error."""
+
+    def __init__(self, error: BadInput) -> None:
+        super().__init__(error.field, None, error.allowed, state=error.state)
+        self.known, self.nearest = getattr(error, "known", None), getattr(error, "nearest", None)
+
+
 _STAMP = re.compile(r'\{"\$version":(\d{1,9})(?:,|(?=\}))')
 """The beginning of a stored spec of a version above 1."""
 
@@ -61,6 +70,12 @@ class KindTypes:
 
     def check(self, request: Request, state: str) -> Request:
         """Return a request with its spec and arguments as they are stored; raises if they are not of their types."""
+        try:
+            return self._normalized(request, state)
+        except BadInput as error:
+            raise UnfitValue(error) from error
+
+    def _normalized(self, request: Request, state: str) -> Request:
         at = None if request.creates is not None else state
         spec, args = request.spec, request.args
         if self.spec is not None and (spec is not None or request.creates is not None):

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from stateward.engine.typed_values import MASK
 from stateward.lifecycle import PROVIDER, USER, Lifecycle
 from stateward.lifecycle.rows import Meaning
-from stateward.store.records import JournalEntry, Object, Operation, to_json
+from stateward.store.records import JournalEntry, Object, Operation, Timer, to_json
 
 if TYPE_CHECKING:
     from stateward.engine.kind_types import KindTypes
@@ -125,6 +125,13 @@ class Disclosure:
         who = "" if entry.actor == PROVIDER and self.hides_places(entry.kind) else entry.who
         reason = entry.reason if self._tells(privacy) else None
         return replace(entry, op=self._op(privacy, entry.op), spec=spec, who=who, reason=reason)
+
+    def timer(self, timer: Timer) -> Timer:
+        """Return a timer as its readers may see it: secrets of its event are masked, whatever kind its object has."""
+        for kind in self._kinds.values():
+            if (types := self._types(kind.name)) is not None:
+                timer = replace(timer, args=types.show_args(timer.event, timer.args))
+        return timer
 
     def _op(self, privacy: Privacy, op: str | None) -> str | None:
         """Return the id of an operation, unless its readers would not find the operation."""

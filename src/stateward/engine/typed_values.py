@@ -76,42 +76,55 @@ class ValueType:
         decoded = self.read(text, place, state)
         given = msgspec.json.decode(text)
         _refuse_unknown_fields(given, decoded, place, state)
-        if self.has_secrets and MASK in self._secret_texts(given):
-            raise BadInput(place, None, f"given with its secrets: {MASK} only stands for one", state=state)
+        for where, secret in self._secrets(given, place):
+            if secret == MASK:
+                raise BadInput(where, None, f"the secret itself: {MASK} only stands for it", state=state)
         return msgspec.json.encode(decoded, order="deterministic").decode()
 
     def mask(self, text: str) -> str:
         """Return JSON text with the secret values masked."""
         if not self.has_secrets:
             return text
-        return to_json(self._replaced(msgspec.json.decode(text), [self._root], lambda _: MASK))
+        return to_json(self._replaced(msgspec.json.decode(text), [self._root], "", lambda _place, _value: MASK))
 
     def mask_in(self, message: str, text: str) -> str:
         """Return a message in which the secrets of a value, given as JSON text, are masked."""
-        secrets = self._secret_texts(msgspec.json.decode(text)) if self.has_secrets else set()
-        for secret in sorted(secrets, key=len, reverse=True):
+        found = self._secrets(msgspec.json.decode(text), "")
+        for secret in sorted({one for _, value in found for one in _texts_in(value)}, key=len, reverse=True):
             if len(secret) >= SHORTEST_SECRET:
                 message = message.replace(secret, MASK)
         return message
 
-    def _secret_texts(self, given: Any) -> set[str]:  # noqa: ANN401 - plain JSON
-        found: list[Any] = []
-        self._replaced(given, [self._root], found.append)
-        return {text for one in found for text in _texts_in(one)}
+    def _secrets(self, given: Any, place: str) -> list[tuple[str, Any]]:  # noqa: ANN401 - plain JSON
+        """Return the secrets in plain JSON, each with its place."""
+        found: list[tuple[str, Any]] = []
+        if self.has_secrets:
+            self._replaced(given, [self._root], place, lambda where, value: found.append((where, value)))
+        return found
 
-    def _replaced(self, value: Any, schemas: Iterable[Schema], replacement: Callable[[Any], Any]) -> Any:  # noqa: ANN401
+    def _replaced(
+        self,
+        value: Any,  # noqa: ANN401 - plain JSON
+        schemas: Iterable[Schema],
+        place: str,
+        replacement: Callable[[str, Any], Any],
+    ) -> Any:  # noqa: ANN401
         """Return plain JSON with replaced secrets; `schemas` are those that the value may have."""
         ways = list(self._alternatives(schemas))
         if not ways:
             return value
         if value is not None and any(one.get("writeOnly") for one in ways):
-            return replacement(value)
+            return replacement(place, value)
         if isinstance(value, dict):
             return {
-                name: self._replaced(one, _schemas_of_field(ways, name), replacement) for name, one in value.items()
+                name: self._replaced(one, _schemas_of_field(ways, name), f"{place}.{name}", replacement)
+                for name, one in value.items()
             }
         if isinstance(value, list):
-            return [self._replaced(one, _schemas_of_item(ways, place), replacement) for place, one in enumerate(value)]
+            return [
+                self._replaced(one, _schemas_of_item(ways, number), f"{place}[{number}]", replacement)
+                for number, one in enumerate(value)
+            ]
         return value
 
     def _alternatives(self, schemas: Iterable[Schema]) -> Iterator[Schema]:

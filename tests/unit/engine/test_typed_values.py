@@ -97,7 +97,7 @@ def test_secrets_are_masked_in_lists_mappings_tuples_and_unions() -> None:
         ('{"byName":{"a":{"shape":"square","side":1,"sid":1}}}', "spec.byName.a.sid: must be a field.*'side'"),
         ('{"plain":{"y":1}}', "spec.plain.y: must be a field"),
         ('{"shapes":[{"shape":"line"}]}', r"spec.shapes\[0\].shape: must be one of circle, square"),
-        ('{"pair":[1,"***"]}', r"spec: must be given with its secrets: \*\*\* only stands for one"),
+        ('{"pair":[1,"***"]}', r"spec.pair\[1\]: must be the secret itself: \*\*\* only stands for it"),
         ("[]", "spec: must be an object"),
     ],
 )

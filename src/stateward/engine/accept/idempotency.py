@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from stateward.engine.errors import Denied, Refused
+from stateward.engine.kind_types import UnfitValue
 from stateward.errors import BadInput, StatewardError
 from stateward.store.filters import JournalFilter
 from stateward.store.port import Reader
@@ -79,7 +80,8 @@ def _to_stored(error: StatewardError) -> StoredRefusal:
     name, code = type(error).__name__, getattr(error, "code", "refused")
     if isinstance(error, BadInput):  # the value may be secret
         text = f"{error.field}: must be {error.allowed}"
-        return StoredRefusal("BadInput", "bad_input", text, field=error.field, state=error.state)
+        base = UnfitValue if isinstance(error, UnfitValue) else BadInput
+        return StoredRefusal(base.__name__, "bad_input", text, field=error.field, state=error.state)
     if isinstance(error, Refused):
         refusal = error.refusal
         allowed = tuple(refusal.allowed_to(refusal.actor))

@@ -33,6 +33,7 @@ from stateward.engine.errors import (
     Refused,
     VersionMismatch,
 )
+from stateward.engine.kind_types import UnfitValue
 from stateward.errors import BadInput, StatewardError, UnknownField, UnknownName
 from stateward.plugin.route_options import MESSAGES, PLAIN_PROBLEMS
 from stateward.schemas.problems import Problem
@@ -103,14 +104,15 @@ def _(error: BadInput) -> Problem:
     return problem(400, "bad_input", f"{error.field}: must be {error.allowed}", field=error.field, state=error.state)
 
 
-@problem_of.register
-def _(error: UnknownField) -> Problem:
+@problem_of.register(UnknownField)
+@problem_of.register(UnfitValue)
+def _(error: UnknownField | UnfitValue) -> Problem:
     return problem(
-        400,
+        422 if isinstance(error, UnfitValue) else 400,
         "bad_input",
         f"{error.field}: must be {error.allowed}",
         field=error.field,
-        known=list(error.known),
+        known=None if error.known is None else list(error.known),
         nearest=error.nearest,
         state=error.state,
     )
@@ -194,7 +196,14 @@ def _(error: Locked) -> Problem:
     return problem(409, error.code, error, blocker=first, blockers=blockers, retry=True)
 
 
-STATUSES = {"BadInput": 400, "UnknownName": 404, "NotFound": 404, "VersionMismatch": 412, "QuotaExceeded": 403}
+STATUSES = {
+    "BadInput": 400,
+    "UnfitValue": 422,
+    "UnknownName": 404,
+    "NotFound": 404,
+    "VersionMismatch": 412,
+    "QuotaExceeded": 403,
+}
 """The status of a refusal that is replayed by its idempotency key, by the error's class; all others are 409."""
 
 

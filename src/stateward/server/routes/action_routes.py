@@ -34,7 +34,7 @@ EMPTY_BODY = Ask()
     Right.ACT,
     TAG,
     "Do something to an object",
-    *(404, 409, 412, 413),
+    *(404, 409, 412, 413, 422),
     status_code=202,
     response_headers=[ETAG],
     responses={200: ResponseSpec(AcceptedView, False, "It has ended.")},
@@ -135,7 +135,7 @@ def prospect_view(verdict: Verdict) -> Prospect:
     Right.ACT,
     TAG,
     "Do something to many objects",
-    *(404, 409, 413),
+    *(404, 409, 413, 422),
     status_code=202,
 )
 async def act_on_group(request: ApiRequest, ns: Ns, action: Action, data: JSONBody[GroupAsk]) -> GroupView:

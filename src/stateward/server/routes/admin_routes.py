@@ -60,8 +60,8 @@ async def list_workers(request: ApiRequest) -> list[WorkerView]:
 @api_route(get, "/ns/{ns:str}/timers", Right.READ, TAG, "List timers")
 async def list_timers(request: ApiRequest, ns: Ns, limit: Limit = 100) -> list[TimerView]:
     """Return the pending timers of a namespace, in the order in which they fall due."""
-    service = request.service
-    return [timer_view(one) for one in await service.reader.timers(ns, service.page_size(limit))]
+    service, disclosure = request.service, request.presenter.disclosure
+    return [timer_view(disclosure.timer(one)) for one in await service.reader.timers(ns, service.page_size(limit))]
 
 
 @api_route(get, "/ns/{ns:str}/locks/{tree:str}", Right.READ, TAG, "List locks")

@@ -119,7 +119,7 @@ async def get_object(request: ApiRequest, ns: Ns, id: Id, if_none_match: IfNoneM
     Right.ACT,
     TAG,
     "Make an object",
-    *(404, 409, 413),
+    *(404, 409, 413, 422),
     status_code=202,
     response_headers=[ETAG],
 )
