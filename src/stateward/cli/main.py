@@ -38,7 +38,7 @@ COMMANDS = (
     *_own(OBJECTS, "wait", "wait", "cancel"),
     *_own(OBJECTS, "watch", "watch", "history"),
     *_own(OBJECTS, "why", "why"),
-    *_own(OBJECTS, "maintenance", "heal", "prune"),
+    *_own(OBJECTS, "maintenance", "heal", "prune", "forget"),
     *_own(OBJECTS, "top", "top"),
     *_own(None, "lifecycle", "lifecycle=app"),
     *_own(OBJECTS, "token", "token=app"),

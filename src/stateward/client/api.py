@@ -184,6 +184,10 @@ class ApiClient:
         """Run the healer now."""
         return self.http.call(HealedView, "POST", url_path("heal"))
 
+    def forget(self, ns: str, object_: str, kind: str) -> ObjectView:
+        """Remove the record of an object of a kind that nobody knows."""
+        return self.http.call(ObjectView, "POST", _object(ns, object_, "forget"), body={"kind": kind})
+
     def prune(self, older: int, *, dry_run: bool, after: int = 0) -> PrunedView:
         """Delete the history of what ended more than `older` seconds ago, or a part of it."""
         body = {"older": older, "dry_run": dry_run, "after": after}

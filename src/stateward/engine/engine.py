@@ -21,10 +21,12 @@ from stateward.engine.errors import (
     OperationCancelled,
     OperationFailed,
     OperationTimedOut,
+    UnknownKind,
 )
 from stateward.engine.external_reports import ExternalReport, Sighting, record_sightings
 from stateward.engine.finish import cancel
 from stateward.engine.kinds import Admission, Kind, Kinds
+from stateward.engine.maintenance.forget import forget
 from stateward.engine.maintenance.state_migration import refuse_unknown_states
 from stateward.engine.queries import Recovered, recovered, state_at, watch
 from stateward.engine.requests import EMPTY, Accepted, Creation, LockRequest, Request
@@ -257,7 +259,7 @@ class Engine:
             return await self._open_store.transact(
                 lambda tx: groups.accept_group(tx, self.kinds, whole, members, each, self._new_id)
             )
-        except (StoreError, KeyReused, RefusedBefore):
+        except (StoreError, KeyReused, RefusedBefore, UnknownKind):
             raise
         except StatewardError as error:
             if whole is None or whole.key is None:
@@ -335,6 +337,10 @@ class Engine:
             if task is None or task.cancelling():
                 raise
             return None  # the waiter was cancelled, not the caller
+
+    async def forget(self, ns: str, object: str, kind: str, who: str = "") -> Object:  # noqa: A002
+        """Remove the record of an object whose kind nobody knows any more; `kind` confirms which one that is."""
+        return await forget(self.store, self.kinds, Key(ns, object), kind, who)
 
     # --- time and limits ---------------------------------------------------------------------------------------------
 

@@ -90,6 +90,13 @@ def _describe_lock(blocker: Blocker) -> str:
     return f"{what}{who} {'waits for' if blocker.waiting else 'holds'} {blocker.mode} on {blocker.path}"
 
 
+class UnknownKind(Denied, code="unknown_kind"):
+    """Only other processes know the kind of a stored object: its plug-in is not loaded in this one."""
+
+    kind: str
+    text = "this process does not know the kind {kind}: the plug-in that declares it is not loaded here"
+
+
 class VersionMismatch(Denied, code="version"):
     """The object has changed since the caller saw it."""
 

@@ -53,7 +53,7 @@ async def record_external_reports(tx: Tx, kinds: Kinds, reports: list[ExternalRe
 
 def _record_report(uow: UnitOfWork, kinds: Kinds, report: ExternalReport) -> bool:
     found = uow.objects.get(Key(report.ns, report.object))
-    if found is None:
+    if found is None or found.kind not in kinds:
         return False
     operation = uow.operations.get(Key(report.ns, report.op))
     if operation is None or found.op != report.op:
@@ -100,7 +100,7 @@ async def record_sightings(tx: Tx, kinds: Kinds, sightings: Sequence[Sighting]) 
 
 def _record_sighting(uow: UnitOfWork, kinds: Kinds, one: Sighting) -> bool:
     found = uow.objects.get(Key(one.ns, one.object))
-    if found is None or found.removed or not _is_newer(one, found):
+    if found is None or found.removed or found.kind not in kinds or not _is_newer(one, found):
         return False
     move = decide(kinds[found.kind].lifecycle, found.state, one.event, PROVIDER)
     if not isinstance(move, Move):

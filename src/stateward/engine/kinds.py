@@ -1,5 +1,6 @@
 """Kinds of objects: their lifecycles, handlers, lanes, guards and hooks."""
 
+import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -7,6 +8,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from stateward.engine.errors import UnknownKind
 from stateward.engine.handlers import Handler, Observe, Run
 from stateward.engine.kind_types import KindTypes, Upgrade
 from stateward.engine.privacy import PUBLIC, Disclosure, Privacy
@@ -17,7 +19,11 @@ from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import Lifecycle
 from stateward.lifecycle.rows import BEGINNINGS
 from stateward.store.changes import Ended
+from stateward.store.errors import WriteConflict
+from stateward.store.port import KindFilter
 from stateward.store.records import Key, Object, Operation
+
+log = logging.getLogger("stateward.engine")
 
 Guard = Callable[[UnitOfWork, Request, Object], Awaitable[Request | None]]
 """A domain's own condition on a request, checked inside the transaction; raises a Denied.
@@ -139,10 +145,12 @@ class Kind(Struct, eq=False):
 class Kinds:
     """All kinds, by name."""
 
-    __slots__ = ("_disclosures", "_kinds", "admission", "any_end_hook", "any_lock_set", "steps")
+    __slots__ = ("_disclosures", "_kinds", "admission", "any_end_hook", "any_lock_set", "filter", "steps")
 
     def __init__(self, kinds: Iterable[Kind], admission: Admission | None = None) -> None:
         self.admission = admission
+        self.filter: KindFilter = None
+        """The condition on the kinds of claims and due times; there is none before `pass_over_unknown` found a need."""
         self._kinds: dict[str, Kind] = {}
         for kind in kinds:
             if kind.name in self._kinds:
@@ -165,6 +173,27 @@ class Kinds:
         """Return the declared types of a kind, if it has some, and if this process knows it."""
         found = self._kinds.get(kind)
         return None if found is None else found.types
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._kinds
+
+    def of(self, record: Object | Operation) -> Kind:
+        """Return the kind of a stored record; raises if only other processes know it."""
+        kind = self._kinds.get(record.kind)
+        if kind is None:
+            raise UnknownKind(record.kind)
+        return kind
+
+    def pass_over_unknown(self, found: Iterable[str]) -> None:
+        """Filter work by its kind from now on, if some of these kinds are unknown; the store repeats the transaction.
+
+        A process that knows all kinds never needs the filter, and so does not pay for it.
+        """
+        unknown = sorted({kind for kind in found if kind not in self._kinds})
+        if unknown and self.filter is None:
+            log.warning("this process does not know the kinds %s: it leaves their work to others", ", ".join(unknown))
+            self.filter = tuple(self._kinds)
+            raise WriteConflict("it is repeated without the kinds that this process does not know")
 
     def disclosure(self, *, internal: bool) -> Disclosure:
         """Return the view of stored records for administrators (`internal`), or for all others."""

@@ -5,6 +5,9 @@ one of them. So a kind declares its internal and secret parts, and every way out
 its reader may see it.
 
 In every kind, a hidden operation that no user may request is internal, with its journal entries.
+
+A process may hold records of a kind that it does not know, because the plug-in is not loaded. Nobody can say which
+parts of them are secret, so all values are: administrators see the names of the fields, and others not even those.
 """
 
 from collections.abc import Iterable
@@ -42,6 +45,8 @@ class Privacy(Struct, frozen=True):
 
 
 PUBLIC = Privacy()
+UNKNOWN = Privacy(texts=True, operations=True, places="?")
+"""The privacy of a kind that this process does not know; all values of its records are secret as well."""
 
 
 class Disclosure:
@@ -50,7 +55,7 @@ class Disclosure:
     def __init__(self, kinds: "Iterable[Kind]", *, internal: bool) -> None:
         self._internal = internal
         self._kinds = {kind.name: kind for kind in kinds}
-        self._privacy = {kind.name: kind.privacy for kind in kinds if kind.privacy != PUBLIC}
+        self._privacy = {kind.name: None if kind.privacy == PUBLIC else kind.privacy for kind in kinds}
         self._actions = {kind.name: found for kind in kinds if (found := internal_actions(kind.lifecycle))}
 
     def _types(self, kind: str) -> "KindTypes | None":
@@ -64,7 +69,7 @@ class Disclosure:
             spec, unreadable = types.show_spec(found.spec)
             error = "; ".join(filter(None, (found.error, unreadable))) or None
             found = replace(found, spec=spec, seen=types.show_other(found.seen), error=error)
-        privacy = self._privacy.get(found.kind)
+        privacy = self._privacy.get(found.kind, UNKNOWN)
         if privacy is None:
             return found
         spec, seen = self._json(privacy, found.spec), self._json(privacy, found.seen)
@@ -78,13 +83,21 @@ class Disclosure:
         if (types := self._types(found.kind)) is not None:
             steps, result = types.show_other(found.steps), found.result and types.show_other(found.result)
             found = replace(found, args=types.show_args(found.action, found.args), steps=steps, result=result)
-        privacy = self._privacy.get(found.kind)
+        privacy = self._privacy.get(found.kind, UNKNOWN)
         if privacy is None:
             return found
         result = None if found.result is None else self._json(privacy, found.result)
         args, steps = self._json(privacy, found.args), self._json(privacy, found.steps)
         error = found.error if self._tells(privacy) else None
         return replace(found, args=args, steps=steps, result=result, error=error)
+
+    def timer(self, timer: Timer, kind: str | None = None) -> Timer:
+        """Return a timer as its readers may see it; if nobody knows the kind of its object, it may be of any kind."""
+        for name in self._kinds if kind is None else (kind,):
+            if (types := self._types(name)) is not None:
+                timer = replace(timer, args=types.show_args(timer.event, timer.args))
+        privacy = self._privacy.get(kind, UNKNOWN) if kind is not None else None
+        return timer if privacy is None else replace(timer, args=self._json(privacy, timer.args))
 
     def hides(self, operation: Operation) -> bool:
         """Return whether an operation is hidden from the readers."""
@@ -94,17 +107,17 @@ class Disclosure:
         """Return whether operations of an action are hidden from the readers."""
         if self._internal:
             return False
-        return action in self._actions.get(kind, ()) or self._privacy.get(kind, PUBLIC).operations
+        return action in self._actions.get(kind, ()) or self._of(kind).operations
 
     def hides_places(self, kind: str) -> bool:
         """Return whether the lanes of a kind are hidden from the readers."""
-        return not self._internal and bool(self._privacy.get(kind, PUBLIC).places)
+        return not self._internal and bool(self._of(kind).places)
 
     def lane(self, name: str) -> str:
         """Return the name of a lane as its readers may see it: all internal lanes of a kind have one name."""
         if self._internal:
             return name
-        prefixes = (one.places for one in self._privacy.values() if one.places)
+        prefixes = (one.places for one in self._privacy.values() if one is not None and one.places)
         return next((f"{prefix}*" for prefix in prefixes if name.startswith(prefix)), name)
 
     def entry(self, entry: JournalEntry) -> JournalEntry | None:
@@ -115,7 +128,7 @@ class Disclosure:
         """
         if entry.spec is not None and (types := self._types(entry.kind)) is not None:
             entry = replace(entry, spec=types.show_spec(entry.spec)[0])
-        privacy = self._privacy.get(entry.kind, PUBLIC)
+        privacy = self._of(entry.kind)
         of_internal = privacy.operations or (entry.op is not None and entry.kind in self._actions)
         if of_internal and entry.target is None and not self._internal:
             return None
@@ -126,12 +139,8 @@ class Disclosure:
         reason = entry.reason if self._tells(privacy) else None
         return replace(entry, op=self._op(privacy, entry.op), spec=spec, who=who, reason=reason)
 
-    def timer(self, timer: Timer) -> Timer:
-        """Return a timer as its readers may see it: secrets of its event are masked, whatever kind its object has."""
-        for kind in self._kinds.values():
-            if (types := self._types(kind.name)) is not None:
-                timer = replace(timer, args=types.show_args(timer.event, timer.args))
-        return timer
+    def _of(self, kind: str) -> Privacy:
+        return self._privacy.get(kind, UNKNOWN) or PUBLIC
 
     def _op(self, privacy: Privacy, op: str | None) -> str | None:
         """Return the id of an operation, unless its readers would not find the operation."""
@@ -142,6 +151,8 @@ class Disclosure:
 
     def _json(self, privacy: Privacy, text: str) -> str:
         """Return JSON text without internal fields, and with secret values masked."""
+        if privacy is UNKNOWN:
+            return _names_only(text) if self._internal else "{}"
         names = privacy.secrets if self._internal else privacy.secrets | privacy.fields
         if not any(f'"{name}"' in text for name in names):
             return text
@@ -155,6 +166,12 @@ def internal_actions(lifecycle: Lifecycle) -> frozenset[str]:
     """Return the hidden actions of a lifecycle that no user may ask for."""
     hidden = [row for row in lifecycle.rows if row.meaning is Meaning.HIDDEN]
     return frozenset(row.event for row in hidden) - {row.event for row in hidden if USER in row.actors}
+
+
+def _names_only(text: str) -> str:
+    """Return JSON text with the names of its fields and without any value."""
+    value = msgspec.json.decode(text)
+    return to_json(dict.fromkeys(value, MASK) if isinstance(value, dict) else MASK)
 
 
 def _masked(value: Any, secrets: frozenset[str]) -> Any:  # noqa: ANN401 - plain JSON

@@ -54,13 +54,15 @@ async def expedite_overdue(tx: Tx, kinds: Kinds, worker: str, most: int) -> int:
 
     The calling worker keeps the deadlines of its own claims, even if its lease looks expired.
     """
-    overdue = [work for work in await tx.overdue(most) if work.owner != worker and not _is_expedited(work)]
+    found = await tx.overdue(most, kinds.filter)
+    overdue = [work for work in found if work.owner != worker and not _is_expedited(work)]
     if not overdue:
         return 0
     uow = UnitOfWork(tx)
+    await uow.load({Key(work.ns, work.object) for work in overdue})
+    kinds.pass_over_unknown(uow.objects[Key(work.ns, work.object)].kind for work in overdue)
     await time_out(uow, kinds, [work for work in overdue if work.remote])
     ours = [work for work in overdue if not work.remote]
-    await uow.load({Key(work.ns, work.object) for work in ours})
     for work in ours:
         _expedite(uow, work)
     await promote_waiters(uow)

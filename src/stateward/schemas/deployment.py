@@ -16,6 +16,7 @@ class WorkerView(Struct, frozen=True):
     lease: float
     seen: Moment
     alive: bool
+    kinds: list[str] = []  # the kinds whose work it does; empty if it does not say
 
 
 class TimerView(Struct, frozen=True):

@@ -36,6 +36,12 @@ class NewLabels(Body, frozen=True):
     labels: Labels
 
 
+class Forget(Body, frozen=True):
+    """A request to remove the record of an object whose plug-in is gone."""
+
+    kind: Annotated[str, Meta(min_length=1, max_length=250, description="the object's kind, as a confirmation")]
+
+
 class WishedLock(Body, frozen=True):
     """An intention lock that the action must hold on its tree."""
 

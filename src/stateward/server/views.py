@@ -161,7 +161,9 @@ def lanes_view(groups: list[LaneGroup], loads: list[LaneLoad]) -> LanesView:
 
 def worker_view(worker: WorkerRecord, now: float) -> WorkerView:
     """Return the view of a worker."""
-    return WorkerView(worker.id, worker.host, worker.pid, worker.lease, to_datetime(worker.seen), worker.is_alive(now))
+    kinds = msgspec.json.decode(worker.kinds or "[]", type=list[str])
+    seen = to_datetime(worker.seen)
+    return WorkerView(worker.id, worker.host, worker.pid, worker.lease, seen, worker.is_alive(now), kinds)
 
 
 def timer_view(timer: Timer) -> TimerView:

@@ -39,6 +39,12 @@ T = TypeVar("T")
 NO_LANES: Mapping[str, int] = MappingProxyType({})
 """No slots in any lane."""
 
+KindFilter = Sequence[str] | None
+"""The kinds whose work a process knows how to do; None: no condition, which costs nothing.
+
+With a filter, work and timers of other kinds are passed over, as if they were not there.
+"""
+
 
 class LaneLoad(Struct, frozen=True, gc=False):
     """A lane with its limits, the number of its running operations, and whether claimable work waits in it."""
@@ -125,13 +131,19 @@ class Tx(Protocol):
     async def count_open_operations(self, ns: str, limit: int) -> int:
         """Count the operations of a namespace that have not ended; stops at the limit."""
 
-    async def due_timers(self, limit: int) -> list[Timer]:
+    async def due_timers(self, limit: int, kinds: KindFilter = None) -> list[Timer]:
         """Return due timers in order, and lock them; timers that another transaction locks are skipped."""
 
-    async def lane_loads(self) -> tuple[list[LaneGroup], list[LaneLoad]]:
+    async def lane_loads(self, kinds: KindFilter = None) -> tuple[list[LaneGroup], list[LaneLoad]]:
         """Return the groups and lanes with claimable or running work, and lock them against other claimers."""
 
-    async def claim(self, slots: Mapping[str, int], owner: str, prefetch: Mapping[str, int] = NO_LANES) -> list[Claim]:
+    async def claim(
+        self,
+        slots: Mapping[str, int],
+        owner: str,
+        prefetch: Mapping[str, int] = NO_LANES,
+        kinds: KindFilter = None,
+    ) -> list[Claim]:
         """Claim at most `slots[lane]` operations of each lane: highest priority first, then in the order of acceptance.
 
         Sets the owner, increments epoch and attempts, and sets the deadline if there is none. The next `prefetch[lane]`
@@ -139,7 +151,7 @@ class Tx(Protocol):
         has a deadline.
         """
 
-    async def overdue(self, limit: int) -> list[WorkItem]:
+    async def overdue(self, limit: int, kinds: KindFilter = None) -> list[WorkItem]:
         """Return work items past their deadline that no live worker owns."""
 
     async def heartbeat(self, worker: WorkerRecord) -> None:
@@ -228,7 +240,7 @@ class Reader(Protocol):
     async def locks_of(self, tree: Key) -> list[Lock]:
         """Return the locks of a tree."""
 
-    async def next_due_time(self) -> float | None:
+    async def next_due_time(self, kinds: KindFilter = None) -> float | None:
         """Return the earliest due time of a timer, a delayed operation or a deadline."""
 
     async def time(self) -> float:

@@ -220,6 +220,11 @@ class WorkerRecord(Struct, frozen=True, gc=False):
     seen: float
     host: str
     pid: int
+    kinds: str = ""  # JSON list of the kinds that it knows; empty: it does not say, and may know all
+
+    def knows(self, kind: str) -> bool:
+        """Return whether the worker does work of a kind."""
+        return not self.kinds or kind in msgspec.json.decode(self.kinds, type=list[str])
 
     def is_alive(self, now: float) -> bool:
         """Return whether the lease has not expired; the SQL for stuck work and dead workers compares likewise."""

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from stateward.store.changes import Changes
 from stateward.store.errors import StoreBusy, Unavailable, WriteConflict
-from stateward.store.port import Reader, Store, Tx, TxFunction
+from stateward.store.port import KindFilter, Reader, Store, Tx, TxFunction
 from stateward.store.records import Claim, Key, Object, WorkerRecord
 from stateward.store.topics import Topic
 from stateward.testing.virtual_loop import PARTY, LoopParty, VirtualLoop
@@ -72,8 +72,10 @@ class RecordingTx:
         found = await self._tx.objects(keys)
         return {key: self._former.get(key.id, one) for key, one in found.items()}
 
-    async def claim(self, rooms: dict[str, int], owner: str, spares: dict[str, int]) -> list[Claim]:
-        claims = await self._tx.claim(rooms, owner, spares)
+    async def claim(
+        self, rooms: dict[str, int], owner: str, spares: dict[str, int], kinds: KindFilter = None
+    ) -> list[Claim]:
+        claims = await self._tx.claim(rooms, owner, spares, kinds)
         self._record.claims += claims
         return claims
 

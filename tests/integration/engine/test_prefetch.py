@@ -41,8 +41,10 @@ class Yard:
 
     async def claimed(self, spares: int) -> tuple[Claim, list[Claim]]:
         """Claim what there is room for, and spares."""
-        catch = await self.engine.store.transact(lambda tx: claim(tx, ME, 10, PrefetchPlan({}, {})))
-        more = await self.engine.store.transact(lambda tx: claim(tx, ME, 10, PrefetchPlan({LANE: spares}, {})))
+        catch = await self.engine.store.transact(lambda tx: claim(tx, self.engine.kinds, ME, 10, PrefetchPlan({}, {})))
+        more = await self.engine.store.transact(
+            lambda tx: claim(tx, self.engine.kinds, ME, 10, PrefetchPlan({LANE: spares}, {}))
+        )
         (first,) = catch.claims
         return first, more.prefetched
 
@@ -126,7 +128,7 @@ async def test_a_spare_does_not_begin_in_a_place_that_nobody_before_it_has_left(
     first, (spare,) = await yard.claimed(spares=1)
     await yard.say(told(first, Ending()))  # without a word of its successor: the place may be another's
     await yard.engine.create("ns", "stray", PUMP.kind, "build")
-    await yard.engine.store.transact(lambda tx: claim(tx, ME, 10))
+    await yard.engine.store.transact(lambda tx: claim(tx, yard.engine.kinds, ME, 10))
     begun = {spare.work.key: RunningOperation(spare, predecessors=(first.work.key,))}
     await yard.engine.store.transact(lambda tx: reconcile_owned_work(tx, ME.id, begun.__contains__, begun.get))
     stray, work = await yard.work("stray"), await yard.work("p2")

@@ -1,7 +1,7 @@
 """A server for tests: the real application on a real engine, without a network; each caller has a role."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -123,10 +123,15 @@ async def open_server(
     works: bool = True,
     fast_path: bool = True,
     also: Sequence[Kind] = (),
+    without: Collection[str] = (),
 ) -> AsyncIterator[ServerHarness]:
-    """Open a harness; everybody in it has a token for `shop`, the administrator for everything."""
+    """Open a harness; everybody in it has a token for `shop`, the administrator for everything.
+
+    The server does not know the kinds that it is opened `without`.
+    """
     plant, clock = Plant(), Clock()
-    kinds = [*also, plant.pump(), plant.station(), simple(VM), simple(ACCOUNT), token_kind(), quota_kind()]
+    every = [*also, plant.pump(), plant.station(), simple(VM), simple(ACCOUNT), token_kind(), quota_kind()]
+    kinds = [kind for kind in every if kind.name not in without]
     async with AsyncExitStack() as stack:
         engine = await stack.enter_async_context(
             Engine(store or open_store(":memory:"), kinds, works=works, admission=QuotaGuard())

@@ -72,7 +72,7 @@ async def test_what_a_dead_worker_holds_is_stuck_until_it_is_healed(idle_site: S
     await idle_site.post(f"/ns/{NS}/objects", {"id": "p1", "kind": "test.pump"})
     dead = WorkerRecord("gone/1", -1.0, 0.0, "host", 1)
     await store.transact(lambda tx: tx.heartbeat(dead))
-    await store.transact(lambda tx: claim(tx, dead, 10))
+    await store.transact(lambda tx: claim(tx, idle_site.engine.kinds, dead, 10))
     stuck = (await idle_site.get("/stuck")).json()
     assert [(one["ns"], one["object"], one["action"], one["owner"]) for one in stuck] == [(NS, "p1", "build", "gone/1")]
     assert stuck[0]["why"] == "its worker is dead"
@@ -89,7 +89,7 @@ async def test_why_says_that_a_worker_is_dead_wherever_stuck_does(idle_site: Ser
     await idle_site.post(f"/ns/{NS}/objects", {"id": "p1", "kind": "test.pump", "parent": "s1"})
     alive = WorkerRecord("alive/1", 3600.0, 0.0, "host", 1)
     await store.transact(lambda tx: tx.heartbeat(alive))
-    (building,) = (await store.transact(lambda tx: claim(tx, alive, 10))).claims
+    (building,) = (await store.transact(lambda tx: claim(tx, idle_site.engine.kinds, alive, 10))).claims
     await store.transact(
         lambda tx: record_claim_reports(
             tx, idle_site.engine.kinds, [ClaimReport(building.operation, "alive/1", 1, Ending())]
@@ -97,7 +97,7 @@ async def test_why_says_that_a_worker_is_dead_wherever_stuck_does(idle_site: Ser
     )
     body = {"selector": {"parent": "s1"}, "whole": {"object": "s1", "action": "pump"}}
     assert (await idle_site.post(f"/ns/{NS}/actions/pump", body)).status_code == 202
-    await store.transact(lambda tx: claim(tx, alive, 10))
+    await store.transact(lambda tx: claim(tx, idle_site.engine.kinds, alive, 10))
     part = (await idle_site.get(f"/ns/{NS}/objects/p1/why")).json()
     assert (part["reason"], part["text"]) == ("running", "pump: worker alive/1 works on it")
     whole = (await idle_site.get(f"/ns/{NS}/objects/s1/why")).json()

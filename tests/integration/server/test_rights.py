@@ -57,6 +57,7 @@ RULES: dict[str, Rule] = {
     "GET /api/v1/workers": "govern",
     "POST /api/v1/heal": "govern",
     "POST /api/v1/prune": "govern",
+    "POST /api/v1/ns/{ns}/objects/{id}/forget": "govern",
     "GET /api/v1/tokens": "govern",
     "POST /api/v1/tokens": "govern",
     "DELETE /api/v1/tokens/{id}": "govern",

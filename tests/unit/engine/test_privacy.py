@@ -11,7 +11,7 @@ from stateward.domains.ovc.lifecycle import DISK, VM
 from stateward.engine import Kind
 from stateward.engine.kinds import Kinds
 from stateward.engine.privacy import Privacy, internal_actions
-from stateward.store.records import JournalEntry, Object, Operation, Status
+from stateward.store.records import JournalEntry, Object, Operation, Status, Timer
 
 FOUND = Object("a", "vm-1", VM.kind, "RUNNING", 0.0, 1, 1, None, "vm-1", None, "{}", "{}", "broken", 0.0)
 WORK = Operation(
@@ -46,6 +46,30 @@ def test_secret_values_are_masked_for_everybody_at_any_depth(internal: bool) -> 
     entry = kinds.disclosure(internal=internal).entry(replace(ENTRY, spec='{"env":{"K":"s"}}'))
     assert entry is not None
     assert entry.spec == '{"env":{"K":"***"}}'
+
+
+def test_of_an_unknown_kind_administrators_see_names_and_others_see_nothing_that_might_be_secret() -> None:
+    kinds = Kinds([Kind(MCI)])
+    found = replace(FOUND, spec='{"env":{"K":"s"},"size":1}', seen='["x"]', op="op")
+    work = replace(WORK, args='{"password":"p"}', result='"r"', steps='{"made":{"id":"x"}}', error="broken")
+    timer = Timer("a", "t", 0.0, 0, "vm-1", "stop", "[]", '{"password":"p"}')
+    entry = replace(ENTRY, spec='{"env":{"K":"s"}}')
+    admins, others = kinds.disclosure(internal=True), kinds.disclosure(internal=False)
+    shown, told, line = admins.object(found), admins.operation(work), admins.entry(entry)
+    assert told is not None
+    assert line is not None
+    assert (shown.spec, shown.seen, shown.error, shown.op) == ('{"env":"***","size":"***"}', '"***"', "broken", "op")
+    assert (told.args, told.result, told.steps) == ('{"password":"***"}', '"***"', '{"made":"***"}')
+    assert (line.spec, line.reason) == ('{"env":"***"}', "why")
+    assert admins.timer(timer, VM.kind).args == '{"password":"***"}'
+    shown, line = others.object(found), others.entry(entry)
+    assert line is not None
+    assert (shown.spec, shown.seen, shown.error, shown.op) == ("{}", "{}", None, None)
+    assert (others.operation(work), line.spec, line.reason, line.op) == (None, "{}", None, None)
+    assert others.entry(replace(ENTRY, target=None)) is None
+    assert others.hides_action(VM.kind, "start")
+    assert others.hides_places(VM.kind)
+    assert others.timer(timer, VM.kind).args == "{}"
 
 
 def test_texts_that_are_internal_are_left_out() -> None:

@@ -1,4 +1,4 @@
-"""`stateward heal` and `stateward prune`: requeue stuck work now, and delete the history of what ended long ago."""
+"""`stateward heal`, `prune` and `forget`: requeue stuck work, delete old history, remove records of unknown kinds."""
 
 import re
 from typing import Annotated
@@ -6,9 +6,11 @@ from typing import Annotated
 import typer
 from msgspec.structs import replace
 
+from stateward.client.arguments import ObjectSelector, parse_ref
 from stateward.client.formatting import filled_table, utc_text
 from stateward.client.output import NO, print_json, results
 from stateward.client.session import Session, on_server
+from stateward.client.shared_options import Objects
 from stateward.errors import BadInput
 from stateward.schemas.deployment import PrunedView
 
@@ -53,6 +55,20 @@ def prune(session: Session, older: Older, dry_run: CountOnly = False) -> None:
         print_json(done)
     else:
         results().print(_pruned_text(done, dry_run), markup=False, highlight=False, soft_wrap=True)
+
+
+Confirmed = Annotated[str, typer.Option("--kind", metavar="KIND", help="The kind of the objects, as a confirmation.")]
+EachOne = Annotated[bool, typer.Option("--all", help="All objects of the kind in the namespace.")]
+
+
+@on_server
+def forget(session: Session, kind: Confirmed, objects: Objects = None, every: EachOne = False) -> None:
+    """Remove the records of objects whose plug-in is gone; what they stand for is not touched."""
+    if bool(objects) == every:
+        raise BadInput("object", None, "either named, or all of the kind with --all")
+    found = session.client.objects(session.ns, ObjectSelector(kind=kind)) if every else map(parse_ref, objects or ())
+    gone = [session.client.forget(session.ns, id_, kind) for id_ in [one.id for one in found]]
+    session.show(gone, lambda gone: f"{len(gone)} objects of the kind {kind} are forgotten.")
 
 
 def _seconds(text: str) -> int:

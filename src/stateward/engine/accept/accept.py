@@ -15,7 +15,16 @@ from msgspec.structs import replace
 from stateward.engine.accept.begin import begin_operation, check_can_begin
 from stateward.engine.accept.eager_claims import EagerClaims
 from stateward.engine.accept.idempotency import RefusedBefore, add_refusal, bare_key, fingerprint_of, read_refusal
-from stateward.engine.errors import AlreadyExists, Blocker, KeyReused, NotFound, Refused, VersionMismatch, blocker_of
+from stateward.engine.errors import (
+    AlreadyExists,
+    Blocker,
+    KeyReused,
+    NotFound,
+    Refused,
+    UnknownKind,
+    VersionMismatch,
+    blocker_of,
+)
 from stateward.engine.finish.completion import advance
 from stateward.engine.kinds import Kind, Kinds, run_end_hooks
 from stateward.engine.requests import EMPTY, Accepted, Request
@@ -149,7 +158,7 @@ async def _admit(uow: UnitOfWork, kinds: Kinds, request: Request, answers: dict[
         if request.creates is not None
         else _require_object(request, stored)
     )
-    kind = kinds[found.kind]
+    kind = kinds.of(found)
     move = _decide_move(uow, kind, request, found)
     original = request  # the fingerprint is that of the request as it came
     if kind.types is not None:
@@ -183,8 +192,11 @@ async def _admit(uow: UnitOfWork, kinds: Kinds, request: Request, answers: dict[
 def _refuse(
     uow: UnitOfWork, request: Request, answers: dict[Key, IdempotencyRecord], error: StatewardError
 ) -> StatewardError:
-    """Return a refusal, and store it under the request's key, so that a repeated request gets the same verdict."""
-    if request.key is not None and not isinstance(error, KeyReused | RefusedBefore):
+    """Return a refusal, and store it under the request's key, so that a repeated request gets the same verdict.
+
+    Another process may know a kind that this one does not, so that is no verdict to be kept.
+    """
+    if request.key is not None and not isinstance(error, KeyReused | RefusedBefore | UnknownKind):
         answer = refusal_record(request, error, uow.now)
         answers[Key(request.ns, request.key)] = answer
         uow.changes.idempotency_records.append(answer)

@@ -35,7 +35,7 @@ async def cancel(tx: Tx, kinds: Kinds, key: Key, who: str) -> Operation:
     if work is None or work.fenced:
         ended = (await tx.operations([key])).get(key, operation)  # the first read was before its object was locked
         raise AlreadyEnded(ended.id, ended.status)
-    if not kinds[operation.kind].cancels:
+    if not kinds.of(operation).cancels:
         raise NotCancelled(operation.id, operation.kind)
     _cancel_work(uow, kinds, operation, work, who)
     marked = uow.work(key)
@@ -46,7 +46,7 @@ async def cancel(tx: Tx, kinds: Kinds, key: Key, who: str) -> Operation:
 
 
 async def cancel_children(tx: Tx, kinds: Kinds, children: Sequence[Operation], who: str) -> list[Key]:
-    """Cancel the children of a parent, except those that have ended or cannot be cancelled.
+    """Cancel the children of a parent, except those that have ended, cannot be cancelled, or are of an unknown kind.
 
     Returns the children that have children of their own.
     """
@@ -56,7 +56,7 @@ async def cancel_children(tx: Tx, kinds: Kinds, children: Sequence[Operation], w
     parents: list[Key] = []
     for one in children:
         work = uow.work(one.key)
-        if work is None or work.fenced or not kinds[one.kind].cancels:
+        if work is None or work.fenced or one.kind not in kinds or not kinds.of(one).cancels:
             continue
         if work.children:
             parents.append(one.key)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stateward.engine.kinds import Kinds
 from stateward.engine.worker.prefetch import LANE_TIME_SLICE_S, NO_PREFETCH, PrefetchPlan
 from stateward.store.changes import Changes
 from stateward.store.port import LaneLoad, Tx
@@ -40,16 +41,19 @@ class ClaimResult(Struct, frozen=True):
     has_more: bool
 
 
-async def claim(tx: Tx, worker: WorkerRecord, room: int, prefetch: PrefetchPlan = NO_PREFETCH) -> ClaimResult:
+async def claim(
+    tx: Tx, kinds: Kinds, worker: WorkerRecord, room: int, prefetch: PrefetchPlan = NO_PREFETCH
+) -> ClaimResult:
     """Claim up to `room` operations for a worker, and prefetch as planned.
 
     If the last heartbeat was a while ago, the claim sends one too: a worker that counts as dead must own nothing.
     """
-    groups, loads = await tx.lane_loads()
+    groups, loads = await tx.lane_loads(kinds.filter)
     allotment = allot(groups, loads, room, tx.now, prefetch)
     if not allotment.rooms and not allotment.prefetched:
         return ClaimResult(tx.now, [], [], has_more=False)
-    taken = await tx.claim(allotment.rooms, worker.id, allotment.prefetched)
+    taken = await tx.claim(allotment.rooms, worker.id, allotment.prefetched, kinds.filter)
+    kinds.pass_over_unknown(one.operation.kind for one in taken)
     if taken and tx.now - worker.seen > worker.lease / 3:
         await tx.heartbeat(worker)
     if allotment.opened:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from stateward.aio.supervise import wait_for_event
 from stateward.engine.accept.accept import admit_all
-from stateward.engine.errors import NotFound, Refused
+from stateward.engine.errors import NotFound, Refused, UnknownKind
 from stateward.engine.kinds import Kinds
 from stateward.engine.recovery import expedite_overdue
 from stateward.engine.requests import Request
@@ -71,7 +71,7 @@ class DueScheduler:
         """Return in how many seconds something is due; a change after the call sets `due_changed` again."""
         self.due_changed.clear()
         try:
-            wake = await self._store.reader.next_due_time()
+            wake = await self._store.reader.next_due_time(self._kinds.filter)
             return DUE_POLL_MAX_S if wake is None else wake - await self._store.reader.time()
         except StoreError:
             return DUE_RETRY_S
@@ -96,11 +96,12 @@ TIMER_RETRY_S = 1.0
 
 async def fire_due_timers(tx: Tx, kinds: Kinds, new_id: Callable[[], str], most: int) -> int:
     """Fire due timers; each is an event by the clock. A timer whose object is in transition is set again."""
-    timers = await tx.due_timers(most)
+    timers = await tx.due_timers(most, kinds.filter)
     if not timers:
         return 0
     uow = UnitOfWork(tx)
     verdicts = await admit_all(uow, kinds, [_request(timer, new_id()) for timer in timers])
+    kinds.pass_over_unknown(verdict.kind for verdict in verdicts if isinstance(verdict, UnknownKind))
     for timer, verdict in zip(timers, verdicts, strict=True):
         if _must_wait(verdict):
             uow.changes.timers.append(replace(timer, due=tx.now + getattr(verdict, "after", TIMER_RETRY_S)))

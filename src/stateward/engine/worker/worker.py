@@ -41,7 +41,7 @@ from stateward.engine.worker.scheduler import DueScheduler
 from stateward.errors import StatewardError
 from stateward.store.errors import DatabaseReplaced, StoreError
 from stateward.store.port import Store, Tx, TxFunction
-from stateward.store.records import Claim, Key, Operation, WorkerRecord
+from stateward.store.records import Claim, Key, Operation, WorkerRecord, to_json
 from stateward.store.topics import Topic
 
 T = TypeVar("T")
@@ -76,7 +76,8 @@ class Worker:
         self._kinds = kinds
         self._chance = chance
         self._slots = slots
-        record = WorkerRecord(name, lease_s, 0.0, socket.gethostname(), os.getpid())
+        known = to_json(sorted(kind.name for kind in kinds))
+        record = WorkerRecord(name, lease_s, 0.0, socket.gethostname(), os.getpid(), known)
         self._lease = WorkerLease(store, record, lease_s)
         self._running: dict[Key, RunningOperation] = {}
         self._prefetched = PrefetchBuffer(prefetch_window_s)
@@ -175,7 +176,9 @@ class Worker:
     async def _claim(self, room: int, prefetch: PrefetchPlan) -> bool:
         """Claim operations and start them; tells whether there may be more."""
         async with self._claim_lock:
-            result = await self._retry_on_store_error(lambda tx: claim(tx, self._lease.record, room, prefetch))
+            result = await self._retry_on_store_error(
+                lambda tx: claim(tx, self._kinds, self._lease.record, room, prefetch)
+            )
             return self._start_claimed(result)
 
     def _start_claimed(self, result: ClaimResult) -> bool:
@@ -225,7 +228,7 @@ class Worker:
             left = room - len(eager.claims) if eager.has_unclaimed else 0
             if left <= 0:
                 return verdicts, ClaimResult(tx.now, [], [], has_more=False)
-            return verdicts, await claim(tx, self._lease.record, left, prefetch)
+            return verdicts, await claim(tx, self._kinds, self._lease.record, left, prefetch)
 
         async with self._claim_lock:
             verdicts, result = await self._store.transact(accept_and_claim)

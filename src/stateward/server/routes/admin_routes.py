@@ -61,7 +61,10 @@ async def list_workers(request: ApiRequest) -> list[WorkerView]:
 async def list_timers(request: ApiRequest, ns: Ns, limit: Limit = 100) -> list[TimerView]:
     """Return the pending timers of a namespace, in the order in which they fall due."""
     service, disclosure = request.service, request.presenter.disclosure
-    return [timer_view(disclosure.timer(one)) for one in await service.reader.timers(ns, service.page_size(limit))]
+    timers = await service.reader.timers(ns, service.page_size(limit))
+    objects = await service.reader.objects({Key(one.ns, one.object) for one in timers})
+    kinds = {key: found.kind for key, found in objects.items()}
+    return [timer_view(disclosure.timer(one, kinds.get(Key(one.ns, one.object)))) for one in timers]
 
 
 @api_route(get, "/ns/{ns:str}/locks/{tree:str}", Right.READ, TAG, "List locks")

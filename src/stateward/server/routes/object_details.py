@@ -58,7 +58,7 @@ async def get_allowed(request: ApiRequest, ns: Ns, id: Id) -> AllowedView:  # no
     service = request.service
     found = await service.engine.record(ns, id)
     holder = None if found.op is None else await service.reader.operation(Key(ns, found.op))
-    lifecycle = service.engine.kinds[found.kind].lifecycle
+    lifecycle = service.engine.kinds.of(found).lifecycle
     origin = None if holder is None else holder.origin
     actions = allowed_actions(lifecycle, found.state, ACTORS[request.grant.role], origin)
     return AllowedView(found.state, service.state_classes.get((found.kind, found.state)), actions)

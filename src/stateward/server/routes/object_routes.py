@@ -18,7 +18,7 @@ from stateward.lifecycle import Lifecycle
 from stateward.plugin.request_params import IdempotencyKey, Ns
 from stateward.schemas.objects import NamespaceView, ObjectPage, ObjectView
 from stateward.schemas.operations import AcceptedView
-from stateward.schemas.request_bodies import NewLabels, NewObject
+from stateward.schemas.request_bodies import Forget, NewLabels, NewObject
 from stateward.server.auth.guards import require_priority
 from stateward.server.errors import Forbidden
 from stateward.server.http.fast_path import JsonReply
@@ -203,7 +203,25 @@ async def set_labels(
     return JsonReply(request.presenter.object(found), found.version)
 
 
-ROUTES = (list_namespaces, list_objects, get_object, create_object, set_labels)
+@api_route(
+    post,
+    "/ns/{ns:str}/objects/{id:str}/forget",
+    Right.GOVERN,
+    TAG,
+    "Forget an object of an unknown kind",
+    *(404, 409, 413),
+    status_code=200,
+)
+async def forget_object(request: ApiRequest, ns: Ns, id: Id, data: JSONBody[Forget]) -> ObjectView:  # noqa: A002
+    """Remove the record of an object whose plug-in is gone; what the object stands for is not touched.
+
+    Only if neither this server nor a live worker knows its kind, and the body confirms the kind. Its operations end as
+    cancelled.
+    """
+    return request.presenter.object(await request.service.engine.forget(ns, id, data.kind, request.grant.name))
+
+
+ROUTES = (list_namespaces, list_objects, get_object, create_object, set_labels, forget_object)
 
 
 async def replace_labels(
@@ -231,6 +249,6 @@ async def replace_labels(
 def _check_reserved_labels(kinds: Kinds, found: Object, labels: dict[str, str]) -> None:
     """Raise if a label is removed or changed by which the domain finds the object."""
     former: dict[str, str] = msgspec.json.decode(found.labels)
-    for name in sorted(former.keys() & kinds[found.kind].reserved_labels):
+    for name in sorted(former.keys() & kinds.of(found).reserved_labels):
         if labels.get(name) != former[name]:
             raise BadInput("labels", labels, f"labels with {name}={former[name]}, by which its domain finds it")

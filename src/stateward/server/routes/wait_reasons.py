@@ -48,6 +48,7 @@ class WaitContext(Struct, frozen=True):
     live_workers: int  # number of workers whose lease is valid
     dead_workers: Mapping[str, WorkerRecord] = {}  # workers whose lease has expired, by id
     external_party: ExternalParty | None = None  # None if a worker of ours does the work
+    unknown_kind: str = ""  # its kind, if workers are alive, but none of them knows it
 
 
 def describe_dead_worker(worker: WorkerRecord) -> str:
@@ -62,8 +63,7 @@ def wait_reason(work: WorkItem, around: WaitContext) -> tuple[WaitReason, str]:
         outlived = "has yet to confirm that it stopped" if lost is None else describe_dead_worker(lost)
         return WaitReason.GHOST, f"its result no longer counts; its worker {work.owner} {outlived}"
     if lost is not None:
-        successor = "a living worker will take it over" if around.live_workers else "no worker is alive to take it over"
-        return WaitReason.ORPHANED, f"its worker {lost.id} {describe_dead_worker(lost)}; {successor}"
+        return WaitReason.ORPHANED, f"its worker {lost.id} {describe_dead_worker(lost)}; {_successor(around)}"
     if work.is_prefetched:
         text = f"worker {work.owner} has prefetched it; it starts when a slot is free in lane {work.lane}"
         return WaitReason.LANE, text
@@ -73,6 +73,12 @@ def wait_reason(work: WorkItem, around: WaitContext) -> tuple[WaitReason, str]:
     if ahead:
         return WaitReason.QUEUE, f"it stands behind operation {ahead[-1]} ({len(ahead)} ahead of it)"
     return _reason_before_lane(work, around) or _lane_reason(work, around)
+
+
+def _successor(around: WaitContext) -> str:
+    if around.unknown_kind:
+        return f"no worker knows the kind {around.unknown_kind}, to take it over"
+    return "a living worker will take it over" if around.live_workers else "no worker is alive to take it over"
 
 
 def _reason_before_lane(work: WorkItem, around: WaitContext) -> tuple[WaitReason, str] | None:
@@ -88,6 +94,8 @@ def _reason_before_lane(work: WorkItem, around: WaitContext) -> tuple[WaitReason
         return WaitReason.HELD, f"it is held until it is told to go on{_until(work)}"
     if work.not_before > around.now:
         return WaitReason.TIME, f"it is not to begin before {time_text(work.not_before)}"
+    if around.unknown_kind:
+        return WaitReason.NO_WORKER, f"no worker knows the kind {around.unknown_kind}"
     return None
 
 

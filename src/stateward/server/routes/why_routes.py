@@ -57,7 +57,7 @@ async def get_why(request: ApiRequest, ns: Ns, id: Id) -> WhyView:  # noqa: A002
         kind=found.kind,
         state=found.state,
         state_class=service.state_classes.get((found.kind, found.state)),
-        text="it waits for nothing" if mine is None else f"{mine.action}: {mine.text}{trouble}",
+        text=_idle_text(look, found) if mine is None else f"{mine.action}: {mine.text}{trouble}",
         reason=None if mine is None else mine.reason,
         operation=None if operation is None else presenter.operation(operation),
         queue=queued,
@@ -77,7 +77,7 @@ class QueueInspection(Struct, frozen=True):
     operations: dict[Key, Operation]
     now: float
     lanes: LaneLoads
-    live_workers: int
+    live_workers: list[WorkerRecord]
     dead_workers: Mapping[str, WorkerRecord]
 
     @property
@@ -89,6 +89,10 @@ class QueueInspection(Struct, frozen=True):
         operation = self.operations.get(work.key)
         return operation is not None and self.disclosure.hides(operation)
 
+    def unknown_kind(self, kind: str) -> str:
+        """Return a kind if there are live workers, but none of them knows it; otherwise an empty text."""
+        return "" if not self.live_workers or any(one.knows(kind) for one in self.live_workers) else kind
+
     async def queued(self) -> list[QueuedView]:
         """Return the views of the queue, at most one page."""
         shown = self.shown[: self.service.config.page_limit]
@@ -98,7 +102,14 @@ class QueueInspection(Struct, frozen=True):
         operation = self.operations.get(work.key)
         locks, reporting = await self.locks(operation), await self._reporting(work, operation)
         around = WaitContext(
-            self.now, self.work_items, locks, self.lanes, self.live_workers, self.dead_workers, reporting
+            self.now,
+            self.work_items,
+            locks,
+            self.lanes,
+            len(self.live_workers),
+            self.dead_workers,
+            reporting,
+            "" if operation is None else self.unknown_kind(operation.kind),
         )
         reason, text = wait_reason(work, around)
         hidden = operation is not None and self.disclosure.hides_places(operation.kind)
@@ -127,7 +138,8 @@ class QueueInspection(Struct, frozen=True):
         """Return the external party that works on an operation; None if a worker of ours does."""
         if operation is None or not (work.remote or work.is_parked):
             return None
-        reader, find_party = self.service.reader, self.service.engine.kinds[operation.kind].party
+        reader, kinds = self.service.reader, self.service.engine.kinds
+        find_party = kinds.of(operation).party if operation.kind in kinds else None
         found = await reader.object(Key(work.ns, work.object))
         if not work.remote and (find_party is None or found is None):
             return None
@@ -156,9 +168,16 @@ async def _inspect_queue(request: ApiRequest, found: Object) -> QueueInspection:
     lanes = LaneLoads({load.lane.lane: load for load in loads}, {one.grp: one.lanes for one in groups})
     workers = await reader.workers()
     lost = {one.id: one for one in workers if not one.is_alive(now)}
-    return QueueInspection(
-        service, request.presenter.disclosure, work_items, operations, now, lanes, len(workers) - len(lost), lost
-    )
+    alive = [one for one in workers if one.id not in lost]
+    return QueueInspection(service, request.presenter.disclosure, work_items, operations, now, lanes, alive, lost)
+
+
+def _idle_text(look: QueueInspection, found: Object) -> str:
+    """Return why an object waits for nothing that its reader may see."""
+    if found.kind in look.service.engine.kinds or not look.work_items:
+        return "it waits for nothing"
+    nobody = "no worker knows" if look.unknown_kind(found.kind) else "this server does not know"
+    return f"{nobody} the kind {found.kind}; only administrators see its operations"
 
 
 async def _children(request: ApiRequest, work: WorkItem | None) -> list[OperationView]:

@@ -19,13 +19,33 @@ DELAYED = CLAIMABLE.replace("NOT delayed", "delayed")
 """Word for word as in the partial indexes, or PostgreSQL would not use those."""
 
 
+KNOWN = "(SELECT p.kind FROM operations p WHERE p.ns = work.ns AND p.id = work.op) = ANY ($<place>::text[])"
+"""The condition that an operation is of a known kind; a look-up of each row, which the planner cannot turn round."""
+
+KNOWN_TIMER = """coalesce((
+    SELECT o.kind = ANY ($<place>::text[]) FROM objects o WHERE o.ns = t.ns AND o.id = t.object AND NOT o.removed
+), true)"""
+"""The condition that a timer is not about an existing object of an unknown kind."""
+
+
+def with_filter(sql: str, place: int) -> tuple[str, str]:
+    """Return a statement without and with the filter by kind, whose parameter has this number."""
+    conditions = {"known": f"AND {KNOWN}", "known_timer": f"AND {KNOWN_TIMER}"}
+    known = sql
+    for name, condition in conditions.items():
+        known = known.replace(f"<{name}>", condition.replace("<place>", str(place)))
+        sql = sql.replace(f"<{name}>", "")
+    return sql, known
+
+
 # Lanes with claimable work, by a loose index scan.
 HEADS = render_sql(
     """heads AS (
-    (SELECT lane, grp FROM work WHERE <claimable> ORDER BY lane, priority DESC, seq LIMIT 1)
+    (SELECT lane, grp FROM work WHERE <claimable> <known> ORDER BY lane, priority DESC, seq LIMIT 1)
     UNION ALL
     SELECT n.lane, n.grp FROM heads h CROSS JOIN LATERAL (
-        SELECT lane, grp FROM work WHERE <claimable> AND lane > h.lane ORDER BY lane, priority DESC, seq LIMIT 1
+        SELECT lane, grp FROM work WHERE <claimable> AND lane > h.lane <known>
+        ORDER BY lane, priority DESC, seq LIMIT 1
     ) n
 )""",
     claimable=CLAIMABLE,
@@ -43,8 +63,9 @@ DUE_ROWS = render_sql(
 
 PROMOTE_DUE = render_sql("WITH <ripe> SELECT count(*) FROM ripe", ripe=DUE_ROWS)
 
-LOCK_GROUPS = render_sql(
-    """
+LOCK_GROUPS, LOCK_GROUPS_KNOWN = with_filter(
+    render_sql(
+        """
 WITH RECURSIVE <heads>, <ripe>, found AS MATERIALIZED (
     SELECT DISTINCT coalesce(l.grp, f.grp) AS grp
     FROM (SELECT lane, grp FROM heads UNION SELECT lane, grp FROM ripe) f LEFT JOIN lanes l ON l.lane = f.lane
@@ -53,13 +74,16 @@ WITH RECURSIVE <heads>, <ripe>, found AS MATERIALIZED (
 )
 SELECT grp, pg_advisory_xact_lock(hashtextextended(grp, $3)) FROM found
 """,
-    heads=HEADS,
-    ripe=DUE_ROWS,
-    unlimited=str(UNLIMITED),
+        heads=HEADS,
+        ripe=DUE_ROWS,
+        unlimited=str(UNLIMITED),
+    ),
+    4,
 )
 
-LOADS = render_sql(
-    """
+LOADS, LOADS_KNOWN = with_filter(
+    render_sql(
+        """
 WITH RECURSIVE <heads>, busy AS (
     SELECT lane, max(grp) AS grp, sum(running)::integer AS running, bool_or(waiting) AS waiting
     FROM (
@@ -75,16 +99,19 @@ LEFT JOIN lanes l ON l.lane = b.lane
 LEFT JOIN lane_groups g ON g.grp = coalesce(l.grp, b.grp)
 ORDER BY b.lane
 """,
-    heads=HEADS,
+        heads=HEADS,
+    ),
+    1,
 )
 
-CLAIM_WORK = render_sql(
-    """
+CLAIM_WORK, CLAIM_WORK_KNOWN = with_filter(
+    render_sql(
+        """
 WITH chosen AS MATERIALIZED (
     SELECT c.*, r.room
     FROM unnest($1::text[], $2::integer[], $5::integer[]) AS r(lane, room, spare)
     CROSS JOIN LATERAL (
-        SELECT ns, op, lane, priority, seq, deadline FROM work WHERE lane = r.lane AND <claimable>
+        SELECT ns, op, lane, priority, seq, deadline FROM work WHERE lane = r.lane AND <claimable> <known>
         ORDER BY priority DESC, seq LIMIT r.room + r.spare FOR UPDATE SKIP LOCKED
     ) c
 ), placed AS (
@@ -106,7 +133,9 @@ WITH chosen AS MATERIALIZED (
 )
 SELECT {WorkItem:t} FROM taken t ORDER BY t.deadline IS NULL, t.priority DESC, t.seq
 """,
-    claimable=CLAIMABLE,
+        claimable=CLAIMABLE,
+    ),
+    6,
 )
 
 # A separate statement, so that it sees the changes that the last owner of the work committed.

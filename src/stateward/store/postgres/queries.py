@@ -8,6 +8,7 @@ the same, because an order that an index provides would tempt the planner to rea
 """
 
 from stateward.store.filters import JournalFilter, Selector, WhereClause
+from stateward.store.postgres.claims import with_filter
 from stateward.store.postgres.codec import render_sql
 from stateward.store.records import UNLIMITED
 
@@ -100,46 +101,58 @@ LOCKS = render_sql("""
 SELECT {Lock:l} FROM unnest($1::row_key[]) k JOIN locks l ON {l.ns==k.ns} AND l.tree = k.id ORDER BY l.seq
 """)
 
-LOCK_DUE = render_sql("""
+LOCK_DUE, LOCK_DUE_KNOWN = with_filter(
+    render_sql("""
 SELECT o.ns, o.id FROM objects o
 JOIN (SELECT DISTINCT ns, object FROM (
-    SELECT ns, object FROM timers WHERE due <= $1 ORDER BY due, rank, ns, id LIMIT $2
+    SELECT ns, object FROM timers t WHERE due <= $1 <known_timer> ORDER BY due, rank, ns, id LIMIT $2
 ) first) d ON {o.ns==d.ns} AND o.id = d.object
 ORDER BY d.ns, d.object FOR UPDATE OF o SKIP LOCKED
-""")
-DUE = render_sql("""
+"""),
+    3,
+)
+DUE, DUE_KNOWN = with_filter(
+    render_sql("""
 SELECT {Timer:t} FROM timers t
-WHERE t.due <= $1 AND NOT EXISTS (
+WHERE t.due <= $1 <known_timer> AND NOT EXISTS (
     SELECT FROM objects o WHERE {o.ns==t.ns} AND o.id = t.object AND (o.ns, o.id)::row_key <> ALL ($3::row_key[])
 )
 ORDER BY t.due, t.rank, t.ns, t.id LIMIT $2 FOR UPDATE OF t SKIP LOCKED
-""")
+"""),
+    4,
+)
 
-LOCK_OVERDUE = render_sql("""
+LOCK_OVERDUE, LOCK_OVERDUE_KNOWN = with_filter(
+    render_sql("""
 WITH late AS (
-    SELECT w.ns, w.object, w.queue FROM work w
-    WHERE w.deadline <= $1
-      AND NOT EXISTS (SELECT FROM workers k WHERE k.id = w.owner AND k.seen + k.lease >= $1)
-    ORDER BY w.deadline LIMIT $2
+    SELECT work.ns, work.object, work.queue FROM work
+    WHERE work.deadline <= $1
+      AND NOT EXISTS (SELECT FROM workers k WHERE k.id = work.owner AND k.seen + k.lease >= $1) <known>
+    ORDER BY work.deadline LIMIT $2
 )
 SELECT o.ns, o.id FROM objects o
 JOIN (SELECT ns, object AS id FROM late UNION SELECT ns, queue FROM late) l ON {o.ns==l.ns} AND o.id = l.id
 ORDER BY l.ns, l.id FOR UPDATE OF o SKIP LOCKED
-""")
-OVERDUE = render_sql("""
-SELECT {WorkItem:w} FROM work w
-WHERE w.deadline <= $1
-  AND NOT EXISTS (SELECT FROM workers k WHERE k.id = w.owner AND k.seen + k.lease >= $1)
+"""),
+    3,
+)
+OVERDUE, OVERDUE_KNOWN = with_filter(
+    render_sql("""
+SELECT {WorkItem:work} FROM work
+WHERE work.deadline <= $1
+  AND NOT EXISTS (SELECT FROM workers k WHERE k.id = work.owner AND k.seen + k.lease >= $1) <known>
   AND NOT EXISTS (
       SELECT FROM objects o
-      WHERE {o.ns==w.ns} AND o.id = w.object AND (o.ns, o.id)::row_key <> ALL ($3::row_key[])
+      WHERE {o.ns==work.ns} AND o.id = work.object AND (o.ns, o.id)::row_key <> ALL ($3::row_key[])
   )
   AND NOT EXISTS (
       SELECT FROM objects o
-      WHERE {o.ns==w.ns} AND o.id = w.queue AND (o.ns, o.id)::row_key <> ALL ($3::row_key[])
+      WHERE {o.ns==work.ns} AND o.id = work.queue AND (o.ns, o.id)::row_key <> ALL ($3::row_key[])
   )
-ORDER BY w.deadline LIMIT $2 FOR UPDATE OF w SKIP LOCKED
-""")
+ORDER BY work.deadline LIMIT $2 FOR UPDATE OF work SKIP LOCKED
+"""),
+    4,
+)
 
 LOCK_OWNED = render_sql("""
 WITH mine AS MATERIALIZED (SELECT ns, object, queue FROM work WHERE owner = $1)
@@ -150,8 +163,9 @@ ORDER BY l.ns, l.id FOR UPDATE OF o
 OWNED = render_sql("SELECT {WorkItem:w} FROM work w WHERE w.owner = $1 ORDER BY w.seq FOR UPDATE OF w")
 
 HEARTBEAT = """
-INSERT INTO workers VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT (id) DO UPDATE SET lease = excluded.lease, seen = excluded.seen, host = excluded.host, pid = excluded.pid
+INSERT INTO workers VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (id) DO UPDATE
+SET lease = excluded.lease, seen = excluded.seen, host = excluded.host, pid = excluded.pid, kinds = excluded.kinds
 """
 REMOVE_WORKER = "DELETE FROM workers WHERE id = $1"
 DEAD_WORKERS = render_sql("""

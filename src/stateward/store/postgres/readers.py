@@ -3,8 +3,8 @@
 from collections.abc import Collection, Sequence
 
 from stateward.store.filters import JournalFilter, Page, Selector
-from stateward.store.port import LaneLoad, LaneWork, StateCounts, StuckWork
-from stateward.store.postgres.claims import CLAIMABLE, DELAYED, lane_load
+from stateward.store.port import KindFilter, LaneLoad, LaneWork, StateCounts, StuckWork
+from stateward.store.postgres.claims import CLAIMABLE, DELAYED, lane_load, with_filter
 from stateward.store.postgres.codec import operation_of, render_sql
 from stateward.store.postgres.connections import ConnectionPool
 from stateward.store.postgres.queries import NOW, OPERATIONS, PEEKED, where_journal, where_objects
@@ -112,20 +112,23 @@ SELECT ns FROM found WHERE ns IS NOT NULL
 """
 
 # A passed deadline of a live worker is left out: that worker is about to end the operation.
-NEXT_DUE_TIME = render_sql(
-    """
+NEXT_DUE_TIME, NEXT_DUE_TIME_KNOWN = with_filter(
+    render_sql(
+        """
 WITH clock AS MATERIALIZED (SELECT extract(epoch FROM clock_timestamp())::double precision AS now)
 SELECT least(
-    (SELECT min(due) FROM timers),
-    (SELECT min(not_before) FROM work WHERE <delayed>),
-    (SELECT w.deadline FROM clock, work w
-     WHERE w.deadline IS NOT NULL AND (w.deadline >= clock.now OR NOT EXISTS (
-         SELECT FROM workers k WHERE k.id = w.owner AND k.seen + k.lease >= clock.now
+    (SELECT min(due) FROM timers t WHERE true <known_timer>),
+    (SELECT min(not_before) FROM work WHERE <delayed> <known>),
+    (SELECT work.deadline FROM clock, work
+     WHERE work.deadline IS NOT NULL <known> AND (work.deadline >= clock.now OR NOT EXISTS (
+         SELECT FROM workers k WHERE k.id = work.owner AND k.seen + k.lease >= clock.now
      ))
-     ORDER BY w.deadline LIMIT 1)
+     ORDER BY work.deadline LIMIT 1)
 )
 """,
-    delayed=DELAYED,
+        delayed=DELAYED,
+    ),
+    1,
 )
 
 
@@ -217,8 +220,9 @@ class PostgresReader:
     async def locks_of(self, tree: Key) -> list[Lock]:
         return [Lock(*row) for row in await self._connections.fetch(LOCKS_OF, tree.ns, tree.id)]
 
-    async def next_due_time(self) -> float | None:
-        wake: float | None = (await self._connections.fetch(NEXT_DUE_TIME))[0][0]
+    async def next_due_time(self, kinds: KindFilter = None) -> float | None:
+        sql, given = (NEXT_DUE_TIME, []) if kinds is None else (NEXT_DUE_TIME_KNOWN, [list(kinds)])
+        wake: float | None = (await self._connections.fetch(sql, *given))[0][0]
         return wake
 
     async def time(self) -> float:

@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Collection, Mapping
 
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from stateward.store.changes import Changes
 from stateward.store.errors import StoreBusy, StoreError, WriteConflict
 from stateward.store.filters import Selector
-from stateward.store.port import NO_LANES, LaneLoad
+from stateward.store.port import NO_LANES, KindFilter, LaneLoad
 from stateward.store.postgres import claims, queries
 from stateward.store.postgres.apply import ClauseRows, clause_rows_of, compose_statement, split_statements
 from stateward.store.postgres.codec import claim_of, operation_of
@@ -115,35 +115,53 @@ class PostgresTx:
     async def count_open_operations(self, ns: str, limit: int) -> int:
         return int((await self._fetch(queries.COUNT_OPEN_OPERATIONS, ns, limit))[0][0])
 
-    async def due_timers(self, limit: int) -> list[Timer]:
-        held = await self._fetch(queries.LOCK_DUE, self._now, limit)
-        return [Timer(*row) for row in await self._fetch(queries.DUE, self._now, limit, self._hold(held))]
+    async def due_timers(self, limit: int, kinds: KindFilter = None) -> list[Timer]:
+        lock, due = (queries.LOCK_DUE, queries.DUE) if kinds is None else (queries.LOCK_DUE_KNOWN, queries.DUE_KNOWN)
+        held = await self._fetch(lock, self._now, limit, *_given(kinds))
+        return [Timer(*row) for row in await self._fetch(due, self._now, limit, self._hold(held), *_given(kinds))]
 
-    async def lane_loads(self) -> tuple[list[LaneGroup], list[LaneLoad]]:
+    async def lane_loads(self, kinds: KindFilter = None) -> tuple[list[LaneGroup], list[LaneLoad]]:
         self._promoted_due = True
-        args = (self._now, claims.DUE_BATCH_ROWS, self._names.groups_seed)
-        locked = {row[0] for row in await self._fetch(claims.LOCK_GROUPS, *args)}
-        return claims.loads_of(await self._fetch(claims.LOADS), locked)
+        lock, loads = (
+            (claims.LOCK_GROUPS, claims.LOADS) if kinds is None else (claims.LOCK_GROUPS_KNOWN, claims.LOADS_KNOWN)
+        )
+        args = (self._now, claims.DUE_BATCH_ROWS, self._names.groups_seed, *_given(kinds))
+        locked = {row[0] for row in await self._fetch(lock, *args)}
+        return claims.loads_of(await self._fetch(loads, *_given(kinds)), locked)
 
-    async def claim(self, slots: Mapping[str, int], owner: str, prefetch: Mapping[str, int] = NO_LANES) -> list[Claim]:
+    async def claim(
+        self,
+        slots: Mapping[str, int],
+        owner: str,
+        prefetch: Mapping[str, int] = NO_LANES,
+        kinds: KindFilter = None,
+    ) -> list[Claim]:
         """Claim up to so many operations of each lane, and hold those that follow as prefetch."""
         if not self._promoted_due:
             await self._fetch(claims.PROMOTE_DUE, self._now, claims.DUE_BATCH_ROWS)
         lanes = list({**slots, **prefetch})
         free, ahead = ([wanted.get(lane, 0) for lane in lanes] for wanted in (slots, prefetch))
-        taken = [WorkItem(*row) for row in await self._fetch(claims.CLAIM_WORK, lanes, free, owner, self._now, ahead)]
+        sql = claims.CLAIM_WORK if kinds is None else claims.CLAIM_WORK_KNOWN
+        chosen = await self._fetch(sql, lanes, free, owner, self._now, ahead, *_given(kinds))
+        taken = [WorkItem(*row) for row in chosen]
         if not taken:
             return []
         rows = await self._fetch(claims.CLAIMED_ROWS, [one.key for one in taken])
         return [claim_of(work, row) for work, row in zip(taken, rows, strict=True)]
 
-    async def overdue(self, limit: int) -> list[WorkItem]:
-        held = await self._fetch(queries.LOCK_OVERDUE, self._now, limit)
-        return [WorkItem(*row) for row in await self._fetch(queries.OVERDUE, self._now, limit, self._hold(held))]
+    async def overdue(self, limit: int, kinds: KindFilter = None) -> list[WorkItem]:
+        lock, late = (
+            (queries.LOCK_OVERDUE, queries.OVERDUE)
+            if kinds is None
+            else (queries.LOCK_OVERDUE_KNOWN, queries.OVERDUE_KNOWN)
+        )
+        held = await self._fetch(lock, self._now, limit, *_given(kinds))
+        return [WorkItem(*row) for row in await self._fetch(late, self._now, limit, self._hold(held), *_given(kinds))]
 
     async def heartbeat(self, worker: WorkerRecord) -> None:
         """Renew the lease of a worker, at the time of the database's clock."""
-        await self._fetch(queries.HEARTBEAT, worker.id, worker.lease, self._now, worker.host, worker.pid)
+        replaced = astuple(replace(worker, seen=self._now))
+        await self._fetch(queries.HEARTBEAT, *replaced)
 
     async def remove_worker(self, worker: str) -> None:
         await self._fetch(queries.REMOVE_WORKER, worker)
@@ -256,3 +274,8 @@ class PostgresTx:
         except DRIVER_ERRORS as error:
             self.failed = translate_error(error)
             raise self.failed from error
+
+
+def _given(kinds: KindFilter) -> tuple[list[str], ...]:
+    """Return the last parameter of a statement that has a filter by kind."""
+    return () if kinds is None else (list(kinds),)

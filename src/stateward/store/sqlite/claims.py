@@ -5,12 +5,12 @@ the number of waiting operations.
 """
 
 import sqlite3
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import takewhile
 
 from msgspec.json import encode
 
-from stateward.store.port import LaneLoad
+from stateward.store.port import KindFilter, LaneLoad
 from stateward.store.records import Claim, Lane, LaneGroup, default_group, default_lane
 from stateward.store.sqlite.codec import claim_of, fetch_packed, is_never_started, json_packed, render_sql
 
@@ -19,6 +19,15 @@ CLAIMABLE = f"delayed = 0 AND {UNCLAIMED}"
 DELAYED = f"delayed = 1 AND {UNCLAIMED}"
 
 PROMOTE = render_sql("UPDATE work SET delayed = 0 WHERE <delayed> AND not_before <= ?", delayed=DELAYED)
+KNOWN = "(SELECT p.kind FROM operations p WHERE p.ns = work.ns AND p.id = work.op) IN (SELECT value FROM json_each(?1))"
+"""The condition that an operation is of a known kind; as a look-up of each row, so that the order of an index stays."""
+
+KNOWN_TIMER = """coalesce((
+    SELECT o.kind IN (SELECT value FROM json_each(?1)) FROM objects o
+    WHERE o.ns = timers.ns AND o.id = timers.object AND o.removed = 0
+), 1)"""
+"""The condition that a timer is not about an existing object of an unknown kind."""
+
 RUNNING = "SELECT lane, grp, count(deadline) FROM work WHERE owner IS NOT NULL GROUP BY lane, grp"
 WAITING = render_sql(
     """
@@ -32,22 +41,25 @@ WHERE lane IS NOT NULL
 """,
     claimable=CLAIMABLE,
 )
+WAITING_KNOWN = WAITING.replace(CLAIMABLE, f"{CLAIMABLE} AND {KNOWN}")
 DUE = render_sql("SELECT DISTINCT lane, grp FROM work WHERE <delayed> AND not_before <= ?", delayed=DELAYED)
 LANES = render_sql("SELECT {Lane} FROM lanes")
 LANES_AMONG = render_sql("SELECT {Lane} FROM lanes WHERE lane IN (SELECT value FROM json_each(?))")
 GROUPS = render_sql("SELECT {LaneGroup} FROM lane_groups")
 GROUPS_AMONG = render_sql("SELECT {LaneGroup} FROM lane_groups WHERE grp IN (SELECT value FROM json_each(?))")
 
-CANDIDATES = json_packed(
-    "{WorkItem:w}, {Operation:p}, {Object:o}",
-    """
+CANDIDATE_COLUMNS = "{WorkItem:w}, {Operation:p}, {Object:o}"
+CANDIDATE_ROWS = """
 FROM work w
 CROSS JOIN operations p ON p.ns = w.ns AND p.id = w.op
 CROSS JOIN objects o ON o.ns = w.ns AND o.id = w.object
-WHERE w.lane = ? AND w.delayed = 0 AND w.owner IS NULL AND w.ready = 1 AND w.remote = 0 AND w.fenced = 0
-  AND w.children = 0
-ORDER BY w.priority DESC, w.seq LIMIT ?
-""",
+WHERE w.lane = ?1 AND w.delayed = 0 AND w.owner IS NULL AND w.ready = 1 AND w.remote = 0 AND w.fenced = 0
+  AND w.children = 0 <known>
+ORDER BY w.priority DESC, w.seq LIMIT ?2
+"""
+CANDIDATES = json_packed(CANDIDATE_COLUMNS, CANDIDATE_ROWS, known="")
+CANDIDATES_KNOWN = json_packed(
+    CANDIDATE_COLUMNS, CANDIDATE_ROWS, known="AND p.kind IN (SELECT value FROM json_each(?3))"
 )
 CLAIM_WORK = """
 UPDATE work
@@ -65,9 +77,10 @@ def promote(connection: sqlite3.Connection, now: float) -> None:
     connection.execute(PROMOTE, (now,))
 
 
-def busy_lanes(connection: sqlite3.Connection) -> tuple[list[LaneGroup], list[LaneLoad]]:
+def busy_lanes(connection: sqlite3.Connection, kinds: KindFilter = None) -> tuple[list[LaneGroup], list[LaneLoad]]:
     """Return the lanes with claimable or running work, and their groups."""
-    running, waiting = _running(connection), dict(connection.execute(WAITING).fetchall())
+    waits = connection.execute(WAITING) if kinds is None else connection.execute(WAITING_KNOWN, (packed_kinds(kinds),))
+    running, waiting = _running(connection), dict(waits.fetchall())
     groups = {lane: grp for lane, (grp, _) in running.items()} | waiting
     lanes = _lanes(connection, groups)
     return _groups(connection, {one.grp for one in lanes}), _loads(lanes, running, waiting)
@@ -86,14 +99,20 @@ def all_lanes(connection: sqlite3.Connection, now: float) -> tuple[list[LaneGrou
 
 
 def claim_work(
-    connection: sqlite3.Connection, slots: Mapping[str, int], owner: str, now: float, prefetch: Mapping[str, int]
+    connection: sqlite3.Connection,
+    slots: Mapping[str, int],
+    owner: str,
+    now: float,
+    prefetch: Mapping[str, int],
+    kinds: KindFilter = None,
 ) -> list[Claim]:
     """Claim at most `slots[lane]` work items of each lane, and prefetch the next `prefetch[lane]`."""
     taken: list[Claim] = []
     held: list[Claim] = []
+    sql, known = (CANDIDATES, ()) if kinds is None else (CANDIDATES_KNOWN, (packed_kinds(kinds),))
     for lane in {**slots, **prefetch}:
         free = slots.get(lane, 0)
-        rows = fetch_packed(connection, CANDIDATES, (lane, free + prefetch.get(lane, 0)))
+        rows = fetch_packed(connection, sql, (lane, free + prefetch.get(lane, 0), *known))
         taken += [claim_of(row, owner, now) for row in rows[:free]]
         held += [claim_of(row, owner) for row in takewhile(is_never_started, rows[free:])]
     if taken:
@@ -101,6 +120,11 @@ def claim_work(
     if held:
         connection.execute(PREFETCH_WORK, (owner, _seqs(held)))
     return _in_claim_order(taken) + _in_claim_order(held)
+
+
+def packed_kinds(kinds: Sequence[str]) -> str:
+    """Return kinds as one JSON value."""
+    return encode(kinds).decode()
 
 
 def _seqs(claims: Iterable[Claim]) -> str:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from stateward.store.errors import StoreBusy, Unavailable
 from stateward.store.filters import JournalFilter, Page, Selector
-from stateward.store.port import LaneLoad, LaneWork, StateCounts, StuckWork
+from stateward.store.port import KindFilter, LaneLoad, LaneWork, StateCounts, StuckWork
 from stateward.store.records import (
     JournalEntry,
     Key,
@@ -29,7 +29,7 @@ from stateward.store.records import (
     WorkItem,
 )
 from stateward.store.sqlite import queries
-from stateward.store.sqlite.claims import DELAYED, all_lanes
+from stateward.store.sqlite.claims import DELAYED, KNOWN, KNOWN_TIMER, all_lanes, packed_kinds
 from stateward.store.sqlite.codec import (
     Row,
     fetch_packed,
@@ -201,24 +201,23 @@ WITH RECURSIVE found(ns) AS (
 SELECT ns FROM found WHERE ns IS NOT NULL
 """
 # A passed deadline of a live worker is left out: that worker is about to end the operation.
-NEXT_DUE_TIME = render_sql(
-    """
+NEXT_DUE_ROWS = """
 SELECT min(at) FROM (
-    SELECT min(due) AS at FROM timers
+    SELECT min(due) AS at FROM timers WHERE <known_timer>
     UNION ALL
-    SELECT min(not_before) FROM work WHERE <delayed>
+    SELECT min(not_before) FROM work WHERE <delayed> AND <known>
     UNION ALL
     SELECT * FROM (
         SELECT deadline FROM work
-        WHERE deadline IS NOT NULL AND (deadline >= ?1 OR NOT EXISTS (
-            SELECT 1 FROM workers k WHERE k.id = work.owner AND k.seen + k.lease >= ?1
+        WHERE deadline IS NOT NULL AND <known> AND (deadline >= ?2 OR NOT EXISTS (
+            SELECT 1 FROM workers k WHERE k.id = work.owner AND k.seen + k.lease >= ?2
         ))
         ORDER BY deadline LIMIT 1
     )
 )
-""",
-    delayed=DELAYED,
-)
+"""
+NEXT_DUE_TIME = render_sql(NEXT_DUE_ROWS, delayed=DELAYED, known="TRUE", known_timer="TRUE")
+NEXT_DUE_TIME_KNOWN = render_sql(NEXT_DUE_ROWS, delayed=DELAYED, known=KNOWN, known_timer=KNOWN_TIMER)
 
 
 SHORT_READ_KEYS = 20
@@ -316,8 +315,10 @@ class SqliteReader:
     async def locks_of(self, tree: Key) -> list[Lock]:
         return await self._executor.run(lambda connection: queries.locks(connection, (tree,)))
 
-    async def next_due_time(self) -> float | None:
-        wake: float | None = await self._one(NEXT_DUE_TIME, self._clock())
+    async def next_due_time(self, kinds: KindFilter = None) -> float | None:
+        known = None if kinds is None else packed_kinds(kinds)
+        sql = NEXT_DUE_TIME if known is None else NEXT_DUE_TIME_KNOWN
+        wake: float | None = await self._one(sql, known, self._clock())
         return wake
 
     async def time(self) -> float:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 
 from stateward.store.changes import Changes
 from stateward.store.filters import Selector
-from stateward.store.port import NO_LANES, LaneLoad
+from stateward.store.port import NO_LANES, KindFilter, LaneLoad
 from stateward.store.records import (
     UNLIMITED,
     Claim,
@@ -21,23 +21,25 @@ from stateward.store.records import (
 )
 from stateward.store.sqlite import claims, queries
 from stateward.store.sqlite.apply import ChangeWriter, Sequences
-from stateward.store.sqlite.codec import fetch_packed, json_packed, timer_of, work_of, worker_of
+from stateward.store.sqlite.codec import Row, fetch_packed, json_packed, timer_of, work_of, worker_of
 from stateward.store.sqlite.errors import translate_error
 from stateward.store.topics import NO_TOPICS, topics_of
 
-TIMERS = json_packed("{Timer}", "FROM timers WHERE due <= ? ORDER BY due, rank, ns, id LIMIT ?")
-OVERDUE = json_packed(
-    "{WorkItem}",
-    """
+DUE_ROWS = "FROM timers WHERE due <= ?2 <known> ORDER BY due, rank, ns, id LIMIT ?3"
+TIMERS = json_packed("{Timer}", DUE_ROWS, known="")
+TIMERS_KNOWN = json_packed("{Timer}", DUE_ROWS, known=f"AND {claims.KNOWN_TIMER}")
+OVERDUE_ROWS = """
 FROM work
-WHERE deadline <= ?1
-  AND NOT EXISTS (SELECT 1 FROM workers k WHERE k.id = work.owner AND k.seen + k.lease >= ?1)
-ORDER BY deadline, seq LIMIT ?2
-""",
-)
+WHERE deadline <= ?2
+  AND NOT EXISTS (SELECT 1 FROM workers k WHERE k.id = work.owner AND k.seen + k.lease >= ?2) <known>
+ORDER BY deadline, seq LIMIT ?3
+"""
+OVERDUE = json_packed("{WorkItem}", OVERDUE_ROWS, known="")
+OVERDUE_KNOWN = json_packed("{WorkItem}", OVERDUE_ROWS, known=f"AND {claims.KNOWN}")
 HEARTBEAT = """
-INSERT INTO workers (id, lease, seen, host, pid) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT (id) DO UPDATE SET lease = excluded.lease, seen = excluded.seen, host = excluded.host, pid = excluded.pid
+INSERT INTO workers (id, lease, seen, host, pid, kinds) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE
+SET lease = excluded.lease, seen = excluded.seen, host = excluded.host, pid = excluded.pid, kinds = excluded.kinds
 """
 COUNT_OBJECTS = """
 SELECT count(*) FROM (
@@ -105,22 +107,35 @@ class SqliteTx:
     async def count_open_operations(self, ns: str, limit: int) -> int:
         return self._count(COUNT_OPEN_OPERATIONS, ns, limit)
 
-    async def due_timers(self, limit: int) -> list[Timer]:
-        return [timer_of(row) for row in fetch_packed(self._connection, TIMERS, (self.now, limit))]
+    async def due_timers(self, limit: int, kinds: KindFilter = None) -> list[Timer]:
+        rows = self._due(TIMERS, TIMERS_KNOWN, limit, kinds)
+        return [timer_of(row) for row in rows]
 
-    async def lane_loads(self) -> tuple[list[LaneGroup], list[LaneLoad]]:
+    async def lane_loads(self, kinds: KindFilter = None) -> tuple[list[LaneGroup], list[LaneLoad]]:
         claims.promote(self._connection, self.now)
-        return claims.busy_lanes(self._connection)
+        return claims.busy_lanes(self._connection, kinds)
 
-    async def claim(self, slots: Mapping[str, int], owner: str, prefetch: Mapping[str, int] = NO_LANES) -> list[Claim]:
+    async def claim(
+        self,
+        slots: Mapping[str, int],
+        owner: str,
+        prefetch: Mapping[str, int] = NO_LANES,
+        kinds: KindFilter = None,
+    ) -> list[Claim]:
         claims.promote(self._connection, self.now)
-        return claims.claim_work(self._connection, slots, owner, self.now, prefetch)
+        return claims.claim_work(self._connection, slots, owner, self.now, prefetch, kinds)
 
-    async def overdue(self, limit: int) -> list[WorkItem]:
-        return [work_of(row) for row in fetch_packed(self._connection, OVERDUE, (self.now, limit))]
+    async def overdue(self, limit: int, kinds: KindFilter = None) -> list[WorkItem]:
+        return [work_of(row) for row in self._due(OVERDUE, OVERDUE_KNOWN, limit, kinds)]
+
+    def _due(self, sql: str, sql_known: str, limit: int, kinds: KindFilter) -> list[Row]:
+        """Return rows that are due now; without a filter, its place among the parameters is empty."""
+        known = None if kinds is None else claims.packed_kinds(kinds)
+        return fetch_packed(self._connection, sql if known is None else sql_known, (known, self.now, limit))
 
     async def heartbeat(self, worker: WorkerRecord) -> None:
-        self._connection.execute(HEARTBEAT, (worker.id, worker.lease, self.now, worker.host, worker.pid))
+        values = (worker.id, worker.lease, self.now, worker.host, worker.pid, worker.kinds)
+        self._connection.execute(HEARTBEAT, values)
 
     async def remove_worker(self, worker: str) -> None:
         self._connection.execute(REMOVE_WORKER, (worker,))

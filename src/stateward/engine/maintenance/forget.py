@@ -1,0 +1,76 @@
+"""Forgetting: an administrator removes the record of an object whose kind nobody knows any more.
+
+Without its plug-in there is no table that says how an object could be deleted, and no handler that would do it. So its
+record is removed as it is, with its timers; its operations end as cancelled, and those that wait for them go on. What
+the object stands for, such as a machine, is not touched. The journal says who forgot it.
+"""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from stateward.engine.errors import Denied, NotFound
+from stateward.engine.kinds import Kinds
+from stateward.engine.transitions import fence_work, journal
+from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
+from stateward.errors import BadInput
+from stateward.lifecycle import ADMIN, GONE
+from stateward.store.port import Store, Tx
+from stateward.store.records import Key, Object, Status
+
+FORGOTTEN_EVENT = "forgotten"
+"""The journal event of an object whose record was removed without its lifecycle."""
+
+MAX_TIMERS = 1_000_000
+REASON = "its record was removed, because no process knows its kind"
+
+
+class KindIsKnown(Denied, code="kind_known"):
+    """The object can be deleted by its lifecycle, so its record is not simply removed."""
+
+    kind: str
+    by: str
+    text = "{by} knows the kind {kind}: delete the object by an action of its lifecycle"
+
+
+async def forget(store: Store, kinds: Kinds, key: Key, kind: str, who: str) -> Object:
+    """Remove the record of an object; `kind` confirms which kind the caller takes it for."""
+    now = await store.reader.time()
+    knowing = [one.id for one in await store.reader.workers() if one.is_alive(now) and one.knows(kind)]
+    if kind in kinds or knowing:
+        raise KindIsKnown(kind, f"worker {knowing[0]}" if knowing else "this server")
+    found = await store.reader.timers(key.ns, MAX_TIMERS)
+    timers = [timer.key for timer in found if timer.object == key.id]
+    return await store.transact(lambda tx: _forget(tx, key, kind, who, timers))
+
+
+async def _forget(tx: Tx, key: Key, kind: str, who: str, timers: Sequence[Key]) -> Object:
+    uow = UnitOfWork(tx)
+    await uow.load([key])
+    found = uow.objects.get(key)
+    if found is None or found.removed:
+        raise NotFound(*key)
+    if found.kind != kind:
+        raise BadInput("kind", kind, f"the kind of {key.id!r}, {found.kind}, as a confirmation")
+    open_work = [work for work in uow.queue(Key(key.ns, found.queue)) if work.object == key.id and not work.fenced]
+    await uow.load_operations([work.key for work in open_work])
+    for work in open_work:
+        uow.record_end(uow.operations[work.key], Status.CANCELLED, work, None, REASON)
+        fence_work(uow, work)
+    journal(uow, found, None, ADMIN, who, FORGOTTEN_EVENT, found.state, GONE.word, REASON)
+    gone = replace(
+        found,
+        state=GONE.word,
+        since=uow.now,
+        version=uow.next_version(key),
+        op=None,
+        spec="{}",
+        seen="{}",
+        error=None,
+        removed=True,
+    )
+    uow.save_object(key, gone)
+    uow.changes.timers_gone += timers
+    await promote_waiters(uow)
+    await uow.apply()
+    return gone

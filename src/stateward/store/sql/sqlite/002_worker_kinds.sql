@@ -1,0 +1,2 @@
+-- The kinds that a worker knows, as a JSON list: work of other kinds is left to other workers.
+ALTER TABLE workers ADD COLUMN kinds TEXT NOT NULL DEFAULT '';
