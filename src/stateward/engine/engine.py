@@ -340,7 +340,7 @@ class Engine:
 
     async def forget(self, ns: str, object: str, kind: str, who: str = "") -> Object:  # noqa: A002
         """Remove the record of an object whose kind nobody knows any more; `kind` confirms which one that is."""
-        return await forget(self.store, self.kinds, Key(ns, object), kind, who)
+        return await forget(self._open_store, self.kinds, Key(ns, object), kind, who)
 
     # --- time and limits ---------------------------------------------------------------------------------------------
 
