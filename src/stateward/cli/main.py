@@ -41,6 +41,7 @@ COMMANDS = (
     *_own(OBJECTS, "maintenance", "heal", "prune", "forget"),
     *_own(OBJECTS, "top", "top"),
     *_own(None, "lifecycle", "lifecycle=app"),
+    *_own(None, "plugins", "plugins"),
     *_own(OBJECTS, "token", "token=app"),
     *_own(OBJECTS, "lanes", "lanes=app"),
 )

@@ -15,6 +15,7 @@ from stateward.schemas.deployment import (
     LaneGroupView,
     LanesView,
     LaneView,
+    PluginView,
     PrunedView,
     StuckView,
     WorkerView,
@@ -54,6 +55,10 @@ class ApiClient:
     def kinds(self) -> list[LifecycleInfo]:
         """Return every kind with its lifecycle."""
         return self.http.call(list[LifecycleInfo], "GET", url_path("kinds"))
+
+    def plugins(self) -> list[PluginView]:
+        """Return the domains of the server, and those that could not be loaded."""
+        return self.http.call(list[PluginView], "GET", url_path("plugins"))
 
     def namespaces(self) -> list[NamespaceView]:
         """Return the namespaces that have objects, with their counts."""

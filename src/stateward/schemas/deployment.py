@@ -19,6 +19,18 @@ class WorkerView(Struct, frozen=True):
     kinds: list[str] = []  # the kinds whose work it does; empty if it does not say
 
 
+class PluginView(Struct, frozen=True):
+    """A domain of the server. One that could not be loaded has an `error`; it and `place` are for administrators."""
+
+    name: str
+    about: str = ""
+    version: str = ""
+    requires: str = ""
+    kinds: list[str] = []
+    place: str | None = None
+    error: str | None = None
+
+
 class TimerView(Struct, frozen=True):
     """An event that an object gets at a time."""
 

@@ -39,6 +39,7 @@ from stateward.server.routes import (
     object_details,
     object_routes,
     operation_routes,
+    plugin_routes,
     retention_routes,
     stuck_routes,
     why_routes,
@@ -62,6 +63,7 @@ MODULES = (
     stuck_routes,
     retention_routes,
     access_routes,
+    plugin_routes,
 )
 
 

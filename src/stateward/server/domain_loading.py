@@ -15,19 +15,15 @@ from stateward.errors import BadInput
 from stateward.lifecycle import check
 from stateward.plugin.registry import InstalledDomain, LoadedDomain, Plugins, find_plugins
 from stateward.plugin.runtime import DomainRuntime, ProcessContext
+from stateward.server.app import BASE, MODULES
 from stateward.server.auth.middleware import bind_guards
+from stateward.server.routes import health_routes
 
 log = logging.getLogger("stateward.server")
 
-OWN_ROOTS = frozenset({"", "api", "console", "docs", "healthz", "livez", "metrics", "readyz"})
-"""The first parts of paths that belong to the server."""
-
-API = "/api/v1/"
-OWN_API = frozenset(
-    {"audit", "kinds", "lanes", "locks", "map", "me", "namespaces", "ns", "objects", "operations", "plugins", "queues"}
-    | {"quotas", "retention", "stream", "stuck", "timers", "tokens", "watch", "workers"}
-)
-"""The first parts of paths below `/api/v1/` that belong to the server."""
+API = BASE + "/"
+FILES = frozenset({"console", "docs", "metrics"})
+"""The first parts of the paths of the server's pages and metrics; those of its routes are read from the routes."""
 
 
 class LoadedDomains(Struct, frozen=True):
@@ -79,11 +75,17 @@ def _check_routes(runtime: DomainRuntime, taken: set[str]) -> set[str]:
     app = Litestar(route_handlers=runtime.routes, openapi_config=None)
     bind_guards(app.routes)
     roots = {_root(route.path) for route in app.routes}
-    own = OWN_ROOTS | {API + name for name in OWN_API}
     for root in sorted(roots):
-        if root in own or root in taken:
+        if root in taken | FILES | _own_roots():
             raise BadInput("routes", root or "/", "below a path of its own, such as /api/v1/NAME")
     return roots
+
+
+def _own_roots() -> set[str]:
+    """Return the roots of the server's own routes."""
+    paths = [path for module in MODULES for route in module.ROUTES for path in route.paths]
+    health = [path for route in health_routes.ROUTES for path in route.paths]
+    return {"", "api", *(_root(BASE + path) for path in paths), *map(_root, health)}
 
 
 def _root(path: str) -> str:

@@ -1,0 +1,20 @@
+"""`stateward plugins`: the domains of a server, and those that could not be loaded."""
+
+from rich.table import Table
+
+from stateward.client.formatting import error_text, filled_table
+from stateward.client.session import Session, on_server
+from stateward.schemas.deployment import PluginView
+
+
+@on_server
+def plugins(session: Session) -> None:
+    """List the domains of the server; administrators also see which could not be loaded, and why."""
+    session.show(session.client.plugins(), _table)
+
+
+def _table(found: list[PluginView]) -> Table:
+    rows = (
+        (one.name, one.version, ", ".join(one.kinds), one.place or "", error_text(one.error or "")) for one in found
+    )
+    return filled_table(("domain", "version", "kinds", "place", "why it is not loaded"), rows)
