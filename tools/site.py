@@ -43,6 +43,7 @@ NAVIGATION: Mapping[str, Sequence[str]] = {
         "docs/reference/settings.md",
         "docs/reference/commands/*.md",
         "docs/reference/api/*.md",
+        "docs/reference/python/*.md",
     ),
     "Design": ("docs/design.md", "docs/promises.md", "docs/*.md"),
     "Decisions": ("docs/decisions/README.md", "docs/decisions/*.md"),

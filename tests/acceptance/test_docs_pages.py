@@ -13,7 +13,7 @@ from stateward.cli.main import app
 from stateward.config import describe
 from stateward.plugin.registry import installed
 from tools import site
-from tools.reference import api, commands, settings
+from tools.reference import api, commands, python_api, settings
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").rglob("*.md")])
@@ -98,6 +98,29 @@ def test_every_call_and_every_record_is_in_the_reference_and_records_are_linked(
     assert [name for name in description["components"]["schemas"] if f"\n## {name}\n" not in text] == []
     targets = set(re.findall(r"^\((record-[^)]+)\)=$", text, re.MULTILINE))
     assert set(re.findall(r"\(#(record-[^)]+)\)", text)) <= targets
+
+
+@pytest.mark.parametrize("package", python_api.PACKAGES)
+def test_every_public_name_has_a_docstring_and_stands_in_the_reference(package: str) -> None:
+    pages = dict(python_api.pages())
+    assert python_api.undocumented(package) == []
+    for one in python_api.public_names(package):
+        assert (
+            f"`{one.name}`" in pages[package.rpartition(".")[2]]
+            or f"## {one.name}\n" in pages[package.rpartition(".")[2]]
+        )
+    text = "\n".join(pages.values())
+    assert set(re.findall(r"\(#(python-[^)]+)\)", text)) <= set(
+        re.findall(r"^\((python-[^)]+)\)=$", text, re.MULTILINE)
+    )
+
+
+def test_a_page_of_a_package_tells_fields_methods_and_constants() -> None:
+    pages = dict(python_api.pages())
+    assert "| `version` | `str` | `''` |" in pages["plugin"]
+    assert "### Job.once\n\n```python\nasync def once(" in pages["engine"]
+    assert "| `MINUTE` |  | sixty seconds |" in pages["lifecycle"]
+    assert "[`Job`](#python-engine-Job)" in pages["plugin"]
 
 
 # --- the site --------------------------------------------------------------------------------------------------------

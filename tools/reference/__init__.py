@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tools.reference import api, commands, settings
+from tools.reference import api, commands, python_api, settings
 
 FOLDER = "docs/reference"
 
@@ -14,3 +14,5 @@ def pages() -> Iterator[tuple[str, str]]:
         yield f"{FOLDER}/commands/{name}.md", text
     for name, text in api.pages(api.description()):
         yield f"{FOLDER}/api/{name}.md", text
+    for name, text in python_api.pages():
+        yield f"{FOLDER}/python/{name}.md", text

@@ -11,7 +11,7 @@ from stateward.lifecycle.actors import Actor, Actors
 from stateward.lifecycle.rows import BEGINNINGS, Meaning
 from stateward.lifecycle.states import State, StateClass, States
 
-NO_FACTS: frozenset[str] = frozenset()
+NO_FACTS: frozenset[str] = frozenset()  # a request without facts
 
 
 class Move(Struct, frozen=True):

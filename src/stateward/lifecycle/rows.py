@@ -25,16 +25,16 @@ from stateward.errors import StatewardError
 from stateward.lifecycle.actors import CLOCK, USER, Actor, Actors
 from stateward.lifecycle.states import BACK, Back, State, States
 
-SECOND = 1.0
-MINUTE = 60 * SECOND
-HOUR = 60 * MINUTE
-DAY = 24 * HOUR
+SECOND = 1.0  # the unit of all spans of time
+MINUTE = 60 * SECOND  # sixty seconds
+HOUR = 60 * MINUTE  # sixty minutes
+DAY = 24 * HOUR  # 24 hours
 
-SUCCEEDED = "succeeded"
-FAILED = "failed"
-TIMED_OUT = "timed out"
-CANCELLED = "cancelled"
-UNKNOWN = "unknown"
+SUCCEEDED = "succeeded"  # the work of an action is done
+FAILED = "failed"  # it could not be done
+TIMED_OUT = "timed out"  # its deadline has passed
+CANCELLED = "cancelled"  # it was stopped, with the proof that it was not done
+UNKNOWN = "unknown"  # nobody knows whether it was done
 
 ENDINGS = frozenset({SUCCEEDED, FAILED, TIMED_OUT, CANCELLED, UNKNOWN})
 """The events that end an action: derived from its row, so no table writes them for it."""

@@ -18,8 +18,10 @@ class StateClass(StrEnum):
     FINAL = "final"  # the end; only the record's removal may follow
 
 
-ABSENT = "absent"
-STABLE, TRANSITIONAL, FINAL = StateClass.STABLE, StateClass.TRANSITIONAL, StateClass.FINAL
+ABSENT = "absent"  # the mark of a state in which an object does not exist
+STABLE = StateClass.STABLE  # an object stays until it is asked to leave
+TRANSITIONAL = StateClass.TRANSITIONAL  # work is under way, and must end before a deadline
+FINAL = StateClass.FINAL  # the end; only the removal of the record may follow
 
 
 class State(StrEnum):
@@ -70,7 +72,8 @@ class Boundary(State):
     GONE = "(gone)", FINAL, "does not exist any more; the journal stays", ABSENT
 
 
-NEW, GONE = Boundary.NEW, Boundary.GONE
+NEW = Boundary.NEW  # the place that a new object comes from
+GONE = Boundary.GONE  # the place of an object whose record was removed
 
 
 class Back(Enum):
@@ -79,7 +82,7 @@ class Back(Enum):
     BACK = "back"
 
 
-BACK = Back.BACK
+BACK = Back.BACK  # the state in which the work began
 
 
 def every(states: type[State]) -> States:

@@ -10,9 +10,12 @@ from litestar.params import HeaderParameter, PathParameter
 from stateward.naming import IDEMPOTENCY_HEADER, IDEMPOTENCY_KEY, NAME
 
 Ns = Annotated[str, PathParameter(pattern=NAME, description="the namespace")]
+"""The type of a route's parameter `ns`: the namespace in its path."""
+
 IdempotencyKey = Annotated[
     str | None,
     HeaderParameter(
         name=IDEMPOTENCY_HEADER, pattern=IDEMPOTENCY_KEY, description="same key, same answer: done only once"
     ),
 ]
+"""The type of a route's parameter for the idempotency key, which clients send in a header."""

@@ -62,6 +62,7 @@ class Object(Struct, frozen=True, gc=False):
 
     @property
     def key(self) -> Key:
+        """Its namespace and its id."""
         return Key(self.ns, self.id)
 
 
@@ -98,6 +99,7 @@ class Operation(Struct, frozen=True, gc=False):
 
     @property
     def key(self) -> Key:
+        """Its namespace and its id."""
         return Key(self.ns, self.id)
 
 
@@ -176,6 +178,7 @@ class Timer(Struct, frozen=True, gc=False):
 
     @property
     def key(self) -> Key:
+        """Its namespace and its id."""
         return Key(self.ns, self.id)
 
 

@@ -92,6 +92,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._turns = 0
 
     def time(self) -> float:
+        """Return the virtual time, in seconds."""
         return self._now
 
     def pass_time(self, seconds: float) -> None:
@@ -133,6 +134,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> events.TimerHandle:
+        """Call a function at a virtual time."""
         timer = _TimerHandle(when, callback, args, self, context)
         heapq.heappush(self._scheduled, timer)
         timer._scheduled = True  # type: ignore[attr-defined]
