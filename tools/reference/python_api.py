@@ -107,7 +107,7 @@ def _declared(module: str, name: str) -> PublicName:
         if isinstance(node, ast.ImportFrom) and node.module and name in [one.asname or one.name for one in node.names]:
             return _declared(node.module, name)
     for statement in _tree(module).body:
-        if isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and statement.name == name:
+        if isinstance(statement, ast.ClassDef | Function) and statement.name == name and not _is(statement, "overload"):
             return PublicName(name, module, statement)
         if isinstance(statement, ast.Assign | ast.AnnAssign) and name in _targets(statement):
             return PublicName(name, module, statement)
@@ -121,7 +121,7 @@ def _targets(node: Assignment) -> list[str]:
 
 def _about(module: str, node: ast.AST) -> str:
     """Return a docstring, the text below an assignment, or the comment behind it."""
-    if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+    if isinstance(node, ast.ClassDef | Function):
         return ast.get_docstring(node) or ""
     for before, after in zip(_tree(module).body, _tree(module).body[1:], strict=False):
         if before is node and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
@@ -132,8 +132,12 @@ def _about(module: str, node: ast.AST) -> str:
 
 
 def _methods(node: ast.ClassDef) -> list[Function]:
-    functions = [one for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+    functions = [one for one in node.body if isinstance(one, Function) and not _is(one, "overload")]
     return [one for one in functions if not one.name.startswith(PRIVATE)]
+
+
+def _is(node: ast.ClassDef | Function, decorator: str) -> bool:
+    return any(ast.unparse(one) == decorator for one in node.decorator_list)
 
 
 # --- Markdown --------------------------------------------------------------------------------------------------------
@@ -164,8 +168,8 @@ def _section(package: str, one: PublicName) -> str:
     head = joined(f"({_target(package, one.name)})=\n## {one.name}")
     if isinstance(one.node, ast.ClassDef):
         return joined(head, _class(one, one.node))
-    assert isinstance(one.node, ast.FunctionDef | ast.AsyncFunctionDef)
-    return joined(head, _fenced(_signature(one.node)), one.about)
+    assert isinstance(one.node, Function)
+    return joined(head, _calls(_tree(one.module), one.node), one.about)
 
 
 def _class(one: PublicName, node: ast.ClassDef) -> str:
@@ -191,9 +195,15 @@ def _fields(module: str, fields: Iterable[Assignment]) -> Iterator[Sequence[str]
 
 
 def _method(node: ast.ClassDef, method: Function) -> str:
-    is_property = any(ast.unparse(one) == "property" for one in method.decorator_list)
-    shown = f"{method.name}: {ast.unparse(method.returns)}" if is_property and method.returns else _signature(method)
-    return joined(f"### {node.name}.{method.name}", _fenced(shown), ast.get_docstring(method) or "")
+    is_property = _is(method, "property") and method.returns is not None
+    shown = _fenced(f"{method.name}: {ast.unparse(method.returns)}") if is_property else _calls(node, method)  # type: ignore[arg-type]
+    return joined(f"### {node.name}.{method.name}", shown, ast.get_docstring(method) or "")
+
+
+def _calls(scope: ast.Module | ast.ClassDef, function: Function) -> str:
+    """Return the ways to call a function: its overloads, or its one signature."""
+    same = [one for one in scope.body if isinstance(one, Function) and one.name == function.name]
+    return _fenced("\n".join(_signature(one) for one in same if _is(one, "overload") or len(same) == 1))
 
 
 def _signature(function: Function, name: str = "") -> str:
