@@ -11,6 +11,7 @@ from asyncio import events
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context, ContextVar
+from math import inf
 from typing import Any, TypeVarTuple
 
 Ts = TypeVarTuple("Ts")
@@ -72,19 +73,20 @@ class _Jump:
 
     def select(self, timeout: float | None) -> list[object]:
         if timeout is None:
-            raise Stuck
+            raise Stuck("the test waits for something that can never happen: no task and no timer is left")
         self._loop.pass_time(timeout)
         return []
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """A loop whose time is a number."""
+    """A loop whose time is a number; it raises `Stuck` once that has passed a limit."""
 
     _ready: deque[events.Handle]
     _scheduled: list[events.TimerHandle]
 
-    def __init__(self) -> None:
+    def __init__(self, limit_s: float = inf) -> None:
         super().__init__()
+        self._limit_s = limit_s
         self._selector = _Jump(self)
         self._now = 0.0
         self._clock_resolution = 1e-6
@@ -99,6 +101,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Move the time on."""
         self._now += seconds
         self._turns += 1
+        if self._now > self._limit_s:
+            limit_s, self._limit_s = self._limit_s, inf  # what is left can still be cancelled
+            raise Stuck(f"the test still waits after {limit_s / 86_400:g} virtual days")
         if int(self._now) != self._second:
             self._second, self._turns = int(self._now), 0
         elif self._turns > BUSIEST:
@@ -124,7 +129,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def run_in_executor(self, executor: object, func: object, *args: object) -> Any:  # noqa: ARG002
         """Refuse: a thread ends at a real time, and one seed would give several runs."""
-        raise AssertionError(f"{func} would run in a thread")
+        raise AssertionError(f"{func} would run in a thread, and there are none in virtual time")
 
     def _call_soon(self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None) -> _Handle:
         handle = _Handle(callback, args, self, context)
