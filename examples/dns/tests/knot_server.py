@@ -5,6 +5,7 @@ It runs with the files of the folder `knot`, which the README shows to operators
 
 import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -66,6 +67,16 @@ class KnotServer:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Suspend it: it takes connections and answers nobody, and does what it was told when it is resumed."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     @property
     def log(self) -> str:

@@ -32,6 +32,7 @@ COMMANDS = (
     *_own(None, "serve", "serve", "worker", "config"),
     *_own(None, "agent", "agent"),
     *_own(None, "backup", "backup", "restore"),
+    *_own(None, "new", "new=app"),
     *_own(OBJECTS, "get", "get", "list=list_"),
     *_own(OBJECTS, "create", "create", "delete"),
     *_own(OBJECTS, "do", "do", "plan"),

@@ -21,13 +21,15 @@ PATIENT = 120.0
 class Process:
     """A process of ours, with what it printed in a file."""
 
-    def __init__(self, folder: Path, *arguments: str, environ: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, *arguments: str, environ: dict[str, str] | None = None, program: Path = STATEWARD
+    ) -> None:
         self.folder = folder
         self.said = folder.with_name(f"{folder.name}.{time.monotonic_ns()}.log")
         clean = {name: value for name, value in os.environ.items() if not name.startswith("STATEWARD_")}
         with self.said.open("wb") as log:
             self.process = subprocess.Popen(
-                [str(STATEWARD), *arguments],
+                [str(program), *arguments],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
@@ -61,8 +63,11 @@ class Process:
 class Served(Process):
     """A server that answers."""
 
-    def __init__(self, folder: Path, *flags: str, environ: dict[str, str] | None = None) -> None:
-        super().__init__(folder, "serve", "--data", folder.name, "--port", "0", *flags, environ=environ)
+    def __init__(
+        self, folder: Path, *flags: str, environ: dict[str, str] | None = None, program: Path = STATEWARD
+    ) -> None:
+        words = ("serve", "--data", folder.name, "--port", "0", *flags)
+        super().__init__(folder, *words, environ=environ, program=program)
         self.until("  try")
 
     @property
@@ -83,9 +88,11 @@ class Served(Process):
 
 
 @contextmanager
-def served(folder: Path, *flags: str, environ: dict[str, str] | None = None) -> Iterator[Served]:
+def served(
+    folder: Path, *flags: str, environ: dict[str, str] | None = None, program: Path = STATEWARD
+) -> Iterator[Served]:
     """Run a server; whatever happens, it is gone in the end."""
-    server = Served(folder, *flags, environ=environ)
+    server = Served(folder, *flags, environ=environ, program=program)
     try:
         yield server
     finally:
