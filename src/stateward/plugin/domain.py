@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from stateward.plugin.runtime import DomainRuntime, ProcessContext
 
 NAME = re.compile(r"[a-z][a-z0-9]{1,30}")
-RESERVED = frozenset({"stateward", "core", "ui", "views", "fleet"})
-"""Names that are taken: kinds of the deployment itself begin with the first, the others are folders of the console."""
+VIEWS = frozenset({"overview", "objects", "object", "queues", "lanes", "workers", "timers", "journal", "access"})
+RESERVED = VIEWS | {"stateward", "core", "ui", "views", "fleet"}
+"""Names that are taken: by views and folders of the console, and by kinds of the deployment itself."""
 
 BackgroundTask: TypeAlias = "Callable[[Engine], Awaitable[None]]"
 Demo: TypeAlias = "Callable[[Engine], Awaitable[None]]"

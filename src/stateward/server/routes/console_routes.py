@@ -151,7 +151,7 @@ def _sent(request: ApiRequest, name: str) -> Response[bytes]:
 class MeView(Struct, frozen=True):
     """The caller's token with its role, rights and namespaces, so that a page offers nothing that would be refused.
 
-    `domains` are those with routes of their own.
+    `domains` are those whose own routes are served, and those that have none.
     """
 
     name: str
@@ -173,14 +173,15 @@ async def get_me(request: ApiRequest) -> MeView:
 
 
 def domains_of(app: Litestar, plugins: Plugins) -> list[str]:
-    """Return the domains that have routes of their own in an application."""
+    """Return the domains whose own API an application serves; one without routes of its own calls the general API."""
     routes = (route for route in app.routes if isinstance(route, HTTPRoute))
     modules = {handler.fn.__module__ for route in routes for handler in route.route_handlers}
     packages = {one.name: one.part.value.partition(":")[0].removesuffix(".plugin") for one in plugins.domains}
     return [
-        name
-        for name, package in packages.items()
-        if any(one == package or one.startswith(f"{package}.") for one in modules)
+        plugin.name
+        for plugin in plugins
+        if not (plugin.create or plugin.routes)
+        or any(one == packages[plugin.name] or one.startswith(f"{packages[plugin.name]}.") for one in modules)
     ]
 
 
