@@ -27,6 +27,7 @@ NAVIGATION: Mapping[str, Sequence[str]] = {
     "How to": (
         "docs/howto/lifecycle.md",
         "docs/howto/driver.md",
+        "docs/howto/console-module.md",
         "deploy/README.md",
         "deploy/postgresql.md",
         "docs/howto/failover.md",

@@ -1,10 +1,10 @@
 // The entry point: signs in, loads the domains, opens the stream, and shows the view of the address.
 
 import { get, keepToken, session, token } from "./core/api.js";
-import { fill, find, h, throttle } from "./core/dom.js";
-import { domains, loadDomains } from "./core/domains.js";
+import { fill, find, h, oncePerFrame, throttle } from "./core/dom.js";
+import { brokenModules, domainNames, domains, loadDomains, watchModules } from "./core/domains.js";
 import { keys } from "./core/keys.js";
-import { select, wordOptions } from "./ui/components.js";
+import { code, select, wordOptions } from "./ui/components.js";
 import { go, link, place } from "./core/links.js";
 import { show } from "./core/routes.js";
 import { ALL, chooseNamespace, learnKinds, listen, may, namespaces, store, tick } from "./core/store.js";
@@ -46,10 +46,40 @@ function enter() {
 
 /** The entries of the domains in the navigation. */
 function showDomains() {
-  const entries = [...domains.values()].map((one) => h("a", { "data-view": one.name, href: link(one.name) }, one.nav));
+  const entries = domainNames().map((name) =>
+    h("a", { "data-view": name, "data-domain": true, href: link(name) }, domains.get(name)?.nav ?? name),
+  );
   for (const old of document.querySelectorAll("nav a[data-domain]")) old.remove();
-  for (const one of entries) one.dataset.domain = "";
-  find("nav .group").after(...entries);
+  find("#more").before(...entries);
+}
+
+/** Keep the entries of domains in one line: those that do not fit are behind "More". */
+function fitNavigation() {
+  const [nav, more, rest] = [find("#nav"), find("#more"), find("#more-domains")];
+  more.before(...rest.children);
+  more.hidden = true;
+  const entries = [...document.querySelectorAll("#nav > a[data-domain]")];
+  while (nav.scrollWidth > nav.clientWidth && entries.length) {
+    more.hidden = false;
+    rest.prepend(/** @type {Element} */ (entries.pop()));
+  }
+}
+
+/** Below its button. */
+function placeMore() {
+  const { left, bottom } = find("#more").getBoundingClientRect();
+  Object.assign(find("#more-domains").style, { left: `${left}px`, top: `${bottom}px` });
+}
+
+/** What is wrong with modules of domains. */
+function showBrokenModules() {
+  const place = find("#modules");
+  place.hidden = brokenModules.size === 0;
+  const close = h("button", { onclick: () => (place.hidden = true), "aria-label": "Hide" }, "✕");
+  const lines = [...brokenModules].map(([name, text]) =>
+    h("p", null, `The console module of the plug-in ${name} is broken: `, code(text), " The generic pages stand in for it."),
+  );
+  fill(place, h("div", null, lines), close);
 }
 
 function firstNamespace() {
@@ -100,6 +130,9 @@ function listenToThePage() {
     go(link("objects", [], { q: input.value.trim() }));
     input.blur();
   });
+  new ResizeObserver(oncePerFrame(fitNavigation)).observe(find("#top"));
+  find("#more").addEventListener("click", placeMore);
+  find("#more-domains").addEventListener("click", () => find("#more-domains").hidePopover());
   find("#theme").addEventListener("click", turnTheme);
   find("#sign-out").addEventListener("click", signOut);
   find("#menu").addEventListener("click", () => openMenu(!find("#top").classList.contains("open")));
@@ -125,6 +158,7 @@ session.onUnknown = () => {
 };
 listen("counts", throttle(500, showNamespaces));
 listen("connection", showConnection);
+listen("modules", showBrokenModules);
 listen("ns", () => {
   showNamespaces();
   if (place().name !== "object") show();
@@ -135,4 +169,5 @@ setInterval(() => {
   if (store.connection === "live") showConnection();
 }, 1_000);
 listenToThePage();
+watchModules();
 begin();

@@ -17,6 +17,12 @@ export class Problem extends Error {
   }
 }
 
+/** Report what went wrong in the page itself. When the server is away or refuses, a view stays as it is.
+ * @param {unknown} error @param {AbortSignal} signal */
+export function reportBug(error, signal) {
+  if (!(error instanceof Problem) && !signal.aborted) reportError(error);
+}
+
 const SILENT = { title: "No answer", status: 0, code: "no_answer", detail: "the server does not answer", retry: true };
 
 /** @type {{onUnknown: () => void}} What happens when the server does not know the token (any more). */

@@ -8,10 +8,13 @@ import { code } from "../ui/components.js";
 
 /** @returns {Record<string, string>} the view of each letter after `g`, in the order of the navigation */
 function viewsByLetter() {
+  /** @type {Record<string, string>} */
+  const letters = {};
+  for (const { hotkey, name } of domains.values()) if (hotkey) letters[hotkey] ??= name;
   return {
     o: "overview",
     b: "objects",
-    ...Object.fromEntries([...domains.values()].map((one) => [one.hotkey, one.name])),
+    ...letters,
     q: "queues",
     n: "lanes",
     w: "workers",

@@ -1,5 +1,6 @@
 // Live lists of objects: read once, updated by journal entries, and read again when objects appear.
 
+import { reportBug } from "./api.js";
 import { oncePerFrame } from "./dom.js";
 import { allObjects } from "./pagination.js";
 import { classOf, isNowhere } from "./store.js";
@@ -39,7 +40,7 @@ export async function liveObjects(context, kinds, draw, fetchObjects = (signal) 
   };
   const readSoon = () => {
     clearTimeout(asked);
-    asked = window.setTimeout(() => read().catch(() => {}), REREAD_MS);
+    asked = window.setTimeout(() => read().catch((error) => reportBug(error, context.signal)), REREAD_MS);
   };
   /** @param {JournalEntry[]} entries */
   const apply = (entries) => {

@@ -1,6 +1,7 @@
 // The table of views, and the router that shows the view of the current address.
 
-import { domains, loadModule } from "./domains.js";
+import { Problem, reportBug } from "./api.js";
+import { domainNames, domains, loadModule, tellModuleError } from "./domains.js";
 import { h, fill, find } from "./dom.js";
 import { place } from "./links.js";
 import { problemPanel } from "../ui/problems.js";
@@ -29,7 +30,8 @@ export async function show() {
   current.abort();
   const mine = (current = new AbortController());
   const { path, query, ...address } = place();
-  const name = address.name in VIEWS || domains.has(address.name) ? address.name : "overview";
+  const name = address.name in VIEWS || domainNames().includes(address.name) ? address.name : "overview";
+  const domain = domains.get(name);
   for (const one of document.querySelectorAll("nav a[data-view]")) {
     const chosen = /** @type {HTMLElement} */ (one).dataset.view === name;
     if (chosen) one.setAttribute("aria-current", "page");
@@ -39,15 +41,26 @@ export async function show() {
   find("#main").replaceWith(main);
   try {
     /** @type {View} */
-    const view = domains.get(name)?.view ?? (await loadModule(`../views/${name}.js`, VIEWS[name]));
+    const view = domain?.view ?? (await loadView(name));
     if (mine.signal.aborted) return;
-    document.title = `${path.at(-1) ?? view.title} · Stateward`;
+    document.title = `${path.at(-1) ?? (name in VIEWS ? view.title : (domain?.nav ?? name))} · Stateward`;
     await view.show(context(main, path, query, mine.signal));
   } catch (error) {
     if (mine.signal.aborted) return;
+    if (domain?.view && !(error instanceof Problem)) {
+      domain.view = undefined; // the generic view stands in for it
+      tellModuleError(name, error);
+      return show();
+    }
     fill(main, problemPanel(error));
     if (store.connection !== "live") mine.signal.addEventListener("abort", listen("connection", showOnceLive));
   }
+}
+
+/** @param {string} name @returns {Promise<View>} */
+function loadView(name) {
+  if (name in VIEWS) return loadModule(`../views/${name}.js`, VIEWS[name]);
+  return loadModule("../views/domain.js", () => import("../views/domain.js"));
 }
 
 /** Show the view again when the server is back. */
@@ -72,8 +85,8 @@ async function repeat(seconds, act, signal) {
   while (!signal.aborted) {
     try {
       if (!document.hidden) await act();
-    } catch {
-      // the server is away or refuses: the view stays as it is until the stream is back
+    } catch (error) {
+      reportBug(error, signal);
     }
     await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
   }

@@ -4,6 +4,7 @@
 //   session   a user has signed in or out            entries     new journal entries (an array)
 //   counts    the numbers of objects have changed    connection  the stream is up or down
 //   ns        another namespace was chosen           afresh      the stream restarted: read everything again
+//   modules   the module of a domain is broken
 
 /** @import {Counts, Kind, JournalEntry, Me, StateClass} from "./types.js" */
 
@@ -44,7 +45,13 @@ export function listen(topic, listener) {
 
 /** @param {string} topic @param {any} [detail] */
 export function notify(topic, detail) {
-  for (const listener of [...(listeners.get(topic) ?? [])]) listener(detail);
+  for (const listener of [...(listeners.get(topic) ?? [])]) {
+    try {
+      listener(detail);
+    } catch (error) {
+      reportError(error); // the other listeners must hear of it all the same
+    }
+  }
 }
 
 // --- known data ------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@
 
 /**
  * @typedef {{kind: string, about: string, initial: string, actors: string[], actions: string[], states: StateInfo[],
- *   rows: Row[]}} Kind
+ *   rows: Row[], spec: Schema | null, args: Record<string, Schema>, columns: string[], creatable: boolean}} Kind
  */
 
 /**
@@ -118,6 +118,7 @@
 /** @typedef {{title: string, show: (context: Context) => void | Promise<void>}} View */
 
 /** @import {Field, Repeat, Values} from "../ui/form.js" */
+/** @import {Schema} from "../ui/schema-words.js" */
 
 /** @typedef {[string, string, any?]} Call method, path, body */
 
@@ -139,14 +140,14 @@
 
 /**
  * @typedef {object} Domain What the module of a domain exports by default.
- * @property {string} name the name of its package, which its kinds begin with
- * @property {string} nav its entry in the navigation
- * @property {string} hotkey the letter after `g`
+ * @property {string} name the name of its plug-in, which its kinds begin with
+ * @property {string} nav its entry in the navigation; its name, if there is none
+ * @property {string} [hotkey] the letter after `g`, if it is free
  * @property {[string, string]} [tour] title and text of its step in the tour
- * @property {View} view
- * @property {Record<string, Record<string, ActionForm>>} actions by kind and action
+ * @property {View} [view] its view; the generic one, if there is none
+ * @property {Record<string, Record<string, ActionForm>>} actions by kind and action; none, if there are none
  * @property {Record<string, string[]>} [extraActions] by kind: actions beside those of the lifecycle table
- * @property {CreateForm[]} createForms
+ * @property {CreateForm[]} createForms none, if there are none: its kinds have generic forms
  */
 
 export {};

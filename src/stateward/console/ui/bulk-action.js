@@ -20,9 +20,10 @@ const NEEDS_MORE = { title: "It needs arguments", status: 0, code: "page" };
 
 /** One run of an action over many objects. */
 export class BulkAction {
-  /** @param {Context} context @param {string} action */
-  constructor(context, action) {
+  /** @param {Context} context @param {string} action @param {any} [args] */
+  constructor(context, action, args) {
     this.action = action;
+    this.args = args;
     /** @type {BulkResult[]} */
     this.results = [];
     /** @type {Map<string, BulkResult>} */
@@ -52,7 +53,7 @@ export class BulkAction {
       if (form?.fields)
         throw new Problem({ ...NEEDS_MORE, detail: `${this.action} needs arguments: ask on its own page` });
       if (form) await this.through(result, path, await send(...form.call(thing, facts, {})));
-      else this.begun(result, await send("POST", `${path}/actions/${part(this.action)}`, { facts }));
+      else this.begun(result, await send("POST", `${path}/actions/${part(this.action)}`, { facts, args: this.args }));
     } catch (error) {
       Object.assign(result, { status: "refused", text: fieldsOf(error).detail });
     }
@@ -75,7 +76,7 @@ export class BulkAction {
       ...(filter.q ? { q: filter.q } : {}),
       ...(filter.label?.length ? { labels: Object.fromEntries(filter.label.map((one) => one.split("=", 2))) } : {}),
     };
-    await this.group(ns, { selector, facts });
+    await this.group(ns, { selector, facts, args: this.args });
   }
 
   /** @param {string} ns @param {any} body */

@@ -1,47 +1,105 @@
-// Buttons and forms that create objects: those of a domain through its own API, and any object of any kind.
+// Buttons and forms that create objects: those of a domain through its own API, and those of any kind from its schema.
 
 import { part, Problem, send } from "../core/api.js";
-import { h } from "../core/dom.js";
-import { domains } from "../core/domains.js";
+import { fill, find, h } from "../core/dom.js";
+import { domainName, domains, hasOwnApi } from "../core/domains.js";
 import { ALL, may, namespaces, store } from "../core/store.js";
-import { showForm, splitPairs } from "./form.js";
+import { showDialog, showForm, showSchemaForm } from "./form.js";
 import { attempt, toast } from "./problems.js";
-import { wordOptions } from "./components.js";
+import { note, quiet, wordOptions } from "./components.js";
 
-/** @import {CreateForm} from "../core/types.js" */
+/** @import {CreateForm, Kind} from "../core/types.js" */
 /** @import {Field, Values} from "./form.js" */
+/** @import {Schema} from "./schema-words.js" */
+
+/** @typedef {{name: string, about: string, right: string, open: (then: () => void) => unknown}} Creation something that can be created */
 
 /** @returns {string} the namespace that is proposed */
 function proposed() {
   if (store.ns !== ALL) return store.ns;
-  const known = namespaces().filter((ns) => !ns.startsWith("("));
-  return known.includes("default") ? "default" : (known[0] ?? "default");
+  return knownNamespaces().includes("default") ? "default" : (knownNamespaces()[0] ?? "default");
 }
+
+/** @returns {string[]} the namespaces of users' objects */
+const knownNamespaces = () => namespaces().filter((ns) => !ns.startsWith("("));
 
 /** Buttons that create objects of a domain. @param {string} domain @param {() => void} then */
 export function createButtons(domain, then) {
-  if (!store.me?.domains?.includes(domain)) return [createButton(anyObject(domain), then)];
-  return (domains.get(domain)?.createForms ?? []).map((form) => createButton(form, then));
+  const forms = formsOf(domain);
+  const offered = forms.length ? forms : kindsOf((kind) => domainName(kind) === domain);
+  return offered.map((one) => createButton(one, then));
 }
 
-/** A button that creates any object. @param {string} kind @param {() => void} then */
+/** A button that creates an object: of one kind, or of the kind that is chosen then. @param {string} kind @param {() => void} then */
 export function createAnyButton(kind, then) {
-  return createButton(anyObject(kind), then);
+  const [first, ...others] = kind ? kindsOf((one) => one === kind) : [];
+  if (first && !others.length) return createButton(first, then);
+  const everything = [...[...domains.keys()].flatMap(formsOf), ...kindsOf(() => true)].filter((one) => may(one.right));
+  if (!everything.length) return null;
+  const chooser = { name: "object", about: "", right: "act", open: () => chooseCreation(everything, kind, then) };
+  return createButton(chooser, then);
 }
 
-/** @param {CreateForm} form @param {() => void} then */
-function createButton(form, then) {
-  if (!may(form.right ?? "act")) return null;
-  return h("button", { onclick: () => attempt(() => openForm(form, then)), "data-makes": form.name }, `New ${form.name}`);
+/** @param {Creation} creation @param {() => void} then */
+function createButton(creation, then) {
+  if (!may(creation.right)) return null;
+  const open = () => attempt(async () => creation.open(then));
+  return h("button", { onclick: open, "data-makes": creation.name }, `New ${creation.name}`);
 }
+
+/** The creations that a domain has forms for. @param {string} domain @returns {Creation[]} */
+function formsOf(domain) {
+  if (!hasOwnApi(domain)) return [];
+  const forms = domains.get(domain)?.createForms ?? [];
+  return forms.map((form) => ({
+    name: form.name,
+    about: `with the form of ${domain}`,
+    right: form.right ?? "act",
+    open: (then) => openForm(form, then),
+  }));
+}
+
+// --- the choice ------------------------------------------------------------------------------------------------------
+
+/** Ask what to create. @param {Creation[]} everything @param {string} sought @param {() => void} then */
+function chooseCreation(everything, sought, then) {
+  const list = h("ul", { class: "choices", "aria-label": "Kinds" });
+  const draw = (/** @type {string} */ text) => {
+    const words = text.toLowerCase().split(/\s+/);
+    const found = everything.filter(({ name, about }) => words.every((word) => `${name} ${about}`.toLowerCase().includes(word)));
+    const choice = (/** @type {Creation} */ one) =>
+      h("button", { type: "button", "data-creates": one.name, onclick: () => attempt(async () => one.open(then)) }, h("b", null, one.name), quiet(one.about));
+    fill(list, found.length ? found.map((one) => h("li", null, choice(one))) : note("No kind has these words."));
+  };
+  const input = /** @type {HTMLInputElement} */ (
+    h("input", { type: "search", value: sought, placeholder: "Search kinds", "aria-label": "Search kinds", autocomplete: "off", oninput: () => draw(input.value) })
+  );
+  const key = (/** @type {KeyboardEvent} */ event) => {
+    const buttons = /** @type {HTMLElement[]} */ ([...list.querySelectorAll("button")]);
+    const at = buttons.findIndex((one) => one === document.activeElement);
+    if (event.key === "Enter" && event.target === input) buttons[0]?.click();
+    else if (event.key === "ArrowDown") (buttons[at + 1] ?? buttons.at(-1))?.focus();
+    else if (event.key === "ArrowUp") (at > 0 ? buttons[at - 1] : input)?.focus();
+    else return;
+    event.preventDefault();
+  };
+  draw(sought);
+  showDialog(
+    "New object",
+    h("div", { class: "column", onkeydown: key }, input, list),
+    h("footer", null, h("button", { type: "button", onclick: () => /** @type {HTMLDialogElement} */ (find("#question")).close("no") }, "Cancel")),
+  );
+  input.focus();
+}
+
+// --- through a domain's own form -------------------------------------------------------------------------------------
 
 /** @param {CreateForm} form @param {() => void} then */
 async function openForm(form, then) {
   const ns = proposed();
   const fields = await form.fields(ns);
-  const known = namespaces().filter((one) => !one.startsWith("("));
   /** @type {Field} */
-  const where = { name: "ns", label: "namespace", value: ns, options: wordOptions(...known) };
+  const where = { name: "ns", label: "namespace", value: ns, options: wordOptions(...knownNamespaces()) };
   const submit = async (/** @type {Values} */ { ns: chosen = ns, ...values }) => {
     await form.prepare?.(chosen);
     await send(...form.call(chosen, values));
@@ -52,44 +110,52 @@ async function openForm(form, then) {
   showForm(`New ${form.name}`, "", [where, ...fields], "Make it", submit, others, form.repeat);
 }
 
-// --- any object ------------------------------------------------------------------------------------------------------
+// --- of any kind -----------------------------------------------------------------------------------------------------
 
-/** @param {string} wanted a kind, or the beginning of one @returns {CreateForm} */
-function anyObject(wanted) {
-  const kinds = [...store.kinds.keys()].filter((kind) => kind.startsWith(wanted)).sort();
-  return {
-    name: "object",
-    fields: () => [
-      { name: "kind", label: "kind", type: "choice", options: wordOptions(...kinds), value: wanted },
-      { name: "id", label: "id", hint: "web-1" },
-      {
-        name: "action",
-        label: "with the action",
-        optional: true,
-        hint: "the first of its table",
-        options: initialActions(kinds),
-      },
-      { name: "parent", label: "part of", optional: true },
-      { name: "labels", label: "labels", optional: true, hint: "tier=web, team=shop" },
-      { name: "spec", label: "spec (JSON)", type: "long", optional: true, hint: "{}" },
-    ],
-    call: (ns, values) => ["POST", `/ns/${part(ns)}/objects`, bodyOf(values)],
+/** The creations of the kinds that the general API creates. @param {(kind: string) => boolean} isWanted @returns {Creation[]} */
+function kindsOf(isWanted) {
+  const kinds = [...store.kinds.values()].filter((one) => one.creatable && isWanted(one.kind));
+  return kinds.sort((one, other) => (one.kind < other.kind ? -1 : 1)).flatMap(creationsOf);
+}
+
+/** One creation for each action that creates objects of a kind. @param {Kind} kind @returns {Creation[]} */
+function creationsOf(kind) {
+  const actors = store.me?.role === "admin" ? ["user", "admin"] : ["user"];
+  const rows = kind.rows.filter((row) => row.sources.includes(kind.initial) && row.actors.some((one) => actors.includes(one)));
+  const actions = [...new Set(rows.map((row) => row.event))];
+  return actions.map((action) => ({
+    name: actions.length > 1 ? `${kind.kind} (${action})` : kind.kind,
+    about: kind.about,
+    right: "act",
+    open: (then) => openKindForm(kind, action, then),
+  }));
+}
+
+/** @param {Kind} kind @param {string} action @param {() => void} then */
+function openKindForm(kind, action, then) {
+  const submit = async (/** @type {any} */ { ns, ...body }) => {
+    await send("POST", `/ns/${part(ns)}/objects`, { kind: kind.kind, action, ...body });
+    toast(`${kind.kind} ${body.id} is on its way.`, "good");
+    then();
   };
+  showSchemaForm(`New ${kind.kind}`, kind.about, bodySchema(kind, action), "Make it", submit, { ns: proposed() });
 }
 
-/** @param {string[]} kinds @returns {[string, string][]} the actions that create objects */
-function initialActions(kinds) {
-  const rows = kinds.flatMap((kind) => {
-    const found = store.kinds.get(kind);
-    return (found?.rows ?? []).filter((row) => found && row.sources.includes(found.initial)).map((row) => row.event);
-  });
-  return wordOptions(...[...new Set(rows)].sort());
-}
-
-/** @param {Values} values */
-function bodyOf({ kind, id, action, parent, labels, spec = "" }) {
-  const optional = { action: action || null, parent: parent || null };
-  return { kind, id, ...optional, labels: splitPairs(labels), spec: parseJson(spec, "spec") };
+/** The schema of a request that creates an object of a kind. @param {Kind} kind @param {string} action @returns {Schema} */
+function bodySchema(kind, action) {
+  const args = kind.args?.[action];
+  return {
+    type: "object",
+    required: ["ns", "id", ...(kind.spec ? ["spec"] : []), "args"],
+    properties: {
+      ns: { type: "string", title: "namespace", examples: knownNamespaces() },
+      id: { type: "string", description: "its name in the namespace, which stays" },
+      parent: { type: "string", title: "part of", description: "the id of its parent" },
+      labels: { type: "object", additionalProperties: { type: "string" } },
+      spec: kind.spec ?? {},
+      ...(args ? { args: { ...args, title: `arguments of ${action}` } } : {}),
+    },
+  };
 }
 
 /** @param {string} text @param {string} field @returns {any} */
@@ -97,6 +163,7 @@ export function parseJson(text, field) {
   try {
     return text ? JSON.parse(text) : null;
   } catch (error) {
-    throw new Problem({ title: "This is not JSON", status: 0, code: "page", detail: String(error), field });
+    const detail = `must be JSON: ${/** @type {Error} */ (error).message}`;
+    throw new Problem({ title: "This is not JSON", status: 0, code: "page", detail, field });
   }
 }

@@ -1,12 +1,18 @@
 // Forms in a dialog: fields with labels and hints, and the server's error beside the field that it names.
+//
+// The fields are named one by one (`showForm`), or come from a JSON schema (`showSchemaForm`).
 
 import { get, part } from "../core/api.js";
 import { fill, find, h } from "../core/dom.js";
 import { nameOf } from "../core/live-objects.js";
 import { labeled, note } from "./components.js";
 import { fieldsOf, problemPanel } from "./problems.js";
+import { clearComplaints, complainBeside, focusComplaint, partOf } from "./schema-inputs.js";
 
+/** @import {Child} from "../core/dom.js" */
 /** @import {ObjectView} from "../core/types.js" */
+/** @import {Complaint} from "./schema-inputs.js" */
+/** @import {Schema} from "./schema-words.js" */
 
 /** @typedef {[string, string][]} Options values and their texts */
 
@@ -54,8 +60,97 @@ export async function objectOptions(ns, kind) {
   ]);
 }
 
+/** The dialog of forms and questions. @returns {HTMLDialogElement} */
+const dialogOf = () => /** @type {HTMLDialogElement} */ (find("#question"));
+
+/**
+ * Show content in the dialog; a dialog that is open already gets other content.
+ * @param {string} title
+ * @param {...Child} content
+ */
+export function showDialog(title, ...content) {
+  const dialog = dialogOf();
+  // What was entered may be secret: nothing of it stays in the page.
+  dialog.onclose = () => dialog.open || fill(dialog);
+  fill(dialog, h("h2", null, title), ...content);
+  if (!dialog.open) dialog.showModal();
+}
+
+/**
+ * @template T
+ * @typedef {object} Content of a form
+ * @property {Child[]} elements
+ * @property {(complaints: Complaint[]) => T} read the entered values; adds what is wrong with them
+ * @property {(path: string[], text: string) => boolean} complain shows what is wrong beside a field; false if there is
+ *   no such field
+ */
+
 /**
  * Show a form; the dialog stays open until the server accepts or the user cancels.
+ * @template T
+ * @param {string} title
+ * @param {string} about
+ * @param {Content<T>} content
+ * @param {string} yes
+ * @param {(values: T) => Promise<void>} submit
+ */
+function showContent(title, about, content, yes, submit) {
+  const dialog = dialogOf();
+  const feedback = h("div", { "aria-live": "polite" });
+  const go = h("button", { class: "primary", type: "submit" }, yes);
+  const sent = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    if (go.hasAttribute("aria-busy")) return;
+    /** @type {Complaint[]} */
+    const complaints = [];
+    clearComplaints(form);
+    fill(feedback);
+    const values = content.read(complaints);
+    for (const [path, text] of complaints) content.complain(path, text);
+    if (complaints.length) return focusComplaint(form);
+    go.setAttribute("aria-busy", "true");
+    try {
+      await submit(values);
+      dialog.close("yes");
+    } catch (error) {
+      const { field = "", detail } = fieldsOf(error);
+      const [path, reason] = [pathOf(field), reasonOf(field, detail)];
+      // The form may be a part of the body that the server names the field in.
+      const isShown = field !== "" && (content.complain(path, reason) || content.complain(path.slice(1), reason));
+      fill(feedback, isShown ? null : problemPanel(error));
+      focusComplaint(form);
+    }
+    go.removeAttribute("aria-busy");
+  };
+  const cancel = h("button", { type: "button", onclick: () => dialog.close("no") }, "Cancel");
+  const form = h("form", { class: "column", onsubmit: sent }, ...content.elements, feedback, h("footer", null, cancel, go));
+  showDialog(title, about ? note(about) : null, form);
+  return form;
+}
+
+/** @param {string} field as the server names it, such as `$.spec.ports[0].name` @returns {string[]} */
+const pathOf = (field) => field.split(/[.[\]]+/).filter((one) => one && one !== "$");
+
+/** What is wrong, without the name of the field. @param {string} field @param {string} detail */
+const reasonOf = (field, detail) => (detail.startsWith(`${field}: `) ? detail.slice(field.length + 2) : detail);
+
+/**
+ * Show a form for a value that a JSON schema describes.
+ * @param {string} title
+ * @param {string} about
+ * @param {Schema} schema of a record
+ * @param {string} yes
+ * @param {(value: any) => Promise<void>} submit
+ * @param {any} [value] the initial values
+ */
+export function showSchemaForm(title, about, schema, yes, submit, value) {
+  const part = partOf({ ...schema, description: undefined }, { path: [], label: "", required: true, value });
+  const form = showContent(title, about, { ...part, elements: [part.element] }, yes, submit);
+  form.setAttribute("novalidate", ""); // the parts say what is wrong, in the same way as the server does
+}
+
+/**
+ * Show a form of fields.
  * @param {string} title
  * @param {string} about
  * @param {Field[]} asked
@@ -65,9 +160,6 @@ export async function objectOptions(ns, kind) {
  * @param {Repeat} [repeat]
  */
 export function showForm(title, about, asked, yes, submit, others, repeat) {
-  const dialog = /** @type {HTMLDialogElement} */ (find("#question"));
-  const feedback = h("div", { "aria-live": "polite" });
-  const go = h("button", { class: "primary", type: "submit" }, yes);
   /** @type {Field[]} */
   const fields = [];
   /** @type {HTMLInputElement[]} */
@@ -86,37 +178,25 @@ export function showForm(title, about, asked, yes, submit, others, repeat) {
     add(asked.slice(first).map((field) => ({ ...field, name: repeatedName(field.name, turn), value: anew(field) })))?.focus();
   };
   add(asked);
-  const sent = async (/** @type {Event} */ event) => {
-    event.preventDefault();
-    go.setAttribute("aria-busy", "true");
-    try {
-      await submit(valuesOf(fields, inputs));
-      dialog.close("yes");
-    } catch (error) {
-      fill(feedback, problemPanel(error));
-      focusOn(String(fieldsOf(error).field ?? ""), fields, inputs);
-    }
-    go.removeAttribute("aria-busy");
-  };
   inputs[0]?.addEventListener("change", async (event) => {
     const found = await others?.(/** @type {HTMLInputElement} */ (event.target).value.trim()).catch(() => null);
     for (const field of found ?? []) offer(inputs[fields.findIndex((one) => one.name === field.name)], field);
   });
-  dialog.onclose = null;
-  fill(
-    dialog,
-    h("h2", null, title),
-    about ? note(about) : null,
-    h(
-      "form",
-      { class: "column", onsubmit: sent },
-      rows,
-      repeat ? h("button", { type: "button", onclick: again }, repeat.label) : null,
-      feedback,
-      h("footer", null, h("button", { type: "button", onclick: () => dialog.close("no") }, "Cancel"), go),
-    ),
-  );
-  dialog.showModal();
+  const content = {
+    elements: [rows, repeat ? h("button", { type: "button", onclick: again }, repeat.label) : null],
+    read: () => valuesOf(fields, inputs),
+    // The server names the path in its body, which ends with our name.
+    complain: (/** @type {string[]} */ path, /** @type {string} */ text) =>
+      complainAt(inputs[fields.findIndex((field) => field.name === path.at(-1))], text),
+  };
+  showContent(title, about, content, yes, submit);
+}
+
+/** @param {HTMLInputElement | undefined} input @param {string} text */
+function complainAt(input, text) {
+  if (!input) return false;
+  if (input.nextElementSibling === null) input.after(h("small", { class: "complaint error-text", role: "alert" }));
+  return complainBeside(/** @type {HTMLElement} */ (input.nextElementSibling), text, input);
 }
 
 /** @param {Field} field @returns {string} the initial value in a repetition: a name must differ */
@@ -174,10 +254,4 @@ function valuesOf(fields, inputs) {
   const read = (/** @type {HTMLInputElement | undefined} */ input) =>
     input?.type === "checkbox" ? (input.checked ? "yes" : "") : (input?.value.trim() ?? "");
   return Object.fromEntries(fields.map((field, number) => [field.name, read(inputs[number])]));
-}
-
-/** Focus the field of an error: the server names its path, which ends with our name. @param {string} named @param {Field[]} fields @param {HTMLInputElement[]} inputs */
-function focusOn(named, fields, inputs) {
-  const word = named.split(/[.[\]]/).findLast(Boolean);
-  inputs[fields.findIndex((field) => field.name === word)]?.focus();
 }

@@ -1,9 +1,9 @@
 // Buttons for the actions of an object. A button that is not allowed is grey and says why; it can be sent all the same.
 
 import { get, objectPath, part, send } from "../core/api.js";
-import { actionForm, extraActions } from "../core/domains.js";
+import { actionForm, argsSchema, extraActions } from "../core/domains.js";
 import { fillIfChanged, h } from "../core/dom.js";
-import { showForm, splitList } from "./form.js";
+import { showForm, showSchemaForm, splitList } from "./form.js";
 import { nameOf } from "../core/live-objects.js";
 import { confirm, quiet, wordOptions } from "./components.js";
 import { attempt, showProblem, toast } from "./problems.js";
@@ -12,7 +12,7 @@ import { span } from "../core/time.js";
 import { parseJson } from "./create-buttons.js";
 
 /** @import {Field} from "./form.js" */
-/** @import {ActionForm, AllowedAction, ObjectView} from "../core/types.js" */
+/** @import {AllowedAction, Call, ObjectView} from "../core/types.js" */
 
 /** @type {AllowedAction} */
 const UNKNOWN = { event: "", allowed: true, why_not: null, needs: [], target: null, desired: null, within: null };
@@ -97,29 +97,43 @@ function button(thing, one, all, then) {
       "data-action": one.event,
       onclick: () => (able ? ask(thing, one, all, then) : explain(thing, one, why ?? "", all, then)),
     },
-    actionForm(thing, one.event)?.fields ? `${one.event}…` : one.event,
+    takesArguments(thing, one.event) ? `${one.event}…` : one.event,
     one.needs.length ? quiet(` with ${one.needs.join(", ")}`) : null,
   );
 }
 
+/** Whether an action asks for arguments first. @param {ObjectView} thing @param {string} action */
+function takesArguments(thing, action) {
+  const form = actionForm(thing, action);
+  return form ? form.fields !== undefined : argsSchema(thing.kind, action) !== null;
+}
+
 /** @param {ObjectView} thing @param {AllowedAction} one @param {AllowedAction[]} all @param {() => void} then */
 async function ask(thing, one, all, then) {
-  const form = actionForm(thing, one.event);
-  if (form?.fields) return attempt(() => fillIn(thing, one, form, then));
+  if (takesArguments(thing, one.event)) return attempt(() => fillIn(thing, one, then));
   const destructive = DESTRUCTIVE.test(one.event) || one.needs.length > 0;
   const how = one.needs.length ? ` with ${one.needs.join(", ")}` : "";
   if (destructive && !(await confirm(`${one.event} ${nameOf(thing)}${how}?`, one.event))) return;
   await act(thing, one.event, one.needs, all, then);
 }
 
-/** Ask for an action's arguments first. @param {ObjectView} thing @param {AllowedAction} one @param {ActionForm} form @param {() => void} then */
-async function fillIn(thing, one, form, then) {
-  const fields = (await form.fields?.(thing)) ?? [];
-  showForm(`${one.event}: ${nameOf(thing)}`, "", fields, one.event, async (values) => {
-    await send(...form.call(thing, one.needs, values));
+/** Ask for an action's arguments first. @param {ObjectView} thing @param {AllowedAction} one @param {() => void} then */
+async function fillIn(thing, one, then) {
+  const form = actionForm(thing, one.event);
+  const title = `${one.event}: ${nameOf(thing)}`;
+  const submit = async (/** @type {Call} */ call) => {
+    await send(...call);
     toast(`${one.event} ${nameOf(thing)}: accepted`, "good");
     then();
-  });
+  };
+  if (form) {
+    const fields = (await form.fields?.(thing)) ?? [];
+    showForm(title, "", fields, one.event, (values) => submit(form.call(thing, one.needs, values)));
+  } else {
+    const schema = argsSchema(thing.kind, one.event) ?? {};
+    const path = actionPath(thing, one.event);
+    showSchemaForm(title, schema.description ?? "", schema, one.event, (args) => submit(["POST", path, { facts: one.needs, args }]));
+  }
 }
 
 /** A button for any action with any arguments. @param {ObjectView} thing @param {AllowedAction[]} actions @param {() => void} then */
@@ -157,8 +171,9 @@ async function explain(thing, one, why, all, then) {
     toast(why, "failed");
     return;
   }
-  if (await confirm(`${one.event} is not allowed now`, "Ask all the same", [h("p", null, why)]))
-    await act(thing, one.event, [], all, then);
+  if (!(await confirm(`${one.event} is not allowed now`, "Ask all the same", [h("p", null, why)]))) return;
+  if (argsSchema(thing.kind, one.event) && takesArguments(thing, one.event)) await fillIn(thing, one, then);
+  else await act(thing, one.event, [], all, then);
 }
 
 /** @param {ObjectView} thing @param {string} action */

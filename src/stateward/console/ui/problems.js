@@ -11,7 +11,9 @@ import { code, fact, note } from "./components.js";
 /** @param {unknown} error @returns {ProblemFields} */
 export function fieldsOf(error) {
   if (error instanceof Problem) return error.fields;
-  return { title: "Something went wrong in this page", status: 0, code: "page", detail: String(error) };
+  const where = /\/console\/[\w/.-]+\.js[^:)\s]*:\d+/.exec(error instanceof Error ? (error.stack ?? "") : "")?.[0];
+  const detail = where ? `${error} (${where})` : String(error);
+  return { title: "Something went wrong in this page", status: 0, code: "page", detail };
 }
 
 /**

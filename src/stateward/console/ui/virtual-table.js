@@ -52,32 +52,32 @@ export class VirtualTable {
       },
       this.space,
     );
+    this.head = h("div", { role: "rowgroup" });
     this.foot = h("div", { class: "vfoot", role: "status" });
     const grid = h(
       "div",
       { role: "grid", "aria-label": how.name, "aria-multiselectable": how.onSelect ? "true" : null },
-      this.head(),
+      this.head,
       this.body,
     );
-    const columns = [how.onSelect ? "22px" : null, ...how.columns.map((one) => one.width)].filter(Boolean).join(" ");
-    this.element = h(
-      "div",
-      { class: how.onSelect ? "vtable selectable" : "vtable", style: { "--columns": columns } },
-      grid,
-      this.foot,
-    );
+    this.element = h("div", { class: how.onSelect ? "vtable selectable" : "vtable" }, grid, this.foot);
+    this.setColumns(how.columns);
     this.show = oncePerFrame(() => this.draw());
     new ResizeObserver(this.show).observe(this.body);
   }
 
-  head() {
+  /** Show other columns. @param {Column<T>[]} columns */
+  setColumns(columns) {
+    this.how.columns = columns;
+    const widths = [this.how.onSelect ? "22px" : null, ...columns.map((one) => one.width)].filter(Boolean);
+    this.element.style.setProperty("--columns", widths.join(" "));
     const names = this.how.columns.map((one) =>
       h("span", { role: "columnheader", class: one.wide ? "wide" : "" }, one.name),
     );
     const first = this.how.onSelect
       ? h("span", { role: "columnheader" }, h("span", { class: "unseen" }, "Selected"))
       : null;
-    return h("div", { role: "rowgroup" }, h("div", { class: "vhead", role: "row" }, first, names));
+    fill(this.head, h("div", { class: "vhead", role: "row" }, first, names));
   }
 
   /** @param {T[]} rows */

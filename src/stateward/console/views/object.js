@@ -14,6 +14,7 @@ import { badge, shape, stateBadge, toneOf } from "../ui/states.js";
 import { classOf, may, store } from "../core/store.js";
 import { ago, clock, moment, seconds, span } from "../core/time.js";
 import { splitPairs } from "../ui/form.js";
+import { columnValues, recordTable } from "../ui/object-columns.js";
 
 /** @import {Ancestor, Context, JournalEntry, Operation, QueuedOperation, ObjectView, Why} from "../core/types.js" */
 
@@ -159,8 +160,15 @@ function title(ns, id, found) {
         : quiet(`in ${ns}`),
       found?.parent ? quiet("part of ", objectAnchor(ns, found.parent)) : null,
     ),
+    found ? summary(columnValues(found)) : null,
     found?.error ? h("p", { class: "error-text" }, found.error) : null,
   );
+}
+
+/** What the kind names about its objects. @param {[string, string][]} values */
+function summary(values) {
+  if (!values.length) return null;
+  return h("dl", { class: "summary" }, values.map(([name, text]) => h("div", null, ...fact(name, text))));
 }
 
 // --- why -------------------------------------------------------------------------------------------------------------
@@ -216,8 +224,14 @@ function event(entry) {
 /** @param {ObjectView} found @param {() => void} refresh */
 function specs(found, refresh) {
   const seen = Object.keys(found.seen ?? {}).length > 0;
+  const schema = store.kinds.get(found.kind)?.spec;
+  const raw = json(found.spec, "Spec");
   return [
-    card("Spec", `version ${found.version}, generation ${found.generation}`, json(found.spec, "Spec")),
+    card(
+      "Spec",
+      `version ${found.version}, generation ${found.generation}`,
+      ...(schema ? [recordTable(found.spec, schema), h("details", null, h("summary", null, "as JSON"), raw)] : [raw]),
+    ),
     seen ? card("Seen", "what was observed last", json(found.seen, "Seen")) : null,
     card("Labels", "", labels(found, refresh)),
     card(
@@ -263,6 +277,9 @@ function labels(found, refresh) {
   return h("form", { class: "row", onsubmit: save }, input, h("button", { type: "submit" }, "Set"), feedback);
 }
 
+/** @param {ObjectView} one */
+const columnText = (one) => columnValues(one).map(([name, text]) => `${name} ${text}`).join(", ");
+
 /** @param {HTMLElement} place @param {ObjectView} found @param {AbortSignal} signal */
 async function showChildren(place, found, signal) {
   const page = await get(`/ns/${part(found.ns)}/objects`, { parent: found.id, limit: MAX_CHILDREN }, signal);
@@ -277,7 +294,7 @@ async function showChildren(place, found, signal) {
   fill(
     place,
     kinds.map(([kind, some]) => h("div", { class: "column" }, stateSummary(kind, countStates(some)))),
-    plainList(shown.map((one) => h("li", null, objectAnchor(one.ns, one.id), stateBadge(one), quiet(one.kind)))),
+    plainList(shown.map((one) => h("li", null, objectAnchor(one.ns, one.id), stateBadge(one), quiet(one.kind), quiet(columnText(one))))),
   );
 }
 

@@ -1,10 +1,10 @@
 // All objects: search, filter, choose, and act on many at once.
 
-import { part, send } from "../core/api.js";
-import { actionForm } from "../core/domains.js";
-import { fill, h, oncePerFrame } from "../core/dom.js";
+import { get, objectPath, part, send } from "../core/api.js";
+import { actionForm, argsSchema } from "../core/domains.js";
+import { fill, h, oncePerFrame, throttle } from "../core/dom.js";
 import { BulkAction } from "../ui/bulk-action.js";
-import { splitList } from "../ui/form.js";
+import { showSchemaForm, splitList } from "../ui/form.js";
 import { card, code, confirm, empty, heading, labeled, objectAnchor, quiet, select, table, wordOptions } from "../ui/components.js";
 import { attempt, toast } from "../ui/problems.js";
 import { allObjects, Pager, readableNamespaces } from "../core/pagination.js";
@@ -12,11 +12,16 @@ import { go, keepQuery, objectLink } from "../core/links.js";
 import { badge } from "../ui/states.js";
 import { classOf, isNowhere, may, store, tally } from "../core/store.js";
 import { ago } from "../core/time.js";
+import { columnsOf } from "../ui/object-columns.js";
 import { VirtualTable } from "../ui/virtual-table.js";
 import { createAnyButton } from "../ui/create-buttons.js";
 
 /** @import {Context, JournalEntry, ObjectView} from "../core/types.js" */
 /** @import {Filter} from "../core/pagination.js" */
+/** @import {Column} from "../ui/virtual-table.js" */
+
+const REREAD_MS = 1_000;
+const MAX_REREAD = 50;
 
 /** @param {ObjectView} row */
 const keyOf = (row) => `${row.ns}/${row.id}`;
@@ -36,25 +41,13 @@ function show(context) {
   const none = h("div", { hidden: true });
   const bulk = h("div", { class: "bulk", hidden: true });
   const results = h("div", { class: "column" });
+  const create = h("span", null);
   const filters = h("form", { class: "filters", onsubmit: (/** @type {Event} */ event) => event.preventDefault() });
 
   /** @type {VirtualTable<ObjectView>} */
   const rows = new VirtualTable({
     name: "Objects",
-    columns: [
-      { name: "id", width: "minmax(140px, 2fr)", cell: (row) => objectAnchor(row.ns, row.id) },
-      { name: "state", width: "minmax(120px, 1fr)", cell: (row) => badge(row.state, classOf(row.kind, row.state)) },
-      { name: "kind", width: "minmax(100px, 1fr)", wide: true, cell: (row) => row.kind },
-      { name: "namespace", width: "minmax(70px, .7fr)", wide: true, cell: (row) => row.ns },
-      { name: "parent", width: "minmax(80px, 1fr)", wide: true, cell: (row) => row.parent ?? "" },
-      { name: "since", width: "90px", wide: true, cell: (row) => ago(row.since) },
-      {
-        name: "labels, error",
-        width: "minmax(120px, 2fr)",
-        wide: true,
-        cell: (row) => (row.error ? h("span", { class: "error-text", title: row.error }, row.error) : labels(row)),
-      },
-    ],
+    columns: tableColumns(filter.kind),
     keyOf,
     onOpen: (row) => go(objectLink(row.ns, row.id)),
     onSelect: showBulk,
@@ -67,6 +60,8 @@ function show(context) {
     pager = new Pager(readableNamespaces(), wanted());
     created = 0;
     keepQuery(filter);
+    rows.setColumns(tableColumns(filter.kind));
+    fill(create, createAnyButton(filter.kind, reload));
     rows.clear();
     showFilters();
     showBulk();
@@ -91,9 +86,9 @@ function show(context) {
           )
         : empty(
             "There are no objects yet.",
-            "Make one: ",
-            code("stateward create ovc.vm/web-1 --action define"),
-            " or start the server with ",
+            "Make one with the button above or with ",
+            code("stateward create KIND/ID"),
+            ", or start the server with ",
             code("--demo"),
             ".",
           ),
@@ -194,34 +189,57 @@ function show(context) {
     });
   }
 
+  /** Ask once, for all of them: for the arguments of the action if it has some. @param {string} what @param {ObjectView[]} things @param {string} action @param {(mine: BulkAction) => Promise<void>} act */
+  async function askFirst(what, things, action, act) {
+    const begin = async (/** @type {any} */ args) => {
+      const mine = new BulkAction(context, action, args);
+      fill(results, mine.element);
+      await act(mine);
+    };
+    const kinds = new Set(things.map((one) => one.kind));
+    const schema = kinds.size === 1 && things[0] && !actionForm(things[0], action) ? argsSchema(things[0].kind, action) : null;
+    if (schema) showSchemaForm(`${action}: ${what}`, schema.description ?? "", schema, action, async (args) => void begin(args));
+    else if (await confirm(`${action}: ${what}?`, action)) await begin(undefined);
+  }
+
   /** @param {ObjectView[]} things @param {string} action */
   async function run(things, action) {
-    if (!(await confirm(`${action}: ${things.length} objects?`, action))) return;
-    const mine = new BulkAction(context, action);
-    fill(results, mine.element);
-    await mine.each(things, []);
-    toast(`${action} was asked of ${things.length} objects`);
+    await askFirst(`${things.length} objects`, things, action, async (mine) => {
+      await mine.each(things, []);
+      toast(`${action} was asked of ${things.length} objects`);
+    });
   }
 
   /** @param {string} action */
   async function runAll(action) {
-    if (!(await confirm(`${action}: all objects that fit?`, action))) return;
-    const mine = new BulkAction(context, action);
-    fill(results, mine.element);
-    await attempt(async () => {
+    await askFirst("all objects that fit", chosen(), action, (mine) => attempt(async () => {
       const things = chosen();
       if (things[0] && actionForm(things[0], action)) await mine.each(await allObjects(wanted(), context.signal), []);
       else await mine.all(store.ns, wanted(), []);
-    });
+    }));
   }
 
+  /** @type {Set<string>} rows whose columns may have changed: the journal has the states only */
+  const stale = new Set();
+  const reread = throttle(REREAD_MS, async () => {
+    const keys = [...stale];
+    stale.clear();
+    for (const key of keys) {
+      const row = rows.rows[rows.places.get(key) ?? -1];
+      const found = row && (await get(objectPath(row), {}, context.signal).catch(() => null));
+      if (found) rows.change(key, (old) => Object.assign(old, found));
+    }
+  });
   context.on("entries", (/** @type {JournalEntry[]} */ entries) => {
     for (const entry of entries) {
       if (entry.target === null) continue;
       const target = entry.target;
       const key = `${entry.ns}/${entry.object}`;
-      if (rows.places.has(key))
+      if (rows.places.has(key)) {
         rows.change(key, (row) => Object.assign(row, { state: target, since: entry.at, error: entry.reason }));
+        if (stale.size < MAX_REREAD && columnsOf(entry.kind).length) stale.add(key);
+        if (stale.size) reread();
+      }
       else if (entry.source === store.kinds.get(entry.kind)?.initial && !isNowhere(entry.kind, target)) created += 1;
     }
   });
@@ -231,7 +249,7 @@ function show(context) {
     heading(
       "Objects",
       "arrows walk, Enter opens, Space selects; a click with Shift selects a range",
-      createAnyButton(filter.kind, reload),
+      create,
       h("button", { onclick: reload }, "Reload"),
     ),
     filters,
@@ -240,7 +258,34 @@ function show(context) {
     none,
     rows.element,
   );
+  fill(create, createAnyButton(filter.kind, reload));
   showFilters();
+}
+
+/** The columns for objects of a kind, or of all kinds. @param {string} kind @returns {Column<ObjectView>[]} */
+function tableColumns(kind) {
+  const named = columnsOf(kind).map(({ name, text }) => ({
+    name,
+    width: "minmax(90px, 1fr)",
+    wide: true,
+    cell: (/** @type {ObjectView} */ row) => h("span", { title: text(row) }, text(row)),
+  }));
+  const error = (/** @type {ObjectView} */ row) => h("span", { class: "error-text", title: row.error ?? "" }, row.error);
+  return [
+    { name: "id", width: "minmax(140px, 2fr)", cell: (row) => objectAnchor(row.ns, row.id) },
+    { name: "state", width: "minmax(120px, 1fr)", cell: (row) => badge(row.state, classOf(row.kind, row.state)) },
+    ...named,
+    ...(named.length ? [] : [{ name: "kind", width: "minmax(100px, 1fr)", wide: true, cell: (/** @type {ObjectView} */ row) => row.kind }]),
+    { name: "namespace", width: "minmax(70px, .7fr)", wide: true, cell: (row) => row.ns },
+    { name: "parent", width: "minmax(80px, 1fr)", wide: true, cell: (row) => row.parent ?? "" },
+    { name: "since", width: "90px", wide: true, cell: (row) => ago(row.since) },
+    {
+      name: "labels, error",
+      width: "minmax(120px, 2fr)",
+      wide: true,
+      cell: (row) => (row.error ? error(row) : labels(row)),
+    },
+  ];
 }
 
 /** @param {ObjectView} row */

@@ -2,9 +2,10 @@
 
 import { get } from "../core/api.js";
 import { Cells } from "../fleet/cells.js";
-import { diagramOf } from "../ui/diagram.js";
 import { fill, h, throttle } from "../core/dom.js";
 import { FleetMap } from "../fleet/map.js";
+import { createAnyButton } from "../ui/create-buttons.js";
+import { lifecycleCard } from "../ui/lifecycle-card.js";
 import { card, code, empty, entryRow, meter, note, objectAnchor, plainList, select, wordOptions } from "../ui/components.js";
 import { readableNamespaces } from "../core/pagination.js";
 import { go, link, objectLink } from "../core/links.js";
@@ -14,7 +15,6 @@ import { sparkline } from "../ui/sparkline.js";
 import { ago } from "../core/time.js";
 
 /** @import {Cell} from "../fleet/cells.js" */
-/** @import {Diagram} from "../ui/diagram.js" */
 /** @import {Tone} from "../ui/states.js" */
 /** @import {Context, Lane, JournalEntry, Stuck} from "../core/types.js" */
 
@@ -99,7 +99,6 @@ function number(name, count, tone) {
 function fleet(context) {
   const cells = new Cells();
   const namespaces = readableNamespaces();
-  const wanted = new Set(namespaces);
   const map = new FleetMap(cells, {
     onOpen: (cell) => go(objectLink(cell.ns, cell.id)),
     groupOf: (cell) => (GROUPINGS[chosen.grouping] ?? { of: () => "" }).of(cell),
@@ -110,14 +109,15 @@ function fleet(context) {
     { hidden: true },
     empty(
       "There is nothing yet.",
-      "Make a first object: ",
-      code("stateward create ovc.vm/web-1 --action define"),
-      " or start the server with ",
+      "Make a first object with the button above or with ",
+      code("stateward create KIND/ID"),
+      ", or start the server with ",
       code("--demo"),
       ".",
     ),
   );
   context.on("entries", (/** @type {JournalEntry[]} */ entries) => {
+    const wanted = new Set(readableNamespaces()); // a first object may have come into a namespace
     const { changed, created } = cells.apply(entries, (ns) => wanted.has(ns));
     if (created.length) cells.readPlaces(created, context.signal).then(map.arrange);
     if (created.length || cells.compact()) map.arrange();
@@ -147,6 +147,7 @@ function fleet(context) {
       (value) => ((chosen.mapKind = value), map.arrange()),
       "Kind of cells",
     ),
+    createAnyButton("", () => {}),
   ];
   const keys = h("ul", { class: "legend" }, TONES.map((tone) => h("li", null, shape(tone), MEANINGS[tone])));
   return card(
@@ -209,45 +210,10 @@ function stuck(context) {
 
 /** @param {Context} context */
 function lifecycle(context) {
-  const place = h("div", { class: "diagram", tabindex: "0", role: "region", "aria-label": "Lifecycle" });
-  const choice = h("span", null);
-  /** @type {Diagram | null} */
-  let shown = null;
-  const count = () => shown?.count(tally().get(chosen.kind) ?? new Map());
-  const draw = async () => {
-    if (!chosen.kind) return;
-    const mine = await diagramOf(chosen.kind);
-    shown = mine;
-    fill(place, mine.element);
-    count();
-  };
-  const choose = () => {
-    const kinds = [...tally()]
-      .sort(([kind, one], [other, its]) => living(other, its) - living(kind, one))
-      .map(([kind]) => kind);
-    const offered = kinds.length ? kinds : [...store.kinds.keys()];
-    if (!offered.includes(chosen.kind)) chosen.kind = offered[0] ?? "";
-    fill(
-      choice,
-      select(
-        wordOptions(...offered),
-        chosen.kind,
-        (value) => ((chosen.kind = value), draw()),
-        "Lifecycle of",
-      ),
-    );
-  };
-  choose();
-  draw();
-  context.on("counts", throttle(REDRAW_MS, count));
-  context.on("entries", (/** @type {JournalEntry[]} */ entries) =>
-    shown?.step(entries.filter((entry) => entry.kind === chosen.kind && (store.ns === "*" || entry.ns === store.ns))),
-  );
-  return card(
-    "Lifecycle",
-    ["objects in each state, steps as they happen ", h("span", { class: "tools" }, choice)],
-    place,
-  );
+  const kinds = [...tally()]
+    .sort(([kind, one], [other, its]) => living(other, its) - living(kind, one))
+    .map(([kind]) => kind);
+  return lifecycleCard(context, kinds.length ? kinds : [...store.kinds.keys()], chosen);
 }
 
 /** @param {string} kind @param {Map<string, number>} counts @returns {number} how many objects of a kind have not ended */

@@ -1,0 +1,288 @@
+"""The kinds of a foreign domain without a console module: forms from their types, their columns, their pages."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from tests.console.browser import AUDIT, PageErrors, signed_in
+from tests.console.server_process import ROOT
+from tests.integration.server.server_processes import Served, served
+
+PRINTERS = "/api/v1/ns/office/objects"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder: Path = tmp_path_factory.mktemp("foreign") / "data"
+    with served(folder, "--domain", "tests.console.printing:domain", environ={"PYTHONPATH": str(ROOT)}) as found:
+        yield found
+
+
+@pytest.fixture
+def api(server: Served) -> Iterator[httpx.Client]:
+    with server.client() as client:
+        yield client
+
+
+@pytest.fixture
+def opened(browser: Browser, server: Served) -> Iterator[tuple[Page, PageErrors]]:
+    with signed_in(browser, server.url, server.token) as (_, page, page_errors):
+        yield page, page_errors
+
+
+def go(page: Page, view: str) -> None:
+    page.evaluate("view => { location.hash = '#/' + view }", view)
+
+
+def choose_kind(page: Page, kind: str) -> Locator:
+    """Open the create form of a kind from the choice of kinds."""
+    page.get_by_role("button", name="New object", exact=True).click()
+    page.get_by_role("searchbox", name="Search kinds").fill(kind)
+    page.locator(f"[data-creates='{kind}']").click()
+    return page.locator("#question form")
+
+
+def field(form: Locator, name: str) -> Locator:
+    return form.locator(f"[name='{name}']")
+
+
+def group(form: Locator, name: str) -> Locator:
+    return form.locator(f"[data-path='{name}']")
+
+
+def make(api: httpx.Client, name: str, kind: str = "printing.printer", **more: Any) -> None:
+    """Create an object, and wait until it is there."""
+    body = {"kind": kind, "id": name, **more}
+    asked = api.post(PRINTERS, json=body).raise_for_status().json()
+    with api.stream("GET", f"/api/v1/ns/office/operations/{asked['operation']['id']}/events") as events:
+        assert "succeeded" in events.read().decode()
+
+
+def test_an_object_is_made_with_a_form_of_every_type(opened: tuple[Page, PageErrors], api: httpx.Client) -> None:
+    page, page_errors = opened
+    go(page, "objects")
+    form = choose_kind(page, "printing.printer")
+    expect(form.get_by_label("network address")).to_be_visible()
+    expect(form.get_by_text("a host name")).to_be_visible()
+    expect(field(form, "spec.port")).to_have_value("9100")
+    expect(form.get_by_text("a whole number from 1 to 65535 · default: 9100")).to_be_visible()
+    expect(field(form, "spec.duplex")).to_be_checked()
+    for name, value in {"ns": "office", "id": "front", "spec.address": "front.example", "spec.margin": "7.25"}.items():
+        field(form, name).fill(value)
+    field(form, "spec.paper").select_option("A3")
+    field(form, "spec.duplex").uncheck()
+    field(form, "spec.bought").fill("2026-03-01T10:20:30")
+    field(form, "spec.extra").fill('{"any": ["JSON"]}')
+    form.get_by_role("checkbox", name="login").check()
+    field(form, "spec.login.user").fill("ann")
+    field(form, "spec.login.password").fill("tiger-striped")
+    assert field(form, "spec.login.password").get_attribute("type") == "password"
+    trays = group(form, "spec.trays")
+    for paper in ("A4", "A3", "letter"):
+        trays.get_by_role("button", name="Add to trays").click()
+        trays.locator("select").last.select_option(paper)
+    expect(trays.get_by_role("button", name="Add to trays")).to_be_disabled()
+    trays.get_by_role("button", name="Remove from trays").first.click()
+    group(form, "spec.cleaning").locator("select").select_option("weekly")
+    field(form, "spec.cleaning.day").fill("3")
+    form.get_by_role("button", name="Add to options").click()
+    form.get_by_label("name in options").fill("toner")
+    form.get_by_label("value in options").fill("save")
+    form.get_by_role("button", name="Add to labels").click()
+    form.get_by_label("name in labels").fill("floor")
+    form.get_by_label("value in labels").fill("2")
+    form.get_by_role("button", name="Make it").click()
+    expect(page.locator("#question")).to_be_hidden()
+    expect(page.locator("#question")).to_be_empty()  # no secret stays in the page
+    made = api.get(f"{PRINTERS}/front").raise_for_status().json()
+    spec = made["spec"]
+    assert made["labels"] == {"floor": "2"}
+    assert (spec["paper"], spec["duplex"], spec["margin"], spec["port"]) == ("A3", False, 7.25, 9_100)
+    assert spec["trays"] == [{"paper": "A3", "sheets": 250}, {"paper": "letter", "sheets": 250}]
+    assert spec["cleaning"] == {"type": "weekly", "day": 3}
+    assert (spec["options"], spec["extra"]) == ({"toner": "save"}, {"any": ["JSON"]})
+    assert spec["login"] == {"user": "ann", "password": "***"}
+    assert spec["bought"].startswith("2026-03-01T")
+    assert page_errors.errors == []
+
+
+def test_what_is_wrong_stands_beside_its_field_and_what_was_entered_stays(opened: tuple[Page, PageErrors]) -> None:
+    page, _ = opened
+    go(page, "objects?kind=printing.printer")
+    page.get_by_role("button", name="New printing.printer", exact=True).click()
+    form = page.locator("#question form")
+    field(form, "ns").fill("office")
+    field(form, "spec.address").fill("UPPER")
+    field(form, "spec.port").fill("70000")
+    group(form, "spec.trays").get_by_role("button", name="Add to trays").click()
+    form.get_by_role("button", name="Make it").click()
+    wrong = form.locator(".complaint:visible")
+    expect(wrong).to_have_text(
+        [
+            "must be given",
+            "must be text that matches ^[a-z0-9.-]+$",
+            "must be a whole number from 1 to 65535",
+            "must be one of A3, A4, letter",
+        ]
+    )
+    expect(field(form, "id")).to_be_focused()
+    expect(field(form, "spec.port")).to_have_attribute("aria-invalid", "true")
+    field(form, "id").fill("none")
+    field(form, "spec.port").fill("80")
+    field(form, "spec.address").fill("taken")  # only the server knows that
+    group(form, "spec.trays").locator("select").select_option("A4")
+    form.get_by_role("button", name="Make it").click()
+    expect(wrong).to_contain_text(["an address that no other printer has"])
+    expect(field(form, "spec.port")).to_have_value("80")
+    page.locator("#question").get_by_role("button", name="Cancel").click()
+    expect(page.locator("#question")).to_be_hidden()
+
+
+def test_the_server_s_error_stands_beside_the_field_that_it_names(browser: Browser, server: Served) -> None:
+    with signed_in(browser, server.url, server.token) as (_, page, _):
+        fault = {"status": 422, "title": "x", "code": "bad_input", "field": "spec.trays[0].sheets"}
+        body = {**fault, "detail": "spec.trays[0].sheets: must be at most 9"}
+        page.route("**/api/v1/ns/office/objects", lambda route: route.fulfill(status=422, json=body))
+        go(page, "overview")
+        form = choose_kind(page, "printing.printer")
+        for name, value in {"ns": "office", "id": "p", "spec.address": "a"}.items():
+            field(form, name).fill(value)
+        trays = group(form, "spec.trays")
+        trays.get_by_role("button", name="Add to trays").click()
+        trays.locator("select").select_option("A4")
+        form.get_by_role("button", name="Make it").click()
+        expect(trays.locator(".complaint:visible")).to_have_text("must be at most 9")
+        expect(trays.get_by_label("sheets")).to_be_focused()
+        expect(form.locator(".problem")).to_have_count(0)
+
+
+def test_an_action_asks_for_its_arguments_and_sends_them(opened: tuple[Page, PageErrors], api: httpx.Client) -> None:
+    page, page_errors = opened
+    make(api, "back", spec={"address": "back"})
+    go(page, "object/office/back")
+    page.get_by_role("button", name="resize…").click()
+    form = page.locator("#question form")
+    expect(page.locator("#question")).to_contain_text("Other paper for a printer.")
+    form.get_by_role("button", name="resize").click()
+    expect(form.locator(".complaint:visible")).to_have_text(["must be one of A3, A4, letter", "must be given"])
+    field(form, "paper").select_option("A3")
+    field(form, "sheets").fill("12")
+    field(form, "code").fill("hidden-code")
+    form.get_by_role("button", name="resize").click()
+    expect(page.locator(".timeline")).to_contain_text("resize")
+    expect(page.locator(".who-is .badge")).to_have_text("ready")
+    found = api.get("/api/v1/ns/office/operations?object=back").json()["items"]
+    args = [one["args"] for one in found if one["action"] == "resize"]
+    assert args == [{"paper": "A3", "sheets": 12, "code": "***"}]
+    page.get_by_role("button", name="clean", exact=True).click()
+    expect(page.locator(".timeline")).to_contain_text("clean")
+    assert page_errors.errors == []
+
+
+def test_an_action_on_many_asks_for_its_arguments_once(opened: tuple[Page, PageErrors], api: httpx.Client) -> None:
+    page, _ = opened
+    for name in ("many-1", "many-2"):
+        make(api, name, spec={"address": name})
+    go(page, "objects?kind=printing.printer&q=many")
+    for name in ("many-1", "many-2"):
+        page.get_by_role("checkbox", name=f"Select office/{name}").click()
+    page.get_by_label("Action", exact=True).select_option("resize")
+    page.get_by_role("button", name="Do it", exact=True).click()
+    form = page.locator("#question form")
+    field(form, "paper").select_option("A4")
+    field(form, "sheets").fill("1")
+    form.get_by_role("button", name="resize").click()
+    expect(page.locator("[data-ended=true]")).to_have_text("2 asked · 0 refused · 0 under way · 2 done · 0 failed")
+
+
+def test_lists_and_pages_have_the_columns_that_the_kind_names(
+    opened: tuple[Page, PageErrors], api: httpx.Client
+) -> None:
+    page, page_errors = opened
+    spec = {"address": "hall.example", "login": {"user": "bob", "password": "hidden-one"}, "trays": [{"paper": "A4"}]}
+    make(api, "hall", spec=spec, labels={"floor": "7"})
+    make(api, "page-1", "printing.sheet", parent="hall", spec={"pages": 2})
+    go(page, "objects?kind=printing.printer&q=hall")
+    row = page.locator(".vrow", has_text="hall")
+    expect(page.locator(".vhead")).to_contain_text("network address")
+    expect(page.locator(".vhead")).to_contain_text("floor")
+    expect(row).to_contain_text("hall.example")
+    expect(row).to_contain_text("A4")
+    go(page, "objects?kind=printing.sheet")
+    expect(page.locator(".vhead")).not_to_contain_text("network address")
+    go(page, "object/office/hall")
+    expect(page.locator(".summary")).to_contain_text("network address")
+    expect(page.locator(".summary")).to_contain_text("hall.example")
+    shown = page.locator(".card-spec .record").first
+    expect(shown).to_contain_text("a host name")
+    expect(shown.locator("[data-field=password]")).to_have_text("secret, not shown")
+    expect(shown.locator("[data-field=port]")).to_contain_text("9100")
+    expect(page.locator(".card-children")).to_contain_text("page-1")
+    expect(page.locator(".state.here")).to_contain_text("ready")
+    assert "hidden-one" not in page.content()
+    assert page_errors.errors == []
+
+
+def test_a_domain_without_a_module_has_a_view_with_its_kinds_and_lifecycles(
+    opened: tuple[Page, PageErrors], api: httpx.Client
+) -> None:
+    page, page_errors = opened
+    make(api, "attic", spec={"address": "attic.example"})
+    page.get_by_role("button", name="More ▾").click()
+    page.locator("#more-domains").get_by_role("link", name="printing").click()
+    expect(page.get_by_role("heading", name="printing", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name="New printing.sheet")).to_be_visible()
+    expect(page.locator("tr", has_text="attic")).to_contain_text("attic.example")
+    ready = page.locator(".card-lifecycle [data-state=ready] .count")
+    expect(ready).not_to_be_empty()
+    count = int(str(ready.text_content()))
+    assert count == len(api.get(f"{PRINTERS}?kind=printing.printer&state=ready").json()["items"])
+    page.get_by_role("button", name="New printing.printer").click()
+    form = page.locator("#question form")
+    for name, value in {"ns": "office", "id": "cellar", "spec.address": "cellar.example"}.items():
+        field(form, name).fill(value)
+    form.get_by_role("button", name="Make it").click()
+    expect(page.locator("tr", has_text="cellar")).to_contain_text("ready")
+    expect(ready).to_have_text(str(count + 1))
+    assert page_errors.errors == []
+
+
+def test_a_kind_is_found_with_keys_alone(opened: tuple[Page, PageErrors]) -> None:
+    page, _ = opened
+    go(page, "overview")
+    page.get_by_role("button", name="New object", exact=True).press("Enter")
+    page.keyboard.type("printing sheet")
+    expect(page.locator(".choices li")).to_have_count(1)
+    page.keyboard.press("ArrowDown")
+    expect(page.locator("[data-creates='printing.sheet']")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#question h2")).to_have_text("New printing.sheet")
+    page.keyboard.press("Escape")
+    expect(page.locator("#question")).to_be_hidden()
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+def test_a_form_can_be_used_by_everybody_and_fits_on_a_phone(
+    browser: Browser, server: Served, axe: str, theme: str
+) -> None:
+    with signed_in(browser, server.url, server.token, theme=theme, width=390, height=844) as (_, page, _):
+        page.evaluate(axe)
+        go(page, "objects")
+        page.get_by_role("button", name="New object", exact=True).click()
+        expect(page.locator(".choices li").first).to_be_visible()
+        assert page.evaluate(AUDIT) == []
+        page.locator("[data-creates='printing.printer']").click()
+        form = page.locator("#question form")
+        form.get_by_role("checkbox", name="login").check()
+        for name in ("trays", "options", "labels"):
+            form.get_by_role("button", name=f"Add to {name}").click()
+        group(form, "spec.cleaning").locator("select").select_option("weekly")
+        form.get_by_role("button", name="Make it").click()
+        expect(form.locator(".complaint:visible").first).to_be_visible()
+        assert page.evaluate(AUDIT) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        assert page.evaluate("(one => one.scrollWidth - one.clientWidth)(document.querySelector('#question'))") <= 0
