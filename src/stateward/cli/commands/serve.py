@@ -201,14 +201,16 @@ def _announce(started: "ServerInfo", settings: Config) -> None:
     _say(f"  database  {masked(settings.store_url)}")
     _say(f"  token     {started.token_file or 'not known here: it was made at the first start of another server'}")
     _say("  try")
-    for command in _commands(settings.demo):
+    for command in _commands(settings):
         _say(f"    stateward {command}{folder}")
 
 
-def _commands(demo: bool) -> tuple[str, ...]:
-    if demo:
-        return ("list -n demo", "history mci/shop -n demo", "top -n demo")
-    return ("ovc create account acme --wait", "list", "top --once")
+def _commands(settings: Config) -> tuple[str, ...]:
+    """Return commands to begin with, of domains that are loaded."""
+    names = plugins_of(settings).names
+    if settings.demo:
+        return ("list -n demo", *(["history mci/shop -n demo"] if "mci" in names else []), "top -n demo")
+    return ("ovc create account acme --wait" if "ovc" in names else "plugins", "list", "top --once")
 
 
 def _say(line: str) -> None:
