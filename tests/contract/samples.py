@@ -13,6 +13,7 @@ from stateward.store.records import (
     Object,
     Operation,
     Progress,
+    Signal,
     Status,
     Timer,
     WorkerRecord,
@@ -122,6 +123,11 @@ def a_step(op: str, text: str, **fields: Any) -> Progress:
     return replace(Progress(NS, op, 100.5, text, None, None), **fields)
 
 
+def a_signal(op: str, name: str, **fields: Any) -> Signal:
+    """Make a signal to an operation."""
+    return replace(Signal(NS, op, name, "null", "ann", 100.5), **fields)
+
+
 def a_worker(name: str, lease: float = 60.0) -> WorkerRecord:
     """Make a worker; one with a negative lease is dead as soon as it has been seen."""
     return WorkerRecord(name, lease, 0.0, "host", 4711)
@@ -145,6 +151,7 @@ def family(ns: str = NS) -> Changes:
         new_work=[some_work("op", "o", ns=ns, children=2), some_work("child", "o", ns=ns, ready=False)],
         journal=[an_entry("o", ns=ns, op="op")],
         progress=[a_step("op", "half", ns=ns)],
+        signals=[a_signal("op", "go", ns=ns)],
         locks=[a_lock("op", ns=ns), a_lock("child", "/a", ns=ns, waiting=True)],
         timers=[a_timer("t", 1e12, ns=ns, object="o")],
         idempotency_records=[a_key_record("k", ns=ns)],

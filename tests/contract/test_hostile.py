@@ -13,6 +13,7 @@ from stateward.store.sqlite.tx import SqliteTx
 from tests.contract.samples import (
     NS,
     a_lock,
+    a_signal,
     a_step,
     a_timer,
     a_worker,
@@ -47,6 +48,7 @@ async def rows_of(store: Store, ns: str) -> dict[str, Any]:
         "queue": await reader.queue_of(Key(ns, "o")),
         "lines": await reader.journal(0, 10, JournalFilter(ns=ns)),
         "progress": await reader.progress_of(Key(ns, "op"), 0),
+        "signals": await ask(store, "signals", [Key(ns, "op")]),
         "locks": await reader.locks_of(Key(ns, "tree")),
         "timers": await reader.timers(ns, 10),
         "answers": await ask(store, "idempotency_records", [Key(ns, "k")]),
@@ -68,6 +70,7 @@ CHANGES: dict[str, Callable[[WorkItem], Changes]] = {
     "child ended": lambda _: Changes(children_ended=[key("op")]),
     "journal": lambda _: Changes(journal=[an_entry("o")]),
     "progress": lambda _: Changes(progress=[a_step("op", "done")]),
+    "signal": lambda _: Changes(signals=[a_signal("op", "stop")]),
     "lock granted": lambda _: Changes(locks_granted=[a_lock("child", "/a")]),
     "locks gone": lambda _: Changes(locks_gone=[key("op")]),
     "timer replaced": lambda _: Changes(timers=[a_timer("t", 1.0, object="o", rank=9)]),

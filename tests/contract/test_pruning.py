@@ -11,6 +11,7 @@ from stateward.store.retention import BEFORE_ALL_KEYS, JournalSpan, PruneCandida
 from tests.contract.samples import (
     a_key_record,
     a_lock,
+    a_signal,
     a_step,
     a_timer,
     an_entry,
@@ -133,6 +134,12 @@ async def test_operations_are_dropped_with_their_progress(store: Store) -> None:
     assert await store.reader.operation(key("x")) is None
     assert await store.reader.progress_of(key("x"), 0) == []
     assert [line.text for line in await store.reader.progress_of(key("y"), 0)] == ["done"]
+
+
+async def test_operations_are_dropped_with_the_signals_that_nobody_took(store: Store) -> None:
+    await operations(store, ended("x"), ended("y"), signals=[a_signal("x", "go"), a_signal("y", "stop")])
+    assert await store.retention.drop_operations([key("x")]) == 1
+    assert [one.name for one in await ask(store, "signals", [key("x"), key("y")])] == ["stop"]
 
 
 async def test_much_progress_goes_in_portions(store: Store) -> None:

@@ -11,7 +11,7 @@ from stateward.store.sqlite import SqliteStore, claims, queries, readers, tx
 from stateward.store.sqlite.codec import render_sql
 from stateward.store.sqlite.queries import indexed_table, where_journal, where_objects
 
-WHOLE_TABLE = re.compile(r"SCAN (objects|operations|work|journal|progress|timers|answers)\b(?! USING)")
+WHOLE_TABLE = re.compile(r"SCAN (objects|operations|work|journal|progress|signals|timers|answers)\b(?! USING)")
 SERVED = re.compile(r"objects_by_parent \(ns=\? AND parent=|objects_by_state \(ns=\? AND kind=")
 STATEMENT = re.compile(r"\s*(SELECT|UPDATE|WITH)")
 PLACEHOLDER = re.compile(r"<\w+>")

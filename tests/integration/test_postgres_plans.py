@@ -29,7 +29,7 @@ WRITTEN = {
     for clause in vars(apply).values()
     if isinstance(clause, Clause) and clause is not apply.JOURNAL_ENTRIES
 }
-GROWING = {"objects", "operations", "work", "journal", "progress", "locks", "timers", "answers", "trees"}
+GROWING = {"objects", "operations", "work", "journal", "progress", "signals", "locks", "timers", "answers", "trees"}
 WHOLE = {"work_claimable", "work_owned"}
 """Partial indexes that hold only what is wanted: the lanes that have work, and what runs."""
 

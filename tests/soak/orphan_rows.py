@@ -17,6 +17,8 @@ FAULTS: Mapping[str, str] = {
         (SELECT 1 FROM objects b WHERE b.ns = t.ns AND b.id = t.object AND NOT {removed})""",
     "progress of no operation": """SELECT count(*) FROM progress p WHERE NOT EXISTS
         (SELECT 1 FROM operations o WHERE o.ns = p.ns AND o.id = p.op)""",
+    "signals to no operation": """SELECT count(*) FROM signals s WHERE NOT EXISTS
+        (SELECT 1 FROM operations o WHERE o.ns = s.ns AND o.id = s.op)""",
     "answers about nothing": """SELECT count(*) FROM answers a WHERE NOT EXISTS
         (SELECT 1 FROM objects b WHERE b.ns = a.ns AND b.id = a.object)""",
     "parts of nothing": """SELECT count(*) FROM objects b WHERE b.parent IS NOT NULL AND NOT {b_removed} AND NOT EXISTS

@@ -30,6 +30,7 @@ from stateward.engine.maintenance.forget import forget
 from stateward.engine.maintenance.state_migration import refuse_unknown_states
 from stateward.engine.queries import Recovered, recovered, state_at, watch
 from stateward.engine.requests import EMPTY, Accepted, Creation, LockRequest, Request
+from stateward.engine.signals import SignalRequest, send_signal
 from stateward.engine.snapshots import (
     Completed,
     HistoryEntry,
@@ -287,6 +288,24 @@ class Engine:
 
     async def _cancel_batch(self, children: Sequence[Operation], who: str) -> list[Key]:
         return await self._open_store.transact(lambda tx: cancel.cancel_children(tx, self.kinds, children, who))
+
+    async def signal(
+        self,
+        ns: str,
+        op: str,
+        name: str,
+        payload: Any = None,  # noqa: ANN401 - anything that is JSON
+        *,
+        actor: str = USER,
+        who: str = "",
+        key: str | None = None,
+    ) -> bool:
+        """Send a signal to an operation that has not ended, which takes it with `job.wait_for(name)`.
+
+        Returns False if the same signal was sent with the same idempotency key before.
+        """
+        sent = SignalRequest(ns, op, name, to_json(payload), actor, who, key)
+        return await self._open_store.transact(lambda tx: send_signal(tx, sent))
 
     async def report(self, report: ExternalReport) -> bool:
         """Record the report of another party; returns whether it counted."""

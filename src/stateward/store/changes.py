@@ -15,6 +15,7 @@ from stateward.store.records import (
     Object,
     Operation,
     Progress,
+    Signal,
     Status,
     Timer,
     WorkItem,
@@ -55,6 +56,8 @@ class Changes(Struct):
     children_ended: list[Key] = field(default_factory=list)  # parents, one entry for each child that ended
     journal: list[JournalEntry] = field(default_factory=list)
     progress: list[Progress] = field(default_factory=list)
+    signals: list[Signal] = field(default_factory=list)
+    signals_gone: list[Signal] = field(default_factory=list)  # taken by a wait; each must still be there
     locks: list[Lock] = field(default_factory=list)
     locks_granted: list[Lock] = field(default_factory=list)
     locks_gone: list[Key] = field(default_factory=list)  # all locks of these operations are released

@@ -26,6 +26,7 @@ from stateward.store.records import (
     Object,
     Operation,
     Progress,
+    Signal,
     Timer,
     WorkerRecord,
     WorkItem,
@@ -121,6 +122,9 @@ class Tx(Protocol):
 
     async def locks(self, trees: Collection[Key]) -> list[Lock]:
         """Return the held and waiting locks of these trees in the order of their requests, and lock the trees."""
+
+    async def signals(self, keys: Collection[Key]) -> list[Signal]:
+        """Return the signals to these operations that no wait has taken, in the order of their arrival."""
 
     async def idempotency_records(self, keys: Collection[Key]) -> dict[Key, IdempotencyRecord]:
         """Return the records of these idempotency keys, and lock the keys."""

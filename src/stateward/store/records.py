@@ -269,6 +269,22 @@ class Progress(Struct, frozen=True, gc=False):
     seq: int = 0
 
 
+class Signal(Struct, frozen=True, gc=False):
+    """A message to an operation, which is kept until a wait of its handler takes it."""
+
+    ns: str
+    op: str
+    name: str
+    payload: str  # JSON
+    who: str
+    at: float
+    seq: int = 0
+
+    @property
+    def key(self) -> Key:
+        return Key(self.ns, self.op)
+
+
 class Claim(Struct, frozen=True, gc=False):
     """A claimed work item with its operation and object."""
 
@@ -281,7 +297,7 @@ RECORDS: dict[str, type[Struct]] = {
     record.__name__: record
     for record in (
         *(IdempotencyRecord, JournalEntry, Lane, LaneGroup, Lock, Object, Operation),
-        *(Progress, Timer, WorkerRecord, WorkItem),
+        *(Progress, Signal, Timer, WorkerRecord, WorkItem),
     )
 }
 """The records that are the rows of a table, by the names that templates of SQL use."""

@@ -101,7 +101,7 @@ class Retention(Protocol):
         """Return a page of the deletable idempotency records after a key."""
 
     async def drop_operations(self, keys: Collection[Key]) -> int:
-        """Delete operations, and their progress in batches; returns the number of operations."""
+        """Delete operations, and their progress and signals in batches; returns the number of operations."""
 
     async def drop_objects(self, keys: Collection[Key], before: float) -> int:
         """Delete those of the objects that are still deletable; returns their number."""
@@ -124,6 +124,7 @@ class RetentionSql(Struct, frozen=True):
     journal_entries: str
     idempotency_records: str
     drop_progress: str
+    drop_signals: str
     drop_operations: str
     drop_objects: str
     drop_journal_entries: str
@@ -191,8 +192,9 @@ class SqlRetention(Retention):
 
     async def drop_operations(self, keys: Collection[Key]) -> int:
         packed = self._packed(keys)
-        while await self._drop(self._sql.drop_progress, packed, BATCH_ROWS) == BATCH_ROWS:
-            pass
+        for sql in (self._sql.drop_progress, self._sql.drop_signals):
+            while await self._drop(sql, packed, BATCH_ROWS) == BATCH_ROWS:
+                pass
         return await self._drop(self._sql.drop_operations, packed)
 
     async def drop_objects(self, keys: Collection[Key], before: float) -> int:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from stateward.aio.backoff import GrowingIntervals
 from stateward.engine import Ending, Engine, Handler, Job, Kind, Request
-from stateward.engine.finish.claim_reports import ClaimReport, Phase, Retry
+from stateward.engine.finish.claim_reports import ClaimReport, Phase, Requeue
 from stateward.engine.finish.completion import record_claim_reports
 from stateward.engine.handlers import Fenced
 from stateward.engine.recovery import expedite_overdue, reap_dead_workers, release_worker_claims
@@ -71,7 +71,7 @@ class Former:
     async def _report(self, reports: Any) -> list[bool]:
         return await self.store.transact(lambda tx: record_claim_reports(tx, self.engine.kinds, reports))
 
-    async def says(self, claim: Claim, what: Ending | Phase | Retry) -> bool:
+    async def says(self, claim: Claim, what: Ending | Phase | Requeue) -> bool:
         """Report on a claim."""
         (counted,) = await self._report([ClaimReport(claim.operation, OWNER, claim.work.epoch, what)])
         return counted
@@ -123,8 +123,8 @@ async def test_the_former_holder_of_a_claim_begins_no_children(former: Former, h
 
 
 @pytest.mark.parametrize("how", LOST)
-@pytest.mark.parametrize("what", [Ending(result="1"), Ending("failed", error="late"), Retry(0.0, "late")])
-async def test_a_late_report_changes_nothing_and_is_journaled(former: Former, how: str, what: Ending | Retry) -> None:
+@pytest.mark.parametrize("what", [Ending(result="1"), Ending("failed", error="late"), Requeue(0.0, "late")])
+async def test_a_late_report_changes_nothing_and_is_journaled(former: Former, how: str, what: Ending | Requeue) -> None:
     claim = await former.claim()
     await former.lose(claim, how)
     before = await former.engine.get("ns", "p1")
@@ -260,7 +260,7 @@ async def test_work_that_is_to_be_looked_at_first_stays_so_when_it_is_put_back(o
     claim = await opening.claim()
     lost = replace(claim.work, observe=True)
     await opening.store.transact(lambda tx: tx.apply(Changes(work=[lost])))
-    assert await opening.says(claim, Retry(0.0, "the provider does not answer"))
+    assert await opening.says(claim, Requeue(0.0, "the provider does not answer"))
     (work,) = await opening.store.reader.queue_of(Key("ns", "v1"))
     assert (work.owner, work.observe) == (None, True)
 
@@ -269,7 +269,7 @@ async def test_work_that_is_to_be_looked_at_first_stays_so_when_it_is_put_back(o
 async def test_cancelled_work_that_is_put_back_can_be_claimed_at_once(former: Former, after: float | None) -> None:
     claim = await former.claim()
     await former.engine.cancel("ns", claim.operation.id)
-    assert await former.says(claim, Retry(after, "busy"))
+    assert await former.says(claim, Requeue(after, "busy"))
     again = await former.claim()
     assert (again.operation.id, again.work.cancelled) == (claim.operation.id, True)
 

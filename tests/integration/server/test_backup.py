@@ -14,7 +14,7 @@ from stateward.store.filters import JournalFilter, Page, Selector
 from tests.integration.server.server_processes import run, served
 from tests.simulated_clouds import all_kinds
 
-TABLES = ("objects", "operations", "work", "journal", "progress", "locks", "timers", "answers", "numbers")
+TABLES = ("objects", "operations", "work", "journal", "progress", "signals", "locks", "timers", "answers", "numbers")
 
 
 def content(file: Path) -> dict[str, list[tuple[object, ...]]]:

@@ -146,9 +146,9 @@ class Repeating(Job):
 
     __slots__ = ()
 
-    async def once(self, step: str, work: Callable[[], Awaitable[Any]]) -> Any:
+    async def once(self, step: str, work: Callable[[], Awaitable[Any]], **how: Any) -> Any:
         self._steps.pop(step, None)
-        return await super().once(step, work)
+        return await super().once(step, work, **how)
 
 
 def test_finished_step_that_runs_again_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

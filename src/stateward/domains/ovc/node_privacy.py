@@ -17,7 +17,7 @@ from stateward.engine import Handler, Job, Kind, Permanent
 from stateward.engine.handlers import Run, Unknown, WorkError
 from stateward.engine.privacy import Privacy, internal_actions
 from stateward.engine.queries import list_all
-from stateward.engine.worker.attempt import UNCLEAR_ERRORS
+from stateward.engine.worker.compensation import UNCLEAR_ERRORS
 from stateward.errors import StatewardError
 from stateward.store.filters import Selector
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from stateward.engine.accept.accept import admit_all
 from stateward.engine.handlers import Fenced
+from stateward.engine.job_steps import CHILDREN
 from stateward.engine.kinds import Kinds
 from stateward.engine.requests import Accepted, Request
 from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
@@ -43,13 +44,18 @@ async def spawn(
         for one, verdict in zip(requests, verdicts, strict=True)
         if isinstance(verdict, StatewardError)
     }
-    steps = await _steps_of(tx, operation.key) | {step: denied}
+    steps = await _steps_of(tx, operation.key) | {step: denied, f"{CHILDREN}{step}": len(requests)}
     uow.changes.steps.append((operation.key, to_json(steps)))
     if begun:
         uow.update_work(replace(work, owner=None, children=begun))
     await promote_waiters(uow)
     await uow.apply()
     return begun, steps
+
+
+def child_ids(parent: str, step: str, count: int) -> list[str]:
+    """Return the operation ids of a step's children; those of denied requests do not exist."""
+    return [_child_id(parent, step, number) for number in range(count)]
 
 
 def _child_id(parent: str, step: str, number: int) -> str:

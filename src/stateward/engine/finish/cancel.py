@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from stateward.engine.errors import AlreadyEnded, NoSuchOperation, NotCancelled
 from stateward.engine.finish.claim_reports import Ending
 from stateward.engine.finish.completion import complete
+from stateward.engine.job_steps import is_in_saga
 from stateward.engine.kinds import Kinds, run_end_hooks
 from stateward.engine.transitions import journal
 from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
@@ -37,6 +38,8 @@ async def cancel(tx: Tx, kinds: Kinds, key: Key, who: str) -> Operation:
         raise AlreadyEnded(ended.id, ended.status)
     if not kinds.of(operation).cancels:
         raise NotCancelled(operation.id, operation.kind)
+    await _refresh(uow, [operation])
+    operation = uow.operations[key]
     _cancel_work(uow, kinds, operation, work, who)
     marked = uow.work(key)
     if marked is not None and not work.cancelled:  # the worker that ends it later does not know who asked
@@ -53,6 +56,7 @@ async def cancel_children(tx: Tx, kinds: Kinds, children: Sequence[Operation], w
     uow = UnitOfWork(tx)
     uow.operations.update((one.key, one) for one in children)
     await _load(uow, children)
+    await _refresh(uow, children)
     parents: list[Key] = []
     for one in children:
         work = uow.work(one.key)
@@ -60,7 +64,7 @@ async def cancel_children(tx: Tx, kinds: Kinds, children: Sequence[Operation], w
             continue
         if work.children:
             parents.append(one.key)
-        _cancel_work(uow, kinds, one, work, who)
+        _cancel_work(uow, kinds, uow.operations[one.key], work, who)
     await _apply(uow, kinds)
     return parents
 
@@ -70,17 +74,25 @@ async def _load(uow: UnitOfWork, operations: Sequence[Operation]) -> None:
     await uow.load_locks({Key(one.ns, one.tree) for one in operations if one.tree is not None})
 
 
+async def _refresh(uow: UnitOfWork, operations: Sequence[Operation]) -> None:
+    """Read operations again whose worker may have stored steps since they were read: now their objects are locked."""
+    begun = [one.key for one in operations if (work := uow.work(one.key)) is not None and work.epoch]
+    if begun:
+        uow.operations.update(await uow.tx.operations(begun))
+
+
 def _cancel_work(uow: UnitOfWork, kinds: Kinds, operation: Operation, work: WorkItem, who: str) -> None:
     kind = kinds[operation.kind]
     handler = kind.handlers.get(operation.action)
     has_observer = handler is not None and handler.cancelled is not None
-    if work.owner is None and not work.observe and not work.children and not has_observer:
+    is_begun = is_in_saga(operation.steps)
+    if work.owner is None and not work.observe and not work.children and not has_observer and not is_begun:
         found = uow.objects[Key(operation.ns, operation.object)]
         ending = Ending(CANCELLED, error=f"cancelled by {who}" if who else "cancelled")
         complete(uow, kind.lifecycle, found, operation, work, ending)
     else:
-        # A worker runs it, or a dead one did, or children run: only an observation can tell the outcome. A worker can
-        # claim the operation when the last child has ended.
+        # A worker runs it, or a dead one did, or children run, or its steps may have to be undone: only a worker can
+        # tell the outcome. It can claim the operation when the last child has ended.
         uow.update_work(replace(work, cancelled=True, not_before=min(work.not_before, uow.now)))
         uow.changes.fences_running_work = True
 

@@ -18,14 +18,32 @@ class Ending(Struct, frozen=True, gc=False):
     status: Status | None = None  # of the operation, if it does not follow from the event
 
 
-class Retry(Struct, frozen=True, gc=False):
-    """Another attempt is needed, after so many seconds; None: when another party moves the object on."""
+class Requeue(Struct, frozen=True, gc=False):
+    """Another attempt is needed, after so many seconds; None: when another party moves the object on.
+
+    A step with a retry policy counts its failures itself: `steps` has the count, and the claim is no attempt.
+    """
 
     after: float | None
     error: str | None
     observe: bool = False
     tells_waiter: bool = False  # the error is journaled, for those who wait
     tells_parent: bool = False  # and at the parent operation as well
+    is_undoing: bool = False  # the operation undoes its steps: a cancellation changes nothing any more
+    failures: int = 0  # of the step
+    steps: str | None = None
+
+
+class Pause(Struct, frozen=True, gc=False):
+    """The handler sleeps, or waits for a signal: the claim is given back, and is no attempt.
+
+    `until` is when the operation can be claimed again; None: at its deadline. `steps` are all steps, and tell what it
+    waits for.
+    """
+
+    until: float | None
+    steps: str
+    signal: str | None = None
 
 
 class Phase(Struct, frozen=True, gc=False):
@@ -51,5 +69,5 @@ class ClaimReport(Struct, frozen=True, gc=False):
     operation: Operation
     owner: str
     epoch: int
-    outcome: Ending | Phase | Retry | Interrupted | NotStarted
+    outcome: Ending | Phase | Requeue | Pause | Interrupted | NotStarted
     successor: Claim | None = None

@@ -5,11 +5,11 @@ journaled as rejected. A report that counts changes the operation, the object, t
 one transaction.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from msgspec.structs import replace
 
-from stateward.engine.finish.claim_reports import ClaimReport, Ending, Interrupted, NotStarted, Phase, Retry
+from stateward.engine.finish.claim_reports import ClaimReport, Ending, Interrupted, NotStarted, Pause, Phase, Requeue
 from stateward.engine.kinds import Kinds, run_end_hooks
 from stateward.engine.transitions import change_state, fence_work, journal, journal_rejection
 from stateward.engine.troubles import journal_trouble
@@ -43,14 +43,18 @@ async def record_claim_reports(tx: Tx, kinds: Kinds, reports: Sequence[ClaimRepo
     phases = {one.operation.key for one in reports if isinstance(one.outcome, Phase)}
     waiting = {key for one in reports if (key := _parent_to_tell(one)) is not None}
     kept = await tx.operations(phases | waiting) if phases or waiting else {}
-    counted = [_record(uow, kinds, one, kept) for one in reports]
+    waits = {one.operation.key for one in reports if isinstance(one.outcome, Pause) and one.outcome.signal is not None}
+    signals = {(one.key, one.name) for one in await tx.signals(waits)} if waits else frozenset()
+    counted = [_record(uow, kinds, one, kept, signals) for one in reports]
     await run_end_hooks(uow, kinds)
     await promote_waiters(uow)
     await uow.apply()
     return counted
 
 
-def _record(uow: UnitOfWork, kinds: Kinds, one: ClaimReport, kept: dict[Key, Operation]) -> bool:
+def _record(
+    uow: UnitOfWork, kinds: Kinds, one: ClaimReport, kept: dict[Key, Operation], signals: Set[tuple[Key, str]]
+) -> bool:
     found = uow.objects[Key(one.operation.ns, one.operation.object)]
     work = uow.work(one.operation.key)
     if work is None or work.owner != one.owner or work.epoch != one.epoch:
@@ -63,11 +67,13 @@ def _record(uow: UnitOfWork, kinds: Kinds, one: ClaimReport, kept: dict[Key, Ope
             _reject(uow, found, one, "the operation was fenced")
         uow.remove_work(work)
         return False
-    if isinstance(one.outcome, Retry):
+    if isinstance(one.outcome, Requeue):
         requeue(uow, work, one.outcome)
         if one.outcome.tells_waiter:
             parent = kept.get(key) if (key := _parent_to_tell(one)) is not None else None
             journal_trouble(uow, found, one.operation, one.outcome.error or "it was not done", parent)
+    elif isinstance(one.outcome, Pause):
+        _pause(uow, one.operation, work, one.outcome, has_signal=(work.key, one.outcome.signal) in signals)
     elif isinstance(one.outcome, Interrupted):
         uow.update_work(replace(work, owner=None, observe=True))
     elif isinstance(one.outcome, NotStarted):
@@ -82,7 +88,7 @@ def _record(uow: UnitOfWork, kinds: Kinds, one: ClaimReport, kept: dict[Key, Ope
 
 def _parent_to_tell(one: ClaimReport) -> Key | None:
     """Return the parent operation in whose journal a child's error is to stand."""
-    tells_parent = isinstance(one.outcome, Retry) and one.outcome.tells_parent
+    tells_parent = isinstance(one.outcome, Requeue) and one.outcome.tells_parent
     return Key(one.operation.ns, one.operation.parent) if tells_parent and one.operation.parent is not None else None
 
 
@@ -109,11 +115,27 @@ def _start_deadline(uow: UnitOfWork, operation: Operation, move: Move) -> None:
         uow.update_work(replace(work, deadline=uow.now + move.within))
 
 
-def requeue(uow: UnitOfWork, work: WorkItem, retry: Retry) -> None:
+def requeue(uow: UnitOfWork, work: WorkItem, retry: Requeue) -> None:
     """Return work to its lane, to be claimed again later; if it was cancelled meanwhile, at once."""
     not_before = _until_moved_on(work) if retry.after is None else uow.now + retry.after
-    not_before = 0.0 if work.cancelled else not_before
-    uow.update_work(replace(work, owner=None, not_before=not_before, observe=retry.observe or work.observe))
+    not_before = 0.0 if work.cancelled and not retry.is_undoing else not_before
+    attempts = work.attempts if retry.steps is None else work.attempts - 1
+    observe = retry.observe or work.observe
+    uow.update_work(replace(work, owner=None, not_before=not_before, observe=observe, attempts=attempts))
+    if retry.steps is not None:
+        uow.changes.steps.append((work.key, retry.steps))
+
+
+def _pause(uow: UnitOfWork, operation: Operation, work: WorkItem, pause: Pause, *, has_signal: bool) -> None:
+    """Return work to its lane until its time; at once, if it was cancelled or its signal came in the meantime.
+
+    Nothing is under way in a pause, so that the next claim need not observe first.
+    """
+    deadline = uow.now + operation.within if work.deadline is None else work.deadline
+    until = 0.0 if work.cancelled or has_signal else deadline if pause.until is None else pause.until
+    paused = replace(work, owner=None, not_before=until, deadline=deadline, attempts=work.attempts - 1, observe=False)
+    uow.update_work(paused)
+    uow.changes.steps.append((work.key, pause.steps))
 
 
 def _until_moved_on(work: WorkItem) -> float:
@@ -244,7 +266,7 @@ def _exits(lifecycle: Lifecycle, state: str, meaning: Meaning, operation: Operat
     ]
 
 
-EVENT_WORDS = {Retry: "retry", Interrupted: "stopped", NotStarted: "untouched"}
+EVENT_WORDS = {Requeue: "retry", Pause: "pause", Interrupted: "stopped", NotStarted: "untouched"}
 """How the journal names rejected outcomes that are no events of a lifecycle."""
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from stateward.aio.backoff import MAX_DELAY_S, backoff_delay
-from stateward.engine.finish.claim_reports import Ending, Retry
+from stateward.engine.finish.claim_reports import Ending, Pause, Requeue
 from stateward.engine.handlers import (
     Fenced,
     Handler,
@@ -25,15 +25,12 @@ from stateward.engine.handlers import (
     WaitingForChildren,
     WorkError,
 )
+from stateward.engine.worker.compensation import UNCLEAR_ERRORS, Compensation, name_steps_left
 from stateward.lifecycle import CANCELLED, CLOCK, FAILED, HEALER, SUCCEEDED, TIMED_OUT, UNKNOWN
 from stateward.store.errors import StoreError
 from stateward.store.records import Claim, Key, WorkItem, to_json
 
-Outcome = Ending | Retry
-
-UNCLEAR_ERRORS = (OSError, EOFError, asyncio.TimeoutError)
-"""Errors of a broken connection: the call may or may not have been carried out."""
-
+Outcome = Ending | Requeue | Pause
 
 OBSERVE_TIMEOUT_S = 30.0
 """How many seconds an observation may take before its result counts as unknown."""
@@ -51,7 +48,20 @@ class Attempt:
         self.throttled: float | None = None  # seconds for which the lane is to be backed off
 
     async def run(self, job: Job, remaining: float) -> Outcome:
-        """Run the handler within the remaining seconds; observe first if the operation had an owner before."""
+        """Run the handler within the remaining seconds; a failed operation then undoes its finished steps."""
+        outcome = job.end_after_undo or await self._run_handler(job, remaining)
+        return await self._undo_before(job, job.pause or outcome)
+
+    async def _undo_before(self, job: Job, outcome: Outcome) -> Outcome:
+        if not isinstance(outcome, Ending):
+            return outcome
+        compensation = Compensation(self._handler.run, self._chance)
+        ended = await compensation.undo_before(job, outcome)
+        self.throttled = self.throttled or compensation.throttled
+        return ended
+
+    async def _run_handler(self, job: Job, remaining: float) -> Outcome:
+        """Run the handler to an outcome; observe first if the operation had an owner before."""
         cancelled_before = _cancel_requests()
         try:
             async with asyncio.timeout(remaining) as limit:
@@ -61,14 +71,14 @@ class Attempt:
                 return Ending(TIMED_OUT, CLOCK, error=f"not done {job.claim.operation.within:g} s after it was begun")
             return self._classify_error(job, error, remaining)
         except Parked as waiting:
-            return Retry(None, str(waiting))
+            return Requeue(None, str(waiting))
         except (Fenced, WaitingForChildren, StoreError, KeyboardInterrupt, SystemExit, GeneratorExit):
             raise  # these say who may continue the operation, not how it ended
         except asyncio.CancelledError:
             if _cancel_requests() > cancelled_before:
                 raise
             return self._classify_error(job, Unknown("something that its handler waited for was cancelled"), remaining)
-        except BaseException as error:
+        except BaseException as error:  # also `Suspended`, maybe in a group of errors: then the job has a pause
             return Ending(FAILED, error=_describe_error(error))
 
     async def _attempt(self, job: Job) -> Ending:
@@ -98,7 +108,7 @@ class Attempt:
             self.throttled = after
         elif after >= remaining:
             return given_up
-        return Retry(after, given_up.error, observe=unclear)
+        return Requeue(after, given_up.error, observe=unclear)
 
     async def observe(self, job: Job, observe: Observe | None) -> ObservedOutcome | Ending:
         """Observe the outcome; without an observer, or after an error, it is unknown."""
@@ -120,6 +130,9 @@ class Attempt:
 
     async def resolve_overdue(self, job: Job) -> Ending:
         """Return how an operation that has passed its deadline ended, by an observation."""
+        return name_steps_left(job, job.end_after_undo or await self._observe_overdue(job))
+
+    async def _observe_overdue(self, job: Job) -> Ending:
         seen = await self.observe(job, self._handler.observe)
         if isinstance(seen, Ending):
             return replace(seen, actor=HEALER) if seen.event == SUCCEEDED else seen
@@ -129,7 +142,11 @@ class Attempt:
             return Ending(FAILED, HEALER, error="overdue, and found not done")
         return Ending(TIMED_OUT, CLOCK, error="overdue, and nobody can say whether it was done")
 
-    async def resolve_cancelled(self, job: Job) -> Ending:
+    async def resolve_cancelled(self, job: Job) -> Outcome:
+        """Return how an operation that was cancelled has ended: done after all, or its finished steps are undone."""
+        return await self._undo_before(job, job.end_after_undo or await self._observe_cancelled(job))
+
+    async def _observe_cancelled(self, job: Job) -> Ending:
         """Return how an operation that was cancelled while it ran has ended: done after all, or back in its old state.
 
         Only a proof that nothing was done brings it back. A handler without an observer counts as having no effects.

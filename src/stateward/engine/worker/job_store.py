@@ -4,20 +4,24 @@ Each write checks the fencing token of the claim: a worker that has lost an oper
 """
 
 from collections.abc import Collection, Sequence
-from typing import Any
+
+import msgspec
 
 from stateward.aio.backoff import GrowingIntervals
-from stateward.engine.accept.children import spawn
+from stateward.engine.accept.children import child_ids, spawn
 from stateward.engine.finish.claim_reports import ClaimReport, Phase
-from stateward.engine.handlers import Fenced, Job, WaitingForChildren
+from stateward.engine.handlers import ChildOutcome, Fenced, Job, WaitingForChildren
+from stateward.engine.job_steps import Steps
 from stateward.engine.kinds import Kinds
 from stateward.engine.requests import Request
 from stateward.engine.transaction_batcher import TransactionBatcher
+from stateward.engine.transitions import journal
 from stateward.engine.troubles import journal_trouble
 from stateward.engine.unit_of_work import UnitOfWork, sanitize_text
+from stateward.lifecycle import WORKER
 from stateward.store.changes import Changes
 from stateward.store.port import Store, Tx
-from stateward.store.records import Key, Progress, to_json
+from stateward.store.records import Key, Operation, Progress, to_json
 
 
 class JobStore:
@@ -53,17 +57,30 @@ class JobStore:
             lambda tx: record_trouble(tx, self._worker, job, job.mask_secrets(text), tells_parent=tells_parent)
         )
 
-    async def checkpoint(self, job: Job, steps: dict[str, Any]) -> None:
-        """Store the finished steps of a job."""
+    async def checkpoint(self, job: Job, steps: Steps, event: str | None = None, reason: str | None = None) -> None:
+        """Store the finished steps of a job; with an event, journal it in the same transaction."""
         encoded = to_json(steps)
-        await self._store.transact(lambda tx: save_job_state(tx, self._worker, job, steps=encoded))
+        if event is None:
+            await self._store.transact(lambda tx: save_job_state(tx, self._worker, job, steps=encoded))
+        else:
+            await self._store.transact(lambda tx: save_event(tx, self._worker, job, encoded, event, reason))
+
+    async def take_signal(self, job: Job, signal: str, key: str, steps: Steps) -> Steps:
+        """Take the oldest signal of a name, and store its payload under a key of the steps; returns the steps."""
+        return await self._store.transact(lambda tx: take_signal(tx, self._worker, job, signal, key, steps))
+
+    async def children(self, job: Job, step: str, count: int) -> list[ChildOutcome]:
+        """Return how the children of a step have ended."""
+        keys = [Key(job.ns, one) for one in child_ids(job.key.id, step, count)]
+        found = await self._store.reader.operations(keys)
+        return [_outcome(found[key]) for key in keys if key in found]
 
     async def phase(self, job: Job, phase: Phase) -> None:
         """Report the end of a phase."""
         if not await self._reports.submit(ClaimReport(job.claim.operation, self._worker, job.epoch, phase)):
             raise Fenced(job.key.id)
 
-    async def spawn(self, job: Job, step: str, requests: Sequence[Request]) -> dict[str, Any]:
+    async def spawn(self, job: Job, step: str, requests: Sequence[Request]) -> Steps:
         """Start the children of a step; raises `WaitingForChildren` if there are any."""
         begun, steps = await self._store.transact(
             lambda tx: spawn(tx, self._kinds, self._worker, job.claim, job.epoch, step, requests)
@@ -82,6 +99,37 @@ async def record_trouble(tx: Tx, owner: str, job: Job, text: str, *, tells_paren
     waiting = (await tx.operations([parent])).get(parent) if tells_parent else None
     journal_trouble(uow, uow.objects[job.claim.object.key], job.claim.operation, text, waiting)
     await uow.apply()
+
+
+def _outcome(child: Operation) -> ChildOutcome:
+    result = None if child.result is None else msgspec.json.decode(child.result)
+    return ChildOutcome(child.object, child.action, child.status, result, child.error)
+
+
+async def save_event(tx: Tx, owner: str, job: Job, steps: str, event: str, reason: str | None) -> None:
+    """Store the steps of a job and journal an event, if the worker still owns it."""
+    uow = UnitOfWork(tx)
+    await uow.load([job.claim.object.key])
+    await _require_ownership(tx, owner, job)
+    who = job.claim.operation.who
+    journal(uow, uow.objects[job.claim.object.key], job.key.id, WORKER, who, event, reason=reason)
+    uow.changes.steps.append((job.key, steps))
+    await uow.apply()
+
+
+async def take_signal(tx: Tx, owner: str, job: Job, signal: str, key: str, steps: Steps) -> Steps:
+    """Take a signal and store its payload in one transaction, so that each is taken once.
+
+    A signal is sent under the lock of the operation's object, which is held here too: none is overlooked.
+    """
+    await tx.objects([job.claim.object.key])
+    await _require_ownership(tx, owner, job)
+    found = next((one for one in await tx.signals([job.key]) if one.name == signal), None)
+    if found is None:
+        return steps
+    taken = {**steps, key: {"signal": signal, "payload": msgspec.json.decode(found.payload)}}
+    await tx.apply(Changes(steps=[(job.key, to_json(taken))], signals_gone=[found]))
+    return taken
 
 
 async def _require_ownership(tx: Tx, owner: str, job: Job) -> None:

@@ -24,7 +24,7 @@ from stateward.aio.backoff import GrowingIntervals
 from stateward.aio.supervise import cancel_tasks, supervise
 from stateward.engine.accept.accept import Verdict, accept_function
 from stateward.engine.accept.eager_claims import EagerClaims
-from stateward.engine.finish.claim_reports import ClaimReport, Ending, Interrupted, NotStarted, Retry
+from stateward.engine.finish.claim_reports import ClaimReport, Ending, Interrupted, NotStarted, Requeue
 from stateward.engine.finish.completion import record_claim_reports
 from stateward.engine.handlers import Fenced, Handler, Job, Permanent, WaitingForChildren
 from stateward.engine.kinds import Kinds
@@ -32,7 +32,7 @@ from stateward.engine.recovery import release_worker_claims
 from stateward.engine.requests import Request
 from stateward.engine.transaction_batcher import TransactionBatcher
 from stateward.engine.troubles import is_worth_reporting
-from stateward.engine.worker.attempt import Attempt, RunningOperation, request_stop, stop_if_superseded
+from stateward.engine.worker.attempt import Attempt, Outcome, RunningOperation, request_stop, stop_if_superseded
 from stateward.engine.worker.claims import ClaimResult, back_off_lane, claim
 from stateward.engine.worker.job_store import JobStore
 from stateward.engine.worker.lease import LEASE_S, WorkerLease, reconcile_owned_work
@@ -282,16 +282,16 @@ class Worker:
         job = Job(running.claim, self._job_store, remaining_s, self._kinds.types(running.claim.object.kind))
         try:
             if work.cancelled:
-                outcome: Ending | Retry | Interrupted = await attempt.resolve_cancelled(job)
+                outcome: Outcome | Interrupted = await attempt.resolve_cancelled(job)
             else:
                 outcome = await (attempt.run(job, remaining_s) if remaining_s > 0 else attempt.resolve_overdue(job))
         except asyncio.CancelledError:
             if running.stop_reason == "lost":
                 return
             outcome = await attempt.resolve_cancelled(job) if running.stop_reason == "cancelled" else Interrupted()
-        if isinstance(outcome, Ending | Retry) and outcome.error is not None:
+        if isinstance(outcome, Ending | Requeue) and outcome.error is not None:
             outcome = replace(outcome, error=job.mask_secrets(outcome.error))
-        if isinstance(outcome, Retry) and outcome.after is not None:  # an operation that waits for a move has no error
+        if isinstance(outcome, Requeue) and outcome.after is not None:  # one that waits for a move has no error
             outcome = self._with_recipients(running.claim, outcome, outcome.after)
         self._release_slot(running, asyncio.get_running_loop().time() - started_at)
         if attempt.throttled is not None:
@@ -305,9 +305,9 @@ class Worker:
         else:
             self._recheck_claims.set()  # the slot may belong to another worker by now, or still to a predecessor
 
-    def _with_recipients(self, one: Claim, retry: Retry, after: float) -> Retry:
+    def _with_recipients(self, one: Claim, retry: Requeue, after: float) -> Requeue:
         """Return a retry that says who learns of its error; the log has each error of a lane at growing intervals."""
-        if not is_worth_reporting(one.work.attempts):
+        if not is_worth_reporting(retry.failures or one.work.attempts):
             return retry
         operation, lane = one.operation, one.work.lane
         if self._report_intervals.is_due((lane, retry.error)):
@@ -356,7 +356,7 @@ class Worker:
             asyncio.get_running_loop().call_later(pause, self._claimable.set)
 
     def _send_report(
-        self, one: Claim, outcome: Ending | Retry | Interrupted | NotStarted, successor: Claim | None = None
+        self, one: Claim, outcome: Outcome | Interrupted | NotStarted, successor: Claim | None = None
     ) -> asyncio.Future[bool]:
         return self._reports.submit(ClaimReport(one.operation, self.name, one.work.epoch, outcome, successor))
 

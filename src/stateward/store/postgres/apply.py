@@ -147,6 +147,17 @@ GRANTED_LOCKS = _clause(
     exact=True,
 )
 RELEASED_LOCKS = _delete("unlocked", "locks", "{t.ns || ''==r.ns} AND t.op = r.id")
+NEW_SIGNALS = _insert("signalled", "signals", "{Signal:r}", number="nextval('signal_seq')")
+TAKEN_SIGNALS = _clause(
+    "taken",
+    "signals",
+    """
+    DELETE FROM signals t USING unnest({rows}::signals_row[]) r
+    WHERE {t.ns==r.ns} AND t.op = r.op AND t.seq = r.seq
+    RETURNING 1
+    """,
+    exact=True,
+)
 REMOVED_TIMERS = _delete("stopped", "timers", "{t.ns==r.ns} AND t.id = r.id")
 TIMERS = _insert("timed", "timers", "{Timer:r}", "ON CONFLICT (ns, id) DO UPDATE SET {Timer=excluded}")
 IDEMPOTENCY_RECORDS = _insert("answered", "answers", "{IdempotencyRecord:r}", "ON CONFLICT DO NOTHING", exact=True)
@@ -212,6 +223,8 @@ def _all_rows(changes: Changes, known: Mapping[Key, Object], now: float) -> Iter
     yield RELEASED_LOCKS, changes.locks_gone
     yield NEW_LOCKS, _tuples(changes.locks)
     yield GRANTED_LOCKS, _tuples(changes.locks_granted)
+    yield NEW_SIGNALS, _tuples(changes.signals)
+    yield TAKEN_SIGNALS, _tuples(changes.signals_gone)
     yield REMOVED_TIMERS, changes.timers_gone
     yield TIMERS, _tuples({one.key: one for one in changes.timers}.values())
     yield IDEMPOTENCY_RECORDS, sorted(_tuples(changes.idempotency_records), key=_first_two)

@@ -80,6 +80,9 @@ QUEUES = render_sql("""
 SELECT {WorkItem:w} FROM unnest($1::row_key[]) k JOIN work w ON {w.ns || ''==k.ns} AND w.queue = k.id
 ORDER BY w.seq FOR UPDATE OF w
 """)
+SIGNALS = render_sql("""
+SELECT {Signal:s} FROM unnest($1::row_key[]) k JOIN signals s ON {s.ns==k.ns} AND s.op = k.id ORDER BY s.seq
+""")
 ANSWERS = render_sql("""
 SELECT {IdempotencyRecord:a} FROM unnest($1::row_key[]) k JOIN answers a ON {a.ns==k.ns} AND a.key = k.id
 """)

@@ -113,13 +113,19 @@ QUEUE_USERS = render_sql(
 )
 TIMERS = render_sql(PAGE, table="timers", key="id", wanted="object", **{"if": "$3::double precision IS NOT NULL"})
 
-DROP_PROGRESS = render_sql("""
-DELETE FROM progress p USING (
+
+def _drop_by_operation(table: str) -> str:
+    sql = """
+DELETE FROM <table> t USING (
     SELECT q.ns, q.op, q.seq FROM unnest($1::row_key[]) k
-    CROSS JOIN LATERAL (SELECT r.* FROM progress r WHERE {r.ns==k.ns} AND r.op = k.id OFFSET 0) q LIMIT $2
+    CROSS JOIN LATERAL (SELECT r.* FROM <table> r WHERE {r.ns==k.ns} AND r.op = k.id OFFSET 0) q LIMIT $2
 ) first
-WHERE {p.ns==first.ns} AND p.op = first.op AND p.seq = first.seq RETURNING 1
-""")
+WHERE {t.ns==first.ns} AND t.op = first.op AND t.seq = first.seq RETURNING 1
+"""
+    return render_sql(sql, table=table)
+
+
+DROP_PROGRESS, DROP_SIGNALS = map(_drop_by_operation, ("progress", "signals"))
 DROP_OPERATIONS = render_sql("""
 DELETE FROM operations o USING unnest($1::row_key[]) k WHERE {o.ns==k.ns} AND o.id = k.id RETURNING 1
 """)
@@ -149,6 +155,7 @@ SQL = RetentionSql(
     journal_entries=JOURNAL_ENTRIES,
     idempotency_records=IDEMPOTENCY_RECORDS,
     drop_progress=DROP_PROGRESS,
+    drop_signals=DROP_SIGNALS,
     drop_operations=DROP_OPERATIONS,
     drop_objects=DROP_OBJECTS,
     drop_journal_entries=DROP_JOURNAL_ENTRIES,

@@ -24,6 +24,7 @@ from stateward.store.records import (
     Lock,
     Object,
     Operation,
+    Signal,
     Timer,
     WorkerRecord,
     WorkItem,
@@ -100,6 +101,9 @@ class PostgresTx:
         while len(await self._fetch(queries.LOCK_TREES, wanted)) < len(wanted):  # missing, or pruned meanwhile
             await self._fetch(queries.PLANT_TREES, wanted)
         return [Lock(*row) for row in await self._fetch(queries.LOCKS, wanted)]
+
+    async def signals(self, keys: Collection[Key]) -> list[Signal]:
+        return [Signal(*row) for row in await self._fetch(queries.SIGNALS, list(set(keys)))]
 
     async def idempotency_records(self, keys: Collection[Key]) -> dict[Key, IdempotencyRecord]:
         """Return the records of these idempotency keys.

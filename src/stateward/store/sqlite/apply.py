@@ -27,6 +27,7 @@ from stateward.store.sqlite.codec import (
     OPERATION,
     PROGRESS,
     PROGRESS_SEQ,
+    SIGNAL,
     WORK,
     RecordLayout,
     Values,
@@ -130,6 +131,15 @@ GRANTED_LOCKS = _via_trigger(
 )
 RELEASED_LOCKS = _delete("unlocked", "locks", "op")
 
+# SQLite gives a signal its number.
+NEW_SIGNALS = _insert("signals", _columns_only(*SIGNAL.columns[:-1]))
+TAKEN_SIGNALS = _via_trigger(
+    "taken",
+    _columns_only("ns", "op", "seq"),
+    "DELETE FROM signals WHERE ns = NEW.ns AND op = NEW.op AND seq = NEW.seq",
+    exact=True,
+)
+
 TIMERS = _upsert("timers", layout_of(Timer), ("ns", "id"))
 REMOVED_TIMERS = _delete("stopped", "timers", "id")
 
@@ -151,6 +161,7 @@ TRIGGERED = (
     ENDED_CHILDREN,
     GRANTED_LOCKS,
     RELEASED_LOCKS,
+    TAKEN_SIGNALS,
     REMOVED_TIMERS,
 )
 
@@ -264,6 +275,8 @@ class ChangeWriter:
         self._put(GRANTED_LOCKS, [[one.ns, one.tree, one.op, one.path, one.mode] for one in changes.locks_granted])
 
     def _rest(self, changes: Changes) -> None:
+        self._put(NEW_SIGNALS, [list(astuple(one)[:-1]) for one in changes.signals])
+        self._put(TAKEN_SIGNALS, [[one.ns, one.op, one.seq] for one in changes.signals_gone])
         self._put(REMOVED_TIMERS, [[*key] for key in changes.timers_gone])
         self._put(TIMERS, [list(astuple(one)) for one in changes.timers])
         self._put(IDEMPOTENCY_RECORDS, [row(one, IDEMPOTENCY_RECORD) for one in changes.idempotency_records])

@@ -29,6 +29,7 @@ from stateward.store.records import (
     Object,
     Operation,
     Progress,
+    Signal,
     Timer,
     WorkerRecord,
     WorkItem,
@@ -78,6 +79,7 @@ LOCK = layout_of(Lock)
 OBJECT = layout_of(Object)
 OPERATION = layout_of(Operation)
 PROGRESS = layout_of(Progress)
+SIGNAL = layout_of(Signal)
 TIMER = layout_of(Timer)
 WORK = layout_of(WorkItem)
 WORKER = layout_of(WorkerRecord)
@@ -159,6 +161,7 @@ journal_entry_of = _decoder(JournalEntry, JOURNAL_ENTRY)
 lock_of = _decoder(Lock, LOCK)
 object_of = _decoder(Object, OBJECT)
 progress_of = _decoder(Progress, PROGRESS)
+signal_of = _decoder(Signal, SIGNAL)
 timer_of = _decoder(Timer, TIMER)
 work_of = _decoder(WorkItem, WORK)
 worker_of = _decoder(WorkerRecord, WORKER)

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from msgspec.json import encode
 
 from stateward.store.filters import JournalFilter, Page, Selector, WhereClause
-from stateward.store.records import Key, Lock, Object, WorkItem
+from stateward.store.records import Key, Lock, Object, Signal, WorkItem
 from stateward.store.sqlite.codec import (
     Row,
     fetch_packed,
@@ -24,6 +24,7 @@ from stateward.store.sqlite.codec import (
     object_of,
     operation_of,
     render_sql,
+    signal_of,
     work_of,
 )
 
@@ -91,6 +92,7 @@ OPERATIONS = KeyQuery("{Operation}", "operations", "id", operation_of)
 WORK = KeyQuery("{WorkItem}", "work", "op", work_of)
 QUEUES = KeyQuery("{WorkItem}", "work", "queue", work_of)
 LOCKS = KeyQuery("{Lock}", "locks", "tree", lock_of)
+SIGNALS = KeyQuery("{Signal}", "signals", "op", signal_of)
 IDEMPOTENCY_RECORDS = KeyQuery("{IdempotencyRecord}", "answers", "key", idempotency_record_of)
 
 
@@ -117,6 +119,11 @@ def queues(connection: sqlite3.Connection, keys: Collection[Key]) -> list[WorkIt
 def locks(connection: sqlite3.Connection, trees: Collection[Key]) -> list[Lock]:
     """Return the locks of these trees, in the order of their requests."""
     return sorted(LOCKS.fetch(connection, trees), key=lambda lock: lock.seq)
+
+
+def signals(connection: sqlite3.Connection, keys: Collection[Key]) -> list[Signal]:
+    """Return the signals to these operations, in the order of their arrival."""
+    return sorted(SIGNALS.fetch(connection, keys), key=lambda signal: signal.seq)
 
 
 MAX_UNION_PARTS = 100

@@ -131,9 +131,14 @@ KEYS = {
     "key": "= json_extract(k.value, '$[0]') AND",
     "name": "= json_extract(k.value, '$[1]')",
 }
-DROP_PROGRESS = render_sql(
-    "DELETE FROM progress WHERE seq IN (SELECT p.seq FROM <keys> progress p ON p.ns <key> p.op <name> LIMIT ?2)", **KEYS
-)
+
+
+def _drop_by_operation(table: str) -> str:
+    among = "SELECT t.seq FROM <keys> <table> t ON t.ns <key> t.op <name> LIMIT ?2"
+    return render_sql("DELETE FROM <table> WHERE seq IN (<among>)", among=among, table=table, **KEYS)
+
+
+DROP_PROGRESS, DROP_SIGNALS = map(_drop_by_operation, ("progress", "signals"))
 DROP_OPERATIONS = render_sql(
     "DELETE FROM operations WHERE rowid IN (SELECT o.rowid FROM <keys> operations o ON o.ns <key> o.id <name>)", **KEYS
 )
@@ -160,6 +165,7 @@ SQL = RetentionSql(
     journal_entries=JOURNAL_ENTRIES,
     idempotency_records=IDEMPOTENCY_RECORDS,
     drop_progress=DROP_PROGRESS,
+    drop_signals=DROP_SIGNALS,
     drop_operations=DROP_OPERATIONS,
     drop_objects=DROP_OBJECTS,
     drop_journal_entries=DROP_JOURNAL_ENTRIES,

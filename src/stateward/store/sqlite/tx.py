@@ -15,6 +15,7 @@ from stateward.store.records import (
     Lock,
     Object,
     Operation,
+    Signal,
     Timer,
     WorkerRecord,
     WorkItem,
@@ -97,6 +98,9 @@ class SqliteTx:
 
     async def locks(self, trees: Collection[Key]) -> list[Lock]:
         return queries.locks(self._connection, trees)
+
+    async def signals(self, keys: Collection[Key]) -> list[Signal]:
+        return queries.signals(self._connection, keys)
 
     async def idempotency_records(self, keys: Collection[Key]) -> dict[Key, IdempotencyRecord]:
         return {Key(one.ns, one.key): one for one in queries.IDEMPOTENCY_RECORDS.fetch(self._connection, keys)}

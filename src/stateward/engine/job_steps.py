@@ -1,0 +1,58 @@
+"""The steps of an operation: everything that its handler has stored so far, as one JSON object.
+
+The key of a finished step is its name, and the value its result. Other keys begin with a prefix, which says what they
+are about; so no step may have a name that begins with one. The order of the keys is the order in which steps finished.
+"""
+
+from typing import Any
+
+import msgspec
+
+from stateward.errors import BadInput
+
+PHASE = "phase: "  # null: the phase has ended
+CHILDREN = "children: "  # the number of requests of a step that children carry out
+RETRY = "retry: "  # how often the step has failed; or, when it is given up, the error
+SLEEP = "sleep: "  # the time until which the operation sleeps
+WAIT = "wait: "  # the signal, and its payload; while the operation waits, the time until which it does
+UNDO = "undo: "  # null: the step is to be undone if the operation fails; or UNDONE, or the error
+END = "end: "
+END_AFTER_UNDO = f"{END}after undo"  # the end of a failed or cancelled operation, which undoes its steps first
+PREFIXES = (PHASE, CHILDREN, RETRY, SLEEP, WAIT, UNDO, END)
+
+UNDONE = "done"
+
+Steps = dict[str, Any]
+
+
+def check_step_name(step: str) -> None:
+    """Refuse a name under which something else is stored."""
+    if step.startswith(PREFIXES):
+        raise BadInput("step", step, f"a name that begins with none of {', '.join(map(repr, PREFIXES))}")
+
+
+def pending_undos(steps: Steps) -> list[str]:
+    """Return the finished steps that are still to be undone, the last one first."""
+    return [step for step in reversed(steps) if steps.get(f"{UNDO}{step}", UNDONE) is None]
+
+
+def failed_undos(steps: Steps) -> dict[str, str]:
+    """Return the errors of the undos that have failed, by their steps."""
+    return {
+        key.removeprefix(UNDO): value["error"]
+        for key, value in steps.items()
+        if key.startswith(UNDO) and isinstance(value, dict)
+    }
+
+
+def is_in_saga(steps: str) -> bool:
+    """Return whether stored steps can be undone, or an operation sleeps, waits or retries a step between claims."""
+    return any(f'"{prefix}' in steps for prefix in (UNDO, SLEEP, WAIT, RETRY))
+
+
+def awaited_signal(steps: str) -> str | None:
+    """Return the name of the signal for which an operation waits, from its stored steps."""
+    if f'"{WAIT}' not in steps:
+        return None
+    waits = (value for key, value in msgspec.json.decode(steps).items() if key.startswith(WAIT))
+    return next((value["signal"] for value in waits if "until" in value), None)
