@@ -72,8 +72,7 @@ function zone(one, records, place, signal) {
         ? table(`Records of ${one.id}`, ["name", "type", "values", "TTL", "state", "what differs"], rows)
         : h("p", { class: "quiet" }, "It has no records yet."),
       errorText(one.error),
-      place.actions,
-      h("button", { onclick: read }, "Zone file"),
+      h("div", { class: "dns-buttons" }, place.actions, h("button", { onclick: read }, "Zone file")),
       place.file,
     ),
   );
