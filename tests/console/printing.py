@@ -49,7 +49,7 @@ class Paper(StrEnum):
 class Login(Struct, forbid_unknown_fields=True):
     """The account that prints."""
 
-    user: Annotated[str, Meta(min_length=1)]
+    user: Annotated[str, Meta(min_length=1, pattern=r"^[a-z]+\Z")]  # browsers do not know \Z
     password: Annotated[str, Meta(min_length=4, extra_json_schema=SECRET)]
 
 

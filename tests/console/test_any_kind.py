@@ -142,22 +142,19 @@ def test_what_is_wrong_stands_beside_its_field_and_what_was_entered_stays(opened
     expect(page.locator("#question")).to_be_hidden()
 
 
-def test_the_server_s_error_stands_beside_the_field_that_it_names(browser: Browser, server: Served) -> None:
-    with signed_in(browser, server.url, server.token) as (_, page, _):
-        fault = {"status": 422, "title": "x", "code": "bad_input", "field": "spec.trays[0].sheets"}
-        body = {**fault, "detail": "spec.trays[0].sheets: must be at most 9"}
-        page.route("**/api/v1/ns/office/objects", lambda route: route.fulfill(status=422, json=body))
-        go(page, "overview")
-        form = choose_kind(page, "printing.printer")
-        for name, value in {"ns": "office", "id": "p", "spec.address": "a"}.items():
-            field(form, name).fill(value)
-        trays = group(form, "spec.trays")
-        trays.get_by_role("button", name="Add to trays").click()
-        trays.locator("select").select_option("A4")
-        form.get_by_role("button", name="Make it").click()
-        expect(trays.locator(".complaint:visible")).to_have_text("must be at most 9")
-        expect(trays.get_by_label("sheets")).to_be_focused()
-        expect(form.locator(".problem")).to_have_count(0)
+def test_the_server_s_error_stands_beside_the_field_that_it_names(opened: tuple[Page, PageErrors]) -> None:
+    page, _ = opened
+    go(page, "overview")
+    form = choose_kind(page, "printing.printer")
+    form.get_by_role("checkbox", name="login").check()
+    login = {"spec.login.user": "UPPER", "spec.login.password": "tiger-striped"}
+    for name, value in {"ns": "office", "id": "p", "spec.address": "a", **login}.items():
+        field(form, name).fill(value)
+    form.get_by_role("button", name="Make it").click()
+    expect(group(form, "spec.login").locator(".complaint:visible")).to_have_text("must be of the documented form")
+    expect(field(form, "spec.login.user")).to_be_focused()
+    expect(field(form, "spec.login.password")).to_have_value("tiger-striped")
+    expect(form.locator(".problem")).to_have_count(0)
 
 
 def test_an_action_asks_for_its_arguments_and_sends_them(opened: tuple[Page, PageErrors], api: httpx.Client) -> None:

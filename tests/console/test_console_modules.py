@@ -41,8 +41,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     for language, text in re.findall(r"^```(\w+)\n(.*?)^```$", GUIDE, re.DOTALL | re.MULTILINE):
         if language in FILES:
             (package / FILES[language]).write_text(text, "utf-8")
-    with served(folder / "data", "--domain", "acme_lamp:domain") as found:
+    install_broken(folder)
+    with served(folder / "data", "--domain", "acme_lamp:domain", environ={"PYTHONPATH": str(folder)}) as found:
         yield found
+
+
+def install_broken(folder: Path) -> None:
+    """Install a package whose plug-in cannot be imported."""
+    info = folder / "torn-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torn\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[stateward.domains]\ntorn = torn:domain\n")
+    (folder / "torn.py").write_text("domain = nothing\n")
 
 
 def replaced(context: BrowserContext, page: Page, module: str) -> None:
@@ -127,6 +137,21 @@ def test_what_a_module_throws_later_is_told_and_stops_nobody_else(browser: Brows
         page.evaluate("location.hash = '#/object/home/late'")
         page.get_by_role("button", name="light…").click()
         expect(page.locator("#problem")).to_contain_text(f"{MODULE}:6")
+
+
+def test_a_plug_in_that_cannot_be_loaded_is_told_to_administrators_and_no_others(
+    browser: Browser, server: Served
+) -> None:
+    with server.client() as client:
+        asked = {"name": "vic", "role": "viewer", "namespaces": ["home"]}
+        viewer = client.post("/api/v1/tokens", json=asked).raise_for_status().json()["token"]
+    with signed_in(browser, server.url, server.token) as (_, page, _):
+        expect(page.get_by_role("alert")).to_contain_text("The plug-in torn is not loaded")
+        expect(page.get_by_role("alert")).to_contain_text("name 'nothing' is not defined")
+        expect(page.locator("nav [data-domain]")).to_have_count(6)
+    with signed_in(browser, server.url, viewer) as (_, page, _):
+        expect(page.locator("nav [data-domain]")).to_have_count(6)
+        expect(page.get_by_role("alert")).to_have_count(0)
 
 
 def test_the_guide_names_the_public_modules_with_their_exports_and_the_built_in_ones_use_no_others(

@@ -20,8 +20,10 @@ async function begin() {
     return;
   }
   try {
-    const [me, kinds, counts] = await Promise.all([get("/me"), get("/kinds"), get("/namespaces"), loadDomains()]);
-    store.me = me;
+    // During an upgrade, an older server may answer, which has no list of plug-ins.
+    const read = [get("/me"), get("/kinds"), get("/namespaces"), get("/plugins").catch(() => []), loadDomains()];
+    const [me, kinds, counts, plugins] = await Promise.all(read);
+    Object.assign(store, { me, plugins });
     learnKinds(kinds);
     store.counts = Object.fromEntries(counts.map((/** @type {any} */ one) => [one.ns, one.counts]));
   } catch (error) {
@@ -34,6 +36,7 @@ async function begin() {
 function enter() {
   find("#top").hidden = false;
   showDomains();
+  showBrokenModules();
   for (const one of document.querySelectorAll("nav a[data-right]")) {
     /** @type {HTMLElement} */ (one).hidden = !may(/** @type {HTMLElement} */ (one).dataset.right ?? "");
   }
@@ -71,14 +74,18 @@ function placeMore() {
   Object.assign(find("#more-domains").style, { left: `${left}px`, top: `${bottom}px` });
 }
 
-/** What is wrong with modules of domains. */
+/** What is wrong with plug-ins and their modules. */
 function showBrokenModules() {
   const place = find("#modules");
-  place.hidden = brokenModules.size === 0;
+  const faults = store.plugins.filter((one) => one.error);
   const close = h("button", { onclick: () => (place.hidden = true), "aria-label": "Hide" }, "✕");
-  const lines = [...brokenModules].map(([name, text]) =>
-    h("p", null, `The console module of the plug-in ${name} is broken: `, code(text), " The generic pages stand in for it."),
-  );
+  const lines = [
+    ...faults.map((one) => h("p", null, `The plug-in ${one.name} is not loaded: `, code(one.error ?? ""))),
+    ...[...brokenModules].map(([name, text]) =>
+      h("p", null, `The console module of the plug-in ${name} is broken: `, code(text), " The generic pages stand in for it."),
+    ),
+  ];
+  place.hidden = lines.length === 0;
   fill(place, h("div", null, lines), close);
 }
 

@@ -119,9 +119,10 @@ export function watchModules() {
 /** @param {string} kind @returns {string} the name of its domain */
 export const domainName = (kind) => kind.split(".", 1)[0] ?? "";
 
-/** @returns {string[]} the domains of this server: those with modules, then all others that have kinds */
+/** @returns {string[]} the domains of this server */
 export function domainNames() {
-  return [...new Set([...domains.keys(), ...[...store.kinds.keys()].map(domainName).sort()])];
+  const loaded = store.plugins.filter((one) => !one.error).map((one) => one.name);
+  return loaded.length ? loaded : [...domains.keys()];
 }
 
 /** @param {string} kind or the name of a domain @returns {boolean} whether this server has the own API of its domain */
@@ -136,7 +137,7 @@ export function actionForm(thing, action) {
 
 /** The schema of an action's arguments, if it has some. @param {string} kind @param {string} action @returns {Schema | null} */
 export function argsSchema(kind, action) {
-  const schema = store.kinds.get(kind)?.args[action];
+  const schema = store.kinds.get(kind)?.args?.[action];
   return schema && Object.keys(schema.properties ?? {}).length ? schema : null;
 }
 

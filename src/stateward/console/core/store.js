@@ -6,7 +6,7 @@
 //   ns        another namespace was chosen           afresh      the stream restarted: read everything again
 //   modules   the module of a domain is broken
 
-/** @import {Counts, Kind, JournalEntry, Me, StateClass} from "./types.js" */
+/** @import {Counts, Kind, JournalEntry, Me, Plugin, StateClass} from "./types.js" */
 
 export const ALL = "*";
 const MAX_LATEST = 400;
@@ -15,11 +15,12 @@ const RATE_SECONDS = 120;
 /** @typedef {"live" | "away" | "out"} Connection */
 
 /**
- * @type {{me: Me | null, kinds: Map<string, Kind>, counts: Counts, latest: JournalEntry[], rates: number[], seq: number,
+ * @type {{me: Me | null, plugins: Plugin[], kinds: Map<string, Kind>, counts: Counts, latest: JournalEntry[], rates: number[], seq: number,
  *   connection: Connection, ns: string}}
  */
 export const store = {
   me: null,
+  plugins: [],
   kinds: new Map(),
   counts: {},
   latest: [],

@@ -5,6 +5,11 @@
  *   domains?: string[]}} Me
  */
 
+/**
+ * @typedef {{name: string, about: string, version: string, requires: string, kinds: string[], place: string | null,
+ *   error: string | null}} Plugin one that could not be loaded has an error, which administrators see
+ */
+
 /** @typedef {"stable" | "transitional" | "final"} StateClass */
 
 /** @typedef {{state: string, state_class: StateClass, about: string}} StateInfo */

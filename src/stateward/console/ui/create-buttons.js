@@ -53,7 +53,7 @@ function formsOf(domain) {
   const forms = domains.get(domain)?.createForms ?? [];
   return forms.map((form) => ({
     name: form.name,
-    about: `with the form of ${domain}`,
+    about: `of the domain ${domain}`,
     right: form.right ?? "act",
     open: (then) => openForm(form, then),
   }));

@@ -22,11 +22,11 @@ async function show(context) {
   const { name } = place();
   const kinds = [...store.kinds.values()].filter((one) => domainName(one.kind) === name);
   const list = h("div", { class: "column" });
-  const words = kinds.map((one) => one.kind).join(", ");
+  const about = store.plugins.find((one) => one.name === name)?.about ?? "";
   let again = () => {};
   fill(
     context.main,
-    heading(domains.get(name)?.nav ?? name, words, ...createButtons(name, () => again())),
+    heading(domains.get(name)?.nav ?? name, about, ...createButtons(name, () => again())),
     list,
     lifecycleCard(context, kinds.map((one) => one.kind), chosen),
   );
