@@ -4,7 +4,6 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import chain
 
 from stateward.lifecycle import CANCELLED, FAILED
 from stateward.store.errors import StoreError
@@ -37,43 +36,13 @@ async def _course(world: World) -> None:
     world.calm_down()
     if not any(process.works and not process.dead and not process.leaving for process in world.processes):
         world.add_process().works = True
-    await _rest(world)
+    await world.rest(world.size.rest)
     await reader.finish()
-    for problem in (*_unsettled(world), *_untrue(world), *_unfired(world, users), *reader.missed()):
+    for problem in (*world.unsettled(), *_untrue(world), *_unfired(world, users), *reader.missed()):
         raise Violation(problem)
     for op in users.accepted:
         if op not in world.inspector.ended:
             raise Violation(f"{op} was accepted, and has not ended")
-
-
-async def _rest(world: World) -> None:
-    """Wait until nothing is left to be done, for as long as is reasonable."""
-    begun = world.loop.time()
-    quiet = 0
-    while quiet < 10:  # whoever was held up in asking for something may still come
-        await asyncio.sleep(0.5)
-        trouble = next(chain(_unsettled(world), _pending(world)), None)
-        quiet = quiet + 1 if trouble is None else 0
-        if world.loop.time() > begun + world.size.rest:
-            raise Violation(f"no rest after {world.size.rest:g} s: {trouble}")
-
-
-def _pending(world: World) -> Iterator[str]:
-    """Yield what will begin something by itself, and would do so in the middle of our looking around."""
-    for (timer,) in world.inspector.ask("SELECT id FROM timers"):
-        yield f"timer {timer} lies ahead"
-
-
-def _unsettled(world: World) -> Iterator[str]:
-    inspector, ask = world.inspector, world.inspector.ask
-    for row in inspector.seen.work.values():
-        yield f"work is left: {row}"
-    for (op,) in ask("SELECT id FROM operations WHERE status = 'waiting' OR ended IS NULL"):
-        yield f"operation {op} has not ended"
-    for (timer,) in ask("SELECT id FROM timers WHERE due <= ?", world.clock()):
-        yield f"timer {timer} was not fired"
-    if not world.cloud.at_rest:
-        yield "something is still about to land in the cloud"
 
 
 def _untrue(world: World) -> Iterator[str]:

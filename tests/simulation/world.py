@@ -4,7 +4,7 @@ One seed gives one run: all chance comes from it, time is virtual, and there is 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from traceback import format_exception
 from typing import Any
 
@@ -72,6 +72,11 @@ class World(SimulatedWorld[SimulatedProcess]):
     def calm_down(self) -> None:
         self.cloud.manners = clouds.CALM
         super().calm_down()
+
+    def unsettled(self) -> Iterator[str]:
+        yield from super().unsettled()
+        if not self.cloud.at_rest:
+            yield "something is still about to land in the cloud"
 
     def task_failed(self, task: asyncio.Task[Any], error: BaseException) -> None:
         self.wrong(f"task {task.get_name()} has died: {''.join(format_exception(error))}")

@@ -25,7 +25,7 @@ from stateward.testing.effects import Effect, Effects
 from stateward.testing.faulty_store import NO_FAULTS, CommitRecord, FaultRates, StoreLink
 from stateward.testing.handler_calls import PACKAGE, CodeLine, HandlerCall, Observer, observe_handlers
 from stateward.testing.invariants import Violation
-from stateward.testing.kind_sources import KindSource, kinds_of
+from stateward.testing.kind_sources import KindSource, runtime_of
 from stateward.testing.simulated_process import SimulatedProcess
 from stateward.testing.simulated_world import SimulatedWorld, describe_commit
 from stateward.testing.virtual_loop import PARTY, LoopParty, VirtualLoop
@@ -87,7 +87,7 @@ class CrashRun:
         if world.processes:
             raise AssertionError("a scenario starts one process; the next ones are started after a crash")
         world.kind_source = kinds
-        world.kinds = kinds_of(kinds)
+        world.kinds = runtime_of(kinds).kinds
         world.inspector.learn(kind.lifecycle for kind in world.kinds)
         world.add_process()
         await world.living_process()
@@ -151,7 +151,9 @@ class CrashProcess(SimulatedProcess):
         self.world = world
         self.death: asyncio.Future[None] = world.loop.create_future()
         observer = Observer(self._begins, self._suspends, self._ends)
-        kinds = [observe_handlers(kind, observer) for kind in kinds_of(world.kind_source)]
+        runtime = runtime_of(world.kind_source)
+        self.bind_engine = runtime.bind_engine  # type: ignore[method-assign]
+        kinds = [observe_handlers(kind, observer) for kind in runtime.kinds]
         super().__init__(
             name,
             world.loop,

@@ -17,7 +17,7 @@ from stateward.lifecycle import DAY
 from stateward.store import open_store
 from stateward.store.port import Store
 from stateward.store.sqlite import SqliteStore
-from stateward.testing.kind_sources import KindSource, kinds_of
+from stateward.testing.kind_sources import KindSource, runtime_of
 from stateward.testing.virtual_loop import VirtualLoop
 
 START_TIME = 1_767_225_600.0
@@ -84,7 +84,10 @@ class EngineFactory:
         """Return an engine that is not started yet."""
         if self._postgres is None:
             options.setdefault("lease_s", VIRTUAL_LEASE_S)
-        return Engine(self._open_store(), kinds_of(kinds), **options)
+        runtime = runtime_of(kinds)
+        engine = Engine(self._open_store(), runtime.kinds, **options)
+        runtime.bind_engine(engine)
+        return engine
 
     def _open_store(self) -> Store:
         if self._postgres is not None:

@@ -66,6 +66,7 @@ class Inspector:
         self._initial: dict[str, State] = {}
         self._edges: set[tuple[str, str, str, str, str]] = set()
         self._moving: set[tuple[str, str]] = set()
+        self._absent: set[tuple[str, str]] = set()
         self.learn(lifecycles)
         self.timed: frozenset[str] = frozenset()  # the events of timers; each timer fires once
         self.seen = Tables()
@@ -91,6 +92,7 @@ class Inspector:
             self._initial[kind] = table.initial
             for move in table.every_move():
                 self._edges.add((kind, move.source.word, move.event, str(move.actor), move.target.word))
+            self._absent |= {(kind, state.word) for state in (*table.states, GONE) if state.is_absent}
             self._moving |= {(kind, state.word) for state in table.states if state.state_class is TRANSITIONAL}
 
     def ask(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
@@ -168,7 +170,7 @@ class Inspector:
             if (kind, source, event, actor, target) not in self._edges:
                 yield f"line {seq}: {kind} {name} {source} -> {event!r} by {actor} -> {target} is no edge of the table"
             self.replayed[name] = target
-            if spec is not None or stands == GONE:
+            if spec is not None or (kind, stands) in self._absent:
                 self.specs[name] = spec or "{}"
 
     def _fires(self, timer: str) -> Iterator[str]:
@@ -190,7 +192,7 @@ class Inspector:
                 yield f"{name} is {found.state}, and nothing works on it (operation {found.op})"
             if not moving and found.op is not None:
                 yield f"{name} rests in {found.state}, and is held by {found.op}"
-            if bool(found.removed) != (found.state == GONE):
+            if bool(found.removed) != ((found.kind, found.state) in self._absent):
                 yield f"{name} is {found.state}, and removed is {found.removed}"
 
     def _work(self) -> Iterator[str]:

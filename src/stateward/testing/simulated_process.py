@@ -61,6 +61,9 @@ class SimulatedProcess(LoopParty):
         """Run something as part of this process."""
         self._loop.create_task(work, context=self.context)
 
+    def bind_engine(self, engine: Engine) -> None:
+        """Hear of the engine before it runs a handler."""
+
     def start(self) -> None:
         self.spawn(self._live())
 
@@ -77,6 +80,7 @@ class SimulatedProcess(LoopParty):
                 chance=self._chance,
                 prefetch_window_s=self.ahead,
             )
+            self.bind_engine(engine)
             try:
                 await engine.__aenter__()
                 self.engine = engine

@@ -8,9 +8,9 @@ commit, the invariants are checked on the tables themselves.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from hashlib import blake2b
-from itertools import count
+from itertools import chain, count
 from random import Random
 from traceback import format_exception
 from typing import Any, Generic, TypeVar
@@ -145,6 +145,32 @@ class SimulatedWorld(Generic[P]):
             process.link.cut_until = 0.0
             if process.stopped and not process.dead:
                 process.go_on()
+
+    # --- rest --------------------------------------------------------------------------------------------------------
+
+    def unsettled(self) -> Iterator[str]:
+        """Yield what has not come to its end yet."""
+        for row in self.inspector.seen.work.values():
+            yield f"work is left: {row}"
+        for (op,) in self.inspector.ask("SELECT id FROM operations WHERE status = 'waiting' OR ended IS NULL"):
+            yield f"operation {op} has not ended"
+        for (timer,) in self.inspector.ask("SELECT id FROM timers WHERE due <= ?", self.clock()):
+            yield f"timer {timer} was not fired"
+
+    def pending(self) -> Iterator[str]:
+        """Yield what will begin something by itself."""
+        for (timer,) in self.inspector.ask("SELECT id FROM timers"):
+            yield f"timer {timer} lies ahead"
+
+    async def rest(self, limit_s: float) -> None:
+        """Wait until nothing is left to be done; raises a `Violation` if that takes too long."""
+        begun, quiet = self.loop.time(), 0
+        while quiet < 10:  # a request that was delayed may still arrive
+            await asyncio.sleep(0.5)
+            trouble = next(chain(self.unsettled(), self.pending()), None)
+            quiet = quiet + 1 if trouble is None else 0
+            if self.loop.time() > begun + limit_s:
+                raise Violation(f"no rest after {limit_s:g} s: {trouble}")
 
     # --- what is watched ---------------------------------------------------------------------------------------------
 

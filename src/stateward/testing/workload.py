@@ -1,0 +1,216 @@
+"""A random workload, made of the tables alone: any action by any actor, in any state, sent to any process.
+
+Most requests are what the table allows in the state that the object has; some are not, and must be refused. Other
+parties report about their operations, clients repeat requests under their keys, and operations are cancelled. The
+answers are remembered: an accepted request must take effect once, and a denied one never.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, Protocol
+
+from msgspec.structs import replace
+
+from stateward.engine.engine import Engine
+from stateward.engine.errors import KeyReused
+from stateward.engine.external_reports import ExternalReport
+from stateward.engine.kinds import Kind
+from stateward.engine.requests import Creation, Request
+from stateward.errors import StatewardError
+from stateward.lifecycle import HEALER, WORKER, AllowedEvent, Meaning
+from stateward.lifecycle.rows import BEGINNINGS
+from stateward.store.errors import StoreError
+from stateward.store.records import Object
+from stateward.testing.invariants import Inspector
+from stateward.testing.sample_values import sample_value
+from stateward.testing.simulated_process import SimulatedProcess
+
+NS = "n"
+OBJECTS = 4
+"""How many objects of each kind there are at most."""
+
+Specs = Mapping[str, Callable[[Random], Any]]
+"""Functions that return a random spec, by the name of the kind."""
+
+
+class WorkedWorld(Protocol):
+    """What a workload needs of its world."""
+
+    kinds: list[Kind]
+    inspector: Inspector
+
+    def chance(self, what: str) -> Random: ...
+    def note(self, event: str) -> None: ...
+    def wrong(self, what: str) -> None: ...
+    @property
+    def up(self) -> list[SimulatedProcess]: ...
+
+
+class Workload:
+    """Everybody who sends requests."""
+
+    def __init__(self, world: WorkedWorld, specs: Specs, pause_s: float) -> None:
+        self._world = world
+        self._specs = specs
+        self._pause_s = pause_s
+        self._chance = world.chance("workload")
+        self._kinds = {kind.name: kind for kind in world.kinds}
+        self._keyed: list[Request] = []
+        self._answers: dict[str, tuple[Request, str | None]] = {}
+        self._numbers = iter(range(10**9))
+        self.accepted: dict[str, Request] = {}
+        self.refusals: dict[str, str] = {}  # the last refusal of each action of a kind
+
+    async def run(self) -> None:
+        """Send a few requests from time to time, for ever."""
+        wishes = ((self._act, 80), (self._repeat, 8), (self._cancel, 12))
+        kinds, weights = [wish for wish, _ in wishes], [weight for _, weight in wishes]
+        while True:
+            await asyncio.sleep(self._chance.expovariate(1 / self._pause_s))
+            up = self._world.up
+            if up:
+                process = self._chance.choice(up)
+                for _ in range(self._chance.choice((1, 1, 1, 2, 4))):
+                    self._chance.choices(kinds, weights)[0](process)
+
+    async def finish_remote(self) -> None:
+        """Let other parties end the operations that they carry out, from time to time, for ever."""
+        while True:
+            await asyncio.sleep(1.0)
+            seen, up = self._world.inspector.seen, self._world.up
+            for row in list(seen.work.values()) if up else ():
+                found = seen.objects[row.object]
+                ends = [
+                    event
+                    for event in self._kinds[found.kind].lifecycle.allowed[found.state]
+                    if event.meaning in (Meaning.SUCCESS, Meaning.FAILURE) and _outsiders(event)
+                ]
+                if ends and found.op == row.op:
+                    self._report(self._chance.choice(up), found, self._chance.choice(ends))
+
+    # --- requests ----------------------------------------------------------------------------------------------------
+
+    def _act(self, process: SimulatedProcess) -> None:
+        chance = self._chance
+        kind = self._kinds[chance.choice(list(self._kinds))]
+        name = f"{kind.name}-{chance.randrange(OBJECTS)}"
+        found = self._world.inspector.seen.objects.get(name)
+        if found is not None and found.removed:
+            found = None
+        event = self._choose(kind, kind.lifecycle.initial.word if found is None else found.state)
+        if event is None:
+            return
+        if found is not None and found.op is not None and event.meaning not in BEGINNINGS:
+            self._report(process, found, event)
+            return
+        request = self._request(process, kind, name, event, found)
+        if request.key is not None:
+            self._keyed.append(request)
+        process.spawn(self._submit(process, request))
+
+    def _choose(self, kind: Kind, state: str) -> AllowedEvent | None:
+        """Choose an event that the state allows to somebody outside of the engine; sometimes one of another state."""
+        states = [state] if self._chance.random() < 0.9 else [one.word for one in kind.lifecycle.states]
+        possible = [
+            event
+            for state in states
+            for event in kind.lifecycle.allowed.get(state, ())
+            if event.meaning not in (Meaning.TIMEOUT, Meaning.CANCEL) and _outsiders(event)
+        ]
+        return self._chance.choice(possible) if possible else None
+
+    def _request(
+        self, process: SimulatedProcess, kind: Kind, name: str, event: AllowedEvent, found: Object | None
+    ) -> Request:
+        chance, how = self._chance, dict[str, Any]()
+        if chance.random() < 0.2:
+            how["key"] = f"k{next(self._numbers)}"
+        if chance.random() < 0.2:
+            how["priority"] = chance.randrange(-2, 5)
+        if found is None:
+            how["creates"] = Creation(kind.name)
+        if found is None or (event.meaning is Meaning.ACTION and chance.random() < 0.1):
+            how["spec"] = self._spec(kind)
+        if kind.types is not None and event.event in kind.types.args:
+            how["args"] = sample_value(kind.types.args[event.event], chance)
+        if event.needs and chance.random() < 0.7:
+            how["facts"] = event.needs
+        actor = chance.choice(_outsiders(event))
+        return _engine(process).request(NS, name, event.event, actor=actor, **how)
+
+    def _spec(self, kind: Kind) -> Any:
+        if kind.name in self._specs:
+            return self._specs[kind.name](self._chance)
+        return {} if kind.spec is None else sample_value(kind.spec, self._chance)
+
+    async def _submit(self, process: SimulatedProcess, request: Request) -> None:
+        what = f"client: {request.op} {request.action} {request.object}"
+        try:
+            answer = await _engine(process).submit(request)
+        except KeyReused:
+            first = self._answers.get(request.key or "")
+            if first is not None and _is_same(first[0], request):
+                self._world.wrong(f"key {request.key} is refused to the request that it was first used for")
+        except StoreError as error:
+            self._world.note(f"{what}: {type(error).__name__}")
+        except StatewardError as error:
+            self._world.note(f"{what}: {type(error).__name__}")
+            self.refusals[f"{request.action} of {request.object.rpartition('-')[0]}"] = str(error)
+            if request.op in self._world.inspector.done:
+                self._world.wrong(f"{request.op} took effect, and is denied: {error}")
+        except Exception as error:
+            self._world.wrong(f"{what} raised {type(error).__name__}: {error}")
+        else:
+            self._answered(request, None if answer.operation is None else answer.operation.id)
+
+    def _answered(self, request: Request, op: str | None) -> None:
+        self._world.note(f"client: {request.op} {request.action} {request.object} accepted")
+        if op is not None:
+            self.accepted[op] = request
+        if request.key is not None:
+            first, known = self._answers.setdefault(request.key, (request, op))
+            if _is_same(first, request) and known != op:
+                self._world.wrong(f"key {request.key} was answered with {known}, and now with {op}")
+
+    def _repeat(self, process: SimulatedProcess) -> None:
+        """Send a request again under its key, as a client does that has lost the answer."""
+        if self._keyed:
+            request = replace(self._chance.choice(self._keyed), op=_engine(process).request(NS, "", "").op)
+            process.spawn(self._submit(process, request))
+
+    def _cancel(self, process: SimulatedProcess) -> None:
+        work = self._world.inspector.seen.work
+        if work:
+            process.spawn(self._quietly(_engine(process).cancel(NS, self._chance.choice(list(work)))))
+
+    def _report(self, process: SimulatedProcess, found: Object, event: AllowedEvent) -> None:
+        """Let another party report about an operation: true, twice, or about an operation that is over."""
+        chance = self._chance
+        op = found.op if chance.random() < 0.9 or not self.accepted else chance.choice(list(self.accepted))
+        if op is None:
+            return
+        actor, facts = chance.choice(_outsiders(event)), frozenset(event.needs)
+        report = ExternalReport(NS, found.id, op, found.generation, event.event, actor, facts=facts)
+        for _ in range(chance.choice((1, 1, 2))):
+            process.spawn(self._quietly(_engine(process).report(report)))
+
+    async def _quietly(self, call: Any) -> None:
+        try:
+            await call
+        except StatewardError as error:
+            self._world.note(f"client: {type(error).__name__}")
+
+
+def _outsiders(event: AllowedEvent) -> list[str]:
+    return [actor for actor in event.actors if actor not in (WORKER, HEALER)]
+
+
+def _engine(process: SimulatedProcess) -> Engine:
+    if process.engine is None:
+        raise AssertionError(f"{process.name} is not up")
+    return process.engine
+
+
+def _is_same(one: Request, other: Request) -> bool:
+    return replace(one, op="") == replace(other, op="")
