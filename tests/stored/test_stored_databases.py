@@ -16,7 +16,9 @@ from typing import Any
 
 import asyncpg
 import pytest
+from typer.testing import CliRunner
 
+from stateward.cli.main import app as command_line
 from tests.integration.server.server_processes import Process, Served, served
 from tests.servers import PostgresServer
 from tests.stored.write import NS, agent_arguments
@@ -101,6 +103,9 @@ def stored(request: pytest.FixtureRequest, tmp_path: Path) -> Stored:
         server.load(database, (folder / "dump.sql").read_bytes())
     found = Stored(request.param, folder, database)
     found.move_to_now()
+    if database:  # as docs/howto/upgrade.md says; an embedded database is migrated by the server
+        done = CliRunner().invoke(command_line, ["migrate", "--database", database])
+        assert done.exit_code == 0, done.output
     return found
 
 

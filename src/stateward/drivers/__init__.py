@@ -1,5 +1,6 @@
 """Clouds and hosts behind one interface. Drivers know nothing of the engine: they answer calls."""
 
+from stateward.drivers.driver_plugin import DriverPlugin, DriverSetup
 from stateward.drivers.port import (
     AlreadyDone,
     CallAccepted,
@@ -39,6 +40,8 @@ __all__ = [
     "CloudResource",
     "CommandFailed",
     "Driver",
+    "DriverPlugin",
+    "DriverSetup",
     "Idempotency",
     "Inconclusive",
     "MachineAction",

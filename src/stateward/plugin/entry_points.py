@@ -1,18 +1,27 @@
 """Parts that other packages bring: found by entry points, or named as `module:attribute`."""
 
+import logging
 import re
 import sys
+import tomllib
 import traceback
+from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
+from stateward import __version__
 from stateward.errors import BadInput, StatewardError
+
+T = TypeVar("T")
+
+log = logging.getLogger("stateward.plugin")
 
 PLACE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 OWN = str(Path(__file__).parents[1])
+PACKAGE = "stateward"
 
 
 class PluginFault(StatewardError):
@@ -36,6 +45,11 @@ class FoundPart(Struct, frozen=True):
         """Where it is, for a person."""
         return f"{self.value} of {self.package}" if self.package else self.value
 
+    @property
+    def is_own(self) -> bool:
+        """Whether it comes with Stateward."""
+        return self.package.rpartition(" ")[0] == PACKAGE
+
     def load(self) -> Any:  # noqa: ANN401 - whatever a package declares
         """Return the declared object; raises PluginFault with the reason if it cannot be imported."""
         try:
@@ -50,11 +64,48 @@ class FoundPart(Struct, frozen=True):
 
 def find_parts(group: str) -> list[FoundPart]:
     """Return what installed packages declare in a group of entry points, in the order of names."""
-    found = (
+    found = {
         FoundPart(one.name, one.value, f"{one.dist.name} {one.dist.version}" if one.dist else "")
         for one in entry_points(group=group)
-    )
-    return sorted(set(found), key=lambda one: (one.name, one.value))
+    }
+    if not any(one.is_own for one in found):
+        found.update(_parts_of_checkout(group))
+    return sorted(found, key=lambda one: (one.name, one.value))
+
+
+def _parts_of_checkout(group: str) -> Iterator[FoundPart]:
+    """Yield the built-in parts of a checkout whose metadata is older than the group."""
+    declared = Path(OWN).parents[1] / "pyproject.toml"
+    if declared.is_file():
+        project = tomllib.loads(declared.read_text("utf-8"))["project"]
+        parts = project.get("entry-points", {}).get(group, {}) if project["name"] == PACKAGE else {}
+        yield from (FoundPart(name, value, f"{PACKAGE} {__version__}") for name, value in parts.items())
+
+
+class PartGroup(Struct, Generic[T], frozen=True):
+    """The parts of a group by their names: those that can be used, and the faults of the others."""
+
+    usable: dict[str, T]
+    faults: dict[str, PluginFault]
+
+
+def load_group(group: str, read: Callable[[Any], T]) -> PartGroup[T]:
+    """Load all parts of a group; one that cannot be used is logged, and does not stop the others.
+
+    `read` returns what a part has declared in its right type, or raises. Of two parts with one name, that of Stateward
+    counts, or else the first.
+    """
+    usable, faults = dict[str, T](), dict[str, PluginFault]()
+    for part in sorted(find_parts(group), key=lambda one: not one.is_own):
+        try:
+            if part.name in usable:
+                raise BadInput("name", part.name, f"another name: {group} has a part of this name")
+            usable[part.name] = read(part.load())
+        except Exception as error:
+            fault = error if isinstance(error, PluginFault) else part.fault(error)
+            log.warning("%s", fault)
+            faults.setdefault(part.name, fault)
+    return PartGroup(dict(sorted(usable.items())), {name: faults[name] for name in faults if name not in usable})
 
 
 def named_part(value: str, field: str) -> FoundPart:

@@ -28,6 +28,7 @@ from stateward.domains.mci.model import CloudConnection, ImageRecord, MciSpec, S
 from stateward.domains.mci.provider import provider_client
 from stateward.domains.mci.runtime import MciRuntime
 from stateward.drivers import Driver, Meter, ProviderRegion
+from stateward.drivers.builtin_drivers import with_folder
 from stateward.drivers.process import ProcessDriver
 from stateward.drivers.qemu import QemuDriver
 from stateward.engine import AlreadyExists, Denied, Engine
@@ -100,7 +101,7 @@ def make_mortal(plugin: MciRuntime, death: Death) -> None:
     def made(name: str, provider_region: ProviderRegion, meter: Meter = lambda _: None) -> Driver:
         if name not in ON_HOST:
             return Mortal(make(name, provider_region, meter), death)
-        driver: Driver = ON_HOST[name](plugin.drivers._with_folder(provider_region, name), meter, death.at)
+        driver: Driver = ON_HOST[name](with_folder(plugin.drivers.setup(name, provider_region, meter)), meter, death.at)
         return Mortal(driver, death)
 
     async def commanded(*asked: Any) -> PostCommandResults:

@@ -5,7 +5,7 @@ denied. Notices of ends are delivered again until the service accepts them (`not
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import httpx
 
@@ -13,15 +13,24 @@ from stateward.domains.leases.enforcement import Body, PolicyQuestion, ending_bo
 from stateward.domains.leases.errors import DeniedByPolicy, NoticeUndelivered
 from stateward.domains.leases.model import Lease, LeaseHost
 from stateward.domains.leases.settings import Settings
+from stateward.errors import BadInput
+from stateward.plugin.entry_points import PluginFault, load_group
 
+GROUP = "stateward.lease_filters"
+ATTRIBUTES = ("needs_hosts", "notifies", "check", "on_end")
 MAX_MESSAGE_LENGTH = 500
 """Characters of the service's own message that a caller gets."""
 
 
 class PolicyFilter(Protocol):
-    """A policy; `needs_hosts`: its check needs the hosts that the lease would get."""
+    """A policy.
+
+    needs_hosts   its check needs the hosts that the lease would get
+    notifies      it is notified of the ends of leases (`on_end`)
+    """
 
     needs_hosts: bool
+    notifies: bool
 
     async def check(self, question: PolicyQuestion) -> None:
         """Raise DeniedByPolicy for a new lease, or an update, that is not allowed."""
@@ -36,6 +45,7 @@ class PolicyFilters:
     def __init__(self, filters: Sequence[PolicyFilter] = ()) -> None:
         self._filters = filters
         self.needs_hosts = any(one.needs_hosts for one in filters)
+        self.notifies = any(one.notifies for one in filters)
 
     async def check(self, question: PolicyQuestion) -> None:
         """Raise if one of the filters denies."""
@@ -45,13 +55,15 @@ class PolicyFilters:
     async def on_end(self, lease: Lease, hosts: Mapping[str, LeaseHost]) -> None:
         """Notify all filters of the end of a lease."""
         for one in self._filters:
-            await one.on_end(lease, hosts)
+            if one.notifies:
+                await one.on_end(lease, hosts)
 
 
 class MaxLeaseDurationFilter:
     """Limits the duration of leases, except those of exempt projects."""
 
     needs_hosts = False
+    notifies = False
 
     def __init__(self, seconds: float, exempt: Sequence[str] = ()) -> None:
         self._seconds = seconds
@@ -75,6 +87,7 @@ class ExternalServiceFilter:
     """Asks a service by POST to /check-create or /check-update: 2xx allows, anything else denies."""
 
     needs_hosts = True
+    notifies = True
 
     def __init__(self, url: str, timeout: float = 5.0, token: str = "") -> None:
         self._url = url.rstrip("/")
@@ -105,15 +118,55 @@ class ExternalServiceFilter:
             return await client.post(f"{self._url}/{what}", json=body)
 
 
+class BrokenFilter:
+    """Denies every lease in place of an installed filter that cannot be used: nobody knows what that would allow."""
+
+    needs_hosts = False
+    notifies = False
+
+    def __init__(self, fault: PluginFault) -> None:
+        self._fault = fault
+
+    async def check(self, question: PolicyQuestion) -> None:  # noqa: ARG002 - whatever is asked
+        """Deny, with the reason why the filter cannot be used."""
+        raise DeniedByPolicy(self._fault.plugin, str(self._fault))
+
+    async def on_end(self, lease: Lease, hosts: Mapping[str, LeaseHost]) -> None:
+        """Do nothing."""
+
+
+def max_duration_filter(settings: Settings) -> MaxLeaseDurationFilter | None:
+    """Create the filter of durations, if there is a limit."""
+    exempt = [one.strip() for one in settings.max_duration_exempt.split(",") if one.strip()]
+    return MaxLeaseDurationFilter(settings.max_duration, exempt) if settings.max_duration > 0 else None
+
+
+def external_service_filter(settings: Settings) -> ExternalServiceFilter | None:
+    """Create the filter that asks a service, if there is one."""
+    if not settings.check_url:
+        return None
+    return ExternalServiceFilter(settings.check_url, settings.check_timeout, settings.check_token)
+
+
 def create_filters(settings: Settings) -> PolicyFilters:
-    """Create the filters that the settings ask for."""
-    found: list[PolicyFilter] = []
-    if settings.max_duration > 0:
-        exempt = [one.strip() for one in settings.max_duration_exempt.split(",") if one.strip()]
-        found.append(MaxLeaseDurationFilter(settings.max_duration, exempt))
-    if settings.check_url:
-        found.append(ExternalServiceFilter(settings.check_url, settings.check_timeout, settings.check_token))
-    return PolicyFilters(found)
+    """Create the filters that installed packages declare.
+
+    Each is declared by an entry point, whose value is a function of the settings that returns the filter, or None if
+    they do not ask for it.
+    """
+    group = load_group(GROUP, lambda create: _checked(create(settings)))
+    found = [one for one in group.usable.values() if one is not None]
+    return PolicyFilters([*found, *map(BrokenFilter, group.faults.values())])
+
+
+def _checked(found: Any) -> PolicyFilter | None:  # noqa: ANN401 - whatever a package creates
+    if found is None:
+        return None
+    lacking = [name for name in ATTRIBUTES if not hasattr(found, name)]
+    if lacking:
+        raise BadInput("filter", type(found).__name__, f"a PolicyFilter, with {', '.join(lacking)}")
+    filter_: PolicyFilter = found
+    return filter_
 
 
 def _reason(error: httpx.HTTPError) -> str:

@@ -15,13 +15,7 @@ from stateward.domains.leases.lifecycle import EVENT, HOST, LEASE, NOTICE, PROPE
 from stateward.domains.leases.notices import deliver
 from stateward.domains.leases.policy import create_filters
 from stateward.domains.leases.pool_cache import PoolCache
-from stateward.domains.leases.resources import (
-    LeasedMcis,
-    PhysicalHosts,
-    ResourcePlugin,
-    ResourcePlugins,
-    VirtualInstances,
-)
+from stateward.domains.leases.resources import ResourcePlugin, installed_resources
 from stateward.domains.leases.service import LeaseService
 from stateward.domains.leases.settings import Settings
 from stateward.engine import Engine, Handler, Job, Kind
@@ -55,8 +49,9 @@ class LeasesRuntime(DomainRuntime):
         self._context = context
         self._new_id = new_id
         self._settings = settings or Settings()
-        self._resources = ResourcePlugins([PhysicalHosts(), VirtualInstances(), LeasedMcis(context.templates), *more])
-        guard = LeaseGuard(self._resources, notifies=bool(self._settings.check_url))
+        self._resources = installed_resources(context, more)
+        self._filters = create_filters(self._settings)
+        guard = LeaseGuard(self._resources, notifies=self._filters.notifies)
         handlers = {name: Handler(self._handler(work)) for name, work in WORK.items()}
         kinds = [
             Kind(LEASE, handlers, guard=guard, lock_set=guard.lock_set, on_end=on_lease_end, cancels=False),
@@ -75,7 +70,7 @@ class LeasesRuntime(DomainRuntime):
             BookingWriter(engine.store, self._context.random),
             PoolCache(engine.store.reader),
             self._resources,
-            create_filters(self._settings),
+            self._filters,
         )
 
     @property

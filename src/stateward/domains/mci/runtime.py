@@ -23,12 +23,12 @@ from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.domains.mci.provider.provider_client import POLL_MIN_S
 from stateward.domains.mci.provider.provider_pool import ProviderClients
 from stateward.domains.mci.service import GROUP_ACTIONS, Service
-from stateward.drivers.factory import DriverFactory
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.engine import Engine, Kind
 from stateward.engine.kinds import Guard
 from stateward.engine.privacy import PUBLIC, Privacy
 from stateward.lifecycle import Lifecycle
+from stateward.plugin.driver_factory import DriverFactory
 from stateward.plugin.runtime import CompositeParts, DomainRuntime, ProcessContext
 
 FIRST_NAMESPACES = ("default",)

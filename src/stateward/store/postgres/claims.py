@@ -23,7 +23,7 @@ KNOWN = "(SELECT p.kind FROM operations p WHERE p.ns = work.ns AND p.id = work.o
 """The condition that an operation is of a known kind; a look-up of each row, which the planner cannot turn round."""
 
 KNOWN_TIMER = """coalesce((
-    SELECT o.kind = ANY ($<place>::text[]) FROM objects o WHERE o.ns = t.ns AND o.id = t.object AND NOT o.removed
+    SELECT o.removed OR o.kind = ANY ($<place>::text[]) FROM objects o WHERE o.ns = t.ns AND o.id = t.object
 ), true)"""
 """The condition that a timer is not about an existing object of an unknown kind."""
 

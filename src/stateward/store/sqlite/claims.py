@@ -23,8 +23,8 @@ KNOWN = "(SELECT p.kind FROM operations p WHERE p.ns = work.ns AND p.id = work.o
 """The condition that an operation is of a known kind; as a look-up of each row, so that the order of an index stays."""
 
 KNOWN_TIMER = """coalesce((
-    SELECT o.kind IN (SELECT value FROM json_each(?1)) FROM objects o
-    WHERE o.ns = timers.ns AND o.id = timers.object AND o.removed = 0
+    SELECT o.removed = 1 OR o.kind IN (SELECT value FROM json_each(?1)) FROM objects o
+    WHERE o.ns = timers.ns AND o.id = timers.object
 ), 1)"""
 """The condition that a timer is not about an existing object of an unknown kind."""
 

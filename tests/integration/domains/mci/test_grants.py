@@ -14,9 +14,9 @@ from stateward.domains.mci.lifecycle import VM, MciState
 from stateward.domains.mci.mci_template import MciTemplate
 from stateward.domains.mci.model import CloudConnection, PostCommand, SubGroup, mci_seen, vm_of
 from stateward.domains.mci.provider.catalogue import LOCAL, LOCAL_IMAGE
-from stateward.drivers.factory import DriverFactory
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.errors import BadInput, UnknownName
+from stateward.plugin.driver_factory import DriverFactory
 from stateward.plugin.runtime import ProcessContext
 from stateward.store.records import Status
 from tests.integration.domains.mci.api_harness import ApiHarness, open_api

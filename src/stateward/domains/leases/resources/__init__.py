@@ -2,7 +2,13 @@
 
 from stateward.domains.leases.resources.host_resources import PhysicalHosts, VirtualInstances
 from stateward.domains.leases.resources.leased_mcis import LeasedMcis
-from stateward.domains.leases.resources.port import HostBookings, ReservationTask, ResourcePlugin, ResourcePlugins
+from stateward.domains.leases.resources.port import (
+    HostBookings,
+    ReservationTask,
+    ResourcePlugin,
+    ResourcePlugins,
+    installed_resources,
+)
 
 __all__ = [
     "HostBookings",
@@ -12,4 +18,5 @@ __all__ = [
     "ResourcePlugin",
     "ResourcePlugins",
     "VirtualInstances",
+    "installed_resources",
 ]

@@ -13,8 +13,13 @@ from msgspec import Struct
 from stateward.domains.leases.bookings import Demand
 from stateward.domains.leases.model import Lease, ReservationSeen, ReservationSpec
 from stateward.domains.leases.wire_values import MAX_COUNT, read_whole_number
-from stateward.engine import Engine, Job, Request
+from stateward.engine import Engine, Job, Request, Temporary
 from stateward.errors import BadInput, UnknownName
+from stateward.plugin.entry_points import PluginFault, load_group
+from stateward.plugin.runtime import ProcessContext
+
+GROUP = "stateward.lease_resources"
+METHODS = ("read_details", "demand", "check", "start_requests", "start", "end_requests", "end")
 
 
 class HostBookings(Protocol):
@@ -66,15 +71,18 @@ class ResourcePlugin(Protocol):
 
 
 class ResourcePlugins:
-    """The plug-ins of all types of resources, by name."""
+    """The plug-ins of all types of resources, by name, and the faults of those that cannot be used."""
 
-    def __init__(self, resources: Iterable[ResourcePlugin]) -> None:
+    def __init__(self, resources: Iterable[ResourcePlugin], faults: Iterable[PluginFault] = ()) -> None:
         self._resources = {one.name: one for one in resources}
+        self._faults = "".join(f"; {fault}" for fault in faults)
 
     def __getitem__(self, name: str) -> ResourcePlugin:
         try:
             return self._resources[name]
         except KeyError:
+            if self._faults:
+                raise Temporary(f"the type of resource {name!r} cannot be used here{self._faults}") from None
             raise UnknownName("resource_type", name, self._resources) from None
 
     @property
@@ -85,8 +93,25 @@ class ResourcePlugins:
     def get_by_name(self, name: object) -> ResourcePlugin:
         """Return the plug-in that a client names; raises BadInput."""
         if not isinstance(name, str) or name not in self._resources:
-            raise BadInput("resource_type", name, f"one of {', '.join(sorted(self._resources))}")
+            raise BadInput("resource_type", name, f"one of {', '.join(sorted(self._resources))}{self._faults}")
         return self._resources[name]
+
+
+def installed_resources(context: ProcessContext, more: Iterable[ResourcePlugin] = ()) -> ResourcePlugins:
+    """Return the types of resources that installed packages declare, and further ones.
+
+    Each is declared by an entry point, whose value is a function of the process that returns the plug-in.
+    """
+    group = load_group(GROUP, lambda create: _checked(create(context)))
+    return ResourcePlugins([*group.usable.values(), *more], group.faults.values())
+
+
+def _checked(resource: Any) -> ResourcePlugin:  # noqa: ANN401 - whatever a package creates
+    lacking = [name for name in METHODS if not callable(getattr(resource, name, None))]
+    if lacking or not isinstance(getattr(resource, "name", None), str):
+        raise BadInput("resource", type(resource).__name__, f"a ResourcePlugin, with {', '.join(lacking) or 'a name'}")
+    found: ResourcePlugin = resource
+    return found
 
 
 def read_count(

@@ -18,10 +18,10 @@ from stateward.domains.mci.model import CloudConnection
 from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.domains.mci.provider.provider_client import POLL_MIN_S, ProviderClient
 from stateward.drivers import Driver, ProviderRegion
-from stateward.drivers.factory import DriverFactory
 from stateward.drivers.simulated import CloudUnavailable
 from stateward.engine import Permanent, Temporary
 from stateward.errors import BadInput
+from stateward.plugin.driver_factory import DriverFactory
 
 OnProviderCall = Callable[[str, str], None]
 

@@ -1,0 +1,44 @@
+"""The declarations of the drivers that come with Stateward; each imports its driver when it makes one."""
+
+from msgspec.structs import replace
+
+from stateward.drivers.driver_plugin import DriverPlugin, DriverSetup
+from stateward.drivers.port import Driver, ProviderRegion
+
+
+def _simulated(setup: DriverSetup) -> Driver:
+    from stateward.drivers.simulated import SimulatedDriver
+
+    return SimulatedDriver(setup.region, setup.simulated(), setup.meter)
+
+
+def _process(setup: DriverSetup) -> Driver:
+    from stateward.drivers.process import ProcessDriver
+
+    return ProcessDriver(with_folder(setup), setup.meter, confinement=setup.confinement)
+
+
+def _qemu(setup: DriverSetup) -> Driver:
+    from stateward.drivers.qemu import QemuDriver
+
+    return QemuDriver(with_folder(setup), setup.meter)
+
+
+def _aws(setup: DriverSetup) -> Driver:
+    from stateward.drivers.aws import AwsDriver
+
+    return AwsDriver(setup.region, setup.meter)
+
+
+def with_folder(setup: DriverSetup) -> ProviderRegion:
+    """Add the folder of a driver to the region's options, unless they name one."""
+    region = setup.region
+    if "folder" in region.options:
+        return region
+    return replace(region, options={**region.options, "folder": str(setup.folder)})
+
+
+simulated = DriverPlugin(_simulated, on_host=False)
+process = DriverPlugin(_process, on_host=True)
+qemu = DriverPlugin(_qemu, on_host=True)
+aws = DriverPlugin(_aws, on_host=False)
