@@ -44,7 +44,7 @@ class DriverFactory:
     def make(self, name: str, provider_region: ProviderRegion, meter: Meter = lambda _: None) -> Driver:
         """Make a driver for a region."""
         if name in self._drivers.faults:
-            raise self._drivers.faults[name]
+            raise self._drivers.faults[name].with_traceback(None)  # it would grow with every use
         if name not in self._drivers.usable:
             raise UnknownName("driver", name, self._drivers.usable)
         try:

@@ -90,14 +90,24 @@ def test_a_driver_of_another_package_does_not_replace_a_built_in_one(
 @pytest.mark.usefixtures("acme")
 async def test_a_connection_names_an_installed_driver(new_store: Callable[[], Store], tmp_path: Path) -> None:
     async with open_harness(new_store(), tmp_path) as harness:
-        for name in ("memory", "silent"):
-            await harness.service.add_connection(CloudConnection(name, "acme", name, driver=name), ANN)
-            await harness.service.register(NS, SpecRecord(f"{name}-small", name, "small"), ANN)
-            await harness.service.register(NS, ImageRecord(f"{name}-any", name, "any"), ANN)
-        done = await harness.created(mci("m1", SubGroup("g", 2, "memory-small", "memory-any")))
+        await harness.service.add_connection(CloudConnection("memory", "acme", "here", driver="memory"), ANN)
+        await harness.service.register(NS, SpecRecord("small", "memory", "small"), ANN)
+        await harness.service.register(NS, ImageRecord("any", "memory", "any"), ANN)
+        done = await harness.created(mci("m1", SubGroup("g", 2, "small", "any")))
         assert (done.status, done.error, await harness.state()) == (Status.SUCCEEDED, None, MciState.RUNNING)
-        silent = mci("m2", SubGroup("g", 1, "silent-small", "silent-any"))
-        with pytest.raises(NotGranted):  # it may act on this host: an administrator has to grant it
-            await harness.service.create(NS, silent, ANN)
+
+
+@pytest.mark.usefixtures("acme")
+async def test_a_driver_that_may_act_on_this_host_serves_nobody_before_an_administrator_grants_it(
+    new_store: Callable[[], Store], tmp_path: Path
+) -> None:
+    async with open_harness(new_store(), tmp_path) as harness:
+        with pytest.raises(PluginFault, match="No module named 'acme_nowhere'"):
+            await harness.service.add_connection(CloudConnection("lost", "acme", "here", driver="lost"), ANN)
+        await harness.service.add_connection(CloudConnection("silent", "acme", "here", driver="silent"), ANN)
+        with pytest.raises(NotGranted):
+            await harness.service.register(NS, SpecRecord("small", "silent", "small"), ANN)
         await harness.grant_host(connection="silent")
-        assert (await harness.created(silent)).status is Status.SUCCEEDED
+        await harness.service.register(NS, SpecRecord("small", "silent", "small"), ANN)
+        await harness.service.register(NS, ImageRecord("any", "silent", "any"), ANN)
+        assert (await harness.created(mci("m1", SubGroup("g", 1, "small", "any")))).status is Status.SUCCEEDED
