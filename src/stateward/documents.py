@@ -6,10 +6,22 @@ nested too deeply, or has too many values, is refused before it is composed. A v
 it.
 """
 
+import re
 from typing import Any
 
+import msgspec
 import yaml
-from yaml import AliasEvent, CollectionEndEvent, CollectionStartEvent, MarkedYAMLError, Node, NodeEvent
+from yaml import (
+    AliasEvent,
+    CollectionEndEvent,
+    CollectionStartEvent,
+    MappingNode,
+    MarkedYAMLError,
+    Node,
+    NodeEvent,
+    ScalarNode,
+    SequenceNode,
+)
 
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 DEEPEST = 100
@@ -19,11 +31,49 @@ MOST = 100_000
 
 def compose(text: str) -> Node | None:
     """Return the nodes of a text; raises YAML's own errors, also for what is too deep or too large."""
+    _check_size(text)
+    node: Node | None = yaml.compose(text, Loader=LOADER)
+    return node
+
+
+def load_all(text: str) -> list[Any]:
+    """Return the documents of a text as plain JSON; raises YAML's own errors, also for what JSON cannot say.
+
+    Texts need no quotes unless JSON has a constant or a number of this form: `no` and `2026-01-31` are texts.
+    """
+    _check_size(text)
+    return [_plain(node) for node in yaml.compose_all(text, Loader=LOADER)]
+
+
+def _check_size(text: str) -> None:
     size = _Size()
     for event in yaml.parse(text, Loader=LOADER):
         size.add(event)
-    node: Node | None = yaml.compose(text, Loader=LOADER)
-    return node
+
+
+_CONSTANTS = {"": None, "~": None, "null": None, "true": True, "false": False}
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+
+
+def _plain(node: Node) -> Any:  # noqa: ANN401 - what JSON can say
+    if isinstance(node, MappingNode):
+        found: dict[str, Any] = {}
+        for key, value in node.value:
+            if not isinstance(key, ScalarNode) or key.value == "<<" or key.value in found:
+                raise _refused(key, "a field must have a plain name of its own")
+            found[key.value] = _plain(value)
+        return found
+    if isinstance(node, SequenceNode):
+        return [_plain(one) for one in node.value]
+    assert isinstance(node, ScalarNode)
+    if node.style is not None or not (node.value in _CONSTANTS or _NUMBER.fullmatch(node.value)):
+        return str(node.value)  # in quotes, in a block, or no constant and no number
+    if node.value in _CONSTANTS:
+        return _CONSTANTS[node.value]
+    try:
+        return msgspec.json.decode(node.value)
+    except msgspec.DecodeError:
+        raise _refused(node, "a number is out of range; a text of digits needs quotes") from None
 
 
 class _Size:

@@ -34,6 +34,7 @@ COMMANDS = (
     *_own(None, "backup", "backup", "restore"),
     *_own(None, "new", "new=app"),
     *_own(OBJECTS, "get", "get", "list=list_"),
+    *_own(OBJECTS, "kind_list", "kinds"),
     *_own(OBJECTS, "create", "create", "delete"),
     *_own(OBJECTS, "do", "do", "plan"),
     *_own(OBJECTS, "wait", "wait", "cancel"),

@@ -1,6 +1,6 @@
 """The generic API as typed calls, one method for each route."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,6 @@ from msgspec import Struct
 from stateward.client.arguments import ObjectSelector
 from stateward.client.http import HttpConnection, Params, idempotency_headers
 from stateward.client.url_paths import NamedPart, UrlPath, url_path
-from stateward.lifecycle.describe import LifecycleInfo
 from stateward.schemas.deployment import (
     HealedView,
     LaneGroupView,
@@ -21,6 +20,7 @@ from stateward.schemas.deployment import (
     WorkerView,
 )
 from stateward.schemas.journal import LinePage, LineView
+from stateward.schemas.kind_info import KindInfo
 from stateward.schemas.objects import AllowedView, NamespaceView, ObjectPage, ObjectView
 from stateward.schemas.operations import AcceptedView, GroupView, OperationPage, OperationView, Prospect
 from stateward.schemas.waiting import WhyView
@@ -52,9 +52,9 @@ class ApiClient:
 
     # --- kinds and objects -------------------------------------------------------------------------------------------
 
-    def kinds(self) -> list[LifecycleInfo]:
-        """Return every kind with its lifecycle."""
-        return self.http.call(list[LifecycleInfo], "GET", url_path("kinds"))
+    def kinds(self) -> list[KindInfo]:
+        """Return every kind: its lifecycle, and the schemas of its specs and arguments."""
+        return self.http.call(list[KindInfo], "GET", url_path("kinds"))
 
     def plugins(self) -> list[PluginView]:
         """Return the domains of the server, and those that could not be loaded."""
@@ -122,7 +122,7 @@ class ApiClient:
         """Request an action on all objects that a selector chooses."""
         return self.http.call(GroupView, "POST", _in_namespace(ns, "actions", ("action", action)), body=body)
 
-    def plan(self, ns: str, requests: list[Body]) -> list[Prospect]:
+    def plan(self, ns: str, requests: Sequence[Body]) -> list[Prospect]:
         """Return what requests would lead to."""
         return self.http.call(list[Prospect], "POST", _in_namespace(ns, "plan"), body={"requests": requests})
 

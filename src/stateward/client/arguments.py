@@ -74,10 +74,11 @@ def parse_pairs(field: str, texts: Sequence[str]) -> dict[str, str]:
 
 def parse_values(field: str, texts: Sequence[str]) -> dict[str, Any]:
     """Read several `key=value` whose values are JSON, or text where they are not."""
-    return {key: _value(value) for key, value in parse_pairs(field, texts).items()}
+    return {key: parse_value(value) for key, value in parse_pairs(field, texts).items()}
 
 
-def _value(text: str) -> Any:  # noqa: ANN401 - whatever JSON can say
+def parse_value(text: str) -> Any:  # noqa: ANN401 - whatever JSON can say
+    """Read JSON, or a text where it is not."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from stateward.client.api import ApiClient
-    from stateward.lifecycle.describe import LifecycleInfo
+    from stateward.schemas.kind_info import KindInfo
     from stateward.schemas.objects import ObjectView
 
 T = TypeVar("T")
@@ -84,7 +84,7 @@ class Session:
         self.client, self.ns, self.json, self.pause = client, ns, json, pause
 
     @cached_property
-    def kinds(self) -> "dict[str, LifecycleInfo]":
+    def kinds(self) -> "dict[str, KindInfo]":
         """The kinds that the server knows; requested once."""
         return {one.kind: one for one in self.client.kinds()}
 

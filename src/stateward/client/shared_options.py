@@ -2,14 +2,18 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stateward.client.arguments import ObjectSelector
-from stateward.client.session import InProcessServer, connect
+from stateward.client.session import connect
 from stateward.client.target import Secret, TargetOptions, choose_target
+
+if TYPE_CHECKING:
+    from stateward.client.api import ApiClient
 
 MOST = 50
 
@@ -17,19 +21,29 @@ MOST = 50
 def complete_objects(ctx: typer.Context, incomplete: str) -> list[str]:
     """Offer the objects of the namespace whose id contains the typed text; on any error, offer nothing."""
     try:
-        return list(_objects(ctx.params, incomplete, ctx.obj))
+        return list(_objects(ctx, incomplete))
     except Exception:  # the Tab key must not print a traceback
         return []
 
 
-def _objects(params: dict[str, Any], incomplete: str, in_process: InProcessServer | None) -> Iterator[str]:
-    token, file, data = params.get("token"), params.get("token_file"), params.get("data")
-    given = TargetOptions(params.get("server"), Secret(token) if token else None, file, Path(data) if data else None)
-    ns = params.get("namespace") or os.environ.get("STATEWARD_NAMESPACE") or "default"
+def _objects(ctx: typer.Context, incomplete: str) -> Iterator[str]:
     kind, slash, id_ = incomplete.rpartition("/")
-    with connect(choose_target(given, os.environ), in_process) as client:
-        for one in client.objects(ns, ObjectSelector(q=id_ or None), MOST):
+    with completing_client(ctx) as client:
+        for one in client.objects(namespace_of(ctx), ObjectSelector(q=id_ or None), MOST):
             yield f"{kind}{slash}{one.id}"
+
+
+def completing_client(ctx: typer.Context) -> AbstractContextManager["ApiClient"]:
+    """Open a client to the server of a command that is being typed."""
+    token, file, data = (ctx.params.get(name) for name in ("token", "token_file", "data"))
+    url = ctx.params.get("server")
+    given = TargetOptions(url, Secret(token) if token else None, file, Path(data) if data else None)
+    return connect(choose_target(given, os.environ), ctx.obj)
+
+
+def namespace_of(ctx: typer.Context) -> str:
+    """Return the namespace of a command that is being typed."""
+    return str(ctx.params.get("namespace") or os.environ.get("STATEWARD_NAMESPACE") or "default")
 
 
 Object = Annotated[

@@ -22,6 +22,7 @@ from stateward.server.live import live_routes
 from stateward.server.live.feeds import LiveFeeds
 from stateward.store import open_store
 from tests.integration.engine.pump_kinds import PUMP, Plant
+from tests.integration.engine.record_kinds import RecordWork
 
 T = TypeVar("T")
 
@@ -59,7 +60,7 @@ class CliServer:
         self._loop = asyncio.get_running_loop()
         self.plant = Plant()
         config = Config(data=str(self.folder), rate=100_000)
-        kinds = [token_kind(), quota_kind(), self.plant.pump(), self.plant.station()]
+        kinds = [token_kind(), quota_kind(), self.plant.pump(), self.plant.station(), RecordWork().kind()]
         async with Engine(open_store(config.store_url), kinds, lease_s=3.0) as self.engine:
             self.tokens = Tokens(self.engine)
             self.token, _ = await self.tokens.issue("the test", Role.ADMIN, ["*"])

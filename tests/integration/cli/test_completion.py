@@ -1,29 +1,55 @@
 """Completion in the shell, by calls of the completion functions."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from stateward.cli.commands.kind_options import complete_actions, complete_kinds
+from stateward.cli.commands.kind_options import (
+    complete_actions,
+    complete_arguments,
+    complete_kinds,
+    complete_spec_fields,
+)
 from stateward.client.shared_options import complete_objects
 from tests.integration.cli.cli_server import CliServer
 
 
-def test_kinds_and_actions_come_from_the_tables() -> None:
-    assert complete_kinds("mci.v") == ["mci.vm", "mci.vnet"]
-    assert "suspend" in complete_actions("sus")
-    assert complete_actions("no such") == []
+def typed(cli: CliServer | None = None, **more: Any) -> Any:
+    """Return the context of a command that is being typed."""
+    to = {"data": "/nowhere"} if cli is None else {"server": cli.url, "token": cli.token, "namespace": cli.ns}
+    return SimpleNamespace(params={**to, **more}, obj=None)
+
+
+def test_without_a_server_kinds_and_actions_come_from_the_tables() -> None:
+    assert complete_kinds(typed(), "mci.v") == ["mci.vm", "mci.vnet"]
+    assert "suspend" in complete_actions(typed(), "sus")
+    assert complete_actions(typed(), "no such") == []
+    assert complete_spec_fields(typed(kind="mci.vm"), "") == []
+    assert complete_arguments(typed(action="suspend"), "") == []
+
+
+def test_kinds_actions_and_fields_come_from_the_server(cli: CliServer) -> None:
+    assert complete_kinds(typed(cli), "rec") == ["dns.record"]
+    assert complete_actions(typed(cli), "tou") == ["touch"]
+    assert complete_spec_fields(typed(cli, kind="record"), "t") == ["type=", "ttl=", "tags="]
+    assert complete_spec_fields(typed(cli, kind="dns.record/www"), "login.") == ["login.user=", "login.password="]
+    assert complete_spec_fields(typed(cli, kind="record"), "type=") == ["type=A", "type=TXT"]
+    assert complete_spec_fields(typed(cli, kind="no such"), "") == []
+    assert complete_arguments(typed(cli, action="change"), "") == ["ttl=", "token="]
+    cli.json("create", "record", "www", "--set", "address=192.0.2.1", "--wait")
+    assert complete_arguments(typed(cli, action="change", objects=["record/www"]), "to") == ["token="]
+    assert complete_arguments(typed(cli, action="touch", objects=["www"]), "") == []
 
 
 def test_objects_come_from_the_server_with_the_kind_as_it_was_typed(cli: CliServer) -> None:
     cli.built("web-1")
     cli.built("db-1")
-    given = {"server": cli.url, "token": cli.token, "namespace": cli.ns}
-    assert complete_objects(SimpleNamespace(params=given, obj=None), "we") == ["web-1"]  # type: ignore[arg-type]
-    assert complete_objects(SimpleNamespace(params=given, obj=None), "pump/db") == ["pump/db-1"]  # type: ignore[arg-type]
+    assert complete_objects(typed(cli), "we") == ["web-1"]
+    assert complete_objects(typed(cli), "pump/db") == ["pump/db-1"]
 
 
 def test_where_nobody_can_be_asked_nothing_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SERVER", "DATA", "TOKEN"):
         monkeypatch.delenv(f"STATEWARD_{name}", raising=False)
-    assert complete_objects(SimpleNamespace(params={"data": "/nowhere"}, obj=None), "we") == []  # type: ignore[arg-type]
+    assert complete_objects(typed(), "we") == []

@@ -1,23 +1,38 @@
 """`stateward create` and `stateward delete`."""
 
-import sys
 from collections.abc import Collection, Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from stateward.cli.commands.kind_options import Kind
-from stateward.client.action_requests import accepted_outcome, finish_requests, request_body
+from stateward.cli.commands.kind_options import SpecFields, complete_kinds
+from stateward.cli.commands.object_files import read_objects, read_source
+from stateward.client.action_requests import (
+    CARRY_ON,
+    RequestOutcome,
+    accepted_outcome,
+    finish_requests,
+    request_body,
+)
 from stateward.client.arguments import ObjectRef, parse_pairs, parse_ref, parse_values
+from stateward.client.errors import ApiError
+from stateward.client.field_options import parse_fields
 from stateward.client.session import Session, requests_action
 from stateward.client.shared_options import Args, Facts, Force, Labels, Object
 from stateward.errors import BadInput, StatewardError
 from stateward.schemas.objects import Possible
 
+Kind = Annotated[
+    str | None,
+    typer.Argument(metavar="KIND", help="A kind, such as mci.vm (or vm, if clear).", autocompletion=complete_kinds),
+]
 Id = Annotated[str | None, typer.Argument(metavar="ID", help="The new object's id, unless given as KIND/ID.")]
 Spec = Annotated[str | None, typer.Option("--spec", metavar="FILE", help="Its spec, a JSON file; - is standard input.")]
+File = Annotated[
+    str | None,
+    typer.Option("--file", "-f", metavar="FILE", help="Objects in YAML or JSON: kind, id, spec, ...; - is stdin."),
+]
 Parent = Annotated[str | None, typer.Option("--parent", metavar="OBJECT", help="What it is a part of.")]
 By = Annotated[str | None, typer.Option("--action", help="The action it begins with, if there are several.")]
 
@@ -40,18 +55,29 @@ class NotClear(StatewardError):
 @requests_action
 def create(
     session: Session,
-    kind: Kind,
+    kind: Kind = None,
     id_: Id = None,
+    file: File = None,
     spec: Spec = None,
+    set_: SpecFields = None,
     label: Labels = None,
     parent: Parent = None,
     action: By = None,
     fact: Facts = None,
     arg: Args = None,
 ) -> None:
-    """Make an object."""
+    """Make an object; or with -f, all objects that a file describes.
+
+    `--set size=4 --set tags=a,b --set login.user=ann` gives fields of the spec; `stateward kinds KIND` lists them.
+    """
+    if file is not None:
+        if any((kind, id_, spec, set_, label, parent, action, fact, arg)):
+            raise BadInput("--file", file, "given alone: the file says everything about its objects")
+        finish_requests(session, [create_one(session, one) for one in read_objects(session, file)])
+        return
+    if kind is None:
+        raise BadInput("kind", None, "given: KIND ID, KIND/ID, or --file FILE")
     fields = {
-        "spec": None if spec is None else read_spec(spec),
         "labels": parse_pairs("label", label or []),
         "parent": None if parent is None else parse_ref(parent).id,
         "action": action,
@@ -59,13 +85,28 @@ def create(
     named = parse_ref(kind) if id_ is None else ObjectRef(id_, kind)
     if named.kind is None:
         raise BadInput("id", kind, "followed by an id: KIND ID, or KIND/ID")
+    full_kind = session.kind(named.kind)
+    former = None if spec is None else read_spec(spec)
+    if set_ and former is not None and not isinstance(former, dict):
+        raise BadInput("--spec", spec, "an object, if --set gives more of its fields")
+    fields["spec"] = former if not set_ else parse_fields(set_, session.kinds[full_kind].spec, former)
     body = {name: value for name, value in fields.items() if value}
     body |= {
-        "kind": session.kind(named.kind),
+        "kind": full_kind,
         "id": named.id,
         **request_body(False, fact or [], parse_values("arg", arg or [])),
     }
     finish_requests(session, [accepted_outcome(session.client.create(session.ns, body))])
+
+
+def create_one(session: Session, body: dict[str, Any]) -> RequestOutcome:
+    """Create one of several objects; a refusal does not keep the others from it."""
+    try:
+        return accepted_outcome(session.client.create(session.ns, body))
+    except ApiError as problem:
+        if problem.status not in (*CARRY_ON, 400, 422):
+            raise
+        return RequestOutcome(body["id"], problem=problem.facts())
 
 
 @requests_action
@@ -112,9 +153,6 @@ def _choice(one: Possible) -> str:
 def read_spec(file: str) -> Any:  # noqa: ANN401 - whatever JSON can say
     """Read a spec from a file, or from standard input."""
     try:
-        text = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-        return msgspec.json.decode(text)
-    except OSError as error:
-        raise BadInput("--spec", file, f"a file that can be read ({error.strerror})") from error
+        return msgspec.json.decode(read_source("--spec", file))
     except (msgspec.DecodeError, RecursionError) as error:
         raise BadInput("--spec", file, f"JSON: {error}") from error

@@ -1,30 +1,94 @@
-"""Arguments that name kinds and actions; the shell completes them from the declared lifecycles."""
+"""Arguments that name kinds, actions and fields; the shell completes them.
 
-from typing import Annotated
+The server knows the kinds of all its plug-ins. Where none can be asked, the tables of the installed plug-ins answer.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stateward.client.arguments import parse_ref
+from stateward.client.shared_options import completing_client, namespace_of
 
-def complete_kinds(incomplete: str) -> list[str]:
-    """Offer the kinds that are declared."""
+if TYPE_CHECKING:
+    from stateward.schemas.kind_info import KindInfo
+
+
+def complete_kinds(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Offer the kinds of the server, or of the installed plug-ins."""
+    return [one.kind for one in _kinds(ctx) if incomplete in one.kind]
+
+
+def complete_actions(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Offer the actions that any kind has."""
+    return sorted({action for one in _kinds(ctx) for action in one.actions if action.startswith(incomplete)})
+
+
+def complete_spec_fields(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Offer the fields of the specs of the named kind."""
+    from stateward.client.arguments import full_kind
+    from stateward.client.field_options import complete_fields
+
+    try:
+        kinds = {one.kind: one for one in _kinds(ctx)}
+        named = str(ctx.params.get("kind") or "").partition("/")[0]
+        return complete_fields(kinds[full_kind(named, list(kinds))].spec or {}, incomplete)
+    except Exception:  # the Tab key must not print a traceback
+        return []
+
+
+def complete_arguments(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Offer the arguments of the named action, for the kind of the named object, or for any kind."""
+    from stateward.client.field_options import complete_fields
+
+    try:
+        action, named = str(ctx.params.get("action") or ""), ctx.params.get("objects") or ()
+        with completing_client(ctx) as client:
+            only = {client.object(namespace_of(ctx), parse_ref(one).id).kind for one in named}
+            found = [one for one in client.kinds() if not only or one.kind in only]
+    except Exception:
+        return []
+    schemas = (schema for one in found if (schema := one.args.get(action)) is not None)
+    return list(dict.fromkeys(name for schema in schemas for name in complete_fields(schema, incomplete)))
+
+
+def _kinds(ctx: typer.Context) -> "Iterator[KindInfo]":
+    try:
+        with completing_client(ctx) as client:
+            yield from client.kinds()
+            return
+    except Exception:  # noqa: S110 - no server, or none that can be asked
+        pass
+    from stateward.lifecycle.describe import describe
     from stateward.plugin.registry import installed  # only the shell's completion and `lifecycle` need the tables
+    from stateward.schemas.kind_info import KindInfo
 
-    return [one.kind for one in installed().lifecycles if incomplete in one.kind]
-
-
-def complete_actions(incomplete: str) -> list[str]:
-    """Offer the actions that any lifecycle has."""
-    from stateward.plugin.registry import installed
-
-    return sorted({action for one in installed().lifecycles for action in one.actions if action.startswith(incomplete)})
+    for one in installed().lifecycles:
+        told = describe(one)
+        yield KindInfo(*(getattr(told, name) for name in told.__struct_fields__))
 
 
 Action = Annotated[str, typer.Argument(metavar="ACTION", help="What is to be done.", autocompletion=complete_actions)]
-Kind = Annotated[
-    str,
-    typer.Argument(metavar="KIND", help="A kind, such as mci.vm (or vm, if clear).", autocompletion=complete_kinds),
-]
 OnlyKind = Annotated[
     str | None,
     typer.Option("--kind", "-k", metavar="KIND", help="Only of this kind.", autocompletion=complete_kinds),
+]
+SpecFields = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="FIELD=VALUE",
+        help="A field of the spec, such as size=4 or login.user=ann. Repeatable.",
+        autocompletion=complete_spec_fields,
+    ),
+]
+ArgFields = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="FIELD=VALUE",
+        help="An argument of the action, such as size=4. Repeatable.",
+        autocompletion=complete_arguments,
+    ),
 ]

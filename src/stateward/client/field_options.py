@@ -1,0 +1,211 @@
+"""Fields that are given as options: `--set size=4 --set tags=a,b --set login.user=ann`.
+
+The shell passes texts. The JSON schema that the server has for a kind says what they stand for, so that `zip=01234`
+stays a text where a text is wanted. Without a schema, a value is JSON, or text where it is not.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from stateward.client.arguments import parse_pair, parse_value
+from stateward.errors import BadInput, UnknownName
+
+Schema: TypeAlias = Mapping[str, Any]
+
+ANY: Schema = {}
+SET = "--set"
+_WORDS = {
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "null": "null",
+    "array": "a list, with commas between the values",
+    "object": "an object: give its fields as NAME.FIELD=VALUE, or JSON",
+    "string": "a text",
+}
+_INTEGER = re.compile(r"-?[0-9]+")
+_CONSTANTS = {"true": True, "false": False, "null": None}
+_NO = object()
+
+
+def parse_fields(
+    texts: Sequence[str], schema: Schema | None, former: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the object that options such as `a.b=1` stand for; they replace the fields of a former one."""
+    fields: dict[str, Any] = dict(former or {})
+    given: set[str] = set()
+    for text in texts:
+        path, value = parse_pair(SET, text)
+        if path in given:
+            raise BadInput(SET, path, f"given once: {path} is there twice")
+        given.add(path)
+        _place(fields, path, value, ANY if schema is None else schema)
+    return fields
+
+
+def _place(fields: dict[str, Any], path: str, value: str, schema: Schema) -> None:
+    *outer, name = path.split(".")
+    ways, here = [schema], fields
+    for number, step in enumerate(outer):
+        ways = _inside(ways, step, ".".join(outer[: number + 1]))
+        inner = here.get(step)
+        here[step] = inner = dict(inner) if isinstance(inner, Mapping) else {}
+        here = inner
+    if not name or not all(outer):
+        raise BadInput(SET, path, "of the form field=value, or field.field=value")
+    ways = _inside(ways, name, path)
+    here[name] = _converted(value, ways, path)
+
+
+def _inside(ways: Sequence[Schema], name: str, path: str) -> list[Schema]:
+    """Return the schemas that a field may have; raises with the nearest name if there is no such field."""
+    found: list[Schema] = []
+    known: dict[str, None] = {}
+    is_open = False
+    for way in _alternatives(ways):
+        properties = way.get("properties", {})
+        known |= dict.fromkeys(properties)
+        more = way.get("additionalProperties", not properties and way.get("type", "object") == "object")
+        is_open |= bool(more) and way.get("type", "object") == "object"
+        if name in properties:
+            found.append(properties[name])
+        elif isinstance(more, Mapping):
+            found.append(more)
+    if found:
+        return found
+    if known or not is_open:
+        raise UnknownName(f"field for {SET}", path, _full_names(path, known))
+    return [ANY]
+
+
+def _full_names(path: str, names: Mapping[str, None]) -> list[str]:
+    prefix = path.rpartition(".")[0]
+    return [f"{prefix}.{name}" if prefix else name for name in names]
+
+
+def _alternatives(ways: Sequence[Schema]) -> Iterator[Schema]:
+    for way in ways:
+        if "anyOf" in way:
+            yield from _alternatives(way["anyOf"])
+        else:
+            yield way
+
+
+def _converted(text: str, ways: Sequence[Schema], path: str) -> Any:  # noqa: ANN401 - whatever JSON can say
+    """Return a text as the value that a schema wants; a text is what it is only where nothing else fits."""
+    flat = list(_alternatives(ways))
+    for way in sorted(flat, key=lambda one: one.get("type") == "string" and "enum" not in one):
+        value = _value(text, way, path)
+        if value is not _NO:
+            return value
+    is_secret = any(one.get("writeOnly") for one in (*ways, *flat))
+    raise BadInput(f"{SET} {path}", None if is_secret else text, " or ".join(dict.fromkeys(map(_wanted, flat))))
+
+
+def _value(text: str, way: Schema, path: str) -> Any:  # noqa: ANN401
+    """Return a text as the value of one schema, or `_NO` if it cannot be one."""
+    if "enum" in way:
+        return next((one for one in way["enum"] if str(one) == text), _NO)
+    match way.get("type"):
+        case "string":
+            return text
+        case "integer":
+            return found if _INTEGER.fullmatch(text) and isinstance(found := parse_value(text), int) else _NO
+        case "number":
+            found = parse_value(text)
+            return found if isinstance(found, int | float) and not isinstance(found, bool) else _NO
+        case "boolean":
+            return found if isinstance(found := _CONSTANTS.get(text, _NO), bool) else _NO
+        case "null":
+            return None if text == "null" else _NO
+        case "array":
+            return _list(text, way, path)
+        case "object":
+            return found if isinstance(found := parse_value(text), dict) else _NO
+    return parse_value(text)
+
+
+def _list(text: str, way: Schema, path: str) -> Any:  # noqa: ANN401
+    if text.startswith("["):
+        return found if isinstance(found := parse_value(text), list) else _NO
+    several, first = text.split(",") if text else [], way.get("prefixItems", ())
+    items = way.get("items") or ANY
+    return [
+        _converted(one, [first[number] if number < len(first) else items], f"{path}[{number}]")
+        for number, one in enumerate(several)
+    ]
+
+
+def _wanted(way: Schema) -> str:
+    if "enum" in way:
+        return f"one of {', '.join(map(str, way['enum']))}"
+    return _WORDS.get(str(way.get("type")), "of the documented form")
+
+
+# --- descriptions -----------------------------------------------------------------------------------------------------
+
+
+def field_rows(schema: Schema, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
+    """Yield the fields of a schema: the name, the type, the default (or that it is required), and the description.
+
+    The fields of an object follow it, with their full names.
+    """
+    required = set(schema.get("required", ()))
+    for name, one in schema.get("properties", {}).items():
+        path = f"{prefix}{name}"
+        default = "required" if name in required else "" if "default" not in one else _shown(one["default"])
+        yield path, type_text(one), default, one.get("description", "")
+        for way in _alternatives([one]):
+            yield from field_rows(way, f"{path}.")
+
+
+def type_text(schema: Schema) -> str:
+    """Return what a value is, in a few words: `integer, at least 1`, `A | TXT`, `list of string`."""
+    ways = [_type_text(way) for way in _alternatives([schema])]
+    secret = ["secret"] if any(one.get("writeOnly") for one in (schema, *_alternatives([schema]))) else []
+    return ", ".join([" | ".join(dict.fromkeys(ways)), *secret])
+
+
+def _type_text(way: Schema) -> str:
+    if "enum" in way:
+        return " | ".join(map(str, way["enum"]))
+    name = str(way.get("format") or way.get("type") or "any")
+    if name == "array":
+        return f"list of {type_text(way.get('items') or ANY)}"
+    limits = [f"{word} {way[key]}" for key, word in _LIMITS.items() if key in way]
+    return ", ".join([name, *limits])
+
+
+_LIMITS = {
+    "minimum": "at least",
+    "maximum": "at most",
+    "exclusiveMinimum": "more than",
+    "exclusiveMaximum": "less than",
+    "minLength": "length at least",
+    "maxLength": "length at most",
+    "multipleOf": "a multiple of",
+    "pattern": "matching",
+}
+
+
+def _shown(value: Any) -> str:  # noqa: ANN401 - whatever JSON can say
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def complete_fields(schema: Schema, incomplete: str) -> list[str]:
+    """Offer the fields of a schema as `name=`, and the values of one that has few."""
+    path, equals, _ = incomplete.partition("=")
+    if not equals:
+        return [f"{name}=" for name, *_ in field_rows(schema) if name.startswith(incomplete)]
+    ways = [schema]
+    for step in path.split("."):
+        ways = [found for way in _alternatives(ways) if (found := way.get("properties", {}).get(step)) is not None]
+    values = [value for way in _alternatives(ways) for value in _few_values(way)]
+    return [one for value in values if (one := f"{path}={value}").startswith(incomplete)]
+
+
+def _few_values(way: Schema) -> list[str]:
+    return ["true", "false"] if way.get("type") == "boolean" else [str(one) for one in way.get("enum", ())]
