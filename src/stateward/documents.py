@@ -66,7 +66,7 @@ def _plain(node: Node) -> Any:  # noqa: ANN401 - what JSON can say
     if isinstance(node, SequenceNode):
         return [_plain(one) for one in node.value]
     assert isinstance(node, ScalarNode)
-    if node.style is not None or not (node.value in _CONSTANTS or _NUMBER.fullmatch(node.value)):
+    if node.style or not (node.value in _CONSTANTS or _NUMBER.fullmatch(node.value)):
         return str(node.value)  # in quotes, in a block, or no constant and no number
     if node.value in _CONSTANTS:
         return _CONSTANTS[node.value]

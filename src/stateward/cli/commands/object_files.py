@@ -16,7 +16,7 @@ import yaml
 
 from stateward.client.session import Session
 from stateward.documents import load_all
-from stateward.errors import BadInput, UnknownField
+from stateward.errors import BadInput, UnknownName
 
 FIELDS = ("kind", "id", "spec", "labels", "parent", "action", "args", "facts", "priority")
 
@@ -41,7 +41,7 @@ def _body(session: Session, document: Any, place: str) -> dict[str, Any]:  # noq
         raise BadInput("--file", place, "fields with values, such as `kind: dns.record`")
     for name in document:
         if name not in FIELDS:
-            raise UnknownField(f"{place}: {name}", FIELDS)
+            raise UnknownName(f"field in {place}:", name, FIELDS)
     for name in ("kind", "id"):
         if not isinstance(document.get(name), str):
             raise BadInput(f"{place}: {name}", document.get(name), "a text")
