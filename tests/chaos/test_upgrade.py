@@ -69,7 +69,7 @@ async def leave_broken(site: UpgradedSite) -> None:
     async def fall(_: Job) -> None:
         raise Permanent("it fell over")
 
-    kinds = [Kind(crane_kind.CRANE, {"raise": Handler(fall)}), Kind(crane_kind.YARD)]
+    kinds = [Kind(crane_kind.CRANE, dict.fromkeys(crane_kind.WORKED, Handler(fall))), Kind(crane_kind.YARD)]
     async with Engine(open_store(site.store), kinds, lease_s=LEASE) as engine:
         (op,) = await raise_cranes(engine, [100])
         await engine.wait_record(crane_kind.NS, op, 60)

@@ -16,6 +16,7 @@ from stateward.engine.accept.sequences import RequestSequence, accept_sequences
 from stateward.engine.errors import (
     EngineNotEntered,
     KeyReused,
+    MissingHandlers,
     NoneAllowed,
     NotFound,
     OperationCancelled,
@@ -103,6 +104,7 @@ class Engine:
         self._is_entered = False
 
     async def __aenter__(self) -> "Engine":
+        self._require_handlers()
         await self.store.open()
         self._is_entered = True  # handlers may use the engine as soon as the worker has started
         try:
@@ -128,6 +130,11 @@ class Engine:
             self.store.close,
         )
         self._is_entered = False
+
+    def _require_handlers(self) -> None:
+        missing = {kind.name: names for kind in self.kinds if (names := kind.missing_handlers())}
+        if self.worker is not None and missing:
+            raise MissingHandlers(missing)
 
     @property
     def _open_store(self) -> Store:

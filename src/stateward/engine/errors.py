@@ -198,6 +198,16 @@ class OperationCancelled(OperationFailed, code="operation_cancelled"):
     end: ClassVar[str] = "was cancelled"
 
 
+class MissingHandlers(StatewardError):
+    """Kinds have actions that no worker of this process could carry out."""
+
+    actions: dict[str, list[str]]
+
+    def __str__(self) -> str:
+        missing = "; ".join(f"{kind} has no handler for {', '.join(names)}" for kind, names in self.actions.items())
+        return f"{missing}: write one with @kind.handles(action), or open the engine without a worker (works=False)"
+
+
 class EngineNotEntered(StatewardError):
     """An engine was used that was not entered yet, or has been left."""
 

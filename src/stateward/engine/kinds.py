@@ -17,7 +17,7 @@ from stateward.engine.typed_values import check_columns
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import Lifecycle
-from stateward.lifecycle.rows import BEGINNINGS
+from stateward.lifecycle.rows import BEGINNINGS, Meaning
 from stateward.store.changes import Ended
 from stateward.store.errors import WriteConflict
 from stateward.store.port import KindFilter
@@ -94,6 +94,7 @@ class Kind(Struct, eq=False):
     upgrade: Upgrade | None = None  # returns a spec of an earlier version in the present one
     args: Mapping[str, type[Struct]] = {}  # the types of arguments, by action; those of handlers are added
     columns: Sequence[str] = ()  # the fields that a list of its objects shows: `spec.address`, `labels.team`
+    delegated: Collection[str] = ()  # actions that operations on other objects carry out, and that need no handler
     types: KindTypes | None = None  # made of `spec` and `args`
 
     def __post_init__(self) -> None:
@@ -114,6 +115,11 @@ class Kind(Struct, eq=False):
     def name(self) -> str:
         """The kind's name."""
         return self.lifecycle.kind
+
+    def missing_handlers(self) -> list[str]:
+        """Return the actions of workers that have no handler; another party may carry out a request."""
+        ours = (row.event for row in self.lifecycle.rows if row.meaning in (Meaning.ACTION, Meaning.HIDDEN))
+        return [one for one in dict.fromkeys(ours) if one not in self.handlers and one not in self.delegated]
 
     def read_spec(self, found: Object) -> Any:  # noqa: ANN401 - the kind's struct, or any JSON
         """Return the spec of a stored object: in the present version if the kind has a type of specs, or any JSON."""

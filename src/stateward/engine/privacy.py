@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stateward.engine.tracebacks import split_result
 from stateward.engine.typed_values import MASK
 from stateward.lifecycle import PROVIDER, USER, Lifecycle
 from stateward.lifecycle.rows import Meaning
@@ -80,6 +81,8 @@ class Disclosure:
         """Return an operation as its readers may see it; None if they may not."""
         if self.hides(found):
             return None
+        if not self._internal and split_result(found)[1] is not None:
+            found = replace(found, result=None)
         if (types := self._types(found.kind)) is not None:
             steps, result = types.show_other(found.steps), found.result and types.show_other(found.result)
             found = replace(found, args=types.show_args(found.action, found.args), steps=steps, result=result)

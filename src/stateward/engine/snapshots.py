@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from stateward.engine.kind_types import KindTypes, UnreadableSpec
+from stateward.engine.tracebacks import split_result
 from stateward.errors import BadInput
 from stateward.store.records import JournalEntry, Key, Object, Operation, Status
 
@@ -63,6 +64,7 @@ class OperationSnapshot(Struct, frozen=True):
     steps: dict[str, Any]
     result: Any
     error: str | None
+    traceback: str | None  # of the handler, if an error that it did not expect ended the operation
     created: float
     started: float | None
     ended: float | None
@@ -126,6 +128,7 @@ def object_snapshot(found: Object, types: KindTypes | None) -> ObjectSnapshot:
 
 def operation_snapshot(found: Operation, types: KindTypes | None) -> OperationSnapshot:
     """Return an operation with decoded values."""
+    result, traceback = split_result(found)
     return OperationSnapshot(
         ns=found.ns,
         id=found.id,
@@ -142,8 +145,9 @@ def operation_snapshot(found: Operation, types: KindTypes | None) -> OperationSn
         parent=found.parent,
         attempts=found.attempts,
         steps=msgspec.json.decode(found.steps),
-        result=None if found.result is None else msgspec.json.decode(found.result),
+        result=None if result is None else msgspec.json.decode(result),
         error=found.error,
+        traceback=traceback,
         created=found.created,
         started=found.started,
         ended=found.ended,

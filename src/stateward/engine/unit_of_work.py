@@ -16,7 +16,10 @@ from stateward.engine.row_locks import grantable_operations
 from stateward.store.changes import Changes, Ended
 from stateward.store.filters import Selector
 from stateward.store.port import Tx
-from stateward.store.records import Claim, JournalEntry, Key, Lock, Object, Operation, Status, WorkItem
+from stateward.store.records import Claim, JournalEntry, Key, Lock, Object, Operation, Status, WorkItem, to_json
+
+TRACEBACK = "$traceback"
+"""The field of a stored result that has the traceback of a failed operation; see `tracebacks`."""
 
 EARLY_FLUSH_OPERATIONS = 500
 """From how many new operations on a store may write them early; fewer are written faster at the end."""
@@ -34,6 +37,8 @@ class UnitOfWork:
         self.operations: dict[Key, Operation] = {}
         self.admission_counts: dict[tuple[str, ...], int] = {}
         """The counts of the admission check in this transaction."""
+        self.tracebacks: dict[Key, str] = {}
+        """The tracebacks of operations that fail in this transaction."""
         self._peeked: dict[Key, Object | None] = {}
         self._loaded: dict[Key, int] = {}
         self._changed: dict[Key, Object] = {}
@@ -264,7 +269,14 @@ class UnitOfWork:
         changes.work = list(self._work_changed.values())
         changes.work_gone = list(self._work_gone)
         changes.frees_capacity = self._frees_limited_lane or not (self._work_gone and self.tx.is_default_lane_unlimited)
+        if self.tracebacks:  # only now: the hooks have read the results
+            changes.ended = [self._with_traceback(one) for one in changes.ended]
         await self.tx.apply(changes)
+
+    def _with_traceback(self, ended: Ended) -> Ended:
+        text = self.tracebacks.get(Key(ended.ns, ended.op))
+        is_failure = text is not None and ended.result is None and ended.status is Status.FAILED
+        return replace(ended, result=to_json({TRACEBACK: text})) if is_failure else ended
 
 
 async def promote_waiters(uow: UnitOfWork) -> None:

@@ -37,6 +37,7 @@ class OperationView(Struct, frozen=True):
     created: Moment
     started: Moment | None
     ended: Moment | None
+    traceback: str | None = None  # of the handler, for administrators
 
     @property
     def has_ended(self) -> bool:

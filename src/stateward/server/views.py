@@ -12,6 +12,7 @@ from msgspec import Raw
 
 from stateward.engine import Kind
 from stateward.engine.errors import Blocker
+from stateward.engine.tracebacks import split_result
 from stateward.lifecycle import StateClass
 from stateward.schemas.deployment import LaneGroupView, LanesView, LaneView, LockView, TimerView, WorkerView
 from stateward.schemas.journal import LineView
@@ -84,6 +85,7 @@ def object_view(found: Object, classes: StateClasses) -> ObjectView:
 
 def operation_view(found: Operation) -> OperationView:
     """Return the view of an operation."""
+    result, traceback = split_result(found)
     return OperationView(
         ns=found.ns,
         id=found.id,
@@ -106,11 +108,12 @@ def operation_view(found: Operation) -> OperationView:
         tree=found.tree,
         attempts=found.attempts,
         steps=Raw(found.steps),
-        result=raw_json(found.result),
+        result=raw_json(result),
         error=found.error,
         created=to_datetime(found.created),
         started=to_datetime_or_none(found.started),
         ended=to_datetime_or_none(found.ended),
+        traceback=traceback,
     )
 
 

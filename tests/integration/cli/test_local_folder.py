@@ -65,7 +65,7 @@ def test_what_was_accepted_is_done_when_a_worker_comes(run: Run, folder: Path) -
         return {"made": job.object}
 
     async def serve() -> None:
-        kinds = [token_kind(), quota_kind(), Kind(VM, {"create": Handler(make)})]
+        kinds = [token_kind(), quota_kind(), Kind(VM, dict.fromkeys(VM.actions, Handler(make)))]
         async with Engine(open_store(str(folder / "stateward.db")), kinds) as engine:
             await engine.wait_record("default", op, 120)
 

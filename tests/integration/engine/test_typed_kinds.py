@@ -154,7 +154,9 @@ async def test_children_that_do_not_fit_are_denied(new_store: Callable[[], Store
         requests = [Request("ns", name, "create", "", spec=spec, creates=creates) for name, spec in wanted.items()]
         denied.update(await job.spawn("records", requests))
 
-    async with Engine(new_store(), [RecordWork().kind(), Kind(PUMP, {"build": Handler(build)})]) as engine:
+    async with Engine(
+        new_store(), [RecordWork().kind(), Kind(PUMP, dict.fromkeys(PUMP.actions, Handler(build)))]
+    ) as engine:
         accepted = await engine.create("ns", "pump", PUMP.kind, "build")
         assert (await engine.wait("ns", accepted.op.id, 30)).status is Status.SUCCEEDED
         assert denied == {"bad": "spec.ttl: must be at least 1"}
@@ -187,7 +189,7 @@ async def test_secrets_are_masked_for_every_reader(records: RecordSite, internal
 
 
 async def test_a_type_of_arguments_that_is_declared_late_counts(new_store: Callable[[], Store]) -> None:
-    work, kind = RecordWork(), Kind(RECORD)
+    work, kind = RecordWork(), Kind(RECORD, delegated=RECORD.actions)
     async with Engine(new_store(), [kind]) as engine:
         kind.handles("create", args=Change)(work.work)
         with pytest.raises(BadInput, match=r"args.ttl"):

@@ -46,6 +46,25 @@ async def test_an_operation_that_fails_is_told_with_its_error(harness: ServerHar
     assert (answer.json()["object"]["state"], answer.json()["object"]["error"]) == ("broken", "the pipe is broken")
 
 
+async def test_only_administrators_see_the_traceback_of_a_handler(harness: ServerHarness) -> None:
+    await harness.built()
+    harness.plant.fail("pump", ZeroDivisionError("oops"))
+    op = (await harness.post(f"{PUMP}?wait=30")).json()["operation"]["id"]
+    paths = (f"/ns/{NS}/operations/{op}", f"/ns/{NS}/operations?object=p1", f"/ns/{NS}/operations/{op}/events")
+    for path in paths:
+        for who in ("admin", "local admin"):
+            answer = await harness.get(path, who)
+            assert "in run" in answer.text
+            assert "$traceback" not in answer.text
+        for who in ("viewer", "operator"):
+            answer = await harness.get(path, who)
+            assert (answer.status_code, "oops" in answer.text) == (200, True)
+            assert "in run" not in answer.text
+            assert "$traceback" not in answer.text
+    shown = (await harness.get(paths[0], "viewer")).json()
+    assert (shown["error"], shown["result"], shown["traceback"]) == ("ZeroDivisionError: oops", None, None)
+
+
 async def test_a_change_at_once_has_no_operation_and_is_over_for_who_waits(harness: ServerHarness) -> None:
     await harness.built()
     harness.plant.fail("pump", Permanent("broken"))

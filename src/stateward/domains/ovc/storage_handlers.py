@@ -35,7 +35,8 @@ class DiskHandlers:
             "destroy": self._destroy,
         }
         handlers = {action: Handler(run, self._observe) for action, run in runs.items()}
-        return Kind(lifecycle, handlers, guard=guard, lock_set=lock_set, on_end=on_end, general=False)
+        of_vms = ("assign", "attach", "detach")  # a VM's operation moves its disks
+        return Kind(lifecycle, handlers, guard=guard, lock_set=lock_set, on_end=on_end, general=False, delegated=of_vms)
 
     async def _create(self, job: Job) -> None:
         await self._disk_store.create(file_name(job.claim.object), read_spec(job.claim.object, DiskSpec).gib)

@@ -16,6 +16,7 @@ class Ending(Struct, frozen=True, gc=False):
     error: str | None = None
     seen: str | None = None  # the observed state of the object, as JSON
     status: Status | None = None  # of the operation, if it does not follow from the event
+    traceback: str | None = None  # of the handler's error, for administrators
 
 
 class Requeue(Struct, frozen=True, gc=False):

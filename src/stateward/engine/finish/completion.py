@@ -81,6 +81,8 @@ def _record(
     elif isinstance(one.outcome, Phase):
         return _enter_phase(uow, kinds[found.kind].lifecycle, found, kept[work.key], one)
     else:
+        if one.outcome.traceback is not None:
+            uow.tracebacks[work.key] = one.outcome.traceback
         given_up = replace(work, owner=None)  # its owner has reported the end, and works on it no more
         complete(uow, kinds[found.kind].lifecycle, found, one.operation, given_up, one.outcome)
     return True

@@ -25,6 +25,7 @@ from stateward.engine.handlers import (
     WaitingForChildren,
     WorkError,
 )
+from stateward.engine.tracebacks import format_traceback
 from stateward.engine.worker.compensation import UNCLEAR_ERRORS, Compensation, name_steps_left
 from stateward.lifecycle import CANCELLED, CLOCK, FAILED, HEALER, SUCCEEDED, TIMED_OUT, UNKNOWN
 from stateward.store.errors import StoreError
@@ -79,7 +80,8 @@ class Attempt:
                 raise
             return self._classify_error(job, Unknown("something that its handler waited for was cancelled"), remaining)
         except BaseException as error:  # also `Suspended`, maybe in a group of errors: then the job has a pause
-            return Ending(FAILED, error=_describe_error(error))
+            traceback = format_traceback(error, __file__) if job.pause is None else None
+            return Ending(FAILED, error=_describe_error(error), traceback=traceback)
 
     async def _attempt(self, job: Job) -> Ending:
         if job.claim.work.observe and self._handler.observe is not None:
@@ -97,7 +99,8 @@ class Attempt:
 
     def _classify_error(self, job: Job, error: Exception, remaining: float) -> Outcome:
         unclear = isinstance(error, (Unknown, *UNCLEAR_ERRORS))
-        given_up = Ending(UNKNOWN if unclear else FAILED, error=str(error) or type(error).__name__)
+        told = None if isinstance(error, WorkError) else format_traceback(error, __file__)
+        given_up = Ending(UNKNOWN if unclear else FAILED, error=str(error) or type(error).__name__, traceback=told)
         tried_enough = self._handler.attempts is not None and job.attempt >= self._handler.attempts
         if isinstance(error, Permanent) or tried_enough:
             return given_up

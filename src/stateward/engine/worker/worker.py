@@ -36,6 +36,7 @@ from stateward.engine.worker.attempt import Attempt, Outcome, RunningOperation, 
 from stateward.engine.worker.claims import ClaimResult, back_off_lane, claim
 from stateward.engine.worker.job_store import JobStore
 from stateward.engine.worker.lease import LEASE_S, WorkerLease, reconcile_owned_work
+from stateward.engine.worker.loop_watchdog import LoopWatchdog
 from stateward.engine.worker.prefetch import PREFETCH_WINDOW_S, PrefetchBuffer, PrefetchPlan
 from stateward.engine.worker.scheduler import DueScheduler
 from stateward.errors import StatewardError
@@ -80,6 +81,7 @@ class Worker:
         record = WorkerRecord(name, lease_s, 0.0, socket.gethostname(), os.getpid(), known)
         self._lease = WorkerLease(store, record, lease_s)
         self._running: dict[Key, RunningOperation] = {}
+        self._watchdog = LoopWatchdog(self._running.values())
         self._prefetched = PrefetchBuffer(prefetch_window_s)
         self._return_tasks: set[asyncio.Task[None]] = set()
         self._reports: TransactionBatcher[ClaimReport, bool] = TransactionBatcher(
@@ -113,10 +115,12 @@ class Worker:
         self._claim_tasks = [self._supervise(loop) for loop in (self._claim_loop, self._scheduler.run)]
         lease_loops = (self._heartbeat_loop, self._lease_expiry_loop, self._claim_reconcile_loop)
         self._lease_tasks = [self._supervise(loop) for loop in lease_loops]
+        self._watchdog.start()
         self._on_topics(Topic.WORK | Topic.TIMER)
 
     async def stop(self) -> None:
         """Claim nothing more, let running operations end within the grace time, and requeue the rest."""
+        self._watchdog.stop()
         self._unsubscribe()
         self._slots = 0
         await cancel_tasks(self._claim_tasks)
@@ -291,6 +295,9 @@ class Worker:
             outcome = await attempt.resolve_cancelled(job) if running.stop_reason == "cancelled" else Interrupted()
         if isinstance(outcome, Ending | Requeue) and outcome.error is not None:
             outcome = replace(outcome, error=job.mask_secrets(outcome.error))
+        if isinstance(outcome, Ending) and outcome.traceback is not None:
+            outcome = replace(outcome, traceback=job.mask_secrets(outcome.traceback))
+            _log_traceback(job, outcome)
         if isinstance(outcome, Requeue) and outcome.after is not None:  # one that waits for a move has no error
             outcome = self._with_recipients(running.claim, outcome, outcome.after)
         self._release_slot(running, asyncio.get_running_loop().time() - started_at)
@@ -431,6 +438,11 @@ class Worker:
                 log.warning("worker %s waits for the store: %s", self.name, error)
                 self._recheck_claims.set()  # a claim may be committed although its answer was lost
                 await asyncio.sleep(0.2 + self._chance.random())
+
+
+def _log_traceback(job: Job, ending: Ending) -> None:
+    what = (job.key.id, job.action, job.claim.object.kind, job.object, job.ns, job.attempt)
+    log.error("operation %s (%s of %s %s in %s) failed in attempt %d:\n%s", *what, ending.traceback)
 
 
 async def _no_handler(job: Job) -> None:

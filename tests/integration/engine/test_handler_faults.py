@@ -1,0 +1,142 @@
+"""What is told of handlers that are missing, raise what they should not, or block the loop."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from stateward.engine import Engine, Job, Kind, MissingHandlers, Permanent
+from stateward.engine.tracebacks import LONGEST_TRACEBACK
+from stateward.engine.worker import loop_watchdog
+from stateward.lifecycle import BACK, GONE, MINUTE, NEW, STABLE, TRANSITIONAL, State, action, declare, hidden
+from stateward.store import open_store
+from stateward.store.port import Store
+from tests.integration.engine.conftest import Site
+from tests.integration.engine.pump_kinds import Plant
+
+
+class Bell(State):
+    CASTING = "casting", TRANSITIONAL
+    HUNG = "hung", STABLE
+    RINGING = "ringing", TRANSITIONAL
+    MELTING = "melting", TRANSITIONAL
+
+
+def bell_kind(**how: object) -> Kind:
+    rows = [
+        action("cast", source=NEW, through=Bell.CASTING, to=Bell.HUNG, within=MINUTE),
+        action("ring", source=Bell.HUNG, through=Bell.RINGING, to=BACK, within=MINUTE),
+        hidden("polish", source=Bell.HUNG, within=MINUTE),
+        action("melt", source=Bell.HUNG, through=Bell.MELTING, to=GONE, within=MINUTE),
+    ]
+    kind = Kind(declare("test.bell", Bell, rows), **how)  # type: ignore[arg-type]
+
+    @kind.handles("cast")
+    async def cast(job: Job) -> None: ...
+
+    return kind
+
+
+async def test_an_error_that_no_handler_expects_is_stored_and_logged_once_with_its_traceback(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    await site.built("p1")
+    site.plant.fail("pump", ZeroDivisionError("oops"))
+    ended = await site.ended(await site.engine.act("ns", "p1", "pump"))
+    assert (ended.error, ended.result) == ("ZeroDivisionError: oops", None)
+    assert ended.traceback is not None
+    assert ended.traceback.startswith("Traceback (most recent call last):\n")
+    assert "pump_kinds.py" in ended.traceback
+    assert "attempt.py" not in ended.traceback
+    assert ended.traceback.endswith("\nZeroDivisionError: oops")
+    (record,) = [one for one in caplog.records if one.levelno >= logging.ERROR]
+    first, rest = record.getMessage().split("\n", 1)
+    assert first == f"operation {ended.id} (pump of test.pump p1 in ns) failed in attempt 1:"
+    assert rest == ended.traceback
+
+
+async def test_an_error_that_says_what_happens_next_has_no_traceback(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    await site.built("p1")
+    site.plant.fail("pump", Permanent("the shaft is broken"))
+    ended = await site.ended(await site.engine.act("ns", "p1", "pump"))
+    assert (ended.error, ended.traceback) == ("the shaft is broken", None)
+    assert [one for one in caplog.records if one.levelno >= logging.ERROR] == []
+
+
+async def test_a_traceback_keeps_its_end_and_can_always_be_stored(site: Site) -> None:
+    await site.built("p1")
+    site.plant.fail("pump", ValueError("\0\ud800" + "x" * 2 * LONGEST_TRACEBACK + "end"))
+    ended = await site.ended(await site.engine.act("ns", "p1", "pump"))
+    assert ended.traceback is not None
+    assert len(ended.traceback) < LONGEST_TRACEBACK + 10
+    assert ended.traceback.endswith("xxxend")
+
+
+async def test_hooks_at_the_end_of_an_operation_do_not_get_its_traceback(new_store: Callable[[], Store]) -> None:
+    plant, results = Plant(), []
+    kind = plant.pump()
+
+    async def on_end(_uow: object, _operation: object, ended: object) -> None:
+        results.append(ended.result)  # type: ignore[attr-defined]
+
+    kind.on_end = on_end
+    plant.fail("build", ZeroDivisionError("oops"))
+    async with Engine(new_store(), [kind]) as engine:
+        accepted = await engine.create("ns", "p1", kind, "build")
+        ended = await engine.wait("ns", accepted.op.id, 30)
+    assert (results, ended.traceback is None) == ([None], False)
+
+
+async def test_missing_handlers_are_told_when_the_engine_is_entered() -> None:
+    with pytest.raises(MissingHandlers, match=r"^test.bell has no handler for ring, polish, melt: write one with "):
+        async with Engine(open_store(":memory:"), [bell_kind()]):
+            pass
+
+
+async def test_a_kind_whose_actions_are_carried_out_elsewhere_needs_no_handlers() -> None:
+    async with Engine(open_store(":memory:"), [bell_kind(delegated=("ring", "polish", "melt"))]):
+        pass
+
+
+async def test_an_engine_without_a_worker_needs_no_handlers() -> None:
+    async with Engine(open_store(":memory:"), [bell_kind()], works=False):
+        pass
+
+
+@pytest.fixture
+async def bells(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Engine]:
+    monkeypatch.setattr(loop_watchdog, "PROBE_INTERVAL_S", 0.01)
+    monkeypatch.setattr(loop_watchdog, "BLOCKED_AFTER_S", 0.3)
+    kind = bell_kind(delegated=("polish",))
+
+    @kind.handles("ring")
+    async def ring(job: Job) -> None:
+        time.sleep(1.0)
+
+    @kind.handles("melt")
+    async def melt(job: Job) -> None:
+        await asyncio.sleep(0.6)
+
+    async with Engine(open_store(":memory:"), [kind]) as engine:
+        await engine.run("ns", "b1", "cast", kind=kind)
+        yield engine
+
+
+async def test_a_handler_that_blocks_the_loop_is_told_with_its_line(
+    bells: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    done = await bells.run("ns", "b1", "ring", seconds=30)
+    assert done.operation is not None
+    told = [one.getMessage() for one in caplog.records if "blocks the event loop" in one.getMessage()]
+    assert told[0].startswith(f"operation {done.operation.id} (ring of test.bell b1) blocks the event loop for 0.")
+    assert f"at {__file__}:" in told[0]
+    assert "in ring: time.sleep(1.0)" in told[0]
+
+
+async def test_a_handler_that_waits_does_not_block_the_loop(bells: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    await bells.run("ns", "b1", "melt", seconds=30)
+    assert "(melt of" not in caplog.text
