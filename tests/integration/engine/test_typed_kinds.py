@@ -154,9 +154,8 @@ async def test_children_that_do_not_fit_are_denied(new_store: Callable[[], Store
         requests = [Request("ns", name, "create", "", spec=spec, creates=creates) for name, spec in wanted.items()]
         denied.update(await job.spawn("records", requests))
 
-    async with Engine(
-        new_store(), [RecordWork().kind(), Kind(PUMP, dict.fromkeys(PUMP.actions, Handler(build)))]
-    ) as engine:
+    pump = Kind(PUMP, dict.fromkeys(PUMP.actions, Handler(build)))
+    async with Engine(new_store(), [RecordWork().kind(), pump]) as engine:
         accepted = await engine.create("ns", "pump", PUMP.kind, "build")
         assert (await engine.wait("ns", accepted.op.id, 30)).status is Status.SUCCEEDED
         assert denied == {"bad": "spec.ttl: must be at least 1"}

@@ -40,6 +40,7 @@ from stateward.engine.worker.loop_watchdog import LoopWatchdog
 from stateward.engine.worker.prefetch import PREFETCH_WINDOW_S, PrefetchBuffer, PrefetchPlan
 from stateward.engine.worker.scheduler import DueScheduler
 from stateward.errors import StatewardError
+from stateward.lifecycle import UNKNOWN
 from stateward.store.errors import DatabaseReplaced, StoreError
 from stateward.store.port import Store, Tx, TxFunction
 from stateward.store.records import Claim, Key, Operation, WorkerRecord, to_json
@@ -442,7 +443,8 @@ class Worker:
 
 def _log_traceback(job: Job, ending: Ending) -> None:
     what = (job.key.id, job.action, job.claim.object.kind, job.object, job.ns, job.attempt)
-    log.error("operation %s (%s of %s %s in %s) failed in attempt %d:\n%s", *what, ending.traceback)
+    level = logging.WARNING if ending.event == UNKNOWN else logging.ERROR  # a broken connection is no fault of ours
+    log.log(level, "operation %s (%s of %s %s in %s) failed in attempt %d:\n%s", *what, ending.traceback)
 
 
 async def _no_handler(job: Job) -> None:
