@@ -93,7 +93,7 @@ async def test_two_engines_share_a_database(engine_factory):
 
 
 def test_that_is_not_async(engine, stateward_loop):
-    assert stateward_loop.run_until_complete(make(engine, "one")).result == '"one"'
+    assert stateward_loop.run_until_complete(make(engine, "one")).result == "one"
 """
 MODES = {
     "strict": ("-o", "asyncio_mode=strict", "-o", "asyncio_default_fixture_loop_scope=function"),
