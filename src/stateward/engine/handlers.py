@@ -486,7 +486,8 @@ class Job:
         """Store how the operation ends, before the first step is undone."""
         if self.end_after_undo is None:
             error = None if ending.error is None else self.mask_secrets(ending.error)
-            self._steps[END_AFTER_UNDO] = msgspec.to_builtins(replace(ending, actor=str(ending.actor), error=error))
+            stored = replace(ending, actor=str(ending.actor), error=error, traceback=None)  # steps are shown to all
+            self._steps[END_AFTER_UNDO] = msgspec.to_builtins(stored)
             await self._context.checkpoint(self, self._steps, UNDO_EVENT, error)
         self._stage = "undo"
 

@@ -103,4 +103,5 @@ def name_steps_left(job: Job, ending: Ending) -> Ending:
         event, actor = TIMED_OUT, CLOCK
     if not left:
         return ending
-    return Ending(event, actor, error="; ".join([ending.error or ending.event, *left]), seen=ending.seen)
+    error = "; ".join([ending.error or ending.event, *left])
+    return Ending(event, actor, error=error, seen=ending.seen, traceback=ending.traceback)
