@@ -2,6 +2,7 @@
 
 import asyncio
 import binascii
+from ipaddress import ip_address
 
 from stateward.plugin import BadInput, DomainRuntime, Engine, ProcessContext
 from stateward_dns.demo import DnsDemo
@@ -42,6 +43,10 @@ def _runtime(
 
 
 def _address(settings: DnsSettings) -> ServerAddress:
+    try:
+        ip_address(settings.host)
+    except ValueError:
+        raise BadInput("dns_host", settings.host, "an IP address: names are what the server is there for") from None
     try:
         binascii.a2b_base64(settings.key_secret, strict_mode=True)
     except binascii.Error:

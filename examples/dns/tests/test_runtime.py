@@ -39,6 +39,11 @@ def test_key_that_is_no_key_is_refused_and_not_repeated(tmp_path: Path) -> None:
     assert str(refused.value) == "dns_key_secret: must be the TSIG key in Base64, as the server's configuration has it"
 
 
+def test_host_must_be_an_address(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"dns_host: 'ns.example.net' must be an IP address"):
+        create_runtime(ProcessContext(tmp_path, settings={"dns": DnsSettings(host="ns.example.net")}))
+
+
 def test_kinds_of_the_process_are_those_that_are_declared(tmp_path: Path) -> None:
     runtime = create_runtime(ProcessContext(tmp_path, settings={"dns": DnsSettings(host="::1", key_secret="a2V5")}))
     assert [kind.lifecycle for kind in runtime.kinds] == list(domain.all_lifecycles)
