@@ -2,14 +2,17 @@
 
 import json
 import re
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from stateward.schemas import request_bodies
 from stateward.server.openapi.examples import EXAMPLES
-from tests.integration.server.server_harness import ServerHarness
+from tests.integration.engine.record_kinds import RecordWork
+from tests.integration.server.server_harness import ServerHarness, open_server
 from tests.integration.server.test_rights import RULES, routes
 
 Doc = dict[str, Any]
@@ -21,6 +24,33 @@ async def description(harness: ServerHarness) -> Doc:
         answer = await client.get("http://test/docs/openapi.json")
     found: Doc = answer.json()
     return found
+
+
+@pytest.fixture
+async def typed_description() -> AsyncIterator[Doc]:
+    """The description of a server with a kind that has types."""
+    async with open_server(also=[RecordWork().kind()]) as site, site.client({}) as client:
+        yield (await client.get("http://test/docs/openapi.json")).json()
+
+
+async def test_types_of_kinds_are_components_that_the_bodies_name(typed_description: Doc, description: Doc) -> None:
+    schemas, untyped = typed_description["components"]["schemas"], description["components"]["schemas"]
+    new = {"dns.record.spec", "dns.record.change.args", "dns.record.check.args"}
+    assert schemas.keys() == untyped.keys() | new
+    spec = schemas["dns.record.spec"]
+    assert (spec["title"], spec["properties"]["ttl"]["minimum"]) == ("dns.record.spec", 1)
+    assert "initial" not in json.dumps(spec)
+    assert schemas["dns.record.change.args"]["examples"] == [{"ttl": 60, "token": "text"}]
+    assert schemas["dns.record.check.args"]["examples"] == [{"resolver": "text"}]
+    ref = {"$ref": "#/components/schemas/dns.record.spec"}
+    for body in ("NewObject", "Ask", "Planned"):
+        field = schemas[body]["properties"]["spec"]
+        assert field["anyOf"] == [ref, *untyped[body]["properties"]["spec"]["anyOf"]]
+        assert field["x-stateward-kinds"] == {"dns.record": ref["$ref"]}
+    args = schemas["GroupAsk"]["properties"]["args"]["x-stateward-kinds"]["dns.record"]
+    assert sorted(args) == ["change", "check"]
+    validator = Draft202012Validator({**schemas["NewObject"], "components": typed_description["components"]})
+    validator.validate({"id": "www", "kind": "dns.record", "spec": {"address": "192.0.2.1"}})
 
 
 NEVER_MISSING = r"(s|/plan|/journal|/stuck|/heal|/prune|\{(ns|tree|lane|grp)\})$"

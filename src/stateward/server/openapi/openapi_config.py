@@ -21,6 +21,8 @@ from stateward.plugin.registry import Plugins
 from stateward.server.auth.guards import open_to_all
 from stateward.server.http.security_headers import PAGE_CONTENT_POLICY
 from stateward.server.openapi.description import complete_document
+from stateward.server.openapi.kind_schemas import add_kind_schemas
+from stateward.server.routes.kind_routes import public_kinds
 
 EVERYBODY = open_to_all("the description of the API holds no secrets")
 
@@ -63,7 +65,9 @@ class Description(OpenAPIRenderPlugin):
     def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
         """Return the completed document."""
         if self._encoded is None:
-            self._encoded = msgspec.json.encode(complete_document(openapi_schema, request.app.routes, self._plugins))
+            document = complete_document(openapi_schema, request.app.routes, self._plugins)
+            add_kind_schemas(document["components"]["schemas"], public_kinds(request.app.state["engine"]))
+            self._encoded = msgspec.json.encode(document)
         return self._encoded
 
 
