@@ -26,6 +26,7 @@ NAVIGATION: Mapping[str, Sequence[str]] = {
     "Start": ("docs/tutorial.md", "docs/howto/install.md", "docs/glossary.md"),
     "How to": (
         "docs/howto/lifecycle.md",
+        "docs/howto/test.md",
         "docs/howto/driver.md",
         "docs/howto/console-module.md",
         "deploy/README.md",

@@ -24,10 +24,10 @@ from stateward.lifecycle.explore import (
 )
 from stateward.testing.crash_world import CrashPoint, CrashRun
 from stateward.testing.crashes import CrashReport, PromiseBroken, crash_everywhere
+from stateward.testing.domain_simulation import SimulationFailed, SimulationReport, do_nothing, simulate
 from stateward.testing.effects import Effects
 from stateward.testing.engines import EngineFactory
 from stateward.testing.handler_calls import CodeLine
-from stateward.testing.simulation import SimulationFailed, SimulationReport, do_nothing, simulate
 from stateward.testing.virtual_loop import VirtualLoop
 
 __all__ = [

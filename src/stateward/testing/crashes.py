@@ -53,6 +53,7 @@ def crash_everywhere(scenario: Scenario) -> CrashReport:
     The scenario is an async function of a `CrashRun`. It starts the process, plays the client, and may assert at its
     end what must be true after every crash. Raises `PromiseBroken` with the shortest trace of all failed runs.
     """
+    __tracebackhide__ = True  # pytest shows the line that calls it
     whole, problem = _run(scenario, None)
     if problem is not None:
         raise PromiseBroken(problem, None, whole.trace, whole.culprit, "The scenario fails without a crash.")

@@ -87,6 +87,7 @@ def simulate(
     from the kinds' types, or by `specs`, a function of chance for each kind. Faults last for `trouble_s` virtual
     seconds, with a request every `pause_s` on average. `listener` hears of each event.
     """
+    __tracebackhide__ = True  # pytest shows the line that calls it
     outcomes: list[WorldOutcome] = []
     refusals: dict[str, str] = {}
     for seed in range(seeds) if isinstance(seeds, int) else seeds:

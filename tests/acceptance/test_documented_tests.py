@@ -1,0 +1,46 @@
+"""The project of the page about testing: its tests pass, and the one that is to fail prints what the page says."""
+
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "test.md"
+BLOCK = re.compile(r"^```python\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TRACE = re.compile(r"^```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TIME = re.compile(r"^ *\d+\.\d+ ")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    files = defaultdict(list)
+    for name, code in BLOCK.findall(PAGE.read_text()):
+        files[name].append(code)
+    for name, parts in files.items():
+        (tmp_path / name).write_text(f"# {name}\n" + "\n\n".join(parts))
+    return tmp_path
+
+
+def run(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    plugins = ("-p", "stateward.pytest_plugin", "-p", "no:cacheprovider", "-p", "no:asyncio")
+    command = [sys.executable, "-m", "pytest", "-q", *plugins, *arguments]
+    return subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+
+
+def test_documented_tests_pass(project: Path) -> None:
+    done = run(project, "test_lamps.py", "test_protocol.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "5 passed" in done.stdout
+
+
+def test_documented_failure_prints_what_the_page_says(project: Path) -> None:
+    done = run(project, "test_forgetful.py")
+    assert done.returncode == 1, done.stdout + done.stderr
+    (trace,) = TRACE.findall(PAGE.read_text())
+    printed = [TIME.sub("", line.removeprefix("E").strip()) for line in done.stdout.splitlines()]
+    for line in filter(None, trace.splitlines()):
+        assert TIME.sub("", line).strip() in printed, done.stdout
+    assert re.search(r"the handler cannot be repeated at .*lamps.py:\d+, in make: return await job.once", done.stdout)
