@@ -168,6 +168,10 @@ def test_commands_do_the_same_by_domain_names(site: Site) -> None:
     assert site.typed("dns", "export", "cli.example") == "$ORIGIN cli.example.\nwww\t60\tIN\tA\t192.0.2.3\n"
     assert "must be a name in one of the zones" in site.typed("dns", "set", "www.nowhere.example", "A", "::1", code=2)
     assert "must be the data of a record of type A" in site.typed("dns", "set", "www.cli.example", "A", "::1", code=2)
+    spec = ("--set", "zone=cli.example", "--set", "name=api", "--set", "values=192.0.2.8,192.0.2.9")
+    assert "active" in site.typed("create", "dns.record", "api", *spec, "--wait")
+    assert site.served("api.cli.example") == ["192.0.2.8", "192.0.2.9"]
+    assert "succeeded" in site.typed("delete", "api", "--wait")
     assert "disabled" in site.typed("do", "disable", "www.cli.example-A", "--wait")
     assert site.served("www.cli.example") == []
     assert "succeeded" in site.typed("dns", "remove", "www.cli.example", "A", "--wait")

@@ -26,12 +26,12 @@ def test_what_is_written_is_installed_tested_and_served(package: Path, tmp_path:
     environment = FreshEnvironment(tmp_path / "environment")
     environment.install(package)
     tested = environment.run([str(environment.python), "-m", "pytest", "-q", "-p", "no:cacheprovider"], folder=package)
-    assert "5 passed" in tested
+    assert "6 passed" in tested
     with served(tmp_path / "data", program=environment.stateward) as server, server.client() as client:
         kind = client.get("/api/v1/kinds/acme.item").json()
         assert (kind["creatable"], kind["columns"]) == (True, ["spec.size"])
         where = ["--data", str(tmp_path / "data")]
-        command = [str(environment.stateward), "create", "acme.item", "first", "--wait", *where]
+        command = [str(environment.stateward), "create", "acme.item", "first", "--set", "size=3", "--wait", *where]
         assert "ready" in environment.run(command)
         body = {"args": {"size": 5}}
         answer = client.post("/api/v1/ns/default/objects/first/actions/resize", json=body)

@@ -1,8 +1,12 @@
 """Crashes: the process is killed at every commit and at every await of a handler, and nothing is doubled or lost."""
 
+from random import Random
+from typing import Any
+
 from embedded import NS, ZONE
 
-from stateward.testing import CrashRun, crash_everywhere
+from stateward.engine import Kind
+from stateward.testing import CrashRun, Effects, crash_everywhere, simulate
 from stateward_dns.kinds import kinds_on
 from stateward_dns.model import RRset, RRsetKey
 from stateward_dns.simulated import SimulatedServer
@@ -26,3 +30,18 @@ def test_crash_at_any_point_neither_doubles_nor_loses_anything() -> None:
     report = crash_everywhere(life_of_a_record)
     assert report.points > 25
     assert report.effects == 5  # zone added, record written twice, record removed, zone removed
+
+
+def test_random_requests_under_crashes_and_faults_keep_every_promise() -> None:
+    servers: dict[Effects, SimulatedServer] = {}
+
+    def kinds_in_world(effects: Effects) -> list[Kind]:
+        """Return the kinds of a process; those of one world share a server."""
+        return kinds_on(servers.setdefault(effects, SimulatedServer(delay_s=0.1)))
+
+    def spec(random: Random) -> dict[str, Any]:
+        name, value = random.choice(("www", "api", "@")), f"192.0.2.{random.randrange(1, 9)}"
+        return {"zone": f"dns.zone-{random.randrange(4)}", "name": name, "values": [value]}
+
+    report = simulate(kinds_in_world, 10, specs={"dns.record": spec})
+    assert report.operations > 100

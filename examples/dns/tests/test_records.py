@@ -4,7 +4,7 @@ import asyncio
 
 import msgspec
 import pytest
-from embedded import ZONE, records_on
+from embedded import NS, ZONE, records_on
 
 from stateward.engine import NotFound, Refused
 from stateward.plugin import BadInput
@@ -112,6 +112,18 @@ async def test_parent_and_label_of_a_record_follow_from_its_spec() -> None:
         await records.create()
         found = await records.object("www")
         assert (found.parent, msgspec.json.decode(found.labels)) == (ZONE, {"rrset": "www/A"})
+
+
+async def test_no_action_brings_a_spec_that_leads_to_another_name() -> None:
+    server = SimulatedServer()
+    async with records_on(server) as records:
+        await records.create_zone()
+        await records.create()
+        served = dict(server.zones[ZONE])
+        other = {"zone": ZONE, "name": "mail", "values": ["192.0.2.1"]}
+        with pytest.raises(BadInput, match="spec: must be left out"):
+            await records.engine.act(NS, "www", "disable", spec=other)
+        assert server.zones[ZONE] == served
 
 
 async def test_change_is_refused_while_another_runs() -> None:
