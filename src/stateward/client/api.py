@@ -151,6 +151,11 @@ class ApiClient:
         """Cancel an operation."""
         return self.http.call(OperationView, "POST", _operation(ns, op, "cancel"))
 
+    def signal(self, ns: str, op: str, name: str, payload: Any = None) -> OperationView:  # noqa: ANN401 - any JSON
+        """Send a signal to an operation."""
+        path, headers = _operation(ns, op, "signals", ("signal", name)), idempotency_headers()
+        return self.http.call(OperationView, "POST", path, body={"payload": payload}, headers=headers)
+
     # --- the journal -------------------------------------------------------------------------------------------------
 
     def object_history(self, ns: str, id_: str) -> Iterator[LineView]:
@@ -233,5 +238,5 @@ def _object(ns: str, id_: str, *parts: str | NamedPart) -> UrlPath:
     return _in_namespace(ns, "objects", ("object", id_), *parts)
 
 
-def _operation(ns: str, op: str, *parts: str) -> UrlPath:
+def _operation(ns: str, op: str, *parts: str | NamedPart) -> UrlPath:
     return _in_namespace(ns, "operations", ("operation", op), *parts)

@@ -85,6 +85,14 @@ def parse_value(text: str) -> Any:  # noqa: ANN401 - whatever JSON can say
         return text
 
 
+def parse_json(field: str, text: str) -> Any:  # noqa: ANN401 - whatever JSON can say
+    """Read a value that must be JSON."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        raise BadInput(field, text, "JSON: a text stands in double quotes") from None
+
+
 PARTS = ("kind", "parent", "state", "label", "q")
 
 

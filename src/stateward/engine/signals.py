@@ -37,7 +37,7 @@ class SignalRequest(Struct, frozen=True):
     key: str | None = None
 
     def __post_init__(self) -> None:
-        check_text("name", self.name, 1, 100)
+        check_text("name", self.name, 1, 100, without="/")
 
     @property
     def fingerprint(self) -> str:

@@ -7,7 +7,20 @@ from msgspec import Meta, Struct, field
 from stateward.access import Role
 from stateward.access.quotas import Most
 from stateward.locks.modes import Mode
-from stateward.schemas.params import Args, Facts, Labels, Namespace, Part, Plain, Priority, Spec, Text, Time, TokenName
+from stateward.schemas.params import (
+    Args,
+    Facts,
+    Json,
+    Labels,
+    Namespace,
+    Part,
+    Plain,
+    Priority,
+    Spec,
+    Text,
+    Time,
+    TokenName,
+)
 
 
 class Body(Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,6 +60,12 @@ class WishedLock(Body, frozen=True):
 
     path: Text
     mode: Mode
+
+
+class NewSignal(Body, frozen=True):
+    """A signal to an operation."""
+
+    payload: Json = None
 
 
 class Ask(Body, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ class WaitReason(StrEnum):
     LOCKS = "locks"
     CHILDREN = "children"
     HELD = "held"
+    SIGNAL = "signal"
     TIME = "time"
     BACK_OFF = "lane backed off"
     LANE = "lane full"

@@ -160,6 +160,18 @@ def test_what_waits_is_cancelled_at_once_and_not_twice(pumps: CliServer) -> None
     assert "cancelled already" in again.stderr
 
 
+def test_a_signal_is_sent_with_its_payload(pumps: CliServer) -> None:
+    pumps.routed("p1", capacity=0)
+    waiting = pumps.json("do", "tune", "p1")[0]["operation"]["id"]
+    assert pumps.json("signal", waiting, "go", "--payload", '{"litres": 3}')["id"] == waiting
+    assert "signal: go" in pumps.run("history", "p1").stdout
+    wrong = pumps.run("signal", waiting, "go", "--payload", "three")
+    assert (wrong.exit_code, "must be JSON" in wrong.stderr) == (2, True)
+    pumps.run("cancel", waiting)
+    late = pumps.run("signal", waiting, "go")
+    assert (late.exit_code, "cancelled already" in late.stderr) == (1, True)
+
+
 def test_waiting_for_what_is_cancelled_exits_with_1(pumps: CliServer) -> None:
     pumps.do(pumps.plant.hold)
     running = pumps.json("do", "tune", "p1")[0]["operation"]["id"]

@@ -52,6 +52,7 @@ RULES: dict[str, Rule] = {
     "POST /api/v1/ns/{ns}/actions/{action}": "act in shop",
     "POST /api/v1/ns/{ns}/plan": "act in shop",
     "POST /api/v1/ns/{ns}/operations/{op}/cancel": "act in shop",
+    "POST /api/v1/ns/{ns}/operations/{op}/signals/{name}": "act in shop",
     "PUT /api/v1/lanes/{lane}": "govern",
     "PUT /api/v1/groups/{grp}": "govern",
     "GET /api/v1/workers": "govern",
@@ -77,7 +78,7 @@ MAY: dict[str, set[Rule]] = {
 }  # fmt: skip
 
 PLACES = {"ns": NS, "id": "p1", "kind": "test.pump", "op": "1", "action": "pump", "tree": "t", "grp": "g", "lane": "l"}
-PLACES["path"] = "x"
+PLACES |= {"path": "x", "name": "go"}
 SPEAKING = ("/api/v1/stream", "/api/v1/edge/agents/{space:str}/{cloudlet:str}")
 """Routes that are not HTTP: they look at the token themselves, and their own tests see to that."""
 

@@ -55,7 +55,11 @@ AGAIN = "/ns/{ns}/blazar"
 OF_THE_CONSOLE = ["GET /api/v1/me", "GET /api/v1/ns/{ns}/map"]
 PATIENT = 200.0
 NOTHING_TO_SPOIL = {"GET /healthz", "GET /readyz", "GET /tumblebug/readyz"}
-NEVER_WELL = {"POST /api/v1/ns/{ns}/operations/{op}/cancel", "DELETE /api/v1/tokens/{id}"}
+NEVER_WELL = {
+    "POST /api/v1/ns/{ns}/operations/{op}/cancel",
+    "POST /api/v1/ns/{ns}/operations/{op}/signals/{name}",
+    "DELETE /api/v1/tokens/{id}",
+}
 """What works only once, or on what is under way: other tests see to it."""
 
 

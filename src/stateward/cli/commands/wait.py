@@ -1,17 +1,22 @@
-"""`stateward wait` and `stateward cancel`: wait for operations, or cancel them."""
+"""`stateward wait`, `cancel` and `signal`: wait for operations, cancel them, or send them a signal."""
 
 from typing import Annotated
 
 import typer
 
 from stateward.client.action_requests import RequestOutcome, print_outcomes, wait_for_outcomes
-from stateward.client.arguments import parse_ref
+from stateward.client.arguments import parse_json, parse_ref
 from stateward.client.errors import NOT_FOUND, none_if
 from stateward.client.formatting import operation_details
 from stateward.client.session import Session, Timeout, on_server
 
 What = Annotated[str, typer.Argument(metavar="OPERATION|OBJECT", help="An operation's id, or an object.")]
 Operation = Annotated[str, typer.Argument(metavar="OPERATION", help="An operation's id.")]
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The signal that the operation waits for.")]
+Payload = Annotated[
+    str | None, typer.Option(metavar="JSON", help="What the operation gets with the signal, such as 'true'.")
+]
 
 NEWEST = 100
 """Number of an object's newest operations among which those that have not ended are searched."""
@@ -37,4 +42,12 @@ def _under_way(session: Session, what: str) -> list[RequestOutcome]:
 def cancel(session: Session, operation: Operation) -> None:
     """Cancel an operation: what waits ends at once, what runs is told to stop."""
     found = session.client.cancel(session.ns, operation)
+    session.show(found, operation_details)
+
+
+@on_server
+def signal(session: Session, operation: Operation, name: Name, payload: Payload = None) -> None:
+    """Send a signal to an operation; it is kept until the operation waits for it."""
+    value = None if payload is None else parse_json("--payload", payload)
+    found = session.client.signal(session.ns, operation, name, value)
     session.show(found, operation_details)

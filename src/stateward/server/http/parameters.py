@@ -10,7 +10,7 @@ from litestar.openapi.spec import OpenAPIType, Schema
 from litestar.params import HeaderParameter, PathParameter, QueryParameter
 from msgspec import Meta
 
-from stateward.naming import END, PATH_PART
+from stateward.naming import END, PATH_PART, text_pattern
 from stateward.schemas.params import LABEL, TEXT
 from stateward.validation_texts import describe_pattern
 
@@ -27,6 +27,9 @@ MAX_NUMBER = 10**15
 Id = Annotated[str, PathParameter(pattern=PATH_PART, description="the object's id")]
 Op = Annotated[str, PathParameter(pattern=PATH_PART, description="the operation's id")]
 Action = Annotated[str, PathParameter(pattern=PATH_PART, description="an action or event of the object's lifecycle")]
+SignalName = Annotated[
+    str, PathParameter(pattern=text_pattern(1, 100, without="/"), description="the signal that the operation waits for")
+]
 KindName = Annotated[str, PathParameter(pattern=PATH_PART, description="the kind's name")]
 Tree = Annotated[str, PathParameter(pattern=PATH_PART, description="the tree that the locks are on")]
 TokenId = Annotated[str, PathParameter(pattern=PATH_PART, description="the token's id, as it is listed")]

@@ -74,6 +74,7 @@ EXAMPLES: dict[str, Any] = {
     "GroupLimit": {"lanes": 10},
     "NewToken": {"name": "ann", "role": "operator", "namespaces": ["shop"], "expires": "2030-01-01T00:00:00Z"},
     "Prune": {"older": 7776000, "dry_run": True},
+    "NewSignal": {"payload": {"approved": True}},
     "Forget": {"kind": "dns.record"},
     "NewQuota": {"objects": {"ovc.vm": 100}, "operations": 50},
     "ObjectView": _OBJECT,

@@ -1,15 +1,17 @@
-"""The routes of operations: list, get, children, cancel."""
+"""The routes of operations: list, get, children, cancel, signal."""
 
 from typing import Annotated
 
-from litestar import get, post
-from litestar.params import QueryParameter
+from litestar import Response, get, post
+from litestar.params import JSONBody, QueryParameter
 
 from stateward.access import Right
+from stateward.access.roles import ACTORS
 from stateward.naming import PATH_PART
-from stateward.plugin.request_params import Ns
+from stateward.plugin.request_params import IdempotencyKey, Ns
 from stateward.schemas.operations import OperationPage, OperationView
-from stateward.server.http.parameters import Limit, Op
+from stateward.schemas.request_bodies import NewSignal
+from stateward.server.http.parameters import Limit, Op, SignalName
 from stateward.server.presenter import list_visible
 from stateward.server.routes.declare import api_route
 from stateward.server.service import ApiRequest
@@ -60,4 +62,37 @@ async def cancel_operation(request: ApiRequest, ns: Ns, op: Op) -> OperationView
     return await show_operation(request, Key(ns, op))
 
 
-ROUTES = (list_operations, get_operation, list_children, cancel_operation)
+NO_PAYLOAD = NewSignal()
+
+
+@api_route(
+    post,
+    "/ns/{ns:str}/operations/{op:str}/signals/{name:str}",
+    Right.ACT,
+    TAG,
+    "Send a signal to an operation",
+    *(404, 409, 413),
+    status_code=202,
+)
+async def send_signal(
+    request: ApiRequest,
+    ns: Ns,
+    op: Op,
+    name: SignalName,
+    data: JSONBody[NewSignal] = NO_PAYLOAD,
+    key: IdempotencyKey = None,
+) -> Response[OperationView]:
+    """Send a signal to an operation that has not ended. It is kept until the operation's handler waits for it.
+
+    Several signals of one name are taken in the order of their arrival, one for each wait.
+    """
+    await show_operation(request, Key(ns, op))
+    grant = request.grant
+    is_new = await request.service.engine.signal(
+        ns, op, name, data.payload, actor=ACTORS[grant.role], who=grant.name, key=grant.own_key(key)
+    )
+    headers = {} if is_new else {"Idempotency-Replayed": "true"}
+    return Response(await show_operation(request, Key(ns, op)), status_code=202, headers=headers)
+
+
+ROUTES = (list_operations, get_operation, list_children, cancel_operation, send_signal)

@@ -49,6 +49,7 @@ class WaitContext(Struct, frozen=True):
     dead_workers: Mapping[str, WorkerRecord] = {}  # workers whose lease has expired, by id
     external_party: ExternalParty | None = None  # None if a worker of ours does the work
     unknown_kind: str = ""  # its kind, if workers are alive, but none of them knows it
+    signal: str | None = None  # the signal for which its handler waits
 
 
 def describe_dead_worker(worker: WorkerRecord) -> str:
@@ -85,6 +86,8 @@ def _reason_before_lane(work: WorkItem, around: WaitContext) -> tuple[WaitReason
     if any(lock.op == work.op and lock.waiting for lock in around.locks):
         holders = sorted({lock.op for lock in around.locks if lock.op != work.op and not lock.waiting})
         return WaitReason.LOCKS, f"locks are held by {', '.join(holders) or 'those who asked before'}"
+    if around.signal is not None and work.not_before > around.now:
+        return WaitReason.SIGNAL, f"it waits for the signal {around.signal}{_until(work)}"
     parked = work.is_parked and work.not_before > around.now
     if work.remote or (parked and around.external_party is not None):
         return WaitReason.REMOTE, _describe_party(work, around.external_party or ExternalParty())

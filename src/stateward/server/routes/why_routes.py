@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.access import Right
+from stateward.engine.job_steps import awaited_signal
 from stateward.engine.privacy import Disclosure
 from stateward.plugin.request_params import Ns
 from stateward.schemas.operations import OperationView
@@ -110,6 +111,7 @@ class QueueInspection(Struct, frozen=True):
             self.dead_workers,
             reporting,
             "" if operation is None else self.unknown_kind(operation.kind),
+            None if operation is None else awaited_signal(operation.steps),
         )
         reason, text = wait_reason(work, around)
         hidden = operation is not None and self.disclosure.hides_places(operation.kind)
