@@ -1,13 +1,18 @@
 """The kinds of a foreign domain without a console module: forms from their types, their columns, their pages."""
 
 from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import httpx
+import msgspec
 import pytest
+from msgspec import Meta, Struct
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from stateward.engine.typed_values import value_type
 from tests.console.browser import AUDIT, PageErrors, signed_in
 from tests.console.server_process import ROOT
 from tests.integration.server.server_processes import Served, served
@@ -283,3 +288,60 @@ def test_a_form_can_be_used_by_everybody_and_fits_on_a_phone(
         assert page.evaluate(AUDIT) == []
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         assert page.evaluate("(one => one.scrollWidth - one.clientWidth)(document.querySelector('#question'))") <= 0
+
+
+class Leaf(Struct, tag="leaf"):
+    size: int
+
+
+class Branch(Struct, tag="branch"):
+    leaves: list[Leaf] = []
+
+
+class Every(Struct, kw_only=True):
+    """Every type that a schema may have."""
+
+    text: str = "a"
+    level: Literal[1, 2, 3] = 2
+    on: bool | None = None
+    amount: Decimal | None = None
+    day: date | None = None
+    at: Annotated[datetime, Meta(tz=True)] | None = None
+    lasts: timedelta | None = None
+    pair: tuple[int, str] = (1, "x")
+    grid: list[list[int]] = []
+    names: set[str] = set()
+    counts: dict[str, int] = {}
+    either: int | str | None = None
+    tree: Leaf | Branch | None = None
+    limits: dict[str, Leaf] | None = None
+    anything: Any = None
+    inner: "Every | None" = None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Every(),
+        Every(text="", level=3, on=False, amount=Decimal("1.50"), day=date(2026, 11, 16), lasts=timedelta(minutes=90)),
+        Every(at=datetime(2026, 11, 16, 12, 30, 5, tzinfo=UTC), pair=(0, ""), grid=[[1, 2], [], [3]]),
+        Every(names={"one"}, counts={"a b": 0, "c.d": -1}, either=0, on=True),
+        Every(either="0", tree=Branch([Leaf(1), Leaf(2)]), limits={"x": Leaf(0)}, anything=[None, {"a": 1.5}]),
+        Every(tree=Leaf(9), inner=Every(text="deep")),
+    ],
+)
+def test_a_form_of_any_type_reads_what_it_was_given(opened: tuple[Page, PageErrors], value: Every) -> None:
+    page, page_errors = opened
+    given = msgspec.to_builtins(value)
+    complaints, read = page.evaluate(
+        """async ([schema, value]) => {
+            const { partOf } = await import("/console/ui/schema-inputs.js");
+            const complaints = [];
+            const read = partOf(schema, { path: [], label: "", required: true, value }).read(complaints);
+            return [complaints, read];
+        }""",
+        [value_type(Every).schema, given],
+    )
+    assert complaints == []
+    assert msgspec.convert(read, Every) == value
+    assert page_errors.errors == []

@@ -212,7 +212,7 @@ function shown(field, input) {
           field.options.map(([value, text]) => h("option", { value }, text)),
         )
       : null;
-  const label = labeled(field.optional ? `${field.label} (or not)` : field.label, input);
+  const label = labeled(field.optional ? `${field.label} (optional)` : field.label, input);
   return list ? [label, list] : [label];
 }
 

@@ -162,7 +162,7 @@ function scalar(schema, place, empty) {
     const text = input.value;
     if (text === "" && !input.validity.badInput) {
       const isCleared = !isNumber && empty === undefined && schema.default; // on purpose, then
-      if (place.mayBeEmpty || isCleared) return "";
+      if (place.mayBeEmpty || isCleared || place.value === "") return "";
       if (place.required) complaints.push([place.path, "must be given"]);
       return empty;
     }
