@@ -23,9 +23,10 @@ README = "README.md"
 CODE = "source"
 
 NAVIGATION: Mapping[str, Sequence[str]] = {
-    "Start": ("docs/tutorial.md", "docs/howto/install.md", "docs/glossary.md"),
+    "Start": ("docs/tutorial.md", "docs/own-domain.md", "docs/howto/install.md", "docs/compare.md", "docs/glossary.md"),
     "How to": (
         "docs/howto/lifecycle.md",
+        "docs/howto/plugin.md",
         "docs/howto/test.md",
         "docs/howto/driver.md",
         "docs/howto/console-module.md",

@@ -1,6 +1,7 @@
 """The command sequences of the documentation: every command of a page is typed, in order, into one real shell.
 
-A story is what stands behind `$` in a page's `text` blocks. What the page shows below a command is to be found in what
+A story is what stands behind `$` in a page's `text` blocks. A block that names a file (```` ```python acme.py ````) is
+saved as that file, and a `diff` is applied to it. What the page shows below a command is to be found in what
 the command printed, line by line; `...` stands for anything. A command whose remark says `is refused` has to fail.
 """
 
@@ -18,10 +19,11 @@ import pytest
 from msgspec import Struct
 
 ROOT = Path(__file__).parents[2]
-BLOCK = re.compile(r"^```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PATIENT = 120.0
 PAGES = (
     "docs/tutorial.md",
+    "docs/own-domain.md",
     "docs/howto/lifecycle.md",
     "docs/howto/backup.md",
     "docs/howto/secure.md",
@@ -46,16 +48,44 @@ class Typed(Struct, frozen=True):
         return self.command.partition("  #")[0].rstrip().endswith("&")
 
 
-def story(page: str) -> list[Typed]:
-    """Return the commands of a page, in order."""
-    found: list[Typed] = []
-    for block in BLOCK.findall(page):
-        for line in block.splitlines():
+class Saved(Struct, frozen=True):
+    """A file of a page, or the changes to one."""
+
+    file: str
+    text: str
+    is_diff: bool
+
+    def save(self, folder: Path) -> None:
+        """Write the file, or change it; each part of a diff has to be in the file once."""
+        path = folder / self.file
+        if not self.is_diff:
+            path.write_text(self.text, "utf-8")
+            return
+        for part in self.text.split("...\n"):
+            lines = part.splitlines(keepends=True)
+            before, after = ("".join(one[1:] for one in lines if one[0] != sign) for sign in "+-")
+            found = path.read_text("utf-8")
+            assert found.count(before) == 1, f"{self.file} has {found.count(before)} times: {before}"
+            path.write_text(found.replace(before, after), "utf-8")
+
+
+def steps(page: str) -> list[Typed | Saved]:
+    """Return the commands and the files of a page, in order."""
+    found: list[Typed | Saved] = []
+    for language, file, block in BLOCK.findall(page):
+        if file:
+            found.append(Saved(file, block, language == "diff"))
+        for line in block.splitlines() if language == "text" and block.startswith("$ ") else ():
             if line.startswith("$ "):
                 found.append(Typed(line.removeprefix("$ "), []))
-            elif line.strip() and found:
+            elif line.strip() and isinstance(found[-1], Typed):
                 found[-1].shown.append(line.rstrip())
     return found
+
+
+def story(page: str) -> list[Typed]:
+    """Return the commands of a page, in order."""
+    return [one for one in steps(page) if isinstance(one, Typed)]
 
 
 class Terminal:
@@ -64,6 +94,9 @@ class Terminal:
     def __init__(self, folder: Path) -> None:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("STATEWARD_")}
         path = f"{Path(sys.executable).parent}:{clean['PATH']}"
+        installed = {"PIP_TARGET": str(folder / ".installed"), "PYTHONPATH": str(folder / ".installed")}
+        offline = {"PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "false"}
+        own = {"STATEWARD_PORT": "0", "COLUMNS": "200", "NO_COLOR": "1"}
         self._folder = folder
         self._shell = subprocess.Popen(
             ["bash"],
@@ -72,7 +105,7 @@ class Terminal:
             stderr=subprocess.DEVNULL,
             text=True,
             cwd=folder,
-            env={**clean, "PATH": path, "STATEWARD_PORT": "0", "COLUMNS": "200", "NO_COLOR": "1"},
+            env={**clean, "PATH": path, **own, **installed, **offline},
             start_new_session=True,
         )
         self._count = 0
@@ -109,7 +142,6 @@ class Terminal:
 
 @pytest.fixture
 def terminal(tmp_path: Path) -> Iterator[Terminal]:
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
     terminal = Terminal(tmp_path)
     yield terminal
     terminal.close()
@@ -121,10 +153,15 @@ def is_shown(line: str, printed: str) -> bool:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_story_of_the_documentation_can_be_lived(terminal: Terminal, page: str) -> None:
-    typed = story((ROOT / page).read_text("utf-8"))
-    assert typed
-    for one in typed:
+def test_a_story_of_the_documentation_can_be_lived(terminal: Terminal, page: str, tmp_path: Path) -> None:
+    text = (ROOT / page).read_text("utf-8")
+    assert story(text)
+    if any("examples/" in one.command for one in story(text)):
+        shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    for one in steps(text):
+        if isinstance(one, Saved):
+            one.save(tmp_path)
+            continue
         printed = terminal.type(one)
         for line in one.shown:
             assert is_shown(line, printed), f"{one.command} printed {printed!r}, and not {line!r}"
@@ -141,11 +178,24 @@ def test_the_tour_of_the_readme_is_the_one_of_the_tutorial() -> None:
     assert [one for one in tour if one not in rest] == []
 
 
+def test_the_lamp_of_the_readme_is_the_first_file_of_its_page() -> None:
+    first = next(one for one in steps((ROOT / "docs/own-domain.md").read_text("utf-8")) if isinstance(one, Saved))
+    assert f"```python\n{first.text}```" in (ROOT / "README.md").read_text("utf-8")
+
+
 def test_a_story_is_read_with_what_it_shows() -> None:
     page = "```text\n$ one &  # it stays\n\n$ two  # is refused\nerror: ...\n```\n"
     first, second = story(page)
     assert (first.stays, first.refused, first.shown) == (True, False, [])
     assert (second.stays, second.refused, second.shown) == (False, True, ["error: ..."])
+
+
+def test_a_story_saves_its_files_and_applies_its_diffs(tmp_path: Path) -> None:
+    page = "```python a.py\none\ntwo\nthree\n```\n\n```diff a.py\n one\n-two\n+2\n...\n+3\n-three\n```\n"
+    for one in steps(page):
+        assert isinstance(one, Saved)
+        one.save(tmp_path)
+    assert (tmp_path / "a.py").read_text() == "one\n2\n3\n"
 
 
 def test_dots_stand_for_anything_and_the_rest_for_itself() -> None:

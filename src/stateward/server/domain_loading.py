@@ -1,6 +1,7 @@
 """Loading the domains of a process: their runtimes, and checks that one plug-in cannot break the others.
 
-A plug-in whose runtime cannot be created, or whose routes have no right or are taken, is left out with its reason.
+A plug-in whose runtime cannot be created, that has actions without a handler, or whose routes have no right or are
+taken, is left out with its reason.
 """
 
 import logging
@@ -11,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.config import Config
+from stateward.engine import MissingHandlers
 from stateward.errors import BadInput
 from stateward.lifecycle import check
 from stateward.plugin.registry import InstalledDomain, LoadedDomain, Plugins, find_plugins
@@ -47,7 +49,9 @@ def load_domains(config: Config, context: ProcessContext) -> LoadedDomains:
     roots, usable = set[str](), list[LoadedDomain]()
     for one in created:
         try:
-            roots |= _check_routes(one.runtime, roots) if not _is_built_in(places[one.name]) else set()
+            if not _is_built_in(places[one.name]):
+                _require_handlers(one.runtime)
+                roots |= _check_routes(one.runtime, roots)
         except Exception as error:
             fault = places[one.name].part.fault(error)
             if places[one.name].is_named:
@@ -64,8 +68,15 @@ def load_domains(config: Config, context: ProcessContext) -> LoadedDomains:
 
 
 def _is_built_in(domain: InstalledDomain) -> bool:
-    """Return whether a domain is one of ours: the tests check their routes, so that a start need not."""
+    """Return whether a domain is one of ours: the tests check it, so that a start need not."""
     return domain.part.value.startswith("stateward.")
+
+
+def _require_handlers(runtime: DomainRuntime) -> None:
+    """Refuse actions without a handler here: the engine would refuse to be entered, with the kinds of all others."""
+    missing = {kind.name: names for kind in runtime.kinds if (names := kind.missing_handlers())}
+    if missing:
+        raise MissingHandlers(missing)
 
 
 def _check_routes(runtime: DomainRuntime, taken: set[str]) -> set[str]:

@@ -54,6 +54,7 @@ good = plugin(routes=[bright], about="Lamps of every kind")
 no_right = plugin(routes=[without_right])
 taken = plugin(routes=[of_the_server])
 failing = acme_lamp.DomainPlugin("acme", lifecycles=[acme_lamp.lamp.lifecycle], create=fails)
+no_handler = acme_lamp.DomainPlugin("acme", [acme_lamp.lamp.with_handlers({})])
 no_runtime = acme_lamp.DomainPlugin("acme", lifecycles=[acme_lamp.lamp.lifecycle], create=lambda context: None)
 """
 CREATE = {"kind": "acme.lamp", "id": "desk"}
@@ -126,6 +127,7 @@ def test_the_command_line_knows_it(folder: Path) -> None:
         ("acme_routes:taken", "routes: '/api/v1/kinds' must be below a path of its own"),
         ("acme_routes:failing", "RuntimeError: no bulb"),
         ("acme_routes:no_runtime", "create: 'NoneType' must be a function that returns a DomainRuntime"),
+        ("acme_routes:no_handler", "acme.lamp has no handler for make, light"),
         ("acme_routes:nothing", "has no attribute 'nothing'"),
     ],
 )
