@@ -26,6 +26,7 @@ NAVIGATION: Mapping[str, Sequence[str]] = {
     "Start": ("docs/tutorial.md", "docs/own-domain.md", "docs/howto/install.md", "docs/compare.md", "docs/glossary.md"),
     "How to": (
         "docs/howto/lifecycle.md",
+        "docs/howto/job.md",
         "docs/howto/plugin.md",
         "docs/howto/test.md",
         "docs/howto/driver.md",
