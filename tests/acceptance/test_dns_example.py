@@ -21,10 +21,11 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 from knot_server import KNOTD, KnotServer, running_knot
 from tests.acceptance.fresh_environments import FreshEnvironment
-from tests.console.browser import CHROMIUM, launch_browser, signed_in
+from tests.console.browser import AUDIT, CHROMIUM, launch_browser, signed_in
 from tests.integration.server.server_processes import Served, served
 
 PACKAGE = Path(__file__).parents[2] / "examples" / "dns"
+AXE = PACKAGE.parents[1] / "node_modules" / "axe-core" / "axe.min.js"
 PATIENT = 60.0
 BY_HAND = 60
 """The TTL of records that somebody else writes."""
@@ -156,6 +157,8 @@ def test_api_creates_changes_explains_and_exports(site: Site) -> None:
     assert "## dns.record" in page
     described = httpx.get(f"{site.server.url}/docs/openapi.json", trust_env=False).json()
     assert "/api/v1/dns/{ns}/zones/{zone}/file" in described["paths"]
+    example = {"zone": "example.org", "name": "www", "type": "A", "values": ["192.0.2.1"]}
+    assert described["components"]["schemas"]["dns.record.spec"]["examples"] == [example]
     assert site.call("POST", f"/ns/default/objects/{zone}/actions/delete", {}).json()["code"] == "zone_not_empty"
 
 
@@ -221,7 +224,14 @@ def test_console_shows_zones_with_their_records_and_drift(site: Site, page: Page
     expect(card).to_contain_text("the server serves 198.51.100.9 with TTL 60")
     card.get_by_role("button", name="Zone file").click()
     expect(card.locator("pre")).to_contain_text("198.51.100.9")
+    page.evaluate(AXE.read_text("utf-8"))
+    assert page.evaluate(AUDIT) == []
     card.get_by_role("link", name="www").click()
     page.get_by_role("button", name="repair", exact=True).click()
     site.until(lambda: site.served("www.console.example") == ["192.0.2.7"])
     site.until(lambda: site.state("www.console.example-A") == "active")
+    page.locator("[data-action=change][aria-disabled='true']").wait_for(state="detached")
+    page.locator("[data-action=change]").click()
+    form.locator("[name=values]").fill("192.0.2.8\n192.0.2.9")
+    form.get_by_role("button", name="change", exact=True).click()
+    site.until(lambda: site.served("www.console.example") == ["192.0.2.8", "192.0.2.9"])

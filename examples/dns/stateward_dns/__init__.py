@@ -17,8 +17,8 @@ domain = DomainPlugin(
     style="stateward_dns:console.css",
     docs="stateward_dns:docs.md",
     examples={
-        "ZoneSpec": {"about": "the shop's own domain"},
-        "RecordSpec": {"zone": "example.org", "name": "www", "type": "A", "values": ["192.0.2.1"], "ttl": 300},
-        "Change": {"values": ["192.0.2.2"], "ttl": 60},
+        "dns.zone.spec": {"about": "the shop's own domain"},
+        "dns.record.spec": {"zone": "example.org", "name": "www", "type": "A", "values": ["192.0.2.1"]},
+        "dns.record.change.args": {"values": ["192.0.2.2"], "ttl": 60},
     },
 )

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from stateward.engine import Denied, Key, NotFound, Object, Request, Selector, UnitOfWork, to_json
 from stateward.plugin import BadInput
 from stateward_dns.lifecycle import RECORD, ZONE, ZoneState
-from stateward_dns.model import ZONE_NAME, Change, RecordSpec, rrset_key
+from stateward_dns.model import ZONE_NAME, RecordChange, RecordSpec, rrset_key
 
 RRSET_LABEL = "rrset"
 """The label by which a record with the same name and type is found."""
@@ -70,7 +70,7 @@ async def guard_record(uow: UnitOfWork, request: Request, found: Object) -> Requ
     if request.spec is not None:  # it could lead to another name, whose record this is not
         raise BadInput("spec", None, "left out: the action `change` changes a record")
     if request.action == "change":
-        return replace(request, spec=to_json(_changed(spec, msgspec.json.decode(request.args, type=Change))))
+        return replace(request, spec=to_json(_changed(spec, msgspec.json.decode(request.args, type=RecordChange))))
     return None
 
 
@@ -99,5 +99,5 @@ async def _adopt(uow: UnitOfWork, request: Request, spec: RecordSpec) -> Request
     return replace(request, creates=replace(request.creates, parent=spec.zone, labels=to_json(labels)))
 
 
-def _changed(spec: RecordSpec, change: Change) -> RecordSpec:
+def _changed(spec: RecordSpec, change: RecordChange) -> RecordSpec:
     return replace(spec, values=change.values or spec.values, ttl=change.ttl or spec.ttl)

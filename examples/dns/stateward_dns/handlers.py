@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from stateward.engine import Handler, Job, ObservedOutcome, Unknown
 from stateward_dns.lifecycle import RecordState, ZoneState
-from stateward_dns.model import Change, RecordSpec, rrset_key, wanted_rrset
+from stateward_dns.model import RecordChange, RecordSpec, rrset_key, wanted_rrset
 from stateward_dns.server_port import DnsServer
 
 RELOAD_PATIENCE_S = 10.0
@@ -66,7 +66,7 @@ class RecordHandlers:
         return {
             "create": create,
             "enable": create,
-            "change": Handler(self.replace, self.observe, args=Change),
+            "change": Handler(self.replace, self.observe, args=RecordChange),
             "repair": Handler(self.replace, self.observe),
             "disable": Handler(self.remove, self.observe_removed),
             "delete": Handler(self.remove, self.observe_removed),

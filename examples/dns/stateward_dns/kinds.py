@@ -6,7 +6,7 @@ from stateward.engine import Kind, Object, Route
 from stateward_dns.guards import RRSET_LABEL, guard_record, guard_zone, record_lock_set
 from stateward_dns.handlers import RecordHandlers, ZoneHandlers
 from stateward_dns.lifecycle import RECORD, ZONE
-from stateward_dns.model import Change, RecordSpec, ZoneSpec
+from stateward_dns.model import RecordChange, RecordSpec, ZoneSpec
 from stateward_dns.server_port import DnsServer
 
 zone = Kind(ZONE, spec=ZoneSpec, guard=guard_zone, columns=("spec.about",))
@@ -14,7 +14,7 @@ zone = Kind(ZONE, spec=ZoneSpec, guard=guard_zone, columns=("spec.about",))
 record = Kind(
     RECORD,
     spec=RecordSpec,
-    args={"change": Change},
+    args={"change": RecordChange},
     guard=guard_record,
     lock_set=record_lock_set,
     reserved_labels=(RRSET_LABEL,),

@@ -73,7 +73,7 @@ class RecordSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             raise UnfitValue("values", None, "one name, and not that of the zone itself: it is a CNAME")
 
 
-class Change(Struct, frozen=True, forbid_unknown_fields=True):
+class RecordChange(Struct, frozen=True, forbid_unknown_fields=True):
     """New values or a new TTL of a record; None keeps what it has."""
 
     values: Values | None = None

@@ -26,33 +26,37 @@ BODIES = ("NewObject", "Ask", "Planned", "GroupAsk")
 SAMPLES = {"string": "text", "integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}, "null": None}
 
 
-def add_kind_schemas(schemas: Doc, kinds: Iterable[Kind]) -> None:
-    """Add the types of all kinds to the components of a document, and to the fields of the bodies."""
+def add_kind_schemas(schemas: Doc, kinds: Iterable[Kind], examples: Mapping[str, Any]) -> None:
+    """Add the types of all kinds to the components of a document, and to the fields of the bodies.
+
+    `examples` are those of plug-ins, by the name of the component; a type without one gets a simple value that fits.
+    """
     specs: dict[str, str] = {}
     args: dict[str, dict[str, str]] = {}
     for kind in kinds:
         if kind.types is None:
             continue
         if kind.types.spec is not None:
-            specs[kind.name] = _add(schemas, f"{kind.name}.spec", kind.types.spec, f"The spec of {kind.name}.")
+            about = f"The spec of {kind.name}."
+            specs[kind.name] = _add(schemas, f"{kind.name}.spec", kind.types.spec, about, examples)
         for action, one in kind.types.args.items():
             about = f"The arguments of {action}, for {kind.name}."
-            args.setdefault(kind.name, {})[action] = _add(schemas, f"{kind.name}.{action}.args", one, about)
+            args.setdefault(kind.name, {})[action] = _add(schemas, f"{kind.name}.{action}.args", one, about, examples)
     for body in BODIES:
         fields = schemas.get(body, {}).get("properties", {})
         _refer(fields, "spec", specs, specs.values())
         _refer(fields, "args", args, [ref for found in args.values() for ref in found.values()])
 
 
-def _add(schemas: Doc, name: str, one: ValueType, about: str) -> str:
-    example = _example(one.schema)
+def _add(schemas: Doc, name: str, one: ValueType, about: str, examples: Mapping[str, Any]) -> str:
+    example = examples[name] if name in examples else _example(one.schema)
     try:
         one.normalize(msgspec.json.encode(example).decode(), "example")
     except BadInput:  # a pattern, or a condition of the struct's own, that no schema tells
-        examples = []
+        fitting = []
     else:
-        examples = [example]
-    schemas[name] = {"description": about, **one.schema, "title": name, **({"examples": examples} if examples else {})}
+        fitting = [example]
+    schemas[name] = {"description": about, **one.schema, "title": name, **({"examples": fitting} if fitting else {})}
     return f"{REF}{name}"
 
 

@@ -66,7 +66,8 @@ class Description(OpenAPIRenderPlugin):
         """Return the completed document."""
         if self._encoded is None:
             document = complete_document(openapi_schema, request.app.routes, self._plugins)
-            add_kind_schemas(document["components"]["schemas"], public_kinds(request.app.state["engine"]))
+            kinds = public_kinds(request.app.state["engine"])
+            add_kind_schemas(document["components"]["schemas"], kinds, self._plugins.examples)
             self._encoded = msgspec.json.encode(document)
         return self._encoded
 
