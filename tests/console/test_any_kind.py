@@ -193,11 +193,15 @@ def test_an_action_on_many_asks_for_its_arguments_once(opened: tuple[Page, PageE
     for name in ("many-1", "many-2"):
         page.get_by_role("checkbox", name=f"Select office/{name}").click()
     page.get_by_label("Action", exact=True).select_option("resize")
-    page.get_by_role("button", name="Do it", exact=True).click()
     form = page.locator("#question form")
-    field(form, "paper").select_option("A4")
-    field(form, "sheets").fill("1")
-    form.get_by_role("button", name="resize").click()
+    for button, yes in (("Check first", "Check"), ("Do it", "resize")):
+        page.get_by_role("button", name=button, exact=True).click()
+        field(form, "paper").select_option("A4")
+        field(form, "sheets").fill("1")
+        form.get_by_role("button", name=yes).click()
+        expect(page.locator("#question")).to_be_hidden()
+        if yes == "Check":
+            expect(page.get_by_text("2 of 2 would be accepted now; nothing was done")).to_be_visible()
     expect(page.locator("[data-ended=true]")).to_have_text("2 asked · 0 refused · 0 under way · 2 done · 0 failed")
 
 
@@ -315,6 +319,8 @@ class Every(Struct, kw_only=True):
     either: int | str | None = None
     tree: Leaf | Branch | None = None
     limits: dict[str, Leaf] | None = None
+    size: int | None = 7
+    made: Leaf | None = msgspec.field(default_factory=lambda: Leaf(1))
     anything: Any = None
     inner: "Every | None" = None
 
@@ -327,7 +333,7 @@ class Every(Struct, kw_only=True):
         Every(at=datetime(2026, 11, 16, 12, 30, 5, tzinfo=UTC), pair=(0, ""), grid=[[1, 2], [], [3]]),
         Every(names={"one"}, counts={"a b": 0, "c.d": -1}, either=0, on=True),
         Every(either="0", tree=Branch([Leaf(1), Leaf(2)]), limits={"x": Leaf(0)}, anything=[None, {"a": 1.5}]),
-        Every(tree=Leaf(9), inner=Every(text="deep")),
+        Every(size=None, tree=Leaf(9), inner=Every(text="deep")),
     ],
 )
 def test_a_form_of_any_type_reads_what_it_was_given(opened: tuple[Page, PageErrors], value: Every) -> None:

@@ -6,13 +6,16 @@ import { domainName, domains, hasOwnApi } from "../core/domains.js";
 import { ALL, may, namespaces, store } from "../core/store.js";
 import { showDialog, showForm, showSchemaForm } from "./form.js";
 import { attempt, toast } from "./problems.js";
-import { note, quiet, wordOptions } from "./components.js";
+import { quiet, wordOptions } from "./components.js";
 
 /** @import {CreateForm, Kind} from "../core/types.js" */
 /** @import {Field, Values} from "./form.js" */
 /** @import {Schema} from "./schema-words.js" */
 
-/** @typedef {{name: string, about: string, right: string, open: (then: () => void) => unknown}} Creation something that can be created */
+/**
+ * @typedef {{name: string, about: string, right: string, open: (then: () => void) => unknown}} Creation something that
+ *   can be created
+ */
 
 /** @returns {string} the namespace that is proposed */
 function proposed() {
@@ -30,7 +33,8 @@ export function createButtons(domain, then) {
   return offered.map((one) => createButton(one, then));
 }
 
-/** A button that creates an object: of one kind, or of the kind that is chosen then. @param {string} kind @param {() => void} then */
+/** A button that creates an object: of one kind, or of the kind that is chosen then.
+ * @param {string} kind @param {() => void} then */
 export function createAnyButton(kind, then) {
   const [first, ...others] = kind ? kindsOf((one) => one === kind) : [];
   if (first && !others.length) return createButton(first, then);
@@ -66,14 +70,17 @@ function chooseCreation(everything, sought, then) {
   const list = h("ul", { class: "choices", "aria-label": "Kinds" });
   const draw = (/** @type {string} */ text) => {
     const words = text.toLowerCase().split(/\s+/);
-    const found = everything.filter(({ name, about }) => words.every((word) => `${name} ${about}`.toLowerCase().includes(word)));
-    const choice = (/** @type {Creation} */ one) =>
-      h("button", { type: "button", "data-creates": one.name, onclick: () => attempt(async () => one.open(then)) }, h("b", null, one.name), quiet(one.about));
-    fill(list, found.length ? found.map((one) => h("li", null, choice(one))) : note("No kind has these words."));
+    const textOf = (/** @type {Creation} */ one) => `${one.name} ${one.about}`.toLowerCase();
+    const found = everything.filter((one) => words.every((word) => textOf(one).includes(word)));
+    const choice = (/** @type {Creation} */ one) => {
+      const open = () => attempt(async () => one.open(then));
+      const button = { type: "button", "data-creates": one.name, onclick: open };
+      return h("li", null, h("button", button, h("b", null, one.name), quiet(one.about)));
+    };
+    fill(list, found.length ? found.map(choice) : h("li", { class: "quiet" }, "No kind has these words."));
   };
-  const input = /** @type {HTMLInputElement} */ (
-    h("input", { type: "search", value: sought, placeholder: "Search kinds", "aria-label": "Search kinds", autocomplete: "off", oninput: () => draw(input.value) })
-  );
+  const how = { type: "search", value: sought, placeholder: "Search kinds", "aria-label": "Search kinds", autocomplete: "off" };
+  const input = /** @type {HTMLInputElement} */ (h("input", { ...how, oninput: () => draw(input.value) }));
   const key = (/** @type {KeyboardEvent} */ event) => {
     const buttons = /** @type {HTMLElement[]} */ ([...list.querySelectorAll("button")]);
     const at = buttons.findIndex((one) => one === document.activeElement);
@@ -84,11 +91,9 @@ function chooseCreation(everything, sought, then) {
     event.preventDefault();
   };
   draw(sought);
-  showDialog(
-    "New object",
-    h("div", { class: "column", onkeydown: key }, input, list),
-    h("footer", null, h("button", { type: "button", onclick: () => /** @type {HTMLDialogElement} */ (find("#question")).close("no") }, "Cancel")),
-  );
+  const dialog = /** @type {HTMLDialogElement} */ (find("#question"));
+  const cancel = h("button", { type: "button", onclick: () => dialog.close("no") }, "Cancel");
+  showDialog("New object", h("div", { class: "column", onkeydown: key }, input, list), h("footer", null, cancel));
   input.focus();
 }
 
@@ -112,7 +117,8 @@ async function openForm(form, then) {
 
 // --- of any kind -----------------------------------------------------------------------------------------------------
 
-/** The creations of the kinds that the general API creates. @param {(kind: string) => boolean} isWanted @returns {Creation[]} */
+/** The creations of the kinds that the general API creates.
+ * @param {(kind: string) => boolean} isWanted @returns {Creation[]} */
 function kindsOf(isWanted) {
   const kinds = [...store.kinds.values()].filter((one) => one.creatable && isWanted(one.kind));
   return kinds.sort((one, other) => (one.kind < other.kind ? -1 : 1)).flatMap(creationsOf);
@@ -121,8 +127,9 @@ function kindsOf(isWanted) {
 /** One creation for each action that creates objects of a kind. @param {Kind} kind @returns {Creation[]} */
 function creationsOf(kind) {
   const actors = store.me?.role === "admin" ? ["user", "admin"] : ["user"];
-  const rows = kind.rows.filter((row) => row.sources.includes(kind.initial) && row.actors.some((one) => actors.includes(one)));
-  const actions = [...new Set(rows.map((row) => row.event))];
+  const rows = kind.rows.filter((row) => row.sources.includes(kind.initial));
+  const allowed = rows.filter((row) => row.actors.some((one) => actors.includes(one)));
+  const actions = [...new Set(allowed.map((row) => row.event))];
   return actions.map((action) => ({
     name: actions.length > 1 ? `${kind.kind} (${action})` : kind.kind,
     about: kind.about,

@@ -7,11 +7,12 @@ import { fill, find, h } from "../core/dom.js";
 import { nameOf } from "../core/live-objects.js";
 import { labeled, note } from "./components.js";
 import { fieldsOf, problemPanel } from "./problems.js";
-import { clearComplaints, complainBeside, focusComplaint, partOf } from "./schema-inputs.js";
+import { clearComplaints, complainBeside, focusComplaint } from "./complaints.js";
+import { partOf } from "./schema-inputs.js";
 
 /** @import {Child} from "../core/dom.js" */
 /** @import {ObjectView} from "../core/types.js" */
-/** @import {Complaint} from "./schema-inputs.js" */
+/** @import {Complaint} from "./complaints.js" */
 /** @import {Schema} from "./schema-words.js" */
 
 /** @typedef {[string, string][]} Options values and their texts */

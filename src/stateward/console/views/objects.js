@@ -142,6 +142,11 @@ function show(context) {
       .map((kind) => store.kinds.get(kind)?.actions ?? [])
       .reduce((one, other) => one.filter((name) => other.includes(name)));
     const state = { action: actions[0] ?? "" };
+    /** @param {string} what @param {(things: ObjectView[], action: string, args?: any) => Promise<void>} act */
+    const ask = (what, act) => {
+      const action = state.action;
+      return askFirst(what && `${action}: ${what}`, things, action, (args) => act(things, action, args));
+    };
     const rest = rows.selected.size === rows.rows.length && !pager.done && store.ns !== "*" && kinds.length === 1;
     fill(
       bulk,
@@ -150,25 +155,39 @@ function show(context) {
       may("act") && actions.length
         ? select(wordOptions(...actions), state.action, (value) => (state.action = value), "Action")
         : null,
-      may("act") && actions.length ? h("button", { onclick: () => check(things, state.action) }, "Check first") : null,
+      may("act") && actions.length ? h("button", { onclick: () => ask("", check) }, "Check first") : null,
       may("act") && actions.length
-        ? h("button", { class: "primary", onclick: () => run(things, state.action) }, "Do it")
+        ? h("button", { class: "primary", onclick: () => ask(`${things.length} objects?`, run) }, "Do it")
         : null,
-      may("act") && rest ? h("button", { onclick: () => runAll(state.action) }, "Do it to all that fit") : null,
+      may("act") && rest ? h("button", { onclick: () => ask("all objects that fit?", runAll) }, "Do it to all that fit") : null,
       may("act") && !actions.length ? quiet("these kinds have no action in common") : null,
       h("button", { onclick: () => rows.selectAll(true) }, "Select all shown"),
       h("button", { onclick: () => rows.selectAll(false) }, "Select none"),
     );
   }
 
-  /** @param {ObjectView[]} things @param {string} action */
-  async function check(things, action) {
+  /**
+   * Run an action on many objects. If it has arguments, they are asked for once; if not, the user is asked to confirm.
+   * @param {string} question empty if nothing will be changed
+   * @param {ObjectView[]} things @param {string} action @param {(args?: any) => Promise<void>} act
+   */
+  async function askFirst(question, things, action, act) {
+    const [kind, ...others] = [...new Set(things.map((one) => one.kind))];
+    const isGeneral = kind !== undefined && !others.length && !things.some((one) => actionForm(one, action));
+    const schema = isGeneral ? argsSchema(kind, action) : null;
+    const [title, yes] = question ? [question, action] : [`Check: ${action}`, "Check"];
+    if (schema) showSchemaForm(title, schema.description ?? "", schema, yes, async (args) => void act(args));
+    else if (!question || (await confirm(title, yes))) await act();
+  }
+
+  /** @param {ObjectView[]} things @param {string} action @param {any} [args] */
+  async function check(things, action, args) {
     await attempt(async () => {
       const answers = [];
       for (const ns of new Set(things.map((one) => one.ns))) {
         const mine = things.filter((one) => one.ns === ns).slice(0, 1_000);
         const verdicts = await send("POST", `/ns/${part(ns)}/plan`, {
-          requests: mine.map((one) => ({ object: one.id, action })),
+          requests: mine.map((one) => ({ object: one.id, action, args })),
         });
         answers.push(...mine.map((one, number) => ({ one, verdict: verdicts[number] })));
       }
@@ -189,34 +208,22 @@ function show(context) {
     });
   }
 
-  /** Ask once, for all of them: for the arguments of the action if it has some. @param {string} what @param {ObjectView[]} things @param {string} action @param {(mine: BulkAction) => Promise<void>} act */
-  async function askFirst(what, things, action, act) {
-    const begin = async (/** @type {any} */ args) => {
-      const mine = new BulkAction(context, action, args);
-      fill(results, mine.element);
-      await act(mine);
-    };
-    const kinds = new Set(things.map((one) => one.kind));
-    const schema = kinds.size === 1 && things[0] && !actionForm(things[0], action) ? argsSchema(things[0].kind, action) : null;
-    if (schema) showSchemaForm(`${action}: ${what}`, schema.description ?? "", schema, action, async (args) => void begin(args));
-    else if (await confirm(`${action}: ${what}?`, action)) await begin(undefined);
+  /** @param {ObjectView[]} things @param {string} action @param {any} [args] */
+  async function run(things, action, args) {
+    const mine = new BulkAction(context, action, args);
+    fill(results, mine.element);
+    await mine.each(things, []);
+    toast(`${action} was asked of ${things.length} objects`);
   }
 
-  /** @param {ObjectView[]} things @param {string} action */
-  async function run(things, action) {
-    await askFirst(`${things.length} objects`, things, action, async (mine) => {
-      await mine.each(things, []);
-      toast(`${action} was asked of ${things.length} objects`);
-    });
-  }
-
-  /** @param {string} action */
-  async function runAll(action) {
-    await askFirst("all objects that fit", chosen(), action, (mine) => attempt(async () => {
-      const things = chosen();
+  /** @param {ObjectView[]} things @param {string} action @param {any} [args] */
+  async function runAll(things, action, args) {
+    const mine = new BulkAction(context, action, args);
+    fill(results, mine.element);
+    await attempt(async () => {
       if (things[0] && actionForm(things[0], action)) await mine.each(await allObjects(wanted(), context.signal), []);
       else await mine.all(store.ns, wanted(), []);
-    }));
+    });
   }
 
   /** @type {Set<string>} rows whose columns may have changed: the journal has the states only */
@@ -271,11 +278,13 @@ function tableColumns(kind) {
     cell: (/** @type {ObjectView} */ row) => h("span", { title: text(row) }, text(row)),
   }));
   const error = (/** @type {ObjectView} */ row) => h("span", { class: "error-text", title: row.error ?? "" }, row.error);
+  const kindOf = (/** @type {ObjectView} */ row) => row.kind;
+  const kindColumn = { name: "kind", width: "minmax(100px, 1fr)", wide: true, cell: kindOf };
   return [
     { name: "id", width: "minmax(140px, 2fr)", cell: (row) => objectAnchor(row.ns, row.id) },
     { name: "state", width: "minmax(120px, 1fr)", cell: (row) => badge(row.state, classOf(row.kind, row.state)) },
     ...named,
-    ...(named.length ? [] : [{ name: "kind", width: "minmax(100px, 1fr)", wide: true, cell: (/** @type {ObjectView} */ row) => row.kind }]),
+    ...(named.length ? [] : [kindColumn]),
     { name: "namespace", width: "minmax(70px, .7fr)", wide: true, cell: (row) => row.ns },
     { name: "parent", width: "minmax(80px, 1fr)", wide: true, cell: (row) => row.parent ?? "" },
     { name: "since", width: "90px", wide: true, cell: (row) => ago(row.since) },
