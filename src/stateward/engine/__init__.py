@@ -31,10 +31,12 @@ from stateward.engine.handlers import (
     Unknown,
     WorkError,
 )
+from stateward.engine.kind_builder import KindBuilder
 from stateward.engine.kinds import Kind, Route
 from stateward.engine.queries import list_all
 from stateward.engine.requests import Accepted, LockRequest, Request
 from stateward.engine.snapshots import Completed, HistoryEntry, ObjectSnapshot, OperationSnapshot
+from stateward.engine.thread_handlers import BlockingJob, JobStopped
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.filters import Selector
 from stateward.store.records import Key, Object, Operation, to_json
@@ -43,6 +45,7 @@ __all__ = [
     "Accepted",
     "AlreadyExists",
     "Blocker",
+    "BlockingJob",
     "ChildOutcome",
     "Completed",
     "Denied",
@@ -53,8 +56,10 @@ __all__ = [
     "Handler",
     "HistoryEntry",
     "Job",
+    "JobStopped",
     "Key",
     "Kind",
+    "KindBuilder",
     "LockRequest",
     "Locked",
     "MissingHandlers",

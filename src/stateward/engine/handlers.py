@@ -14,7 +14,7 @@ from typing import Any, Literal, NoReturn, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from stateward.aio.coalescer import CALL_END_TIMEOUT_S
 from stateward.engine.finish.claim_reports import Ending, Pause, Phase, Requeue
@@ -34,6 +34,7 @@ from stateward.engine.job_steps import (
 )
 from stateward.engine.kind_types import KindTypes
 from stateward.engine.requests import Request
+from stateward.engine.thread_handlers import BlockingJob, as_handler
 from stateward.engine.transitions import time_text
 from stateward.errors import BadInput, StatewardError, UnknownName
 from stateward.lifecycle import CONTROLLER, NO_FACTS
@@ -207,7 +208,7 @@ class Job:
     """
 
     __slots__ = (
-        *("_context", "_ends_at", "_has_new_deadline", "_stage", "_steps", "_types", "_undos"),
+        *("_clock", "_context", "_ends_at", "_has_new_deadline", "_stage", "_steps", "_types", "_undos"),
         *("answers", "claim", "is_ending", "pause", "sent"),
     )
 
@@ -220,7 +221,8 @@ class Job:
         self.sent = 0
         self.answers: list[Any] = []
         self._context = context
-        self._ends_at = asyncio.get_running_loop().time() + remaining_s
+        self._clock = asyncio.get_running_loop().time  # also for handlers in threads
+        self._ends_at = self._clock() + remaining_s
         self._steps: Steps = msgspec.json.decode(claim.operation.steps)
         self._undos: dict[str, Undo] = {}
         self._stage: Literal["run", "replay", "undo"] = "run"
@@ -265,7 +267,7 @@ class Job:
     @property
     def time_left_s(self) -> float:
         """The seconds until the operation's deadline, counted from the claim; the host's clock does not matter."""
-        return self._ends_at - asyncio.get_running_loop().time()
+        return self._ends_at - self._clock()
 
     @property
     def deadline(self) -> float:
@@ -572,6 +574,9 @@ async def finish_call(call: Awaitable[T]) -> T:
 
 
 Run = Callable[[Job], Awaitable[Any]]
+PlainRun = Callable[[BlockingJob], Any]
+"""A handler that is a plain function, and is called in a thread."""
+
 Observe = Callable[[Job], Awaitable[ObservedOutcome | Ending]]
 """An observer: returns the outcome, or an Ending with the observed state; it may raise why it cannot observe."""
 
@@ -586,6 +591,7 @@ UNDO_EVENT, UNDO_FAILED_EVENT = "undoes its steps", "undo failed"
 class Handler(Struct, frozen=True):
     """How an action is carried out: the function, the observer of its outcome, and the number of attempts.
 
+    Functions that are not async are called in a thread, with a `BlockingJob`.
     `cancelled` is the observer of cancelled operations, if that is another one. An operation that has it never ends as
     cancelled without an observation.
     """
@@ -595,3 +601,9 @@ class Handler(Struct, frozen=True):
     attempts: int | None = None  # None: until the deadline
     cancelled: Observe | None = None
     args: type[Struct] | None = None  # the type of the action's arguments; any JSON without one
+
+    def __post_init__(self) -> None:
+        for name in ("run", "observe", "cancelled"):
+            function = getattr(self, name)
+            if function is not None:
+                force_setattr(self, name, as_handler(function))

@@ -2,14 +2,14 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from stateward.engine.errors import UnknownKind
-from stateward.engine.handlers import Handler, Observe, Run
+from stateward.engine.handlers import Handler, Observe, PlainRun, Run
 from stateward.engine.kind_types import KindTypes, Upgrade
 from stateward.engine.privacy import PUBLIC, Disclosure, Privacy
 from stateward.engine.requests import Request
@@ -24,6 +24,8 @@ from stateward.store.port import KindFilter
 from stateward.store.records import Key, Object, Operation
 
 log = logging.getLogger("stateward.engine")
+
+HandlerFunction = TypeVar("HandlerFunction", bound=Run | PlainRun)
 
 Guard = Callable[[UnitOfWork, Request, Object], Awaitable[Request | None]]
 """A domain's own condition on a request, checked inside the transaction; raises a Denied.
@@ -136,12 +138,15 @@ class Kind(Struct, eq=False):
         observe: Observe | None = None,
         attempts: int | None = None,
         args: type[Struct] | None = None,
-    ) -> Callable[[Run], Run]:
-        """Register the decorated function as the handler of an action; `args` is the type of its arguments."""
+    ) -> Callable[[HandlerFunction], HandlerFunction]:
+        """Register the decorated function as the handler of an action; `args` is the type of its arguments.
 
-        def register(run: Run) -> Run:
+        A function that is not async is called in a thread, with a `BlockingJob`.
+        """
+
+        def register(run: HandlerFunction) -> HandlerFunction:
             self.lifecycle.sources(action)  # an unknown action is an error with the nearest name
-            self.handlers[action] = Handler(run, observe, attempts, args=args)
+            self.handlers[action] = Handler(cast("Run", run), observe, attempts, args=args)
             self._set_types()
             return run
 

@@ -19,6 +19,7 @@ from time import monotonic
 from types import FrameType
 
 from stateward.aio.backoff import GrowingIntervals
+from stateward.aio.threads import has_real_clock
 from stateward.engine.worker.attempt import RunningOperation
 
 log = logging.getLogger("stateward.worker")
@@ -28,9 +29,6 @@ PROBE_INTERVAL_S = 1.0
 
 BLOCKED_AFTER_S = 1.0
 """After how many seconds without an answer the loop counts as blocked; it is told again when it is twice as long."""
-
-WATCHED_LOOPS = frozenset({"asyncio", "uvloop"})
-"""The packages of loops whose clock is the machine's."""
 
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
@@ -46,7 +44,7 @@ class LoopWatchdog:
     def start(self) -> None:
         """Start to watch the running loop, unless it has a clock of its own."""
         loop = asyncio.get_running_loop()
-        if type(loop).__module__.partition(".")[0] in WATCHED_LOOPS:
+        if has_real_clock(loop):
             watch = threading.Thread(
                 target=self._watch, args=(loop, threading.get_ident()), name="stateward watchdog", daemon=True
             )
