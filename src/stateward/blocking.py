@@ -13,7 +13,7 @@ import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import CancelledError, Future
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from stateward.engine import (
     Accepted,
@@ -31,7 +31,8 @@ from stateward.engine.accept.accept import Verdict
 from stateward.errors import StatewardError
 from stateward.store import Store, open_store
 
-P = ParamSpec("P")
+__all__ = ["BlockingEngine", "CalledInLoop", "NotRunning", "UsedAfterFork"]
+
 T = TypeVar("T")
 
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from tools.reference.markdown import code, joined, table
 
-PACKAGES = ("stateward.plugin", "stateward.lifecycle", "stateward.engine", "stateward.testing")
+PACKAGES = ("stateward.plugin", "stateward.lifecycle", "stateward.engine", "stateward.blocking", "stateward.testing")
 PRIVATE = "_"
 WIDTH = 100
 
