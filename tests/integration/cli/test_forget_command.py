@@ -19,7 +19,7 @@ def test_named_records_are_forgotten(cli: CliServer) -> None:
     given(cli, "www", "mail", "ns1")
     said = cli.run("forget", "www", f"{KIND}/mail", "--kind", KIND)
     assert (said.exit_code, said.output) == (0, "2 objects of the kind dns.record are forgotten.\n")
-    assert [one["id"] for one in cli.json("list")] == ["ns1"]
+    assert [one["id"] for one in cli.json("list", "--kind", KIND)] == ["ns1"]
     assert cli.run("forget", "www", "--kind", KIND).exit_code != 0
 
 

@@ -12,7 +12,7 @@ from stateward.client.output import err, out
 from stateward.client.progress import live_display
 from stateward.client.session import Session, on_server
 from stateward.client.shared_options import Labels, Object
-from stateward.errors import BadInput
+from stateward.errors import BadInput, UnknownName
 from stateward.schemas.objects import ObjectView
 
 States = Annotated[list[str] | None, typer.Option("--state", "-s", metavar="STATE", help="Only in this state.")]
@@ -34,6 +34,16 @@ def get(session: Session, object: Object) -> None:  # noqa: A002 - the glossary'
     session.show(both, lambda _: object_details(session.state_class, found, operation))
 
 
+def _stored_kind(session: Session, name: str) -> str:
+    """Return the full name of a kind that the server knows, or that has objects although nobody knows it."""
+    try:
+        return session.kind(name)
+    except UnknownName:
+        if any(name in one.counts for one in session.client.namespaces()):
+            return name
+        raise
+
+
 @on_server
 def list_(
     session: Session,
@@ -48,7 +58,7 @@ def list_(
 ) -> None:
     """List the objects of a namespace."""
     chosen = ObjectSelector(
-        kind=None if kind is None else session.kind(kind),
+        kind=None if kind is None else _stored_kind(session, kind),
         parent=None if parent is None else parse_ref(parent).id,
         states=_states(state or []),
         labels=parse_pairs("label", label or []),

@@ -180,11 +180,18 @@ class Worker:
 
     async def _claim(self, room: int, prefetch: PrefetchPlan) -> bool:
         """Claim operations and start them; tells whether there may be more."""
+        clock = asyncio.get_running_loop().time
         async with self._claim_lock:
+            began = clock()
             result = await self._retry_on_store_error(
                 lambda tx: claim(tx, self._kinds, self._lease.record, room, prefetch)
             )
-            return self._start_claimed(result)
+            has_more = self._start_claimed(result)
+        if self._kinds.filter is not None:
+            # It may have walked past 10,000 operations of unknown kinds, which takes tens of milliseconds: the store is
+            # left to others for as long.
+            await asyncio.sleep(clock() - began)
+        return has_more
 
     def _start_claimed(self, result: ClaimResult) -> bool:
         now = asyncio.get_running_loop().time()

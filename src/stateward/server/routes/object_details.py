@@ -54,11 +54,16 @@ def _is_effective(lifecycle: Lifecycle, state: str, allowed: AllowedEvent, actor
 
 @api_route(get, "/ns/{ns:str}/objects/{id:str}/allowed", Right.READ, TAG, "What may be done to an object?", 404)
 async def get_allowed(request: ApiRequest, ns: Ns, id: Id) -> AllowedView:  # noqa: A002
-    """Return all actions of the object: whether the caller may request each now, its target states, or why not."""
+    """Return all actions of the object: whether the caller may request each now, its target states, or why not.
+
+    There are none if this server does not know the object's kind.
+    """
     service = request.service
     found = await service.engine.record(ns, id)
     holder = None if found.op is None else await service.reader.operation(Key(ns, found.op))
-    lifecycle = service.engine.kinds.of(found).lifecycle
+    if found.kind not in service.engine.kinds:
+        return AllowedView(found.state, None, [])
+    lifecycle = service.engine.kinds[found.kind].lifecycle
     origin = None if holder is None else holder.origin
     actions = allowed_actions(lifecycle, found.state, ACTORS[request.grant.role], origin)
     return AllowedView(found.state, service.state_classes.get((found.kind, found.state)), actions)
