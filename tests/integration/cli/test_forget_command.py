@@ -6,7 +6,7 @@ from stateward.store.changes import Changes
 from tests.contract.samples import an_object
 from tests.integration.cli.cli_server import CliServer
 
-KIND = "dns.record"
+KIND = "acme.lamp"
 
 
 def given(cli: CliServer, *names: str) -> None:
@@ -18,7 +18,7 @@ def given(cli: CliServer, *names: str) -> None:
 def test_named_records_are_forgotten(cli: CliServer) -> None:
     given(cli, "www", "mail", "ns1")
     said = cli.run("forget", "www", f"{KIND}/mail", "--kind", KIND)
-    assert (said.exit_code, said.output) == (0, "2 objects of the kind dns.record are forgotten.\n")
+    assert (said.exit_code, said.output) == (0, "2 objects of the kind acme.lamp are forgotten.\n")
     assert [one["id"] for one in cli.json("list", "--kind", KIND)] == ["ns1"]
     assert cli.run("forget", "www", "--kind", KIND).exit_code != 0
 
@@ -38,7 +38,7 @@ def test_neither_without_a_name_nor_by_another_kind_is_anything_forgotten(cli: C
     for words, text in (
         (("--kind", KIND), "either named, or all of the kind"),
         (("www", "--all", "--kind", KIND), "either named, or all of the kind"),
-        (("www", "--kind", "dns.zone"), "the kind of 'www', dns.record"),
+        (("www", "--kind", "acme.lamps"), "the kind of 'www', acme.lamp"),
         (("p1", "--kind", "test.pump"), "knows the kind test.pump"),
     ):
         said = cli.run("forget", *words)

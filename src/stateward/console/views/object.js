@@ -93,7 +93,7 @@ async function show(context) {
     ),
   );
   const first = await get(base, {}, context.signal).catch(gone);
-  const diagram = first === null ? null : await diagramOf(first.kind);
+  const diagram = first === null ? null : await diagramOf(first.kind).catch(gone);
   if (diagram) fill(picture, diagram.element);
   refresh();
   history = await recentJournal({ ns, object: id }, MAX_TIMELINE, context.signal);
