@@ -19,10 +19,11 @@ from msgspec.json import decode
 from stateward.engine.engine import Engine
 from stateward.engine.job_steps import RETRY, SLEEP, UNDO, WAIT
 from stateward.engine.requests import Accepted
+from stateward.lifecycle import DAY
 from stateward.store.errors import Unavailable
 from stateward.store.records import Status
 from stateward.testing.effects import Effect, Effects
-from stateward.testing.faulty_store import NO_FAULTS, CommitRecord, FaultRates, StoreLink
+from stateward.testing.faulty_store import NO_FAULTS, CommitRecord, FaultRates, ProcessKilled, StoreLink
 from stateward.testing.handler_calls import PACKAGE, CodeLine, HandlerCall, Observer, observe_handlers
 from stateward.testing.invariants import Violation
 from stateward.testing.kind_sources import KindSource, runtime_of
@@ -37,6 +38,9 @@ LEASE_S = 15.0
 
 REST_S = 3600.0
 """The virtual seconds within which all operations must have ended after the scenario has, and their deadlines."""
+
+LIMIT_S = 3 * DAY
+"""The virtual time that a run may take: a scenario that waits for what never happens fails after that."""
 
 COMPOSED_CALLS = frozenset({"create", "act", "run"})
 """Methods of the engine that build a request and send it: the request is built once, and its sending repeated."""
@@ -64,10 +68,6 @@ class CrashPoint(Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"crash point {self.number}, {self.moment}: {self.what}"
-
-
-class ProcessKilled(Exception):
-    """Rolls back the transaction before whose commit its process is killed."""
 
 
 class CrashRun:
@@ -138,11 +138,6 @@ class _CrashLink(StoreLink):
         if record.wrote and self.party.world.is_crash_point(self.party, moment, describe_commit(record)):
             await self.hang()
 
-    async def hang(self) -> None:
-        """Wait for ever, as the killed process does."""
-        await asyncio.sleep(0)
-        raise Unavailable("the run has ended")
-
 
 class CrashProcess(SimulatedProcess):
     """A process that can be killed at a crash point."""
@@ -150,7 +145,7 @@ class CrashProcess(SimulatedProcess):
     def __init__(self, world: "CrashWorld", name: str) -> None:
         self.world = world
         self.death: asyncio.Future[None] = world.loop.create_future()
-        observer = Observer(self._begins, self._suspends, self._ends)
+        observer = Observer(self._begins, self._suspends, world.runs_step, self._ends)
         runtime = runtime_of(world.kind_source)
         self.bind_engine = runtime.bind_engine  # type: ignore[method-assign]
         kinds = [observe_handlers(kind, observer) for kind in runtime.kinds]
@@ -178,8 +173,8 @@ class CrashProcess(SimulatedProcess):
         self.world.note(f"{self.name} runs {call}")
 
     def _suspends(self, call: HandlerCall) -> None:
-        if call.lines:
-            self.world.is_crash_point(self, "at an await", f"{call.lines[0].short}, {call.lines[0].text}", call)
+        what = f"{call.lines[0].short}, {call.lines[0].text}" if call.lines else str(call)
+        self.world.is_crash_point(self, "at an await", what, call)
 
     def _ends(self, call: HandlerCall) -> None:
         self.calls.remove(call)
@@ -189,7 +184,7 @@ class CrashWorld(SimulatedWorld[CrashProcess]):
     """The world of one run: a store, a ledger, the scenario as the client, and one process after the other."""
 
     def __init__(self, victim: int | None) -> None:
-        super().__init__(0)
+        super().__init__(0, limit_s=LIMIT_S)
         self.effects = Effects(self._on_effect)
         self.kind_source: KindSource = []
         self.accepted: list[str] = []
@@ -267,19 +262,18 @@ class CrashWorld(SimulatedWorld[CrashProcess]):
 
     def note_commit(self, party: LoopParty, function: str, record: CommitRecord) -> None:  # noqa: ARG002
         self.note(f"{party.name} commits: {describe_commit(record)}")
-        self._check_steps(record)
+        self._keep_steps(record)
 
-    def _check_steps(self, record: CommitRecord) -> None:
-        """Check that finished steps stay finished: each checkpoint adds a step, and keeps the results of the others."""
+    def _keep_steps(self, record: CommitRecord) -> None:
         for key, text in (one for changes in record.changes for one in changes.steps):
-            steps, before = decode(text), self._steps.get(key.id, {})
-            again = [
-                name for name, result in before.items() if not name.startswith(CHANGING) and steps.get(name) != result
-            ]
-            is_repeated = steps == before and not any(name.startswith(PAUSES) for name in steps)
-            if again or is_repeated:
-                self.wrong(f"operation {key.id} ran a step again that was finished: {', '.join(again or steps)}")
-            self._steps[key.id] = steps
+            self._steps[key.id] = decode(text)
+
+    def runs_step(self, call: HandlerCall, step: str) -> None:
+        """Check that a step that was finished, and stored, does not run again."""
+        self.note(f"{call} runs the step {step!r}")
+        if step in self._steps.get(call.job.key.id, {}):
+            self.culprit = call.lines
+            self.wrong(f"the step {step!r} of {call} runs again, and was finished")
 
     def _on_effect(self, effect: Effect, first: Effect | None) -> None:
         place = f" at {effect.lines[0].short}" if effect.lines else ""

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from stateward.store.records import Status
 from stateward.testing.crash_world import CrashPoint, CrashRun, CrashWorld, Results, play
+from stateward.testing.engines import rare_polls
 from stateward.testing.handler_calls import CodeLine
 
 ENOUGH_FAILURES = 25
@@ -77,7 +78,8 @@ def crash_everywhere(scenario: Scenario) -> CrashReport:
 
 def _run(scenario: Scenario, victim: int | None) -> tuple[CrashWorld, str | None]:
     world = CrashWorld(victim)
-    outcome = world.run(lambda one: play(one, scenario))
+    with rare_polls():
+        outcome = world.run(lambda one: play(one, scenario))
     return world, outcome.wrong
 
 

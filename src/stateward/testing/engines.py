@@ -35,7 +35,7 @@ def open_loop(store: str) -> Iterator[asyncio.AbstractEventLoop]:
     """Return the event loop for a store; at the end, tasks that are left are cancelled."""
     loop = VirtualLoop(TIME_LIMIT_S) if store == "sqlite" else asyncio.new_event_loop()
     try:
-        with _rare_polls() if store == "sqlite" else nullcontext():
+        with rare_polls() if store == "sqlite" else nullcontext():
             yield loop
     finally:
         loop.run_until_complete(_cancel_all())
@@ -44,7 +44,7 @@ def open_loop(store: str) -> Iterator[asyncio.AbstractEventLoop]:
 
 
 @contextmanager
-def _rare_polls() -> Iterator[None]:
+def rare_polls() -> Iterator[None]:
     """Let the engine poll rarely: a poll replaces a lost notification, and in one process none is lost."""
     before = scheduler.DUE_POLL_MAX_S, waiters.WAITER_POLL_S
     scheduler.DUE_POLL_MAX_S = waiters.WAITER_POLL_S = VIRTUAL_LEASE_S

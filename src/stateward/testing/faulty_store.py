@@ -9,7 +9,7 @@ with its changes before anything else can happen.
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from random import Random
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 from msgspec import Struct, field
 
@@ -93,6 +93,10 @@ class RecordingTx:
         self._record.workers = True
 
 
+class ProcessKilled(Exception):
+    """Rolls back the transaction before whose commit its process is killed."""
+
+
 class StoreLink:
     """The connection of a process to the store; `cut_until` and `silent` say whether and how it is cut."""
 
@@ -113,13 +117,18 @@ class StoreLink:
             raise self.chance.choice((Unavailable, StoreBusy))("injected before the commit")
 
     def committing(self, record: CommitRecord) -> None:
-        """Hear of a transaction that is about to be committed; raises to roll it back."""
+        """Hear of a transaction that is about to be committed; `ProcessKilled` rolls it back and ends its caller."""
 
     async def receive(self, record: CommitRecord) -> None:  # noqa: ARG002 - for subclasses
         """Deliver the answer to a commit, or raise although the commit is durable."""
         await self._pass()
         if self.chance.random() < self.faults.lost:
             raise Unavailable("injected after the commit")
+
+    async def hang(self) -> NoReturn:
+        """Wait for ever, as the code of a killed process does; it is resumed when the world ends."""
+        await asyncio.sleep(0)
+        raise Unavailable("the world has ended")
 
     async def read(self) -> None:
         """Deliver a query to the store, or raise."""
@@ -201,7 +210,10 @@ class FaultyStore:
             link.committing(record)
             return result
 
-        result = await self._inner.transact(recorded)
+        try:
+            result = await self._inner.transact(recorded)
+        except ProcessKilled:
+            await link.hang()
         self._committed(link.party, function.__qualname__, record)
         await link.receive(record)
         if record.workers:

@@ -4,18 +4,20 @@ A report that says "this operation had two effects" leaves the search to its rea
 the line at which it waits, so each call keeps it. A task that the handler started belongs to the same call.
 """
 
+import sys
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextvars import ContextVar
 from inspect import iscoroutine
 from linecache import getline
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 import stateward
-from stateward.engine.handlers import Handler, Job
+from stateward.engine.handlers import Handler, Job, Retry, Undo
 from stateward.engine.kinds import Kind
 
 PACKAGE = Path(stateward.__file__).parent
@@ -47,10 +49,11 @@ class CodeLine(Struct, frozen=True):
 class HandlerCall:
     """A call of a handler. `lines` is where it was suspended last: the handler's own line first, then what it calls."""
 
-    def __init__(self, job: Job, role: str) -> None:
+    def __init__(self, job: Job, role: str, lines: tuple[CodeLine, ...] = ()) -> None:
         self.job = job
         self.role = role
-        self.lines: tuple[CodeLine, ...] = ()
+        self.lines = lines
+        self.observer: Observer | None = None
 
     def __str__(self) -> str:
         job = self.job
@@ -68,10 +71,11 @@ def current_lines() -> tuple[CodeLine, ...]:
 
 
 class Observer(Struct, frozen=True):
-    """What is told of the calls of handlers: their begin, each await, and their end."""
+    """What is told of the calls of handlers: their begin, each await, each step that they run, and their end."""
 
     begins: Callable[[HandlerCall], None]
     suspends: Callable[[HandlerCall], None]
+    runs_step: Callable[[HandlerCall, str], None]
     ends: Callable[[HandlerCall], None]
 
 
@@ -83,14 +87,8 @@ def observe_handlers(kind: Kind, observer: Observer) -> Kind:
 def _observe(handler: Handler, observer: Observer) -> Handler:
     def observed(function: Callable[[Job], Awaitable[Any]], role: str) -> Callable[[Job], Awaitable[Any]]:
         async def run(job: Job) -> Any:
-            call = HandlerCall(job, role)
-            token = CALL.set(call)
-            observer.begins(call)
-            try:
-                return await _Stepped(function(job), call, observer)
-            finally:
-                observer.ends(call)
-                CALL.reset(token)
+            job.__class__ = _ObservedJob
+            return await _run(HandlerCall(job, role), observer, function(job))
 
         return run
 
@@ -100,6 +98,42 @@ def _observe(handler: Handler, observer: Observer) -> Handler:
         observe=handler.observe and observed(handler.observe, "observer of "),
         cancelled=handler.cancelled and observed(handler.cancelled, "observer of "),
     )
+
+
+async def _run(call: HandlerCall, observer: Observer, work: Awaitable[Any]) -> Any:
+    call.observer = observer
+    token = CALL.set(call)
+    observer.begins(call)
+    try:
+        return await _Stepped(work, call, observer)
+    finally:
+        observer.ends(call)
+        CALL.reset(token)
+
+
+class _ObservedJob(Job):
+    """A job whose steps and undos are observed."""
+
+    __slots__ = ()
+
+    async def once(
+        self, step: str, work: Callable[[], Awaitable[Any]], *, undo: Undo | None = None, retry: Retry | None = None
+    ) -> Any:
+        call = CALL.get()
+        if call is None or call.observer is None:
+            return await super().once(step, work, undo=undo, retry=retry)
+        here, lines = call, tuple(_frame_line(sys._getframe(1)))
+        here.lines = lines or here.lines
+        observer = call.observer
+
+        async def run_step() -> Any:
+            observer.runs_step(here, step)
+            return await work()
+
+        def observed(undo: Undo) -> Undo:
+            return lambda result: _run(HandlerCall(self, f"undo of {step!r} in ", lines), observer, undo(result))
+
+        return await super().once(step, run_step, undo=undo and observed(undo), retry=retry)
 
 
 class _Stepped:
@@ -117,7 +151,7 @@ class _Stepped:
                 waits_for = work.send(None) if error is None else work.throw(error)
             except StopIteration as end:
                 return end.value
-            self._call.lines = tuple(_lines(work))
+            self._call.lines = tuple(_lines(work)) or self._call.lines
             self._observer.suspends(self._call)
             error = None
             try:
@@ -137,9 +171,15 @@ def _lines(waiting: Any) -> Iterator[CodeLine]:
     """Walk down a suspended coroutine to what it waits for."""
     while waiting is not None:
         frame = getattr(waiting, "cr_frame", None) or getattr(waiting, "gi_frame", None)
-        if frame is not None and not _is_machinery(frame.f_code.co_filename):
-            yield CodeLine(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+        if frame is not None:
+            yield from _frame_line(frame)
         waiting = getattr(waiting, "cr_await", None) or getattr(waiting, "gi_yieldfrom", None)
+
+
+def _frame_line(frame: FrameType) -> Iterator[CodeLine]:
+    """Yield the line of a frame, unless it belongs to the machinery."""
+    if not _is_machinery(frame.f_code.co_filename):
+        yield CodeLine(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
 
 def _is_machinery(file: str) -> bool:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from hashlib import blake2b
 from itertools import chain, count
+from math import inf
 from random import Random
 from traceback import format_exception
 from typing import Any, Generic, TypeVar
@@ -52,9 +53,9 @@ class WorldOutcome(Struct, frozen=True):
 class SimulatedWorld(Generic[P]):
     """The parts of one run; a subclass adds what else there is, such as a provider."""
 
-    def __init__(self, seed: int, listener: Callable[[str], None] | None = None) -> None:
+    def __init__(self, seed: int, listener: Callable[[str], None] | None = None, limit_s: float = inf) -> None:
         self.seed = seed
-        self.loop = VirtualLoop()
+        self.loop = VirtualLoop(limit_s)
         self.loop.set_task_factory(self._task)  # type: ignore[arg-type]
         self.loop.set_exception_handler(self._unhandled)
         self.offset = 0.0

@@ -2,14 +2,17 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stateward.engine import Handler, Job, Kind, ObservedOutcome, Temporary
+from stateward.engine import Handler, Job, Kind, ObservedOutcome, OperationFailed, Permanent, Request, Temporary
+from stateward.engine.requests import Creation
+from stateward.errors import StatewardError
 from stateward.lifecycle import BACK, MINUTE, NEW, STABLE, TRANSITIONAL, USER, State, action, declare
-from stateward.testing import CrashRun, Effects, PromiseBroken, crash_everywhere
+from stateward.testing import CrashRun, Effects, PromiseBroken, crash_everywhere, crash_world
 
 
 class Lamp(State):
@@ -141,20 +144,112 @@ def test_steps_with_checkpoints_and_keys_survive_every_crash() -> None:
     assert report.effects == 3
 
 
-class Repeating(Job):
-    """A job whose `once` forgets what is finished."""
-
-    __slots__ = ()
-
-    async def once(self, step: str, work: Callable[[], Awaitable[Any]], **how: Any) -> Any:
-        self._steps.pop(step, None)
-        return await super().once(step, work, **how)
-
-
 def test_finished_step_that_runs_again_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stateward.engine.worker.worker.Job", Repeating)
-    with pytest.raises(PromiseBroken, match="operation op1 ran a step again that was finished: body"):
+    once = Job.once
+
+    async def forgets(job: Job, step: str, work: Any, **how: Any) -> Any:
+        job._steps.pop(step, None)
+        return await once(job, step, work, **how)
+
+    monkeypatch.setattr(Job, "once", forgets)
+    with pytest.raises(PromiseBroken, match=r"the step 'body' of make of lamp-1 .* runs again, and was finished"):
         crash_everywhere(scenario(in_steps))
+
+
+async def trip(job: Job, effects: Effects) -> None:
+    key = job.key.id
+    await job.once(
+        "body",
+        lambda: effects.apply_once(f"{key}/body"),
+        undo=lambda _: effects.apply_once(f"{key}/body undone"),
+    )
+    await job.sleep(5.0, step="paint dries")
+    await effects.apply_once(f"{key}/tried")
+    raise Permanent("no bulbs")
+
+
+async def failed_trip(run: CrashRun) -> None:
+    effects = run.effects
+    engine = await run.start(
+        [Kind(LAMP, {"make": Handler(lambda job: trip(job, effects)), "light": Handler(trip_not)})]
+    )
+    with pytest.raises(OperationFailed, match="no bulbs"):
+        await engine.run("n", "lamp-1", "make", kind="lamp")
+    assert list(effects) == ["op1/body", "op1/tried", "op1/body undone"]
+
+
+async def trip_not(job: Job) -> None:
+    """Do nothing."""
+
+
+def test_steps_with_undo_and_sleeps_survive_every_crash() -> None:
+    crash_everywhere(failed_trip)
+
+
+async def careless_trip(job: Job, effects: Effects) -> None:
+    await job.once("body", trip_nothing, undo=lambda _: effects.apply("body undone"))  # cannot be undone twice
+    raise Permanent("no bulbs")
+
+
+async def trip_nothing() -> None:
+    """Do nothing."""
+
+
+def test_undo_that_cannot_be_repeated_is_found_with_its_line() -> None:
+    async def play(run: CrashRun) -> None:
+        make = Handler(lambda job: careless_trip(job, run.effects))
+        engine = await run.start([Kind(LAMP, {"make": make, "light": Handler(trip_not)})])
+        with pytest.raises(OperationFailed):
+            await engine.run("n", "lamp-1", "make", kind="lamp")
+
+    with pytest.raises(PromiseBroken, match="the effect 'body undone' happened twice") as found:
+        crash_everywhere(play)
+    assert found.value.line is not None
+    assert found.value.line.line == line_of("# cannot be undone twice")
+
+
+def test_cancelled_operation_ends_once_after_every_crash() -> None:
+    async def play(run: CrashRun) -> None:
+        async def slow(job: Job) -> None:
+            await asyncio.sleep(20.0)
+            await run.effects.apply_once(job.key.id)
+
+        engine = await run.start([Kind(LAMP, {"make": Handler(trip_not), "light": Handler(slow)})])
+        await engine.run("n", "lamp-1", "make", kind="lamp")
+        lit = await engine.act("n", "lamp-1", "light")
+        assert lit.operation is not None
+        with suppress(StatewardError):  # the answer to the first call was lost, or it has ended meanwhile
+            await engine.cancel("n", lit.operation.id)
+        ended = await engine.wait("n", lit.operation.id)
+        assert (ended.status == "succeeded") == (lit.operation.id in run.effects)
+
+    crash_everywhere(play)
+
+
+def test_children_survive_every_crash() -> None:
+    async def play(run: CrashRun) -> None:
+        async def make(job: Job) -> Any:
+            if job.object == "lamp-1":
+                requests = [Request(job.ns, name, "make", "", creates=Creation("lamp")) for name in ("a", "b")]
+                await job.spawn("others", requests)
+            return await run.effects.apply_once(job.object, job.object)
+
+        engine = await run.start([Kind(LAMP, {"make": Handler(make), "light": Handler(make)})])
+        await engine.run("n", "lamp-1", "make", kind="lamp")
+        assert sorted(run.effects) == ["a", "b", "lamp-1"]
+
+    crash_everywhere(play)
+
+
+def test_scenario_that_waits_for_ever_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crash_world, "LIMIT_S", 43_200.0)
+
+    async def play(run: CrashRun) -> None:
+        await run.start([Kind(LAMP, {"make": Handler(trip_not), "light": Handler(trip_not)})])
+        await asyncio.Event().wait()
+
+    with pytest.raises(PromiseBroken, match=r"Stuck: the test still waits after 0\.5 virtual days"):
+        crash_everywhere(play)
 
 
 async def half_in_steps(job: Job, effects: Effects) -> None:
