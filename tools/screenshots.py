@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 FOLDER = ROOT / "build" / "screenshots"
 SHOWN = ROOT / "docs" / "pictures" / "console"
 BEST = frozenset(
-    {"overview", "overview-light", "overview-phone", "object", "refusal", "demo-mci", "form", "leases-light", "systems"}
+    {
+        *("overview", "overview-light", "overview-phone", "object", "refusal", "demo-mci", "form", "kind-form"),
+        *("leases-light", "systems"),
+    }
 )
 LAPTOP, PHONE = (1440, 900), (390, 844)
 
@@ -61,7 +64,7 @@ def main() -> None:
         sys.exit("There is no Chromium here: apt-get install chromium")
     for folder in (FOLDER, SHOWN):
         folder.mkdir(parents=True, exist_ok=True)
-    wanted = sys.argv[1:] or [*VIEWS, *DEMO, "refusal", "form"]
+    wanted = sys.argv[1:] or [*VIEWS, *DEMO, "refusal", "form", "kind-form"]
     expect.set_options(timeout=PATIENT)
     with tempfile.TemporaryDirectory() as data, sync_playwright() as playwright:
         browser = launch_browser(playwright)
@@ -73,6 +76,10 @@ def main() -> None:
             with served(Path(data) / "demo", "--demo") as demo:
                 form(browser, demo)
                 take_all(browser, demo, {name: DEMO[name] for name in wanted if name in DEMO})
+        if "kind-form" in wanted:
+            flags, environ = ("--domain", "tests.console.printing:domain"), {"PYTHONPATH": str(ROOT)}
+            with served(Path(data) / "printing", *flags, environ=environ) as printing:
+                kind_form(browser, printing)
         browser.close()
 
 
@@ -119,6 +126,18 @@ def form(browser: Browser, demo: Served) -> None:
         page.get_by_role("button", name="New MCI").click()
         page.locator("#question [name=name]").fill("shop-eu")
         shoot(page, "form", whole=False)
+
+
+def kind_form(browser: Browser, printing: Served) -> None:
+    """Take a picture of a form that was made from the types of a kind, with what is wrong beside its field."""
+    with signed_in(browser, f"{printing.url}/#/printing", printing.token) as (_, page, _):
+        page.get_by_role("button", name="New printing.printer").click()
+        entered = {"id": "front", "spec.address": "front.example", "spec.port": "70000"}
+        for name, value in entered.items():
+            page.locator(f"#question [name='{name}']").fill(value)
+        page.get_by_role("button", name="Make it").click()
+        page.locator("#question").evaluate("one => one.scrollTo(0, 0)")
+        shoot(page, "kind-form", whole=False)
 
 
 def shoot(page: Page, name: str, *, whole: bool) -> None:
