@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "test.md"
-BLOCK = re.compile(r"^```python\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```python (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TRACE = re.compile(r"^```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TIME = re.compile(r"^ *\d+\.\d+ ")
 
