@@ -82,8 +82,8 @@ class RecordHandlers:
 
     async def remove(self, job: Job) -> None:
         """Take the record from the server."""
-        if job.origin != RecordState.FAILED:  # what the server has there was never ours
-            spec = _spec(job)
+        spec = _spec(job)
+        if await self._may_be_served(job):
             await job.call(self._server.write_rrset(spec.zone, rrset_key(spec), None))
 
     async def observe(self, job: Job) -> ObservedOutcome:
@@ -95,9 +95,13 @@ class RecordHandlers:
     async def observe_removed(self, job: Job) -> ObservedOutcome:
         """Say whether the record is served no more."""
         spec = _spec(job)
-        if job.origin == RecordState.FAILED or await self._server.read_rrset(spec.zone, rrset_key(spec)) is None:
+        if not await self._may_be_served(job) or await self._server.read_rrset(spec.zone, rrset_key(spec)) is None:
             return ObservedOutcome.DONE
         return _not_seen(job)
+
+    async def _may_be_served(self, job: Job) -> bool:
+        """Return whether the server may have the record: not if it was never ours, or if the zone itself is gone."""
+        return job.origin != RecordState.FAILED and await self._server.serves(_spec(job).zone)
 
     async def _write(self, job: Job, *, is_new: bool) -> None:
         spec = _spec(job)

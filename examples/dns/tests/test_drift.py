@@ -71,6 +71,19 @@ async def test_lost_zone_is_added_again_and_its_records_are_repaired() -> None:
         assert server.zones[ZONE] == {WWW: OURS}
 
 
+async def test_records_of_a_lost_zone_can_be_deleted_and_then_the_zone() -> None:
+    server = SimulatedServer()
+    async with records_on(server) as records:
+        await records.create_zone()
+        await records.create()
+        del server.zones[ZONE]
+        server.owners[ZONE] = "other/example.org"
+        await check(records, server)
+        assert (await records.do("www", "delete")).status == "succeeded"
+        assert (await records.do(ZONE, "delete")).status == "succeeded"
+        assert server.owners == {ZONE: "other/example.org"}
+
+
 async def test_action_without_an_answer_ends_unknown_and_the_server_resolves_it() -> None:
     server = SimulatedServer()
     async with records_on(server) as records:

@@ -6,7 +6,7 @@ from random import Random
 from socket import socket
 
 import pytest
-from embedded import ZONE, records_on
+from embedded import NS, ZONE, records_on
 from knot_server import KnotServer
 from msgspec.structs import replace
 
@@ -59,6 +59,20 @@ async def test_messages_may_be_repeated(knot: KnotServer) -> None:
     assert await server.read_rrset(zone, WWW) == ONE
     for _ in range(2):
         await server.remove_zone(zone, "a")
+
+
+async def test_records_of_a_zone_that_the_server_has_lost_can_be_deleted(knot: KnotServer) -> None:
+    server, zone = DynamicUpdates(knot.at), "lost.example"
+    async with records_on(server) as records:
+        await records.create_zone(zone)
+        await records.create("www", zone=zone)
+        await server.remove_zone(zone, f"{NS}/{zone}")
+        while await server.serves(zone):
+            await asyncio.sleep(0.01)
+        await DriftDetector(records.engine, server, Random(1), 1.0).check_all()
+        assert (await records.state(zone), await records.state("www")) == ("lost", "drifted")
+        assert (await records.do("www", "delete")).error is None
+        assert (await records.do(zone, "delete")).error is None
 
 
 async def test_text_comes_back_as_it_was_given(knot: KnotServer) -> None:

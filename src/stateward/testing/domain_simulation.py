@@ -199,7 +199,9 @@ async def _run(world: DomainWorld, specs: Specs, times: tuple[float, float], ref
     for _ in range(faults.workers):
         world.add_process()
     tasks = [asyncio.create_task(one) for one in (workload.run(), faults.live())]
-    await asyncio.sleep(trouble_s)
+    broken, _ = await asyncio.wait(tasks, timeout=trouble_s)
+    for task in broken:  # they run for ever, unless one fails
+        task.result()
     world.note("all faults end")
     for task in tasks:
         task.cancel()

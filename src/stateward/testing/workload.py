@@ -133,7 +133,7 @@ class Workload:
         if found is None or (event.meaning is Meaning.ACTION and chance.random() < 0.1):
             how["spec"] = self._spec(kind)
         if kind.types is not None and event.event in kind.types.args:
-            how["args"] = sample_value(kind.types.args[event.event], chance)
+            how["args"] = sample_value(kind.types.args[event.event].struct, chance)
         if event.needs and chance.random() < 0.7:
             how["facts"] = event.needs
         actor = chance.choice(_outsiders(event))

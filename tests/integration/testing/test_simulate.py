@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from importlib import import_module
+from random import Random
 from typing import Annotated
 
 import pytest
@@ -117,6 +118,20 @@ class Spec(Struct):
 
 def test_specs_are_made_from_their_type() -> None:
     assert simulate([Kind(LAMP, spec=Spec)], seeds=2).operations > 10
+
+
+def test_arguments_are_made_from_their_type() -> None:
+    heard: list[str] = []
+    simulate([Kind(LAMP, args={"light": Spec})], seeds=2, handler=do_nothing, listener=heard.append)
+    assert sum("light acme.lamp-" in line and "accepted" in line for line in heard) > 5
+
+
+def test_specs_that_cannot_be_made_are_told() -> None:
+    def fail(_chance: Random) -> None:
+        raise ZeroDivisionError("no spec today")
+
+    with pytest.raises(ZeroDivisionError, match="no spec today"):
+        simulate([Kind(LAMP, spec=Spec)], seeds=2, specs={"acme.lamp": fail})
 
 
 def test_specs_that_are_all_refused_are_told() -> None:
