@@ -4,12 +4,13 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 
 import pytest
 
-from stateward.engine import Engine, Job, Kind, MissingHandlers, Permanent
+from stateward.engine import Engine, Job, Kind, MissingHandlers, OperationTimedOut, Permanent
 from stateward.engine.tracebacks import LONGEST_TRACEBACK
-from stateward.engine.worker import loop_watchdog
+from stateward.engine.worker import loop_watchdog, worker
 from stateward.lifecycle import BACK, GONE, MINUTE, NEW, STABLE, TRANSITIONAL, State, action, declare, hidden
 from stateward.store import open_store
 from stateward.store.port import Store
@@ -26,7 +27,7 @@ class Bell(State):
 
 def bell_kind(**how: object) -> Kind:
     rows = [
-        action("cast", source=NEW, through=Bell.CASTING, to=Bell.HUNG, within=MINUTE),
+        action("cast", source=NEW, through=Bell.CASTING, to=Bell.HUNG, within=2.0),
         action("ring", source=Bell.HUNG, through=Bell.RINGING, to=BACK, within=MINUTE),
         hidden("polish", source=Bell.HUNG, within=MINUTE),
         action("melt", source=Bell.HUNG, through=Bell.MELTING, to=GONE, within=MINUTE),
@@ -89,6 +90,26 @@ async def test_hooks_at_the_end_of_an_operation_do_not_get_its_traceback(new_sto
         accepted = await engine.create("ns", "p1", kind, "build")
         ended = await engine.wait("ns", accepted.op.id, 30)
     assert (results, ended.traceback is None) == ([None], False)
+
+
+async def test_an_operation_whose_handler_does_not_stop_at_its_deadline_ends_without_it(
+    new_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(worker, "STUBBORN_GRACE_S", 0.2)
+    kind, is_over = bell_kind(delegated=("ring", "polish", "melt")), asyncio.Event()
+
+    async def ignore_all(job: Job) -> None:
+        while not is_over.is_set():
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.05)
+
+    kind.handles("cast")(ignore_all)
+    async with Engine(new_store(), [kind], lease_s=0.6) as engine:
+        accepted = await engine.create("ns", "b1", kind, "cast")
+        with pytest.raises(OperationTimedOut, match="and its handler does not stop when it is cancelled; it is gone"):
+            await engine.wait("ns", accepted.op.id, 30, check=True)
+        is_over.set()
+    assert f"operation {accepted.op.id} (cast of test.bell b1) ends without its handler" in caplog.text
 
 
 async def test_missing_handlers_are_told_when_the_engine_is_entered() -> None:

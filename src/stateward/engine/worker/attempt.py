@@ -5,6 +5,7 @@ An error says what to do next: retry later, observe first, fail, or back off the
 """
 
 import asyncio
+from math import inf
 from random import Random
 from typing import Literal
 
@@ -188,9 +189,10 @@ class RunningOperation:
     predecessors   operations whose slot this prefetched one has taken over, until one of their reports is committed
     slot_released  it no longer counts against the lane
     orphaned       no report was committed: the claim has to be reconciled with the store
+    given_up_at    the time of the loop at which its handler must have ended, long after the deadline
     """
 
-    __slots__ = ("claim", "orphaned", "predecessors", "slot_released", "stop_reason", "task")
+    __slots__ = ("claim", "given_up_at", "orphaned", "predecessors", "slot_released", "stop_reason", "task")
 
     def __init__(self, claim: Claim, predecessors: tuple[Key, ...]) -> None:
         self.claim = claim
@@ -199,6 +201,7 @@ class RunningOperation:
         self.stop_reason: StopReason = ""
         self.orphaned = False
         self.slot_released = False
+        self.given_up_at = inf
 
 
 def stop_if_superseded(running: RunningOperation, work: WorkItem | None) -> None:

@@ -15,6 +15,7 @@ import socket
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from contextvars import copy_context
+from math import inf
 from random import Random
 from typing import TypeVar
 
@@ -40,7 +41,7 @@ from stateward.engine.worker.loop_watchdog import LoopWatchdog
 from stateward.engine.worker.prefetch import PREFETCH_WINDOW_S, PrefetchBuffer, PrefetchPlan
 from stateward.engine.worker.scheduler import DueScheduler
 from stateward.errors import StatewardError
-from stateward.lifecycle import UNKNOWN
+from stateward.lifecycle import CLOCK, TIMED_OUT, UNKNOWN
 from stateward.store.errors import DatabaseReplaced, StoreError
 from stateward.store.port import Store, Tx, TxFunction
 from stateward.store.records import Claim, Key, Operation, WorkerRecord, to_json
@@ -55,6 +56,10 @@ CLAIM_GATHER_S = 0.005
 
 SHUTDOWN_GRACE_S = 10.0
 """How many seconds running operations have to end when the worker stops."""
+
+
+STUBBORN_GRACE_S = 60.0
+"""How many seconds after its deadline an operation ends although its handler, which was cancelled, does not."""
 
 
 class Worker:
@@ -291,6 +296,7 @@ class Worker:
     async def _run(self, running: RunningOperation, attempt: Attempt, now: float) -> None:
         work, started_at = running.claim.work, asyncio.get_running_loop().time()
         remaining_s = (work.deadline or now) - now
+        running.given_up_at = started_at + max(0.0, remaining_s) + STUBBORN_GRACE_S
         job = Job(running.claim, self._job_store, remaining_s, self._kinds.types(running.claim.object.kind))
         try:
             if work.cancelled:
@@ -301,6 +307,7 @@ class Worker:
             if running.stop_reason == "lost":
                 return
             outcome = await attempt.resolve_cancelled(job) if running.stop_reason == "cancelled" else Interrupted()
+        running.given_up_at = inf
         if isinstance(outcome, Ending | Requeue) and outcome.error is not None:
             outcome = replace(outcome, error=job.mask_secrets(outcome.error))
         if isinstance(outcome, Ending) and outcome.traceback is not None:
@@ -381,7 +388,25 @@ class Worker:
     # --- the lease ---------------------------------------------------------------------------------------------------
 
     async def _heartbeat_loop(self) -> None:
-        await self._lease.run_heartbeats(self._recheck_claims.set, self._claimable.set)
+        await self._lease.run_heartbeats(self._on_lease_renewed, self._claimable.set)
+
+    def _on_lease_renewed(self) -> None:
+        self._recheck_claims.set()
+        now = asyncio.get_running_loop().time()
+        for running in [one for one in self._running.values() if one.given_up_at <= now]:
+            self._end_without_handler(running)
+
+    def _end_without_handler(self, running: RunningOperation) -> None:
+        """Report that an operation has timed out whose handler goes on after it was cancelled; later it is rejected."""
+        operation, running.given_up_at = running.claim.operation, inf
+        error = (
+            f"not done {operation.within:g} s after it was begun, and its handler does not stop when it is cancelled"
+        )
+        what = (operation.id, operation.action, operation.kind, operation.object)
+        log.error("operation %s (%s of %s %s) ends without its handler: %s", *what, error)
+        self._release_slot(running)
+        report = self._send_report(running.claim, Ending(TIMED_OUT, CLOCK, error=error))
+        report.add_done_callback(lambda sent: self._recheck_claims.set() if _has_failed(sent) else None)
 
     async def _lease_expiry_loop(self) -> None:
         await self._lease.run_expiry(self._stop_running)
@@ -446,6 +471,10 @@ class Worker:
                 log.warning("worker %s waits for the store: %s", self.name, error)
                 self._recheck_claims.set()  # a claim may be committed although its answer was lost
                 await asyncio.sleep(0.2 + self._chance.random())
+
+
+def _has_failed(sent: "asyncio.Future[bool]") -> bool:
+    return sent.cancelled() or sent.exception() is not None
 
 
 def _log_traceback(job: Job, ending: Ending) -> None:
