@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from stateward.config import about
     from stateward.engine import (
         Accepted,
+        BlockingJob,
         Denied,
         Ending,
         Engine,
         Handler,
         Job,
         Kind,
+        KindBuilder,
         ObservedOutcome,
         Permanent,
         Request,
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Accepted",
     "BadInput",
+    "BlockingJob",
     "Denied",
     "DomainPlugin",
     "DomainRuntime",
@@ -52,6 +55,7 @@ __all__ = [
     "IdempotencyKey",
     "Job",
     "Kind",
+    "KindBuilder",
     "Ns",
     "ObservedOutcome",
     "Party",

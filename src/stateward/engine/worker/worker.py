@@ -397,16 +397,19 @@ class Worker:
             self._end_without_handler(running)
 
     def _end_without_handler(self, running: RunningOperation) -> None:
-        """Report that an operation has timed out whose handler goes on after it was cancelled; later it is rejected."""
+        """Report the time-out of an operation whose handler goes on after it was cancelled; its own report is late."""
         operation, running.given_up_at = running.claim.operation, inf
-        error = (
-            f"not done {operation.within:g} s after it was begun, and its handler does not stop when it is cancelled"
-        )
+        error = f"not done {operation.within:g} s after it was begun, and its handler ignores that it is cancelled"
         what = (operation.id, operation.action, operation.kind, operation.object)
         log.error("operation %s (%s of %s %s) ends without its handler: %s", *what, error)
         self._release_slot(running)
+
+        def try_again_if_failed(sent: "asyncio.Future[bool]") -> None:
+            if sent.cancelled() or sent.exception() is not None:
+                running.given_up_at = -inf
+
         report = self._send_report(running.claim, Ending(TIMED_OUT, CLOCK, error=error))
-        report.add_done_callback(lambda sent: self._recheck_claims.set() if _has_failed(sent) else None)
+        report.add_done_callback(try_again_if_failed)
 
     async def _lease_expiry_loop(self) -> None:
         await self._lease.run_expiry(self._stop_running)
@@ -471,10 +474,6 @@ class Worker:
                 log.warning("worker %s waits for the store: %s", self.name, error)
                 self._recheck_claims.set()  # a claim may be committed although its answer was lost
                 await asyncio.sleep(0.2 + self._chance.random())
-
-
-def _has_failed(sent: "asyncio.Future[bool]") -> bool:
-    return sent.cancelled() or sent.exception() is not None
 
 
 def _log_traceback(job: Job, ending: Ending) -> None:
