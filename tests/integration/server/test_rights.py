@@ -29,6 +29,8 @@ RULES: dict[str, Rule] = {
     "GET /api/v1/kinds": "read",
     "GET /api/v1/kinds/{kind}": "read",
     "GET /api/v1/kinds/{kind}/diagram": "read",
+    "GET /api/v1/plugins": "read",
+    "GET /api/v1/plugins/{name}/docs": "read",
     "GET /api/v1/namespaces": "read",
     "GET /api/v1/journal": "read",
     "GET /api/v1/stuck": "read",
@@ -116,9 +118,7 @@ async def test_a_caller_passes_where_its_token_opens_and_nowhere_else(guests: Se
     await guests.built()
     found, expected = {}, {}
     for method, path in routes(guests.app):
-        filled = path.format(
-            ns=NS, id="p1", kind="test.pump", op="1", action="pump", tree="t", grp="g", lane="l", path="x"
-        )
+        filled = path.format(**PLACES)
         url = f"http://test{filled.replace('/tokens/p1', '/tokens/none')}"
         answer = await guests.caller(who).request(method, url, json={} if method in ("POST", "PUT") else None)
         rule = RULES[f"{method} {path}"]
