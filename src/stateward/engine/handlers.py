@@ -208,12 +208,18 @@ class Job:
     """
 
     __slots__ = (
-        *("_clock", "_context", "_ends_at", "_has_new_deadline", "_stage", "_steps", "_types", "_undos"),
+        *("_claimed_at", "_clock", "_context", "_ends_at", "_has_new_deadline", "_stage", "_started_at"),
+        *("_steps", "_types", "_undos"),
         *("answers", "claim", "is_ending", "pause", "sent"),
     )
 
     def __init__(
-        self, claim: Claim, context: JobContext, remaining_s: float = inf, types: KindTypes | None = None
+        self,
+        claim: Claim,
+        context: JobContext,
+        remaining_s: float = inf,
+        types: KindTypes | None = None,
+        claimed_at: float = 0.0,
     ) -> None:
         self.claim = claim
         self._types = types
@@ -222,7 +228,8 @@ class Job:
         self.answers: list[Any] = []
         self._context = context
         self._clock = asyncio.get_running_loop().time  # also for handlers in threads
-        self._ends_at = self._clock() + remaining_s
+        self._claimed_at, self._started_at = claimed_at, self._clock()
+        self._ends_at = self._started_at + remaining_s
         self._steps: Steps = msgspec.json.decode(claim.operation.steps)
         self._undos: dict[str, Undo] = {}
         self._stage: Literal["run", "replay", "undo"] = "run"
@@ -277,7 +284,8 @@ class Job:
     @property
     def now(self) -> float:
         """The Unix time of the store's clock, by which sleeps and waits are measured."""
-        return self.deadline - self.time_left_s
+        # Not by the deadline: rounding must not bring the time before the claim, which came at the end of a sleep.
+        return self._claimed_at + (self._clock() - self._started_at)
 
     @property
     def spec(self) -> Any:  # noqa: ANN401 - whatever the user put there
@@ -502,10 +510,13 @@ class Job:
             self._stage = "undo"
 
     async def undo(self, step: str) -> None:
-        """Undo a step, and store that it is undone."""
+        """Undo a step."""
         if step not in self._undos:
             raise Permanent("its handler did not come to this step again")
         await self._undos[step](self._steps[step])
+
+    async def finish_undo(self, step: str) -> None:
+        """Store that a step is undone."""
         self._steps[f"{UNDO}{step}"] = UNDONE
         await self._context.checkpoint(self, self._steps)
 

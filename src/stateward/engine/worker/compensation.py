@@ -57,6 +57,7 @@ class Compensation:
         while pending := job.pending_undos:
             error = await _error_of(job.undo(pending[0]))
             if error is None:
+                await job.finish_undo(pending[0])
                 continue
             if (again := self._when_to_go_on(job, error)) is not None:
                 return again

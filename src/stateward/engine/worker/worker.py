@@ -297,7 +297,8 @@ class Worker:
         work, started_at = running.claim.work, asyncio.get_running_loop().time()
         remaining_s = (work.deadline or now) - now
         running.given_up_at = started_at + max(0.0, remaining_s) + STUBBORN_GRACE_S
-        job = Job(running.claim, self._job_store, remaining_s, self._kinds.types(running.claim.object.kind))
+        types = self._kinds.types(running.claim.object.kind)
+        job = Job(running.claim, self._job_store, remaining_s, types, now)
         try:
             if work.cancelled:
                 outcome: Outcome | Interrupted = await attempt.resolve_cancelled(job)
