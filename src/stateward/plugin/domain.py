@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import Struct
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from stateward.errors import BadInput, StatewardError
+from stateward.errors import BadInput, StatewardError, UnknownName
 from stateward.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ NAME = re.compile(r"[a-z][a-z0-9]{1,30}")
 VIEWS = frozenset({"overview", "objects", "object", "queues", "lanes", "workers", "timers", "journal", "access"})
 RESERVED = VIEWS | {"stateward", "core", "ui", "views", "fleet"}
 """Names that are taken: by views and folders of the console, and by kinds of the deployment itself."""
+
+PART_GROUPS = ("stateward.drivers", "stateward.lease_resources", "stateward.lease_filters")
+"""The groups of entry points beside that of domains; a domain can bring such parts without entry points, too."""
 
 BackgroundTask: TypeAlias = "Callable[[Engine], Awaitable[None]]"
 Demo: TypeAlias = "Callable[[Engine], Awaitable[None]]"
@@ -66,6 +69,7 @@ class DomainPlugin(Struct, frozen=True):
     routes: "Sequence[ControllerRouterHandler] | str" = ()
     tasks: "Sequence[BackgroundTask]" = ()  # in each process with a worker, as long as it runs
     demo: "Demo | None" = None
+    parts: Mapping[str, Mapping[str, str]] = {}  # drivers and the like: module:attribute by group and name
     settings: type[Struct] | None = None  # each field is a setting NAME_FIELD
     cli: str = ""  # module:attribute of a Typer application
     command: str = ""  # by which it is called; the name of the domain if empty
@@ -86,6 +90,9 @@ class DomainPlugin(Struct, frozen=True):
         if not self.all_lifecycles:
             raise BadInput("kinds", None, f"given: the domain {self.name} has none")
         _require_own_names(self.name, [one.kind for one in self.all_lifecycles])
+        for group in self.parts:
+            if group not in PART_GROUPS:
+                raise UnknownName("group of parts", group, PART_GROUPS)
 
     @property
     def all_lifecycles(self) -> tuple[Lifecycle, ...]:

@@ -1,6 +1,6 @@
 """The factory of drivers: makes those that installed packages declare, the built-in ones like all others, by name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ from stateward.drivers.driver_plugin import DriverPlugin, DriverSetup
 from stateward.drivers.port import Driver, Meter, ProviderRegion
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.errors import BadInput, UnknownName
-from stateward.plugin.entry_points import load_group
+from stateward.plugin.entry_points import FoundPart, load_group
 
 GROUP = "stateward.drivers"
 
@@ -17,14 +17,19 @@ GROUP = "stateward.drivers"
 class DriverFactory:
     """Makes drivers; those that keep files on this host get a subfolder of `folder`.
 
-    A declaration that cannot be loaded is a fault. It is logged, and raised when the driver is used.
+    `more` are drivers that domains bring, beside those that packages declare. A declaration that cannot be loaded is a
+    fault. It is logged, and raised when the driver is used.
     """
 
     def __init__(
-        self, folder: Path, simulated: Callable[[], SimulatedCloud], confinement: Confinement | None = None
+        self,
+        folder: Path,
+        simulated: Callable[[], SimulatedCloud],
+        confinement: Confinement | None = None,
+        more: Iterable[FoundPart] = (),
     ) -> None:
         self._folder, self._simulated, self._confinement = folder, simulated, confinement
-        self._drivers = load_group(GROUP, _read)
+        self._drivers = load_group(GROUP, _read, more)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -3,16 +3,14 @@
 import logging
 import re
 import sys
-import tomllib
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from stateward import __version__
 from stateward.errors import BadInput, StatewardError
 
 T = TypeVar("T")
@@ -68,18 +66,7 @@ def find_parts(group: str) -> list[FoundPart]:
         FoundPart(one.name, one.value, f"{one.dist.name} {one.dist.version}" if one.dist else "")
         for one in entry_points(group=group)
     }
-    if not any(one.is_own for one in found):
-        found.update(_parts_of_checkout(group))
     return sorted(found, key=lambda one: (one.name, one.value))
-
-
-def _parts_of_checkout(group: str) -> Iterator[FoundPart]:
-    """Yield the built-in parts of a checkout whose metadata is older than the group."""
-    declared = Path(OWN).parents[1] / "pyproject.toml"
-    if declared.is_file():
-        project = tomllib.loads(declared.read_text("utf-8"))["project"]
-        parts = project.get("entry-points", {}).get(group, {}) if project["name"] == PACKAGE else {}
-        yield from (FoundPart(name, value, f"{PACKAGE} {__version__}") for name, value in parts.items())
 
 
 class PartGroup(Struct, Generic[T], frozen=True):
@@ -89,14 +76,14 @@ class PartGroup(Struct, Generic[T], frozen=True):
     faults: dict[str, PluginFault]
 
 
-def load_group(group: str, read: Callable[[Any], T]) -> PartGroup[T]:
-    """Load all parts of a group; one that cannot be used is logged, and does not stop the others.
+def load_group(group: str, read: Callable[[Any], T], more: Iterable[FoundPart] = ()) -> PartGroup[T]:
+    """Load all installed parts of a group, and more; one that cannot be used is logged, and does not stop the others.
 
     `read` returns what a part has declared in its right type, or raises. Of two parts with one name, that of Stateward
     counts, or else the first.
     """
     usable, faults = dict[str, T](), dict[str, PluginFault]()
-    for part in sorted(find_parts(group), key=lambda one: not one.is_own):
+    for part in sorted([*find_parts(group), *more], key=lambda one: not one.is_own):
         try:
             if part.name in usable:
                 raise BadInput("name", part.name, f"another name: {group} has a part of this name")

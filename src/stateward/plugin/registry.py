@@ -11,12 +11,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stateward import __version__
 from stateward.config import NAMES, PREFIX
 from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import Lifecycle
-from stateward.plugin.domain import DomainPlugin, load_part, part_file
+from stateward.plugin.domain import PART_GROUPS, DomainPlugin, load_part, part_file
 from stateward.plugin.entry_points import FoundPart, PluginFault, find_parts, named_part
 
 if TYPE_CHECKING:
@@ -105,12 +106,19 @@ class Plugins(Struct, frozen=True, eq=False):
     def create_runtimes(self, context: "ProcessContext") -> tuple[list[LoadedDomain], list[PluginFault]]:
         """Create the runtimes of all domains; returns those that could be created, and the faults of the others."""
         loaded, faults = list[LoadedDomain](), list[PluginFault]()
+        context = replace(context, parts={group: tuple(self._parts(group)) for group in PART_GROUPS})
         for one in self.domains:
             try:
                 loaded.append(LoadedDomain(one.plugin, one.plugin.create_runtime(context)))
             except Exception as error:
                 _refuse(one, error, faults)
         return loaded, faults
+
+    def _parts(self, group: str) -> Iterator[FoundPart]:
+        """Yield the parts of a group that the domains bring."""
+        for one in self.domains:
+            for name, value in one.plugin.parts.get(group, {}).items():
+                yield FoundPart(name, value, one.part.package)
 
 
 def command_of(plugin: DomainPlugin) -> str:

@@ -22,6 +22,7 @@ from msgspec import Struct
 from stateward.aio.supervise import background, supervise
 from stateward.drivers.confinement import Confinement
 from stateward.engine import Engine, Kind
+from stateward.plugin.entry_points import FoundPart
 from stateward.plugin.templates import Template
 
 if TYPE_CHECKING:  # a client of the tables alone must not wait for the web framework
@@ -48,6 +49,7 @@ class ProcessContext(Struct, frozen=True):
     )  # called with the number of calls that caching saved
     confinement: Confinement = Confinement()  # of tenants' programs on this host
     settings: Mapping[str, Any] = {}  # the settings of domains, by their prefix
+    parts: Mapping[str, Sequence[FoundPart]] = {}  # that domains bring beside entry points, by their groups
     templates: dict[str, Template] = {}  # by which domains create objects of other domains; each domain adds its own
 
 

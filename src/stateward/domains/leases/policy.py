@@ -4,7 +4,7 @@ A filter denies by raising. The external service is asked over HTTP with a time-
 denied. Notices of ends are delivered again until the service accepts them (`notices`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import httpx
@@ -14,7 +14,7 @@ from stateward.domains.leases.errors import DeniedByPolicy, NoticeUndelivered
 from stateward.domains.leases.model import Lease, LeaseHost
 from stateward.domains.leases.settings import Settings
 from stateward.errors import BadInput
-from stateward.plugin.entry_points import PluginFault, load_group
+from stateward.plugin.entry_points import FoundPart, PluginFault, load_group
 
 GROUP = "stateward.lease_filters"
 ATTRIBUTES = ("needs_hosts", "notifies", "check", "on_end")
@@ -148,13 +148,13 @@ def external_service_filter(settings: Settings) -> ExternalServiceFilter | None:
     return ExternalServiceFilter(settings.check_url, settings.check_timeout, settings.check_token)
 
 
-def create_filters(settings: Settings) -> PolicyFilters:
-    """Create the filters that installed packages declare.
+def create_filters(settings: Settings, more: Iterable[FoundPart] = ()) -> PolicyFilters:
+    """Create the filters that installed packages declare, and those that domains bring.
 
     Each is declared by an entry point, whose value is a function of the settings that returns the filter, or None if
     they do not ask for it.
     """
-    group = load_group(GROUP, lambda create: _checked(create(settings)))
+    group = load_group(GROUP, lambda create: _checked(create(settings)), more)
     found = [one for one in group.usable.values() if one is not None]
     return PolicyFilters([*found, *map(BrokenFilter, group.faults.values())])
 

@@ -13,6 +13,7 @@ from stateward.domains.leases.guards import LeaseGuard, host_guard
 from stateward.domains.leases.host_service import HostService
 from stateward.domains.leases.lifecycle import EVENT, HOST, LEASE, NOTICE, PROPERTY, RESERVATION
 from stateward.domains.leases.notices import deliver
+from stateward.domains.leases.policy import GROUP as FILTERS
 from stateward.domains.leases.policy import create_filters
 from stateward.domains.leases.pool_cache import PoolCache
 from stateward.domains.leases.resources import ResourcePlugin, installed_resources
@@ -50,7 +51,7 @@ class LeasesRuntime(DomainRuntime):
         self._new_id = new_id
         self._settings = settings or Settings()
         self._resources = installed_resources(context, more)
-        self._filters = create_filters(self._settings)
+        self._filters = create_filters(self._settings, context.parts.get(FILTERS, ()))
         guard = LeaseGuard(self._resources, notifies=self._filters.notifies)
         handlers = {name: Handler(self._handler(work)) for name, work in WORK.items()}
         kinds = [

@@ -28,6 +28,7 @@ from stateward.engine import Engine, Kind
 from stateward.engine.kinds import Guard
 from stateward.engine.privacy import PUBLIC, Privacy
 from stateward.lifecycle import Lifecycle
+from stateward.plugin.driver_factory import GROUP as DRIVERS
 from stateward.plugin.driver_factory import DriverFactory
 from stateward.plugin.runtime import CompositeParts, DomainRuntime, ProcessContext
 
@@ -62,7 +63,8 @@ class MciRuntime(DomainRuntime):
     ) -> None:
         self._context, self._every = context, every
         self._cloud = cloud
-        self.drivers = DriverFactory(context.data_dir / "machines", lambda: self.cloud, context.confinement)
+        folder, more = context.data_dir / "machines", context.parts.get(DRIVERS, ())
+        self.drivers = DriverFactory(folder, lambda: self.cloud, context.confinement, more)
         self.catalogue = Catalogue(self.drivers.is_on_host, local=context.offers_local)
         context.templates["mci"] = MciTemplate(self.catalogue)
         grants, new_objects = GrantGuard(self.catalogue), NewObjectGuard(self.catalogue)

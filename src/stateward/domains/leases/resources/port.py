@@ -102,7 +102,7 @@ def installed_resources(context: ProcessContext, more: Iterable[ResourcePlugin] 
 
     Each is declared by an entry point, whose value is a function of the process that returns the plug-in.
     """
-    group = load_group(GROUP, lambda create: _checked(create(context)))
+    group = load_group(GROUP, lambda create: _checked(create(context)), context.parts.get(GROUP, ()))
     return ResourcePlugins([*group.usable.values(), *more], group.faults.values())
 
 
