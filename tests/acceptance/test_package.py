@@ -71,6 +71,13 @@ def test_the_wheel_has_everything_that_is_in_the_tree(wheel: Path) -> None:
     assert set(NEEDED) <= packed
 
 
+def test_the_wheel_has_the_pytest_plug_in_under_the_name_of_its_module(wheel: Path) -> None:
+    with ZipFile(wheel) as packed:
+        (name,) = [one for one in packed.namelist() if one.endswith("/entry_points.txt")]
+        told = packed.read(name).decode()
+    assert "[pytest11]\nstateward.pytest_plugin = stateward.pytest_plugin\n" in told
+
+
 def test_the_wheel_names_its_extras_and_its_licence(wheel: Path) -> None:
     with ZipFile(wheel) as packed:
         (name,) = [one for one in packed.namelist() if one.endswith("/METADATA")]

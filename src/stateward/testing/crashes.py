@@ -7,10 +7,12 @@ effect happens twice, and no finished step runs again.
 """
 
 from collections.abc import Callable, Coroutine
+from inspect import iscoroutinefunction
 from typing import Any
 
 from msgspec import Struct
 
+from stateward.errors import BadInput
 from stateward.store.records import Status
 from stateward.testing.crash_world import CrashPoint, CrashRun, CrashWorld, Results, play
 from stateward.testing.engines import rare_polls
@@ -55,9 +57,13 @@ def crash_everywhere(scenario: Scenario) -> CrashReport:
     end what must be true after every crash. Raises `PromiseBroken` with the shortest trace of all failed runs.
     """
     __tracebackhide__ = True  # pytest shows the line that calls it
+    if not iscoroutinefunction(scenario):
+        raise BadInput("scenario", repr(scenario), "an async function of a CrashRun")
     whole, problem = _run(scenario, None)
     if problem is not None:
         raise PromiseBroken(problem, None, whole.trace, whole.culprit, "The scenario fails without a crash.")
+    if not whole.points:
+        raise BadInput("scenario", scenario.__name__, "one that starts a process and writes something")
     expected = whole.results
     failed: list[tuple[str, CrashWorld]] = []
     for number in range(1, whole.points + 1):

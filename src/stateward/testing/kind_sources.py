@@ -6,13 +6,14 @@ from functools import cache
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from stateward.engine.kinds import Kind
+from stateward.errors import BadInput
 from stateward.plugin.domain import DomainPlugin
 from stateward.plugin.runtime import DomainRuntime, ProcessContext
 
-Domain: TypeAlias = DomainPlugin | DomainRuntime | Iterable[Kind]
+Domain: TypeAlias = DomainPlugin | DomainRuntime | Kind | Iterable[Kind]
 KindSource: TypeAlias = Domain | Callable[[], Domain]
 
 
@@ -23,7 +24,11 @@ def runtime_of(source: KindSource) -> DomainRuntime:
         return given
     if isinstance(given, DomainPlugin):
         return given.create_runtime(ProcessContext(_data_dir(), offers_local=False))
-    return DomainRuntime(list(given))
+    kinds: list[Any] = [given] if isinstance(given, Kind) or not hasattr(given, "__iter__") else list(given)
+    for kind in kinds:
+        if not isinstance(kind, Kind):
+            raise BadInput("kinds", type(kind).__name__, "a domain, kinds, or a function that returns either")
+    return DomainRuntime(kinds)
 
 
 @cache

@@ -300,5 +300,6 @@ def describe_commit(record: CommitRecord) -> str:
         parts += [f"takes {one.op} at once" for one in changes.new_work if one.owner]
         parts += [f"ends {one.op} ({one.status})" for one in changes.ended]
         parts += [f"changes {one.op}/{one.epoch} {one.owner or 'free'}{' fenced' * one.fenced}" for one in changes.work]
-        parts += [f"{line.object} {line.event} {line.target or ''}" for line in changes.journal]
-    return ", ".join(parts)
+        parts += [f"{line.object} {line.event} {line.target or ''}".rstrip() for line in changes.journal]
+        parts += [f"sets timer {one.id}" for one in changes.timers]
+    return ", ".join(parts) or "rows besides objects and operations"

@@ -10,7 +10,7 @@ import pytest
 
 from stateward.engine import Handler, Job, Kind, ObservedOutcome, OperationFailed, Permanent, Request, Temporary
 from stateward.engine.requests import Creation
-from stateward.errors import StatewardError
+from stateward.errors import BadInput, StatewardError
 from stateward.lifecycle import BACK, MINUTE, NEW, STABLE, TRANSITIONAL, USER, State, action, declare
 from stateward.testing import CrashRun, Effects, PromiseBroken, crash_everywhere, crash_world
 
@@ -343,3 +343,24 @@ def test_kinds_made_anew_lose_what_a_process_has_in_memory() -> None:
 
     crash_everywhere(play)
     assert any(memories)
+
+
+def test_scenario_that_is_not_async_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"scenario: .* must be an async function of a CrashRun"):
+        crash_everywhere(lambda run: None)  # type: ignore[arg-type,return-value]
+
+
+def test_scenario_that_does_nothing_is_refused_because_it_proves_nothing() -> None:
+    async def nothing(run: CrashRun) -> None:
+        """Do nothing."""
+
+    with pytest.raises(BadInput, match="scenario: 'nothing' must be one that starts a process and writes something"):
+        crash_everywhere(nothing)
+
+
+def test_kinds_that_are_none_are_refused() -> None:
+    async def play(run: CrashRun) -> None:
+        await run.start([LAMP])  # type: ignore[list-item]
+
+    with pytest.raises(PromiseBroken, match="kinds: 'Lifecycle' must be a domain, kinds, or a function"):
+        crash_everywhere(play)
