@@ -72,7 +72,7 @@ def _plain(node: Node) -> Any:  # noqa: ANN401 - what JSON can say
         return _CONSTANTS[node.value]
     try:
         return msgspec.json.decode(node.value)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, ValueError):  # Python limits the digits of whole numbers
         raise _refused(node, "a number is out of range; a text of digits needs quotes") from None
 
 

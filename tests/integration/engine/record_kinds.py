@@ -97,9 +97,11 @@ class RecordWork:
     def __init__(self) -> None:
         self.jobs: list[tuple[str, object, object]] = []
         self.error: Exception | None = None
+        self.reads = True
 
     async def work(self, job: Job) -> None:
-        self.jobs.append((job.action, job.spec, job.args))
+        if self.reads:
+            self.jobs.append((job.action, job.spec, job.args))
         if self.error is not None:
             raise self.error
 

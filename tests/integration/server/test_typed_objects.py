@@ -2,20 +2,30 @@
 
 import logging
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from msgspec import Meta, Struct
 
 from stateward.access import Role
-from stateward.engine import Permanent
+from stateward.engine import Kind, Permanent
 from stateward.plugin.runtime import DomainRuntime
 from stateward.server.live.feeds import encode_entry
 from stateward.store import open_store
 from stateward.store.filters import JournalFilter
 from stateward.store.records import Timer
-from tests.integration.engine.record_kinds import RecordWork
+from tests.integration.engine.record_kinds import RECORD, SECRET, RecordWork
 from tests.integration.server.server_harness import NS, ServerHarness, open_server
 from tests.readable_routes import READERS, ReadableApp, open_to_readers, readable_paths
+from tests.stores import fresh_store
+
+
+class HostSpec(Struct):
+    """The next version of a record's spec."""
+
+    host: str
+    key: Annotated[str, Meta(extra_json_schema=SECRET)] | None = None
+
 
 WWW = {"id": "www", "kind": "dns.record", "spec": {"address": "192.0.2.1"}}
 SECRETS = ("hush-hush", "t0k3n")
@@ -118,6 +128,31 @@ async def test_quotas_and_metrics_are_for_any_kind(site: ServerHarness) -> None:
     assert (refused.status_code, refused.json()["code"]) == (403, "quota")
     metrics = (await site.get("http://test/metrics")).text
     assert 'stateward_objects{kind="dns.record",state="served"} 1.0' in metrics
+
+
+async def test_an_object_whose_spec_cannot_be_upgraded_is_listed_shown_and_deleted(
+    request: pytest.FixtureRequest, work: RecordWork
+) -> None:
+    new_store = fresh_store("sqlite", request)
+
+    def upgrade(spec: dict[str, Any], _version: int) -> dict[str, Any]:
+        return {"host": spec["name"]}
+
+    async with open_server(new_store(), also=[work.kind()]) as site:
+        await made(site)
+    kind = Kind(RECORD, dict(work.kind().handlers), spec=HostSpec, spec_version=2, upgrade=upgrade)
+    async with open_server(new_store(), also=[kind]) as site:
+        why = "the stored spec, of version 1, cannot be read: its upgrade to version 2 failed"
+        for path in (f"/ns/{NS}/objects/www", f"/ns/{NS}/objects", f"/ns/{NS}/objects/www/history", "/journal"):
+            answer = await site.get(path)
+            assert answer.status_code == 200
+            assert "192.0.2.1" not in answer.text  # the kind has secrets, and nobody knows which fields were
+            assert (why in answer.text) is ("/objects" in path and "history" not in path)
+        failed = (await site.post(f"/ns/{NS}/objects/www/actions/touch?wait=30")).json()["operation"]
+        assert (failed["status"], why in failed["error"]) == ("failed", True)
+        work.reads = False
+        deleted = await site.post(f"/ns/{NS}/objects/www/actions/delete?wait=30")
+        assert deleted.json()["operation"]["status"] == "succeeded"
 
 
 # --- secrets ----------------------------------------------------------------------------------------------------------

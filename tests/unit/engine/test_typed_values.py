@@ -5,8 +5,9 @@ import pytest
 from msgspec import Meta, Struct
 
 from stateward.engine import Kind
-from stateward.engine.typed_values import value_type
+from stateward.engine.typed_values import MAX_DEPTH, value_type
 from stateward.errors import BadInput, UnknownName
+from stateward.store.records import to_json
 from tests.integration.engine.record_kinds import RECORD, SECRET, Change, Check, RecordSpec, RecordWork
 
 Secret = Annotated[str, Meta(extra_json_schema=SECRET)]
@@ -38,6 +39,10 @@ class Drawing(Struct, frozen=True, rename="camel"):
     by_name: dict[str, Square] = {}
     pair: tuple[int, Secret] | None = None
     plain: Plain | None = None
+
+
+class Loose(Struct):
+    anything: Any
 
 
 class Odd(Struct):
@@ -113,6 +118,28 @@ def test_a_message_does_not_repeat_a_secret() -> None:
     with pytest.raises(BadInput) as raised:
         value_type(RecordSpec).normalize('{"address":"1.1.1.1","login":{"user":"ann","password":"h!s"}}', "spec")
     assert str(raised.value) == "spec.login.password: must be at least 4 characters long"
+
+
+class Faulty(Struct):
+    """A struct whose own check fails."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        raise LookupError(self.name)
+
+
+def test_a_check_that_fails_itself_refuses_the_value() -> None:
+    with pytest.raises(BadInput, match="spec: must be of a form that Faulty can check: LookupError"):
+        value_type(Faulty).normalize('{"name": "x"}', "spec")
+
+
+def test_a_value_that_is_nested_too_deeply_is_refused() -> None:
+    deep: Any = []
+    for _ in range(MAX_DEPTH + 2):
+        deep = [deep]
+    with pytest.raises(BadInput, match="spec: must be nested at most 100 levels deep"):
+        value_type(Loose).normalize(to_json({"anything": deep}), "spec")
 
 
 @pytest.mark.parametrize(

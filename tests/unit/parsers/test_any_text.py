@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace as Namespace
 from typing import Any
 
 import msgspec
@@ -18,7 +19,9 @@ from hypothesis import strategies as st
 from stateward.agents.connection import DECODE_ERRORS
 from stateward.agents.messages import clip_text, read_agent, read_controller
 from stateward.cli.commands.create import read_spec
+from stateward.cli.commands.object_files import read_objects
 from stateward.client import arguments, journal_stream
+from stateward.client.field_options import parse_fields
 from stateward.client.progress import parse_events
 from stateward.config import load
 from stateward.domains.leases import property_expressions
@@ -31,13 +34,16 @@ from stateward.domains.ovc.settings import SETTINGS_FILE, read_settings
 from stateward.domains.systems.definition.parser import read as read_definition
 from stateward.drivers.aws.credential_refs import read_credential
 from stateward.drivers.aws.security_groups import wanted_rules
+from stateward.engine.typed_values import value_type
 from stateward.errors import StatewardError
 from stateward.locks import parse_path
 from stateward.server.auth.credentials import presented_token, token_id
 from stateward.server.http.preconditions import wanted_versions
 from stateward.server.live.stream_server import StreamClosed, _receive_subscription
 from stateward.store.postgres.listener import decode_topics
+from tests.integration.engine.record_kinds import RecordSpec
 
+SCHEMA = value_type(RecordSpec).schema
 Read = Callable[[str, Path], Any]
 OURS = (StatewardError,)
 
@@ -78,6 +84,9 @@ READERS: Mapping[str, tuple[Read, tuple[type[Exception], ...]]] = {
     "the configuration": (from_file(lambda file: load({}, {}, file)), OURS),
     "the settings of a domain": (from_file(lambda file: read_settings(file.parent), SETTINGS_FILE), OURS),
     "a spec": (from_file(lambda file: read_spec(str(file))), OURS),
+    "objects to create": (from_file(lambda file: read_objects(Namespace(kind=str), str(file))), OURS),  # type: ignore[arg-type]
+    "fields of a type": (lambda text, _: parse_fields([text, f"login.{text}", f"tags={text}"], SCHEMA), OURS),
+    "fields of no type": (lambda text, _: parse_fields([text], None), OURS),
     "a credential": (from_file(lambda file: read_credential(f"file:{file}")), OURS),
     "a reference to a credential": (lambda text, _: read_credential(text), OURS),
     "rules of a firewall": (lambda text, _: wanted_rules(text), OURS),

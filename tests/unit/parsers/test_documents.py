@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from stateward.documents import DEEPEST, MOST, compose
+from stateward.documents import DEEPEST, MOST, compose, load_all
 from stateward.domains.mci.cli.fleet_file import read_fleet
 from stateward.domains.systems.definition import read
 from stateward.errors import StatewardError
@@ -40,6 +40,7 @@ def nothing_composed(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("it was composed")
 
     monkeypatch.setattr(yaml, "compose", compose_nodes)
+    monkeypatch.setattr(yaml, "compose_all", compose_nodes)
 
 
 @pytest.mark.usefixtures("nothing_composed")
@@ -48,6 +49,8 @@ def test_what_expands_without_measure_is_refused_before_anything_is_composed(wha
     assert len(BOMBS[what]) < 1_000
     with pytest.raises(yaml.MarkedYAMLError, match=r"more than 100000 values|part of what it stands for"):
         compose(BOMBS[what])
+    with pytest.raises(yaml.MarkedYAMLError, match=r"more than 100000 values|part of what it stands for"):
+        load_all(BOMBS[what])
 
 
 @pytest.mark.usefixtures("nothing_composed")
@@ -72,6 +75,26 @@ def test_the_limits_are_exact() -> None:
     assert compose("[" * DEEPEST + "]" * DEEPEST) is not None
     with pytest.raises(yaml.MarkedYAMLError, match="nested more than"):
         compose("[" * (DEEPEST + 1) + "]" * (DEEPEST + 1))
+
+
+def test_documents_are_plain_json() -> None:
+    text = "a: [1, -2.5, 1e3, 007, yes, true, ~, null, '1', 2026-01-31, 1:30, 0x10]\n--- |\n  5\n---\n"
+    numbers = [1, -2.5, 1000.0]
+    texts = ["007", "yes", True, None, None, "1", "2026-01-31", "1:30", "0x10"]
+    assert load_all(text) == [{"a": [*numbers, *texts]}, "5\n", None]
+    assert load_all("") == []
+    assert load_all("!!python/object:os.system {}") == [{}]  # no tag makes anything else of it
+    assert load_all("a: &x {b: 1}\nc: *x") == [{"a": {"b": 1}, "c": {"b": 1}}]
+    for wrong in (
+        "<<: {a: 1}",
+        "{a: 1, a: 2}",
+        "? [1]\n: 2",
+        "a: 1e999",
+        f"a: {'9' * 5_000}",
+        "!!python/object:os.x {}",
+    ):
+        with pytest.raises(yaml.MarkedYAMLError):
+            load_all(wrong)
 
 
 def test_honest_aliases_are_read() -> None:
