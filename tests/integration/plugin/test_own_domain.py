@@ -57,7 +57,7 @@ failing = acme_lamp.DomainPlugin("acme", lifecycles=[acme_lamp.lamp.lifecycle], 
 no_handler = acme_lamp.DomainPlugin("acme", [acme_lamp.lamp.with_handlers({})])
 no_runtime = acme_lamp.DomainPlugin("acme", lifecycles=[acme_lamp.lamp.lifecycle], create=lambda context: None)
 """
-CREATE = {"kind": "acme.lamp", "id": "desk"}
+CREATE = {"kind": "acme.lamp", "id": "hall"}
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def lit(server: Served) -> None:
         assert made.status_code == 202, made.text
         operation = made.json()["operation"]["id"]
         client.get(f"/api/v1/ns/home/operations/{operation}", params={"wait": 30})
-        done = client.post("/api/v1/ns/home/objects/desk/actions/light", params={"wait": 30})
+        done = client.post("/api/v1/ns/home/objects/hall/actions/light", params={"wait": 30})
         assert done.json()["object"]["state"] == "on", done.text
 
 
@@ -91,7 +91,7 @@ def test_ten_lines_are_served_everywhere(folder: Path) -> None:
     with served(folder / "data", "--domain", "acme_lamp:domain") as server:
         lit(server)
         with server.client() as client:
-            refused = client.post("/api/v1/ns/home/objects/desk/actions/light")
+            refused = client.post("/api/v1/ns/home/objects/hall/actions/light")
             assert (refused.status_code, refused.json()["state"]) == (409, "on")
             assert client.get("/api/v1/kinds/acme.lamp").json()["actions"] == ["make", "light"]
             assert "<svg" in client.get("/api/v1/kinds/acme.lamp/diagram").text
@@ -110,14 +110,14 @@ def test_the_command_line_knows_it(folder: Path) -> None:
             assert command.ended() == 0, command.output
             return command.output
 
-        stateward("create", "acme.lamp", "desk", "-n", "home", "--wait")
-        stateward("do", "light", "desk", "-n", "home", "--wait")
+        stateward("create", "acme.lamp", "hall", "-n", "home", "--wait")
+        stateward("do", "light", "hall", "-n", "home", "--wait")
         assert "on" in stateward("list", "-n", "home")
         assert "acme.lamp" in stateward("lifecycle", "list")
         assert "acme_lamp:domain" in stateward("plugins")
         assert "mci" not in stateward("plugins")
         server.stop()
-        assert "acme.lamp" in stateward("get", "desk", "-n", "home", "--json")  # from the folder, without a server
+        assert "acme.lamp" in stateward("get", "hall", "-n", "home", "--json")  # from the folder, without a server
 
 
 @pytest.mark.parametrize(
