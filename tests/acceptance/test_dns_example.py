@@ -151,11 +151,16 @@ def test_api_creates_changes_explains_and_exports(site: Site) -> None:
     file = site.call("GET", f"/dns/default/zones/{zone}/file")
     assert file.text == "$ORIGIN api.example.\nwww\t60\tIN\tA\t192.0.2.2\n"
     assert site.call("GET", "/dns/default/zones/www/file").status_code in (400, 404)
-    assert httpx.get(f"{site.server.url}/api/v1/dns/default/zones/{zone}/file", trust_env=False).status_code == 401
+    assert (
+        httpx.get(
+            f"{site.server.url}/api/v1/dns/default/zones/{zone}/file", trust_env=False, timeout=PATIENT
+        ).status_code
+        == 401
+    )
     page = site.call("GET", "/plugins/dns/docs").text
     assert page.startswith("# DNS zones and records")
     assert "## dns.record" in page
-    described = httpx.get(f"{site.server.url}/docs/openapi.json", trust_env=False).json()
+    described = httpx.get(f"{site.server.url}/docs/openapi.json", trust_env=False, timeout=PATIENT).json()
     assert "/api/v1/dns/{ns}/zones/{zone}/file" in described["paths"]
     example = {"zone": "example.org", "name": "www", "type": "A", "values": ["192.0.2.1"]}
     assert described["components"]["schemas"]["dns.record.spec"]["examples"] == [example]
