@@ -1,5 +1,6 @@
 """Random values of a type: for specs and arguments in simulations."""
 
+from math import ceil, floor
 from random import Random
 from typing import Any
 
@@ -48,10 +49,14 @@ def _sample(info: inspect.Type, chance: Random, depth: int) -> Any:
 
 def _sample_number(info: inspect.IntType | inspect.FloatType, chance: Random) -> int | float:
     is_whole = isinstance(info, inspect.IntType)
-    step = info.multiple_of or (1 if is_whole else 0.5)
-    least = info.ge if info.ge is not None else info.gt + step if info.gt is not None else None
-    most = info.le if info.le is not None else info.lt - step if info.lt is not None else None
+    step = info.multiple_of or (1 if is_whole else None)
+    least = info.ge if info.ge is not None else info.gt
+    most = info.le if info.le is not None else info.lt
     low = least if least is not None else min(0, most if most is not None else 0)
-    high = most if most is not None else low + 20 * step
-    value = low + step * chance.randint(0, int((high - low) / step))
+    high = most if most is not None else low + 20 * (step or 1)
+    if step is None:
+        return low + (high - low) * (0.01 + 0.98 * chance.random())  # not the bounds, which may be excluded
+    first = floor(low / step) + 1 if info.gt is not None else ceil(low / step)
+    last = ceil(high / step) - 1 if info.lt is not None else floor(high / step)
+    value = step * chance.randint(first, max(first, last))
     return int(value) if is_whole else float(value)
