@@ -145,6 +145,7 @@ def operation_details(one: "OperationView") -> RenderableType:
             ("took", duration_text(one)),
             ("error", error_text(one.error)),
             ("result", json_text(one.result) if one.result is not None else ""),
+            ("traceback", Text(clean(one.traceback or ""))),
         ]
     )
 

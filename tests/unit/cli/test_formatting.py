@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from stateward.client.formatting import age_text, facts_table, filled_table, span_text, utc_text
+from stateward.client.formatting import age_text, facts_table, filled_table, operation_details, span_text, utc_text
 from stateward.client.output import clean, err, out, results
 from stateward.client.progress import ProgressBars, group_of
 from stateward.engine.transitions import time_text
+from tests.unit.cli.sample_records import sample_operation
 
 
 @given(st.text())
@@ -88,3 +89,14 @@ def test_no_name_is_told_with_a_picture_in_it(capsys: pytest.CaptureFixture[str]
     out().print("lane:a:b and ovc.vm:RUNNING:", markup=False)
     err().print("lane:a:b and ovc.vm:RUNNING:", markup=False)
     assert capsys.readouterr() == ("lane:a:b and ovc.vm:RUNNING:\n",) * 2
+
+
+def test_the_traceback_of_an_operation_is_shown_line_by_line_to_who_gets_it() -> None:
+    text = StringIO()
+    console = Console(file=text, width=100)
+    console.print(operation_details(sample_operation(traceback="Traceback:\n  File x\x1b, line 1\nKeyError: 1")))
+    lines = [line.rstrip() for line in text.getvalue().splitlines()]
+    assert lines[-3].split(maxsplit=1) == ["traceback", "Traceback:"]
+    assert [line.strip() for line in lines[-2:]] == ["File x\\x1b, line 1", "KeyError: 1"]
+    console.print(operation_details(sample_operation()))
+    assert text.getvalue().count("traceback") == 1
