@@ -96,7 +96,8 @@ def _reason_before_lane(work: WorkItem, around: WaitContext) -> tuple[WaitReason
     if parked:
         return WaitReason.HELD, f"it is held until it is told to go on{_until(work)}"
     if work.not_before > around.now:
-        return WaitReason.TIME, f"it is not to begin before {time_text(work.not_before)}"
+        verb = "goes on at" if work.epoch else "is not to begin before"
+        return WaitReason.TIME, f"it {verb} {time_text(work.not_before)}"
     if around.unknown_kind:
         return WaitReason.NO_WORKER, f"no worker knows the kind {around.unknown_kind}"
     return None
