@@ -21,9 +21,6 @@ from tests.integration.domains.mci.conftest import ANN, NS, mci, open_harness
 
 PAGE = Path(__file__).parents[4] / "docs" / "howto" / "driver.md"
 (EXAMPLE,) = re.findall(r"```python\n(import asyncio.*?)\n\nasync def main", PAGE.read_text("utf-8"), re.DOTALL)
-(DECLARED,) = re.findall(
-    r"```python\n(from stateward.drivers import DriverPlugin.*?)```", PAGE.read_text("utf-8"), re.DOTALL
-)
 HERE = ProviderRegion("acme", "here")
 
 
@@ -31,7 +28,6 @@ HERE = ProviderRegion("acme", "here")
 def acme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Install a package with the driver of the documentation, and with some that cannot be used."""
     source = f"""{EXAMPLE}
-{DECLARED}
 silent = DriverPlugin(lambda setup: MemoryDriver(MEMORY))
 needy = DriverPlugin(lambda setup: __import__("acme_sdk_that_nobody_has"), on_host=False)
 text = "no driver"
