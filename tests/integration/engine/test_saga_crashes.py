@@ -7,13 +7,14 @@ from typing import Any, cast
 import pytest
 
 from stateward.engine import Engine, Job, Permanent, Request, Retry, Temporary
+from stateward.engine.recovery import release_worker_claims
 from stateward.engine.requests import Creation
 from stateward.store.port import Store
 from stateward.store.records import Key, Operation, Status
 from tests.integration.engine.mortal_store import MortalStore
 from tests.integration.engine.trip_kinds import TRIP, Agency
 
-LEASE_S = 0.4
+LEASE_S = 30.0  # a worker that is slow on a busy machine must not be taken for dead
 MOST_COMMITS = 60
 
 Client = Callable[[Engine, str], Coroutine[Any, Any, None]]
@@ -72,6 +73,8 @@ class Crashes:
         assert first.worker is not None
         for task in (*first.worker._claim_tasks, *first.worker._lease_tasks, *first.worker._operation_tasks()):
             task.cancel()  # as if the process were gone: nothing is given back
+        dead = first.worker.name
+        await clients.store.transact(lambda tx: release_worker_claims(tx, [dead]))  # as if its lease had expired
         if not ending.done():
             async with Engine(self._new_store(), [agency.kind()], lease_s=LEASE_S):
                 await ending
