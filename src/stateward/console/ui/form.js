@@ -8,7 +8,7 @@ import { nameOf } from "../core/live-objects.js";
 import { labeled, note } from "./components.js";
 import { fieldsOf, problemPanel } from "./problems.js";
 import { clearComplaints, complainBeside, focusComplaint } from "./complaints.js";
-import { partOf } from "./schema-inputs.js";
+import { partOf } from "./schema-groups.js";
 
 /** @import {Child} from "../core/dom.js" */
 /** @import {ObjectView} from "../core/types.js" */

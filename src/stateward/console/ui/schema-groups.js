@@ -1,14 +1,46 @@
-// Groups of inputs: records, lists, maps, and the variants of a union.
+// Inputs for any value that a JSON schema describes: single ones, and groups of them (records, lists, maps, and the
+// variants of a union).
 
 import { fill, h } from "../core/dom.js";
 import { complainBeside, complaintLine } from "./complaints.js";
-import { hintOf, isSchema, newId, partOf } from "./schema-inputs.js";
-import { constantOf, labelOf, mustBe, variantName, variantsOf } from "./schema-words.js";
+import { choice, flag, hintOf, json, newId, scalar } from "./schema-inputs.js";
+import { constantOf, labelOf, mustBe, variantName, variantsOf, withoutNull } from "./schema-words.js";
 
 /** @import {Child} from "../core/dom.js" */
 /** @import {Complaint} from "./complaints.js" */
 /** @import {Part, Place} from "./schema-inputs.js" */
 /** @import {Schema} from "./schema-words.js" */
+
+/** @param {Schema} given @param {Place} place @returns {Part} */
+export function partOf(given, place) {
+  const { schema, nullable } = withoutNull(given);
+  const value = place.value === undefined ? schema.default : place.value;
+  const mine = { ...place, value: value ?? undefined, required: place.required && !nullable };
+  // What is left empty is left out, unless the server would take something else than nothing for it.
+  const empty = nullable && (place.required || (schema.default ?? null) !== null) ? null : undefined;
+  if (schema.enum || schema.const !== undefined) return choice(schema, mine, empty);
+  if (variantsOf(schema)) return union(schema, mine, empty);
+  switch (schema.type) {
+    case "boolean":
+      return nullable || (!mine.required && mine.value === undefined)
+        ? choice({ ...schema, enum: [true, false] }, mine, empty)
+        : flag(schema, mine);
+    case "integer":
+    case "number":
+    case "string":
+      return scalar(schema, mine, empty);
+    case "array":
+      return list(schema, mine);
+    case "object":
+      if (schema.properties) return record(schema, mine, empty);
+      return isSchema(schema.additionalProperties) ? map(schema, mine) : json(schema, mine);
+    default:
+      return json(schema, mine);
+  }
+}
+
+/** Whether a schema says something. @param {any} given */
+const isSchema = (given) => typeof given === "object" && given !== null && Object.keys(given).length > 0;
 
 /**
  * A group of parts with a legend.

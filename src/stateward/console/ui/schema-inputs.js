@@ -1,12 +1,11 @@
-// Inputs for values that a JSON schema describes: one part for each value. Groups of parts are in schema-groups.js.
+// Inputs for single values that a JSON schema describes: one part for each value.
 //
 // A part reads the entered value, and shows a complaint beside its input, whether the page or the server found it.
 // A value that was not entered is left out, so that the server's default holds.
 
 import { h } from "../core/dom.js";
 import { complainBeside, complaintLine } from "./complaints.js";
-import { list, map, record, union } from "./schema-groups.js";
-import { fits, mustBe, valueText, variantsOf, withoutNull } from "./schema-words.js";
+import { fits, mustBe, valueText } from "./schema-words.js";
 
 /** @import {Child} from "../core/dom.js" */
 /** @import {Complaint} from "./complaints.js" */
@@ -31,37 +30,6 @@ import { fits, mustBe, valueText, variantsOf, withoutNull } from "./schema-words
  */
 
 let ids = 0;
-
-/** @param {Schema} given @param {Place} place @returns {Part} */
-export function partOf(given, place) {
-  const { schema, nullable } = withoutNull(given);
-  const value = place.value === undefined ? schema.default : place.value;
-  const mine = { ...place, value: value ?? undefined, required: place.required && !nullable };
-  // What is left empty is left out, unless the server would take something else than nothing for it.
-  const empty = nullable && (place.required || (schema.default ?? null) !== null) ? null : undefined;
-  if (schema.enum || schema.const !== undefined) return choice(schema, mine, empty);
-  if (variantsOf(schema)) return union(schema, mine, empty);
-  switch (schema.type) {
-    case "boolean":
-      return nullable || (!mine.required && mine.value === undefined)
-        ? choice({ ...schema, enum: [true, false] }, mine, empty)
-        : flag(schema, mine);
-    case "integer":
-    case "number":
-    case "string":
-      return scalar(schema, mine, empty);
-    case "array":
-      return list(schema, mine);
-    case "object":
-      if (schema.properties) return record(schema, mine, empty);
-      return isSchema(schema.additionalProperties) ? map(schema, mine) : json(schema, mine);
-    default:
-      return json(schema, mine);
-  }
-}
-
-/** Whether a schema says something. @param {any} given */
-export const isSchema = (given) => typeof given === "object" && given !== null && Object.keys(given).length > 0;
 
 // --- the frame of an input -------------------------------------------------------------------------------------------
 
@@ -114,7 +82,7 @@ const INPUTS = {
 };
 
 /** @param {Schema} schema @param {Place} place @param {null | undefined} empty */
-function scalar(schema, place, empty) {
+export function scalar(schema, place, empty) {
   const id = newId();
   const [isNumber, isMoment] = [schema.type !== "string", schema.format === "date-time"];
   const shown = isMoment ? localTime(place.value) : String(place.value ?? "");
@@ -161,13 +129,13 @@ function localTime(moment) {
 }
 
 /** @param {Schema} schema @param {Place} place */
-function flag(schema, place) {
+export function flag(schema, place) {
   const input = /** @type {HTMLInputElement} */ (h("input", { type: "checkbox", checked: place.value === true }));
   return { ...framed(schema, { ...place, required: true }, input, newId()), read: () => input.checked };
 }
 
 /** @param {Schema} schema @param {Place} place @param {null | undefined} empty */
-function choice(schema, place, empty) {
+export function choice(schema, place, empty) {
   const values = schema.enum ?? [schema.const];
   const free = !place.required || place.value === undefined;
   const options = values.map((/** @type {any} */ one, /** @type {number} */ number) =>
@@ -185,7 +153,7 @@ function choice(schema, place, empty) {
 }
 
 /** Anything that has no input of its own. @param {Schema} schema @param {Place} place */
-function json(schema, place) {
+export function json(schema, place) {
   const text = place.value === undefined ? "" : JSON.stringify(place.value, null, 2);
   const how = { rows: 5, spellcheck: "false", placeholder: "JSON", value: text };
   const input = /** @type {HTMLTextAreaElement} */ (h("textarea", how));
