@@ -135,10 +135,10 @@ class BlockingEngine:
         ns: str,
         object: str,  # noqa: A002 - the glossary's word
         kind: str | Kind,
-        action: str = "create",
+        action: str | None = None,
         **how: Any,  # noqa: ANN401 - see `Engine.create`
     ) -> Accepted:
-        """Create an object, by the first action of its lifecycle."""
+        """Create an object, by the first action of its lifecycle: `create`, or the only one there is."""
         return self._call(Engine.create, ns, object, kind, action, **how)
 
     def act(self, ns: str, object: str, action: str, **how: Any) -> Accepted:  # noqa: A002, ANN401

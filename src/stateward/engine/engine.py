@@ -153,7 +153,7 @@ class Engine:
         ns: str,
         object: str,  # noqa: A002 - the glossary's word
         kind: str | Kind,
-        action: str = "create",
+        action: str | None = None,
         *,
         spec: Any = None,  # noqa: ANN401 - anything that is JSON
         labels: dict[str, str] | None = None,
@@ -161,8 +161,10 @@ class Engine:
         queue: str | None = None,
         **how: Any,  # noqa: ANN401 - see `act`
     ) -> Accepted:
-        """Create an object, by the first action of its lifecycle."""
-        creates = Creation(kind.name if isinstance(kind, Kind) else kind, parent, to_json(labels or {}), queue)
+        """Create an object, by the first action of its lifecycle: `create`, or the only one there is."""
+        name = kind.name if isinstance(kind, Kind) else kind
+        creates = Creation(name, parent, to_json(labels or {}), queue)
+        action = action or self.kinds[name].lifecycle.creating_action()
         return await self.submit(self.request(ns, object, action, spec=spec, creates=creates, **how))
 
     async def act(self, ns: str, object: str, action: str, **how: Any) -> Accepted:  # noqa: A002, ANN401

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from stateward.errors import UnknownName
+from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle.actors import ADMIN, CLOCK, HEALER, USER, WORKER, Actor, Actors, with_implied_actors
 from stateward.lifecycle.declaration import Declaration, DeclarationError
 from stateward.lifecycle.moves import AllowedEvent, Move
@@ -48,6 +48,17 @@ class Lifecycle:
     def initial(self) -> State:
         """The state that an object is in before anything happened to it."""
         return self.declaration.initial
+
+    def creating_action(self, wanted: str | None = None) -> str:
+        """Return the action that creates an object: the requested one, `create`, or the only one there is."""
+        ways = dict.fromkeys(one.event for one in self.allowed[self.initial])
+        if wanted is not None and wanted not in self.events:
+            raise BadInput("action", wanted, f"one of {', '.join(ways)}")
+        if wanted is not None or "create" in ways:
+            return wanted or "create"
+        if len(ways) != 1:
+            raise BadInput("action", None, f"given: {self.kind} begins with one of {', '.join(ways)}")
+        return next(iter(ways))
 
     @property
     def actors(self) -> Actors:

@@ -71,6 +71,11 @@ async def test_run_creates_and_acts_and_returns_the_result_and_the_object(site: 
     assert (tuned.object.version > made.object.version, tuned.result) == (True, {"attempt": 1})
 
 
+async def test_an_object_is_created_by_the_only_first_action_of_its_table(site: Site) -> None:
+    accepted = await site.engine.create("ns", "p1", PUMP.kind)
+    assert accepted.op.action == "build"
+
+
 async def test_run_of_a_change_at_once_returns_the_object_without_an_operation(site: Site) -> None:
     await site.built("p1")
     site.plant.fail("pump", Permanent("no"))

@@ -134,7 +134,7 @@ async def create_object(
         ns,
         data.id,
         data.kind,
-        creating_action(lifecycle, data.action),
+        lifecycle.creating_action(data.action),
         spec=data.spec,
         labels=data.labels,
         parent=data.parent,
@@ -164,18 +164,6 @@ def _creatable_lifecycle(engine: Engine, kind: str) -> Lifecycle:
 def _made_elsewhere(kind: Kind) -> str:
     maker = kind.made_by or f"their domain (/api/v1/{kind.name.partition('.')[0]})"
     return f"objects of kind {kind.name} are made by {maker}, not over the general API"
-
-
-def creating_action(lifecycle: Lifecycle, wanted: str | None) -> str:
-    """Return the action that creates an object: the requested one, `create`, or the only one there is."""
-    ways = dict.fromkeys(one.event for one in lifecycle.allowed[lifecycle.initial])
-    if wanted is not None and wanted not in lifecycle.events:
-        raise BadInput("action", wanted, f"one of {', '.join(ways)}")
-    if wanted is not None or "create" in ways:
-        return wanted or "create"
-    if len(ways) != 1:
-        raise BadInput("action", None, f"given: {lifecycle.kind} begins with one of {', '.join(ways)}")
-    return next(iter(ways))
 
 
 @api_route(
