@@ -16,11 +16,15 @@ from stateward.engine.errors import (
 )
 from stateward.engine.external_reports import ExternalReport, Sighting
 from stateward.engine.finish.claim_reports import Ending
-from stateward.engine.handlers import (
-    ChildOutcome,
-    Handler,
-    Job,
-    ObservedOutcome,
+from stateward.engine.handlers import ChildOutcome, Handler, Job, ObservedOutcome
+from stateward.engine.kind_builder import KindBuilder
+from stateward.engine.kinds import Kind, Route
+from stateward.engine.queries import list_all
+from stateward.engine.requests import Accepted, LockRequest, Request
+from stateward.engine.snapshots import Completed, HistoryEntry, ObjectSnapshot, OperationSnapshot
+from stateward.engine.thread_handlers import BlockingJob, JobStopped
+from stateward.engine.unit_of_work import UnitOfWork
+from stateward.engine.work_errors import (
     PastDeadline,
     Permanent,
     Retry,
@@ -31,13 +35,6 @@ from stateward.engine.handlers import (
     Unknown,
     WorkError,
 )
-from stateward.engine.kind_builder import KindBuilder
-from stateward.engine.kinds import Kind, Route
-from stateward.engine.queries import list_all
-from stateward.engine.requests import Accepted, LockRequest, Request
-from stateward.engine.snapshots import Completed, HistoryEntry, ObjectSnapshot, OperationSnapshot
-from stateward.engine.thread_handlers import BlockingJob, JobStopped
-from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.filters import Selector
 from stateward.store.records import Key, Object, Operation, to_json
 

@@ -35,86 +35,12 @@ from stateward.engine.job_steps import (
 from stateward.engine.kind_types import KindTypes
 from stateward.engine.requests import Request
 from stateward.engine.thread_handlers import BlockingJob, as_handler
-from stateward.engine.transitions import time_text
-from stateward.errors import BadInput, StatewardError, UnknownName
+from stateward.engine.work_errors import PastDeadline, Permanent, Retry, SignalTimedOut, StepFailed, Suspended
+from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import CONTROLLER, NO_FACTS
 from stateward.store.records import Claim, Key, Status, to_json
 
 T = TypeVar("T")
-
-
-class WorkError(StatewardError):
-    """The base of the errors by which a handler says what happens next."""
-
-    def __init__(self, message: str, *, after: float | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.after = after
-
-    def __str__(self) -> str:
-        return self.message
-
-
-class Temporary(WorkError):
-    """The attempt failed, and certainly had no effect: try again later."""
-
-
-class Permanent(WorkError):
-    """The attempt failed, and every other attempt would: end the operation."""
-
-
-class Unknown(WorkError):
-    """The attempt may or may not have had an effect: observe first, then try again."""
-
-
-class Throttled(WorkError):
-    """The provider throttles: back off the whole lane."""
-
-
-class StepFailed(Permanent):
-    """A step has failed as often as its retry policy allows, or there is no time for another attempt."""
-
-
-class PastDeadline(Permanent):
-    """A sleep or a wait would last longer than the operation may take."""
-
-    def __init__(self, until: float, deadline: float) -> None:
-        super().__init__(f"it would wait until {time_text(until)}, but its deadline is {time_text(deadline)}")
-        self.until, self.deadline = until, deadline
-
-
-class SignalTimedOut(Permanent):
-    """A signal did not come in time."""
-
-    def __init__(self, signal: str) -> None:
-        super().__init__(f"the signal {signal} did not come in time")
-        self.signal = signal
-
-
-class Suspended(BaseException):
-    """A job gives its claim back, and its handler is called again later; only a worker raises and catches it.
-
-    It is no `Exception`, because a handler that catches all exceptions of a step must not go on without its result.
-    """
-
-
-class Parked(StatewardError):
-    """The operation waits until another party moves the object on, or until its deadline."""
-
-    text = "waits to be moved on"
-
-
-class WaitingForChildren(StatewardError):
-    """Child operations carry out the next step; the operation is claimed again when they have ended."""
-
-    text = "waits for its children"
-
-
-class Fenced(StatewardError):
-    """The worker no longer owns the operation: its reports do not count."""
-
-    op: str
-    text = "operation {op} belongs to another worker now, or has ended"
 
 
 class ObservedOutcome(StrEnum):
@@ -128,37 +54,6 @@ class ObservedOutcome(StrEnum):
     NOT_DONE = "not done"
     REPEATABLE = "cannot be seen"  # it cannot be observed, but may be repeated without harm
     UNKNOWN = "unknown"  # a later observation may tell
-
-
-class Retry(Struct, frozen=True, kw_only=True):
-    """When a failed step is tried again: after errors of the types `on`, up to so many attempts, at growing intervals.
-
-    The first interval is `first_s`, each further one `factor` times as long, and none is longer than `most_s`. An error
-    that says itself how long to wait (`after`) has the last word.
-    """
-
-    attempts: int = 5
-    first_s: float = 1.0
-    factor: float = 2.0
-    most_s: float = 60.0
-    on: tuple[type[Exception], ...] = (Temporary, Unknown, OSError, EOFError)
-
-    def __post_init__(self) -> None:
-        for field, least in {"attempts": 1, "first_s": 0.0, "factor": 1.0, "most_s": 0.0}.items():
-            value = getattr(self, field)
-            if not value >= least:
-                raise BadInput(field, value, f"{least:g} or more")
-
-    def delay_s(self, failures: int, error: Exception) -> float:
-        """Return the seconds to wait after so many failures."""
-        if (asked := getattr(error, "after", None)) is not None:
-            return float(asked)
-        delay_s = min(self.first_s, self.most_s)
-        for _ in range(1, failures):
-            if delay_s >= self.most_s:
-                break
-            delay_s = min(self.most_s, delay_s * self.factor)
-        return delay_s
 
 
 class ChildOutcome(Struct, frozen=True):

@@ -14,8 +14,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.engine.handlers import Handler, Job, Permanent, Temporary, Throttled, Unknown
+from stateward.engine.handlers import Handler, Job
 from stateward.engine.kinds import Kind
+from stateward.engine.work_errors import Permanent, Temporary, Throttled, Unknown
 from stateward.lifecycle import Meaning
 from stateward.testing.effects import Effect, Effects
 from stateward.testing.invariants import Violation

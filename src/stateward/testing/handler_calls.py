@@ -17,8 +17,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import stateward
-from stateward.engine.handlers import Handler, Job, Retry, Undo
+from stateward.engine.handlers import Handler, Job, Undo
 from stateward.engine.kinds import Kind
+from stateward.engine.work_errors import Retry
 
 PACKAGE = Path(stateward.__file__).parent
 MACHINERY = tuple(str(PACKAGE / part) for part in ("engine", "testing", "aio"))

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from stateward.engine import Ending, Engine, Handler, Job, Kind, Permanent, Request
-from stateward.engine.handlers import Parked
 from stateward.engine.requests import Creation
+from stateward.engine.work_errors import Parked
 from stateward.lifecycle import (
     CLOCK,
     CONTROLLER,

@@ -12,10 +12,10 @@ from stateward.aio.backoff import GrowingIntervals
 from stateward.engine import Ending, Engine, Handler, Job, Kind, Request
 from stateward.engine.finish.claim_reports import ClaimReport, Phase, Requeue
 from stateward.engine.finish.completion import record_claim_reports
-from stateward.engine.handlers import Fenced
 from stateward.engine.recovery import expedite_overdue, reap_dead_workers, release_worker_claims
 from stateward.engine.requests import Creation, LockRequest
 from stateward.engine.transaction_batcher import TransactionBatcher
+from stateward.engine.work_errors import Fenced
 from stateward.engine.worker.job_store import JobStore
 from stateward.engine.worker.lease import reconcile_owned_work
 from stateward.lifecycle import (

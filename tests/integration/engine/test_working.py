@@ -20,7 +20,8 @@ from stateward.engine import (
     handlers,
 )
 from stateward.engine.errors import AlreadyEnded, Locked, NoneAllowed, NoSuchOperation
-from stateward.engine.handlers import Job, Parked
+from stateward.engine.handlers import Job
+from stateward.engine.work_errors import Parked
 from stateward.store.changes import Changes
 from stateward.store.filters import JournalFilter, Selector
 from stateward.store.port import Store, Tx, TxFunction

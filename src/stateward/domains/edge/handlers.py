@@ -44,9 +44,9 @@ from stateward.domains.edge.model import (
 from stateward.domains.edge.records.instance_record import DecisionRules, apply_move, decide_event
 from stateward.domains.edge.references import referenced_records
 from stateward.engine import Ending, Engine, Handler, Job, Kind, ObservedOutcome, Request, Temporary
-from stateward.engine.handlers import Parked
 from stateward.engine.kinds import Party
 from stateward.engine.requests import Creation
+from stateward.engine.work_errors import Parked
 from stateward.lifecycle import ADMIN, CLOCK, CONTROLLER, TIMED_OUT, USER, Move, State
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object, to_json

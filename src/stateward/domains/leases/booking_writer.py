@@ -18,10 +18,10 @@ from stateward.domains.leases.errors import HostHeld, HostsTaken
 from stateward.domains.leases.lifecycle import HOST
 from stateward.domains.leases.model import Holding, LeaseHost, host_key, read_host
 from stateward.engine import Job, Temporary
-from stateward.engine.handlers import Fenced
 from stateward.engine.transaction_batcher import TransactionBatcher
 from stateward.engine.transitions import journal
 from stateward.engine.unit_of_work import UnitOfWork
+from stateward.engine.work_errors import Fenced
 from stateward.errors import StatewardError
 from stateward.lifecycle import CONTROLLER
 from stateward.store.port import Store, Tx

@@ -17,7 +17,7 @@ from stateward.domains.leases.policy import PolicyFilters
 from stateward.domains.leases.pool_cache import PoolCache
 from stateward.domains.leases.resources import ReservationTask, ResourcePlugin, ResourcePlugins
 from stateward.engine import Engine, Job, Permanent, Request, Temporary
-from stateward.engine.handlers import Fenced, WorkError
+from stateward.engine.work_errors import Fenced, WorkError
 from stateward.store.errors import StoreError
 
 MAX_ATTEMPTS = 6

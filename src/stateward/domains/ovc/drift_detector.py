@@ -29,10 +29,10 @@ from stateward.domains.ovc.nodes import DiskStore, Hypervisor, NodeRegistry, NoD
 from stateward.domains.ovc.object_updates import update_seen
 from stateward.domains.ovc.orphan_scan import OrphanScanner, record_orphans
 from stateward.engine import Denied, Engine
-from stateward.engine.handlers import WorkError
 from stateward.engine.queries import list_all
 from stateward.engine.troubles import FaultIsolation
 from stateward.engine.unit_of_work import UnitOfWork
+from stateward.engine.work_errors import WorkError
 from stateward.lifecycle import CONTROLLER, PROVIDER
 from stateward.store.errors import StoreError
 from stateward.store.filters import Selector

@@ -14,9 +14,10 @@ from stateward.domains.ovc.lifecycle import CLOUDSPACE, NODE, VM
 from stateward.domains.ovc.model import file_name
 from stateward.domains.ovc.nodes import NodeRegistry
 from stateward.engine import Handler, Job, Kind, Permanent
-from stateward.engine.handlers import Run, Unknown, WorkError
+from stateward.engine.handlers import Run
 from stateward.engine.privacy import Privacy, internal_actions
 from stateward.engine.queries import list_all
+from stateward.engine.work_errors import Unknown, WorkError
 from stateward.engine.worker.compensation import UNCLEAR_ERRORS
 from stateward.errors import StatewardError
 from stateward.store.filters import Selector

@@ -12,11 +12,11 @@ import msgspec
 from msgspec.structs import replace
 
 from stateward.engine.accept.accept import admit_all
-from stateward.engine.handlers import Fenced
 from stateward.engine.job_steps import CHILDREN
 from stateward.engine.kinds import Kinds
 from stateward.engine.requests import Accepted, Request
 from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
+from stateward.engine.work_errors import Fenced
 from stateward.errors import StatewardError
 from stateward.store.port import Tx
 from stateward.store.records import Claim, Key, to_json

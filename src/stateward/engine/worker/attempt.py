@@ -13,20 +13,9 @@ from msgspec.structs import replace
 
 from stateward.aio.backoff import MAX_DELAY_S, backoff_delay
 from stateward.engine.finish.claim_reports import Ending, Pause, Requeue
-from stateward.engine.handlers import (
-    Fenced,
-    Handler,
-    Job,
-    Observe,
-    ObservedOutcome,
-    Parked,
-    Permanent,
-    Throttled,
-    Unknown,
-    WaitingForChildren,
-    WorkError,
-)
+from stateward.engine.handlers import Handler, Job, Observe, ObservedOutcome
 from stateward.engine.tracebacks import format_traceback
+from stateward.engine.work_errors import Fenced, Parked, Permanent, Throttled, Unknown, WaitingForChildren, WorkError
 from stateward.engine.worker.compensation import UNCLEAR_ERRORS, Compensation, name_steps_left
 from stateward.lifecycle import CANCELLED, CLOCK, FAILED, HEALER, SUCCEEDED, TIMED_OUT, UNKNOWN
 from stateward.store.errors import StoreError

@@ -14,7 +14,8 @@ from random import Random
 
 from stateward.aio.backoff import backoff_delay
 from stateward.engine.finish.claim_reports import Ending, Requeue
-from stateward.engine.handlers import Fenced, Job, Run, Temporary, Throttled, Unknown
+from stateward.engine.handlers import Job, Run
+from stateward.engine.work_errors import Fenced, Temporary, Throttled, Unknown
 from stateward.lifecycle import CANCELLED, CLOCK, FAILED, TIMED_OUT, UNKNOWN, WORKER
 from stateward.store.errors import StoreError
 

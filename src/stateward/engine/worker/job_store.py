@@ -10,7 +10,7 @@ import msgspec
 from stateward.aio.backoff import GrowingIntervals
 from stateward.engine.accept.children import child_ids, spawn
 from stateward.engine.finish.claim_reports import ClaimReport, Phase
-from stateward.engine.handlers import ChildOutcome, Fenced, Job, WaitingForChildren
+from stateward.engine.handlers import ChildOutcome, Job
 from stateward.engine.job_steps import Steps
 from stateward.engine.kinds import Kinds
 from stateward.engine.requests import Request
@@ -18,6 +18,7 @@ from stateward.engine.transaction_batcher import TransactionBatcher
 from stateward.engine.transitions import journal
 from stateward.engine.troubles import journal_trouble
 from stateward.engine.unit_of_work import UnitOfWork, sanitize_text
+from stateward.engine.work_errors import Fenced, WaitingForChildren
 from stateward.lifecycle import WORKER
 from stateward.store.changes import Changes
 from stateward.store.port import Store, Tx

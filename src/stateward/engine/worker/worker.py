@@ -27,12 +27,13 @@ from stateward.engine.accept.accept import Verdict, accept_function
 from stateward.engine.accept.eager_claims import EagerClaims
 from stateward.engine.finish.claim_reports import ClaimReport, Ending, Interrupted, NotStarted, Requeue
 from stateward.engine.finish.completion import record_claim_reports
-from stateward.engine.handlers import Fenced, Handler, Job, Permanent, WaitingForChildren
+from stateward.engine.handlers import Handler, Job
 from stateward.engine.kinds import Kinds
 from stateward.engine.recovery import release_worker_claims
 from stateward.engine.requests import Request
 from stateward.engine.transaction_batcher import TransactionBatcher
 from stateward.engine.troubles import is_worth_reporting
+from stateward.engine.work_errors import Fenced, Permanent, WaitingForChildren
 from stateward.engine.worker.attempt import Attempt, Outcome, RunningOperation, request_stop, stop_if_superseded
 from stateward.engine.worker.claims import ClaimResult, back_off_lane, claim
 from stateward.engine.worker.job_store import JobStore

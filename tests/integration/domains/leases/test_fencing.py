@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from stateward.domains.leases.booking_writer import FencedChange, write_fenced_changes
 from stateward.domains.leases.bookings import BookHost, HandOverHost, HostChange, ReleaseHost, TakeBackHost
 from stateward.domains.leases.model import Booking, Holding, Lease
-from stateward.engine.handlers import Fenced
+from stateward.engine.work_errors import Fenced
 from stateward.errors import StatewardError
 from stateward.store.port import Tx
 from stateward.store.records import Key, WorkItem

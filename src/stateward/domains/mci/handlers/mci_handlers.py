@@ -26,10 +26,10 @@ from stateward.domains.mci.vm_placement import (
     provider_refusals,
 )
 from stateward.engine import Ending, Handler, Job, Kind, Request
-from stateward.engine.handlers import Parked
 from stateward.engine.kinds import Guard
 from stateward.engine.queries import list_all
 from stateward.engine.requests import Creation
+from stateward.engine.work_errors import Parked
 from stateward.lifecycle import CANCELLED, CONTROLLER, FORCE, NO_FACTS
 from stateward.store.filters import Selector
 from stateward.store.records import Key, Object, Status, to_json
