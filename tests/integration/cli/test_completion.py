@@ -1,5 +1,9 @@
-"""Completion in the shell, by calls of the completion functions."""
+"""Completion in the shell: by calls of the completion functions, and by the process that a shell starts."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +22,25 @@ from tests.integration.cli.cli_server import CliServer
 def typed(cli: CliServer | None = None, **more: Any) -> Any:
     """Return the context of a command that is being typed."""
     to = {"data": "/nowhere"} if cli is None else {"server": cli.url, "token": cli.token, "namespace": cli.ns}
-    return SimpleNamespace(params={**to, **more}, obj=None)
+    return SimpleNamespace(params={**to, **more}, args=[], obj=None)
+
+
+def pressed_tab(cli: CliServer, *words: str) -> list[str]:
+    """Return what bash offers for the last word."""
+    typed = {"COMP_WORDS": " ".join(("stateward", *words)), "COMP_CWORD": str(len(words))}
+    to = {"STATEWARD_SERVER": cli.url, "STATEWARD_TOKEN": cli.token, "STATEWARD_NAMESPACE": cli.ns}
+    environ = {**os.environ, **to, **typed, "_STATEWARD_COMPLETE": "complete_bash"}
+    program = Path(sys.executable).with_name("stateward")
+    return subprocess.run([program], env=environ, capture_output=True, text=True, check=False).stdout.split()
+
+
+def test_tab_after_set_offers_the_fields_of_the_kind_and_the_action(cli: CliServer) -> None:
+    assert pressed_tab(cli, "create", "dns.record", "www", "--set", "ty") == ["type="]
+    assert pressed_tab(cli, "create", "record/www", "--set", "type=A", "--set", "tt") == ["ttl="]
+    assert pressed_tab(cli, "do", "change", "--set", "to") == ["token="]
+    cli.json("create", "record", "www", "--set", "address=192.0.2.1", "--wait")
+    assert pressed_tab(cli, "do", "change", "record/www", "--set", "tt") == ["ttl="]
+    assert pressed_tab(cli, "do", "touch", "www", "--set", "t") == []
 
 
 def test_without_a_server_kinds_and_actions_come_from_the_tables() -> None:

@@ -32,25 +32,34 @@ def complete_spec_fields(ctx: typer.Context, incomplete: str) -> list[str]:
 
     try:
         kinds = {one.kind: one for one in _kinds(ctx)}
-        named = str(ctx.params.get("kind") or "").partition("/")[0]
+        named = (_arguments_before(ctx, "kind") or [""])[0].partition("/")[0]
         return complete_fields(kinds[full_kind(named, list(kinds))].spec or {}, incomplete)
     except Exception:  # the Tab key must not print a traceback
         return []
 
 
 def complete_arguments(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Offer the arguments of the named action, for the kind of the named object, or for any kind."""
+    """Offer the arguments of the named action, for the kind of the first named object, or for any kind."""
     from stateward.client.field_options import complete_fields
 
     try:
-        action, named = str(ctx.params.get("action") or ""), ctx.params.get("objects") or ()
+        action, *named = _arguments_before(ctx, "action", "objects") or [""]
         with completing_client(ctx) as client:
-            only = {client.object(namespace_of(ctx), parse_ref(one).id).kind for one in named}
+            only = {client.object(namespace_of(ctx), parse_ref(one).id).kind for one in named[:1]}
             found = [one for one in client.kinds() if not only or one.kind in only]
     except Exception:
         return []
     schemas = (schema for one in found if (schema := one.args.get(action)) is not None)
     return list(dict.fromkeys(name for schema in schemas for name in complete_fields(schema, incomplete)))
+
+
+def _arguments_before(ctx: typer.Context, *names: str) -> list[str]:
+    """Return the arguments that are typed already.
+
+    The parser stops at an option without a value, before it gives the arguments their names: all of them are left over.
+    """
+    given = [ctx.params.get(name) for name in names]
+    return [one for value in given if value for one in ([value] if isinstance(value, str) else value)] or ctx.args
 
 
 def _kinds(ctx: typer.Context) -> "Iterator[KindInfo]":
