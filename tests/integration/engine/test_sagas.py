@@ -1,6 +1,7 @@
 """Steps with undo and retry, sleeps, signals and results of children."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
@@ -167,6 +168,22 @@ async def test_an_undo_that_fails_for_good_is_told_and_the_others_still_run(book
         assert agency.work == ["flight", "hotel", "no hotel", "no flight"]
         assert ("undo failed", "hotel: they do not answer") in await events(engine, op)
         assert agency.booked == {("trip", "hotel")}
+
+
+async def test_an_undo_with_a_bug_is_in_the_log_with_its_traceback(
+    booking: Booking, caplog: pytest.LogCaptureFixture
+) -> None:
+    agency = Agency(book_and_fail)
+    agency.fail("no hotel", KeyError("room"))
+    async with booking(agency) as engine:
+        op = await begin(engine)
+        assert (await ended(engine, op)).error == "no car left; hotel could not be undone: KeyError: 'room'"
+        assert ("undo failed", "hotel: KeyError: 'room'") in await events(engine, op)
+    (record,) = [one for one in caplog.records if one.levelno >= logging.ERROR]
+    first, rest = record.getMessage().split("\n", 1)
+    assert first == f"operation {op} (book of test.trip trip in ns) cannot undo its step hotel:"
+    assert "trip_kinds.py" in rest
+    assert rest.endswith("\nKeyError: 'room'")
 
 
 async def test_a_cancelled_operation_undoes_its_steps(booking: Booking) -> None:

@@ -16,7 +16,7 @@ from stateward.engine.finish.claim_reports import Ending, Pause, Requeue
 from stateward.engine.handlers import Handler, Job, Observe, ObservedOutcome
 from stateward.engine.tracebacks import format_traceback
 from stateward.engine.work_errors import Fenced, Parked, Permanent, Throttled, Unknown, WaitingForChildren, WorkError
-from stateward.engine.worker.compensation import UNCLEAR_ERRORS, Compensation, name_steps_left
+from stateward.engine.worker.compensation import UNCLEAR_ERRORS, Compensation, describe_error, name_steps_left
 from stateward.lifecycle import CANCELLED, CLOCK, FAILED, HEALER, SUCCEEDED, TIMED_OUT, UNKNOWN
 from stateward.store.errors import StoreError
 from stateward.store.records import Claim, Key, WorkItem, to_json
@@ -71,7 +71,7 @@ class Attempt:
             return self._classify_error(job, Unknown("something that its handler waited for was cancelled"), remaining)
         except BaseException as error:  # also `Suspended`, maybe in a group of errors: then the job has a pause
             traceback = format_traceback(error, __file__) if job.pause is None else None
-            return Ending(FAILED, error=_describe_error(error), traceback=traceback)
+            return Ending(FAILED, error=describe_error(error), traceback=traceback)
 
     async def _attempt(self, job: Job) -> Ending:
         if job.claim.work.observe and self._handler.observe is not None:
@@ -159,14 +159,6 @@ def _cancel_requests() -> int:
     """Return how often this task was cancelled: if not more often than before, something it awaited was cancelled."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
-
-
-def _describe_error(error: BaseException) -> str:
-    """Return an error as text; an error whose own text fails is named by its class."""
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:
-        return type(error).__name__
 
 
 StopReason = Literal["", "fenced", "cancelled", "lost"]

@@ -9,15 +9,19 @@ names it, and the object goes where a time-out leads: nobody can say that nothin
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable
 from random import Random
 
 from stateward.aio.backoff import backoff_delay
 from stateward.engine.finish.claim_reports import Ending, Requeue
 from stateward.engine.handlers import Job, Run
-from stateward.engine.work_errors import Fenced, Temporary, Throttled, Unknown
+from stateward.engine.tracebacks import format_traceback
+from stateward.engine.work_errors import Fenced, Temporary, Throttled, Unknown, WorkError
 from stateward.lifecycle import CANCELLED, CLOCK, FAILED, TIMED_OUT, UNKNOWN, WORKER
 from stateward.store.errors import StoreError
+
+log = logging.getLogger("stateward.worker")
 
 UNCLEAR_ERRORS = (OSError, EOFError, asyncio.TimeoutError)
 """Errors of a broken connection: the call may or may not have been carried out."""
@@ -62,7 +66,9 @@ class Compensation:
                 continue
             if (again := self._when_to_go_on(job, error)) is not None:
                 return again
-            await job.give_up_undo(pending[0], str(error) or type(error).__name__)
+            if not isinstance(error, WorkError):
+                _log_traceback(job, pending[0], error)
+            await job.give_up_undo(pending[0], describe_error(error))
         return None
 
     def _when_to_go_on(self, job: Job, error: BaseException | None) -> Requeue | None:
@@ -92,6 +98,20 @@ async def _error_of(work: Awaitable[None]) -> BaseException | None:
     except BaseException as error:
         return error
     return None
+
+
+def _log_traceback(job: Job, step: str, error: BaseException) -> None:
+    found, traceback = job.claim.object, job.mask_secrets(format_traceback(error, __file__))
+    what = (job.key.id, job.action, found.kind, found.id, found.ns, step)
+    log.error("operation %s (%s of %s %s in %s) cannot undo its step %s:\n%s", *what, traceback)
+
+
+def describe_error(error: BaseException) -> str:
+    """Return an error as text: its own if it says what happens next, else its class too; a text may fail to be made."""
+    try:
+        return str(error) if isinstance(error, WorkError) and str(error) else f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__
 
 
 def name_steps_left(job: Job, ending: Ending) -> Ending:
