@@ -37,7 +37,7 @@ COMMANDS = (
     *_own(OBJECTS, "kind_list", "kinds"),
     *_own(OBJECTS, "create", "create", "delete"),
     *_own(OBJECTS, "do", "do", "plan"),
-    *_own(OBJECTS, "wait", "wait", "cancel", "signal"),
+    *_own(OBJECTS, "wait", "operation", "wait", "cancel", "signal"),
     *_own(OBJECTS, "watch", "watch", "history"),
     *_own(OBJECTS, "why", "why"),
     *_own(OBJECTS, "maintenance", "heal", "prune", "forget"),

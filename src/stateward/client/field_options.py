@@ -17,6 +17,7 @@ Schema: TypeAlias = Mapping[str, Any]
 
 ANY: Schema = {}
 SET = "--set"
+ITEMS = "[]"
 _WORDS = {
     "integer": "a whole number",
     "number": "a number",
@@ -151,15 +152,19 @@ def _wanted(way: Schema) -> str:
 def field_rows(schema: Schema, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
     """Yield the fields of a schema: the name, the type, the default (or that it is required), and the description.
 
-    The fields of an object follow it, with their full names.
+    The fields of an object follow it, with their full names; those of the items of a list as `trays[].size`.
     """
     required = set(schema.get("required", ()))
     for name, one in schema.get("properties", {}).items():
         path = f"{prefix}{name}"
         default = "required" if name in required else "" if "default" not in one else _shown(one["default"])
-        yield path, type_text(one), default, one.get("description", "")
-        for way in _alternatives([one]):
+        ways = list(_alternatives([one]))
+        about = dict.fromkeys(text for way in (one, *ways) if (text := way.get("description")))
+        yield path, type_text(one), default, " | ".join(about)
+        for way in ways:
             yield from field_rows(way, f"{path}.")
+        for item in _alternatives([items for way in ways if (items := way.get("items"))]):
+            yield from field_rows(item, f"{path}{ITEMS}.")
 
 
 def type_text(schema: Schema) -> str:
@@ -174,9 +179,17 @@ def _type_text(way: Schema) -> str:
         return " | ".join(map(str, way["enum"]))
     name = str(way.get("format") or way.get("type") or "any")
     if name == "array":
-        return f"list of {type_text(way.get('items') or ANY)}"
+        name = f"list of {type_text(way.get('items') or ANY)}"
     limits = [f"{word} {way[key]}" for key, word in _LIMITS.items() if key in way]
-    return ", ".join([name, *limits])
+    return ", ".join([f"{name} ({_FORMATS[name]})" if name in _FORMATS else name, *limits])
+
+
+_FORMATS = {
+    "date-time": "such as 2026-01-31T10:20:30Z",
+    "date": "such as 2026-01-31",
+    "time": "such as 10:20:30Z",
+    "duration": "such as PT1H30M",
+}
 
 
 _LIMITS = {
@@ -186,6 +199,8 @@ _LIMITS = {
     "exclusiveMaximum": "less than",
     "minLength": "length at least",
     "maxLength": "length at most",
+    "minItems": "entries at least",
+    "maxItems": "entries at most",
     "multipleOf": "a multiple of",
     "pattern": "matching",
 }
@@ -199,7 +214,8 @@ def complete_fields(schema: Schema, incomplete: str) -> list[str]:
     """Offer the fields of a schema as `name=`, and the values of one that has few."""
     path, equals, _ = incomplete.partition("=")
     if not equals:
-        return [f"{name}=" for name, *_ in field_rows(schema) if name.startswith(incomplete)]
+        names = (name for name, *_ in field_rows(schema) if ITEMS not in name)  # a list is given as a whole
+        return [f"{name}=" for name in names if name.startswith(incomplete)]
     ways = [schema]
     for step in path.split("."):
         ways = [found for way in _alternatives(ways) if (found := way.get("properties", {}).get(step)) is not None]

@@ -85,9 +85,32 @@ def _cell(value: str | Text) -> Text:
 OBJECT_TITLES = ("id", "kind", "state", "since", "operation", "parent", "labels", "error")
 
 
-def object_table(class_of: StateClassOf, objects: Iterable["ObjectView"]) -> Table:
-    """Return objects as a table."""
-    return filled_table(OBJECT_TITLES, (_object_row(class_of, one) for one in objects))
+def object_table(class_of: StateClassOf, objects: Iterable["ObjectView"], columns: Sequence[str] = ()) -> Table:
+    """Return objects as a table, with the columns of their kind: paths such as `spec.address`."""
+    rows = (
+        (*_object_row(class_of, one), *(_column_text(one, *_path_steps(path)) for path in columns)) for one in objects
+    )
+    return filled_table((*OBJECT_TITLES, *_column_titles(columns)), rows)
+
+
+def _path_steps(path: str) -> list[str]:
+    return path.split(".", 1 if path.startswith("labels.") else -1)  # the name of a label may have dots
+
+
+def _column_titles(columns: Sequence[str]) -> list[str]:
+    """Return the last names of paths, where they are clear."""
+    names = [_path_steps(path)[-1] for path in columns]
+    taken = [*OBJECT_TITLES, *names]
+    return [name if taken.count(name) == 1 else path for path, name in zip(columns, names, strict=True)]
+
+
+def _column_text(one: "ObjectView", field: str, *steps: str) -> str:
+    value: Any = getattr(one, field, None)
+    for step in steps:
+        value = value.get(step) if isinstance(value, dict) else None
+    if isinstance(value, datetime):
+        return utc_text(value)
+    return "" if value is None else value if isinstance(value, str) else json_text(value)
 
 
 def _object_row(class_of: StateClassOf, one: "ObjectView") -> tuple[str | Text, ...]:
@@ -141,6 +164,7 @@ def operation_details(one: "OperationView") -> RenderableType:
             ("way", f"{one.origin} -> {one.via} -> {one.desired}" if one.desired else ""),
             ("status", status_text(one.status)),
             ("attempts", str(one.attempts) if one.attempts > 1 else ""),
+            ("steps", json_text(one.steps) if one.steps else ""),
             ("created", utc_text(one.created)),
             ("took", duration_text(one)),
             ("error", error_text(one.error)),

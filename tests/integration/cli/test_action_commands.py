@@ -1,5 +1,6 @@
 """Requests for actions: do, plan, wait, cancel."""
 
+import json
 import pytest
 
 from stateward.client.operation_waiter import IN_TURN
@@ -181,3 +182,14 @@ def test_waiting_for_what_is_cancelled_exits_with_1(pumps: CliServer) -> None:
 
 def test_a_hidden_action_is_seen_to_end_though_no_line_tells_of_it(pumps: CliServer) -> None:
     assert results(pumps.json("do", "move", "p1", "p2", "--wait")) == {"p1": "succeeded", "p2": "succeeded"}
+
+
+def test_operation_shows_an_ended_one_with_the_traceback(cli: CliServer) -> None:
+    cli.built("p1")
+    cli.plant.fail("pump", ZeroDivisionError("oops"))
+    op = json.loads(cli.run("do", "pump", "p1", "--wait", "--json").stdout)[0]["operation"]["id"]
+    told = cli.run("operation", op).stdout
+    assert "failed" in told
+    assert "Traceback (most recent call last)" in told
+    assert cli.json("operation", op)["error"] == "ZeroDivisionError: oops"
+    assert cli.run("operation", "no-such").exit_code == 2

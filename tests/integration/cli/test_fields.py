@@ -115,6 +115,13 @@ def test_a_file_may_come_from_standard_input_and_be_json(cli: CliServer) -> None
     assert done.exit_code == 0, done.output
 
 
+def test_a_file_may_be_a_list_of_objects(cli: CliServer) -> None:
+    objects = [{"kind": "record", "id": name, "spec": {"address": "1.1.1.1"}} for name in ("a", "b")]
+    done = cli.run("create", "-f", "-", stdin=json.dumps(objects))
+    assert done.exit_code == 0, done.output
+    assert [one["id"] for one in cli.json("list")] == ["a", "b"]
+
+
 def test_one_object_of_a_file_that_is_refused_does_not_keep_the_others_from_it(cli: CliServer) -> None:
     text = FILE.replace("ttl: 5", "ttl: 0")
     done = cli.run("create", "-f", "-", stdin=text)

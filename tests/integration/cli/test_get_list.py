@@ -80,6 +80,15 @@ def test_list_says_when_there_are_more(fleet: CliServer) -> None:
     assert "more" not in fleet.run("list", "--limit", "2", "--all").stderr
 
 
+def test_list_of_a_kind_has_the_columns_of_the_kind(cli: CliServer) -> None:
+    words = ("--set", "address=192.0.2.1", "--label", "team=shop", "--wait")
+    cli.json("create", "record", "www", *words)
+    titles, row = cli.run("list", "--kind", "record").stdout.splitlines()
+    assert titles.split()[-2:] == ["address", "team"]
+    assert row.split()[-2:] == ["192.0.2.1", "shop"]
+    assert "192.0.2.1" not in cli.run("list").stdout
+
+
 def test_list_follows_any_number_of_pages(cli: CliServer) -> None:
     async def many() -> None:
         names = [f"p{number:04}" for number in range(1234)]

@@ -64,13 +64,15 @@ def list_(
         labels=parse_pairs("label", label or []),
         q=q,
     )
+    known = None if session.json or chosen.kind is None else session.kinds.get(chosen.kind)
+    columns = [] if known is None else known.columns
     if watch:
-        _watch(session, chosen, None if all_ else limit)
+        _watch(session, chosen, None if all_ else limit, columns)
         return
     found = list(session.client.objects(session.ns, chosen, None if all_ else limit + 1))
     shown = found if all_ else found[:limit]
     none = f"No such objects in namespace {session.ns}."
-    session.show(shown, lambda shown: object_table(session.state_class, shown) if shown else none)
+    session.show(shown, lambda shown: object_table(session.state_class, shown, columns) if shown else none)
     if len(shown) < len(found):
         err().print(f"There are more than {limit}: see --limit and --all.", style="yellow")
 
@@ -82,15 +84,14 @@ def _states(texts: Sequence[str]) -> list[str]:
     return found
 
 
-def _watch(session: Session, chosen: ObjectSelector, limit: int | None) -> None:
+def _watch(session: Session, chosen: ObjectSelector, limit: int | None, columns: Sequence[str]) -> None:
     """Show a listing until Ctrl-C; as JSON, an object is printed again whenever it has changed."""
     if session.json:
         _watch_lines(session, chosen, limit)
     with live_display(out()) as live:
         while True:
-            live.update(
-                object_table(session.state_class, session.client.objects(session.ns, chosen, limit)), refresh=True
-            )
+            found = session.client.objects(session.ns, chosen, limit)
+            live.update(object_table(session.state_class, found, columns), refresh=True)
             session.pause(LOOK_EVERY)
 
 

@@ -1,4 +1,4 @@
-"""Files that describe objects to be created: one or several YAML documents, or JSON.
+"""Files that describe objects to be created: one or several YAML documents, or JSON; a document may be a list.
 
     kind: dns.record
     id: www
@@ -24,13 +24,14 @@ FIELDS = ("kind", "id", "spec", "labels", "parent", "action", "args", "facts", "
 def read_objects(session: Session, file: str) -> list[dict[str, Any]]:
     """Return the bodies of the requests that create the objects of a file."""
     try:
-        documents = [one for one in load_all(read_source("--file", file).decode()) if one is not None]
+        read = [one for one in load_all(read_source("--file", file).decode()) if one is not None]
     except (yaml.YAMLError, RecursionError) as error:
         mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
         at = "" if mark is None else f", line {mark.line + 1}"
         raise BadInput("--file", f"{file}{at}", f"YAML or JSON: {problem or str(error).splitlines()[0]}") from error
     except UnicodeDecodeError as error:
         raise BadInput("--file", file, "UTF-8") from error
+    documents = [one for document in read for one in (document if isinstance(document, list) else [document])]
     if not documents:
         raise BadInput("--file", file, "given with at least one object: kind, id and spec")
     return [_body(session, one, f"{file}, object {number}") for number, one in enumerate(documents, 1)]

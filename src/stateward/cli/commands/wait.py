@@ -1,4 +1,4 @@
-"""`stateward wait`, `cancel` and `signal`: wait for operations, cancel them, or send them a signal."""
+"""`stateward operation`, `wait`, `cancel` and `signal`: show operations, wait for, cancel or signal them."""
 
 from typing import Annotated
 
@@ -36,6 +36,12 @@ def _under_way(session: Session, what: str) -> list[RequestOutcome]:
     return [RequestOutcome(found.id, found, one) for one in newest if not one.has_ended] or [
         RequestOutcome(found.id, found)
     ]
+
+
+@on_server
+def operation(session: Session, operation: Operation) -> None:
+    """Show an operation: its steps, its result or error, and for administrators the traceback."""
+    session.show(session.client.operation(session.ns, operation), operation_details)
 
 
 @on_server
