@@ -1,6 +1,7 @@
 """Requests for actions: do, plan, wait, cancel."""
 
 import json
+
 import pytest
 
 from stateward.client.operation_waiter import IN_TURN
