@@ -5,12 +5,13 @@ import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, inspect
 
 from stateward.errors import BadInput, UnknownName
+from stateward.validation_texts import explain
 
 PREFIX = "STATEWARD_"
 
@@ -102,6 +103,8 @@ Sections = Mapping[str, type[Struct]]
 
 NO_SECTIONS: Sections = {}
 
+LISTS = inspect.ListType | inspect.SetType | inspect.FrozenSetType | inspect.VarTupleType | inspect.TupleType
+
 
 class Setting(Struct, frozen=True):
     """A setting: the record that it is a field of, and what it is called there."""
@@ -110,14 +113,23 @@ class Setting(Struct, frozen=True):
     field: str
 
     @property
-    def kind(self) -> msgspec.inspect.Type:
+    def kind(self) -> inspect.Type:
         """What its value can be."""
-        return msgspec.inspect.type_info(self._info.type)
+        return inspect.type_info(self._info.type)
+
+    @property
+    def is_list(self) -> bool:
+        """Whether its value is a list, and no text."""
+        kinds = _bare_types(self.kind)
+        return any(isinstance(one, LISTS) for one in kinds) and not any(
+            isinstance(one, inspect.StrType) for one in kinds
+        )
 
     @property
     def default(self) -> object:
         """Its value where nothing is said."""
-        return self._info.default
+        made = self._info.default_factory
+        return made() if callable(made) else self._info.default
 
     @property
     def about(self) -> str:
@@ -132,6 +144,17 @@ class Setting(Struct, frozen=True):
     @property
     def _info(self) -> msgspec.structs.FieldInfo:
         return next(one for one in msgspec.structs.fields(self.record) if one.name == self.field)
+
+
+def _bare_types(kind: inspect.Type) -> list[inspect.Type]:
+    """Return the types that a value may have, without the unions and metadata around them."""
+    match kind:
+        case inspect.Metadata(type=inner):
+            return _bare_types(inner)
+        case inspect.UnionType(types=types):
+            return [bare for one in types for bare in _bare_types(one)]
+        case _:
+            return [kind]
 
 
 def known_settings(sections: Sections = NO_SECTIONS) -> dict[str, Setting]:
@@ -227,11 +250,17 @@ def _read_file(file: Path) -> dict[str, object]:
 
 
 def _read(name: str, setting: Setting, value: object, source: Source) -> object:
-    """Turn a value into the setting's type; in text, as the environment has it, `false` is false and `8` is eight."""
+    """Turn a value into the setting's type.
+
+    In text, as the environment has it, `false` is false, `8` is eight, and commas stand between the items of a list.
+    """
+    is_text = isinstance(value, str) and source is not Source.FILE
+    said = [one for part in str(value).split(",") if (one := part.strip())] if is_text and setting.is_list else value
     try:
-        found = msgspec.convert({setting.field: value}, setting.record, strict=source is Source.FILE)
+        found = msgspec.convert({setting.field: said}, setting.record, strict=source is Source.FILE)
     except msgspec.ValidationError as error:
-        allowed = str(error.__cause__) if isinstance(error.__cause__, ValueError) else _allowed(setting.kind)
+        own = str(error.__cause__) if isinstance(error.__cause__, ValueError) else _allowed(setting.kind)
+        allowed = own or explain(error, setting.record).allowed
         raise BadInput(f"{name} ({source})", "***" if setting.is_secret else value, allowed) from None
     return getattr(found, setting.field)
 
@@ -250,20 +279,43 @@ def describe(sections: Sections = NO_SECTIONS) -> list[tuple[str, object, str]]:
     return [(name, one.default, one.about) for name, one in known_settings(sections).items()]
 
 
-def _allowed(kind: msgspec.inspect.Type) -> str:
-    """Say what a setting can be."""
+def _allowed(kind: inspect.Type) -> str | None:
+    """Say what a setting can be; None for types that only the error itself can tell of."""
     match kind:
-        case msgspec.inspect.Metadata(type=inner):
+        case inspect.Metadata(type=inner):
             return _allowed(inner)
-        case msgspec.inspect.LiteralType(values=values):
+        case inspect.UnionType(types=types):
+            ways = [_allowed(one) for one in types]
+            return None if None in ways else " or ".join(one for one in ways if one is not None)
+        case inspect.NoneType():
+            return "null"
+        case inspect.LiteralType(values=values):
             return f"one of {', '.join(map(str, values))}"
-        case msgspec.inspect.BoolType():
+        case inspect.EnumType(cls=members):
+            return f"one of {', '.join(str(one.value) for one in members)}"
+        case inspect.BoolType():
             return "true or false"
-        case msgspec.inspect.IntType(ge=least, le=most):
-            return f"a whole number of at least {least}" + ("" if most is None else f" and at most {most}")
-        case msgspec.inspect.FloatType(gt=None, ge=least, le=most):
-            return f"a number of at least {least:g} and at most {most:g}"
-        case msgspec.inspect.FloatType(gt=above, le=most):
-            return f"a number above {above:g} and at most {most:g}"
+        case inspect.IntType():
+            return f"a whole number{_limits(kind.ge, kind.gt, kind.le, kind.lt)}"
+        case inspect.FloatType():
+            return f"a number{_limits(kind.ge, kind.gt, kind.le, kind.lt)}"
+        case inspect.StrType(pattern=None, min_length=least, max_length=most):
+            limits = _limits(least, None, most, None)
+            return f"text{limits} characters" if limits else "text"
+        case inspect.ListType() | inspect.SetType() | inspect.FrozenSetType() | inspect.VarTupleType():
+            item, limits = _allowed(kind.item_type), _limits(kind.min_length, None, kind.max_length, None)
+            return None if item is None else f"a list{limits and f'{limits} items'}, each of them {item}"
         case _:
-            return "text"
+            return None
+
+
+Limit: TypeAlias = float | None
+
+
+def _limits(at_least: Limit, above: Limit, at_most: Limit, below: Limit) -> str:
+    """Return the limits of a number, as they continue its noun."""
+    named = (("at least", at_least), ("above", above), ("at most", at_most), ("below", below))
+    text = " and ".join(
+        f"{word} {one if isinstance(one, int) else f'{one:g}'}" for word, one in named if one is not None
+    )
+    return f" of {text}" if text.startswith("at ") else f" {text}" if text else ""

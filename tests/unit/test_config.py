@@ -1,3 +1,5 @@
+from datetime import datetime
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -212,6 +214,66 @@ def test_a_bad_setting_of_a_domain_is_refused_without_its_secret(tmp_path: Path)
         load({}, {}, written(tmp_path, "shelf_width = 2.0"), SHELF)
     with pytest.raises(UnknownName):
         load({"domains": "{}"}, {}, None, SHELF)
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Rack(Struct, frozen=True):
+    """Settings of every type that a domain may think of."""
+
+    number: Annotated[float, about("any number")] = 0.0
+    least: Annotated[float, Meta(ge=1), about("a limit on one side")] = 1.0
+    most: Annotated[int, Meta(lt=2_000_000)] = 0
+    count: int = 3
+    maybe: int | None = None
+    names: Annotated[list[str], about("names")] = []
+    ports: tuple[int, ...] | None = None
+    colour: Annotated[Colour, about("an enum")] = Colour.RED
+    key: Annotated[str, Meta(min_length=9), about("a key", secret=True)] = "123456789"
+    begins: datetime | None = None
+    limits: dict[str, int] = {}
+    either: list[int] | str = ""
+
+
+RACK = {"rack": Rack}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "allowed"),
+    [
+        ("number", "x", "a number"),
+        ("least", "0.5", "a number of at least 1"),
+        ("most", "2000000", "a whole number below 2000000"),
+        ("count", "x", "a whole number"),
+        ("maybe", "x", "a whole number or null"),
+        ("ports", "80,x", "a list, each of them a whole number or null"),
+        ("colour", "green", "one of red, blue"),
+        ("key", "short", "text of at least 9 characters"),
+        ("begins", "soon", "a time such as 2026-01-31T12:00:00Z"),
+        ("limits", "x", "an object, not a text"),
+    ],
+)
+def test_a_bad_setting_of_any_type_is_refused_with_what_would_do(name: str, text: str, allowed: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        load({}, {f"STATEWARD_RACK_{name.upper()}": text}, None, RACK)
+    assert refused.value.allowed == allowed
+
+
+def test_commas_stand_between_the_items_of_a_list(tmp_path: Path) -> None:
+    said = {"STATEWARD_RACK_NAMES": "a, b,", "STATEWARD_RACK_PORTS": "80,443", "STATEWARD_RACK_EITHER": "a,b"}
+    rack = load({}, said, None, RACK).config.domains["rack"]
+    assert (rack.names, rack.ports, rack.either) == (["a", "b"], (80, 443), "a,b")
+    assert load({"rack_names": "x"}, {}, None, RACK).config.domains["rack"].names == ["x"]
+    assert load({}, {"STATEWARD_RACK_NAMES": ""}, None, RACK).config.domains["rack"].names == []
+    with pytest.raises(BadInput, match="a list, each of them text"):
+        load({}, {}, written(tmp_path, 'rack_names = "a,b"'), RACK)
+
+
+def test_the_default_of_a_list_is_described() -> None:
+    assert known_settings(RACK)["rack_names"].default == []
 
 
 def test_settings_of_a_domain_are_described_and_secret_ones_are_known() -> None:

@@ -351,8 +351,13 @@ class Engine:
     async def wait_record(self, ns: str, op: str, seconds: float | None = None) -> Operation:
         """Wait until an operation has ended, and return its row of the store, as `wait` does without decoding it."""
         self._require_entered()
-        async with asyncio.timeout(seconds):
-            return await self._waiters.wait_for_end(Key(ns, op))
+        try:
+            async with asyncio.timeout(seconds) as patience:
+                return await self._waiters.wait_for_end(Key(ns, op))
+        except TimeoutError:
+            if not patience.expired():
+                raise
+            raise TimeoutError(f"operation {op} has not ended after {seconds:g} s; it goes on") from None
 
     async def wait_record_or_none(self, ns: str, op: str, seconds: float | None = None) -> Operation | None:
         """Wait until an operation has ended; returns None if it takes longer, or if the engine stops meanwhile."""

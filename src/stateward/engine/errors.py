@@ -146,7 +146,11 @@ class AlreadyEnded(Denied, code="ended"):
 
     op: str
     status: Status
-    text = "operation {op} has {status} already"
+
+    def __str__(self) -> str:
+        if self.status is Status.CANCELLED:  # another request may have taken its object over
+            return f"operation {self.op} was cancelled already; it takes nothing more, even while its worker stops it"
+        return f"operation {self.op} has {self.status} already"
 
 
 class NotCancelled(Denied, code="not_cancelled"):

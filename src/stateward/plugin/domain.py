@@ -139,6 +139,8 @@ def part_file(part: str, place: str) -> Traversable:
     if not package or not path:
         raise BadInput(part, place, "package:file")
     try:
+        if not hasattr(import_module(package), "__path__"):
+            raise MissingPart(part, place, f"{package} is a module in one file: a file beside it needs a package")
         found = files(package).joinpath(path)
     except ImportError as error:
         raise MissingPart(part, place, str(error)) from error

@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from stateward import __version__
 from stateward.config import NAMES, PREFIX
@@ -203,6 +203,9 @@ def _check(plugin: object, part: FoundPart) -> None:
         if place := getattr(plugin, name):
             part_file(name, place)
     if plugin.settings is not None:
+        for one in fields(plugin.settings):
+            if one.required:
+                raise BadInput("settings", one.name, "a setting with a default")
         taken = [one for one in plugin.settings.__struct_fields__ if f"{plugin.name}_{one}" in NAMES]
         if taken:
             raise BadInput("settings", taken[0], f"another name: Stateward has a setting {plugin.name}_{taken[0]}")

@@ -151,8 +151,10 @@ async def test_a_handler_that_never_returns_ends_at_its_deadline(new_store: Call
 async def test_patience_that_ends_is_no_end_of_the_operation(site: Site) -> None:
     await site.built("p1")
     site.plant.hold()
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError) as raised:
         await site.engine.run("ns", "p1", "pump", seconds=0.1)
+    op = (await site.engine.get("ns", "p1")).op
+    assert str(raised.value) == f"operation {op} has not ended after 0.1 s; it goes on"
     assert await site.state("p1") == "pumping"
 
 

@@ -201,6 +201,8 @@ async def test_a_cancelled_operation_undoes_its_steps(booking: Booking) -> None:
         await engine.cancel("ns", op)
         found = await ended(engine, op)
         assert (found.status, found.error, agency.work) == (Status.CANCELLED, "cancelled", ["flight", "no flight"])
+        with pytest.raises(AlreadyEnded, match=f"operation {op} was cancelled already; it takes nothing more"):
+            await engine.signal("ns", op, "approved")
 
 
 async def test_an_operation_that_is_found_done_when_it_is_cancelled_undoes_nothing(booking: Booking) -> None:

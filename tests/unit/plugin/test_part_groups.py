@@ -9,6 +9,7 @@ from stateward.drivers.simulated import SimulatedCloud
 from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import GONE, MINUTE, NEW, STABLE, TRANSITIONAL, USER, State, action, declare
 from stateward.plugin import DomainPlugin, DomainRuntime, Kind, ProcessContext
+from stateward.plugin.domain import MissingPart, part_file
 from stateward.plugin.driver_factory import DriverFactory
 from stateward.plugin.entry_points import FoundPart, load_group
 from stateward.plugin.registry import InstalledDomain, Plugins
@@ -86,3 +87,9 @@ def test_a_domain_brings_a_driver(tmp_path: Path) -> None:
 def test_a_group_that_does_not_exist_is_refused() -> None:
     with pytest.raises(UnknownName, match=r"'stateward.driver'.*did you mean 'stateward.drivers'"):
         DomainPlugin("acme", lifecycles=[LAMP], parts={"stateward.driver": {}})
+
+
+def test_a_file_beside_a_module_needs_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_package(tmp_path, monkeypatch, "acme_single", "", {})
+    with pytest.raises(MissingPart, match="acme_single is a module in one file: a file beside it needs a package"):
+        part_file("console", "acme_single:console.js")

@@ -119,6 +119,10 @@ BROKEN = [
     (lamp("", '[kind("lamp.a"), kind("lamp.a")]'), "kinds: 'lamp.a' must be a name of its own"),
     (lamp("", "[]"), "kinds: must be given: the domain lamp has none"),
     (lamp("", f'[Kind(declare("lamp.a", Lamp, [{ROW}], USER))]'), r"not transitional in row .*acme_lamp.py, line 20"),
+    (
+        lamp('settings=type("Wish", (Struct,), {"__annotations__": {"size": int}})'),
+        "'size' must be a setting with a def",
+    ),
     (lamp('requires=">=9"'), "requires: '>=9' must be a range that holds this version"),
     (lamp('requires="nine"'), "requires: 'nine' must be a range of versions"),
     (lamp('console="lamp.js"'), "console: 'lamp.js' must be package:file"),

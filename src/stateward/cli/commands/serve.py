@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from stateward import __version__
@@ -192,7 +193,7 @@ def _masked(value: Any, *, secret: bool) -> Any:  # noqa: ANN401 - a setting
 
 
 def _shown(value: Any) -> Any:  # noqa: ANN401 - a setting
-    return masked(value) if isinstance(value, str) else value
+    return masked(value) if isinstance(value, str) else msgspec.to_builtins(value)
 
 
 def _announce(started: "ServerInfo", settings: Config) -> None:
