@@ -112,8 +112,8 @@ def completed(cli: CliServer, *words: str) -> list[str]:
 def test_the_tab_key_offers_kinds_actions_and_objects(cli: CliServer) -> None:
     cli.built("web-1")
     cli.built("db-1")
-    assert "mci.vm" in str(completed(cli, "create", "mci"))
-    assert "suspend" in str(completed(cli, "do", "susp"))
+    assert "test.pump" in str(completed(cli, "create", "test.p"))
+    assert "pump" in str(completed(cli, "do", "pum"))
     assert "pump/web-1" in str(completed(cli, "get", "pump/we"))
     assert "db-1" not in str(completed(cli, "get", "we"))
 
