@@ -27,7 +27,7 @@ async def supervise(
     while True:
         try:
             await loop()
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a loop of another package must not end the process
             _log_failure(log, name, error, transient, f"it restarts in {delay_s:g} s")
         await asyncio.sleep(delay_s)
 
@@ -77,21 +77,21 @@ def _name_task(name: str) -> None:
         task.set_name(name)
 
 
-def _log_failure(log: logging.Logger, name: str, error: Exception, transient: Transient, consequence: str) -> None:
+def _log_failure(log: logging.Logger, name: str, error: BaseException, transient: Transient, consequence: str) -> None:
     if _is_transient(error, transient):
         log.warning("%s is interrupted: %s; %s", name, _first_cause(error), consequence)
     else:
         log.error("%s failed; %s", name, consequence, exc_info=error)
 
 
-def _is_transient(error: Exception, transient: Transient) -> bool:
+def _is_transient(error: BaseException, transient: Transient) -> bool:
     """Return whether an error is expected to pass; one of a task group is, if all of its errors are."""
     if isinstance(error, ExceptionGroup):
         return all(_is_transient(one, transient) for one in error.exceptions)
     return isinstance(error, transient)
 
 
-def _first_cause(error: Exception) -> Exception:
+def _first_cause(error: BaseException) -> BaseException:
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return error

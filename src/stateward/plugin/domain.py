@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from stateward.engine import Engine, Kind
     from stateward.plugin.runtime import DomainRuntime, ProcessContext
 
+KIND = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+")
 NAME = re.compile(r"[a-z][a-z0-9]{1,30}")
 VIEWS = frozenset({"overview", "objects", "object", "queues", "lanes", "workers", "timers", "journal", "access"})
 RESERVED = VIEWS | {"stateward", "core", "ui", "views", "fleet"}
@@ -153,6 +154,6 @@ def _require_own_names(domain: str, kinds: Iterable[str]) -> None:
     """Refuse kinds whose names do not begin with the domain's, and a name that stands twice."""
     seen = set[str]()
     for kind in kinds:
-        if not kind.startswith(f"{domain}.") or kind in seen:
-            raise BadInput("kinds", kind, f"a name of its own that begins with {domain}.")
+        if not kind.startswith(f"{domain}.") or not KIND.fullmatch(kind) or kind in seen:
+            raise BadInput("kinds", kind, f"a name of its own that begins with {domain}., of letters, digits, _ and -")
         seen.add(kind)

@@ -52,7 +52,7 @@ class FoundPart(Struct, frozen=True):
         """Return the declared object; raises PluginFault with the reason if it cannot be imported."""
         try:
             return EntryPoint(self.name, self.value, "").load()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self.fault(error) from error
 
     def fault(self, error: BaseException) -> PluginFault:

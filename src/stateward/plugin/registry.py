@@ -110,7 +110,7 @@ class Plugins(Struct, frozen=True, eq=False):
         for one in self.domains:
             try:
                 loaded.append(LoadedDomain(one.plugin, one.plugin.create_runtime(context)))
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 _refuse(one, error, faults)
         return loaded, faults
 
@@ -130,7 +130,7 @@ def _merged(several: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return {name: value for entries in several for name, value in entries.items()}
 
 
-def _refuse(one: InstalledDomain, error: Exception, faults: list[PluginFault]) -> None:
+def _refuse(one: InstalledDomain, error: BaseException, faults: list[PluginFault]) -> None:
     fault = error if isinstance(error, PluginFault) else one.part.fault(error)
     if one.is_named:
         raise fault from error
@@ -206,6 +206,7 @@ def _check(plugin: object, part: FoundPart) -> None:
         for one in fields(plugin.settings):
             if one.required:
                 raise BadInput("settings", one.name, "a setting with a default")
+        plugin.settings()  # its defaults can be made
         taken = [one for one in plugin.settings.__struct_fields__ if f"{plugin.name}_{one}" in NAMES]
         if taken:
             raise BadInput("settings", taken[0], f"another name: Stateward has a setting {plugin.name}_{taken[0]}")

@@ -83,11 +83,11 @@ def _check_routes(runtime: DomainRuntime, taken: set[str]) -> set[str]:
     """Refuse routes without a right, and routes below paths of the server or of another domain; returns their roots."""
     if not runtime.routes:
         return set()
-    app = Litestar(route_handlers=runtime.routes, openapi_config=None)
+    app = Litestar(route_handlers=runtime.routes, openapi_config=None, logging_config=None)  # or it takes over the logs
     bind_guards(app.routes)
     roots = {_root(route.path) for route in app.routes}
     for root in sorted(roots):
-        if root in taken | FILES | _own_roots():
+        if "{" in root or root in taken | FILES | _own_roots():
             raise BadInput("routes", root or "/", "below a path of its own, such as /api/v1/NAME")
     return roots
 

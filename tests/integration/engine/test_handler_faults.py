@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
 import pytest
 
-from stateward.engine import Engine, Job, Kind, MissingHandlers, OperationTimedOut, Permanent
+from stateward.engine import Engine, Job, Kind, MissingHandlers, OperationFailed, OperationTimedOut, Permanent
 from stateward.engine.tracebacks import LONGEST_TRACEBACK
 from stateward.engine.worker import loop_watchdog, worker
 from stateward.lifecycle import BACK, GONE, MINUTE, NEW, STABLE, TRANSITIONAL, State, action, declare, hidden
@@ -161,3 +162,21 @@ async def test_a_handler_that_blocks_the_loop_is_told_with_its_line(
 async def test_a_handler_that_waits_does_not_block_the_loop(bells: Engine, caplog: pytest.LogCaptureFixture) -> None:
     await bells.run("ns", "b1", "melt", seconds=30)
     assert "(melt of" not in caplog.text
+
+
+async def test_a_handler_that_exits_fails_and_the_engine_goes_on(new_store: Callable[[], Store]) -> None:
+    bell = bell_kind()
+
+    @bell.handles("ring")
+    async def leave(job: Job) -> None:
+        sys.exit(f"{job.object} has enough")
+
+    @bell.handles("polish")
+    @bell.handles("melt")
+    async def work(job: Job) -> None: ...
+
+    async with Engine(new_store(), [bell]) as engine:
+        await engine.run("ns", "b1", "cast", kind=bell)
+        with pytest.raises(OperationFailed, match="SystemExit: b1 has enough"):
+            await engine.run("ns", "b1", "ring", seconds=30)
+        await engine.run("ns", "b1", "melt", seconds=30)

@@ -44,6 +44,9 @@ async def without_right() -> None: ...
 @get("/api/v1/kinds/mine", opt=needs(Right.READ))
 async def of_the_server() -> None: ...
 
+@get("/{a:str}/x", opt=needs(Right.READ))
+async def of_everybody(a: str) -> None: ...
+
 def fails(context):
     raise RuntimeError("no bulb")
 
@@ -52,6 +55,7 @@ def plugin(**more):
 
 good = plugin(routes=[bright], about="Lamps of every kind")
 no_right = plugin(routes=[without_right])
+anything = plugin(routes=[of_everybody])
 taken = plugin(routes=[of_the_server])
 failing = acme_lamp.DomainPlugin("acme", lifecycles=[acme_lamp.lamp.lifecycle], create=fails)
 no_handler = acme_lamp.DomainPlugin("acme", [acme_lamp.lamp.with_handlers({})])
@@ -64,6 +68,7 @@ CREATE = {"kind": "acme.lamp", "id": "hall"}
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "acme_lamp.py").write_text(LAMP)
     (tmp_path / "acme_routes.py").write_text(ROUTED)
+    (tmp_path / "acme_exit.py").write_text('raise SystemExit("bye")')
     return tmp_path
 
 
@@ -126,6 +131,8 @@ def test_the_command_line_knows_it(folder: Path) -> None:
         ("acme_routes:no_right", "does not declare the right that it needs"),
         ("acme_routes:taken", "routes: '/api/v1/kinds' must be below a path of its own"),
         ("acme_routes:failing", "RuntimeError: no bulb"),
+        ("acme_routes:anything", "routes: '{a:str}' must be below a path of its own"),
+        ("acme_exit:domain", "SystemExit: bye"),
         ("acme_routes:no_runtime", "create: 'NoneType' must be a function that returns a DomainRuntime"),
         ("acme_routes:no_handler", "acme.lamp has no handler for make, light"),
         ("acme_routes:nothing", "has no attribute 'nothing'"),
@@ -150,10 +157,12 @@ def test_a_broken_plugin_stops_nobody_else_unless_it_was_asked_for(folder: Path,
 
 
 def test_an_installed_plugin_is_served_with_its_routes(folder: Path) -> None:
-    with served(folder / "data", environ=install(folder, "acme_routes:good")) as server, server.client() as client:
+    environ = install(folder, "acme_routes:good")
+    with served(folder / "data", "--log-format", "json", environ=environ) as server, server.client() as client:
         lit(server)
         assert client.get("/api/v1/acme/home/bright").json() == {"ns": "home"}
         plain = httpx.get(f"{server.url}/api/v1/acme/home/bright", trust_env=False)
         assert plain.status_code == 401
         assert "/api/v1/acme/{ns}/bright" in client.get("/docs/openapi.json").json()["paths"]
         assert client.get("/api/v1/me").json()["domains"][-1] == "acme"
+        assert "uvicorn.access" not in server.output  # the check of its routes leaves the form of the log alone

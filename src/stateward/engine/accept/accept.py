@@ -169,7 +169,10 @@ async def _admit(uow: UnitOfWork, kinds: Kinds, request: Request, answers: dict[
         await kinds.admission.check(uow, request, found, begins=begins)
     locks = check_can_begin(uow, request, found, move) if begins else ()
     if kind.guard is not None:
-        request = await kind.guard(uow, request, found) or request
+        try:
+            request = await kind.guard(uow, request, found) or request
+        except SystemExit as error:  # it would end the process
+            raise RuntimeError(f"the guard of {kind.name} has called sys.exit") from error
         if request.creates is None:
             found = uow.objects[found.key]  # the guard may have changed it
         else:  # or named the parent of a new object, and its labels

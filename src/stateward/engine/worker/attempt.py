@@ -63,13 +63,14 @@ class Attempt:
             return self._classify_error(job, error, remaining)
         except Parked as waiting:
             return Requeue(None, str(waiting))
-        except (Fenced, WaitingForChildren, StoreError, KeyboardInterrupt, SystemExit, GeneratorExit):
+        except (Fenced, WaitingForChildren, StoreError, KeyboardInterrupt, GeneratorExit):
             raise  # these say who may continue the operation, not how it ended
         except asyncio.CancelledError:
             if _cancel_requests() > cancelled_before:
                 raise
             return self._classify_error(job, Unknown("something that its handler waited for was cancelled"), remaining)
-        except BaseException as error:  # also `Suspended`, maybe in a group of errors: then the job has a pause
+        except BaseException as error:
+            # Also of `sys.exit`, which would end the process, and `Suspended`, maybe in a group: then it has a pause.
             traceback = format_traceback(error, __file__) if job.pause is None else None
             return Ending(FAILED, error=describe_error(error), traceback=traceback)
 
@@ -118,7 +119,7 @@ class Attempt:
             if _cancel_requests() > cancelled_before:
                 raise
             return ObservedOutcome.UNKNOWN
-        except Exception:
+        except (Exception, SystemExit):
             return ObservedOutcome.UNKNOWN
 
     async def resolve_overdue(self, job: Job) -> Ending:

@@ -89,7 +89,7 @@ async def _error_of(work: Awaitable[None]) -> BaseException | None:
     cancelled_before = 0 if task is None else task.cancelling()
     try:
         await work
-    except (Fenced, StoreError, KeyboardInterrupt, SystemExit, GeneratorExit):
+    except (Fenced, StoreError, KeyboardInterrupt, GeneratorExit):
         raise
     except asyncio.CancelledError:
         if task is not None and task.cancelling() > cancelled_before:
