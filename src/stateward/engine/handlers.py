@@ -7,7 +7,8 @@ it can observe the outcome of an earlier attempt (`observe`), the worker asks it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from math import inf
 from typing import Any, Literal, NoReturn, Protocol, TypeVar
@@ -104,7 +105,7 @@ class Job:
 
     __slots__ = (
         *("_claimed_at", "_clock", "_context", "_ends_at", "_has_new_deadline", "_stage", "_started_at"),
-        *("_steps", "_types", "_undos"),
+        *("_steps", "_types", "_undos", "_used"),
         *("answers", "claim", "is_ending", "pause", "sent"),
     )
 
@@ -127,6 +128,7 @@ class Job:
         self._ends_at = self._started_at + remaining_s
         self._steps: Steps = msgspec.json.decode(claim.operation.steps)
         self._undos: dict[str, Undo] = {}
+        self._used: set[str] = set()  # the names of the steps to which this call of the handler came
         self._stage: Literal["run", "replay", "undo"] = "run"
         self._has_new_deadline = False  # a phase has ended in this attempt
         self.pause: Requeue | Pause | None = None  # how the claim is given back, if the job was suspended
@@ -217,6 +219,10 @@ class Job:
         interrupted. `retry` says when a failed step is tried again; the operation holds no slot meanwhile.
         """
         check_step_name(step)
+        with self._use(step, step):
+            return await self._once(step, work, undo, retry)
+
+    async def _once(self, step: str, work: Callable[[], Awaitable[Any]], undo: Undo | None, retry: Retry | None) -> Any:  # noqa: ANN401 - what the step returned
         if step not in self._steps:
             self._require_running("a step")
             result = await work() if retry is None else await self._try(step, work, retry)
@@ -235,6 +241,24 @@ class Job:
             if self._stage == "replay" and not self.missing_undos:
                 raise Suspended
         return self._steps[step]
+
+    @contextmanager
+    def _use(self, key: str, step: str) -> Iterator[None]:
+        """Refuse the second use of a name, which would do nothing; a step that has failed may be tried again."""
+        if key in self._used:
+            text = f"step {step!r} is used twice in one call of the handler: give each its own name, such as {step}-1"
+            raise Permanent(text)
+        self._used.add(key)
+        try:
+            yield
+        except BaseException:
+            self._used.discard(key)
+            raise
+
+    async def call_handler(self, run: Run) -> Any:  # noqa: ANN401 - what the handler returns
+        """Call the handler from its beginning: each step may come once more."""
+        self._used.clear()
+        return await run(self)
 
     async def _try(self, step: str, work: Callable[[], Awaitable[Any]], retry: Retry) -> Any:  # noqa: ANN401
         """Attempt a step; after an error that the policy names, the claim is given back until the next attempt.
@@ -265,10 +289,11 @@ class Job:
         if not 0 <= seconds < inf:
             raise BadInput("seconds", seconds, "a number of seconds, 0 or more")
         key = f"{SLEEP}{step}"
-        if key not in self._steps:
-            self._require_running("a sleep")
-            self._steps[key] = self._require_time(self.now + seconds)
-        self._sleep_until(self._steps[key])
+        with self._use(key, step):
+            if key not in self._steps:
+                self._require_running("a sleep")
+                self._steps[key] = self._require_time(self.now + seconds)
+            self._sleep_until(self._steps[key])
 
     async def sleep_until(self, time: float) -> None:
         """Sleep until a Unix time of the store's clock (see `now`); returns at once if it has passed."""
@@ -293,6 +318,10 @@ class Job:
         if timeout_s is not None and not 0 <= timeout_s < inf:
             raise BadInput("timeout_s", timeout_s, "a number of seconds, 0 or more")
         key = f"{WAIT}{step or signal}"
+        with self._use(key, step or signal):
+            return await self._wait_for(key, signal, timeout_s)
+
+    async def _wait_for(self, key: str, signal: str, timeout_s: float | None) -> Any:  # noqa: ANN401
         wait = self._steps.get(key)
         if wait is None or "until" in wait:
             self._require_running("a wait")
@@ -351,11 +380,12 @@ class Job:
         requests: the object of each, and the reason. The ids of the children's operations are set here.
         """
         check_step_name(step)
-        if step not in self._steps:
-            self._require_running("a step")
-            self._steps = await self._context.spawn(self, step, requests)
-        denied: dict[str, str] = self._steps[step]
-        return denied
+        with self._use(step, step):
+            if step not in self._steps:
+                self._require_running("a step")
+                self._steps = await self._context.spawn(self, step, requests)
+            denied: dict[str, str] = self._steps[step]
+            return denied
 
     async def children(self, step: str) -> list[ChildOutcome]:
         """Return how the children of a step have ended, in the order of their requests, without denied ones."""
@@ -400,7 +430,7 @@ class Job:
         """Call the handler until all pending undos are registered; whatever it would begin anew raises."""
         self._stage = "replay"
         try:
-            await run(self)
+            await self.call_handler(run)
         finally:
             self._stage = "undo"
 

@@ -60,10 +60,14 @@ class _Action(Struct, frozen=True):
 
 
 class KindBuilder:
-    """Collects the actions of a kind; `options` are those of `Kind`, such as `spec` and `columns`."""
+    """Collects the actions of a kind; `options` are those of `Kind`, such as `spec` and `columns`.
 
-    def __init__(self, name: str, *, about: str = "", **options: Any) -> None:  # noqa: ANN401 - those of Kind
-        self._name, self._about, self._options = name, about, options
+    `unknown` is the state of an object of which nobody knows whether an action on it was done; without it, the action
+    ends as if it had failed.
+    """
+
+    def __init__(self, name: str, *, about: str = "", unknown: str | None = None, **options: Any) -> None:  # noqa: ANN401
+        self._name, self._about, self._unknown, self._options = name, about, unknown, options
         self._actions: dict[str, _Action] = {}
 
     def creates(
@@ -128,7 +132,8 @@ class KindBuilder:
         """Return the kind; raises with the faults of its table."""
         actions = list(self._actions.values())
         named = [word for one in actions for word in (*(one.sources or ()), one.to, one.error) if word is not None]
-        reached = {word for one in actions for word in (one.to, one.error) if word is not None}
+        named += [] if self._unknown is None else [self._unknown]
+        reached = {word for one in actions for word in (one.to, one.error, self._unknown) if word is not None}
         for word in named:
             if word not in reached:  # `check` takes each state to which something goes back for reached
                 raise UnknownName(f"state of {self._name}", word, sorted(reached))
@@ -150,7 +155,8 @@ class KindBuilder:
             )
             for one in actions
         ]
-        lifecycle = declare(self._name, states, rows, about=self._about)
+        unknown = None if self._unknown is None else states(self._unknown)
+        lifecycle = declare(self._name, states, rows, unknown=unknown, about=self._about)
         if faults := check(lifecycle):
             raise DeclarationError(self._name, faults)
         kind = Kind(lifecycle, **self._options)

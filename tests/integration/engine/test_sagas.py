@@ -13,7 +13,9 @@ from stateward.engine import (
     ChildOutcome,
     Engine,
     Job,
+    KindBuilder,
     ObservedOutcome,
+    OperationFailed,
     PastDeadline,
     Permanent,
     Request,
@@ -170,6 +172,30 @@ async def test_an_undo_that_fails_for_good_is_told_and_the_others_still_run(book
         assert agency.booked == {("trip", "hotel")}
 
 
+async def test_a_failed_undo_is_a_failure_and_no_time_out_where_no_unknown_state_is_declared(
+    new_store: Callable[[], Store],
+) -> None:
+    trip = KindBuilder("test.tour")
+
+    @trip.creates(to="planned")
+    async def plan(job: Job) -> None: ...
+
+    @trip.acts("planned", to="booked")
+    async def book(job: Job) -> None:
+        await job.once("flight", lambda: asyncio.sleep(0), undo=lambda _: asyncio.sleep("soon"))  # type: ignore[call-overload]
+        raise Permanent("full")
+
+    @trip.deletes()
+    async def remove(job: Job) -> None: ...
+
+    async with Engine(new_store(), [trip.build()]) as engine:
+        await engine.run("ns", "rome", "plan", kind="test.tour")
+        with pytest.raises(OperationFailed, match=r"full; flight could not be undone: TypeError") as failed:
+            await engine.run("ns", "rome", "book")
+        assert (type(failed.value), await state(engine, "rome")) == (OperationFailed, "planned")
+        assert "timed out" not in [entry.event for entry in await engine.history("ns", "rome")]
+
+
 async def test_an_undo_with_a_bug_is_in_the_log_with_its_traceback(
     booking: Booking, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -294,6 +320,56 @@ async def test_a_step_cannot_have_a_name_under_which_something_else_is_stored(bo
         assert found.error is not None
         assert found.error.startswith(f"BadInput: step: '{step}' must be a name that begins with none of")
         assert agency.work == []
+
+
+TWICE = {
+    "once": lambda job: job.once("rest", lambda: asyncio.sleep(0)),
+    "sleep": lambda job: job.sleep(0.01, step="rest"),
+    "wait": lambda job: job.wait_for("rest"),
+    "spawn": lambda job: job.spawn("rest", []),
+}
+
+
+@pytest.mark.parametrize("what", TWICE)
+async def test_a_name_that_is_used_twice_in_one_call_fails_the_operation_which_is_undone(
+    booking: Booking, what: str
+) -> None:
+    async def book(agency: Agency, job: Job) -> None:
+        await agency.step(job, "flight")
+        await TWICE[what](job)
+        await TWICE[what](job)
+
+    agency = Agency(book)
+    async with booking(agency) as engine:
+        op = await begin(engine)
+        await engine.signal("ns", op, "rest")
+        told = "step 'rest' is used twice in one call of the handler: give each its own name, such as rest-1"
+        assert (await ended(engine, op)).error == told
+        assert agency.work == ["flight", "no flight"]
+
+
+async def test_two_steps_of_one_name_that_run_side_by_side_are_refused(booking: Booking) -> None:
+    async def book(agency: Agency, job: Job) -> None:
+        await asyncio.gather(agency.step(job, "flight"), agency.step(job, "flight"))
+
+    agency = Agency(book)
+    async with booking(agency) as engine:
+        found = await ended(engine, await begin(engine))
+        assert (found.error or "").startswith("step 'flight' is used twice in one call")
+        assert agency.count["flight"] == 1
+
+
+async def test_a_step_that_has_failed_may_be_tried_again_under_its_name(booking: Booking) -> None:
+    async def book(agency: Agency, job: Job) -> Any:
+        try:
+            return await agency.step(job, "flight")
+        except Permanent:
+            return await agency.step(job, "flight")
+
+    agency = Agency(book)
+    agency.fail("flight", Permanent("full"))
+    async with booking(agency) as engine:
+        assert (await ended(engine, await begin(engine))).result == '"flight of trip"'
 
 
 # --- retry ------------------------------------------------------------------------------------------------------------

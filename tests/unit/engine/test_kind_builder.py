@@ -14,8 +14,8 @@ class LampSpec(Struct, frozen=True):
     watts: int = 5
 
 
-def lamps() -> KindBuilder:
-    lamp = KindBuilder("test.lamp", about="a lamp", spec=LampSpec)
+def lamps(unknown: str | None = None) -> KindBuilder:
+    lamp = KindBuilder("test.lamp", about="a lamp", spec=LampSpec, unknown=unknown)
 
     @lamp.creates(to="off", within=7.0)
     async def make(job: Job) -> None: ...
@@ -67,6 +67,13 @@ def test_an_action_goes_through_a_state_of_its_own_and_ends_as_it_says(lamp: Kin
 def test_an_object_can_be_deleted_in_all_stable_states(lamp: Kind) -> None:
     assert [target(lamp, state, "remove") for state in ("off", "on", "broken")] == ["removing"] * 3
     assert target(lamp, "removing", "succeeded", "worker", "on") == "(gone)"
+
+
+def test_an_object_of_which_nobody_knows_whether_an_action_was_done_is_in_the_unknown_state() -> None:
+    kind = lamps(unknown="unclear").build()
+    assert target(kind, "lighting", "unknown", "worker", "off") == "unclear"
+    assert target(kind, "lighting", "timed out", "clock", "off") == "unclear"
+    assert target(kind, "unclear", "remove") == "removing"
 
 
 def test_a_state_that_nothing_leads_to_is_refused_when_the_kind_is_built() -> None:

@@ -248,8 +248,15 @@ def ending_move(lifecycle: Lifecycle, state: str, operation: Operation, ending: 
         found = _exits(lifecycle, state, meaning, operation)
         if found:
             wanted = operation.desired if meaning is Meaning.SUCCESS else operation.failing
-            return min(found, key=lambda move: move.target.word != wanted)
+            move = min(found, key=lambda move: move.target.word != wanted)
+            return _as_failure(lifecycle, state, operation, move) if ending.event == UNKNOWN else move
     raise LookupError(f"{lifecycle.kind} has no way out of {state} for {ending.event!r}")
+
+
+def _as_failure(lifecycle: Lifecycle, state: str, operation: Operation, move: Move) -> Move:
+    """Return a failure that leads where a move does, if there is one: no deadline has passed that could be told."""
+    failures = _exits(lifecycle, state, Meaning.FAILURE, operation)
+    return next((one for one in failures if one.target == move.target), move)
 
 
 def _known_move(lifecycle: Lifecycle, state: str, operation: Operation, report: Ending | Phase) -> Move | None:

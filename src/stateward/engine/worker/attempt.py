@@ -83,7 +83,7 @@ class Attempt:
                 return Ending()
             if seen is ObservedOutcome.UNKNOWN:
                 raise Unknown("nobody can say whether it was done")
-        result = await self._handler.run(job)
+        result = await job.call_handler(self._handler.run)
         if isinstance(result, Ending):
             return result
         return Ending(result=None if result is None else to_json(result))
