@@ -69,7 +69,12 @@ def _record_report(uow: UnitOfWork, kinds: Kinds, report: ExternalReport) -> boo
         return _reject(uow, found, report, str(verdict))
     if verdict.begins:
         return _reject(uow, found, report, "a report cannot begin an action")
-    advance(uow, found, operation, verdict, report.who, report.result, report.error, report.seen)
+    result, error = report.result, report.error
+    if (types := kinds.types(found.kind)) is not None and types.has_secrets:
+        stored = found.spec, operation.action, operation.args
+        result = result and types.mask_result(result, *stored)
+        error = error and types.mask_in(error, *stored)
+    advance(uow, found, operation, verdict, report.who, result, error, report.seen)
     return True
 
 

@@ -202,6 +202,12 @@ class Job:
             return text
         return self._types.mask_in(text, self.claim.object.spec, self.action, self.claim.operation.args)
 
+    def mask_result(self, result: str) -> str:
+        """Return a result, as JSON text, in which the secrets of the spec and of the arguments are masked."""
+        if self._types is None or not self._types.has_secrets:
+            return result
+        return self._types.mask_result(result, self.claim.object.spec, self.action, self.claim.operation.args)
+
     async def progress(self, text: str, done: int | None = None, total: int | None = None) -> None:
         """Store a line of progress, for those who wait."""
         await self._context.progress(self, text, done, total)

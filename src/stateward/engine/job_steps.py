@@ -8,7 +8,9 @@ from typing import Any
 
 import msgspec
 
+from stateward.engine.typed_values import MASK
 from stateward.errors import BadInput
+from stateward.store.records import to_json
 
 PHASE = "phase: "  # null: the phase has ended
 CHILDREN = "children: "  # the number of requests of a step that children carry out
@@ -56,3 +58,25 @@ def awaited_signal(steps: str) -> str | None:
         return None
     waits = (value for key, value in msgspec.json.decode(steps).items() if key.startswith(WAIT))
     return next((value["signal"] for value in waits if "until" in value), None)
+
+
+def hide_step_results(steps: str) -> str:
+    """Return stored steps without the results of steps and the payloads of signals.
+
+    A handler needs them as they are after a crash, so that secrets in them cannot be masked when they are stored.
+    """
+    if steps == "{}":
+        return steps
+    return to_json({key: _without_result(key, value) for key, value in msgspec.json.decode(steps).items()})
+
+
+def _without_result(key: str, value: Any) -> Any:  # noqa: ANN401 - plain JSON
+    if value is None or isinstance(value, bool) or key.startswith((PHASE, CHILDREN, RETRY, SLEEP, UNDO)):
+        return value
+    if key.startswith((WAIT, END)):
+        return {name: MASK if name in _RESULTS and one is not None else one for name, one in value.items()}
+    return MASK
+
+
+_RESULTS = ("payload", "result", "seen")
+"""The fields of waits and ends that come from handlers and signals."""

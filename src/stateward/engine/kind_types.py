@@ -6,6 +6,7 @@ specs carry theirs, from version 2 on. Whoever reads a spec reads it in the pres
 Invariant: an object whose spec cannot be read can still be listed, shown and deleted.
 """
 
+import logging
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -16,9 +17,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.engine.requests import EMPTY, Request
-from stateward.engine.typed_values import MASK, ValueType, declared_type
+from stateward.engine.tracebacks import format_traceback
+from stateward.engine.typed_values import MASK, ValueType, declared_type, mask_texts, mask_texts_in, texts_in
 from stateward.errors import BadInput, StatewardError
 from stateward.store.records import to_json
+
+log = logging.getLogger("stateward.engine")
 
 Upgrade: TypeAlias = Callable[[dict[str, Any], int], dict[str, Any]]
 """Returns a spec of an earlier version, which is given, in the present one."""
@@ -47,7 +51,7 @@ class UnreadableSpec(StatewardError):
 class KindTypes:
     """The types of a kind's specs, and of the arguments of its actions."""
 
-    __slots__ = ("_secret_names", "_upgrade", "args", "has_secrets", "spec", "version")
+    __slots__ = ("_failed_upgrades", "_kind", "_secret_names", "_upgrade", "args", "has_secrets", "spec", "version")
 
     def __init__(
         self,
@@ -64,6 +68,7 @@ class KindTypes:
         self.spec = None if spec is None else declared_type(kind, "spec", spec)
         self.args = {action: declared_type(kind, f"args of {action}", one) for action, one in args.items()}
         self.version, self._upgrade = version, upgrade
+        self._kind, self._failed_upgrades = kind, set[int]()
         types = [*self.args.values(), *([] if self.spec is None else [self.spec])]
         self._secret_names = frozenset(name for one in types for name in one.secret_names)
         self.has_secrets = any(one.has_secrets for one in types)
@@ -129,10 +134,23 @@ class KindTypes:
 
     def mask_in(self, message: str, spec: str, action: str, args: str) -> str:
         """Return a message in which the secrets of a stored spec and of stored arguments are masked."""
-        if self.spec is not None:
+        return mask_texts(message, self._secret_texts(spec, action, args))
+
+    def mask_result(self, result: str, spec: str, action: str, args: str) -> str:
+        """Return a result, as JSON text, in which the secrets of a stored spec and of stored arguments are masked."""
+        secrets = self._secret_texts(spec, action, args)
+        return to_json(mask_texts_in(msgspec.json.decode(result), secrets)) if secrets else result
+
+    def show_seen(self, seen: str, spec: str) -> str:
+        """Return the observed state of an object without the secrets of its stored spec."""
+        return self.show_other(self.mask_result(seen, spec, "", "{}"))
+
+    def _secret_texts(self, spec: str, action: str, args: str) -> set[str]:
+        found = self.args[action].secret_texts(args) if action in self.args else set()
+        if self.spec is not None and self.spec.has_secrets:
             with suppress(UnreadableSpec):  # then no handler has read it
-                message = self.spec.mask_in(message, self._upgraded(self.spec, spec))
-        return self.args[action].mask_in(message, args) if action in self.args else message
+                found = found | self.spec.secret_texts(self._upgraded(self.spec, spec))
+        return found
 
     def _upgraded(self, spec: ValueType, text: str) -> str:
         """Return a stored spec in the present version, without its version."""
@@ -146,8 +164,20 @@ class KindTypes:
         except BadInput as error:
             raise UnreadableSpec(version, str(error)) from error
         except Exception as error:  # the function of a plug-in may raise anything, and the text may have a secret
+            self._log_failed_upgrade(version, bare, error)
             why = type(error).__name__ if self.has_secrets else f"{type(error).__name__}: {error}"
             raise UnreadableSpec(version, f"its upgrade to version {self.version} failed ({why})") from error
+
+    def _log_failed_upgrade(self, version: int, spec: str, error: Exception) -> None:
+        """Log the traceback of an upgrade, once for each version: every reader of the object meets the error."""
+        if version in self._failed_upgrades:
+            return
+        self._failed_upgrades.add(version)
+        text = format_traceback(error, __file__)
+        if self.has_secrets:  # those of an earlier version may have other names than now
+            text = mask_texts(text, set(texts_in(msgspec.json.decode(spec))))
+        what = (self._kind, version, self.version)
+        log.error("a spec of kind %s was not upgraded from version %d to %d (logged once):\n%s", *what, text)
 
 
 def _unstamped(text: str) -> tuple[int, str]:

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stateward.engine.job_steps import hide_step_results
 from stateward.engine.tracebacks import split_result
 from stateward.engine.typed_values import MASK
 from stateward.lifecycle import PROVIDER, USER, Lifecycle
@@ -69,7 +70,7 @@ class Disclosure:
         if (types := self._types(found.kind)) is not None:
             spec, unreadable = types.show_spec(found.spec)
             error = "; ".join(filter(None, (found.error, unreadable))) or None
-            found = replace(found, spec=spec, seen=types.show_other(found.seen), error=error)
+            found = replace(found, spec=spec, seen=types.show_seen(found.seen, found.spec), error=error)
         privacy = self._privacy.get(found.kind, UNKNOWN)
         if privacy is None:
             return found
@@ -84,7 +85,8 @@ class Disclosure:
         if not self._internal and split_result(found)[1] is not None:
             found = replace(found, result=None)
         if (types := self._types(found.kind)) is not None:
-            steps, result = types.show_other(found.steps), found.result and types.show_other(found.result)
+            steps = hide_step_results(found.steps) if types.has_secrets else found.steps
+            result = found.result and types.show_other(found.result)
             found = replace(found, args=types.show_args(found.action, found.args), steps=steps, result=result)
         privacy = self._privacy.get(found.kind, UNKNOWN)
         if privacy is None:

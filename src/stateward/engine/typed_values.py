@@ -7,7 +7,7 @@ accepted. Forms, commands and clients are generated from the schema of the same 
 A field whose schema says `writeOnly` is a secret: no error, and no way out of the server, shows its value.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import fields as dataclass_fields
 from dataclasses import is_dataclass
 from functools import cache
@@ -89,11 +89,12 @@ class ValueType:
 
     def mask_in(self, message: str, text: str) -> str:
         """Return a message in which the secrets of a value, given as JSON text, are masked."""
+        return mask_texts(message, self.secret_texts(text))
+
+    def secret_texts(self, text: str) -> set[str]:
+        """Return the secrets of a value, given as JSON text, that are searched in messages and results."""
         found = self._secrets(msgspec.json.decode(text), "")
-        for secret in sorted({one for _, value in found for one in _texts_in(value)}, key=len, reverse=True):
-            if len(secret) >= SHORTEST_SECRET:
-                message = message.replace(secret, MASK)
-        return message
+        return {one for _, value in found for one in texts_in(value)}
 
     def _secrets(self, given: Any, place: str) -> list[tuple[str, Any]]:  # noqa: ANN401 - plain JSON
         """Return the secrets in plain JSON, each with its place."""
@@ -211,12 +212,33 @@ def _schemas_of_item(ways: Iterable[Schema], place: int) -> list[Schema]:
     return [one for one in found if isinstance(one, dict)]
 
 
-def _texts_in(value: Any) -> Iterator[str]:  # noqa: ANN401 - plain JSON
+def texts_in(value: Any) -> Iterator[str]:  # noqa: ANN401 - plain JSON
+    """Yield the texts and numbers in plain JSON that are long enough to be searched."""
     if isinstance(value, dict | list):
         for one in value.values() if isinstance(value, dict) else value:
-            yield from _texts_in(one)
-    elif not isinstance(value, bool) and value is not None:
+            yield from texts_in(one)
+    elif not isinstance(value, bool) and value is not None and len(str(value)) >= SHORTEST_SECRET:
         yield str(value)
+
+
+def mask_texts(message: str, secrets: Iterable[str]) -> str:
+    """Return a message in which secrets are masked, the longest first: one may be a part of another."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        message = message.replace(secret, MASK)
+    return message
+
+
+def mask_texts_in(value: Any, secrets: Set[str]) -> Any:  # noqa: ANN401 - plain JSON
+    """Return plain JSON in whose names, texts and numbers secrets are masked."""
+    match value:
+        case str():
+            return mask_texts(value, secrets)
+        case dict():
+            return {mask_texts(name, secrets): mask_texts_in(one, secrets) for name, one in value.items()}
+        case list():
+            return [mask_texts_in(one, secrets) for one in value]
+        case _:
+            return MASK if str(value) in secrets else value
 
 
 def _refuse_unknown_fields(given: Any, decoded: Any, place: str, state: str | None, depth: int = 0) -> None:  # noqa: ANN401

@@ -97,13 +97,21 @@ class RecordWork:
     def __init__(self) -> None:
         self.jobs: list[tuple[str, object, object]] = []
         self.error: Exception | None = None
+        self.result: object = None  # of a step, and of the job
         self.reads = True
 
-    async def work(self, job: Job) -> None:
+    async def work(self, job: Job) -> object:
         if self.reads:
             self.jobs.append((job.action, job.spec, job.args))
         if self.error is not None:
             raise self.error
+        if self.result is not None:
+
+            async def step() -> object:
+                return self.result
+
+            return await job.once("login", step)
+        return None
 
     def kind(self) -> Kind:
         kind = Kind(RECORD, spec=RecordSpec, args={"check": Check}, columns=("spec.address", "labels.team"))

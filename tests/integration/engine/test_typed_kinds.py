@@ -8,8 +8,10 @@ import pytest
 from msgspec import Meta, Struct
 
 from stateward.engine import Engine, Handler, Job, Kind, Permanent, Request
+from stateward.engine.external_reports import ExternalReport
 from stateward.engine.requests import Creation
 from stateward.errors import BadInput, StatewardError
+from stateward.lifecycle.actors import AGENT
 from stateward.store.filters import JournalFilter, Page, Selector
 from stateward.store.port import Store
 from stateward.store.records import JournalEntry, Object, Status
@@ -172,6 +174,21 @@ async def test_an_error_of_a_handler_does_not_repeat_a_secret(records: RecordSit
     assert "hush" not in str([one.reason for one in await records.engine.history("ns", "www")])
 
 
+async def test_a_report_of_another_party_and_an_observed_state_do_not_repeat_a_secret(records: RecordSite) -> None:
+    await records.create("www", SECRETIVE)
+    accepted = await records.engine.act("ns", "www", "check", args={"resolver": "r"})
+    said = '{"login":"ann/hush-hush"}'
+    report = ExternalReport(
+        "ns", "www", accepted.op.id, accepted.op.generation, "checked", AGENT, result=said, seen=said
+    )
+    assert await records.engine.report(report)
+    found = await records.engine.store.reader.operation(accepted.op.key)
+    assert found is not None
+    assert found.result == '{"login":"ann/***"}'
+    shown = records.engine.kinds.disclosure(internal=True).object(await records.engine.record("ns", "www"))
+    assert "hush" not in shown.seen
+
+
 @pytest.mark.parametrize("internal", [False, True])
 async def test_secrets_are_masked_for_every_reader(records: RecordSite, internal: bool) -> None:
     found = await records.create("www", SECRETIVE)
@@ -286,6 +303,22 @@ async def test_a_spec_that_cannot_be_upgraded_is_told_and_its_object_can_be_dele
         assert failed.error == f"UnreadableSpec: {why}"
         await engine.wait("ns", (await engine.act("ns", "odd", "delete")).op.id, 30)
         assert work.jobs == []
+
+
+async def test_a_failed_upgrade_is_logged_once_with_its_traceback_and_without_secrets(
+    first_records: Callable[[], Store], caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(spec: dict[str, Any], _: int) -> dict[str, Any]:
+        raise LookupError(f"no place for {spec['pin']}")
+
+    kind = kind_of(RecordWork(), spec=FirstSpec, spec_version=2, upgrade=broken)
+    async with Engine(first_records(), [kind]) as engine:
+        for name in ("www", "empty", "www"):
+            engine.kinds.disclosure(internal=False).object(await engine.record("ns", name))
+    (line,) = [one.getMessage() for one in caplog.records if "upgraded" in one.getMessage()]
+    assert line.startswith("a spec of kind dns.record was not upgraded from version 1 to 2 (logged once):\nTraceback")
+    assert line.endswith("LookupError: no place for ***")
+    assert "in broken" in line
 
 
 async def test_an_upgraded_spec_is_checked_and_a_newer_one_is_told(first_records: Callable[[], Store]) -> None:

@@ -13,7 +13,7 @@ from stateward.plugin.runtime import DomainRuntime
 from stateward.server.live.feeds import encode_entry
 from stateward.store import open_store
 from stateward.store.filters import JournalFilter
-from stateward.store.records import Timer
+from stateward.store.records import Key, Timer
 from tests.integration.engine.record_kinds import RECORD, SECRET, RecordWork
 from tests.integration.server.server_harness import NS, ServerHarness, open_server
 from tests.readable_routes import READERS, ReadableApp, open_to_readers, readable_paths
@@ -169,6 +169,7 @@ async def readable(work: RecordWork) -> AsyncIterator[ReadableApp]:
             await engine.wait(NS, accepted.op.id, 30)
 
         await ended(await engine.create(NS, "www", "dns.record", spec=spec))
+        work.result = ["https://ann:hush-hush@ns", {"t0k3n": 1}, "t0k3n, and so on", 5]
         await ended(await engine.act(NS, "www", "change", spec={**spec, "ttl": 5}, args={"token": "t0k3n"}))
         work.error = Permanent("ann/hush-hush with t0k3n was refused")
         await ended(await engine.act(NS, "www", "change", args={"token": "t0k3n"}))
@@ -187,6 +188,17 @@ async def test_no_response_has_a_secret(readable: ReadableApp, role: Role) -> No
             assert not [one for one in SECRETS if one in shown], (path, shown)
     timers = (await readable.clients[role].get(f"/api/v1/ns/{NS}/timers")).json()
     assert [one["args"] for one in timers] == [{"token": "***"}]
+
+
+@pytest.mark.parametrize("role", READERS)
+async def test_results_are_masked_and_results_of_steps_are_hidden(readable: ReadableApp, role: Role) -> None:
+    shown = (await readable.clients[role].get(f"/api/v1/ns/{NS}/operations?object=www")).json()["items"]
+    found = [one for one in shown if one["status"] == "succeeded" and one["action"] == "change"]
+    assert [one["steps"] for one in found] == [{"login": "***"}]
+    assert [one["result"] for one in found] == [["https://ann:***@ns", {"***": 1}, "***, and so on", 5]]
+    stored = await readable.engine.store.reader.operation(Key(NS, found[0]["id"]))
+    assert stored is not None
+    assert "hush-hush" in stored.steps  # for the handler, after a crash
 
 
 async def test_the_stream_has_no_secret(readable: ReadableApp) -> None:

@@ -312,6 +312,8 @@ class Worker:
         running.given_up_at = inf
         if isinstance(outcome, Ending | Requeue) and outcome.error is not None:
             outcome = replace(outcome, error=job.mask_secrets(outcome.error))
+        if isinstance(outcome, Ending) and outcome.result is not None:
+            outcome = replace(outcome, result=job.mask_result(outcome.result))
         if isinstance(outcome, Ending) and outcome.traceback is not None:
             outcome = replace(outcome, traceback=job.mask_secrets(outcome.traceback))
             _log_traceback(job, outcome)
