@@ -41,6 +41,7 @@ def test_documented_failure_prints_what_the_page_says(project: Path) -> None:
     assert done.returncode == 1, done.stdout + done.stderr
     (trace,) = TRACE.findall(PAGE.read_text())
     printed = [TIME.sub("", line.removeprefix("E").strip()) for line in done.stdout.splitlines()]
-    for line in filter(None, trace.splitlines()):
-        assert TIME.sub("", line).strip() in printed, done.stdout
+    told = [TIME.sub("", line).strip() for line in trace.splitlines()]
+    first = printed.index(told[0])
+    assert printed[first : first + len(told)] == told, done.stdout
     assert re.search(r"the handler cannot be repeated at .*lamps.py:\d+, in make: return await job.once", done.stdout)
